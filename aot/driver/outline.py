@@ -12,7 +12,7 @@ from aot.executor.plan.bounds import row_graph
 from aot.frontend.macs import nominal_shapes
 from aot.ir.type import TensorType
 from aot.memory.streaming import streaming_bound, whole_tensor_bound
-from aot.relay.analysis.cost import cost
+from aot.relay.analysis import cost
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.relay.state import input_vars, state_vars
 from aot.support.dataclass import dataclass

@@ -9,14 +9,11 @@ from typing import Any
 from aot.driver.options import Options
 from aot.errors import Problem, UnsupportedError, UsageError
 from aot.ir.module import IRModule
-from aot.relay.analysis.running_sum import RunningSum
-from aot.relay.analysis.slide_plan import LayerRows, SlideFront, SlidePlan, slide_front, slide_plan
-from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.state import input_vars
 from aot.relay.transform import graph_pipeline
-from aot.relay.transform.narrow_windows import narrow_windows
-from aot.relay.transform.slide_window import slide_window
+from aot.relay.transform.slide_window import narrow_windows, slide_window
+from aot.relay.transform.sliding import LayerRows, RunningSum, SlideFront, SlidePlan, slide_front, slide_plan, sliding
 from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
 from aot.support.near import did_you_mean

@@ -65,7 +65,7 @@ NAMES: Mapping[str, str] = {
     "relay.TypeMutator": "is not here: types are a tensor's or a flat tuple's",
     "relay.TypeVar": "is not here: types are concrete: C for a microcontroller has a size for everything",
     "relay.TypeVisitor": "is not here: types are a tensor's or a flat tuple's",
-    "relay.analysis.get_total_mac_number": "is here: aot.relay.analysis.cost.cost",
+    "relay.analysis.get_total_mac_number": "is here: aot.relay.analysis.cost",
     "relay.analysis.post_order_visit": "is here: aot.relay.expr.post_order",
     "relay.analysis.well_formed": "is here: aot.relay.verify.verify",
     "relay.annotation": "is not here: one core, memory is planned at compile time",
@@ -117,10 +117,10 @@ NAMES: Mapping[str, str] = {
         "is not here: tensors are NHWC as in the file; a kernel packs its weights as it likes, and sink_transpose moves"
         " transposes"
     ),
-    "relay.transform.DeadCodeElimination": "is here: aot.relay.transform.dead_code",
+    "relay.transform.DeadCodeElimination": "is here: aot.relay.transform.cleanup",
     "relay.transform.Defunctionalization": "is not here: functions are no values, and are called inline",
     "relay.transform.DynamicToStatic": "is not here: shapes are known when a file is read (--shape)",
-    "relay.transform.EliminateCommonSubexpr": "is here: aot.relay.transform.eliminate_common_subexpr",
+    "relay.transform.EliminateCommonSubexpr": "is here: aot.relay.transform.cleanup",
     "relay.transform.EtaExpand": "is not here: functions are no values, and are called inline",
     "relay.transform.FakeQuantizationToInteger": (
         "is not here: the types are the file's; the converter of TensorFlow Lite chooses them"
@@ -130,7 +130,7 @@ NAMES: Mapping[str, str] = {
     ),
     "relay.transform.FirstOrderGradient": "is not here: inference only",
     "relay.transform.FlattenAtrousConv": "is here: aot.relay.transform.canonicalize: all laws of this kind",
-    "relay.transform.FoldConstant": "is here: aot.relay.transform.fold_constant",
+    "relay.transform.FoldConstant": "is here: aot.relay.transform.cleanup",
     "relay.transform.FoldScaleAxis": "is here: aot.relay.transform.canonicalize: all laws of this kind",
     "relay.transform.ForwardFoldScaleAxis": "is here: aot.relay.transform.canonicalize: all laws of this kind",
     "relay.transform.FuseOps": "is here: aot.relay.transform.fuse_ops",

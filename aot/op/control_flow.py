@@ -19,10 +19,10 @@ from aot.op.common.check import require_dtype
 from aot.op.common.move import reshaped
 from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.compare import CompareAttrs
-from aot.relay.analysis.trip_count import results_of
-from aot.relay.control import if_then_else, while_loop
+from aot.relay.construct import if_then_else, while_loop
 from aot.relay.expr import Constant, Expr, Function, If, Var, call, const, get_item, make_tuple, result_types, tensor_type
 from aot.relay.state import Variable
+from aot.relay.trip_count import results_of
 
 
 @from_tflite("IF", EVERY, "")

@@ -1,4 +1,4 @@
-"""The graph IR: expressions, text, verifier, interpreter; passes lie in `transform`, analyses in `analysis`.
+"""The graph IR: expressions, text, verifier, interpreter; passes are in `transform`.
 
 `relay.nn.conv2d(x, w, strides=2)` and `relay.add(a, b)` build calls (aot.relay.construct); `relay.is_op("nn.conv2d")` begins a
 pattern (aot.relay.dataflow_pattern).
@@ -14,14 +14,15 @@ from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.structural import Structure, register_structure
 from aot.relay import analysis
-from aot.relay.analysis.variables import free_vars
-from aot.relay.construct import Namespace, named
-from aot.relay.control import if_then_else, while_loop
+from aot.relay.analysis import free_vars
+from aot.relay.construct import Namespace, if_then_else, named, while_loop
 from aot.relay.dataflow_pattern import is_constant, is_expr, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
 from aot.relay.expr import (
     Call,
     Constant,
     Expr,
+    ExprMutator,
+    ExprVisitor,
     Function,
     If,
     Tuple,
@@ -36,7 +37,6 @@ from aot.relay.expr import (
     map_inner_functions,
     var,
 )
-from aot.relay.functor import ExprMutator, ExprVisitor
 from aot.relay.interpreter import EndlessLoopError, evaluate
 from aot.relay.printer import print_func
 from aot.relay.verify import verify

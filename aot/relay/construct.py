@@ -11,7 +11,7 @@ import importlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from aot.errors import Problem, UsageError
 from aot.errors.tvm_names import is_tvm_name, missing
 from aot.ir.attr_map import AttrMap
 from aot.ir.op import OP_INFO, OpInfo, TypeRuleError, op_info
+from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType, TupleType
-from aot.relay.expr import Call, Expr, call, const
+from aot.relay.expr import Call, Expr, Function, If, While, call, const, result_types, tensor_type
+from aot.relay.verify import is_condition, same_type
 from aot.support.caller import call_place
 
 Constructor = Callable[..., Any]
@@ -230,3 +232,63 @@ def _checked(name: str, built: Any) -> Any:
         if not all(isinstance(n, int) and n > 0 for n in tensor.shape):
             raise refused(name, f"yields {tensor}, which has no elements")
     return built
+
+
+def reshaped(expr: Expr, shape: Sequence[int], span: Span) -> Expr:
+    """`expr` reshaped; unchanged if the shape matches."""
+    if tensor_type(expr).shape == tuple(shape):
+        return expr
+    return with_span(constructor("reshape")(expr, newshape=tuple(shape)), span)
+
+
+def transposed(expr: Expr, axes: Sequence[int], span: Span) -> Expr:
+    """`expr` with its dimensions in another order."""
+    return with_span(constructor("transpose")(expr, axes=tuple(axes)), span)
+
+
+def with_span(expr: Expr, span: Span) -> Expr:
+    """The same call, from another place of the file."""
+    assert isinstance(expr, Call)
+    return replace(expr, span=span)
+
+
+def if_then_else(
+    cond: Expr, args: Sequence[Expr], then_branch: Function, else_branch: Function, *, span: Span = NO_SPAN
+) -> If:  # fmt: skip
+    """`then_branch(args)` where `cond`, one bool, holds, else `else_branch(args)`; UsageError E1160 if types do not fit."""
+    if not is_condition(cond.type):
+        raise _misfit(f"the condition of a branch is one bool, not {cond.type}", span)
+    for word, branch in (("then", then_branch), ("else", else_branch)):
+        _check_parameters(f"the {word} branch", branch, args, span)
+    if not same_type(then_branch.body.type, else_branch.body.type):
+        raise _misfit(f"one branch yields {then_branch.body.type}, the other {else_branch.body.type}", span)
+    return If(cond, tuple(args), then_branch, else_branch, then_branch.body.type, span)
+
+
+def while_loop(args: Sequence[Expr], cond: Function, body: Function, *, span: Span = NO_SPAN) -> While:
+    """The loop variables, first `args`, after as many runs of `body` as `cond` allows; UsageError E1160 if types misfit."""
+    if not args:
+        raise _misfit("a loop without variables never ends, or never begins", span)
+    _check_parameters("the condition", cond, args, span)
+    _check_parameters("the body", body, args, span)
+    if not is_condition(cond.body.type):
+        raise _misfit(f"the condition of a loop yields one bool, not {cond.body.type}", span)
+    results = result_types(body)
+    if len(results) != len(args):
+        raise _misfit(f"the body yields {len(results)} results for {len(args)} loop variables", span)
+    for i, (result, arg) in enumerate(zip(results, args, strict=True)):
+        if not same_type(result, arg.type):
+            raise _misfit(f"loop variable {i} is {arg.type} before the loop and {result} after an iteration", span)
+    return While(tuple(args), cond, body, body.body.type, span)
+
+
+def _check_parameters(what: str, func: Function, args: Sequence[Expr], span: Span) -> None:
+    if len(func.params) != len(args):
+        raise _misfit(f"{what} has {len(func.params)} parameters for {len(args)} operands", span)
+    for i, (param, arg) in enumerate(zip(func.params, args, strict=True)):
+        if not same_type(param.type, arg.type):
+            raise _misfit(f"operand {i} is {arg.type}, {what} takes {param.type}", span)
+
+
+def _misfit(message: str, span: Span) -> UsageError:
+    return UsageError(Problem("E1160", message, str(span) if span != NO_SPAN else call_place()))

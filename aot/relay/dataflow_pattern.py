@@ -14,8 +14,7 @@ from aot.errors import Problem, UsageError
 from aot.errors.tvm_names import missing
 from aot.ir.op import Op
 from aot.ir.type import TensorType
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
-from aot.relay.functor import ExprMutator
+from aot.relay.expr import Call, Constant, Expr, ExprMutator, Function, Tuple, TupleGetItem, Var
 from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.support.dtype import known_dtypes

@@ -22,7 +22,7 @@ UNITS = ("instructions", "cycles")
 class Record:
     """`count` of `unit` that one call of `kernel` took on `board`, a core `target`, in C compiled by `compiler`.
 
-    `workload` is the key of the fused function (aot.relay.analysis.workload), `text` says to a person what that is.  `estimate`:
+    `workload` is the key of the fused function (aot.relay.analysis), `text` says to a person what that is.  `estimate`:
     what the kernel's author expected, in instructions.
     """
 

@@ -11,8 +11,7 @@ from aot.driver.plugins import load_installed
 from aot.executor.lower.candidates import all_candidates
 from aot.executor.lower.draft import Known
 from aot.ir.op import Op
-from aot.relay.analysis.cost import cost
-from aot.relay.analysis.workload import workload_key, workload_text
+from aot.relay.analysis import cost, workload_key, workload_text
 from aot.relay.expr import Call, Function, all_functions, post_order
 from aot.support.dataclass import dataclass
 from aot.target.target import Target

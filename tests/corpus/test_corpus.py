@@ -23,7 +23,7 @@ from aot.driver.options import Options
 from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function
-from aot.relay.stateful import StatefulFunction
+from aot.relay.interpreter import StatefulFunction
 from aot.relay.transform import pipeline
 from aot.report.measure import compare
 from aot.report.measure.sets import Sets, golden_sets, open_npz

@@ -21,8 +21,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.relay.expr import Call, is_call, post_order
-from aot.relay.interpreter import evaluate
-from aot.relay.stateful import StatefulFunction
+from aot.relay.interpreter import StatefulFunction, evaluate
 from aot.report.measure.sets import Sets
 from aot.report.measure.windows import as_windows, fill_count, moved_windows
 from aot.runtime.module import load

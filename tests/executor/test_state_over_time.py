@@ -16,7 +16,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.relay.expr import Function
-from aot.relay.stateful import StatefulFunction
+from aot.relay.interpreter import StatefulFunction
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
 from tests.executor.plan.test_state_windows import steps, stream

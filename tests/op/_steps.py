@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from aot.relay.interpreter import StatefulFunction
 from aot.relay.state import input_vars, state_of
-from aot.relay.stateful import StatefulFunction
 from aot.testing import HAVE_LITERT, HAVE_TFLM, reference_sets, tflm_sets
 from tests.op._differential import check_lowering, main_of, random_array, same
 from tests.op._drawn_count import count

@@ -23,9 +23,8 @@ from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.op.tensor.strided_slice import StridedSliceAttrs
 from aot.op.tensor.transpose import TransposeAttrs
-from aot.relay.analysis.slide_plan import SlidePlan, slide_plan
-from aot.relay.analysis.sliding import sliding
 from aot.relay.expr import Expr, Function, Var, call, const, make_tuple, tensor_type, var
+from aot.relay.transform.sliding import SlidePlan, slide_plan, sliding
 
 load_all()
 

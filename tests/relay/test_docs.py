@@ -18,8 +18,8 @@ def test_relay_page() -> None:
 
 
 def test_docstrings() -> None:
-    from aot.relay import functor
+    from aot.relay import expr
 
-    failed, tried = doctest.testmod(functor)
+    failed, tried = doctest.testmod(expr)
     assert tried
     assert not failed

@@ -16,7 +16,7 @@ from aot.ir.type import QuantParams, TensorType
 from aot.op.tensor.transpose import TransposeAttrs
 from aot.relay.expr import Constant, Function, call, const
 from aot.relay.stored import Codes, codes_of, encoded, flattened, widened
-from aot.relay.transform.fold_constant import fold_constant
+from aot.relay.transform.cleanup import fold_constant
 from aot.testing import ModelBuilder
 from tests.op._differential import check
 

@@ -18,7 +18,7 @@ from aot.executor.select.history import ApplyHistoryBest, History
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
-from aot.relay.analysis.workload import workload_key
+from aot.relay.analysis import workload_key
 from aot.relay.expr import Function
 from aot.system.executors import local
 from aot.target.target import find_target

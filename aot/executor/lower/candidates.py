@@ -15,8 +15,7 @@ from aot.executor.lower.groups import Accepted, accepting, group_of
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.counted import scaled_cycles, with_history
 from aot.executor.select.selection import Candidate, Stored, stored
-from aot.relay.analysis.group_key import group_key
-from aot.relay.analysis.workload import workload_key
+from aot.relay.analysis import group_key, workload_key
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.support.dataclass import dataclass
 from aot.system.facts import recall

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.relay.analysis.trip_count import results_of
 from aot.relay.expr import Call, Function, call, var
 from aot.relay.transform.fuse_ops import call_group
+from aot.relay.trip_count import results_of
 
 
 def copying(size: int, dtype: str) -> Function:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aot.errors import internal
 from aot.ir.op import T_OP_PATTERN, Op
-from aot.relay.analysis.cost import LAYERS
+from aot.relay.analysis import LAYERS
 from aot.relay.expr import Call, Expr, Function, map_inner_functions, operands, post_order, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.target.target import Target

@@ -19,8 +19,6 @@ from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
 from aot.memory.control import Control
 from aot.memory.order import Order
-from aot.relay.analysis.carried import carried
-from aot.relay.analysis.trip_count import trip_count
 from aot.relay.expr import (
     Call,
     Constant,
@@ -34,7 +32,8 @@ from aot.relay.expr import (
     post_order,
     result_types,
 )
-from aot.relay.state import input_vars, state_of, state_vars
+from aot.relay.state import carried, input_vars, state_of, state_vars
+from aot.relay.trip_count import trip_count
 from aot.support.names import NameSupply, c_identifier
 from aot.topi.strategy import Lowered
 

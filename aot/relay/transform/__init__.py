@@ -7,12 +7,9 @@ from typing import Any
 from aot.errors.tvm_names import missing
 from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.transform.canonicalize import canonicalize
-from aot.relay.transform.dead_code import dead_code
-from aot.relay.transform.eliminate_common_subexpr import eliminate_common_subexpr
-from aot.relay.transform.fold_constant import fold_constant
-from aot.relay.transform.fold_to_steps import fold_to_steps
-from aot.relay.transform.fold_to_table import fold_to_table
-from aot.relay.transform.fold_zero_taps import fold_zero_taps
+from aot.relay.transform.cleanup import dead_code, eliminate_common_subexpr, fold_constant
+from aot.relay.transform.constant_channels import fold_zero_taps, remove_constant_channels
+from aot.relay.transform.fold_to_table import fold_to_steps, fold_to_table
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.relay.transform.infer_type import infer_type
 from aot.relay.transform.interleave_concat import interleave_concat
@@ -25,7 +22,6 @@ from aot.relay.transform.partition import (
     partition_for,
     register_pattern_table,
 )
-from aot.relay.transform.remove_constant_channels import remove_constant_channels
 from aot.relay.transform.simplify_control_flow import simplify_control_flow
 from aot.relay.transform.sink_transpose import sink_transpose
 

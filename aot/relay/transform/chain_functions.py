@@ -8,10 +8,9 @@ from itertools import zip_longest
 
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
-from aot.relay.construct import constructor
+from aot.relay.construct import constructor, reshaped, with_span
 from aot.relay.expr import Call, Expr, Function, If, Var, While, make_tuple, post_order, rewrite, tensor_type
 from aot.relay.state import STATE, StateTensor, input_vars, result_exprs, state_of, state_vars
-from aot.relay.transform._moved import reshaped, with_span
 from aot.support.dataclass import dataclass
 
 

@@ -6,15 +6,21 @@ the other layout, and every tensor is moved twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
 
 from aot.ir.op import Op
+from aot.ir.span import Span
 from aot.ir.transform import PassContext, function_pass
-from aot.relay.analysis.rearrangement import Rearrangement
-from aot.relay.expr import Call, Expr, Function, operands, post_order, tensor_type, with_operands
-from aot.relay.transform._moved import Moved, reshaped, transposed
-from aot.relay.transform._sink_rules import sunk
+from aot.ir.type import TensorType
+from aot.relay.construct import reshaped, transposed
+from aot.relay.expr import Call, Constant, Expr, Function, call, operands, post_order, tensor_type, with_operands
 from aot.support.dataclass import dataclass
+from aot.support.dtype import is_int
 
 
 @function_pass(opt_level=2)
@@ -143,3 +149,388 @@ class _Sinking:
             self.emitted[key] = transposed(reshaped(value.base, by.sizes, value.span), by.order, value.span)
             self.after[value.group] = self.after.get(value.group, 0) + by.elements
         return reshaped(self.emitted[key], shape, value.span)
+
+
+# f(T(x)) = T(f'(x)): what an operator is on its operands before they were rearranged.
+
+
+_UNARY = (
+    "abs cast ceil clip cos elu exp floor hard_swish leaky_relu log logical_not negative relu rint rsqrt sigmoid sign sin sqrt"
+    " square tanh qnn.dequantize qnn.lut qnn.lut16 qnn.lut_float qnn.quantize qnn.requantize8 qnn.sigmoid16 qnn.sqrt16 qnn.steps"
+)
+_BROADCAST = (
+    "add atan2 bitwise_and bitwise_xor divide equal floor_divide floor_mod greater greater_equal less less_equal logical_and"
+    " logical_or maximum minimum multiply not_equal power select squared_difference subtract qnn.add qnn.divide qnn.multiply"
+    " qnn.prelu qnn.squared_difference"
+)
+_REDUCTIONS = "all any average mean reduce_max reduce_min sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """`by` of `base`, in any shape; `group`: one of the transposes that it stands for."""
+
+    base: Expr
+    by: Rearrangement
+    group: int
+    span: Span
+
+
+def sunk(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+    """The call as a rearrangement of one on what was before; None if there is no such law for it."""
+    assert isinstance(expr.op, Op)
+    rule = RULES.get(expr.op.name)
+    return None if rule is None or not isinstance(expr.type, TensorType) else rule(expr, args)
+
+
+def _again(expr: Call, args: Sequence[Expr], attrs: Any = None) -> Call:
+    assert isinstance(expr.op, Op)
+    return call(expr.op, args, expr.attrs if attrs is None else attrs, span=expr.span)
+
+
+# ---- dimensions before and after
+
+
+@dataclass(frozen=True, slots=True)
+class _Aligned:
+    """The source in `shape`, of which each dimension is one of `groups` of the atoms of `by`; `result`: those of the result."""
+
+    by: Rearrangement
+    shape: tuple[int, ...]
+    groups: Groups
+    result: Groups
+
+    def source_of(self, dimension: int) -> int | None:
+        """Which dimension of the source is this one of the result, whole and in order; None if there is none."""
+        atoms = tuple(self.by.order[i] for i in self.result[dimension])
+        return self.groups.index(atoms) if atoms and atoms in self.groups else None
+
+    def resized(self, dimension: int, size: int) -> Rearrangement:
+        """Where that dimension of the source has another extent."""
+        first, *others = self.groups[dimension]
+        sizes = tuple(size if a == first else n for a, n in enumerate(self.by.sizes))
+        gone = frozenset(others) | (frozenset({first}) if size == 1 else frozenset())
+        return Rearrangement(sizes, self.by.order).without(gone).simplified()
+
+
+def _alignments(value: Moved, shape: Sequence[int]) -> list[_Aligned]:
+    """Of a value that has this shape: by the shape of its source, and by single atoms."""
+    found = []
+    own = tensor_type(value.base).shape
+    by_source = value.by.split_source(own)
+    if by_source is not None and (both := by_source[0].split_result(shape)) is not None:
+        again = both[0].split_source(own)
+        assert again is not None
+        found.append(_Aligned(again[0], own, again[1], both[1]))
+    single = value.by.split_result(shape)
+    if single is not None:
+        by, result = single
+        found.append(_Aligned(by, by.sizes, tuple((a,) for a in range(len(by.sizes))), result))
+    return found
+
+
+# ---- element-wise operators
+
+
+def _elementwise(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+    """All rearranged operands alike and of the result's shape; others are known, or vectors along one dimension."""
+    shape = tensor_type(expr).shape
+    moved = [a for a in args if isinstance(a, Moved)]
+    first = moved[0]
+    whole = [tensor_type(e).shape == shape for e, a in zip(expr.args, args, strict=True) if isinstance(a, Moved)]
+    if not all(whole) or any(a.by != first.by for a in moved):
+        return None
+    if len(moved) == len(args):
+        own = tensor_type(first.base).shape
+        return replace(first, base=_again(expr, [reshaped(a.base, own, expr.span) for a in moved]))
+    for aligned in _alignments(first, shape):
+        found = [
+            reshaped(a.base, aligned.shape, expr.span) if isinstance(a, Moved) else _before(a, aligned, shape, expr) for a in args
+        ]
+        new = [f for f in found if f is not None]
+        if len(new) == len(found):
+            return replace(first, base=reshaped(_again(expr, new), tensor_type(first.base).shape, expr.span))
+    return None
+
+
+def _before(other: Expr, aligned: _Aligned, shape: Sequence[int], expr: Call) -> Expr | None:
+    """An operand broadcast to `shape` as one broadcast to the source's; None if its elements would have to move at run time."""
+    type_ = tensor_type(other)
+    if type_.size == 1:
+        return reshaped(other, (), expr.span) if len(type_.shape) > len(aligned.shape) else other
+    own = (1,) * (len(shape) - len(type_.shape)) + type_.shape
+    places = [i for d, n in enumerate(own) if n != 1 for i in aligned.result[d]]
+    atoms = [aligned.by.order[i] for i in places]
+    target = []
+    for group, n in zip(aligned.groups, aligned.shape, strict=True):
+        inside = {a in atoms for a in group}
+        if len(inside) > 1:
+            return None
+        target.append(n if inside == {True} else 1)
+    if atoms == sorted(atoms):
+        return reshaped(other, target, expr.span)
+    if not isinstance(other, Constant) or (type_.quant is not None and len(type_.quant.scale) > 1):
+        return None
+    box = np.asarray(other.data).reshape([aligned.by.sizes[a] for a in atoms])
+    data = np.ascontiguousarray(box.transpose(np.argsort(atoms)).reshape(target))
+    return Constant(data, TensorType(tuple(target), type_.dtype, type_.quant), other.span)
+
+
+# ---- borders, slices, reductions, concatenations
+
+
+def _along(expr: Call, args: Sequence[Moved | Expr], dimensions: Sequence[int]) -> tuple[Moved, _Aligned, list[int]] | None:
+    """The operand, and which dimensions of its source these of its own are."""
+    (value,) = args
+    assert isinstance(value, Moved)
+    for aligned in _alignments(value, tensor_type(expr.args[0]).shape):
+        found = [aligned.source_of(d) for d in dimensions]
+        if None not in found:
+            return value, aligned, [f for f in found if f is not None]
+    return None
+
+
+NewAttrs = Callable[[Call, tuple[int, ...], dict[int, int]], Any]
+"""Of a call, the shape of its new operand, and which old dimension each new one is, where that matters: the new attributes."""
+
+
+def _pad(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+    widths = expr.attrs.pad_width
+    return _sized(expr, args, [d for d, w in enumerate(widths) if any(w)], _padded)
+
+
+def _padded(expr: Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
+    width = tuple(expr.attrs.pad_width[places[e]] if e in places else (0, 0) for e in range(len(shape)))
+    return replace(expr.attrs, pad_width=width)
+
+
+def _slice(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+    shape, attrs = tensor_type(expr.args[0]).shape, expr.attrs
+    cut = [d for d, n in enumerate(shape) if list(attrs.ranges[d]) != list(range(n))]
+    return _sized(expr, args, cut, _cut)
+
+
+def _cut(expr: Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
+    attrs = expr.attrs
+    begin = tuple(attrs.begin[places[e]] if e in places else 0 for e in range(len(shape)))
+    strides = tuple(attrs.strides[places[e]] if e in places else 1 for e in range(len(shape)))
+    extents = tuple(attrs.extents[places[e]] if e in places else n for e, n in enumerate(shape))
+    return replace(attrs, begin=begin, strides=strides, extents=extents)
+
+
+def _sized(
+    expr: Call,
+    args: Sequence[Moved | Expr],
+    dimensions: list[int],
+    attrs_of: Callable[[Call, tuple[int, ...], dict[int, int]], Any],
+) -> Moved | None:
+    """An operator that changes the extent of one dimension, or of several one after the other."""
+    found = _along(expr, args, dimensions)
+    if found is None or not dimensions:
+        return None
+    value, aligned, sources = found
+    places = dict(zip(sources, dimensions, strict=True))
+    base = _again(expr, [reshaped(value.base, aligned.shape, expr.span)], attrs_of(expr, aligned.shape, places))
+    sizes = list(aligned.by.sizes)
+    gone: set[int] = set()
+    for e in sources:
+        first, *others = aligned.groups[e]
+        sizes[first] = tensor_type(base).shape[e]
+        gone |= {*others, *([first] if sizes[first] == 1 else [])}
+    by = Rearrangement(tuple(sizes), aligned.by.order).without(frozenset(gone)).simplified()
+    return replace(value, base=base, by=by)
+
+
+def _reduce(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+    """Over dimensions that stay in their order, for floats are added in that of memory."""
+    shape = tensor_type(expr.args[0]).shape
+    found = _along(expr, args, [a for a in expr.attrs.axes if shape[a] != 1])
+    if found is None or not found[2] or found[2] != sorted(found[2]):
+        return None
+    value, aligned, sources = found
+    base = _again(expr, [reshaped(value.base, aligned.shape, expr.span)], replace(expr.attrs, axes=tuple(sources)))
+    gone = frozenset(a for e in sources for a in aligned.groups[e])
+    return replace(value, base=base, by=aligned.by.without(gone).simplified())
+
+
+def _concatenate(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+    """Of operands that are all rearranged alike."""
+    axis, moved = expr.attrs.axis, [a for a in args if isinstance(a, Moved)]
+    if len(moved) < len(args):
+        return None
+    all_ways = [_alignments(a, tensor_type(e).shape) for a, e in zip(moved, expr.args, strict=True)]
+    for ways in zip(*all_ways, strict=False):
+        sources = {way.source_of(axis) for way in ways}
+        source = next(iter(sources))
+        if len(sources) > 1 or source is None or len({_beside(way, source) for way in ways}) > 1:
+            continue
+        bases = [reshaped(a.base, way.shape, expr.span) for a, way in zip(moved, ways, strict=True)]
+        base = _again(expr, bases, replace(expr.attrs, axis=source))
+        return replace(moved[0], base=base, by=ways[0].resized(source, tensor_type(base).shape[source]))
+    return None
+
+
+def _beside(way: _Aligned, source: int) -> tuple[Any, ...]:
+    """What must be the same of all operands: everything but the extent of one dimension."""
+    kept = tuple(n for e, n in enumerate(way.shape) if e != source)
+    merged = way.resized(source, 0)
+    return kept, merged
+
+
+# ---- fully connected layers
+
+
+def _dense(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
+    """Of integers, whose products may be added up in any order: the columns of the weights move instead."""
+    data, weight = args[0], expr.args[1]
+    rows, depth = tensor_type(expr.args[0]).shape
+    if not isinstance(data, Moved) or not isinstance(weight, Constant) or not is_int(tensor_type(expr.args[0]).dtype):
+        return None
+    found = data.by.split_result((rows, depth))
+    if found is None:
+        return None
+    by, (lead, rest) = found
+    if by.order[: len(lead)] != tuple(range(len(lead))):
+        return None
+    start = len(lead)
+    columns = np.arange(depth).reshape(by.sizes[start:]).transpose([by.order[i] - start for i in rest]).reshape(-1)
+    moved = np.empty_like(np.asarray(weight.data))
+    moved[:, columns] = weight.data
+    layer = _again(expr, [reshaped(data.base, (rows, depth), expr.span), replace(weight, data=moved)])
+    whole = Rearrangement((prod(tensor_type(layer).shape),), (0,))
+    return replace(data, base=layer, by=whole)
+
+
+Rule = Callable[[Call, Sequence[Moved | Expr]], Moved | None]
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(f"{_UNARY} {_BROADCAST}".split(), _elementwise),
+    **dict.fromkeys(_REDUCTIONS.split(), _reduce),
+    "concatenate": _concatenate,
+    "nn.dense": _dense,
+    "nn.pad": _pad,
+    "strided_slice": _slice,
+}
+"""By operator."""
+
+
+# A tensor in another order of its elements: what any chain of transposes and reshapes does, as one transpose of its atoms.
+#
+# The source, row by row, is a box of `sizes` (none of them 1), the atoms; the result is that box with its dimensions in `order`,
+# row by row again.  Shapes at both ends are views and belong to nobody: a reshape changes nothing here.
+
+
+Groups = tuple[tuple[int, ...], ...]
+"""For each dimension of a shape the places of the atoms that it consists of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rearrangement:
+    """`order[i]` is the atom of the source that is the result's i-th."""
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def is_identity(self) -> bool:
+        return self.order == tuple(range(len(self.order)))
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        """The sizes in the result's order."""
+        return tuple(self.sizes[a] for a in self.order)
+
+    @property
+    def elements(self) -> int:
+        return prod(self.sizes)
+
+    @staticmethod
+    def of(shape: Sequence[int], axes: Sequence[int]) -> Rearrangement:
+        """That of one transpose."""
+        kept = [a for a, n in enumerate(shape) if n != 1]
+        return Rearrangement(tuple(shape[a] for a in kept), tuple(kept.index(a) for a in axes if shape[a] != 1)).simplified()
+
+    def simplified(self) -> Rearrangement:
+        """With as few atoms as possible: neighbours that stay neighbours are one."""
+        runs: list[list[int]] = []
+        for a in self.order:
+            if runs and runs[-1][-1] + 1 == a:
+                runs[-1].append(a)
+            else:
+                runs.append([a])
+        by_source = sorted(runs)
+        return Rearrangement(
+            tuple(prod(self.sizes[a] for a in run) for run in by_source), tuple(by_source.index(r) for r in runs)
+        )
+
+    def then(self, shape: Sequence[int], axes: Sequence[int]) -> Rearrangement | None:
+        """This, then a transpose of the result in `shape`; None where its dimensions cut atoms in a way that no box has."""
+        fine = self.split_result(shape)
+        if fine is None:
+            return None
+        whole, groups = fine
+        return Rearrangement(whole.sizes, tuple(whole.order[i] for a in axes for i in groups[a])).simplified()
+
+    def split_result(self, shape: Sequence[int]) -> tuple[Rearrangement, Groups] | None:
+        """The same with atoms of which each belongs to one dimension of the result, and which atoms (places in `order`) do."""
+        parts = refine(self.moved, shape)
+        if parts is None:
+            return None
+        first: dict[int, int] = {}
+        sizes: list[int] = []
+        count = {a: len(parts[0][i]) for i, a in enumerate(self.order)}
+        pieces = {a: parts[0][i] for i, a in enumerate(self.order)}
+        for a in range(len(self.sizes)):
+            first[a] = len(sizes)
+            sizes += pieces[a]
+        order = tuple(first[a] + i for a in self.order for i in range(count[a]))
+        return Rearrangement(tuple(sizes), order), _places(parts[1])
+
+    def split_source(self, shape: Sequence[int]) -> tuple[Rearrangement, Groups] | None:
+        """The same for the dimensions of the source: each of its groups names atoms."""
+        found = self.inverse().split_result(shape)
+        return None if found is None else (found[0].inverse(), found[1])
+
+    def inverse(self) -> Rearrangement:
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return Rearrangement(self.moved, tuple(back))
+
+    def without(self, atoms: frozenset[int]) -> Rearrangement:
+        """Where these atoms have been reduced to nothing."""
+        kept = [a for a in range(len(self.sizes)) if a not in atoms]
+        return Rearrangement(tuple(self.sizes[a] for a in kept), tuple(kept.index(a) for a in self.order if a not in atoms))
+
+    def resized(self, atom: int, size: int) -> Rearrangement:
+        """With another extent of one atom, which may become 1."""
+        sizes = tuple(size if a == atom else n for a, n in enumerate(self.sizes))
+        return Rearrangement(sizes, self.order) if size != 1 else Rearrangement(sizes, self.order).without(frozenset({atom}))
+
+
+def refine(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[list[int]]] | None:
+    """The factors of each dimension of two shapes of as many elements, which are the same factors one after the other.
+
+    None if there are none: of [2, 3] and [3, 2], for instance.
+    """
+    parts: tuple[list[list[int]], list[list[int]]] = ([[] for _ in a], [[] for _ in b])
+    shapes, at, left = (a, b), [0, 0], [1, 1]
+    while True:
+        for side in (0, 1):
+            while left[side] == 1 and at[side] < len(shapes[side]):
+                left[side] = shapes[side][at[side]]
+                at[side] += 1
+        if left == [1, 1]:
+            return parts
+        factor = min(left)
+        if factor == 1 or left[0] % factor or left[1] % factor:
+            return None
+        for side in (0, 1):
+            parts[side][at[side] - 1].append(factor)
+            left[side] //= factor
+
+
+def _places(parts: Sequence[Sequence[int]]) -> Groups:
+    found, place = [], 0
+    for group in parts:
+        found.append(tuple(range(place, place + len(group))))
+        place += len(group)
+    return tuple(found)

@@ -13,22 +13,33 @@ without the rows that leave it, and the new ones behind it, and may be made in t
 from __future__ import annotations
 
 from dataclasses import field, replace
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Array
+from aot.ir.op import Array, Op, op_info
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.relay.analysis.row_map import Range, clamped, is_border, over_rows
-from aot.relay.analysis.running_sum import RunningSum
-from aot.relay.analysis.slide_plan import SlidePlan
-from aot.relay.analysis.sliding import Slide
-from aot.relay.construct import constructor
-from aot.relay.expr import Call, Expr, Function, Var, const, make_tuple, operands, tensor_type, with_operands
+from aot.relay.construct import constructor, reshaped, with_span
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Var,
+    call,
+    const,
+    is_call,
+    make_tuple,
+    operands,
+    rewrite,
+    tensor_type,
+    with_operands,
+)
 from aot.relay.interpreter import evaluate
 from aot.relay.state import STATE, StateTensor, result_exprs, state_of
-from aot.relay.transform._moved import with_span
-from aot.relay.transform.running_sums import finished_sum, sum_of, sum_offset
+from aot.relay.transform.sliding import Range, RunningSum, Slide, SlidePlan, clamped, is_border, over_rows
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
@@ -249,3 +260,112 @@ def _slice(expr: Expr, axis: int, rows: Range, span: Span) -> Expr:
     begin = tuple(rows[0] if a == axis else 0 for a in range(len(shape)))
     end = tuple(rows[1] if a == axis else n for a, n in enumerate(shape))
     return with_span(constructor("strided_slice")(expr, begin=begin, end=end), span)
+
+
+# Running sums (sliding.py): sums over rows in int32, and what the reduction over all of them makes of one.
+
+
+def sum_of(rows: Expr, axes: tuple[int, ...], span: Span) -> Expr:
+    """int32 sums of int8, uint8 or int16 over `axes`, which stay with extent 1, for the operator of `span`."""
+    wide = with_span(constructor("cast")(rows, dtype="int32"), span)
+    if all(tensor_type(rows).shape[a] == 1 for a in axes):
+        return wide
+    return with_span(constructor("sum")(wide, axis=axes, keepdims=True), span)
+
+
+def sum_offset(expr: Expr, total: RunningSum) -> int:
+    """What `finished_sum` wants taken off a sum of all rows: the zero points of what is added."""
+    assert isinstance(expr, Call)
+    return 0 if is_call(expr, "nn.avg_pool2d") else int(expr.attrs.input_zp) * total.count
+
+
+def finished_sum(expr: Call, total: RunningSum, sums: Expr) -> Expr:
+    """`expr` from the sum over all rows, less `sum_offset`."""
+    attrs, type_ = expr.attrs, tensor_type(expr)
+    common = {"lo": attrs.lo, "hi": attrs.hi, "dtype": type_.dtype, "quant": type_.quant}
+    own: dict[str, Any] = {"count": total.count}
+    name = "nn.avg_of_sums"
+    if not is_call(expr, "nn.avg_pool2d"):
+        name = "qnn.requantize"
+        own = {"multiplier": (attrs.multiplier,), "shift": (attrs.shift,), "zero_point": attrs.zero_point, "rounding": "double"}
+    kind = op_info(name).attrs_type
+    assert kind is not None
+    made = call(name, [sums], kind(**common, **own), span=expr.span)
+    return reshaped(made, type_.shape, expr.span)
+
+
+# Convolutions with one position along an axis, as moving windows make them, in forms with faster kernels.
+
+
+_LAYERS = ("nn.conv2d", "nn.depthwise_conv2d")
+_FOLLOWERS = ("nn.bias_add", "qnn.requantize", "qnn.lut", "clip")
+"""What works on each element, with one constant for each channel."""
+
+
+def narrow_windows(func: Function) -> Function:
+    """`func` with the same results bit by bit, by two rules.
+
+    A window with one position along an axis reads the same rows without dilation, once those between have been left out.  A
+    convolution with one position in all is a fully connected layer, and the shape of its result can wait for what follows.
+    """
+    return rewrite(func, _rule)
+
+
+def _rule(expr: Expr) -> Expr:
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op):
+        return expr
+    if expr.op.name in _LAYERS and isinstance(expr.args[1], Constant):
+        return _dense(_undilated(expr))
+    return _before_reshape(expr) if expr.op.name in _FOLLOWERS else expr
+
+
+def _undilated(layer: Call) -> Call:
+    """Without dilation along axes of one position and without padding."""
+    data, weight = layer.args
+    end, steps, dilation = list(tensor_type(data).shape), [1, 1, 1, 1], list(layer.attrs.dilation)
+    for d in (0, 1):
+        kernel = tensor_type(weight).shape[1 + d]
+        if tensor_type(layer).shape[1 + d] == 1 and dilation[d] > 1 and not any(layer.attrs.padding[d::2]):
+            end[1 + d] = (kernel - 1) * dilation[d] + 1
+            steps[1 + d], dilation[d] = dilation[d], 1
+    if steps == [1, 1, 1, 1]:
+        return layer
+    taken = constructor("strided_slice")(data, begin=(0, 0, 0, 0), end=tuple(end), strides=tuple(steps))
+    taken = with_span(taken, replace(layer.span, tensor=-1))
+    return call(layer.op.name, [taken, weight], replace(layer.attrs, dilation=tuple(dilation)), span=layer.span)  # type: ignore[union-attr]
+
+
+def _dense(layer: Call) -> Expr:
+    """nn.conv2d whose window is its whole image, as nn.dense."""
+    data, weight = layer.args
+    image, window = tensor_type(data).shape, tensor_type(weight).shape
+    if not is_call(layer, "nn.conv2d") or image != (1, *window[1:]) or any(layer.attrs.padding):
+        return layer
+    assert isinstance(weight, Constant)
+    depth, attrs = prod(image), layer.attrs
+    matrix = const(weight.data.reshape(window[0], depth), quant=weight.type.quant, dtype=weight.type.dtype, span=weight.span)
+    row = reshaped(data, (1, depth), replace(layer.span, tensor=-1))
+    dense = constructor("nn.dense")(row, matrix, input_zp=attrs.input_zp, weight_zp=attrs.weight_zp, acc_dtype=attrs.acc_dtype)
+    assert isinstance(dense, Call)
+    return reshaped(replace(dense, span=layer.span), tensor_type(layer).shape, layer.span)
+
+
+def _before_reshape(expr: Call) -> Expr:
+    """f(reshape(x)) = reshape(f(x)) where the last axis, the channels, stays."""
+    inner = expr.args[0]
+    if not isinstance(inner, Call) or not is_call(inner, "reshape"):
+        return expr
+    data, shape = inner.args[0], tensor_type(expr).shape
+    if not is_call(data, "nn.dense") and not _is_layer(data):
+        return expr
+    if tensor_type(data).shape[-1:] != shape[-1:]:
+        return expr
+    assert isinstance(expr.op, Op)
+    return reshaped(call(expr.op, [data, *expr.args[1:]], expr.attrs, span=expr.span), shape, expr.span)
+
+
+def _is_layer(expr: Expr) -> bool:
+    """nn.dense and what follows it."""
+    while isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in _FOLLOWERS:
+        expr = expr.args[0]
+    return is_call(expr, "nn.dense")

@@ -144,7 +144,7 @@ def graph(model: bytes, oracle: str) -> Reference:
     if chain is not None:
         engines = [graph(specialize(s.model), oracle).outputs for s in chain.stages]
         return Reference(OWN, lambda sets: run_chain(chain, engines, sets))
-    from aot.relay.stateful import StatefulFunction
+    from aot.relay.interpreter import StatefulFunction
 
     main = from_tflite(model, oracle=oracle)["main"]
     assert isinstance(main, Function)

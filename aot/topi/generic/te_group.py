@@ -5,7 +5,7 @@ from __future__ import annotations
 from aot.ir.op import Op
 from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.analysis.cost import LAYERS, layer_cost
+from aot.relay.analysis import LAYERS, layer_cost
 from aot.relay.expr import Call, Constant, Var, post_order
 from aot.target.target import Target
 from aot.te.nest import emit_nest

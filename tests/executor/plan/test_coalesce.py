@@ -16,10 +16,9 @@ from aot.executor.lowered import CallLowered, LoweredModule
 from aot.executor.plan.coalesce import live_after, without_copies
 from aot.frontend.tflite import from_tflite
 from aot.memory.control import Control
-from aot.relay import stateful
+from aot.relay import interpreter
 from aot.relay.expr import Function
-from aot.relay.interpreter import EndlessLoopError, evaluate
-from aot.relay.stateful import StatefulFunction
+from aot.relay.interpreter import EndlessLoopError, StatefulFunction, evaluate
 from aot.runtime.graph import GraphModule
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
@@ -129,7 +128,7 @@ def test_so_does_the_interpreter_of_the_graph(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(main, Function)
     model, (one, *_) = StatefulFunction(main), steps(1)
     (first,) = model.run(one)
-    monkeypatch.setattr(stateful, "evaluate", partial(evaluate, limit=7))
+    monkeypatch.setattr(interpreter, "evaluate", partial(evaluate, limit=7))
     with pytest.raises(EndlessLoopError):
         model.run([one[0], np.array(-100, np.int32)])
     assert same([model.run(one)], [[first]])

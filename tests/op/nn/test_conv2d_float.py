@@ -6,7 +6,7 @@ import pytest
 
 from aot.errors import AotError
 from aot.frontend.macs import nominal_macs
-from aot.relay.analysis.cost import cost
+from aot.relay.analysis import cost
 from tests.op._differential import FAST, SLOW, check, check_drawn, main_of
 from tests.op._layer_models import FLOAT, LayerModel, grouped
 from tests.op.nn._float_models import build

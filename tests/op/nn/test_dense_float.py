@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 
 from aot.frontend.macs import nominal_macs
-from aot.relay.analysis.cost import cost
+from aot.relay.analysis import cost
 from tests.op._differential import ACTIVATIONS, FAST, SEEDS, SLOW, check, check_drawn, main_of
 from tests.op._layer_models import FLOAT, Kind, LayerModel
 from tests.op.nn._float_models import build

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.relay.stateful import StatefulFunction
+from aot.relay.interpreter import StatefulFunction
 from aot.runtime.module import load
 from aot.testing import HAVE_TFLM
 from aot.testing.reference import tflm_sets

@@ -13,7 +13,7 @@ from aot.driver.options import Options
 from aot.errors import InternalError
 from aot.frontend.tflite import check_model, from_tflite
 from aot.relay.expr import Function
-from aot.relay.stateful import StatefulFunction
+from aot.relay.interpreter import StatefulFunction
 from aot.relay.verify import verify
 from aot.runtime.module import load
 from aot.testing import ModelBuilder

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.op.convert import SUPPORT
-from aot.relay.stateful import StatefulFunction
+from aot.relay.interpreter import StatefulFunction
 from aot.testing import HAVE_LITERT, ModelBuilder, reference_sets
 from aot.testing.state import assign, handle, initialize, read
 from aot.testing.stateful_nets import draw_network

@@ -12,8 +12,8 @@ from aot.driver.options import Options
 from aot.errors import AotError
 from aot.frontend.tflite import check_model, from_tflite
 from aot.relay.expr import Function
+from aot.relay.interpreter import StatefulFunction
 from aot.relay.state import state_of
-from aot.relay.stateful import StatefulFunction
 from aot.runtime.graph import GraphModule
 from aot.runtime.module import load
 from aot.testing import ModelBuilder

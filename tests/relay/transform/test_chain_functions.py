@@ -7,8 +7,8 @@ import numpy as np
 from aot import relay
 from aot.relay.construct import constructor
 from aot.relay.expr import Function, make_tuple
+from aot.relay.interpreter import StatefulFunction
 from aot.relay.state import STATE, StateTensor, state_of
-from aot.relay.stateful import StatefulFunction
 from aot.relay.transform.chain_functions import Link, chain_functions, split
 
 

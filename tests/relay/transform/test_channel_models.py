@@ -11,7 +11,7 @@ from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
-from aot.relay.analysis.cost import Cost, cost
+from aot.relay.analysis import Cost, cost
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate_all
 from aot.relay.transform import (

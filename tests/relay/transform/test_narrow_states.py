@@ -12,8 +12,8 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function, is_call, post_order
+from aot.relay.interpreter import StatefulFunction
 from aot.relay.state import STATE, state_of, state_vars
-from aot.relay.stateful import StatefulFunction
 from aot.relay.transform.narrow_states import narrow_states
 from aot.relay.verify import verify
 from aot.testing.text_model import text_model

@@ -11,10 +11,9 @@ import pytest
 from aot.ir.type import TensorType
 from aot.op import load_all
 from aot.op.reduce.reduce import ReduceAttrs
-from aot.relay.analysis.rearrangement import Rearrangement
 from aot.relay.construct import constructor
 from aot.relay.expr import Constant, Expr, Function, Var, call, const, is_call, make_tuple, post_order, tensor_type
-from aot.relay.transform.sink_transpose import sink_transpose
+from aot.relay.transform.sink_transpose import Rearrangement, sink_transpose
 from tests.relay.check import drawn_tests, ops, run
 
 load_all()

@@ -10,10 +10,8 @@ from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.op.tensor.transpose import TransposeAttrs
 from aot.relay.expr import Function, Var, call, const
-from aot.relay.interpreter import evaluate
-from aot.relay.stateful import StatefulFunction
-from aot.relay.transform.narrow_windows import narrow_windows
-from aot.relay.transform.slide_window import slide_window
+from aot.relay.interpreter import StatefulFunction, evaluate
+from aot.relay.transform.slide_window import narrow_windows, slide_window
 from tests.relay.slide_nets import SlideNet, planned, slide_net, windows
 from tests.scale import cases
 

@@ -30,7 +30,7 @@ def test_padding_is_named_with_what_it_costs() -> None:
 
 
 def test_ways_to_keep_less_that_were_not_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aot.relay.analysis.slide_plan.EXACT", 0)
+    monkeypatch.setattr("aot.relay.transform.sliding.EXACT", 0)
     stopped = lines(KWS.read_bytes(), "input", 2)[-1]
     found = re.fullmatch(r"ways to keep fewer rows: the search stopped at its limit, (\d+) of (\d+) were tried", stopped)
     assert found is not None

@@ -12,7 +12,7 @@ from aot.executor.lower.draft import Known
 from aot.executor.lower.groups import group_of
 from aot.executor.select.config import SelectionConfig
 from aot.executor.select.history import History
-from aot.relay.analysis.workload import workload_key
+from aot.relay.analysis import workload_key
 from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
