@@ -146,7 +146,7 @@ def rings() -> list[str]:
 def slides() -> list[str]:
     """The windows of SLIDES, and a TCN over a window and as it is rewritten by hand."""
     import aot
-    from aot.testing.tcn import Tcn, tcn, tcn_by_hand
+    from aot.testing.stateful import Tcn, tcn, tcn_by_hand
     from scripts.slide_figures import rows_of
 
     rows = []
@@ -166,7 +166,7 @@ def slides() -> list[str]:
             (tcn_by_hand(net), turns, {}),
         )
     )
-    what = f"TCN, VALID, dilations 1, 2, 4, 8, {net.channels} channels (`aot/testing/tcn.py`)"
+    what = f"TCN, VALID, dilations 1, 2, 4, 8, {net.channels} channels (`aot/testing/net.py`)"
     rows.append((what, *_slid(f"1 of {net.frames}", whole, new, tcn_meta["slide"]["rows_bytes"])))
     assert hand.instructions is not None
     assert hand.state is not None

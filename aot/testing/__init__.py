@@ -6,14 +6,19 @@ TensorFlow Lite's reference kernels or in TFLM.
 
 from __future__ import annotations
 
-from aot.testing.builder import ModelBuilder, Sparsity, Subgraph
-from aot.testing.ops import add_model, conv2d_model, dense_model, depthwise_model, output_size, pool_model
-from aot.testing.ops_shape import (
+from aot.testing.builder import ModelBuilder, Quant, Sparsity, Subgraph, quant_of_range, quantize_bias, quantize_weights
+from aot.testing.ops import (
+    add_model,
     concat_model,
+    conv2d_model,
+    dense_model,
+    depthwise_model,
     dequantize_model,
     logistic_model,
     mean_model,
+    output_size,
     pad_model,
+    pool_model,
     quantize_model,
     requantize_model,
     reshape_model,
@@ -21,7 +26,6 @@ from aot.testing.ops_shape import (
     softmax_model,
     transpose_model,
 )
-from aot.testing.quant import Quant, quant_of_range, quantize_bias, quantize_weights
 from aot.testing.reference import (
     HAVE_LITERT,
     HAVE_TFLM,

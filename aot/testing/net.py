@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from aot.testing.builder import ModelBuilder
-from aot.testing.ops import Activation, Padding, output_size
-from aot.testing.ops_shape import UNIT
-from aot.testing.quant import Quant, quant_of_range, quantize_bias, quantize_weights
+from aot.testing.builder import ModelBuilder, Quant, quant_of_range, quantize_bias, quantize_weights
+from aot.testing.ops import UNIT, Activation, Padding, output_size
 
 CLAMP: dict[str, tuple[float | None, float | None]] = {
     "NONE": (None, None),

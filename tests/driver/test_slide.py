@@ -26,7 +26,7 @@ from aot.report.measure.sets import Sets
 from aot.report.measure.windows import as_windows, fill_count, moved_windows
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
-from aot.testing.tcn import Tcn, tcn, tcn_by_hand
+from aot.testing.stateful import Tcn, tcn, tcn_by_hand
 from aot.testing.text_model import text_model
 from tests.executor.variable_texts import on_a_variable
 from tests.relay.slide_nets import SlideNet, slide_net, windows

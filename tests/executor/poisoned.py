@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from aot.executor.artifact import Artifact
-from aot.micro.run.poison import dead_intervals
+from aot.micro.build.poison import dead_intervals
 from aot.runtime.module import HostModel
 from tests.c_tools import shared_library
 

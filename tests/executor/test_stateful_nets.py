@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from aot.testing.stateful_nets import draw_branching_network, draw_network
+from aot.testing.stateful import draw_branching_network, draw_network
 from tests.op.state.test_variable import check
 
 DRAWN = 300 if os.environ.get("AOT_FULL") else 40

@@ -24,7 +24,7 @@ from aot.testing import (
     softmax_model,
     transpose_model,
 )
-from aot.testing.quant import float32
+from aot.testing.builder import float32
 
 LOW = Quant(float32(0.04), -128)
 HIGH = Quant(float32(0.04), 127)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aot.testing import ModelBuilder, Quant
-from aot.testing.quant import float32
+from aot.testing.builder import float32
 from tests.models.catalogue import Case
 
 X = Quant(float32(0.05), -3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from aot.testing.builder import Quant, float32
 from aot.testing.net import Layer, Net
-from aot.testing.quant import Quant, float32
 from tests.models.catalogue import Case
 
 CALIBRATION_SEED = 20

@@ -9,10 +9,8 @@ import pytest
 
 import aot
 from aot.micro.board import load_board, parse_board
-from aot.micro.draft.board_file import draft
-from aot.micro.draft.linker_script import read_linker_script
-from aot.micro.new.cmsis import arm_name, processor
-from aot.micro.new.library import target_of
+from aot.micro.draft import draft, read_linker_script
+from aot.micro.new.library import arm_name, processor, target_of
 from aot.micro.new.rust import rust_target
 from aot.micro.run.zephyr import cpu_of
 from aot.report.figures.cycle_model import estimate_text, timing_of

@@ -12,8 +12,7 @@ import tflite
 
 from aot import testing as writer
 from aot.testing import ModelBuilder, conv2d_model, depthwise_model, reference, reference_tensors
-from aot.testing.builder import pack_data
-from aot.testing.flat import options_name
+from aot.testing.builder import options_name, pack_data
 
 
 def _graph(data: bytes) -> tflite.SubGraph:

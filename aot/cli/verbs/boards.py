@@ -121,9 +121,7 @@ def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
     from aot.cli.output_folder import write_new_folder
     from aot.driver.reading import read_limited
     from aot.micro.board import MAX_TEXT, parse_board
-    from aot.micro.draft.board_file import draft
-    from aot.micro.draft.devicetree import read_devicetree
-    from aot.micro.draft.linker_script import read_linker_script
+    from aot.micro.draft import draft, read_devicetree, read_linker_script
 
     place = folder or Path(source.stem.lower())
     name = place.resolve().name

@@ -64,8 +64,8 @@ def command(
     from aot.cli.budgets import built_totals, check_budget_file, open_budget
     from aot.cli.common import compile_for, find_board, import_text, plan_rows
     from aot.cli.output_folder import check_replaceable, write_folder
+    from aot.micro.build.image import StatedStack, built_by, with_stack_bound
     from aot.micro.build.project import prepare
-    from aot.micro.build.stack import StatedStack, built_by, with_stack_bound
     from aot.report.figures.sbom import FILE as SBOM
     from aot.report.figures.sbom import sbom as bill
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of

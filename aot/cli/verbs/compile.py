@@ -107,7 +107,7 @@ def write_plan(path: Path, artifact: Artifact) -> None:
 
 def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
     """The artifact with the worst-case stack in its header; E5017 if there is no board with the core to link for."""
-    from aot.micro.build.stack import board_of, state_stack_bound
+    from aot.micro.build.image import board_of, state_stack_bound
 
     board = place or board_of(target)
     if board is None or board.is_host:

@@ -13,22 +13,21 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from aot.errors import Problem, TargetError, ToolchainError
-from aot.executor.artifact import Artifact
-from aot.micro.advice import constants_advice, workspace_advice
+from aot.executor.artifact import LARGEST, Artifact, layer_text, peak_of
 from aot.micro.board import Board, Memory
-from aot.micro.build.pools import Row, copied_to, pool_problems, pool_regions
-from aot.micro.build.registers import register_flags
+from aot.micro.build.poison import areas, dead_intervals, within_areas
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
-from aot.micro.run.poison import areas, dead_intervals, within_areas
 from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
 from aot.support.quote import FILTERS
@@ -416,3 +415,181 @@ def _link_error(project: Project, text: str) -> TargetError | ToolchainError:
             )
         )
     return ToolchainError(Problem("E3003", f"the linker failed: {_first_words(text, ('undefined reference', 'error'))}"))
+
+
+# ---- what fills the memory of a model that does not fit a board, and what would help
+
+
+def workspace_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
+    """The buffers at the peak, what helps several models, and regions with room.  What other modes reach, `board_fit` tries."""
+    workspace = metadata["workspace"]
+    size, tried = int(workspace["size"]), board.workspace
+    helps = []
+    if len(metadata.get("models", ())) > 1 and not workspace.get("shared"):
+        helps.append("--share-workspace lets the models use one after the other")
+    if len(tried) > 1 and sum(max(0, free[name]) for name in tried) >= size and not workspace.get("pools"):
+        helps.append(f"{' and '.join(tried)} have enough room together: spread it with --pool")
+    others = [m.name for m in board.memory if m.access == "rw" and m.name not in tried]
+    return "; ".join([*peak_of(metadata), *helps, *_room(others, free, size, "--pool")])
+
+
+def constants_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
+    """The layers with the most constants; what the smallest kernels take; regions with room, or flash outside."""
+    size, layers = int(metadata["constants"]["size"]), metadata["layers"]
+    largest = sorted(layers, key=lambda row: (-row.get("constants", 0), row.get("index", 0)))[:LARGEST]
+    named = ", ".join(f"{layer_text(row)} {row.get('constants', 0):,}" for row in largest)
+    texts = [f"the largest are those of {named}"] if named else []
+    least = size - sum(row["constants"] - min(_constants(row)) for row in layers if row.get("constants"))
+    if least < size and metadata.get("opt") != "size":
+        texts.append(f"--opt size works towards {least:,}" + _too_much(least, (free[name] for name in board.constants)))
+    others = [m.name for m in board.memory if m.name not in board.constants]
+    there = _room(others, free, size, "--const-pool")
+    return "; ".join([*texts, *(there or ["flash outside would take them: --const-pool NAME=SIZE@ADDRESS"])])
+
+
+def _too_much(need: int, free: Iterable[int]) -> str:
+    return ", still too much" if need > max(free) else ""
+
+
+def _constants(layer: Mapping[str, Any]) -> list[int]:
+    """Bytes that the kernels of a layer take; those of the chosen one where no others are known."""
+    return [int(c["constants"]) for c in layer.get("candidates", ())] or [int(layer["constants"])]
+
+
+def _room(names: Sequence[str], free: Mapping[str, int], size: int, option: str) -> list[str]:
+    """Regions that the board does not offer, but that have room."""
+    return [f"{name} has {free[name]:,} free: {option} {name}=SIZE@ADDRESS" for name in names if free[name] >= size]
+
+
+# ---- pools with an address: what holds them, and what else is there
+
+
+_VECTORS = 64
+"""Bytes of the vector table of crt/src/startup.c; code follows it."""
+
+Row = dict[str, Any]
+
+
+def pool_rows(metadata: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
+    """The pools that a model uses, as the metadata has them, with their kind: bss or rodata."""
+    workspace, constants = metadata["workspace"].get("pools") or (), metadata["constants"].get("pools") or ()
+    state = metadata.get("state", {})
+    kept = state.get("pool")
+    if kept is not None:  # shares its pool with buffers of the workspace, or has it alone
+        used = -(-int(state["size"]) // 16) * 16
+        inside = [p for p in workspace if p["name"] == kept["name"]]
+        whole = {**kept, "used": used + sum(int(p["used"]) for p in inside)}
+        workspace = [*(p for p in workspace if p not in inside), whole]
+    return [(p, "bss") for p in workspace] + [(p, "rodata") for p in constants]
+
+
+def pool_problems(board: Board, metadata: Mapping[str, Any]) -> list[Problem]:
+    """Pools whose address is in no memory of the board (E2014), or over what certainly lies there (E2015).
+
+    The rest is known when the image is linked: board.ld asserts that no pool shares bytes with anything.
+    """
+    problems = []
+    taken = list(_certain(board))
+    for p, kind in pool_rows(metadata):
+        if p["address"] is None:
+            continue
+        start, end = p["address"], p["address"] + p["used"]
+        if not _region(board, start, end, kind):
+            what = "writable memory" if kind == "bss" else "memory"
+            problems.append(Problem("E2014", f"pool {p['name']} at {start:#x}: no {what} of {board.name} is there"))
+        for what, low, high in taken:
+            if start < high and low < end:
+                shared = f"pool {p['name']}, {start:#x} to {end:#x}, lies over {what} of {board.name}, {low:#x} to {high:#x}"
+                problems.append(Problem("E2015", f"{shared}; give it another address"))
+    return problems
+
+
+def _certain(board: Board) -> Iterator[tuple[str, int, int]]:
+    """(what, first byte, byte after the last) of what has its place whatever the model needs."""
+    code = board.region(board.code).origin
+    yield "the vector table", code, code + _VECTORS
+    if board.data not in (board.code, *board.constants):
+        bottom = board.region(board.data).origin
+        yield "the stack", bottom, bottom + board.stack
+
+
+def _region(board: Board, start: int, end: int, kind: str) -> str:
+    """The name of the region that holds these bytes; "" if there is none."""
+    fitting = [m for m in board.memory if m.access == "rw" or kind == "rodata"]
+    return next((m.name for m in fitting if m.origin <= start and end <= m.origin + m.size), "")
+
+
+def copied_to(board: Board, region: str) -> bool:
+    """Whether constants that lie in `region` have to be copied there from flash by the start-up code.
+
+    Not where the board has constants in that memory anyhow, or gets its whole image by a debugger that writes RAM.
+    """
+    loaded = board.gdb is not None and board.gdb.load == "ram"
+    return board.region(region).access == "rw" and region not in (board.code, *board.constants) and not loaded
+
+
+def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[Row]:
+    """The pools for the linker script: name, kind, size, address as text ("": it has none), and its region (E2014, E2015)."""
+    problems = pool_problems(board, metadata)
+    if problems:
+        raise TargetError(*problems)
+    rows = []
+    for p, kind in pool_rows(metadata):
+        address = p["address"]
+        row = {"name": p["name"], "kind": kind, "size": p["size"], "address": "", "region": ""}
+        if address is not None:
+            row |= {"address": f"{address:#010x}", "region": _region(board, address, address + p["used"], kind)}
+        rows.append(row)
+    return rows
+
+
+# ---- flags that keep core registers from the compiler that blocks of inline assembly need
+# -ffixed-r9 takes one away, and no predefined macro says so, unlike position-independent code: the kernels are told by
+# -DAOT_REGISTERS=0 (aot/kernel.h), with which all blocks are compiled in their C form.  Whether a build needs that is tried, as a
+# flag may also come from a file of specs or from an option that this compiler alone has.
+
+
+NO_BLOCKS = "-DAOT_REGISTERS=0"
+_PLAIN = re.compile(r"-(?:mcpu=|march=|mthumb|mfloat-abi=|mfpu=|[OgDUWI])")
+"""Flags that take no register from anybody."""
+_PROBE = """
+void probe(void);
+__attribute__((optimize("omit-frame-pointer"))) void probe(void) {
+  unsigned a, b, c, d, e, f, g, h, i, j, k, l, m;
+#ifdef __thumb2__
+  unsigned n;
+#define LAST , "=&h"(n)
+#else
+#define LAST
+#endif
+  __asm volatile("" : "=&l"(a), "=&l"(b), "=&l"(c), "=&l"(d), "=&l"(e), "=&l"(f), "=&l"(g), "=&l"(h),
+                 "=&h"(i), "=&h"(j), "=&h"(k), "=&h"(l), "=&h"(m) LAST);
+}
+"""
+"""All that a block can get where GCC optimises: r0 to r12 and lr, but that one on Armv6-M."""
+
+
+def register_flags(tool: Tool, flags: Sequence[str]) -> list[str]:
+    """What a compilation of kernels needs beside `flags`: NO_BLOCKS where these keep a register from GCC, else nothing.
+
+    A flag that GCC does not know gives nothing: the compilation says so itself.
+    """
+    if any(f.startswith("-DAOT_REGISTERS=") for f in flags) or all(map(_PLAIN.match, flags)):
+        return []
+    return [NO_BLOCKS] if _lacks_registers(tool.path, tuple(flags)) else []
+
+
+def named_register_flags(flags: Sequence[str]) -> list[str]:
+    """The same by what the flags are called, for files that are written where no compiler need be."""
+    given = any(f.startswith("-DAOT_REGISTERS=") for f in flags)
+    return [NO_BLOCKS] if not given and any(f.startswith("-ffixed-") for f in flags) else []
+
+
+@lru_cache(maxsize=64)
+def _lacks_registers(path: str, flags: tuple[str, ...]) -> bool:
+    with tempfile.TemporaryDirectory(prefix="aot-registers-") as name:
+        (Path(name) / "probe.c").write_text(_PROBE, encoding="utf-8")
+        # the levels of the user's flags have registers of their own, which kernel.h knows of
+        command = [path, *flags, "-O2", "-fomit-frame-pointer", "-w", "-c", "probe.c", "-o", "probe.o"]
+        done = run_tool(command, Path(name))
+        return done.code != 0 and "impossible constraints" in done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aot.micro.new.library import source_tree
 from aot.micro.new.registry import (
     ProjectFiles,
     Spec,
@@ -15,7 +16,6 @@ from aot.micro.new.registry import (
     project_name,
     render,
 )
-from aot.micro.new.source_tree import source_tree
 from aot.support.dtype import itemsize
 from aot.target.cpu import architecture_of
 

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import io
 import math
+import socket
 import struct
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from aot.errors import Problem, ToolchainError, VerificationError
-from aot.micro.board import MAX_TIMEOUT, Board
-from aot.micro.gdb_link import GdbLink
-from aot.micro.run.gdb_load import bring_image
-from aot.micro.run.gdb_server import connected
+from aot.micro.board import MAX_TIMEOUT, Board, GdbLink
 from aot.micro.run.qemu import Finished, function_at
-from aot.micro.run.rsp import ANSWER_SECONDS, Client, LateError, NoAnswerError, fault
+from aot.micro.run.rsp import ANSWER_SECONDS, FLASH_SECONDS, Client, ClosedError, LateError, NoAnswerError, Region, fault, fitting
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
+from aot.system.process import TOOL_SECONDS, run_program
 
 BKPT = b"\xab\xbe"
 """BKPT 0xAB, the semihosting call."""
@@ -299,3 +300,217 @@ class _Session:
         size = file.seek(0, io.SEEK_END)
         file.seek(here)
         return size
+
+
+# ---- bring an image into a board's memory, or see that it is there
+
+
+Segment = tuple[int, bytes]
+"""Address and content."""
+
+PROBE = 256
+"""Bytes of each segment's start and end that are compared first: another image differs there nearly always."""
+
+
+def bring_image(client: Client, board: Board, elf: Path) -> None:
+    """Load the image unless it is there; then compare (E3042: it cannot be loaded, E3043: another one is there)."""
+    link = board.gdb
+    assert link is not None
+    parts = segments(elf)
+    if link.load == "none":
+        if link.command:
+            _run_command(board, link.command, elf, seconds=client.end - time.monotonic())
+        if not is_there(client, parts):
+            how = "load_command left" if link.command else "the board holds"
+            raise ToolchainError(Problem("E3043", f"{board.name}: {how} another image than {elf.name}"))
+        return
+    if link.load == "flash" and is_there(client, parts):
+        return
+    regions = client.memory_map() if link.load == "flash" else []
+    flash = [p for p in parts if _flash_of(p, regions) is not None]
+    _write_flash(client, flash, regions)
+    for address, data in parts:
+        if (address, data) not in flash:
+            client.write(address, data)
+    if not is_there(client, parts):
+        hint = 'the server has no memory map, so flash cannot be written: load = "none" and load_command' if not regions else ""
+        message = f"{board.name}: {elf.name} was written, but reads back otherwise{f' ({hint})' if hint else ''}"
+        raise ToolchainError(Problem("E3042", message))
+
+
+def segments(elf: Path) -> list[Segment]:
+    """What the file wants in memory, by load address."""
+    with elf.open("rb") as stream:
+        found = [(s["p_paddr"], s.data()) for s in ELFFile(stream).iter_segments() if s["p_type"] == "PT_LOAD" and s["p_filesz"]]
+    return sorted(found)
+
+
+def is_there(client: Client, parts: Sequence[Segment]) -> bool:
+    """Whether the memory holds the segments, byte by byte; their ends first, as most other images differ there."""
+    for address, data in parts:
+        head, tail = data[:PROBE], data[-PROBE:]
+        if client.read(address, len(head)) != head or client.read(address + len(data) - len(tail), len(tail)) != tail:
+            return False
+    return all(client.read(address, len(data)) == data for address, data in parts)
+
+
+def _flash_of(part: Segment, regions: Sequence[Region]) -> Region | None:
+    address, data = part
+    return next(
+        (r for r in regions if r.kind == "flash" and r.start <= address and address + len(data) <= r.start + r.size), None
+    )
+
+
+def _write_flash(client: Client, parts: Sequence[Segment], regions: Sequence[Region]) -> None:
+    """Erase the blocks that the segments touch, each once, then write and finish."""
+    if not parts:
+        return
+    blocks: set[tuple[int, int]] = set()
+    for address, data in parts:
+        region = _flash_of((address, data), regions)
+        assert region is not None
+        block = region.block or region.size
+        first = (address - region.start) // block
+        last = (address + len(data) - 1 - region.start) // block
+        blocks |= {(region.start + n * block, block) for n in range(first, last + 1)}
+    for start, size in sorted(blocks):
+        client.must(b"vFlashErase:%x,%x" % (start, size), f"erase flash at 0x{start:08x}", seconds=FLASH_SECONDS)
+    for address, data in parts:
+        done = 0
+        while done < len(data):
+            part = data[done : done + fitting(data[done:], client.packet_size - 32)]
+            where = address + done
+            client.must(b"vFlashWrite:%x:" % where + part, f"write flash at 0x{where:08x}", seconds=FLASH_SECONDS)
+            done += len(part)
+    client.must(b"vFlashDone", "finish writing flash", seconds=FLASH_SECONDS)
+
+
+def _run_command(board: Board, command: Sequence[str], elf: Path, *, seconds: float) -> None:
+    words = [word.replace("{elf}", str(elf.resolve())) for word in command]
+    done = run_program(words, timeout=min(max(seconds, 0.0), TOOL_SECONDS))
+    if done.code:
+        lines = (done.err or done.out).strip().splitlines()
+        raise ToolchainError(Problem("E3042", f"{board.name}: {words[0]} ended with code {done.code}: {' / '.join(lines[-3:])}"))
+
+
+# ---- the connection: a server is started first if the board says how, and ended afterwards
+
+
+START_SECONDS = 20.0
+"""How long a server may take until it listens."""
+_HINTS = (
+    ("unable to find a matching cmsis-dap", "connect the board by USB"),
+    ("waiting for a debug probe", "connect the board by USB"),
+    ("no device found", "connect the board by USB"),
+    ("no connected debug probes", "connect the board by USB"),
+    ("no available debug probes", "connect the board by USB"),
+    ("open failed", "connect the board by USB, and see that no other program has its probe"),
+    ("libusb_open() failed", "allow this user to use the probe (udev rules of the server's package)"),
+    ("permission denied", "allow this user to use the probe (udev rules of the server's package)"),
+    ("address already in use", "end the other server on this port"),
+    ("can't find", "give the server's own name of the board or the interface"),
+    ("init mode failed", "see that the board has power and its debug pins are connected"),
+    ("unable to connect to the target", "see that the board has power and its debug pins are connected"),
+)
+"""What servers print when they cannot work, in lower case, and what a person can do."""
+
+
+@contextmanager
+def connected(name: str, link: GdbLink) -> Iterator[Client]:
+    """The client of a board's server (ToolchainError E3040 if none is reached); a server that aot did not start lives on."""
+    with tempfile.TemporaryFile() as log:
+        port = free_port() if "{port}" in link.connect else int(link.connect.rpartition(":")[2])
+        host = link.connect.rpartition(":")[0].strip("[]") or "127.0.0.1"
+        process = _start(name, link, port, log)
+        try:
+            client = _client(name, _connect(name, host, port, process, log), process, log)
+            try:
+                yield client
+            finally:
+                client.leave()
+        finally:
+            if process is not None:
+                _end(process)
+
+
+def free_port() -> int:
+    """A port of the loopback address that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start(name: str, link: GdbLink, port: int, log: IO[bytes]) -> subprocess.Popen[bytes] | None:
+    if not link.server:
+        return None
+    command = [word.replace("{port}", str(port)) for word in link.server]
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"{name}: the server {printable(command[0])} cannot be started: {reason}"
+        raise ToolchainError(Problem("E3040", message)) from None
+
+
+def _connect(
+    name: str, host: str, port: int, process: subprocess.Popen[bytes] | None, log: IO[bytes]
+) -> socket.socket:  # fmt: skip
+    end = time.monotonic() + (START_SECONDS if process is not None else 2.0)
+    while True:
+        try:
+            stream = socket.create_connection((host, port), timeout=2.0)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return stream
+        except OSError as error:
+            if process is not None and process.poll() is not None:
+                raise _ended(name, process, log) from None
+            if time.monotonic() > end:
+                reason = error.strerror or str(error)
+                message = f"{name}: no GDB server at {host}:{port} ({reason}): start it, or give [gdb] server in board.toml"
+                if process is not None:
+                    said = _last_lines(log)
+                    message = f"{name}: the server does not listen at {host}:{port}: {said or 'it printed nothing'}{_hint(said)}"
+                raise ToolchainError(Problem("E3040", message)) from None
+            time.sleep(0.02)
+
+
+def _client(name: str, stream: socket.socket, process: subprocess.Popen[bytes] | None, log: IO[bytes]) -> Client:
+    try:
+        return Client(stream)
+    except (ToolchainError, NoAnswerError) as error:
+        stream.close()
+        if process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(2.0)
+                raise _ended(name, process, log) from None
+        if process is None and isinstance(error, NoAnswerError | ClosedError):
+            said = "accepts the connection, but does not answer" if isinstance(error, NoAnswerError) else "closes the connection"
+            raise fault(f"{said}: perhaps another client is attached (a debugger, an IDE, another aot); end it first") from None
+        raise error if isinstance(error, ToolchainError) else fault("does not answer") from None
+
+
+def _ended(name: str, process: subprocess.Popen[bytes], log: IO[bytes]) -> ToolchainError:
+    said = _last_lines(log)
+    message = f"{name}: the server ended with code {process.returncode}: {said or 'it printed nothing'}{_hint(said)}"
+    return ToolchainError(Problem("E3040", message))
+
+
+def _hint(said: str) -> str:
+    return next((f"; {what}" for sign, what in _HINTS if sign in said.lower()), "")
+
+
+def _last_lines(log: IO[bytes]) -> str:
+    """The last lines that a server printed, those that speak of errors before others."""
+    log.seek(max(0, log.seek(0, io.SEEK_END) - (1 << 16)))
+    lines = [printable(text.strip()) for text in log.read(1 << 16).decode("utf-8", "replace").splitlines() if text.strip()]
+    errors = [text for text in lines if any(word in text.lower() for word in ("error", "fail", "unable", "no "))]
+    return " / ".join((errors or lines)[-3:])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(5.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,13 +1,16 @@
-"""Start an image: the emulator for boards, the program itself for the host; always with a time limit."""
+"""Start an image: the emulator for boards, the program itself for the host; always with a time limit.  Read its report."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 from bisect import bisect_right
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
@@ -15,7 +18,6 @@ from elftools.elf.sections import SymbolTableSection
 from aot.errors import AotError, Problem, ToolchainError, VerificationError
 from aot.micro.board import MAX_TIMEOUT, Board
 from aot.micro.build.toolchain import find_tool
-from aot.micro.run.report_line import Report, read_report
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
 from aot.system.process import Bounds, OutputError, run_bounded
@@ -177,3 +179,102 @@ def function_at(elf: Path, address: int) -> str:
     if at < 0 or address >= functions[at][0] + max(functions[at][1], 2):
         return "?"
     return str(functions[at][2])
+
+
+# ---- the line of JSON in which an image reports
+# crt/src/harness.c and startup.c write it, but a board, an emulator or a GDB server may send anything: all of it is checked here
+# and nothing else is read from it.
+
+
+LONGEST = 1 << 20
+"""Characters of a line: the counts of 50,000 layers."""
+_BRACKETS = 4
+"""A report is an object, with one list or one object in it."""
+_WORD = 1 << 32
+_COUNT = 1 << 60
+"""Units of a counter: a run of a year."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run says of itself; None where its mode does not measure that.
+
+    `status` is the model's, 0 or negative, of input set `set`; `error` is the harness's own.  `fault`: words as text by name (pc,
+    lr, sp, cfsr).  Counts are in units of the board's counter, sizes in bytes.
+    """
+
+    status: int = 0
+    sets: int = 0
+    set: int = 0
+    error: str = ""
+    fault: dict[str, str] | None = None
+    units: int | None = None
+    all: int | None = None
+    most: int | None = None
+    loop: int | None = None
+    stack: int | None = None
+    touched: int | None = None
+    extent: int | None = None
+    layers: tuple[int, ...] | None = None
+
+
+def read_report(line: str, *, memory: int) -> Report:
+    """The report of a machine with so many bytes of `memory` (ValueError with what is wrong with it)."""
+    if len(line) > LONGEST or line.count("{") + line.count("[") > _BRACKETS:
+        raise ValueError("it is not of the harness's form")
+    try:
+        data = json.loads(line)
+    except ValueError:
+        raise ValueError("it is not JSON") from None
+    if not isinstance(data, dict):
+        raise ValueError("it is not an object")
+    if "fault" in data:
+        return Report(fault=_words(data["fault"]))
+    if "error" in data:
+        return Report(error=printable(str(data["error"])))
+    status = _count(data, "status", -_WORD, 1)
+    if status:
+        return Report(status=status, set=_count(data, "set", 0, _WORD))
+    count = partial(_optional, data, limit=_COUNT)
+    size = partial(_optional, data, limit=memory + 1)
+    report = Report(
+        sets=_count(data, "sets", 1, _WORD), units=count("units"), all=count("all"), most=count("most"), loop=count("loop"),
+        stack=size("stack"), touched=size("touched"), extent=size("extent"),
+        layers=_counts(data["layers"]) if "layers" in data else None,
+    )  # fmt: skip
+    _check_order(report)
+    return report
+
+
+def _count(data: dict[str, Any], key: str, least: int, limit: int) -> int:
+    value = data.get(key)
+    if type(value) is not int or not least <= value < limit:
+        shown = "missing" if value is None else printable(json.dumps(value), limit=40)
+        raise ValueError(f"{key} is {shown}")
+    return value
+
+
+def _optional(data: dict[str, Any], key: str, *, limit: int) -> int | None:
+    return _count(data, key, 0, limit) if key in data else None
+
+
+def _counts(values: object) -> tuple[int, ...]:
+    if not isinstance(values, list) or not all(type(v) is int and 0 <= v < _COUNT for v in values):
+        raise ValueError("layers is not a list of counts")
+    return tuple(values)
+
+
+def _words(fault: object) -> dict[str, str]:
+    """Registers as they were printed; what is no text becomes a word that cannot be read."""
+    if not isinstance(fault, dict):
+        raise ValueError("fault is not an object")
+    return {key: printable(text) if isinstance(text, str) else "?" for key, text in fault.items() if isinstance(key, str)}
+
+
+def _check_order(report: Report) -> None:
+    """Counts that cannot be true together: the longest run is none of several, or more bytes were touched than lie between."""
+    units, most, total = report.units, report.most, report.all
+    if most is not None and ((units or 0) > most or (total is not None and total < most)):
+        raise ValueError("units, most and all contradict each other")
+    if report.touched is not None and report.extent is not None and report.touched > report.extent:
+        raise ValueError("touched is more than extent")

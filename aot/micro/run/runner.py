@@ -15,7 +15,7 @@ from aot.errors import Problem, ToolchainError, UsageError
 from aot.micro.board import Board
 from aot.micro.build.project import Project
 from aot.micro.run import gdb, qemu
-from aot.micro.run.report_line import Report
+from aot.micro.run.qemu import Report
 from aot.support.dataclass import dataclass
 
 Array = np.ndarray[Any, Any]

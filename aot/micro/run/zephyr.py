@@ -1,4 +1,4 @@
-"""Runs a model on one of Zephyr's emulated boards: an application around the generated C, built by Zephyr's own CMake.
+"""Runs a model in an application of Zephyr's, built by Zephyr's own CMake: on an emulated board, or on a connected one.
 
 ZEPHYR_BASE names the tree; what Zephyr needs besides (ZEPHYR_TOOLCHAIN_VARIANT, its Python packages) is as for any application.
 Where there is no west workspace, ZEPHYR_MODULES lists the modules, as for Zephyr itself.
@@ -6,6 +6,7 @@ Where there is no west workspace, ZEPHYR_MODULES lists the modules, as for Zephy
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import select
@@ -14,16 +15,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aot.errors import Problem, ToolchainError, VerificationError
+from aot.errors import Problem, TargetError, ToolchainError, UsageError, VerificationError
 from aot.executor.artifact import Artifact
+from aot.micro.board import MAX_TIMEOUT
+from aot.micro.draft import chosen_sizes
 from aot.micro.new.registry import model_values, render
 from aot.micro.run.runner import decode_outputs, encode_inputs
-from aot.micro.run.zephyr_build import STACK, build_step, check_room
+from aot.micro.run.serial import SerialLink, opened, parse_port, whole_seconds
 from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
@@ -240,3 +244,162 @@ def _run_target(build: Path, board: str) -> str:
 def _targets(build: Path) -> str:
     """The names that `ninja` takes, one a line with a colon after it."""
     return run_program(["ninja", "-C", str(build), "-t", "targets", "all"]).out
+
+
+# ---- builds: whether the board has room, and why a build failed
+
+
+STACK = 16384
+"""bytes of the main thread's stack in our applications"""
+_MOST_LINES = 12
+_LINE = 300
+_TELLING = re.compile(
+    r"\berror\b|overflowed by|will not fit|undefined reference|No board named|Invalid BOARD|FATAL|No module named|not found"
+    r"|^\w+(?:Error|Exception): |^warning: |valid board targets",
+    re.I,
+)
+_NINJA = re.compile(
+    r"\[\d+/\d+\]|ninja: |FAILED: |: && |(?:/\S*/)?\S*(?:gcc|g\+\+|ccache|cmake|python3?)(?:\.exe)? \S.*\s-|cd \S+ && "
+)
+"""Which file ninja works on, and whole commands: they may have "error" in a file's name or an option, and say nothing."""
+_WRAPPED = re.compile(r"^(?:warning|error): |valid board targets", re.I)
+"""What Kconfig says is wrapped without an indent, and the targets of a board are a list: both end at an empty line."""
+_OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d+) bytes")
+
+
+def build_step(command: Sequence[str], folder: Path) -> None:
+    """One step of a build; E2012 where the image does not fit, else E3021 with the lines that say why it failed."""
+    done = run_program(command, cwd=folder, timeout=1800)
+    if done.code == 0:
+        return
+    text = f"{done.err}\n{done.out}"
+    over = {region: int(count) for region, count in _OVERFLOW.findall(text)}
+    if over:
+        raise TargetError(
+            *(
+                Problem("E2012", f"region {r} of the board overflows by {n:,} bytes with Zephyr's own code")
+                for r, n in over.items()
+            )
+        )
+    raise ToolchainError(Problem("E3021", f"{command[0]} failed:\n" + "\n".join(telling_lines(text))))
+
+
+def telling_lines(text: str) -> list[str]:
+    """The lines of a failed build that say why, with what belongs to them below; the last ones where none does."""
+    lines = [printable(line.rstrip(), limit=_LINE) for line in text.splitlines() if not _NINJA.match(line)]
+    kept: list[str] = []
+    belongs, wrapped = False, False
+    for line in lines:
+        if _TELLING.search(line) is not None:
+            belongs, wrapped = True, _WRAPPED.search(line) is not None
+        elif wrapped:
+            belongs = belongs and bool(line)
+        else:
+            belongs = belongs and (not line or line.startswith((" ", "\t")))
+        if belongs and line and line not in kept:
+            kept.append(line)
+    return kept[:_MOST_LINES] or [line for line in lines if line][-_MOST_LINES:]
+
+
+def check_room(board: str, build: Path, metadata: Mapping[str, Any], *, data: int = 0) -> None:
+    """Raise TargetError E2010, E2011 where a board that was configured cannot hold the model, whatever its code takes.
+
+    `build` has Zephyr's devicetree and configuration; `data` are bytes of test data in flash.
+    """
+    flash, ram = _room(build / "zephyr")
+    state = int(metadata.get("state", {}).get("size", 0))
+    workspace, constants = int(metadata["workspace"]["size"]), int(metadata["constants"]["size"])
+    problems = []
+    if ram is not None and workspace + state + STACK > ram:
+        parts = f"workspace {workspace:,}" + (f", state {state:,}" if state else "") + f", stack {STACK:,}"
+        problems.append(Problem("E2010", f"{board} has {ram:,} bytes of RAM (zephyr,sram); the model needs more: {parts}"))
+    if flash is not None and constants + data > flash:
+        fewer = " (fewer sets would help: --random 1)" if constants <= flash else ""
+        parts = f"constants {constants:,}" + (f", test data {data:,}{fewer}" if data else "")
+        problems.append(Problem("E2011", f"{board} has {flash:,} bytes of flash (zephyr,flash); the model needs more: {parts}"))
+    if problems:
+        raise TargetError(*problems)
+
+
+def _room(folder: Path) -> tuple[int | None, int | None]:
+    """Bytes of flash and RAM, by the devicetree, or else by the configuration; None: neither says."""
+    flash, ram = None, None
+    dts, config = folder / "zephyr.dts", folder / ".config"
+    if dts.is_file():
+        with suppress(UsageError):  # a devicetree that Zephyr made something of is for Zephyr to complain of
+            flash, ram = chosen_sizes(dts.read_text(encoding="utf-8", errors="replace"))
+    text = config.read_text(encoding="utf-8", errors="replace") if config.is_file() else ""
+    kib = {k: int(v) for k, v in re.findall(r"^CONFIG_(FLASH|SRAM)_SIZE=([0-9]{1,7})$", text, re.MULTILINE)}
+    flash = flash if flash is not None else 1024 * kib.get("FLASH", 0) or None
+    ram = ram if ram is not None else 1024 * kib.get("SRAM", 0) or None
+    return flash, ram
+
+
+# ---- connected boards, flashed by west and spoken to over the console
+# No debug probe of ours is needed: whatever west can flash, with a UART that reaches this machine.
+
+
+SETTINGS = "CONFIG_SERIAL=y\nCONFIG_CONSOLE=y\nCONFIG_UART_CONSOLE=y\n"
+APPEAR_SECONDS = 10.0
+"""How long a port that is the board's own USB device may take to come back after flashing."""
+
+
+def run_on_serial(
+    board: str,
+    input_sets: Sequence[Sequence[Array]],
+    *,
+    port: str,
+    metadata: Mapping[str, Any],
+    compile_for: Callable[[str], Artifact],
+    folder: Path,
+    timeout: float | None = None,
+) -> ZephyrRun:
+    """Build an application for Zephyr's `board` in `folder` (empty), flash it, and run the sets over the serial port `port`.
+
+    The arguments are those of aot.micro.run.zephyr.run_on_zephyr; `timeout` is for one run.  Raises what it does, and E5410 to
+    E5416 of aot.micro.run.serial.
+    """
+    base = zephyr_base()
+    check_name(board)
+    parse_port(port)
+    if shutil.which("west") is None:
+        raise ToolchainError(Problem("E3020", "--serial flashes the board with west, which is not installed"))
+    write_frame(folder, metadata, settings=SETTINGS)
+    artifact = configure(board, folder, compile_for)
+    image = _write_main(folder, artifact)
+    build = folder / "build"
+    build_step(["ninja", "-C", str(build)], folder)
+    build_step(["west", "flash", "-d", str(build)], folder)
+    path, baud = parse_port(port)
+    sizes, limit = [int(o["size"]) for o in metadata["outputs"]], min(timeout or DEFAULT_TIMEOUT, MAX_TIMEOUT)
+    _wait_for(path)
+    with opened(port) as line:
+        link = SerialLink(line, f"{PREFIX}{board} at {line.name}")
+        line.end = time.monotonic() + whole_seconds(
+            sum(int(i["size"]) for i in metadata["inputs"]), sum(sizes), sets=len(input_sets), baud=baud, timeout=limit
+        )
+        link.hello(image)
+        link.reset()
+        data = bytearray()
+        for number, arrays in enumerate(input_sets):
+            given = encode_inputs(metadata["inputs"], arrays, number)
+            data += link.run(given, sizes, timeout=limit)
+    version = ".".join(map(str, zephyr_version(base)))
+    return ZephyrRun(artifact, decode_outputs(metadata["outputs"], bytes(data), len(input_sets)), f"Zephyr {version}")
+
+
+def _write_main(folder: Path, artifact: Artifact) -> str:
+    """main.c with the name of the image: a hash of everything that was generated."""
+    values = {"m": model_values(artifact), "note": NOTE}
+    state = hashlib.sha256(render("zephyr/serial_main.c.j2", image="", **values).encode())
+    for name, text in sorted(artifact.files.items()):
+        state.update(f"{name}\n{text}".encode())
+    image = state.hexdigest()[:16]
+    (folder / "main.c").write_text(render("zephyr/serial_main.c.j2", image=image, **values), encoding="utf-8")
+    return image
+
+
+def _wait_for(path: str) -> None:
+    end = time.monotonic() + APPEAR_SECONDS
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.1)

@@ -16,8 +16,7 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from aot.micro.build.callgraph import disassemble
-from aot.micro.build.image import ImageReport
+from aot.micro.build.image import ImageReport, disassemble
 from aot.micro.build.project import HARNESS, Project
 from aot.support.dataclass import dataclass
 

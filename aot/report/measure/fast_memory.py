@@ -12,8 +12,7 @@ from typing import Any
 from aot.driver.options import Options
 from aot.memory.pooling import Pooling
 from aot.micro.board import Board, Memory
-from aot.micro.build.pools import copied_to
-from aot.micro.build.project import choose_places, fixed_ram
+from aot.micro.build.project import choose_places, copied_to, fixed_ram
 from aot.report.measure.board_fit import problems_on
 from aot.report.measure.fitting import Tries, Way
 from aot.support.pool import Pool

@@ -15,8 +15,7 @@ from typing import Any
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
 from aot.micro.run.runner import RunResult
-from aot.micro.run.zephyr import PREFIX, ZephyrRun, run_on_zephyr
-from aot.micro.run.zephyr_serial import run_on_serial
+from aot.micro.run.zephyr import PREFIX, ZephyrRun, run_on_serial, run_on_zephyr
 from aot.report.measure.compare import compare_sets
 from aot.report.measure.fingerprint import crc_of
 from aot.report.measure.sets import Sets
@@ -37,7 +36,7 @@ def verify_on_zephyr(
     """Run `sets` on Zephyr's `board` (without the prefix) and compare; the artifact is the one for the board's core.
 
     `like` is the model compiled for any core: its tensors.  With `serial`, a port, the board is connected there; without, it is
-    emulated.  Raises what aot.micro.run.zephyr.run_on_zephyr and aot.micro.run.zephyr_serial.run_on_serial do.
+    emulated.  Raises what aot.micro.run.zephyr.run_on_zephyr and aot.micro.run.zephyr.run_on_serial do.
     """
     oracle = like.metadata["oracle"]
     expected, by = expected_outputs(model, as_windows(sets, like.metadata), oracle=oracle, outputs=len(like.metadata["outputs"]))

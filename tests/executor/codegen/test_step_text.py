@@ -17,7 +17,7 @@ from aot.driver.options import Options
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.executor.codegen.shared_workspace import shared_files
-from aot.testing.stateful_nets import draw_network
+from aot.testing.stateful import draw_network
 from tests.c_tools import INCLUDE, compile_all
 from tests.executor.control_nets import control_net
 from tests.executor.test_control_flow import doubling

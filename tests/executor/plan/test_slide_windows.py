@@ -19,7 +19,7 @@ from aot.micro.run.runner import run
 from aot.runtime.module import load
 from aot.testing import ModelBuilder
 from aot.testing.reference import reference_sets
-from aot.testing.state import assign, handle, initialize, read
+from aot.testing.stateful import assign, handle, initialize, read
 from tests.executor.plan.test_state_windows import steps, stream
 from tests.op.state.test_variable import check, same
 

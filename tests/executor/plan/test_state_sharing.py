@@ -11,7 +11,7 @@ from aot.executor.lowered import TensorRef
 from aot.executor.plan.planned import Planned
 from aot.executor.plan.state_sharing import may_share, replay
 from aot.memory.rings import Ring
-from aot.testing.tcn import Tcn, tcn
+from aot.testing.stateful import Tcn, tcn
 
 SMALL = Tcn(frames=60, features=8, channels=8, classes=3, dilations=(1, 2, 4))
 

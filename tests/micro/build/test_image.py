@@ -9,8 +9,7 @@ from aot.driver.build import build
 from aot.errors import VerificationError
 from aot.executor.artifact import Artifact
 from aot.micro.board import emulated_names, load_board
-from aot.micro.build.callgraph import Function, _note, _registers
-from aot.micro.build.image import check_image, inspect_image, is_integer_model
+from aot.micro.build.image import Function, _note, _registers, check_image, inspect_image, is_integer_model
 from aot.micro.build.project import Project, prepare
 from aot.micro.build.toolchain import have_tool
 from aot.micro.run.runner import run

@@ -17,8 +17,7 @@ from aot.errors import UsageError
 from aot.memory.pooling import Pooling, parse_pool
 from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.build.image import inspect_image
-from aot.micro.build.pools import copied_to
-from aot.micro.build.project import prepare
+from aot.micro.build.project import copied_to, prepare
 from aot.micro.run.runner import run
 from aot.report.figures.report import bundle, make_report, to_text
 from aot.report.figures.schema import load_schema

@@ -10,10 +10,7 @@ import pytest
 
 from aot.errors import UsageError
 from aot.micro.board import load_board, parse_board
-from aot.micro.draft.board_file import draft
-from aot.micro.draft.devicetree import read_devicetree
-from aot.micro.draft.found import Found
-from aot.micro.draft.linker_script import read_linker_script
+from aot.micro.draft import Found, draft, read_devicetree, read_linker_script
 from aot.target.cpu import CORES
 from tests.cli.helper import Cli
 from tests.micro.draft.test_devicetree import ZEPHYR

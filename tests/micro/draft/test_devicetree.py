@@ -6,7 +6,7 @@ import pytest
 
 from aot.errors import UsageError
 from aot.micro.board import Memory
-from aot.micro.draft.devicetree import parse, read_devicetree
+from aot.micro.draft import parse, read_devicetree
 
 ZEPHYR = """
 /dts-v1/;

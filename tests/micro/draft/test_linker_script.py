@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aot.micro.board import Memory
-from aot.micro.draft.linker_script import read_linker_script
-from aot.micro.draft.numbers import value_of
+from aot.micro.draft import read_linker_script, value_of
 
 CUBE = """
 /* Highest address of the user mode stack */

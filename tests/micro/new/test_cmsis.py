@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from aot.micro.board import load_board
-from aot.micro.new.cmsis import processor, short
+from aot.micro.new.library import processor, short
 from tests.micro.builders import cmsis
 from tests.micro.projects import DIGITS, TWO_IO, need, new, sh
 

@@ -17,11 +17,10 @@ import pytest
 
 from aot.driver.build import build
 from aot.errors import AotError, ToolchainError, UsageError, VerificationError
-from aot.micro.board import Board, load_board, parse_board
+from aot.micro.board import Board, GdbLink, load_board, parse_board
 from aot.micro.build.project import Project, prepare
-from aot.micro.gdb_link import GdbLink
 from aot.micro.run import rsp
-from aot.micro.run.gdb_server import free_port
+from aot.micro.run.gdb import free_port
 from aot.micro.run.rsp import parse_memory_map
 from aot.micro.run.runner import run
 from aot.support.data import data_folder
@@ -253,7 +252,7 @@ def test_a_counter_that_stands_still(tmp_path: Path) -> None:
 
 def test_no_server() -> None:
     board = replace(gdb_board("mps2-an386"), gdb=replace(LINK, connect=f"127.0.0.1:{free_port()}"))
-    from aot.micro.run.gdb_server import connected
+    from aot.micro.run.gdb import connected
 
     assert board.gdb is not None
     with pytest.raises(ToolchainError, match=r"E3040.*no GDB server at"), connected("b", board.gdb):
@@ -269,7 +268,7 @@ def test_no_server() -> None:
     ],
 )
 def test_servers_that_end(command: tuple[str, ...], said: str) -> None:
-    from aot.micro.run.gdb_server import connected
+    from aot.micro.run.gdb import connected
 
     with pytest.raises(ToolchainError, match="E3040") as error, connected("b", replace(LINK, server=command)):
         pass
@@ -292,7 +291,7 @@ def test_servers_that_end(command: tuple[str, ...], said: str) -> None:
 def test_real_servers_without_a_probe(program: str, words: tuple[str, ...], said: str) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
-    from aot.micro.run.gdb_server import connected
+    from aot.micro.run.gdb import connected
 
     with pytest.raises(ToolchainError, match="E3040") as error, connected("b", replace(LINK, server=(program, *words))):
         pass
@@ -316,10 +315,10 @@ def test_real_servers_that_stay_are_ended(command: tuple[str, ...], said: str, m
     """They run, and wait for a board: the tool tells what they print, and leaves no process behind."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    from aot.micro.run import gdb_server
+    from aot.micro.run import gdb
 
     started: list[subprocess.Popen[bytes]] = []
-    start = gdb_server._start
+    start = gdb._start
 
     def noted(*words: Any) -> subprocess.Popen[bytes]:
         process = start(*words)
@@ -327,9 +326,9 @@ def test_real_servers_that_stay_are_ended(command: tuple[str, ...], said: str, m
         started.append(process)
         return process
 
-    monkeypatch.setattr(gdb_server, "_start", noted)
-    monkeypatch.setattr(gdb_server, "START_SECONDS", 6.0)
-    with pytest.raises(ToolchainError, match="E3040") as error, gdb_server.connected("b", replace(LINK, server=command)):
+    monkeypatch.setattr(gdb, "_start", noted)
+    monkeypatch.setattr(gdb, "START_SECONDS", 6.0)
+    with pytest.raises(ToolchainError, match="E3040") as error, gdb.connected("b", replace(LINK, server=command)):
         pass
     assert said in str(error.value)
     assert started[0].returncode is not None

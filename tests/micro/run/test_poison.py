@@ -12,8 +12,8 @@ from aot.driver.build import build
 from aot.driver.options import Options
 from aot.executor.artifact import Artifact
 from aot.micro.board import load_board
+from aot.micro.build.poison import dead_intervals
 from aot.micro.build.project import prepare
-from aot.micro.run.poison import dead_intervals
 from aot.micro.run.runner import run
 from aot.report.measure.compare import compare_sets
 from aot.report.measure.sets import golden_sets, open_npz

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from aot.errors import AotError, UsageError
-from aot.micro.run import serial_link
-from aot.micro.run.serial_link import SerialLink, framed, unframed
-from aot.micro.run.serial_port import opened, parse_port
+from aot.micro.run import serial
+from aot.micro.run.serial import SerialLink, framed, opened, parse_port, unframed
 from aot.testing.serial_board import serial_board
 
 IMAGE = "00112233aabbccdd"
@@ -29,7 +28,7 @@ def talk(fault: str) -> bytes:
 @pytest.mark.parametrize("fault", ["", "damaged once"])
 def test_bytes_come_back(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when a line is damaged: it is sent again."""
-    monkeypatch.setattr(serial_link, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(serial, "ANSWER_SECONDS", 60.0)
     assert talk(fault) == bytes(b ^ 255 for b in DATA)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aot.errors import TargetError, ToolchainError
-from aot.micro.run.zephyr_build import STACK, build_step, check_room, telling_lines
+from aot.micro.run.zephyr import STACK, build_step, check_room, telling_lines
 
 DTS = """
 /dts-v1/;

@@ -12,7 +12,7 @@ from aot.frontend.choice import Choice
 from aot.runtime.module import HostModel, load
 from aot.testing import ModelBuilder
 from aot.testing.builder import Subgraph
-from aot.testing.state import assign, handle, initialize, read
+from aot.testing.stateful import assign, handle, initialize, read
 
 Array = np.ndarray[Any, Any]
 SHAPE = (1, 3)

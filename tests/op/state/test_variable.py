@@ -18,7 +18,7 @@ from aot.runtime.graph import GraphModule
 from aot.runtime.module import load
 from aot.testing import ModelBuilder
 from aot.testing.reference import reference_sets
-from aot.testing.state import assign, handle, initialize, read
+from aot.testing.stateful import assign, handle, initialize, read
 
 Array = np.ndarray[Any, Any]
 Sets = list[list[Array]]

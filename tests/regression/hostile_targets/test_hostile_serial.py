@@ -14,10 +14,9 @@ import pytest
 
 from aot.errors import AotError, ToolchainError, UsageError
 from aot.micro.board import load_board
-from aot.micro.run import qemu, serial_link, serial_port, zephyr
+from aot.micro.run import qemu, serial, zephyr
 from aot.micro.run.qemu import Finished, execute, result_of
-from aot.micro.run.serial_link import SerialLink, framed, parse_answer, whole_seconds
-from aot.micro.run.serial_port import SerialPort, opened, parse_port
+from aot.micro.run.serial import SerialLink, SerialPort, framed, opened, parse_answer, parse_port, whole_seconds
 from aot.system import process
 from aot.testing.serial_board import serial_board
 from tests.regression.untrusted.mutate import mutants
@@ -28,8 +27,8 @@ DATA = bytes(range(100))
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serial_link, "ANSWER_SECONDS", 0.1)
-    monkeypatch.setattr(serial_port, "SEND_SECONDS", 0.1)
+    monkeypatch.setattr(serial, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(serial, "SEND_SECONDS", 0.1)
 
 
 def talk(fault: str, change: Callable[[SerialPort], None] = lambda port: None) -> bytes:
@@ -61,7 +60,7 @@ def test_one_deadline_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serial_port, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(serial, "MOST_BYTES", 20_000)
     with pytest.raises(ToolchainError, match="E5412"):
         talk("flood", lambda port: setattr(port, "received", 19_000))
     reader, writer = os.pipe()
@@ -70,9 +69,9 @@ def test_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(4):
         os.write(writer, b"x" * 4000)
         port.line(time.monotonic() + 0.01)
-    assert len(port._buffer) <= serial_port.LONGEST + 4096
+    assert len(port._buffer) <= serial.LONGEST + 4096
     os.write(writer, b"y\n")
-    assert port.line(time.monotonic() + 5.0) == "x" * (serial_port.LONGEST - 1) + "y"
+    assert port.line(time.monotonic() + 5.0) == "x" * (serial.LONGEST - 1) + "y"
     os.close(reader)
     os.close(writer)
 

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from aot.errors import AotError, UsageError
-from aot.micro.board import load_board, parse_board
-from aot.micro.gdb_link import GdbLink
-from aot.micro.run import gdb, gdb_load, qemu, rsp
-from aot.micro.run.report_line import read_report
+from aot.micro.board import GdbLink, load_board, parse_board
+from aot.micro.run import gdb, qemu, rsp
+from aot.micro.run.qemu import read_report
 from aot.micro.run.rsp import parse_memory_map
 from aot.micro.run.runner import RunResult, _read_trace, run
 from tests.micro.run.test_gdb import text_of
@@ -54,7 +53,7 @@ def _image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gdb, "_loop", lambda _: LOOP)
     monkeypatch.setattr(gdb, "function_at", lambda *_: "main")
     monkeypatch.setattr(qemu, "function_at", lambda *_: "main")
-    monkeypatch.setattr(gdb_load, "segments", lambda _: [(0, IMAGE)])
+    monkeypatch.setattr(gdb, "segments", lambda _: [(0, IMAGE)])
     monkeypatch.setattr(gdb, "LAST_SECONDS", 0.1)
 
 
@@ -219,7 +218,7 @@ def test_loading_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gdb, "LOAD_SECONDS", 0.0)
     monkeypatch.setattr(gdb, "LOAD_BYTES_A_SECOND", len(IMAGE) * 20)
     server = Server(run_of(GOOD), answers={b"m": b"00"})
-    monkeypatch.setattr(gdb_load, "segments", lambda _: [(0, bytes(1 << 24))])
+    monkeypatch.setattr(gdb, "segments", lambda _: [(0, bytes(1 << 24))])
     with pytest.raises(AotError, match=r"E3010.*was not loaded in time"):
         attempt(server, tmp_path, load="none")
 

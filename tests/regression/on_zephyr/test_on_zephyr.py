@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from aot.cli.__main__ import run
-from aot.micro.run.zephyr import HELIUM
-from aot.micro.run.zephyr_build import telling_lines
+from aot.micro.run.zephyr import HELIUM, telling_lines
 from tests.micro.projects import DIGITS, ROOT
 from tests.zephyr.test_verify import tree  # noqa: F401
 

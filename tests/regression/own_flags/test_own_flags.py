@@ -14,8 +14,7 @@ from aot.driver.build import build
 from aot.errors import VerificationError
 from aot.micro.board import Board, load_board
 from aot.micro.build.image import inspect_image
-from aot.micro.build.project import prepare
-from aot.micro.build.registers import NO_BLOCKS, named_register_flags, register_flags
+from aot.micro.build.project import NO_BLOCKS, named_register_flags, prepare, register_flags
 from aot.micro.build.toolchain import find_tool, have_tool
 from aot.micro.run.runner import run
 

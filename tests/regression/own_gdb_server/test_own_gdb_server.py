@@ -14,8 +14,8 @@ import pytest
 
 from aot.errors import ToolchainError, VerificationError
 from aot.micro.board import Board, load_board
-from aot.micro.run import gdb_server, rsp
-from aot.micro.run.gdb_server import connected, free_port
+from aot.micro.run import gdb, rsp
+from aot.micro.run.gdb import connected, free_port
 from aot.micro.run.runner import run
 from tests.micro.run.gdb_proxy import _dial
 from tests.micro.run.test_gdb import LINK, QEMU, SMALL, gdb_board
@@ -100,13 +100,13 @@ def test_another_client_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
     closes = socket.create_server(("127.0.0.1", 0))
     link = replace(LINK, connect=f"127.0.0.1:{closes.getsockname()[1]}")
-    dial = gdb_server._connect
+    dial = gdb._connect
 
     def closed(*words: object) -> socket.socket:
         stream = dial(*words)  # type: ignore[arg-type]
         closes.accept()[0].close()
         return stream
 
-    monkeypatch.setattr(gdb_server, "_connect", closed)
+    monkeypatch.setattr(gdb, "_connect", closed)
     with closes, pytest.raises(ToolchainError, match=r"E3041.*perhaps another client is attached"), connected("desk", link):
         pass

@@ -13,8 +13,7 @@ from aot.errors import TargetError
 from aot.executor.artifact import Artifact
 from aot.memory.pooling import Pooling, parse_pool
 from aot.micro.board import load_board
-from aot.micro.build.pools import pool_regions
-from aot.micro.build.project import choose_places, linker_script, prepare
+from aot.micro.build.project import choose_places, linker_script, pool_regions, prepare
 from aot.micro.build.toolchain import have_tool
 
 MODEL = Path(__file__).parents[2] / "models" / "add.tflite"

@@ -10,7 +10,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.executor.lower.groups import group_of
 from aot.target.target import find_target
-from aot.testing.tcn import Tcn, tcn
+from aot.testing.stateful import Tcn, tcn
 from aot.topi.arm_dsp.push.intrin import Steps, dot_instructions, dot_steps
 from aot.topi.strategy import implementations
 from tests.topi.layers import Layer, build, check
