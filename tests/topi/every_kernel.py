@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.topi import drawn, drawn_float, drawn_float_elementwise
-from tests.topi.arm_dsp import test_hybrid, test_x16
+from tests.topi.arm_dsp import test_elementwise_group, test_hybrid, test_x16
 from tests.topi.arm_dsp.chain import test_conv2d_transpose
-from tests.topi.arm_dsp.elementwise import test_group, test_multiply
+from tests.topi.arm_dsp.elementwise import test_multiply
 from tests.topi.arm_dsp.recurrent import test_lstm
 from tests.topi.arm_dsp.test_move import draw_transpose
 from tests.topi.drawn import BOARDS, Case, target_of
@@ -53,8 +53,8 @@ def _others() -> Iterator[tuple[str, Drawn]]:
         yield f"lstm {name}", Drawn(partial(test_lstm.random_cases, name), together=10)  # the tables are in the program for each
     for name in test_conv2d_transpose.KERNELS:
         yield f"transposed {name}", Drawn(partial(test_conv2d_transpose.random_cases, kernel=name))
-    for lanes in test_group.LANES:
-        yield f"group {test_group.kernel(lanes)}", Drawn(partial(test_group.cases, lanes=lanes))
+    for lanes in test_elementwise_group.LANES:
+        yield f"group {test_elementwise_group.kernel(lanes)}", Drawn(partial(test_elementwise_group.cases, lanes=lanes))
     yield f"multiply {test_multiply.KERNEL}", Drawn(test_multiply.cases)
     plain = "cortex-m0plus"
     yield "gate arm_v6m.multiply", Drawn(partial(test_multiply.cases, kernel="arm_v6m.multiply", cpu=plain), BOARDS[plain])

@@ -9,18 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aot.ir.op import Op
-from aot.op.qnn.add import AddAttrs, LinearForm, linear_form
 from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.relay.expr import Call, Var
-from aot.support.dataclass import dataclass
-from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
-from aot.topi.arm_dsp.elementwise.intrin_add import FACTOR_LIMIT, LANES, add_4
-from aot.topi.arm_dsp.elementwise.intrin_quantize import LANES as DEQUANTIZE_LANES
-from aot.topi.arm_dsp.elementwise.intrin_quantize import dequantize_8
+from aot.topi.arm_dsp.elementwise import ADD, LANES, NUMBERS_A_TURN, dequantize_8
+from aot.topi.layer.elementwise import Factors, factors_of
 from aot.topi.layer.fused import FusedLayer, table_of, tail_each
 from aot.topi.layer.io import LayerIo
 
@@ -35,34 +31,6 @@ CLAMP_EACH = 0.75
 
 KEPT = 3
 """Of one element that is read again from scratch memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Factors:
-    """ADD as clamp((x * a + y * b + bias) >> shift, lo, hi)."""
-
-    a: int
-    b: int
-    bias: int
-    shift: int
-    lo: int = -128
-    hi: int = 127
-
-    @property
-    def clamped(self) -> bool:
-        """Whether the limits are other ones than those of bytes."""
-        return (self.lo, self.hi) != int_range("int8")
-
-
-def factors_of(attrs: AddAttrs) -> Factors | None:
-    """The numbers of `add_4`, or None if ADD has no such form."""
-    form: LinearForm | None = linear_form(attrs)
-    if form is None or max(abs(form.a_factor), abs(form.b_factor)) >= FACTOR_LIMIT:
-        return None
-    found = Factors(form.a_factor, form.b_factor, form.bias, form.shift, attrs.lo, attrs.hi)
-    moved = form.bias - (attrs.lo << form.shift)
-    fits = 128 * (abs(form.a_factor) + abs(form.b_factor)) + abs(moved) < 1 << 31
-    return found if fits or not found.clamped else None
 
 
 def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
@@ -109,7 +77,7 @@ class TailRun:
     @property
     def _whole(self) -> int:
         """Elements that a block of assembly does."""
-        lanes = DEQUANTIZE_LANES if isinstance(self._plan, DequantizeAttrs) else LANES
+        lanes = NUMBERS_A_TURN if isinstance(self._plan, DequantizeAttrs) else LANES
         return 0 if self._plan is None else self._size - self._size % lanes
 
     def store(self, index: Expr, value: Expr) -> None:
@@ -137,8 +105,8 @@ class TailRun:
             block = dequantize_8("int8", f.zero_point)
             b.block(block, self._results, region(io.out, first), imm(f.scale, "float32"), imm(whole))
         else:
-            numbers = (imm(f.a), imm(f.b), imm(f.bias), imm(whole))
-            b.block(add_4(f.shift, f.lo, f.hi), self._results, region(io.operands[0], first), region(io.out, first), *numbers)
+            operands = self._results, region(io.operands[0], first), region(io.out, first)
+            b.block(ADD.block(f, whole), *operands, *f.numbers, imm(whole))
         return whole
 
 

@@ -10,10 +10,17 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.tail import Factors, residual_factors
-from aot.topi.arm_mve.elementwise.intrin_add import add, add_instructions
-from aot.topi.arm_mve.elementwise.intrin_dequantize import LEAST_SCALE, dequantize, dequantize_instructions
-from aot.topi.arm_mve.elementwise.intrin_lut import lut, lut_instructions
+from aot.topi.arm_dsp.tail import residual_factors
+from aot.topi.arm_mve.elementwise import (
+    ADD,
+    LEAST_SCALE,
+    add_instructions,
+    dequantize,
+    dequantize_instructions,
+    lut,
+    lut_instructions,
+)
+from aot.topi.layer.elementwise import Factors
 from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.io import LayerIo
 
@@ -49,8 +56,8 @@ class Results:
         if self._buffer is None:
             return
         if f is not None:
-            numbers = (imm(f.a), imm(f.b), imm(f.bias), number)
-            b.block(add(f.shift, f.lo, f.hi), self._buffer, region(io.operands[0], first), region(io.out, first), *numbers)
+            operands = self._buffer, region(io.operands[0], first), region(io.out, first)
+            b.block(ADD.block(f, self._size), *operands, *f.numbers, number)
             return
         if self._floats is not None:
             block = dequantize("int8", self._floats.zero_point)

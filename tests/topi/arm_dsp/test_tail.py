@@ -16,8 +16,9 @@ from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
 from aot.tir.function import PrimFunc
-from aot.topi.arm_dsp.elementwise.intrin_add import add_4
-from aot.topi.arm_dsp.tail import Factors, factors_of, residual_factors
+from aot.topi.arm_dsp.elementwise import ADD as SUMS
+from aot.topi.arm_dsp.tail import residual_factors
+from aot.topi.layer.elementwise import Factors, factors_of
 from aot.topi.layer.fused import match_layer
 from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, make_case, with_residual
@@ -36,7 +37,7 @@ LIMITS = [(-128, 127), (-20, 100), (5, 127), (-128, -1), (3, 3)]
 def sums(f: Factors, count: int) -> PrimFunc:
     b = IRBuilder("sums")
     x, y, out = b.input("x", (count,), "int8"), b.input("y", (count,), "int8"), b.output("out", (count,), "int8")
-    b.block(add_4(f.shift, f.lo, f.hi), x, y, out, f.a, f.b, f.bias, count)
+    b.block(SUMS.block(f, count), x, y, out, *f.numbers, count)
     return b.finish()
 
 

@@ -19,7 +19,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, binop, cast, imm, maximum, minimum, select
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.elementwise.intrin_quantize import rounded_codes
+from aot.topi.arm_dsp.elementwise import rounded_codes
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 
 LANES = 8

@@ -19,7 +19,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_fpu.finish import Clamp
 from aot.topi.arm_fpu.layer import with_relu
 from aot.topi.arm_mve.float32.intrin_elementwise import OPERATORS, ElementForm, elementwise
-from aot.topi.layer.runs import Kind, view_of
+from aot.topi.layer.elementwise import Kind, view_of
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LEAST = 8

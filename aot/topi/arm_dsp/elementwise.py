@@ -1,0 +1,590 @@
+"""Element-wise operators with the DSP extension: ADD and MUL of bytes, tables, QUANTIZE from and DEQUANTIZE to float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from math import frexp
+from typing import Literal
+
+import numpy as np
+
+from aot.ir.type import TensorType
+from aot.op.common.binary import RescaledAttrs
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.lut import LutAttrs
+from aot.op.qnn.quantize import QuantizeAttrs, tir_quantize
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.te_rule import F_TE, TeContext
+from aot.relay.expr import tensor_type
+from aot.support.dataclass import dataclass
+from aot.support.dtype import int_range
+from aot.target.target import Target
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Var, cast, imm
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.tir.stmt import Region
+from aot.topi.intrin.asm_text import Repeat
+from aot.topi.intrin.bytes import splat
+from aot.topi.layer.elementwise import (
+    CODES,
+    AddKernel,
+    Kind,
+    Limits,
+    Operands,
+    Rows,
+    Runs,
+    code_of_table,
+    element_block,
+    lower_flat,
+    match_runs,
+    of_one_tensor,
+    stream,
+)
+from aot.topi.layer.requant import HighMultiply, plan_high_multiply
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
+
+LANES = 4
+
+LEAST = 16
+"""Elements from which on the loop pays."""
+
+# ---- ADD ----
+#
+# Bytes are masked to halves of words that hold them times 256.  SMLAW takes the upper 32 of the 48 bits of a product by such a
+# half, so that with a factor of 256 * A it adds exactly A * x.
+#
+# Limits other than those of bytes: USAT makes 0 of the lower one, UQADD8 of four results 255 of the upper one, and UADD8 moves
+# both back: sums less the lower limit become results up to the upper one, the lower one is hi - 255 + room.
+
+
+def _emit_add(operands: Operands, limits: Limits) -> BlockText:
+    """22 instructions for four elements, and two of the loop; three more with limits of their own."""
+    shift, lo, hi = limits.shift, limits.lo, limits.hi
+
+    def element(out: str, halves: str, x: str, y: str) -> list[str]:
+        return [
+            f"smlaw{halves} %[{out}], %[fa], %[{x}], %[bias]",
+            f"smlaw{halves} %[{out}], %[fb], %[{y}], %[{out}]",
+            f"{'usat' if limits.clamped else 'ssat'} %[{out}], #8, %[{out}], asr #{shift}",
+        ]
+
+    within = ["uqadd8 %[t], %[t], %[room]", f"mov %[r], #{splat(hi + 1)}", "uadd8 %[t], %[t], %[r]"] if limits.clamped else []
+    text = [
+        "1:",
+        "ldr %[p], [%[x]], #4",
+        "ldr %[q], [%[y]], #4",
+        "and %[r], %[mask], %[p], lsl #8",
+        "and %[s], %[mask], %[q], lsl #8",
+        *element("t", "b", "r", "s"),
+        *element("r", "t", "r", "s"),
+        "and %[p], %[mask], %[p]",
+        "and %[q], %[mask], %[q]",
+        "bfi %[t], %[r], #16, #8",
+        *element("r", "b", "p", "q"),
+        *element("s", "t", "p", "q"),
+        "bfi %[t], %[r], #8, #8",
+        "bfi %[t], %[s], #24, #8",
+        *within,
+        "str %[t], [%[out]], #4",
+        f"subs %[n], %[n], #{LANES}",
+        "bne 1b",
+    ]
+    value = {n: operands[n].value for n in ("a", "b", "bias")}
+    ins = {"fa": f"{value['a']} * 256", "fb": f"{value['b']} * 256", "bias": limits.moved(value["bias"]), "mask": "0xff00ff00u"}
+    ins |= {"room": f"{splat(255 - hi + lo)}u"} if limits.clamped else {}
+    return stream(operands, text, "x y out", ins, counter="n", temporaries="pqrst")
+
+
+def _add_cost(runs: Runs, limits: Limits) -> tuple[int, int]:
+    more, left = 3 * limits.clamped, runs.length % LANES
+    whole = runs.length - left
+    return (24 + more) * whole // LANES + (8 + more) * left + 24, 150 + 4 * more + (30 + 2 * more) * left
+
+
+def _add_name(limits: Limits) -> str:
+    return f"arm_dsp.add_4_{limits.name}"
+
+
+ADD = AddKernel("dsp", LEAST, _add_name, _emit_add, _add_cost, lambda _length: LANES, repeated=False)
+ADD.register("arm_dsp.add", plevel=25)
+
+# ---- MUL: whole tensors, and gates of channels or of pixels ----
+#
+# Products of halves of words are requantised one by one.  A code less -128 is the byte with its sign bit turned over: twice
+# that, of two bytes, is a shifted AND; a subtraction and a doubling are two instructions.  If a negative product takes the
+# constant less 1, SMLAL adds the product to 64 bits that begin as constant : 0, so that both are there; SMLSLD puts the product
+# of the other halves in its place.  With two words a turn that is less than seven instructions an element for every pair of
+# zero points.
+#
+# A gate of channels (squeeze and excitation) is prepared once, in scratch memory: two bytes a factor.  Runs are joined until
+# they are long enough, and their length a multiple of four if the number of runs allows it.
+
+ORDER = (0, 2, 1, 3)
+"""The element of each half of the two words of four prepared factors: SXTAB16 takes every second byte."""
+
+LOWEST = -128
+"""The zero point whose distances take fewer instructions, in the second operand."""
+
+JOINED = 64
+"""Elements of joined runs that are enough."""
+
+Second = Literal["bytes", "halves", "one"]
+"""The other factors: as bytes; prepared, as twice their distances from the zero point in ORDER; one such number for all."""
+
+_SECOND: dict[Kind, Second] = {"whole": "bytes", "inner": "halves", "outer": "one"}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the code of a loop depends on: the final shift, the sign of halves, what the second operand is, and whether its zero
+    point is -128 (of bytes).
+    """
+
+    shift: int
+    signed: bool
+    second: Second
+    lowest: bool = False
+
+    @property
+    def subtracted(self) -> bool:
+        """Whether the second operand's zero point is a number to the block."""
+        return self.second == "bytes" and not self.lowest
+
+    @property
+    def constant_in_memory(self) -> bool:
+        """Whether no element takes the requantisation's constant from a register."""
+        return self.signed and self.subtracted
+
+    @property
+    def words(self) -> int:
+        """Words of a turn."""
+        return 2 if self.second == "bytes" and self.signed else 1
+
+    @property
+    def instructions(self) -> float:
+        """For one word, its part of the loop included."""
+        return len(_word(self)) + 2 / self.words
+
+
+def doubled_product(*, signed: bool) -> HighMultiply:
+    """The meaning of a requantisation of a product that comes doubled."""
+    return HighMultiply((), np.array([1]), True, signed, -128, 127, "int8", True)
+
+
+@cache
+def multiply_4(form: Form) -> TensorIntrin:
+    """out[i] = sat8(requantised((x[i] - zx) * (y[i] - zy))) of `count` elements, a multiple of LANES.
+
+    Operands: x, y, out, m, c, zx, zy (only of `bytes`, not of the lowest), count; x, out and bytes of y at any address, out may
+    be x or y.
+    `halves`: y is int16, aligned to words.  `one`: y is int32, twice the factor.  m and c are the requantisation's multiplier
+    and constant.
+    """
+    names = ("m", "c", "zx", *(("zy",) if form.subtracted else ()), "count")
+    numbers = {n: Var(n) for n in names}
+    b = IRBuilder(f"multiply_4_{form.second}{'_lowest' * form.lowest}_asr{form.shift}{'_signed' * form.signed}")
+    x = b.input("x", (UNKNOWN_EXTENT,), "int8")
+    halves = form.second == "halves"
+    kind, align = ("int16", 4) if halves else ("int8", 1)
+    factor = None if form.second == "one" else b.input("y", (UNKNOWN_EXTENT,), kind, align=align)
+    one = Var("y")
+    out = b.output("out", (UNKNOWN_EXTENT,), "int8")
+    requant = doubled_product(signed=form.signed)
+    with b.for_("i", numbers["count"], step=LANES) as i:
+        doubled = []
+        for lane in range(LANES):
+            other: Expr = one
+            if factor is not None and halves:
+                other = cast("int32", factor[i + ORDER.index(lane)])
+            elif factor is not None:
+                other = (cast("int32", factor[i + lane]) - numbers.get("zy", imm(-128))) * 2
+            doubled.append(b.let("p", (cast("int32", x[i + lane]) - numbers["zx"]) * other))
+        for lane, p in enumerate(doubled):
+            value = requant.emit_scaled(b, p, (numbers["m"], numbers["c"], imm(form.shift)))
+            b.store(out, i + lane, cast("int8", value))
+    desc = replace(b.finish(), scalars=(*((one,) if factor is None else ()), *numbers.values()))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_multiply(ops, form), ordered=True)
+
+
+def _text(form: Form) -> list[str]:
+    """The loop; of two words a turn, an odd one is done first by the second half of a turn."""
+    word = _word(form)
+    count = [f"subs %[n], %[n], #{LANES * form.words}", "bne 1b"]
+    if form.words == 1:
+        return ["1:", *word, *count]
+    return [f"tst %[n], #{LANES}", "itt ne", f"addne %[n], %[n], #{LANES}", "bne 2f", "1:", *word, "2:", *word, *count]
+
+
+def _word(form: Form) -> list[str]:
+    """Four elements."""
+    even, odd = ("y", "y") if form.second == "one" else ("s", "q")
+    lines = ["ldr %[p], [%[x]], #4", *_factors(form)]
+    lines += ["sxtab16 %[r], %[zx], %[p]", "sxtab16 %[p], %[zx], %[p], ror #8"]
+    if form.constant_in_memory:
+        lines += [*_signed_pair(form, ("r", "s"), wide="tu", outs="uv"), "bfi %[u], %[v], #16, #8"]
+    else:
+        lines += [*_element(form, "u", "b", of=("r", even)), *_element(form, "r", "t", of=("r", even)), "bfi %[u], %[r], #16, #8"]
+    if form.words > 1:
+        lines += [*_signed_pair(form, ("p", "q"), wide="ts", outs="sr"), "bfi %[u], %[s], #8, #8", "bfi %[u], %[r], #24, #8"]
+    else:
+        lines += [*_element(form, "r", "b", of=("p", odd)), "bfi %[u], %[r], #8, #8"]
+        lines += [*_element(form, "r", "t", of=("p", odd)), "bfi %[u], %[r], #24, #8"]
+    return [*lines, "str %[u], [%[out]], #4"]
+
+
+def _factors(form: Form) -> list[str]:
+    """s and q become twice the distances of the second operand's codes, as halves."""
+    match form.second:
+        case "one":
+            return []
+        case "halves":
+            return ["ldrd %[s], %[q], [%[y]], #8"]
+        case "bytes" if form.lowest:
+            turned = ["ldr %[q], [%[y]], #4", "eor %[q], %[q], #0x80808080"]
+            return [*turned, "and %[s], %[mask], %[q], lsl #1", "and %[q], %[mask], %[q], lsr #7"]
+    less = ["ldr %[q], [%[y]], #4", "sxtab16 %[s], %[zy], %[q]", "sxtab16 %[q], %[zy], %[q], ror #8"]
+    return [*less, *(f"sadd16 %[{n}], %[{n}], %[{n}]" for n in "sq")]
+
+
+def _element(form: Form, out: str, half: str, *, of: tuple[str, str]) -> list[str]:
+    return [
+        f"smul{half}{half} %[t], %[{of[0]}], %[{of[1]}]",
+        f"smmlar %[{out}], %[t], %[m], %[c]",
+        *([f"add %[{out}], %[{out}], %[t], asr #31"] if form.signed else []),
+        f"ssat %[{out}], #8, %[{out}], asr #{form.shift}",
+    ]
+
+
+def _signed_pair(form: Form, halves: tuple[str, str], *, wide: str, outs: str) -> list[str]:
+    """The results of the lower and of the upper halves; `wide` are the lower and the upper word of the sum."""
+    low, high = (f"%[{n}]" for n in wide)
+    x, y = (f"%[{n}]" for n in halves)
+    lines = [f"ldrd {low}, {high}, %[k]"]
+    for product, out in (("smlaltt", outs[1]), ("smlsld", outs[0])):
+        lines += [f"{product} {low}, {high}, {x}, {y}", f"smmlar %[{out}], {low}, %[m], {high}"]
+        lines.append(f"ssat %[{out}], #8, %[{out}], asr #{form.shift}")
+    return lines
+
+
+def _emit_multiply(operands: Operands, form: Form) -> BlockText:
+    value = {n: o.value for n, o in operands.items()}
+    one = form.second == "one"
+    twice: dict[str, str] = {n: f"(0u - (uint32_t)({value[n]}))" for n in ("zx", "zy") if n in value}
+    twice |= {"y": f"(uint32_t)({value['y']})"} if one else {}
+    ins = {n: value[n] for n in ("m" if form.constant_in_memory else "mc")}
+    ins |= {n: f"({number} & 0xffffu) * 0x10001u" for n, number in twice.items()}
+    ins |= {"mask": "0x01fe01feu"} if form.lowest else {}
+    wide = []
+    if form.words > 1:
+        wide = [f"uint64_t aot_k = (uint64_t)(uint32_t)({value['c']}) << 32;"]
+        ins["k:m"] = "aot_k"
+    temporaries = "prtu" if one else "pqrstu" + "v" * form.constant_in_memory
+    pointers = "x out" if one else "x y out"
+    return stream(operands, _text(form), pointers, ins, counter="n", temporaries=temporaries, after=wide)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`joined` runs of `runs` at a time; `first`: the number of the operand that is as large as the result and no gate.
+
+    `numbers`: multiplier and constant of the requantisation.
+    """
+
+    runs: Runs
+    joined: int
+    first: int
+    form: Form
+    numbers: tuple[int, int]
+
+    @property
+    def length(self) -> int:
+        return self.runs.length * self.joined
+
+
+def plan(group: Group, target: Target) -> Plan | None:
+    """None for other cores, operands, and numbers for which the short requantisation is not exact."""
+    runs = match_runs(group, least=LANES, outer=True) if target.has("dsp") else None
+    if runs is None or runs.rows * runs.length < LEAST:
+        return None
+    zps = group.anchor.attrs.input_zp
+    first = runs.kinds.index("whole")
+    if runs.kinds == ("whole", "whole") and zps[0] == LOWEST:
+        first = 1
+    joined = _joined(runs) if runs.kinds[1 - first] == "inner" else 1
+    requant = short_requant(group.anchor.attrs, target)
+    if requant is None:
+        return None
+    multiplier, constant, shift = (int(f.values[0]) for f in requant.fields)
+    second = _SECOND[runs.kinds[1 - first]]
+    form = Form(shift, requant.signed, second, second == "bytes" and zps[1 - first] == LOWEST)
+    return Plan(runs, joined, first, form, (multiplier, constant)) if shift else None
+
+
+def _joined(runs: Runs) -> int:
+    """How many runs are done at a time."""
+    fits = [n for n in range(1, runs.rows + 1) if runs.rows % n == 0 and (n == 1 or runs.length * (n - 1) < JOINED)]
+    even = [n for n in fits if runs.length * n % LANES == 0]
+    return max(even or [1])
+
+
+def short_requant(attrs: RescaledAttrs, target: Target) -> HighMultiply | None:
+    """The short form for all products of two bytes."""
+    ends = [(-128 - zp, 127 - zp) for zp in attrs.input_zp]
+    corners = [a * b for a in ends[0] for b in ends[1]]
+    if (attrs.lo, attrs.hi) != int_range("int8"):
+        return None
+    wanted = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
+    return plan_high_multiply(wanted, np.array([min(corners)]), np.array([max(corners)]), target=target)
+
+
+def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
+    b = IRBuilder(name)
+    runs, second = found.runs, found.form.second
+    zp, other_zp = (group.anchor.attrs.input_zp[i] for i in (found.first, 1 - found.first))
+    rows = Rows(b, group, runs)
+    x, y = rows.pair[found.first], rows.pair[1 - found.first]
+    if second == "halves":
+        y = _prepared(b, y, found, zp=other_zp)
+    whole = found.length - found.length % LANES
+    numbers = [imm(n) for n in (*found.numbers, zp, *((other_zp,) if found.form.subtracted else ()), whole)]
+    with rows.each(found.joined) as (r, at):
+        tensors: list[Region | Expr] = [region(x, at), region(rows.out, at)]
+        if second == "one":
+            tensors += [b.let("factor", (cast("int32", y[r]) - other_zp) * 2)]
+        else:
+            tensors.insert(1, region(y, at if second == "bytes" else 0))
+        b.block(multiply_4(found.form), *tensors, *numbers)
+        for i in range(whole, found.length):
+            b.store(rows.out, at + i, _product(b, group, rows, {"whole": at + i, "inner": imm(i % runs.length), "outer": r}))
+    func = b.finish(FuncAttrs(kernel="arm_dsp.multiply", span=group.anchor.span))
+    left = found.length - whole
+    turns = runs.rows // found.joined * (round(found.form.instructions * whole) // LANES + 20 * left + 10)
+    prepared = 9 * found.length + 10 if second == "halves" else 0
+    code = 70 + 4 * len(_text(found.form)) + 40 * left + 70 * bool(prepared)
+    return Lowered(func, rows.constants, turns + prepared + 20, code)
+
+
+def _product(b: IRBuilder, group: Group, rows: Rows, places: dict[Kind, Expr]) -> Expr:
+    """One element by the operator's own rule, from the places of operands by kind."""
+
+    def fixed(buffer: Buffer, place: Expr) -> TensorFn:
+        return tensor_fn((1,), "int8", lambda _b, *_i: buffer.load("int8", place))
+
+    pair = [fixed(v, places[kind]) for v, kind in zip(rows.pair, rows.runs.kinds, strict=True)]
+    rule = F_TE.get("qnn.multiply")(TeContext(b), pair, group.anchor.attrs, TensorType((1,), "int8"))
+    return rule.at(b, (imm(0),))
+
+
+def _prepared(b: IRBuilder, gate: Buffer, found: Plan, *, zp: int) -> Buffer:
+    """Twice the distances of a run's factors from their zero point, for all joined runs, each four in ORDER."""
+    length = found.length - found.length % LANES
+    halves = b.scratch("factors", (length,), "int16")
+    period, lanes = found.runs.length, LANES if found.runs.length % LANES == 0 else 1
+    with b.for_("k", found.joined) as k, b.for_("i", period if found.joined > 1 else length, step=lanes) as i:
+        for lane in range(lanes):
+            value = (cast("int32", gate[i + lane]) - zp) * 2
+            first = k * period + i if found.joined > 1 else i
+            if lanes == LANES:
+                b.store(halves, first + ORDER.index(lane), value)
+            else:
+                at = b.let("at", first)
+                b.store(halves, at - at % LANES + (at % 2) * 2 + at % LANES // 2, value)
+    return halves
+
+
+register_planned("arm_dsp.multiply", "qnn.multiply", plan, lower, plevel=25)
+
+# ---- tables: UXTB takes words of codes apart, ORR puts words of results together ----
+
+CODES_A_TURN = 32
+
+_WORDS = ("r3", "r4", "r5", "r6")
+
+
+@cache
+def lut_words() -> TensorIntrin:
+    """out[i] = table[uint8(x[i])] of `count` elements, a multiple of CODES_A_TURN.
+
+    Operands: x and out int8, aligned to 4 bytes; table int8[256] in the order of the codes' bits; count.
+    """
+    words = ", ".join(_WORDS)
+    step = [f"ldmia %[x]!, {{{words}}}", *(line for r in _WORDS for line in _looked_up(r)), f"stmia %[o]!, {{{words}}}"]
+    text: list[str | Repeat] = ["1:", Repeat(CODES_A_TURN // 16, step), f"subs %[n], %[n], #{CODES_A_TURN}", "bne 1b"]
+
+    def emit(operands: Operands) -> BlockText:
+        return stream(operands, text, "x t=table o=out", {}, counter="n", temporaries="abc", clobbers=_WORDS)
+
+    return element_block(
+        "arm_dsp.lut_words", {"x": "int8"}, "int8", code_of_table, emit, requires="thumb2", table="int8", align=(4, 4)
+    )
+
+
+def _looked_up(register: str) -> list[str]:
+    """The four codes of a register through the table, in the same register."""
+    a, b, c, t = (f"%[{n}]" for n in "abct")
+    extract = [f"uxtb {a}, {register}", f"uxtb {b}, {register}, ror #8", f"uxtb {c}, {register}, ror #16"]
+    look = [f"ldrb {r}, [{t}, {r}]" for r in (a, b, c, register)]
+    join = [f"orr {a}, {a}, {b}, lsl #8", f"orr {a}, {a}, {c}, lsl #16", f"orr {register}, {a}, {register}, lsl #24"]
+    return [*extract, f"lsr {register}, {register}, #24", *look, *join]
+
+
+def accepts_lut(group: Group, target: Target) -> bool:
+    """One table on a tensor of at least one turn."""
+    return target.has("thumb2") and target.has("unaligned") and of_one_tensor(group, least=CODES_A_TURN)
+
+
+def lower_lut(group: Group, _target: Target, name: str) -> Lowered:
+    attrs: LutAttrs = group.anchor.attrs
+    size = tensor_type(group.anchor).size
+    left = size % CODES_A_TURN
+    cost = size // CODES_A_TURN * 94 + 7 * left + 20, 4 * 94 + 60
+    table = np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
+    return lower_flat(
+        group, name, lut_words(), kernel="arm_dsp.lut", cost=cost, table=table, turn=CODES_A_TURN, align=4, rest=code_of_table
+    )
+
+
+register_impl(OpImplementation("arm_dsp.lut", "qnn.lut", accepts_lut, lower_lut, plevel=25))
+
+# ---- QUANTIZE and DEQUANTIZE (cores with an FPU, too) ----
+#
+# VCVT to 16-bit fixed point with one fraction bit gives t = 2x towards zero, saturated, and 0 for NaN.  Then half of t, halves
+# away from zero, plus the zero point is (t - (t < 0) + 1 + 2*zp) >> 1: QSUB16 and the halving SHADD16 do that for two results
+# at once. Saturation at +-16383.5 is far outside every range of quantised values.
+
+NUMBERS_A_TURN = 8
+
+_FLOATS = [f"s{i}" for i in range(4)]
+
+
+def _stream_floats(
+    operands: Operands, step: Sequence[str], temporaries: str, ins: dict[str, str], scale: str = "{}"
+) -> BlockText:
+    """A loop with four elements a `step`, which moves x and out on; `scale`: its factor or divisor, in C."""
+    text: list[str | Repeat] = ["1:", Repeat(NUMBERS_A_TURN // 4, step), f"subs %[n], %[n], #{NUMBERS_A_TURN}", "bne 1b"]
+    declared = [f"const float aot_scale = {scale.format(operands['scale'].value)};"]
+    ins = {"scale:t": "aot_scale", **ins}
+    return stream(operands, text, "x out", ins, counter="n", temporaries=temporaries, clobbers=_FLOATS, before=declared, kind="+")
+
+
+@cache
+def quantize_8(dtype: str, zero_point: int, *, reciprocal: bool) -> TensorIntrin:
+    """out[i] = clamp(zp + round(x[i] / scale)) of `count` elements, a multiple of NUMBERS_A_TURN; dtype int8 or uint8.
+
+    Operands: x float32[count], out, scale, count.  `reciprocal`: the scale is a power of two, so that a product with 1 / scale is
+    the quotient.
+    """
+    scale, lowest = Var("scale", "float32"), int_range(dtype)[0]
+    offset = 1 + 2 * (zero_point - lowest)  # codes counted from the lowest: an unsigned byte each
+    step = [
+        "vldmia %[x]!, {s0-s3}",
+        *[f"{'vmul.f32' if reciprocal else 'vdiv.f32'} {s}, {s}, %[scale]" for s in _FLOATS],
+        *rounded_codes(),
+        *(["eor %[a], %[a], #0x80808080"] if lowest else []),
+        "str %[a], [%[out]], #4",
+    ]
+    ins = {"one": "0x00010001u", "offset": f"{offset | offset << 16:#x}u"}
+
+    def element(b: IRBuilder, x: Expr) -> Expr:
+        return cast(dtype, tir_quantize(b, x, scale=scale, zero_point=zero_point, limits=int_range(dtype)))
+
+    def emit(operands: Operands) -> BlockText:
+        return _stream_floats(operands, step, "abcd", ins, "1.0f / ({})" if reciprocal else "{}")
+
+    name, suffix = f"arm_dsp.quantize_8_{dtype}", f"_zp{zero_point}{'_reciprocal' * reciprocal}"
+    return element_block(
+        name, {"x": "float32"}, dtype, element, emit, requires="vfp", numbers=(scale,), ordered=False, suffix=suffix
+    )
+
+
+def rounded_codes() -> list[str]:
+    """s0 to s3, halves rounded away from zero, become the bytes of %[a], saturated; clobbers %[b], %[c], %[d].
+
+    Needs %[one] = 1 and %[offset] = 1 + 2 * (the code of zero) in both halves of a register.
+    """
+    return [
+        *[f"vcvt.s16.f32 {s}, {s}, #1" for s in _FLOATS],
+        "vmov %[a], %[b], s0, s1",
+        "vmov %[c], %[d], s2, s3",
+        "pkhbt %[a], %[a], %[c], lsl #16",
+        "pkhbt %[b], %[b], %[d], lsl #16",
+        "and %[c], %[one], %[a], lsr #15",
+        "and %[d], %[one], %[b], lsr #15",
+        "qsub16 %[a], %[a], %[c]",
+        "qsub16 %[b], %[b], %[d]",
+        "shadd16 %[a], %[a], %[offset]",
+        "shadd16 %[b], %[b], %[offset]",
+        "usat16 %[a], #8, %[a]",
+        "usat16 %[b], #8, %[b]",
+        "orr %[a], %[a], %[b], lsl #8",
+    ]
+
+
+@cache
+def dequantize_8(dtype: str, zero_point: int) -> TensorIntrin:
+    """out[i] = (x[i] - zp) * scale of `count` elements, a multiple of NUMBERS_A_TURN; dtype int8 or uint8.
+
+    Operands: x, out float32[count], scale, count.
+    """
+    scale, extend, minus = Var("scale", "float32"), "sxtab16" if dtype == "int8" else "uxtab16", -zero_point & 0xFFFF
+    step = [
+        "ldr %[a], [%[x]], #4",
+        f"{extend} %[b], %[zp], %[a], ror #8",
+        f"{extend} %[a], %[zp], %[a]",
+        "vmov s0, s1, %[a], %[b]",
+        "lsr %[a], %[a], #16",
+        "lsr %[b], %[b], #16",
+        "vmov s2, s3, %[a], %[b]",
+        *[f"vcvt.f32.s16 {s}, {s}, #0" for s in _FLOATS],
+        *[f"vmul.f32 {s}, {s}, %[scale]" for s in _FLOATS],
+        "vstmia %[out]!, {s0-s3}",
+    ]
+
+    def element(_b: IRBuilder, x: Expr) -> Expr:
+        return cast("float32", cast("int32", x) - zero_point) * scale
+
+    def emit(operands: Operands) -> BlockText:
+        return _stream_floats(operands, step, "ab", {"zp": f"{minus | minus << 16:#x}u"})
+
+    name, suffix = f"arm_dsp.dequantize_8_{dtype}", f"_zp{zero_point}"
+    return element_block(
+        name, {"x": dtype}, "float32", element, emit, requires="vfp", numbers=(scale,), ordered=False, suffix=suffix
+    )
+
+
+def accepts_floats(group: Group, target: Target) -> bool:
+    """One call on a tensor of at least one turn, bytes on the other side, no clamp tighter than the type."""
+    if not target.has("vfp") or not of_one_tensor(group, least=NUMBERS_A_TURN):
+        return False
+    attrs, out = group.anchor.attrs, tensor_type(group.anchor).dtype
+    if isinstance(attrs, QuantizeAttrs):
+        return out in ("int8", "uint8") and (attrs.lo, attrs.hi) == int_range(out)
+    return tensor_type(group.anchor.args[0]).dtype in ("int8", "uint8")
+
+
+def lower_floats(group: Group, _target: Target, name: str) -> Lowered:
+    attrs: QuantizeAttrs | DequantizeAttrs = group.anchor.attrs
+    data, result = tensor_type(group.anchor.args[0]), tensor_type(group.anchor)
+    if isinstance(attrs, QuantizeAttrs):
+        block = quantize_8(result.dtype, attrs.zero_point, reciprocal=is_power_of_two(attrs.scale))
+        kernel, turn = "arm_dsp.quantize", 48
+    else:
+        block, kernel, turn = dequantize_8(data.dtype, attrs.zero_point), "arm_dsp.dequantize", 32
+    turns, left = divmod(result.size, NUMBERS_A_TURN)
+    cost = turns * (turn + 2) + 20 * left + 16, 4 * turn + 40 + 60 * left
+    return lower_flat(group, name, block, (imm(attrs.scale, "float32"),), kernel=kernel, cost=cost, turn=NUMBERS_A_TURN)
+
+
+def is_power_of_two(scale: float) -> bool:
+    """Whether the scale and its reciprocal are powers of two that float32 has."""
+    fraction, exponent = frexp(scale)
+    return fraction == 0.5 and abs(exponent) <= 120
+
+
+register_impl(OpImplementation("arm_dsp.quantize", "qnn.quantize", accepts_floats, lower_floats, plevel=25))
+register_impl(OpImplementation("arm_dsp.dequantize", "qnn.dequantize", accepts_floats, lower_floats, plevel=25))

@@ -1,1 +1,0 @@
-"""ADD, QUANTIZE and DEQUANTIZE, four bytes at a time."""

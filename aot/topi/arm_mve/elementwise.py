@@ -1,0 +1,360 @@
+"""Element-wise operators on bytes by vectors: ADD, MUL, tables, QUANTIZE between bytes, DEQUANTIZE."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.lut import LutAttrs
+from aot.op.qnn.quantize import Requantize8Attrs, evaluate_requantize8
+from aot.op.qnn.requantize import RequantizeAttrs
+from aot.relay.expr import tensor_type
+from aot.support.dataclass import dataclass
+from aot.support.dtype import int_range, numpy_dtype
+from aot.target.target import Target
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Var, cast, clamp, imm
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.arm_mve.requant import RequantForm, plan_vectors
+from aot.topi.intrin.asm_text import Repeat, count_instructions
+from aot.topi.layer.elementwise import (
+    CODES,
+    AddKernel,
+    Limits,
+    Operands,
+    Rows,
+    Runs,
+    code_of_table,
+    element_block,
+    lower_flat,
+    match_runs,
+    of_one_tensor,
+    stream,
+)
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
+
+LEAST = 16
+"""Bytes of a run from which on vectors pay."""
+
+# ---- ADD: four at a time in lanes of 32 bits ----
+
+
+def _limits(limits: Limits) -> list[tuple[str, str, int]]:
+    """Instruction, register and value of limits that are not the ones of bytes."""
+    wanted = (("vmax.s8", "q3", limits.lo, -128), ("vmin.s8", "q4", limits.hi, 127))
+    return [(instruction, register, value) for instruction, register, value, usual in wanted if value != usual]
+
+
+def _emit_add(operands: Operands, limits: Limits) -> BlockText:
+    """Nine instructions for four elements, and one for each limit that is not the one of bytes."""
+    own = _limits(limits)
+    text = [
+        *(line for _, q, value in own for line in (f"mov r12, #{value & 0xFF}", f"vdup.8 {q}, r12")),
+        "vdup.32 q2, %[fa]",
+        "dlstp.32 lr, %[n]",
+        "1:",
+        "vldrb.s32 q0, [%[x]], #4",
+        "vmlas.s32 q0, q2, %[bias]",
+        "vldrb.s32 q1, [%[y]], #4",
+        "vmla.s32 q0, q1, %[fb]",
+        *([f"vshr.s32 q0, q0, #{limits.shift}"] if limits.shift else []),
+        "vqmovnb.s32 q0, q0",
+        "vqmovnb.s16 q0, q0",
+        *(f"{instruction} q0, q0, {q}" for instruction, q, _ in own),
+        "vstrb.32 q0, [%[out]], #4",
+        "letp lr, 1b",
+    ]
+    ins = {n: operands[o].value for n, o in (("fa", "a"), ("fb", "b"), ("bias", "bias"), ("n", "count"))}
+    clobbers = ["lr", "q0", "q1", "q2", *(["r12"] if own else []), *(q for _, q, _ in own)]
+    return stream(operands, text, "x y out", ins, low="x y out", clobbers=clobbers)
+
+
+def add_instructions(count: int, lo: int = -128, hi: int = 127) -> int:
+    """Executed by one block."""
+    limits = (lo != -128) + (hi != 127)
+    return (9 + limits) * -(-count // 4) + 10 + 2 * limits
+
+
+def _add_cost(runs: Runs, limits: Limits) -> tuple[int, int]:
+    return runs.rows * (add_instructions(runs.length, limits.lo, limits.hi) + 4 * (runs.rows > 1)) + 10, 110
+
+
+def _add_name(limits: Limits) -> str:
+    return f"arm_mve.add_asr{limits.shift}" + f"_{limits.lo}_{limits.hi}" * limits.clamped
+
+
+ADD = AddKernel("mve", LEAST, _add_name, _emit_add, _add_cost, lambda _length: 1, at="")
+ADD.register("arm_mve.add", plevel=40)
+
+# ---- MUL: products of 16-bit differences, requantised as 32-bit numbers of even and odd elements ----
+
+LANES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The numbers of a MUL: zero points of the operands, its requantisation by `multiplier` and `shift` (not positive)."""
+
+    zero_points: tuple[int, int]
+    multiplier: int
+    shift: int
+    form: RequantForm
+
+    def text(self) -> list[str | Repeat]:
+        """A loop over whole vectors, then the rest."""
+        loop = ["lsr lr, %[n], #3", "wls lr, lr, 2f", "1:", *self.eight(masked=False), "le lr, 1b", "2:"]
+        rest = ["ands %[n], %[n], #7", "beq 3f", "vctp.16 %[n]", *self.eight(masked=True), "3:"]
+        return [*self.form.setup, *loop, *rest]
+
+    def eight(self, *, masked: bool) -> list[str]:
+        """Eight elements."""
+        form, pair = self.form, ("q0", "q1")
+        lines = ["vpstt", "vldrbt.s16 q2, [%[x]], #8", "vldrbt.s16 q3, [%[y]], #8"]
+        if not masked:
+            lines = ["vldrb.s16 q2, [%[x]], #8", "vldrb.s16 q3, [%[y]], #8"]
+        for q, zp, name in (("q2", self.zero_points[0], "zx"), ("q3", self.zero_points[1], "zy")):
+            lines += [f"vadd.i16 {q}, {q}, %[{name}]"] if zp else []
+        lines += ["vmullb.s16 q0, q2, q3", "vmullt.s16 q1, q2, q3", *(f"{form.multiply} {q}, {q}, %[m]" for q in pair)]
+        for q in pair if form.ties else ():
+            lines += [f"vshr.s32 q2, {q}, #31", f"vadd.i32 {q}, {q}, q2"]
+        lines += [f"vrshl.s32 {q}, %[s]" for q in pair] + form.narrow
+        return [*lines, *(["vpst", "vstrbt.16 q0, [%[out]], #8"] if masked else ["vstrb.16 q0, [%[out]], #8"])]
+
+    def instructions(self, count: int) -> int:
+        """Executed by one block."""
+        whole, rest = divmod(count, LANES)
+        each = len(self.eight(masked=False)) + 1
+        return count_instructions(self.form.setup) + 12 + whole * each + bool(rest) * (each + 2)
+
+
+@cache
+def multiply(product: Product) -> TensorIntrin:
+    """out[i] = requantised((x[i] - zx) * (y[i] - zy)) of `count` elements.
+
+    Operands: x, y, out at any address (out may be x or y), count.
+    """
+
+    def element(b: IRBuilder, *pair: Expr) -> Expr:
+        factors = [cast("int32", v) - zp for v, zp in zip(pair, product.zero_points, strict=True)]
+        numbers = (imm(0), imm(product.multiplier), imm(product.shift))
+        return product.form.meaning(b, factors[0] * factors[1], numbers)
+
+    def emit(operands: Operands) -> BlockText:
+        zx, zy = product.zero_points
+        ins = {"zx": f"{-zx}", "zy": f"{-zy}", "m": f"{product.multiplier}", "s": f"{product.shift}"}
+        clobbers = ["r0", "lr", *(f"q{i}" for i in range(8))]
+        return stream(operands, product.text(), "x y out", ins, counter="n", low="x y out", clobbers=clobbers)
+
+    return element_block("arm_mve.multiply", {"x": "int8", "y": "int8"}, "int8", element, emit, requires="mve")
+
+
+def _plan_multiply(group: Group, target: Target) -> tuple[Runs, Product] | None:
+    runs = match_runs(group, least=LEAST) if target.has("mve") else None
+    if runs is None:
+        return None
+    attrs = group.anchor.attrs
+    factors = [[abs(end - zp) for end in (-128, 127)] for zp in attrs.input_zp]
+    largest = np.array([max(factors[0]) * max(factors[1])])
+    wanted = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
+    requant = plan_vectors(wanted, -largest, largest)
+    if requant is None or requant.form.left:
+        return None
+    return runs, Product(tuple(attrs.input_zp), attrs.multiplier, int(requant.right[0]), requant.form)
+
+
+def _lower_multiply(group: Group, _target: Target, name: str, plan: tuple[Runs, Product]) -> Lowered:
+    runs, product = plan
+    b = IRBuilder(name)
+    rows = Rows(b, group, runs)
+    with rows.each(name="") as (_, at):
+        pair = (rows.operand(i, at) for i in range(2))
+        b.block(multiply(product), *pair, region(rows.out, at), imm(runs.length))
+    func = b.finish(FuncAttrs(kernel="arm_mve.multiply", span=group.anchor.span))
+    instructions = runs.rows * (product.instructions(runs.length) + 4 * (runs.rows > 1)) + 10
+    return Lowered(func, rows.constants, instructions, 4 * count_instructions(product.text()) + 60)
+
+
+register_planned("arm_mve.multiply", "qnn.multiply", _plan_multiply, _lower_multiply, plevel=40)
+
+# ---- functions of one byte: a load whose offsets are sixteen bytes ----
+
+BYTES = ("int8", "uint8")
+SAME_SCALE = (1 << 30, 1)
+"""Multiplier and shift of one."""
+CODE_BYTES = 44
+"""Of the loop with its call."""
+
+
+@cache
+def lut(dtype: str = "int8", out_dtype: str = "int8") -> TensorIntrin:
+    """out[i] = table[uint8(x[i])] of `count` elements; both dtypes int8 or uint8.
+
+    Operands: x, table out_dtype[256] in the order of the bytes' bits, out (x too, or apart from it), count.  Four instructions
+    for sixteen.
+    """
+    steps = ["vldrb.u8 q0, [%[x]], #16", "vldrb.u8 q1, [%[t], q0]", "vstrb.8 q1, [%[out]], #16"]
+
+    def emit(operands: Operands) -> BlockText:
+        clobbers = ["lr", "q0", "q1"]
+        return stream(operands, _bytes(steps), "x t=table out", {"n": operands["count"].value}, clobbers=clobbers)
+
+    name = f"arm_mve.lut_{dtype}_{out_dtype}"
+    return element_block(name, {"x": dtype}, out_dtype, code_of_table, emit, requires="mve", table=out_dtype)
+
+
+def _bytes(steps: list[str]) -> list[str]:
+    """A loop over sixteen bytes at a time."""
+    return ["wlstp.8 lr, %[n], 2f", "1:", *steps, "letp lr, 1b", "2:"]
+
+
+def lut_instructions(count: int) -> int:
+    """Executed by one block."""
+    return 4 * -(-count // 16) + 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """out = saturated(x + delta), what QUANTIZE between codes of one scale is; dtypes int8 or uint8."""
+
+    dtype: str
+    out_dtype: str
+    delta: int
+
+    @property
+    def rest(self) -> int:
+        """What is added after a change of the type, which is 128 modulo 256."""
+        return self.delta - int_range(self.out_dtype)[0] + int_range(self.dtype)[0]
+
+    @property
+    def fits(self) -> bool:
+        """Whether saturating instructions of the result's type take `rest`."""
+        low, high = int_range(self.out_dtype)
+        return low <= self.rest <= high if low else abs(self.rest) <= high
+
+    @property
+    def steps(self) -> list[str]:
+        """What becomes of q0."""
+        lines = ["vadd.i8 q0, q0, %[half]"] if self.dtype != self.out_dtype else []
+        if not self.rest:
+            return lines
+        if self.out_dtype == "int8":
+            return [*lines, "vqadd.s8 q0, q0, %[by]"]
+        return [*lines, f"{'vqadd' if self.rest > 0 else 'vqsub'}.u8 q0, q0, %[by]"]
+
+
+@cache
+def shift(numbers: Shift) -> TensorIntrin:
+    """out[i] = clamp(x[i] + delta) to the result's type, of `count` elements.
+
+    Operands: x, out (x too, or apart from it), count.  Four or five instructions for sixteen.
+    """
+    steps, dtype = numbers.steps, numbers.out_dtype
+
+    def element(_b: IRBuilder, x: Expr) -> Expr:
+        return cast(dtype, clamp(cast("int32", x) + numbers.delta, *int_range(dtype)))
+
+    def emit(operands: Operands) -> BlockText:
+        values = {"half": "128", "by": f"{numbers.rest if dtype == 'int8' else abs(numbers.rest)}"}
+        used = {name: value for name, value in values.items() if any(f"%[{name}]" in line for line in steps)}
+        text = _bytes(["vldrb.u8 q0, [%[x]], #16", *steps, "vstrb.8 q0, [%[out]], #16"])
+        return stream(operands, text, "x out", {"n": operands["count"].value, **used}, clobbers=["lr", "q0"])
+
+    name, suffix = f"arm_mve.shift_{numbers.dtype}_{dtype}", f"_{numbers.delta}"
+    return element_block(name, {"x": numbers.dtype}, dtype, element, emit, requires="mve", suffix=suffix)
+
+
+def _accepts_bytes(group: Group, target: Target) -> bool:
+    """One call on a tensor of bytes that is a vector at least, to bytes."""
+    if not target.has("mve") or not of_one_tensor(group, least=LEAST):
+        return False
+    return tensor_type(group.anchor.args[0]).dtype in BYTES and tensor_type(group.anchor).dtype in BYTES
+
+
+def _lower_bytes(group: Group, _target: Target, name: str) -> Lowered:
+    attrs: LutAttrs | Requantize8Attrs = group.anchor.attrs
+    data, result = tensor_type(group.anchor.args[0]), tensor_type(group.anchor)
+    numbers = _shift(attrs, data.dtype)
+    if numbers is not None:
+        cost = (3 + len(numbers.steps)) * -(-result.size // 16) + 8, CODE_BYTES + 4
+        return lower_flat(group, name, shift(numbers), kernel="arm_mve.requantize8", cost=cost)
+    kernel = "arm_mve.lut" if isinstance(attrs, LutAttrs) else "arm_mve.requantize8"
+    cost, table = (lut_instructions(result.size), CODE_BYTES), _table(attrs, data.dtype, result)
+    return lower_flat(group, name, lut(data.dtype, result.dtype), kernel=kernel, cost=cost, table=table)
+
+
+def _shift(attrs: LutAttrs | Requantize8Attrs, dtype: str) -> Shift | None:
+    """The addition that a change of the zero point is."""
+    if isinstance(attrs, LutAttrs) or (attrs.multiplier, attrs.shift) != SAME_SCALE:
+        return None
+    found = Shift(dtype, attrs.dtype, attrs.zero_point - attrs.input_zp)
+    return found if (attrs.lo, attrs.hi) == int_range(attrs.dtype) and found.fits else None
+
+
+def _table(attrs: LutAttrs | Requantize8Attrs, dtype: str, result: TensorType) -> Array:
+    """The results of all bytes, in the order of their bits."""
+    if isinstance(attrs, LutAttrs):
+        return np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
+    codes = np.arange(CODES, dtype=np.uint8).view(numpy_dtype(dtype))
+    return evaluate_requantize8(codes, attrs=attrs, out_type=TensorType((CODES,), result.dtype))
+
+
+register_impl(OpImplementation("arm_mve.lut", "qnn.lut", _accepts_bytes, _lower_bytes, plevel=40))
+register_impl(OpImplementation("arm_mve.requantize8", "qnn.requantize8", _accepts_bytes, _lower_bytes, plevel=40))
+
+# ---- DEQUANTIZE, four at a time ----
+
+LEAST_SCALE = 2.0**-126
+"""Vector instructions take numbers below 2^-126 for zero: with a scale at least as large, no result but 0 is below that."""
+
+
+@cache
+def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
+    """out[i] = (x[i] - zp) * scale of `count` elements; dtype int8 or uint8.
+
+    Operands: x, out float32, scale, count.
+    """
+    scale = Var("scale", "float32")
+    text = ["wlstp.32 lr, %[n], 2f", "1:", f"vldrb.{'s32' if dtype == 'int8' else 'u32'} q0, [%[x]], #4"]
+    text += ["vadd.i32 q0, q0, %[zp]"] if zero_point else []
+    text += ["vcvt.f32.s32 q0, q0", "vmul.f32 q0, q0, %[scale]", "vstrw.32 q0, [%[out]], #16", "letp lr, 1b", "2:"]
+
+    def element(_b: IRBuilder, x: Expr) -> Expr:
+        return cast("float32", cast("int32", x) - zero_point) * scale
+
+    def emit(operands: Operands) -> BlockText:
+        ins = {"n": operands["count"].value, "zp": f"{-zero_point}", "scale": "aot_scale.u"}
+        floats = ["union { float f; uint32_t u; } aot_scale;", f"aot_scale.f = {operands['scale'].value};"]
+        return stream(operands, text, "x out", ins, low="x", clobbers=["lr", "q0"], before=floats)
+
+    name, suffix = f"arm_mve.dequantize_{dtype}", f"_zp{zero_point}"
+    return element_block(
+        name, {"x": dtype}, "float32", element, emit, requires="mve.fp", numbers=(scale,), ordered=False, suffix=suffix
+    )
+
+
+def dequantize_instructions(count: int) -> int:
+    """Executed by one block."""
+    return 6 * -(-count // 4) + 14
+
+
+def _accepts_dequantize(group: Group, target: Target) -> bool:
+    """One call on a tensor of bytes."""
+    attrs = group.anchor.attrs
+    if not target.has("mve") or not of_one_tensor(group, least=LEAST) or not isinstance(attrs, DequantizeAttrs):
+        return False
+    return tensor_type(group.anchor.args[0]).dtype in BYTES and attrs.scale >= LEAST_SCALE
+
+
+def _lower_dequantize(group: Group, _target: Target, name: str) -> Lowered:
+    data, attrs = tensor_type(group.anchor.args[0]), group.anchor.attrs
+    block, numbers = dequantize(data.dtype, attrs.zero_point), (imm(attrs.scale, "float32"),)
+    cost = dequantize_instructions(data.size), 60
+    return lower_flat(group, name, block, numbers, kernel="arm_mve.dequantize", cost=cost)
+
+
+register_impl(OpImplementation("arm_mve.dequantize", "qnn.dequantize", _accepts_dequantize, _lower_dequantize, plevel=40))

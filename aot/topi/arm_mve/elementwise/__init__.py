@@ -1,1 +1,0 @@
-"""ADD, MUL and DEQUANTIZE by vectors."""

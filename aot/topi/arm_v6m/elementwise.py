@@ -1,0 +1,247 @@
+"""ADD and MUL of int8 tensors on cores with products of 32 bits alone: one element after another, all numbers in registers.
+
+A sum or a product that leaves the limits, which few do, is mended beside the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Literal
+
+from aot.numerics.linear import SPLIT, LinearRescaling, Rescaling, rescaling_of_products
+from aot.op.common.binary import RescaledAttrs
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Var, cast, clamp, imm
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.tir.stmt import Region
+from aot.topi.arm_v6m.lanes import UNIFIED
+from aot.topi.intrin.asm_text import AsmBlock
+from aot.topi.layer.elementwise import AddKernel, Limits, Operands, Rows, Runs, element_block, match_runs
+from aot.topi.strategy import Group, Lowered, register_planned
+
+LEAST = 8
+"""Elements of a run from which on the loop pays."""
+
+MOST_UNROLLED = 4
+
+ALL = 14
+"""Core registers stated of these blocks: they use all eight low ones, which clang and GCC without optimisation do not leave."""
+
+Second = Literal["bytes", "one"]
+"""The other factors: as bytes; one number for all."""
+
+
+def unroll_of(length: int) -> int:
+    """Elements a turn, so that none are left over."""
+    return max(u for u in range(1, MOST_UNROLLED + 1) if length % u == 0)
+
+
+# ---- loops ----
+
+
+def _inside(limits: Limits, k: int) -> list[str]:
+    """From the sum in `p` to the stored result of the turn's element k."""
+    lo, hi = limits.lo, limits.hi
+    test = [f"cmp %[p], #{hi - lo}", f"bhi 2{k}f"] if limits.clamped else ["sxtb %[q], %[p]", "cmp %[q], %[p]", f"bne 2{k}f"]
+    back = [f"{'adds' if lo > 0 else 'subs'} %[p], #{abs(lo)}"] if limits.clamped and lo else []
+    return [f"asrs %[p], %[p], #{limits.shift}", *test, f"3{k}:", *back, "strb %[p], [%[out], %[i]]", "adds %[i], #1"]
+
+
+def _beside(limits: Limits, k: int) -> list[str]:
+    """What is beyond the limits becomes one of them."""
+    most, mend = (limits.hi - limits.lo, "bics") if limits.clamped else (127, "eors")
+    return [f"2{k}:", "asrs %[q], %[p], #31", f"movs %[p], #{most}", f"{mend} %[p], %[q]", f"b 3{k}b"]
+
+
+def _loop(
+    operands: Operands, limits: Limits, sums: Sequence[str], negative: Sequence[str] = (), *,
+    low: Mapping[str, str], high: Mapping[str, str],
+) -> BlockText:  # fmt: skip
+    """A loop over `i` from -count to 0 on pointers to the ends.
+
+    `sums` makes the sum of one element; `negative` is the other way from `bmi 4` to `5:` in it.  Numbers in `low` and in `high`
+    registers.
+    """
+    body, aside = [], []
+    for k in range(limits.turn):
+        body += [*(line.replace("@", f"{k}") for line in sums), *_inside(limits, k)]
+        aside += [*(line.replace("@", f"{k}") for line in negative), *_beside(limits, k)]
+    pointers = [n for n in ("x", "y", "out") if operands.get(n) is not None and operands[n].pointer]
+    count = operands["count"].value
+    kinds = {n: f"{'' if n == 'out' else 'const '}uint8_t *" for n in pointers}
+    block = AsmBlock(
+        [
+            *(f"{kind}const aot_{n} = ({kind}){operands[n].pointer} + {count};" for n, kind in kinds.items()),
+            f"int32_t aot_i = -({count});",
+            "int32_t aot_p, aot_q;",
+        ],
+        [UNIFIED, "1:", *body, "bmi 1b", "b 9f", *aside, "9:"],
+        outs=['[i] "+&l"(aot_i)', '[p] "=&l"(aot_p)', '[q] "=&l"(aot_q)'],
+        ins=[
+            *(f'[{n}] "l"(aot_{n})' for n in pointers),
+            *(f'[{n}] "l"({v})' for n, v in low.items()),
+            *(f'[{n}] "h"({v})' for n, v in high.items()),
+        ],
+    )
+    return replace(block.emit(), registers=ALL)
+
+
+# ---- ADD ----
+
+
+def _emit_add(operands: Operands, limits: Limits) -> BlockText:
+    """12 instructions an element and one a turn; four more beyond the limits."""
+    sums = ["ldrsb %[p], [%[x], %[i]]", "ldrsb %[q], [%[y], %[i]]", "muls %[p], %[fa], %[p]", "muls %[q], %[fb], %[q]"]
+    factors = {"fa": operands["a"].value, "fb": operands["b"].value}
+    sums += ["adds %[p], %[p], %[q]", "add %[p], %[bias]"]
+    return _loop(operands, limits, sums, low=factors, high={"bias": limits.moved(operands["bias"].value)})
+
+
+def _add_cost(runs: Runs, limits: Limits) -> tuple[int, int]:
+    return runs.rows * (runs.length * 13 + runs.length // limits.turn + 16) + 24, 110 + 34 * limits.turn
+
+
+def _add_name(limits: Limits) -> str:
+    return f"arm_v6m.add_bytes_{limits.name}_{limits.turn}"
+
+
+ADD = AddKernel("v6m", LEAST, _add_name, _emit_add, _add_cost, unroll_of)
+ADD.register("arm_v6m.add", plevel=25)
+
+# ---- MUL ----
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What the code of MUL depends on.
+
+    `low`: the factor has a lower part; `signed`: negative products have a bias of their own; `centred`: the zero points of x and
+    y that are other than 0.
+    """
+
+    limits: Limits
+    second: Second
+    low: bool
+    signed: bool
+    centred: tuple[bool, bool]
+
+    @property
+    def instructions(self) -> float:
+        """Of an element, the loop's included."""
+        loads = 2 if self.second == "bytes" else 1
+        return loads + sum(self.centred) + 2 + 4 * self.low + 1.5 * self.signed + 8 + 1 / self.limits.turn
+
+    @property
+    def name(self) -> str:
+        flags = f"{'_low' * self.low}{'_signed' * self.signed}{'_x' * self.centred[0]}{'_y' * self.centred[1]}"
+        return f"arm_v6m.multiply_bytes_{self.second}{flags}_{self.limits.name}_{self.limits.turn}"
+
+
+@cache
+def multiply_bytes(form: Product) -> TensorIntrin:
+    """out[i] = clamp((p * high + (p * low >> 15) + bias + (p < 0 ? below : 0)) >> shift, lo, hi), p = (x[i] - zx) * (y[i] - zy).
+
+    Operands: x, y (bytes, or y - zy of all elements), out (which may be x or y), high, low, bias, below, zx, zy, and count, a
+    multiple of the turn; low, below, zx and zy only if the form has them.
+    """
+    has = {"low": form.low, "below": form.signed, "zx": form.centred[0], "zy": form.centred[1]}
+    numbers = {n: Var(n) for n in ("high", "low", "bias", "below", "zx", "zy") if has.get(n, True)}
+    limits, one = form.limits, Var("y")
+
+    def less(value: Expr, zp: str) -> Expr:
+        return value - numbers[zp] if zp in numbers else value
+
+    def element(b: IRBuilder, x: Expr, y: Expr | None = None) -> Expr:
+        other = one if y is None else cast("int32", y)
+        p = b.let("p", less(cast("int32", x), "zx") * less(other, "zy"))
+        total = p * numbers["high"]
+        if form.low:
+            total = total + ((p * numbers["low"]) >> SPLIT)
+        if form.signed:
+            total = total + ((p >> 31) & numbers["below"])
+        return cast("int8", clamp((total + numbers["bias"]) >> limits.shift, limits.lo, limits.hi))
+
+    whole = form.second == "bytes"
+    ins = {"x": "int8", "y": "int8"} if whole else {"x": "int8"}
+    scalars = (*(() if whole else (one,)), *numbers.values())
+    return element_block(form.name, ins, "int8", element, lambda ops: _emit_multiply(ops, form), requires="v6m", numbers=scalars)
+
+
+def _emit_multiply(operands: Operands, form: Product) -> BlockText:
+    value = {n: o.value for n, o in operands.items()}
+    sums = ["ldrsb %[p], [%[x], %[i]]"]
+    if form.second == "bytes":
+        sums += ["ldrsb %[q], [%[y], %[i]]"]
+    sums += [f"add %[{to}], %[{zp}]" for to, zp, has in zip("pq", ("zx", "zy"), form.centred, strict=True) if has]
+    sums += [f"muls %[p], %[{'q' if form.second == 'bytes' else 'one'}], %[p]"]
+    if form.low:
+        sums += ["movs %[q], %[p]", "muls %[q], %[fl], %[q]", f"asrs %[q], %[q], #{SPLIT}"]
+    sums += ["muls %[p], %[fh], %[p]", *(["adds %[p], %[p], %[q]"] if form.low else [])]
+    bias = form.limits.moved(value["bias"])
+    low = {"fh": value["high"], **({"fl": value["low"]} if form.low else {})}
+    high = {"bias": bias, **{n: f"-({value[n]})" for n, has in zip(("zx", "zy"), form.centred, strict=True) if has}}
+    negative: list[str] = []
+    if form.signed:
+        sums += ["bmi 4@f"]
+        negative = ["4@:", "add %[p], %[below]", "b 5@b"]
+        high["below"] = f"({bias}) + {value['below']}"
+    sums += ["add %[p], %[bias]", *(["5@:"] if form.signed else [])]
+    if form.second == "one":
+        low["one"] = value["y"]
+    return _loop(operands, form.limits, sums, negative, low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The view of the operands, the number of the one that is as large as the result and no gate, and the rescaling."""
+
+    runs: Runs
+    first: int
+    form: LinearRescaling
+    code: Product
+
+
+def plan(group: Group, target: Target) -> Plan | None:
+    """None for other cores and operands, and for numbers without a form of 32 bits."""
+    runs = match_runs(group, least=LEAST, outer=True) if target.has("v6m") else None
+    if runs is None:
+        return None
+    attrs: RescaledAttrs = group.anchor.attrs
+    form = rescaling_of_products(attrs.input_zp, Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi))
+    if form is None:
+        return None
+    first = runs.kinds.index("whole")
+    one = runs.kinds[1 - first] == "outer"
+    limits = Limits(form.shift, form.lo, form.hi, unroll_of(runs.length))
+    # sums less lo << shift stay in 32 bits if sums and that number have a bit to spare
+    if limits.clamped and form.most + (abs(form.lo) << form.shift) >= 1 << 31:
+        return None
+    centred = (attrs.input_zp[first] != 0, attrs.input_zp[1 - first] != 0 and not one)
+    return Plan(runs, first, form, Product(limits, "one" if one else "bytes", bool(form.low), bool(form.below), centred))
+
+
+def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
+    b = IRBuilder(name)
+    runs, form, code = found.runs, found.form, found.code
+    zps = [group.anchor.attrs.input_zp[i] for i in (found.first, 1 - found.first)]
+    rows = Rows(b, group, runs)
+    numbers = [form.high, *([form.low] if code.low else []), form.bias, *([form.below] if code.signed else [])]
+    numbers += [zp for zp, has in zip(zps, code.centred, strict=True) if has]
+    with rows.each() as (r, at):
+        tensors: list[Region | Expr] = [region(rows.pair[found.first], at), region(rows.out, at)]
+        if code.second == "one":
+            tensors += [b.let("factor", cast("int32", rows.pair[1 - found.first][r]) - zps[1])]
+        else:
+            tensors.insert(1, rows.operand(1 - found.first, at))
+        b.block(multiply_bytes(code), *tensors, *map(imm, numbers), imm(runs.length))
+    func = b.finish(FuncAttrs(kernel="arm_v6m.multiply", span=group.anchor.span))
+    turns = round(runs.rows * (runs.length * code.instructions + 20))
+    return Lowered(func, rows.constants, turns + 24, 120 + 50 * code.limits.turn)
+
+
+register_planned("arm_v6m.multiply", "qnn.multiply", plan, lower, plevel=25)
