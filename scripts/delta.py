@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aot.report.figures.matrix import Job
-    from aot.report.figures.report import Report
+    from aot.report.measure.report import Job, Report
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = "tests/baseline.json"
@@ -84,7 +83,7 @@ def shared_models() -> list[Path]:
 def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[Any], list[Any]]:
     """Reports and failures, with the inputs that `aot report` uses by itself."""
     from aot.driver.reading import read_named
-    from aot.report.figures.matrix import Job, run_jobs
+    from aot.report.measure.report import Job, run_jobs
     from aot.system.executors import local
 
     pool = local(processes)
@@ -101,7 +100,7 @@ def work(job: Job) -> Report:
     from aot.micro.board import load_board
     from aot.micro.build.project import prepare
     from aot.report import DEFAULT_SETS
-    from aot.report.figures.report import make_report
+    from aot.report.measure.report import make_report
     from aot.report.measure.sets import rule_sets
 
     board = load_board(job.board)
@@ -113,7 +112,7 @@ def work(job: Job) -> Report:
 
 def figures_text(reports: Sequence[Report]) -> str:
     """The baseline of shared networks: their figures and how they were measured, nothing of their layers."""
-    from aot.report.gate.baseline import baseline_text
+    from aot.report.gate.diff import baseline_text
 
     return baseline_text([{**report, "layers": [], "flash": None} for report in reports])
 
@@ -135,8 +134,8 @@ def delta_table(before: Reports, now: Reports) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from aot.report.figures.report import bundle, key_of
-    from aot.report.gate.judge import complaints, exit_code, judge, open_gate
+    from aot.report.gate.budget import complaints, exit_code, judge, open_gate
+    from aot.report.measure.report import bundle, key_of
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base", default=os.environ.get("AOT_BASE") or "HEAD~1", help="git revision to compare with")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aot.frontend.view import ModelView
     from aot.memory.pooling import Pooling
     from aot.micro.board import Board
-    from aot.report.measure.board_fit import Linker
+    from aot.report.measure.fitting import Linker
     from aot.report.measure.sets import Sets
     from aot.support.pool import Pool
 
@@ -229,7 +229,7 @@ def _compiled(wanted: Request) -> tuple[Artifact, Sequence[Problem]]:
 
 def _fitted(wanted: Request, place: Board, out: Output | None, link: Linker | None) -> tuple[Artifact, Sequence[Problem]]:
     """The artifact within what a board has free, and why it is not built."""
-    from aot.report.measure.board_fit import fit  # with ELF files and templates, which only a board needs
+    from aot.report.measure.fitting import fit  # with ELF files and templates, which only a board needs
 
     found = fit(wanted.options, place, lambda options: compile_model(replace(wanted, options=options)), link)
     if out is not None and found.text and not found.problems:

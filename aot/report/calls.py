@@ -20,13 +20,11 @@ from aot.ir.op import Array
 from aot.memory.pooling import ONE_POOL, Pooling
 from aot.micro.board import Board, load_board
 from aot.micro.build.project import prepare
-from aot.report.figures.load import check_clock, parse_clock
-from aot.report.figures.report import EXTRAS, bundle, make_report, to_text
+from aot.report.figures.size import check_clock, parse_clock
 from aot.report.measure import verify as measure
-from aot.report.measure.advice import advice
-from aot.report.measure.board_fit import fit, linker
-from aot.report.measure.choose import OwnSet, own_sets, sets_for
-from aot.report.measure.fitting import Tries, fitting_boards
+from aot.report.measure.fitting import Tries, advice, fit, fitting_boards, linker
+from aot.report.measure.report import EXTRAS, bundle, make_report, to_text
+from aot.report.measure.samples import OwnSet, own_sets, sets_for
 from aot.report.measure.sets import Sets
 from aot.report.measure.verify import Verification
 from aot.report.render.html import report_html

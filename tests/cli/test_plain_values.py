@@ -78,7 +78,7 @@ def test_other_releases_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_compilation_does_without(tmp_path: Path) -> None:
     """What takes long to import and is of no use to a compilation is not imported, unless typer itself imports it."""
-    heavy = ("pydantic", "elftools", "rich", "highspy", "aot.micro.board", "aot.report.figures.report", "aot.cli.verbs.report")
+    heavy = ("pydantic", "elftools", "rich", "highspy", "aot.micro.board", "aot.report.measure.report", "aot.cli.verbs.report")
     code = (
         "import sys, typer, typer.core, typer.main\nof_typer = set(sys.modules)\nfrom aot.cli.__main__ import run\n"
         "code = run(sys.argv[1:])\n"

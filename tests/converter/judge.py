@@ -22,7 +22,7 @@ from aot.errors import AotError
 from aot.frontend.choice import Choice
 from aot.frontend.problems import Problems
 from aot.frontend.view import ModelView, SubgraphView, parse
-from aot.report.measure.faults import known_fault
+from aot.report.measure.divergence import known_fault
 from aot.runtime.module import HostModel, load
 from tests.converter.models import ARCHIVES, KINDS_OVER_TIME
 

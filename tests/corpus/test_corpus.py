@@ -25,7 +25,7 @@ from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function
 from aot.relay.interpreter import StatefulFunction
 from aot.relay.transform import pipeline
-from aot.report.measure import compare
+from aot.report.measure import divergence
 from aot.report.measure.sets import Sets, golden_sets, open_npz
 from aot.runtime.module import load
 
@@ -140,7 +140,7 @@ def difference(found: Array, wanted: Array) -> str:
     """What is wrong with a result."""
     if found.dtype != wanted.dtype or found.size != wanted.size:
         return f"{found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
-    diff = compare.difference(wanted, found)
+    diff = divergence.difference(wanted, found)
     return "" if diff is None else f"{diff.count} of {diff.size} differ, by {diff.max_abs}"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from aot.micro.board import load_board
 from aot.micro.build.project import Places, linker_script
-from aot.report.measure.on_target import checksum, read_on_target
+from aot.report.measure.report import checksum, read_on_target
 from tests.c_tools import INCLUDE
 from tests.cli.helper import Cli
 from tests.micro.projects import ROOT, need, new

@@ -23,9 +23,8 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.relay.expr import Call, Function, post_order
-from aot.report.figures.slide import slide_lines
-from aot.report.measure.chains import run_chain
-from aot.report.measure.reference import find_reference
+from aot.report.figures.size import slide_lines
+from aot.report.measure.reference import find_reference, run_chain
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
 from aot.testing.text_model import text_model

@@ -22,8 +22,7 @@ from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.relay.expr import Call, is_call, post_order
 from aot.relay.interpreter import StatefulFunction, evaluate
-from aot.report.measure.sets import Sets
-from aot.report.measure.windows import as_windows, fill_count, moved_windows
+from aot.report.measure.sets import Sets, as_windows, fill_count, moved_windows
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
 from aot.testing.stateful import Tcn, tcn, tcn_by_hand

@@ -18,7 +18,7 @@ from aot.frontend.chain import Chain, Stage, pack
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run as run_on_board
-from aot.report.measure.chains import run_chain
+from aot.report.measure.reference import run_chain
 from aot.testing import tflm_sets
 from examples.wakeword import firmware, make, training
 from examples.wakeword.frontend import frontend

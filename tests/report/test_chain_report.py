@@ -18,9 +18,8 @@ from aot.executor.artifact import Artifact
 from aot.frontend.chain import pack
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
-from aot.report.figures.report import bundle, make_report, to_text
 from aot.report.figures.schema import load_schema
-from aot.report.measure.on_target import checksum
+from aot.report.measure.report import bundle, checksum, make_report, to_text
 from aot.report.measure.sets import rule_sets
 from aot.report.measure.verify import expected_outputs
 from tests.cli.helper import Cli

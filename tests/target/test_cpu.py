@@ -13,7 +13,7 @@ from aot.micro.draft import draft, read_linker_script
 from aot.micro.new.library import arm_name, processor, target_of
 from aot.micro.new.rust import rust_target
 from aot.micro.run.zephyr import cpu_of
-from aot.report.figures.cycle_model import estimate_text, timing_of
+from aot.report.figures.cycles import estimate_text, timing_of
 from aot.target.cpu import CORES, Core, architecture_of
 from tests.cli.helper import Cli
 from tests.micro.draft.test_linker_script import CUBE

@@ -31,7 +31,7 @@ def run_with_zephyr(
     from aot.cli.common import compile_for, import_text, request
     from aot.micro.run.zephyr import zephyr_base
     from aot.report.figures.size import operators_of, plan_of
-    from aot.report.measure.zephyr import verify_on_zephyr
+    from aot.report.measure.verify import verify_on_zephyr
 
     zephyr_base()
     wanted = request(model, options, target="cortex-m3")  # for the tensors; the core is not known yet

@@ -69,7 +69,7 @@ def command(
     from aot.report.figures.sbom import FILE as SBOM
     from aot.report.figures.sbom import sbom as bill
     from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of
-    from aot.report.measure.board_fit import linker
+    from aot.report.measure.fitting import linker
     from aot.report.measure.verify import image_facts
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)

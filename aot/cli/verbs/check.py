@@ -40,7 +40,7 @@ def every_mode(tries: Tries, board: Board | None) -> tuple[list[dict[str, Any]],
     """The rows of a board's modes, and the next smaller board; none on this machine, or without a compiler for Arm."""
     from aot.errors import ToolchainError
     from aot.micro.board import board_names, load_board
-    from aot.report.measure.modes import mode_rows, next_smaller
+    from aot.report.measure.fitting import mode_rows, next_smaller
 
     if board is None or board.is_host:
         return [], None
@@ -53,7 +53,7 @@ def every_mode(tries: Tries, board: Board | None) -> tuple[list[dict[str, Any]],
 
 def show_modes(out: Output, rows: list[dict[str, Any]], board: Board, smaller: Board | None) -> None:
     """A line a mode; the best one for the smaller board."""
-    from aot.report.measure.modes import room_for_flash, room_for_ram, shortage_text
+    from aot.report.measure.fitting import room_for_flash, room_for_ram, shortage_text
 
     out.rule()
     flash, ram = room_for_flash(board), room_for_ram(board)
@@ -72,7 +72,7 @@ def show_modes(out: Output, rows: list[dict[str, Any]], board: Board, smaller: B
 
 def show_hot(out: Output, hot: dict[str, Any], words: str) -> None:
     """What tightly coupled memory could hold, and the command that tells whether that pays."""
-    from aot.report.measure.fast_memory import fast_constants_text
+    from aot.report.measure.fitting import fast_constants_text
 
     out.row("constants", fast_constants_text(hot))
     out.row("", f"whether it pays, cycles tell: aot verify {words} {hot['words']}")
@@ -117,8 +117,7 @@ def outlined(wanted: Request, out: Output) -> None:
     from aot.cli.common import import_text
     from aot.cli.outlook import figures, outlook
     from aot.driver.outline import outline
-    from aot.report.figures.size import macs_of, row_search_of
-    from aot.report.figures.slide import slide_lines
+    from aot.report.figures.size import macs_of, row_search_of, slide_lines
 
     found = outline(wanted.data, target=wanted.target, name=wanted.name, options=wanted.options)
     boards = outlook(found, wanted.options)
@@ -143,10 +142,8 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
     from aot.cli.common import import_text
     from aot.driver.front import problems_of
     from aot.frontend.problems import error_of
-    from aot.report.figures.size import flash_of, operators_of, plan_of
-    from aot.report.figures.slide import slide_lines
-    from aot.report.measure.fast_memory import fast_constants
-    from aot.report.measure.fitting import Tries, fitting_boards, price, price_text
+    from aot.report.figures.size import flash_of, operators_of, plan_of, slide_lines
+    from aot.report.measure.fitting import Tries, fast_constants, fitting_boards, price, price_text
     from aot.support.quote import shell
 
     error = error_of(problems_of(wanted.data, wanted.options))

@@ -98,7 +98,8 @@ def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
 def write_plan(path: Path, artifact: Artifact) -> None:
     """The memory plan as a drawing or as data, by the file's ending (E5006, E5007)."""
     from aot.cli.files import write_file
-    from aot.report.render.plan_svg import plan_data, standalone
+    from aot.report.figures.plan import plan_data
+    from aot.report.render.plan_svg import standalone
 
     plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])
     title = f"{artifact.name}: {plan['size']:,} B of workspace"
@@ -166,8 +167,7 @@ def compile_watched(wanted: Request, place: Board | None, out: Output, *, verify
 def show(out: Output, wanted: Request, meta: Mapping[str, Any]) -> None:
     """What was read, and what came of it."""
     from aot.cli.common import import_text, plan_rows
-    from aot.report.figures.size import flash_of, operators_of
-    from aot.report.figures.slide import slide_lines
+    from aot.report.figures.size import flash_of, operators_of, slide_lines
 
     out.row("import", import_text(wanted))
     out.row("compile", f"{operators_of(meta)} for {wanted.target}")
@@ -194,7 +194,7 @@ def compile_one(model: Path, asked: Compilation) -> None:
     """Compile and write one model."""
     from aot.cli.budgets import check_budget_file, compiled_totals, open_budget
     from aot.cli.common import choose_target, find_board
-    from aot.report.figures.choice import CHOICE_HEADERS, choice_rows
+    from aot.report.figures.size import CHOICE_HEADERS, choice_rows
 
     mlf, out = asked.form == "mlf", asked.out
     check_forms(asked.form, asked.plan, sbom=asked.sbom, profiler=asked.profiler)

@@ -19,7 +19,7 @@ from aot.errors import AotError, Problem, UsageError
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-    from aot.report.figures.report import Report
+    from aot.report.measure.report import Report
 
 NAME = "diff"
 
@@ -79,8 +79,7 @@ def reports_of(
 ) -> dict[str, Report]:
     """Reports of the models of a revision, made with this tool.  Raises the problems of all that fail."""
     from aot.cli.verbs import report as verb
-    from aot.report.figures.matrix import run_jobs
-    from aot.report.figures.report import key_of
+    from aot.report.measure.report import key_of, run_jobs
 
     with tempfile.TemporaryDirectory(prefix="aot-diff-") as name:
         job_list = make_jobs(take_from(revision, models, Path(name)), board, options)
@@ -118,8 +117,8 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that moved most."""
+    from aot.report.gate.budget import allowed_parts
     from aot.report.gate.diff import FIELDS, check_whole, diff_reports, load_reports
-    from aot.report.gate.judge import allowed_parts
     from aot.report.render.markdown import diff_markdown
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)

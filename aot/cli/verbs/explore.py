@@ -15,7 +15,7 @@ from aot.cli.pool import Jobs, Scheduler, chosen_pool
 from aot.errors import Problem, TargetError
 
 if TYPE_CHECKING:
-    from aot.report.explore.points import Limits, Point
+    from aot.report.explore import Limits, Point
 
 NAME = "explore"
 VARIED = ("opt", "flash_budget", "ram_budget", "feed_rows")
@@ -48,8 +48,7 @@ def command(
     """
     from aot.cli.common import choose_target, find_board, parse_bytes, request
     from aot.cli.files import write_file
-    from aot.report.explore.page import page
-    from aot.report.explore.points import Limits, explore, on_boards, pareto
+    from aot.report.explore import Limits, explore, explore_page, on_boards, pareto
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
@@ -66,7 +65,9 @@ def command(
     rows = [_row(p, given, best=p in front, limits=limits) for p in points]
     boards = {name: None if p is None else f"{given} {p.words}" for name, p in on_boards(points).items()}
     if html is not None:
-        write_file(html, page(f"{wanted.path.name} on {wanted.target}: {len(front)} of {len(points)} builds", rows, boards))
+        write_file(
+            html, explore_page(f"{wanted.path.name} on {wanted.target}: {len(front)} of {len(points)} builds", rows, boards)
+        )
     _show(out, points if verbose else front, boards)
     chosen = _within(points, limits, given)
     if chosen is not None:
@@ -93,7 +94,7 @@ def _show(out: Output, points: list[Point], boards: dict[str, str | None]) -> No
 
 def _within(points: list[Point], limits: Limits, given: str) -> Point | None:
     """The fastest build within the limits; None without limits; E2021, E2022 with the nearest misses where there is none."""
-    from aot.report.explore.points import fastest, nearest
+    from aot.report.explore import fastest, nearest
 
     if limits.flash is None and limits.ram is None:
         return None

@@ -41,10 +41,8 @@ def command(
     from aot.driver.chain_file import read_model
     from aot.driver.reading import read_limited
     from aot.micro.board import EMULATED
-    from aot.report.figures.matrix import Job
-    from aot.report.figures.report import bundle
-    from aot.report.gate.judge import Judged, exit_code
-    from aot.report.measure.on_target import MOST_BYTES, read_on_target
+    from aot.report.gate.budget import Judged, exit_code
+    from aot.report.measure.report import MOST_BYTES, Job, bundle, read_on_target
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     if output is not None:

@@ -22,10 +22,8 @@ from aot.support.near import did_you_mean
 from aot.support.text import does_of, escaped
 
 if TYPE_CHECKING:
-    from aot.report.figures.matrix import Job
-    from aot.report.figures.report import Report
-    from aot.report.gate.budget import Budget
-    from aot.report.gate.judge import Judged
+    from aot.report.gate.budget import Budget, Judged
+    from aot.report.measure.report import Job, Report
 
 NAME = "report"
 FILES = {
@@ -83,7 +81,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
     from aot.cli.common import find_board
     from aot.cli.files import model_name
     from aot.driver.chain_file import read_model
-    from aot.report.figures.matrix import Job
+    from aot.report.measure.report import Job
 
     names: dict[str, Path] = {}
     models = list(dict.fromkeys(models))
@@ -107,9 +105,9 @@ def work(job: Job) -> Report:
     from aot.cli.common import compile_for, find_board, request
     from aot.cli.verbs.verify import choose_sets, require
     from aot.micro.build.project import prepare
-    from aot.report.figures.load import check_clock
-    from aot.report.figures.report import EXTRAS, make_report
-    from aot.report.measure.board_fit import linker
+    from aot.report.figures.size import check_clock
+    from aot.report.measure.fitting import linker
+    from aot.report.measure.report import EXTRAS, make_report
 
     o = job.options
     place = find_board(job.board)
@@ -124,8 +122,7 @@ def work(job: Job) -> Report:
         clock=o.get("clock"),
     )  # fmt: skip
     if o.get("advice"):
-        from aot.report.measure.advice import advice
-        from aot.report.measure.fitting import Tries
+        from aot.report.measure.fitting import Tries, advice
 
         tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
         found[EXTRAS]["advice"] = advice(tries, board=place)
@@ -170,7 +167,7 @@ def chosen_formats(text: str) -> list[str]:
 
 def contents(bundle: Mapping[str, Any], judged: Judged, full: Sequence[Report] = ()) -> dict[str, str]:
     """The text of every format; `full` are the reports with what only the page shows."""
-    from aot.report.figures.report import to_text
+    from aot.report.measure.report import to_text
     from aot.report.render import formats
     from aot.report.render.html import report_html
     from aot.report.render.markdown import report_markdown
@@ -212,10 +209,9 @@ def command(
     verbose: VerboseFlag = False,
 ) -> None:
     """Report every byte and instruction of MODELs on boards; exit 4 when a limit or the baseline is exceeded."""
-    from aot.report.figures.load import parse_clock
-    from aot.report.figures.matrix import run_jobs
-    from aot.report.figures.report import bundle
-    from aot.report.gate.judge import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
+    from aot.report.figures.size import parse_clock
+    from aot.report.gate.budget import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
+    from aot.report.measure.report import bundle, run_jobs
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     chosen = chosen_formats(formats)
@@ -275,11 +271,9 @@ def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
 
 def show_one(out: Output, report: Mapping[str, Any]) -> None:
     """Verdict, sizes, time, and the table of layers."""
-    from aot.report.figures.choice import next_lines
-    from aot.report.figures.cycle_model import estimate_text
-    from aot.report.figures.load import over_time
-    from aot.report.figures.size import conditions_of, cycles_of, slowest_of, time_of
-    from aot.report.measure.faults import fault_text
+    from aot.report.figures.cycles import estimate_text
+    from aot.report.figures.size import conditions_of, cycles_of, next_lines, over_time, slowest_of, time_of
+    from aot.report.measure.divergence import fault_text
     from aot.report.render.formats import kib
 
     verdict, totals, ram = report["verdict"], report["totals"], report["ram"]

@@ -147,8 +147,7 @@ def _report(
     clock: int | None,
 ) -> None:
     """Outputs, accuracy, instructions and, for a profile, the table of layers."""
-    from aot.report.figures.load import load_of, load_text, pushes_text
-    from aot.report.figures.size import LAYER_HEADERS, cycles_of, layer_rows, time_of
+    from aot.report.figures.size import LAYER_HEADERS, cycles_of, layer_rows, load_of, load_text, pushes_text, time_of
 
     spent = {layer.index: layer.instructions for layer in result.layers}
     layers = [{**layer, "instructions": spent.get(layer["index"])} for layer in meta["layers"]] if profile else []
@@ -199,8 +198,8 @@ def command(
     from aot.cli.common import compile_for, find_board, noted, request
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
-    from aot.report.figures.load import check_clock, parse_clock
-    from aot.report.measure.board_fit import linker
+    from aot.report.figures.size import check_clock, parse_clock
+    from aot.report.measure.fitting import linker
     from aot.report.measure.samples import Conversion, load_samples
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)

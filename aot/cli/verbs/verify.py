@@ -77,16 +77,15 @@ RequireFlag = Annotated[
 def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
     """The sets that the command line asks for."""
     from aot.cli.common import noted
-    from aot.report.measure.choose import sets_for
+    from aot.report.measure.samples import sets_for
 
     return noted(sets_for(artifact.metadata, inputs, count, oracle=oracle))
 
 
 def show(out: Output, found: Verification, artifact: Artifact) -> None:
     """The figures of a verification, as rows."""
-    from aot.report.figures.load import load_text, pushes_text
-    from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of, slowest_of, time_of
-    from aot.report.measure.faults import fault_text
+    from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, load_text, pushes_text, ram_of, slowest_of, time_of
+    from aot.report.measure.divergence import fault_text
 
     out.rule()
     if not found.reference_independent:
@@ -202,9 +201,8 @@ def command(
     from aot.cli.common import compile_for, find_board, import_text, request
     from aot.cli.verbs._zephyr import run_with_zephyr
     from aot.micro.build.project import prepare
-    from aot.report.figures.load import check_clock
-    from aot.report.figures.size import operators_of, plan_of
-    from aot.report.measure.board_fit import linker
+    from aot.report.figures.size import check_clock, operators_of, plan_of
+    from aot.report.measure.fitting import linker
     from aot.report.measure.verify import verify
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
@@ -243,7 +241,7 @@ def command(
 
 def check_asked(output: Path, *, serial: str | None, board: str | None, clock: str | None) -> int | None:
     """The clock in hertz.  A folder that cannot be written; E5017 for a serial port or a clock that the board has no use for."""
-    from aot.report.figures.load import parse_clock
+    from aot.report.figures.size import parse_clock
 
     check_usable(output)
     if serial is not None and not (board or "").startswith("zephyr:"):
@@ -256,7 +254,7 @@ def check_asked(output: Path, *, serial: str | None, board: str | None, clock: s
 def require(model: bytes, artifact: Artifact, sets: Sets, *, wanted: bool) -> None:
     """E3031 or E3032 if a reference is `wanted`, the sets have no expected outputs, and only our own interpreter runs it."""
     from aot.report.measure.reference import check_reference
-    from aot.report.measure.windows import as_windows
+    from aot.report.measure.sets import as_windows
 
     if wanted and sets.expected is None:
         meta = artifact.metadata

@@ -1,23 +1,28 @@
-"""Estimated cycles: executions of every instruction, counted in QEMU, times the cycles of aot.report.figures.cycle_model."""
+"""Estimated cycles: executions of every instruction, counted in QEMU, times what each takes by the timings of the core."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from aot.errors import Problem, ToolchainError
+from aot.frontend.problems import Problems
+from aot.frontend.view import parse
 from aot.ir.op import Array
 from aot.micro.build.project import Project
 from aot.micro.build.toolchain import find_tool, run_tool
 from aot.micro.run.qemu import command_line
 from aot.report.figures.attribution import symbols_of
-from aot.report.figures.cycle_model import Instruction, estimate, timing_of
 from aot.support.dataclass import dataclass
 from aot.system.process import run_program
+from aot.target.cpu import CORES, Timing
 
 _LINE = re.compile(r"^ *([0-9a-f]+):\t([0-9a-f]{4})( [0-9a-f]{4})? *\t(\S+)(?:\t(.*))?$")
 
@@ -124,3 +129,329 @@ def _count(
         return None
     rows = (line.split() for line in out.read_text(encoding="utf-8").splitlines())
     return {int(a, 16): (int(n), int(t)) for a, n, t in rows}
+
+
+# ---- cycles of instructions by the timings of a core (aot/target/cpu.py), and what neighbours change; no wait states
+
+
+def timing_of(cpu: str) -> Timing | None:
+    """The timings of a core, with or without modifiers (`cortex-m33+nodsp`); None if there are none."""
+    core = CORES.get(cpu.partition("+")[0])
+    return None if core is None else core.timing
+
+
+def estimate_text(cpu: str, cycles: str | None) -> str:
+    """`1,234 cycles, estimated`, as which core if it is another one, or that there are no timings; `cycles`: the number.
+
+    Empty if there are timings and the cycles could not be estimated for another reason.
+    """
+    timing = timing_of(cpu)
+    if cycles is not None:
+        other = timing.timed_as if timing is not None else ""
+        return f"{cycles} cycles, estimated" + (f" as on a {other.replace('cortex-m', 'Cortex-M')}" if other else "")
+    plain = cpu.partition("+")[0]
+    return "" if timing is not None else f"cycles are not estimated: no instruction timings of a {plain} are known"
+
+
+_CONDITIONAL = re.compile(r"^(b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|hs|lo)|cbn?z|le|letp)$")
+_MULTIPLE = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop")
+_JUMPS = frozenset({"b", "bx", "bl", "blx", "tbb", "tbh"})
+_NO_RESULT = frozenset({"cmp", "cmn", "tst", "teq", "nop", "it", "vcmp.f32", "vcmpe.f32"})
+_DSP = re.compile(
+    r"^(s|u|q|sh|uh)(add|sub|asx|sax)(8|16)?$|^[su]xta?[bh]|^pkh|^[su]sat|^sml|^smu|^smm|^sel$|^rev|^[us]bfx$|^bfi$"
+)
+_MULTIPLY = re.compile(r"^(mul|mla|mls|sm(la|lal|ls|lsl|ul|us|ua|ml|mla|mls|mul)|um(ull|lal|aal)|smull|smlal)")
+_VECTOR = re.compile(r"^(v.*\.[usifp]?(8|16|32|64)\b|v(and|orr|eor|bic|orn|mvn|psel|pnot|pst)|ldc|stc|cdp|mcr|mrc)")
+_SHIFTED = re.compile(r"\b(lsl|lsr|asr|ror)\b")
+
+
+@dataclasses.dataclass(frozen=True)  # without slots, which cached properties need
+class Instruction:
+    """One line of a disassembly; `mnemonic` without width suffix, `width` in bytes, `target` of a direct branch."""
+
+    mnemonic: str
+    operands: str
+    width: int = 2
+
+    @cached_property
+    def is_load(self) -> bool:
+        """A single load."""
+        return self.mnemonic.startswith(("ldr", "vldr")) and not self.mnemonic.startswith("ldrd")
+
+    @cached_property
+    def is_store(self) -> bool:
+        return self.mnemonic.startswith(("str", "vstr")) and not self.mnemonic.startswith("strd")
+
+    @cached_property
+    def is_multiple(self) -> bool:
+        """Moves several words."""
+        return self.mnemonic.startswith((*_MULTIPLE, "ldrd", "strd"))
+
+    @cached_property
+    def is_branch(self) -> bool:
+        return bool(_CONDITIONAL.match(self.mnemonic)) or self.mnemonic in _JUMPS
+
+    @cached_property
+    def is_conditional_branch(self) -> bool:
+        return bool(_CONDITIONAL.match(self.mnemonic))
+
+    @cached_property
+    def is_multiply(self) -> bool:
+        return bool(_MULTIPLY.match(self.mnemonic))
+
+    @cached_property
+    def is_shifted(self) -> bool:
+        """Goes through the shifter or the DSP unit, of which there is one."""
+        return bool(_DSP.match(self.mnemonic)) or (bool(_SHIFTED.search(self.operands)) and not (self.is_load or self.is_store))
+
+    @cached_property
+    def is_vector(self) -> bool:
+        """An instruction on 128-bit vectors; an old disassembler shows some as those of a coprocessor."""
+        if not _VECTOR.match(self.mnemonic):
+            return False
+        return "q" in re.sub(r"[^a-z0-9]", " ", self.operands).replace("pq", "") or self.mnemonic[0] != "v"
+
+    @cached_property
+    def writes_back(self) -> bool:
+        """Whether the access moves its base register."""
+        return self.operands.endswith("!") or bool(re.search(r"\], ", self.operands))
+
+    @cached_property
+    def _registers(self) -> tuple[str, ...]:
+        named = {"sb": "r9", "sl": "r10", "fp": "r11", "ip": "r12"}
+        found = re.findall(r"\b(r\d+|s\d+|d\d+|q\d+|sp|lr|pc|sb|sl|fp|ip)\b", self.operands.partition(";")[0])
+        return tuple(named.get(r, r) for r in found)
+
+    @cached_property
+    def writes(self) -> frozenset[str]:
+        """The register of the result, and the base of an access that moves it."""
+        if self.is_branch or self.mnemonic in _NO_RESULT or not self._registers or self.is_store:
+            return frozenset(self._registers[1:2]) if self.is_store and self.writes_back else frozenset()
+        two = self.mnemonic.startswith(("smull", "umull", "smlal", "umlal", "umaal", "ldrd"))
+        base = self._registers[1:2] if self.is_load and self.writes_back else ()
+        return frozenset((*self._registers[: 2 if two else 1], *base))
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The registers that it needs, its own result where that is an operand as well (`add r0, r1`, accumulators of SMLAL)."""
+        if self.is_store or self.is_branch or self.mnemonic in _NO_RESULT:
+            return frozenset(self._registers)
+        both = len(self._registers) == 2 and not self.mnemonic.startswith(
+            ("mov", "mvn", "ldr", "vmov", "sxt", "uxt", "rev", "clz")
+        )
+        both = both or self.mnemonic.startswith(("smlal", "umlal", "umaal", "bfi", "movt", "vmla", "vfma"))
+        return frozenset(self._registers if both else self._registers[1:])
+
+    @cached_property
+    def address(self) -> frozenset[str]:
+        """The registers of an access' address."""
+        inside = self.operands.partition("[")[2].partition("]")[0]
+        return frozenset(re.findall(r"\b(r\d+|sp|pc|sb|sl|fp|ip)\b", inside))
+
+    @cached_property
+    def words(self) -> int:
+        """How many words the register list of a transfer names."""
+        found = re.search(r"\{([^}]*)\}", self.operands)
+        total = 0
+        for item in found.group(1).split(",") if found else []:
+            ends = [e for e in item.strip().split("-") if e]
+            if len(ends) == 2 and ends[0][1:].isdigit() and ends[1][1:].isdigit():
+                count = int(ends[1][1:]) - int(ends[0][1:]) + 1
+            else:
+                count = 1
+            total += count * (2 if ends and ends[0].startswith("d") else 1)
+        return total
+
+
+def base_cycles(here: Instruction, previous: Instruction | None, timing: Timing) -> int:
+    """Cycles of one execution after `previous`, the refill after a conditional branch that is taken left out."""
+    name, operands = here.mnemonic, here.operands
+    if here.is_vector:
+        return 1
+    if name.startswith(_MULTIPLE):
+        jump = timing.call if "pc" in operands and name.startswith(("pop", "ldm")) else 0
+        return timing.transfer_start - (-here.words // timing.transfer) + jump
+    if here.is_multiple:
+        return timing.transfer_start + 2 // timing.transfer
+    if here.is_load:
+        return _load_cycles(here, previous, timing)
+    if here.is_store:
+        return _store_cycles(here, previous, timing)
+    if here.is_conditional_branch:
+        return 0 if name in ("le", "letp") else 1  # the end of a hardware loop is no instruction once the loop runs
+    if name in ("bl", "blx"):
+        return 1 + timing.call
+    if name in _JUMPS:
+        return 1 + timing.taken + (1 if name.startswith("tb") else 0)
+    if name.startswith(("sdiv", "udiv")):
+        return timing.divide
+    if name.startswith(("vdiv", "vsqrt")):
+        return 14
+    if name.startswith(("vmla", "vmls", "vfma", "vfms", "vnmla")) and timing.pairing != "any":
+        return 3
+    if name in ("smull", "umull"):
+        return timing.long_multiply
+    if name in ("smlal", "umlal", "umaal"):
+        return timing.long_accumulate
+    return timing.multiply_add if name in ("mla", "mls") else 1
+
+
+def _behind_a_load(here: Instruction, previous: Instruction | None) -> bool:
+    """Whether the access can be pipelined: it follows a load and does not wait for what was loaded."""
+    return previous is not None and previous.is_load and not previous.writes & here.address
+
+
+def _load_cycles(here: Instruction, previous: Instruction | None, timing: Timing) -> int:
+    if here.operands.startswith("pc"):
+        return timing.load + timing.taken + 1
+    if here.mnemonic.startswith("vldr") and re.match(r"d\d", here.operands):
+        return timing.load + 1
+    pipelined = _behind_a_load(here, previous) and not here.writes_back
+    return timing.paired_load if pipelined else timing.load
+
+
+def _store_cycles(here: Instruction, previous: Instruction | None, timing: Timing) -> int:
+    if here.mnemonic.startswith("vstr"):
+        return (2 if timing.load > 1 else 1) + (1 if re.match(r"d\d", here.operands) else 0)
+    if re.search(r"\[[^,\]]+, [a-z]", here.operands):
+        return timing.paired_store if _behind_a_load(here, previous) else timing.store_register
+    return timing.store
+
+
+def can_pair(first: Instruction, second: Instruction, timing: Timing) -> bool:
+    """Whether two neighbours issue in the same cycle."""
+    if not timing.pairing or first.is_branch or second.mnemonic in ("bl", "blx", "tbb", "tbh"):
+        return False
+    if any(x.is_multiple or x.is_vector or x.mnemonic.startswith(("sdiv", "udiv", "vdiv", "it")) for x in (first, second)):
+        return False
+    if first.writes & (second.reads | second.writes):
+        return False
+    accesses = [x for x in (first, second) if x.is_load or x.is_store]
+    if timing.pairing == "narrow":
+        return first.width == second.width == 2 and len(accesses) < 2 and not (first.is_multiply and second.is_multiply)
+    if len(accesses) == 2 and not all(x.is_load for x in accesses):
+        return False
+    if first.is_multiply and second.is_multiply:
+        return False
+    return not second.is_shifted or (not first.is_shifted and not _DSP.match(second.mnemonic))
+
+
+def _target(here: Instruction) -> int | None:
+    """Where a direct branch goes."""
+    found = re.search(r"\b([0-9a-f]+) <", here.operands)
+    return int(found.group(1), 16) if found else None
+
+
+def _refill(here: Instruction, code: Mapping[int, Instruction], timing: Timing) -> int:
+    """Cycles on top of a taken conditional branch."""
+    if here.mnemonic in ("le", "letp"):
+        return 0
+    goal = _target(here)
+    across = goal is not None and goal % 4 == 2 and goal in code and code[goal].width == 4
+    return timing.taken + (timing.wide_target if across else 0)
+
+
+def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, int]], timing: Timing) -> dict[int, int]:
+    """Cycles by address, from (executions, times that control went elsewhere) by address."""
+    result: dict[int, int] = {}
+    previous: Instruction | None = None
+    fell, single = 0, False
+    for address in sorted(code):
+        here = code[address]
+        executed, taken = counts.get(address, (0, 0))
+        if executed:
+            spent = executed * base_cycles(here, previous, timing)
+            spent += taken * _refill(here, code, timing) if here.is_conditional_branch else 0
+            together = min(fell, executed)
+            if (
+                here.is_vector
+            ):  # two beats; the second runs beside the next vector instruction's first where that has another unit
+                overlaps = previous is not None and previous.is_vector and _unit(previous) != _unit(here)
+                spent += executed - (together if overlaps else 0)
+            elif previous is not None and previous.is_load and previous.writes & here.reads:
+                spent += timing.load_use * together
+            paired = previous is not None and together > 0 and single and can_pair(previous, here, timing)
+            if paired:
+                spent -= together
+            result[address] = spent
+            single = not paired
+        previous, fell = here, executed - taken if executed else 0
+    return result
+
+
+def _unit(here: Instruction) -> str:
+    """Which half of the vector pipeline: memory or arithmetic."""
+    return "memory" if here.mnemonic.startswith(("vld", "vst", "ldc", "stc")) else "arithmetic"
+
+
+# ---- what a layer runs, for readers: the C of its functions, their instructions with counts, its operators in the file
+# These texts are for the page only; report.json and baselines leave them out (aot.report.measure.report.bundle).
+
+
+MAX_LINES = 400
+"""Of C, and of instructions, that are shown of one function."""
+
+_FUNCTION = re.compile(r"^[A-Za-z_][^;{}()\n]*?\b(\w+)\([^;{}]*\)\s*\{$", re.MULTILINE)
+
+
+def c_functions(text: str) -> dict[str, str]:
+    """The functions of a generated C file by name, each with the comment before it."""
+    found = {}
+    for match in _FUNCTION.finditer(text):
+        end = text.find("\n}\n", match.end())
+        start = match.start()
+        before = text.rfind("\n\n", 0, start) + 2
+        if text.startswith("/*", before) and text[before:start].rstrip().endswith("*/"):
+            start = before
+        found[match[1]] = _cut(text[start : end + 2].splitlines(), "lines")
+    return found
+
+
+def _cut(lines: Sequence[str], what: str) -> str:
+    more = len(lines) - MAX_LINES
+    return "\n".join([*lines[:MAX_LINES]] + ([f"… {more:,} more {what}"] if more > 0 else []))
+
+
+def blocks(lines: Sequence[tuple[int, str, int]]) -> list[dict[str, Any]]:
+    """The instructions (address, text, executions a run) as runs of equal count, those that execute most instructions first."""
+    found: list[dict[str, Any]] = []
+    for address, text, count in lines:
+        if not found or found[-1]["count"] != count:
+            found.append({"count": count, "lines": []})
+        found[-1]["lines"].append(f"{address:x}  {text}")
+    total = sum(b["count"] * len(b["lines"]) for b in found)
+    for b in found:
+        b["share"] = b["count"] * len(b["lines"]) / total if total else 0.0
+    hot = sorted((b for b in found if b["count"]), key=lambda b: -b["share"])
+    kept, room = [], MAX_LINES
+    for b in hot:
+        if room > 0:
+            kept.append({**b, "lines": b["lines"][:room]})
+            room -= len(b["lines"])
+    return kept
+
+
+def operators_of(model: bytes) -> list[str]:
+    """`CONV_2D "block1/conv"` of each operator of the first graph."""
+    view = parse(model, Problems())
+    return [] if view is None or not view.subgraphs else [op.where for op in view.subgraphs[0].operators]
+
+
+def listings(model: bytes, project: Project, profile: Profile | None) -> dict[str, Any]:
+    """`functions`: name -> its C and its blocks of instructions; `operators`: the file's; `candidates` of each layer."""
+    name = project.artifact.name
+    source = project.artifact.files.get(f"{name}_kernels.c", "")
+    functions: dict[str, dict[str, Any]] = {key: {"c": text, "blocks": []} for key, text in c_functions(source).items()}
+    for key, lines in ({} if profile is None else profile.lines).items():
+        functions.setdefault(key, {"c": "", "blocks": []})["blocks"] = blocks(lines)
+    return {"functions": functions, "operators": operators_of(model), "candidates": _candidates(project.artifact.metadata)}
+
+
+def _candidates(metadata: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """Of each layer the kernels that were possible, by estimated instructions; at most eight."""
+    rows = []
+    for layer in metadata["layers"]:
+        sorted_ = sorted(layer.get("candidates", ()), key=lambda c: (c["instructions"], c["kernel"]))
+        kept = [c for i, c in enumerate(sorted_) if i < 8 or c["kernel"] == layer["kernel"]]
+        rows.append([{**c, "chosen": c["kernel"] == layer["kernel"]} for c in kept])
+    return rows

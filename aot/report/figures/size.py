@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aot.errors import Problem, UsageError
 from aot.support.text import commas, does_of
 
 Metadata = Mapping[str, Any]
@@ -215,3 +217,213 @@ def compile_report(metadata: Metadata) -> dict[str, Any]:
             for layer in metadata["layers"]
         ],
     }
+
+
+# ---- what a chain costs over time: instructions a second of input, and the share of a core that its worst push needs
+
+
+_HZ = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(Hz|kHz|MHz|GHz)?\s*", re.IGNORECASE)
+_FACTOR = {"": 1, "hz": 1, "khz": 1_000, "mhz": 1_000_000, "ghz": 1_000_000_000}
+
+
+def parse_clock(text: str | int | None) -> int | None:
+    """`64MHz` or `64000000` as hertz (E5018)."""
+    if text is None:
+        return None
+    match = _HZ.fullmatch(str(text))
+    hertz = 0 if match is None else round(float(match[1]) * _FACTOR[(match[2] or "").lower()])
+    if hertz < 1:
+        raise UsageError(Problem("E5018", f"clock {text}: give a frequency such as 64MHz"))
+    return hertz
+
+
+def check_clock(metadata: Mapping[str, Any], clock: int | None) -> None:
+    """E1306 for a clock where nothing says how much input there is in a second."""
+    if clock is not None and metadata.get("chain", {}).get("rate") is None:
+        message = "--clock: the load follows from rate, the elements of the input in a second, in the file of a chain"
+        raise UsageError(Problem("E1306", message))
+
+
+def load_of(metadata: Mapping[str, Any], every: tuple[int, int] | None, clock: int | None) -> dict[str, Any] | None:
+    """`pushes_per_second`, `instructions_per_second`, `clock_hz` and `highest`, the share of the time between two pushes that
+    the worst of them takes at that clock with an instruction a cycle (None: no clock).
+
+    `every`: instructions of a push on average and at most.  None where the rate of the input or the instructions are not known.
+    """
+    chain = metadata.get("chain", {})
+    if chain.get("rate") is None or every is None:
+        return None
+    pushes = chain["rate"] / chain["hop"]
+    return {
+        "pushes_per_second": pushes,
+        "instructions_per_second": round(every[0] * pushes),
+        "clock_hz": clock,
+        "highest": None if clock is None else every[1] * pushes / clock,
+    }
+
+
+def pushes_text(every: tuple[int, int], count: int) -> str:
+    """`85,134 instructions on average, 87,095 at most, over 60`."""
+    return f"{every[0]:,} instructions on average, {every[1]:,} at most, over {count:,}"
+
+
+def load_text(load: Mapping[str, Any]) -> str:
+    """`4,256,700 instructions a second of input (50 pushes); at 64 MHz the worst push takes 6.8 % of its time …`."""
+    text = f"{load['instructions_per_second']:,} instructions for a second of input ({load['pushes_per_second']:g} pushes)"
+    if load["highest"] is None:
+        return text
+    clock = f"{load['clock_hz'] / 1e6:g} MHz"
+    return f"{text}; at {clock} and an instruction a cycle the longest push takes {100 * load['highest']:.1f} % of its time"
+
+
+def over_time(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """`pushes` and `load` of a report in words, those that it has."""
+    found = []
+    if "pushes" in report:
+        every = report["pushes"]["average"], report["pushes"]["most"]
+        found.append(("pushes", pushes_text(every, report["verdict"]["sets"])))
+    return [*found, ("load", load_text(report["load"]))] if "load" in report else found
+
+
+# ---- which kernel a layer got, and what the next faster one would cost: from the candidates in the metadata
+
+
+def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The slowest of the candidates that are estimated to be faster than the chosen kernel, and what it costs.
+
+    `instructions`, `flash` and `scratch` are its estimates minus the chosen one's; None if the chosen one is the fastest.
+    """
+    known = {c["kernel"]: c for c in layer.get("candidates", ())}
+    chosen = known.get(layer["kernel"])
+    if chosen is None:
+        return None
+    faster = [c for c in known.values() if c["instructions"] < chosen["instructions"]]
+    if not faster:
+        return None
+    best = max(faster, key=lambda c: (c["instructions"], c["kernel"]))
+    flash = best["constants"] + best["code"] - chosen["constants"] - chosen["code"]
+    return {
+        "kernel": best["kernel"],
+        "instructions": best["instructions"] - chosen["instructions"],
+        "flash": flash,
+        "scratch": best["scratch"] - chosen["scratch"],
+    }
+
+
+def next_text(step: Mapping[str, Any] | None) -> str:
+    """`arm_dsp.conv2d_winograd_f4: -79,200 instructions, +20,480 B flash, +6,144 B scratch`; empty if there is none."""
+    if step is None:
+        return ""
+    cost = f"{step['flash']:+,} B flash, {step['scratch']:+,} B scratch"
+    return f"{step['kernel']}: {step['instructions']:+,} instructions, {cost}"
+
+
+CHOICE_HEADERS = ("layer", "operator", "kernel", "MAC", "estimate", "constants", "scratch", "output", "next faster")
+
+
+def choice_rows(layers: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]:
+    """Rows of the table of a compilation: what each layer runs, its estimated instructions, bytes, and `next_text`."""
+    rows: list[tuple[object, ...]] = []
+    for layer in layers:
+        estimates = [c["instructions"] for c in layer["candidates"] if c["kernel"] == layer["kernel"]]
+        shape = "x".join(map(str, layer["output"]["shape"]))
+        sizes = (layer["macs"], estimates[0] if estimates else None, layer["constants"], layer["scratch"], shape)
+        rows.append((layer["index"], does_of(layer), layer["kernel"], *sizes, next_text(next_faster(layer))))
+    return rows
+
+
+def next_lines(layers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each layer that could be faster: `L4 CONV_2D 358,533: arm_dsp...`; of layers of a report."""
+    lines = []
+    for layer in layers:
+        if layer["next_faster"] is not None:
+            now = "" if layer["instructions"] is None else f" {commas(layer['instructions'])} instructions"
+            lines.append(f"L{layer['index']} {does_of(layer)}{now}: {next_text(layer['next_faster'])}")
+    return lines
+
+
+# ---- what a window that moves saves, and what keeps it from saving more
+
+
+def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
+    """The gain first, then each cause of work that is not for new rows; of a chain those of each
+    stage.  Empty where nothing slides.
+    """
+    if metadata.get("chain") is not None:
+        return _chain(metadata["chain"])
+    slide = metadata.get("slide")
+    if slide is None:
+        return []
+    layers = slide["layers"]
+    macs, full = sum(row["macs"] for row in layers), slide["macs_window"]
+    moves = ", ".join(f"{row['hop']} of {row['rows']} rows of {row['name']}" for row in slide["inputs"])
+    part = f" ({macs / full:.2f})" if full else ""
+    lines = [f"{moves} are new in a run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
+    return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide) + _fewer(slide, full) + _stopped(slide)
+
+
+def _chain(chain: Mapping[str, Any]) -> list[str]:
+    """The stages and how often each runs; then what the windows of each save."""
+    runs = ", ".join(f"{s['name']} {'once' if s['runs'] == 1 else 'twice' if s['runs'] == 2 else str(s['runs']) + ' times'}"
+                     for s in chain["stages"])  # fmt: skip
+    lines = [f"a push takes {chain['hop']} new rows and runs {runs}"]
+    for stage in chain["stages"]:
+        if stage["slide"] is not None:
+            lines += [f"{stage['name']}: {line}" for line in slide_lines({"slide": stage["slide"]})]
+    return lines
+
+
+MOST_FEWER = 3
+"""Ways to keep less that are told."""
+
+
+def _fewer(slide: Mapping[str, Any], full: int) -> list[str]:
+    """What --ram-budget may choose instead: fewer rows, some of them computed again; not where nearly nothing is gained then."""
+    less = [way for way in slide.get("front", ())[1:] if full and way["macs"] <= 0.9 * full][:MOST_FEWER]
+    if not less:
+        return []
+    ways = ", ".join(f"{way['rows_bytes']:,} B for {way['macs']:,} MAC ({way['macs'] / full:.2f})" for way in less)
+    return [f"within --ram-budget fewer rows are kept where they do not fit: {ways}"]
+
+
+def _stopped(slide: Mapping[str, Any]) -> list[str]:
+    """That the search for ways to keep less stopped at its limit."""
+    if "search" not in slide:
+        return []
+    tried, ways = slide["search"]["tried"], slide["search"]["ways"]
+    return [f"ways to keep fewer rows: the search stopped at its limit, {tried:,} of {ways:,} were tried"]
+
+
+def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
+    """Rows that padding reaches are computed again, in every later layer as well."""
+    again = [row for row in layers if "rows" in row and row["computed"] > row["new"]]
+    if not again:
+        return []
+    worst = max(again, key=lambda row: row["computed"])
+    count = sum(row["padded"] for row in again)
+    without = sum(row["macs_window"] * row["new"] // row["rows"] if row in again else row["macs"] for row in layers)
+    where = f"{count} layer{'s' if count != 1 else ''}"
+    return [
+        f"padding in {where}: up to {worst['computed']} of {worst['rows']} rows are computed again"
+        f" ({worst['op']} {worst['name'][:40]}); VALID padding would make it {worst['new']}, and all of it about {without:,} MAC"
+    ]
+
+
+def _sums(slide: Mapping[str, Any]) -> list[str]:
+    """Reductions over all rows that are not computed anew."""
+    return [
+        f"{row['op']} {row['name'][:40]} is {row['numbers']:,} running sums:"
+        f" {row['read']} rows are read in place of {row['rows']}"
+        for row in slide["sums"]
+    ]
+
+
+def _whole(slide: Mapping[str, Any]) -> list[str]:
+    """What ends the rows, and what the layers behind it cost."""
+    rest = sum(row["macs"] for row in slide["layers"] if "rows" not in row)
+    lines = [f"{row['op']} {row['name'][:40]} {row['reason']}" for row in slide["whole"]]
+    if not lines and rest:
+        return [f"layers behind all rows run as a whole: {rest:,} MAC"]
+    if rest:
+        lines[-1] += f"; layers behind such places run as a whole: {rest:,} MAC"
+    return lines

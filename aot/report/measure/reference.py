@@ -9,19 +9,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
-from aot.frontend.chain import Chain, unpack
+from aot.frontend.chain import Chain, Stage, unpack
 from aot.frontend.problems import Problems
 from aot.frontend.specialize import specialize
-from aot.frontend.view import parse
+from aot.frontend.view import TensorView, parse
 from aot.ir.op import Array
-from aot.report.measure.chains import run_chain
 from aot.report.measure.litert import Litert, RefusedError
+from aot.report.measure.sets import moved_windows
 from aot.support.dataclass import dataclass
 from aot.support.heard import heard
 
@@ -238,3 +239,43 @@ def trace(model: bytes, oracle: str, inputs: Sequence[Array]) -> tuple[Reference
             return (engine := litert(model)), engine.tensors(inputs)
     own = graph(model, oracle)
     return own, own.tensors(inputs)
+
+
+# ---- chains: each stage's own engine on whole windows
+# It knows nothing of how the compiler joins the stages: rows come out of one engine and are collected for the next.
+
+
+RunStage = Callable[[Sequence[Sequence[Array]]], Sequence[Sequence[Array]]]
+"""Outputs of each set of inputs, from the start of the state on."""
+
+
+def run_chain(chain: Chain, engines: Sequence[RunStage], sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The outputs of the last stage for each push; `engines[stage]` runs a stage on whole inputs."""
+    stream = np.concatenate([np.ravel(s[0]) for s in sets])
+    found: list[list[Array]] = []
+    for stage, engine in zip(chain.stages, engines, strict=True):
+        given, names = _tensors(stage)
+        found = [list(outputs) for outputs in engine([[x] for x in _inputs(stage, given, stream)])]
+        number = names.index(stage.output) if stage.output in names else 0
+        stream = np.concatenate([np.ravel(outputs[number]) for outputs in found])
+    return found
+
+
+def _tensors(stage: Stage) -> tuple[TensorView, list[str]]:
+    """The input of a stage, and the names of its outputs."""
+    view = parse(specialize(stage.model), Problems())
+    assert view is not None, "a chain that was compiled can be read"
+    graph = view.subgraphs[0]
+    return graph.tensors[graph.inputs[0]], [graph.tensors[i].name for i in graph.outputs]
+
+
+def _inputs(stage: Stage, given: TensorView, stream: Array) -> list[Array]:
+    """The whole inputs of a stage, one a run, of all elements that it gets."""
+    shape = tuple(given.shape)
+    if stage.slide is None:
+        return list(stream.reshape(-1, *shape))
+    axis = stage.axis % len(shape)
+    rows = stream.reshape(-1, *shape[:axis], stage.slide, *shape[axis + 1 :])
+    zero: Any = 0 if given.quant is None or not len(given.quant.zero_points) else given.quant.zero_points[0]
+    assert prod(shape[:axis]) == 1
+    return moved_windows(list(rows), shape, axis=axis, zero=zero)

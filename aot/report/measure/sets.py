@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import math
 import re
+import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,6 @@ import numpy as np
 from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
 from aot.ir.op import Array
-from aot.report.measure.numpy_files import UNPACKED, UnpackedError, parse_npy, parse_npz
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 from aot.support.text import printable
@@ -203,3 +207,129 @@ def lossless(array: Array, info: TensorInfo, what: str) -> Array:
 def is_golden(arrays: Mapping[str, Array]) -> bool:
     """Whether an archive's keys are those of a golden file."""
     return bool(set_numbers(arrays, "out0"))
+
+
+# ---- arrays of .npy and .npz files from anywhere: in bounded memory, with nothing executed, and with one exception
+
+
+UNPACKED = 256 << 20
+"""Bytes that the arrays of an archive may have, however short it is: a thousand images of 256 * 256 * 4 bytes."""
+RATIO = 4
+"""Longer archives may have so many times their own length: real data does not shrink further."""
+_ENTRIES = 1 << 16
+_CHUNK = 1 << 20
+_CENTRAL = b"PK\x01\x02"
+_ENCRYPTED = 1
+
+
+class UnpackedError(ValueError):
+    """The arrays of an archive have more bytes than they may."""
+
+
+def parse_npy(data: bytes | bytearray) -> Array:
+    """The array of a .npy file, on its own bytes; ValueError, with the reason, for all else."""
+    stream = io.BytesIO(data[: 1 << 17])
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        with warnings.catch_warnings(action="ignore"):  # who wrote the file is of no interest
+            shape, fortran, dtype = read(stream)
+    except Exception as error:  # the header is a Python literal: its parser, and numpy's of types, raise what comes
+        raise ValueError(f"its header makes no sense ({type(error).__name__})") from None
+    if dtype.hasobject or version > (2, 0):
+        raise ValueError("it does not hold plain numbers")
+    count = math.prod(shape)
+    if any(n < 0 for n in shape) or count * dtype.itemsize > len(data) - stream.tell():
+        raise ValueError(f"it is too short for {dtype}{list(shape)}")
+    try:
+        flat = np.frombuffer(data, dtype, count, stream.tell()) if count * dtype.itemsize else np.zeros(count, dtype)
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OverflowError, MemoryError):  # more dimensions, or longer ones of no elements, than numpy has
+        raise ValueError(f"there is no array {dtype} of {len(shape)} such dimensions") from None
+
+
+def parse_npz(data: bytes, *, unpacked: int = UNPACKED) -> dict[str, Array]:
+    """The arrays of a .npz file, by name; what is not called .npy is left out.
+
+    UnpackedError where they have more than `unpacked` bytes, and more than RATIO times those of the archive; ValueError, with the
+    reason, for what is no archive of arrays.
+    """
+    if data.count(_CENTRAL) > _ENTRIES:
+        raise ValueError(f"it has more than {_ENTRIES:,} files")
+    left, arrays = max(unpacked, RATIO * len(data)), {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(".npy"):
+                    member = _unpack(archive, entry, left)
+                    left -= len(member)
+                    arrays[entry.filename.removesuffix(".npy")] = parse_npy(member)
+    except ValueError:
+        raise
+    except Exception as error:  # zipfile and zlib let nearly everything through that broken offsets and streams lead to
+        raise ValueError(f"the archive is broken ({type(error).__name__}: {error})") from None
+    return arrays
+
+
+def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytearray:
+    """The bytes of a file, read piece by piece: the archive may lie about how many there are."""
+    if entry.flag_bits & _ENCRYPTED:
+        raise ValueError("it is encrypted")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("it is compressed in another way than numpy's own")
+    data = bytearray()
+    with archive.open(entry) as file:
+        while part := file.read(_CHUNK):
+            data += part
+            if len(data) > most:
+                raise UnpackedError
+    return data
+
+
+# ---- the windows that a model with `--slide` stands for: what the reference runs on if the model is given new rows only
+
+
+def as_windows(sets: Sets, metadata: Mapping[str, Any]) -> Sets:
+    """The sets with whole windows in place of rows: each is the one before, moved on; at the start it is zeros.
+
+    The sets as they are where the model does not slide.
+    """
+    slides = {row["index"]: row for row in metadata.get("slide", {}).get("inputs", ())}
+    if not slides:
+        return sets
+    by_input = zip(*sets.inputs, strict=True)
+    moved = [
+        _windows(rows, info, slides[info["index"]]) if info["index"] in slides else list(rows)
+        for rows, info in zip(by_input, metadata["inputs"], strict=True)
+    ]
+    return replace(sets, inputs=tuple(zip(*moved, strict=True)))
+
+
+def moves(metadata: Mapping[str, Any]) -> bool:
+    """Whether a run is a push of new rows."""
+    return "slide" in metadata or "chain" in metadata
+
+
+def fill_count(metadata: Mapping[str, Any]) -> int:
+    """After how many runs no window holds anything of the zeros at the start; 0 where the model does not slide."""
+    if "chain" in metadata:
+        return int(metadata["chain"]["pushes"])
+    return max((-(-row["rows"] // row["hop"]) for row in metadata.get("slide", {}).get("inputs", ())), default=0)
+
+
+def moved_windows(rows: Sequence[Array], shape: tuple[int, ...], *, axis: int, zero: int = 0) -> list[Array]:
+    """A window of `shape` after each of the arrays of new rows; it begins as `zero`s."""
+    window = np.full(shape, zero, rows[0].dtype)
+    windows = []
+    for new in rows:
+        joined = np.concatenate([window, new], axis=axis)
+        window = np.ascontiguousarray(np.take(joined, range(new.shape[axis], joined.shape[axis]), axis=axis))
+        windows.append(window)
+    return windows
+
+
+def _windows(rows: tuple[Array, ...], info: Mapping[str, Any], slide: Mapping[str, Any]) -> list[Array]:
+    axis = slide["axis"]
+    shape = (*info["shape"][:axis], slide["rows"], *info["shape"][axis + 1 :])
+    new = [r.reshape(info["shape"]).astype(numpy_dtype(info["dtype"]), copy=False) for r in rows]
+    return moved_windows(new, shape, axis=axis, zero=info["zero_point"] or 0)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
-from aot.micro.board import Board
+from aot.micro.board import Board, load_board
 from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, compiler
-from aot.micro.build.toolchain import short_version
+from aot.micro.build.toolchain import find_tool, short_version
 from aot.micro.run.runner import LayerResult, RunResult, run
-from aot.report.figures.load import load_of
-from aot.report.figures.size import LAYER_HEADERS, layer_rows, state_figures
-from aot.report.measure.compare import Comparison, compare_sets
-from aot.report.measure.divergence import find_divergence
-from aot.report.measure.faults import explain_difference, with_zeros
-from aot.report.measure.fingerprint import fingerprint
+from aot.micro.run.zephyr import PREFIX, ZephyrRun, run_on_serial, run_on_zephyr
+from aot.report.figures.size import LAYER_HEADERS, layer_rows, load_of, state_figures
+from aot.report.measure.divergence import Comparison, compare_sets, explain_difference, find_divergence, with_zeros
 from aot.report.measure.reference import OWN, find_reference, never_runs, own_interpreter
-from aot.report.measure.sets import Sets
-from aot.report.measure.windows import as_windows, moves
+from aot.report.measure.sets import Sets, as_windows, moves
 from aot.support.dataclass import dataclass
 from aot.support.notebook import section, table
 
@@ -263,3 +265,92 @@ def summary(
             for layer in meta["layers"]
         ],
     )
+
+
+# ---- everything that the figures of a run depend on, as data by which two runs can be compared
+
+
+def crc_of(sets: Sequence[Sequence[Array]]) -> str:
+    """CRC-32 of all arrays' bytes, little-endian, in the order of sets and tensors."""
+    value = 0
+    for arrays in sets:
+        for array in arrays:
+            value = zlib.crc32(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).tobytes(), value)
+    return f"{value:08x}"
+
+
+def fingerprint(project: Project, sets: Sets, outputs: Sequence[Sequence[Array]]) -> dict[str, Any]:
+    """Tool, model, options, compiler, flags, emulator and inputs; and the checksum of the outputs that came of them.
+
+    In the form in which a file gives it back (lists, no tuples), so that it compares equal to itself.
+    """
+    meta = project.artifact.metadata
+    name = project.artifact.name
+    return {
+        "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
+        "model": dict(meta["model"]),
+        "board": project.board.name,
+        "options": json.loads(json.dumps({k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]))),
+        "compiler": compiler(project.board).version,
+        "flags": {"kernels": project.flags(f"{name}_kernels.c"), "main": project.flags(f"{name}.c")},
+        "emulator": find_tool("qemu-system-arm").version if project.board.machine else None,
+        "inputs": {"origin": sets.origin, "sets": len(sets), "crc32": crc_of(sets.inputs)},
+        "outputs": {"crc32": crc_of(outputs)},
+    }
+
+
+# ---- `aot verify --board zephyr:BOARD`: the outputs of a model in a Zephyr application against the reference
+# The instruction count, the stack and the workspace's paint need our own start-up code: those figures are None here.
+
+
+def verify_on_zephyr(
+    model: bytes,
+    board: str,
+    sets: Sets,
+    *,
+    compile_for: Callable[[str], Artifact],
+    like: Artifact,
+    serial: str | None = None,
+    timeout: float | None = None,
+) -> tuple[Verification, Artifact]:
+    """Run `sets` on Zephyr's `board` (without the prefix) and compare; the artifact is the one for the board's core.
+
+    `like` is the model compiled for any core: its tensors.  With `serial`, a port, the board is connected there; without, it is
+    emulated.  Raises what aot.micro.run.zephyr.run_on_zephyr and aot.micro.run.zephyr.run_on_serial do.
+    """
+    oracle = like.metadata["oracle"]
+    expected, by = expected_outputs(model, as_windows(sets, like.metadata), oracle=oracle, outputs=len(like.metadata["outputs"]))
+    with tempfile.TemporaryDirectory(prefix="aot-zephyr-") as folder:
+        start = run_on_zephyr if serial is None else partial(run_on_serial, port=serial)
+        done = start(board, sets.inputs, metadata=like.metadata, compile_for=compile_for, folder=Path(folder), timeout=timeout)
+    comparison = compare_sets(expected, done.outputs)
+    found = summary(
+        done.artifact,
+        replace(load_board("host"), name=PREFIX + board),
+        comparison,
+        RunResult(done.outputs, None, None, None, None),
+        by=by,
+        facts=ImageFacts(done.tool),
+        timed=(),
+        fingerprint=_fingerprint(done, PREFIX + board, sets),
+    )
+    if comparison.first is not None:
+        number, output, difference = comparison.first
+        found = replace(found, first_divergence={"set": number, "output": output, **asdict(difference)})
+    return found, done.artifact
+
+
+def _fingerprint(done: ZephyrRun, board: str, sets: Sets) -> dict[str, Any]:
+    """As aot.report.measure.verify; compiler and flags are Zephyr's, which its version stands for."""
+    meta = done.artifact.metadata
+    return {
+        "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
+        "model": dict(meta["model"]),
+        "board": board,
+        "options": {k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]),
+        "compiler": done.tool,
+        "flags": {"kernels": ["-O2"], "main": []},
+        "emulator": done.tool,
+        "inputs": {"origin": sets.origin, "sets": len(sets), "crc32": crc_of(sets.inputs)},
+        "outputs": {"crc32": crc_of(done.outputs)},
+    }

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from aot.report.figures.report import Report
 from aot.report.gate.diff import change_text, total_rows
+from aot.report.measure.report import Report
 from aot.report.render.elements import html_table, page, scroll
 from aot.report.render.formats import outputs_word
 from aot.report.render.html import moved_tables

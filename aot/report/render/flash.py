@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aot.report.figures.report import Report
+from aot.report.measure.report import Report
 from aot.report.render.elements import html_table, scroll
 from aot.report.render.memory import key
 from aot.report.render.svg import flash_map

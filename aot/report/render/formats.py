@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from aot.report.figures.report import Report, key_of
 from aot.report.gate.budget import Finding
+from aot.report.measure.report import Report, key_of
 
 BENCHMARKS = {"instructions": "instructions", "flash": "bytes", "ram": "bytes", "workspace": "bytes", "stack": "bytes"}
 """Totals that github-action-benchmark follows, with their units; for all of them less is better."""

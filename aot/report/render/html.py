@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from aot.report.figures.report import Report, key_of
 from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
+from aot.report.measure.report import Report, key_of
 from aot.report.render.elements import cell, html_table, page
 from aot.report.render.flash import flash_section
 from aot.report.render.formats import outputs_word

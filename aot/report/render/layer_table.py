@@ -7,8 +7,8 @@ from html import escape
 from statistics import median
 from typing import Any
 
-from aot.report.figures.choice import next_text
-from aot.report.figures.report import Report
+from aot.report.figures.size import next_text
+from aot.report.measure.report import Report
 from aot.report.render.elements import cell, html_table, scroll, short_html, track
 from aot.support.text import does_of
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aot.report.figures.load import over_time
-from aot.report.figures.report import Report, key_of
+from aot.report.figures.size import over_time
 from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
-from aot.report.measure.faults import fault_text
+from aot.report.measure.divergence import fault_text
+from aot.report.measure.report import Report, key_of
 from aot.report.render.formats import exact_text, outputs_word, short
 from aot.support.text import does_of
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from aot.report.figures.report import Report
 from aot.report.figures.size import stopped_searches_of
+from aot.report.measure.report import Report
 from aot.report.render.elements import html_table, scroll
 from aot.report.render.plan_svg import memory_plan
 from aot.report.render.svg import legend

@@ -1,18 +1,14 @@
-"""The memory plan as a drawing (time x address) and as data: buffers, what overlaps, the peak and the layers that set it."""
+"""The memory plan as a drawing: time from left to right, addresses from top to bottom."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
 from aot.report.render.svg import WIDTH, Box, fitting, legend, rect, text
-from aot.support.text import does_of
 
 LEFT, TOP, HEIGHT = 76.0, 22.0, 320.0
-_FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower_bound", "optimal", "buffers")
-_SEARCHES = ("order", "rows", "cascades", "pool_choice")
-"""What other searches say: the first three only if they stopped at their limit."""
 _BOUNDS = (("liveness_bound", "whole tensors"), ("streaming_bound", "rows"))
 
 STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { font-size: 10px; } .in { fill: #14181d; }
@@ -21,46 +17,6 @@ rect { stroke: #ffffff; stroke-width: .7; } .ground { fill: #f1f4f8; stroke: non
 .bound { stroke: #14181d; stroke-dasharray: 4 3; } .peak { stroke: #c0392b; stroke-width: 1.2; } .pool { stroke: #14181d; }
 .c1 { fill: #7ea6e0; } .c2 { fill: #c3b1e1; } .c3 { fill: #8fd3a8; } .c5 { fill: #f19c99; } .c6 { fill: #9fd5d8; }"""
 """The colours of the page, for a drawing that stands alone."""
-
-
-def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The plan of metadata.json as the drawing has it; sizes and addresses in bytes, steps are layers.
-
-    `overlaps`: pairs of buffers that share addresses during a step.  `peak`: the steps whose buffers reach the end of the
-    workspace, with their layers and what is alive.
-    """
-    buffers, size = workspace["buffers"], workspace["size"]
-    plan = {"layers": len(layers)} | {k: workspace[k] for k in _FIELDS}
-    if workspace.get("pools"):
-        plan["pools"] = [{k: p[k] for k in ("name", "base", "used", "size", "address", "speed")} for p in workspace["pools"]]
-    plan |= {k: workspace[k] for k in _SEARCHES if k in workspace}
-    return plan | {"overlaps": overlaps(buffers), "peak": peak(buffers, size=size, layers=layers)}
-
-
-def overlaps(buffers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Pairs of buffers (`below` starts lower) that share the addresses `offset` to `offset + size` in the steps first to last."""
-    found = []
-    for k, a in enumerate(buffers):
-        for b in buffers[k + 1 :]:
-            first, last = max(a["first"], b["first"]), min(a["last"], b["last"])
-            start, end = max(a["offset"], b["offset"]), min(a["offset"] + a["size"], b["offset"] + b["size"])
-            if first <= last and start < end:
-                low, high = (a, b) if a["offset"] <= b["offset"] else (b, a)
-                row = {"below": low["name"], "above": high["name"], "offset": start, "size": end - start}
-                found.append(row | {"first": first, "last": last})
-    return found
-
-
-def peak(buffers: Sequence[Mapping[str, Any]], *, size: int, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The steps at which a live buffer ends where the workspace ends."""
-    steps = sorted({s for b in buffers if b["offset"] + b["size"] == size for s in range(b["first"], b["last"] + 1)})
-    rows = []
-    for step in steps:
-        layer = layers[step] if 0 <= step < len(layers) else None
-        what = "inputs" if step < 0 else "outputs" if layer is None else f"{does_of(layer)} {layer['name']}"
-        live = [b["name"] for b in buffers if b["first"] <= step <= b["last"]]
-        rows.append({"step": step, "what": what, "live": live})
-    return {"bytes": size, "steps": rows}
 
 
 def memory_plan(plan: Mapping[str, Any]) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from aot.report.figures.cycle_model import estimate_text
-from aot.report.figures.load import over_time
-from aot.report.figures.report import Report
-from aot.report.figures.size import conditions_of, slowest_of
+from aot.report.figures.cycles import estimate_text
+from aot.report.figures.size import conditions_of, over_time, slowest_of
 from aot.report.gate.budget import Finding
 from aot.report.gate.diff import change_text
-from aot.report.measure.advice import advice_text
-from aot.report.measure.faults import fault_text
+from aot.report.measure.divergence import fault_text
+from aot.report.measure.fitting import advice_text
+from aot.report.measure.report import Report
 from aot.report.render.elements import middle, track
 from aot.report.render.formats import kib, short
 

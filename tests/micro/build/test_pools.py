@@ -19,9 +19,9 @@ from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.build.image import inspect_image
 from aot.micro.build.project import copied_to, prepare
 from aot.micro.run.runner import run
-from aot.report.figures.report import bundle, make_report, to_text
 from aot.report.figures.schema import load_schema
-from aot.report.measure.modes import mode_fit
+from aot.report.measure.fitting import mode_fit
+from aot.report.measure.report import bundle, make_report, to_text
 from aot.report.measure.sets import rule_sets
 from tests.executor.plan.test_state_windows import stream
 from tests.micro.projects import ROOT, need, sh

@@ -15,7 +15,7 @@ from hypothesis import given
 
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
-from aot.report.measure.faults import known_fault
+from aot.report.measure.divergence import known_fault
 from aot.testing import HAVE_LITERT, reference_sets
 from tests.op._blockwise import blockwise
 from tests.op._differential import FAST, SEEDS, SLOW, check_lowering, main_of, same

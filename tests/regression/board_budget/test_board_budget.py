@@ -17,7 +17,7 @@ from aot.executor.artifact import Artifact
 from aot.frontend.choice import Choice
 from aot.memory.pooling import Pooling
 from aot.micro.board import load_board
-from aot.report.measure.board_fit import fit
+from aot.report.measure.fitting import fit
 from aot.support.pool import Pool
 from tests.cli.boards import small_board
 from tests.cli.helper import Cli

@@ -18,7 +18,7 @@ from aot.cli.output import Output
 from aot.cli.streams import GuardedStream
 from aot.cli.verbs.report import progress
 from aot.errors import Problem
-from aot.report.figures.matrix import Job
+from aot.report.measure.report import Job
 from aot.report.render.formats import junit
 from aot.report.render.markdown import cell, report_markdown
 from tests.models.golden import FOLDER

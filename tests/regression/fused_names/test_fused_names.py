@@ -12,8 +12,7 @@ import aot
 from aot.cli.app import make_app
 from aot.driver.options import Options
 from aot.executor.artifact import Artifact
-from aot.report.figures.choice import choice_rows
-from aot.report.figures.size import compile_report, layer_rows, slowest_of
+from aot.report.figures.size import choice_rows, compile_report, layer_rows, slowest_of
 from aot.support.text import does_of, operators_text
 
 RESNET = Path(__file__).parents[2] / "models" / "net_ic_resnet.tflite"

@@ -14,9 +14,9 @@ from aot.frontend.chain import Stage
 from aot.memory.pooling import Pooling, check_pooling, parse_pool
 from aot.micro.board import load_board
 from aot.micro.run.runner import CHECK_INSTRUCTIONS, _check_counter
-from aot.report.figures.cycle_model import estimate_text, timing_of
+from aot.report.figures.cycles import estimate_text, timing_of
 from aot.report.figures.size import operators_of
-from aot.report.measure.choose import own_sets
+from aot.report.measure.samples import own_sets
 from aot.testing.text_model import text_model
 from tests.driver.test_chain import ROWS, refused
 from tests.micro.run.test_gdb import gdb_board

@@ -18,9 +18,8 @@ from PIL import Image
 
 from aot.cli.__main__ import run
 from aot.errors import AotError, UsageError
-from aot.report.measure.numpy_files import UnpackedError, parse_npz
 from aot.report.measure.samples import Conversion, convert, load_samples, quantize
-from aot.report.measure.sets import golden_sets, is_golden, open_npz
+from aot.report.measure.sets import UnpackedError, golden_sets, is_golden, open_npz, parse_npz
 from aot.testing.text_model import text_model
 from tests.regression.untrusted.mutate import mutants
 

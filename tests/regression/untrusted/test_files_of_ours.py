@@ -20,9 +20,8 @@ from aot.errors import AotError, UsageError
 from aot.frontend.chain import MARK, Chain, Stage, pack, unpack
 from aot.micro import mlf
 from aot.report.figures.schema import find_fault, load_schema
-from aot.report.gate.baseline import baseline_text
 from aot.report.gate.budget import check_reports, load_budget, parse_limit
-from aot.report.gate.diff import FIELDS, check_whole, diff_reports, load_reports
+from aot.report.gate.diff import FIELDS, baseline_text, check_whole, diff_reports, load_reports
 from aot.report.render.compare import compare_html
 from aot.report.render.markdown import diff_markdown
 from tests.models.golden import FOLDER

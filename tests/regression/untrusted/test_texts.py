@@ -13,7 +13,7 @@ from aot.errors import AotError, UsageError
 from aot.frontend.tflite import from_tflite
 from aot.ir.metadata import HEAD
 from aot.relay import parser as relay_parser
-from aot.report.explore.page import page
+from aot.report.explore import explore_page
 from aot.support.untrusted import parse_json, parse_toml
 from aot.tir import parser as tir_parser
 from aot.tune.record import Record, parse_line
@@ -79,7 +79,7 @@ def test_plugins_do_not_end_the_command(tmp_path: Path, end: str) -> None:
 
 
 def test_words_of_the_page_in_a_name() -> None:
-    text = page("@DATA@ @POLICY@", [{"name": "@TITLE@ @DATA@"}], {})
+    text = explore_page("@DATA@ @POLICY@", [{"name": "@TITLE@ @DATA@"}], {})
     assert "<title>@DATA@ @POLICY@" in text
     assert text.count('"@TITLE@ @DATA@"') == 1
 

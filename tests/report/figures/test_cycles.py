@@ -15,8 +15,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.report.figures.attribution import attribute
-from aot.report.figures.cycle_model import Instruction, base_cycles, can_pair, estimate
-from aot.report.figures.cycles import Profile, build_plugin, profile_cycles
+from aot.report.figures.cycles import Instruction, Profile, base_cycles, build_plugin, can_pair, estimate, profile_cycles
 from aot.report.measure.sets import rule_sets
 from aot.target.cpu import CORES, Timing
 

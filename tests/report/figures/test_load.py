@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aot.errors import UsageError
-from aot.report.figures.load import check_clock, load_of, load_text, over_time, parse_clock
+from aot.report.figures.size import check_clock, load_of, load_text, over_time, parse_clock
 
 CHAIN = {"chain": {"rate": 16000.0, "hop": 320}}
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from aot.errors import UsageError
-from aot.report.figures.report import bundle, key_of, to_text
 from aot.report.gate.diff import (
     FIELDS,
     change_text,
@@ -17,10 +16,12 @@ from aot.report.gate.diff import (
     compare,
     diff_reports,
     load_reports,
+    match_layers,
     moved,
+    same_layers,
     total_rows,
 )
-from aot.report.gate.match import match_layers, same_layers
+from aot.report.measure.report import bundle, key_of, to_text
 from aot.report.render.markdown import diff_markdown
 from tests.report.sample_report import host_sample, layer, sample
 

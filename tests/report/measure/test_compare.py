@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from aot.micro.run.runner import LayerResult
-from aot.report.measure.compare import compare_sets, difference
-from aot.report.measure.divergence import compare_layers
+from aot.report.measure.divergence import compare_layers, compare_sets, difference
 
 
 def test_equal_bytes_whatever_the_shape() -> None:

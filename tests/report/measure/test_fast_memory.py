@@ -13,9 +13,7 @@ from aot.memory.pooling import Pooling, parse_pool
 from aot.micro.board import Board, board_names, load_board
 from aot.micro.build.image import inspect_image
 from aot.micro.build.project import prepare
-from aot.report.measure.advice import advice, advice_text
-from aot.report.measure.fast_memory import fast_constants, fast_constants_text
-from aot.report.measure.fitting import Tries
+from aot.report.measure.fitting import Tries, advice, advice_text, fast_constants, fast_constants_text
 from tests.cli.helper import Cli
 from tests.micro.projects import ROOT, need
 

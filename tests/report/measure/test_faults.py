@@ -11,7 +11,7 @@ import pytest
 from aot.driver.build import build
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
-from aot.report.measure.faults import KNOWN_FAULTS, with_zeros
+from aot.report.measure.divergence import KNOWN_FAULTS, with_zeros
 from aot.report.measure.sets import Sets, rule_sets
 from aot.report.measure.verify import verify
 from aot.testing import HAVE_LITERT, HAVE_TFLM, ModelBuilder, Quant, reference_sets, tflm_reference

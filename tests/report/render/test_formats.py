@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from aot.report.figures.report import key_of
 from aot.report.gate.budget import check_report
 from aot.report.gate.diff import diff_reports
+from aot.report.measure.report import key_of
 from aot.report.render.formats import badge, benchmark, junit, kib, short
 from aot.report.render.html import report_html
 from aot.report.render.markdown import COMMENT_LIMIT, cell, report_markdown

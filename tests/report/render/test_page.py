@@ -12,8 +12,8 @@ import pytest
 
 import aot
 from aot.memory.pooling import Pooling, parse_pool
-from aot.report.figures.report import key_of
 from aot.report.gate.diff import diff_reports
+from aot.report.measure.report import key_of
 from aot.report.render.compare import compare_html
 from aot.report.render.elements import middle
 from aot.report.render.html import report_html

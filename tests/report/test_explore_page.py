@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 
-from aot.report.explore.page import page
+from aot.report.explore import explore_page
 
 
 def test_the_page_holds_its_data_and_asks_for_nothing() -> None:
     row = {"options": "--opt </script>", "flash_bytes": 1, "ram_bytes": 2, "instructions": 3, "pareto": True, "command": "aot"}
-    text = page("a < b", [row], {"host": None})
+    text = explore_page("a < b", [row], {"host": None})
     assert text.count("</script>") == 1
     assert "<title>a &lt; b</title>" in text
     assert "default-src 'none'" in text

@@ -1,11 +1,15 @@
-"""The builds of one model that options lead to, with the flash, RAM and instructions of each, and which of them are worth it."""
+"""What flash, RAM and time a model may be traded for: builds with many options, and the best of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from aot.driver.build import compile_model
@@ -14,7 +18,7 @@ from aot.driver.reading import NamedBytes
 from aot.errors import AotError
 from aot.executor.lowered import LoweredModule
 from aot.micro.board import board_names, load_board
-from aot.report.measure.board_fit import problems_on
+from aot.report.measure.fitting import problems_on
 from aot.support.dataclass import dataclass
 from aot.system.executors import Opener, outcomes
 
@@ -182,3 +186,18 @@ def code_estimate(lowered: LoweredModule) -> int:
         kernel = lowered.kernel(call).attrs.kernel
         sizes[call.emitted] = next((c.code for c in call.candidates if c.kernel == kernel), 0)
     return sum(sizes.values())
+
+
+# ---- the points as one HTML file: a plot whose axes can be chosen, and a table; no network
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+"""Forbids the browser every request."""
+
+
+def explore_page(title: str, rows: Sequence[Mapping[str, Any]], boards: Mapping[str, str | None]) -> str:
+    """`rows` as `aot explore --json` has them; `boards`: the command of each board's fastest build."""
+    data = json.dumps({"rows": list(rows), "boards": dict(boards)}).replace("<", "\\u003c")
+    text = (Path(__file__).with_suffix(".html")).read_text(encoding="utf-8")
+    parts = {"POLICY": _POLICY, "TITLE": escape(title), "DATA": data}
+    return re.sub("@(POLICY|TITLE|DATA)@", lambda place: parts[place[1]], text)  # in one go: a value may hold such a word

@@ -7,11 +7,20 @@ machine: the same model, options and tools give the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+import os
+import platform
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from aot.driver.reading import NamedBytes
+from aot.errors import AotError, Problem, ToolchainError, UsageError, internal
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
 from aot.micro.board import Board, emulated
@@ -19,21 +28,16 @@ from aot.micro.build.image import ImageReport, check_image, copied_constants
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import RunResult, run
 from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
-from aot.report.figures.choice import next_faster
-from aot.report.figures.cycles import Profile, profile_cycles
-from aot.report.figures.listing import listings
-from aot.report.figures.load import load_of
-from aot.report.figures.size import state_figures
-from aot.report.measure.compare import Comparison, compare_sets
-from aot.report.measure.divergence import find_divergence
-from aot.report.measure.faults import explain_difference
-from aot.report.measure.fingerprint import fingerprint
-from aot.report.measure.on_target import OnTarget
-from aot.report.measure.sets import Sets
-from aot.report.measure.verify import expected_outputs
-from aot.report.measure.windows import as_windows, moves
-from aot.report.render.plan_svg import plan_data
+from aot.report.figures.cycles import Profile, listings, profile_cycles
+from aot.report.figures.plan import plan_data
+from aot.report.figures.size import load_of, next_faster, state_figures
+from aot.report.measure.divergence import Comparison, compare_sets, explain_difference, find_divergence
+from aot.report.measure.sets import Sets, as_windows, moves
+from aot.report.measure.verify import expected_outputs, fingerprint
 from aot.support.dataclass import dataclass
+from aot.support.text import does_of, printable
+from aot.system.executors import Opener, outcomes
+from aot.version import __version__
 
 SCHEMA = "aot-report/3"
 
@@ -41,7 +45,7 @@ Report = Mapping[str, Any]
 """A report of one model on one board."""
 
 EXTRAS = "extras"
-"""The key of what only the page shows (aot.report.figures.listing, aot.report.measure.advice); `bundle` leaves it out."""
+"""The key of what only the page shows (aot.report.figures.cycles, aot.report.measure.fitting); `bundle` leaves it out."""
 
 
 def make_report(
@@ -323,3 +327,193 @@ def _layers(
             }
         )
     return rows
+
+
+# ---- what a program of the user's counted for each layer: the text of crt/src/layer_profile.c, found in a log
+# Its lines may follow time stamps or other words of the log, and other lines may come between.
+
+
+MOST_BYTES = 1 << 26
+"""of a log"""
+_HEAD = re.compile(r"aot-profile 1 (\w{1,31}) layers ([0-9]{1,9}) runs ([0-9]{1,10}) hz ([0-9]{1,10})")
+_LAYER = re.compile(r"aot-layer ([0-9]{1,9}) ([0-9]{1,20}) ([0-9]{1,10}) ([0-9]{1,10})")
+_END = re.compile(r"aot-profile-end ([0-9]{1,10})")
+_NAME = 31
+"""characters of a model's name that the text holds"""
+
+
+@dataclass(frozen=True, slots=True)
+class OnTarget:
+    """`cycles[i]` of layer i in one run, the average of `runs`; `hz` is the core's clock, 0 if it was not told."""
+
+    runs: int
+    hz: int
+    cycles: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Cycles of all layers."""
+        return sum(self.cycles)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One profile of the log; `whole`: its end is there, and the checksum is right."""
+
+    name: str
+    runs: int
+    hz: int
+    layers: tuple[tuple[int, int, int], ...]
+    whole: bool
+
+
+def read_on_target(log: str, metadata: Mapping[str, Any]) -> OnTarget:
+    """The last profile of a model that `log` holds, `metadata` being the model's.
+
+    Raises UsageError E5417 (the log has none, or none of a run), E5418 (lines are missing or damaged), E5419 (of a model of that
+    name which was compiled from another file or in another way).
+    """
+    name = str(metadata["name"])
+    found = list(_profiles(log.splitlines()))
+    mine = [text for text in found if text.name == name[:_NAME]]
+    if not mine:
+        others = ", ".join(sorted({text.name for text in found}))
+        held = f"there are profiles of {others}" if others else "no line begins a profile (aot-profile 1 ...)"
+        raise UsageError(Problem("E5417", f"the log has no profile of {name}: {held}"))
+    last = mine[-1]
+    if not last.whole:
+        raise UsageError(Problem("E5418", f"the profile of {name} is not as it was printed: lines are missing or damaged"))
+    if last.runs == 0:
+        raise UsageError(Problem("E5417", f"the profile of {name} is of no run: call aot_profile_run() before the model's"))
+    _check_model(last, metadata)
+    return OnTarget(last.runs, last.hz, tuple((cycles + last.runs // 2) // last.runs for cycles, _, _ in last.layers))
+
+
+def _profiles(lines: Sequence[str]) -> Iterator[_Text]:
+    """All profiles in the order of the log; one that another interrupts is not whole."""
+    head: re.Match[str] | None = None
+    rows: list[re.Match[str]] = []
+    for line in lines:
+        begun, row, end = (pattern.search(line) for pattern in (_HEAD, _LAYER, _END))
+        if head is not None and (begun is not None or end is not None):
+            yield _text(head, rows, end if begun is None else None)
+            head = None
+        if begun is not None:
+            head, rows = begun, []
+        elif row is not None:
+            rows.append(row)
+    if head is not None:
+        yield _text(head, rows, None)
+
+
+def _text(head: re.Match[str], rows: Sequence[re.Match[str]], end: re.Match[str] | None) -> _Text:
+    layers = tuple((int(r[2]), int(r[3]), int(r[4])) for r in rows)
+    complete = len(layers) == int(head[2]) and [int(r[1]) for r in rows] == list(range(len(rows)))
+    whole = complete and end is not None and int(end[1]) == checksum([head[0], *(r[0] for r in rows)])
+    return _Text(head[1], int(head[3]), int(head[4]), layers, whole)
+
+
+def checksum(lines: Sequence[str]) -> int:
+    """FNV-1a of 32 bits over the lines, each with one end of line."""
+    value = 2166136261
+    for byte in "".join(f"{line}\n" for line in lines).encode():
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+def _check_model(text: _Text, metadata: Mapping[str, Any]) -> None:
+    """E5419 unless the layers are those of the model: as many, and each with results of the same size where it ran."""
+    layers = metadata["layers"]
+    if len(text.layers) != len(layers):
+        raise UsageError(Problem("E5419", f"the profile has {len(text.layers)} layers, the model {len(layers)}"))
+    for layer, (_, calls, size) in zip(layers, text.layers, strict=True):
+        output = layer["output"]
+        wanted = math.prod(output["shape"]) * np.dtype(output["dtype"]).itemsize
+        if calls and size != wanted:
+            where = f'layer {layer["index"]} {does_of(layer)} "{printable(str(layer["name"]))}"'
+            raise UsageError(Problem("E5419", f"the profile's result has {size:,} bytes, the model's {wanted:,}", where))
+
+
+# ---- many models on many boards: what fails is kept as data and hides nothing of the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A model, as it was read, on a board, by name as the user gave it; `options` are the worker's own."""
+
+    model: NamedBytes
+    board: str
+    options: Mapping[str, Any]
+
+
+Work = Callable[[Job], Report]
+Done = Callable[[Job, bool], None]
+"""Told (job, whether it succeeded) as jobs end."""
+
+PoolOf = Callable[[str], Opener | None]
+"""The executor of the jobs on a board: the same object for boards that may share one."""
+
+
+def run_jobs(work: Work, jobs: Sequence[Job], *, pool: PoolOf | None, done: Done) -> tuple[list[Report], list[dict[str, Any]]]:
+    """The reports and the failures of all jobs, in the order of the jobs; `work` must be a function of a module.
+
+    `pool`: where the jobs on a board run; None, or where it says None: in this process.  Jobs of one executor run together,
+    those of the largest models first, so that the last to end does not start last.
+    """
+    found: dict[int, Outcome] = {}
+    by_board = {job.board: None if pool is None else pool(job.board) for job in jobs}
+    for opener in dict.fromkeys(by_board.values()):
+        own = [i for i, job in enumerate(jobs) if by_board[job.board] is opener]
+        if opener is not None:
+            own.sort(key=lambda i: (-len(jobs[i].model.data), i))
+        tasks = [_Task(i, work, jobs[i], __version__) for i in own]
+        try:
+            for task, outcome in outcomes(_attempt, tasks, opener):
+                found[task.number] = outcome
+                done(task.job, outcome[0] is not None)
+        except ToolchainError as error:  # processes keep ending: out of memory, a signal
+            for i in own:
+                if i not in found:
+                    found[i] = None, failure(jobs[i], error)
+                    done(jobs[i], False)
+    ordered = [found[i] for i in range(len(jobs))]
+    return [r for r, _ in ordered if r is not None], [f for _, f in ordered if f is not None]
+
+
+Outcome = tuple[Report | None, dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A job with its number, and the version of the compiler that asks for it."""
+
+    number: int
+    work: Work
+    job: Job
+    version: str
+
+
+def _attempt(task: _Task) -> Outcome:
+    job = task.job
+    try:
+        if task.version != __version__:
+            message = f"this worker has aot {__version__}, and is asked for the report of {task.version}"
+            raise UsageError(Problem("E5503", message, platform.node()))
+        return task.work(job), None
+    except AotError as error:
+        return None, failure(job, error)
+    except Exception as error:  # one model's fault must not hide what the others do
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+        return None, failure(job, internal(f"{type(error).__name__}: {error} at {place}"))
+
+
+def failure(job: Job, error: AotError) -> dict[str, Any]:
+    """An entry of `failures`; the model by its file's name, as a report must not hold paths."""
+    problems: Sequence[Problem] = error.problems
+    return {
+        "model": job.model.path.name,
+        "board": Path(job.board).name,
+        "exit_code": error.exit_code,
+        "problems": [{"code": p.code, "where": p.where, "message": p.message} for p in problems],
+    }

@@ -23,14 +23,12 @@ from aot.micro.board import Machine, load_board
 from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, prepare
 from aot.report.figures.attribution import GROUPS, attribute, berkeley, group_of, sections_of, shares
-from aot.report.figures.choice import choice_rows, next_faster, next_lines
-from aot.report.figures.matrix import Job, run_jobs
-from aot.report.figures.report import bundle, make_report, to_text
 from aot.report.figures.schema import load_schema
-from aot.report.figures.size import compile_report
+from aot.report.figures.size import choice_rows, compile_report, next_faster, next_lines
 from aot.report.gate.budget import check_report
 from aot.report.gate.diff import check_comparable, compare
 from aot.report.measure.divergence import histogram
+from aot.report.measure.report import Job, bundle, make_report, run_jobs, to_text
 from aot.report.measure.sets import golden_sets, open_npz, rule_sets
 from aot.report.measure.verify import verify
 from aot.report.render.html import report_html
