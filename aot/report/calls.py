@@ -27,8 +27,8 @@ from aot.report.measure.report import EXTRAS, bundle, make_report, to_text
 from aot.report.measure.samples import OwnSet, own_sets, sets_for
 from aot.report.measure.sets import Sets
 from aot.report.measure.verify import Verification
-from aot.report.render.html import report_html
 from aot.report.render.markdown import report_markdown
+from aot.report.render.pages import report_html
 from aot.support.dataclass import dataclass
 from aot.support.names import model_identifier
 from aot.support.notebook import layer_table, plan_table, section, table

@@ -11,7 +11,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.report.explore import Limits, Point, explore, fastest, nearest, on_boards, pareto
 
-MODELS = Path(__file__).resolve().parents[3] / "tests" / "models"
+MODELS = Path(__file__).resolve().parents[1] / "models"
 A, B, C, D = (Point(w, *f, ()) for w, f in zip("abcd", ((10, 10, 10), (5, 20, 10), (10, 10, 11), (4, 30, 9)), strict=True))
 
 

@@ -99,7 +99,7 @@ def write_plan(path: Path, artifact: Artifact) -> None:
     """The memory plan as a drawing or as data, by the file's ending (E5006, E5007)."""
     from aot.cli.files import write_file
     from aot.report.figures.plan import plan_data
-    from aot.report.render.plan_svg import standalone
+    from aot.report.render.drawings import standalone
 
     plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])
     title = f"{artifact.name}: {plan['size']:,} B of workspace"

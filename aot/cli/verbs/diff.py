@@ -141,7 +141,7 @@ def command(
     found = diff_reports(before, after, allow=parts)
     if html is not None:
         from aot.cli.files import write_file
-        from aot.report.render.compare import compare_html
+        from aot.report.render.pages import compare_html
 
         write_file(html, compare_html(found, before, after))
     if markdown and not out.silent:

@@ -169,8 +169,8 @@ def contents(bundle: Mapping[str, Any], judged: Judged, full: Sequence[Report] =
     """The text of every format; `full` are the reports with what only the page shows."""
     from aot.report.measure.report import to_text
     from aot.report.render import formats
-    from aot.report.render.html import report_html
     from aot.report.render.markdown import report_markdown
+    from aot.report.render.pages import report_html
 
     reports, failures = bundle["reports"], bundle["failures"]
     findings, changes = judged.findings, judged.changes

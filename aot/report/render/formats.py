@@ -43,6 +43,15 @@ def outputs_word(verdict: Mapping[str, Any]) -> str:
     return "exact" if verdict["exact"] else "known fault" if verdict["accepted"] else "DIFFERS"
 
 
+def headline(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> str:
+    """`3/3 bit-exact, 1 limit exceeded`."""
+    over = sum(f.state == "over" for f in findings)
+    better = len({(f.key, f.metric) for f in findings if f.state == "improved"})
+    text = "aot: " + exact_text(reports, len(reports) + len(failures))
+    text += f", {over} limit{'s' if over != 1 else ''} exceeded" if over else ""
+    return text + (f", {better} figure{'s' if better != 1 else ''} improved" if better else "")
+
+
 def badge(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> dict[str, Any]:
     """What shields.io takes as an endpoint: the figures of a single report, or how many models are exact."""
     exact = sum(r["verdict"]["accepted"] for r in reports)

@@ -22,8 +22,8 @@ from aot.micro import mlf
 from aot.report.figures.schema import find_fault, load_schema
 from aot.report.gate.budget import check_reports, load_budget, parse_limit
 from aot.report.gate.diff import FIELDS, baseline_text, check_whole, diff_reports, load_reports
-from aot.report.render.compare import compare_html
 from aot.report.render.markdown import diff_markdown
+from aot.report.render.pages import compare_html
 from tests.models.golden import FOLDER
 from tests.regression.untrusted.mutate import mutants, values
 

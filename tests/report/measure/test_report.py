@@ -31,8 +31,8 @@ from aot.report.measure.divergence import histogram
 from aot.report.measure.report import Job, bundle, make_report, run_jobs, to_text
 from aot.report.measure.sets import golden_sets, open_npz, rule_sets
 from aot.report.measure.verify import verify
-from aot.report.render.html import report_html
 from aot.report.render.markdown import report_markdown
+from aot.report.render.pages import report_html
 from aot.system.executors import local
 from tests.micro.run.test_gdb import gdb_board
 from tests.report.measure.test_verify import broken

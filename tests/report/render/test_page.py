@@ -14,11 +14,10 @@ import aot
 from aot.memory.pooling import Pooling, parse_pool
 from aot.report.gate.diff import diff_reports
 from aot.report.measure.report import key_of
-from aot.report.render.compare import compare_html
-from aot.report.render.elements import middle
-from aot.report.render.html import report_html
-from aot.report.render.layer_table import usual_per_mac
-from aot.report.render.memory import memory_section
+from aot.report.render.blocks import middle
+from aot.report.render.html import fragment
+from aot.report.render.pages import compare_html, report_html
+from aot.report.render.sections import memory_section, usual_per_mac
 from aot.testing.text_model import text_model
 from tests.executor.plan.test_state_windows import stream
 from tests.report.render.test_formats import Page, hostile
@@ -177,7 +176,7 @@ def test_what_is_usual_is_the_median_of_the_operator() -> None:
 
 def test_pools_and_state_stand_apart() -> None:
     report = pooled()
-    text = memory_section(report)
+    text = fragment(memory_section(report))
     assert len(report["plan"]["pools"]) == 3
     assert all(f"{p['name']}: {p['used']:,} of {p['size']:,} B" in text for p in report["plan"]["pools"])
     assert "<h4>State</h4>" in text

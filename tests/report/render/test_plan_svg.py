@@ -7,7 +7,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 from aot.report.figures.plan import overlaps, plan_data
-from aot.report.render.plan_svg import memory_plan, standalone
+from aot.report.render.drawings import memory_plan, standalone
 
 BUFFERS = [
     {"name": "x<1>", "size": 40, "offset": 0, "first": -1, "last": 0, "kind": "input"},
