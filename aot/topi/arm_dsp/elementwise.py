@@ -17,7 +17,6 @@ from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import QuantizeAttrs, tir_quantize
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
@@ -33,6 +32,7 @@ from aot.topi.intrin.bytes import splat
 from aot.topi.layer.elementwise import (
     CODES,
     AddKernel,
+    Flat,
     Kind,
     Limits,
     Operands,
@@ -40,13 +40,13 @@ from aot.topi.layer.elementwise import (
     Runs,
     code_of_table,
     element_block,
-    lower_flat,
     match_runs,
-    of_one_tensor,
+    register_flat,
+    register_rows,
     stream,
 )
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
+from aot.topi.strategy import Group, Lowered, register_planned
 
 LANES = 4
 
@@ -111,7 +111,7 @@ def _add_name(limits: Limits) -> str:
 
 
 ADD = AddKernel("dsp", LEAST, _add_name, _emit_add, _add_cost, lambda _length: LANES, repeated=False)
-ADD.register("arm_dsp.add", plevel=25)
+register_rows("arm_dsp.add", "qnn.add", ADD.plan, plevel=25)
 
 # ---- MUL: whole tensors, and gates of channels or of pixels ----
 #
@@ -433,23 +433,13 @@ def _looked_up(register: str) -> list[str]:
     return [*extract, f"lsr {register}, {register}, #24", *look, *join]
 
 
-def accepts_lut(group: Group, target: Target) -> bool:
-    """One table on a tensor of at least one turn."""
-    return target.has("thumb2") and target.has("unaligned") and of_one_tensor(group, least=CODES_A_TURN)
+def _plan_lut(_data: TensorType, result: TensorType, attrs: LutAttrs) -> Flat:
+    turns, left = divmod(result.size, CODES_A_TURN)
+    cost, table = (turns * 94 + 7 * left + 20, 4 * 94 + 60), np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
+    return Flat(lut_words(), cost, table=table, turn=CODES_A_TURN, align=4, rest=code_of_table)
 
 
-def lower_lut(group: Group, _target: Target, name: str) -> Lowered:
-    attrs: LutAttrs = group.anchor.attrs
-    size = tensor_type(group.anchor).size
-    left = size % CODES_A_TURN
-    cost = size // CODES_A_TURN * 94 + 7 * left + 20, 4 * 94 + 60
-    table = np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
-    return lower_flat(
-        group, name, lut_words(), kernel="arm_dsp.lut", cost=cost, table=table, turn=CODES_A_TURN, align=4, rest=code_of_table
-    )
-
-
-register_impl(OpImplementation("arm_dsp.lut", "qnn.lut", accepts_lut, lower_lut, plevel=25))
+register_flat("arm_dsp.lut", "qnn.lut", _plan_lut, needs=["thumb2", "unaligned"], least=CODES_A_TURN, plevel=25)
 
 # ---- QUANTIZE and DEQUANTIZE (cores with an FPU, too) ----
 #
@@ -557,27 +547,19 @@ def dequantize_8(dtype: str, zero_point: int) -> TensorIntrin:
     )
 
 
-def accepts_floats(group: Group, target: Target) -> bool:
-    """One call on a tensor of at least one turn, bytes on the other side, no clamp tighter than the type."""
-    if not target.has("vfp") or not of_one_tensor(group, least=NUMBERS_A_TURN):
-        return False
-    attrs, out = group.anchor.attrs, tensor_type(group.anchor).dtype
+def _plan_floats(data: TensorType, result: TensorType, attrs: QuantizeAttrs | DequantizeAttrs) -> Flat | None:
+    """Bytes on the other side, no clamp tighter than the type."""
     if isinstance(attrs, QuantizeAttrs):
-        return out in ("int8", "uint8") and (attrs.lo, attrs.hi) == int_range(out)
-    return tensor_type(group.anchor.args[0]).dtype in ("int8", "uint8")
-
-
-def lower_floats(group: Group, _target: Target, name: str) -> Lowered:
-    attrs: QuantizeAttrs | DequantizeAttrs = group.anchor.attrs
-    data, result = tensor_type(group.anchor.args[0]), tensor_type(group.anchor)
-    if isinstance(attrs, QuantizeAttrs):
-        block = quantize_8(result.dtype, attrs.zero_point, reciprocal=is_power_of_two(attrs.scale))
-        kernel, turn = "arm_dsp.quantize", 48
+        if result.dtype not in ("int8", "uint8") or (attrs.lo, attrs.hi) != int_range(result.dtype):
+            return None
+        block, step = quantize_8(result.dtype, attrs.zero_point, reciprocal=is_power_of_two(attrs.scale)), 48
+    elif data.dtype not in ("int8", "uint8"):
+        return None
     else:
-        block, kernel, turn = dequantize_8(data.dtype, attrs.zero_point), "arm_dsp.dequantize", 32
+        block, step = dequantize_8(data.dtype, attrs.zero_point), 32
     turns, left = divmod(result.size, NUMBERS_A_TURN)
-    cost = turns * (turn + 2) + 20 * left + 16, 4 * turn + 40 + 60 * left
-    return lower_flat(group, name, block, (imm(attrs.scale, "float32"),), kernel=kernel, cost=cost, turn=NUMBERS_A_TURN)
+    cost = turns * (step + 2) + 20 * left + 16, 4 * step + 40 + 60 * left
+    return Flat(block, cost, (imm(attrs.scale, "float32"),), turn=NUMBERS_A_TURN)
 
 
 def is_power_of_two(scale: float) -> bool:
@@ -586,5 +568,5 @@ def is_power_of_two(scale: float) -> bool:
     return fraction == 0.5 and abs(exponent) <= 120
 
 
-register_impl(OpImplementation("arm_dsp.quantize", "qnn.quantize", accepts_floats, lower_floats, plevel=25))
-register_impl(OpImplementation("arm_dsp.dequantize", "qnn.dequantize", accepts_floats, lower_floats, plevel=25))
+for _op in ("quantize", "dequantize"):
+    register_flat(f"arm_dsp.{_op}", f"qnn.{_op}", _plan_floats, needs=["vfp"], least=NUMBERS_A_TURN, plevel=25)

@@ -12,31 +12,30 @@ from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import Requantize8Attrs, evaluate_requantize8
 from aot.op.qnn.requantize import RequantizeAttrs
-from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, numpy_dtype
 from aot.target.target import Target
-from aot.tir.builder import IRBuilder, region
+from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_mve.requant import RequantForm, plan_vectors
 from aot.topi.intrin.asm_text import Repeat, count_instructions
 from aot.topi.layer.elementwise import (
     CODES,
     AddKernel,
+    Flat,
     Limits,
     Operands,
-    Rows,
+    RowPlan,
     Runs,
     code_of_table,
     element_block,
-    lower_flat,
     match_runs,
-    of_one_tensor,
+    register_flat,
+    register_rows,
     stream,
 )
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
+from aot.topi.strategy import Group
 
 LEAST = 16
 """Bytes of a run from which on vectors pay."""
@@ -89,7 +88,7 @@ def _add_name(limits: Limits) -> str:
 
 
 ADD = AddKernel("mve", LEAST, _add_name, _emit_add, _add_cost, lambda _length: 1, at="")
-ADD.register("arm_mve.add", plevel=40)
+register_rows("arm_mve.add", "qnn.add", ADD.plan, plevel=40)
 
 # ---- MUL: products of 16-bit differences, requantised as 32-bit numbers of even and odd elements ----
 
@@ -153,7 +152,7 @@ def multiply(product: Product) -> TensorIntrin:
     return element_block("arm_mve.multiply", {"x": "int8", "y": "int8"}, "int8", element, emit, requires="mve")
 
 
-def _plan_multiply(group: Group, target: Target) -> tuple[Runs, Product] | None:
+def _plan_multiply(group: Group, target: Target) -> RowPlan | None:
     runs = match_runs(group, least=LEAST) if target.has("mve") else None
     if runs is None:
         return None
@@ -164,22 +163,12 @@ def _plan_multiply(group: Group, target: Target) -> tuple[Runs, Product] | None:
     requant = plan_vectors(wanted, -largest, largest)
     if requant is None or requant.form.left:
         return None
-    return runs, Product(tuple(attrs.input_zp), attrs.multiplier, int(requant.right[0]), requant.form)
-
-
-def _lower_multiply(group: Group, _target: Target, name: str, plan: tuple[Runs, Product]) -> Lowered:
-    runs, product = plan
-    b = IRBuilder(name)
-    rows = Rows(b, group, runs)
-    with rows.each(name="") as (_, at):
-        pair = (rows.operand(i, at) for i in range(2))
-        b.block(multiply(product), *pair, region(rows.out, at), imm(runs.length))
-    func = b.finish(FuncAttrs(kernel="arm_mve.multiply", span=group.anchor.span))
+    product = Product(tuple(attrs.input_zp), attrs.multiplier, int(requant.right[0]), requant.form)
     instructions = runs.rows * (product.instructions(runs.length) + 4 * (runs.rows > 1)) + 10
-    return Lowered(func, rows.constants, instructions, 4 * count_instructions(product.text()) + 60)
+    return RowPlan(runs, multiply(product), (), (instructions, 4 * count_instructions(product.text()) + 60), at="")
 
 
-register_planned("arm_mve.multiply", "qnn.multiply", _plan_multiply, _lower_multiply, plevel=40)
+register_rows("arm_mve.multiply", "qnn.multiply", _plan_multiply, plevel=40)
 
 # ---- functions of one byte: a load whose offsets are sixteen bytes ----
 
@@ -268,23 +257,15 @@ def shift(numbers: Shift) -> TensorIntrin:
     return element_block(name, {"x": numbers.dtype}, dtype, element, emit, requires="mve", suffix=suffix)
 
 
-def _accepts_bytes(group: Group, target: Target) -> bool:
-    """One call on a tensor of bytes that is a vector at least, to bytes."""
-    if not target.has("mve") or not of_one_tensor(group, least=LEAST):
-        return False
-    return tensor_type(group.anchor.args[0]).dtype in BYTES and tensor_type(group.anchor).dtype in BYTES
-
-
-def _lower_bytes(group: Group, _target: Target, name: str) -> Lowered:
-    attrs: LutAttrs | Requantize8Attrs = group.anchor.attrs
-    data, result = tensor_type(group.anchor.args[0]), tensor_type(group.anchor)
+def _plan_bytes(data: TensorType, result: TensorType, attrs: LutAttrs | Requantize8Attrs) -> Flat | None:
+    """From bytes to bytes."""
+    if data.dtype not in BYTES or result.dtype not in BYTES:
+        return None
     numbers = _shift(attrs, data.dtype)
     if numbers is not None:
-        cost = (3 + len(numbers.steps)) * -(-result.size // 16) + 8, CODE_BYTES + 4
-        return lower_flat(group, name, shift(numbers), kernel="arm_mve.requantize8", cost=cost)
-    kernel = "arm_mve.lut" if isinstance(attrs, LutAttrs) else "arm_mve.requantize8"
-    cost, table = (lut_instructions(result.size), CODE_BYTES), _table(attrs, data.dtype, result)
-    return lower_flat(group, name, lut(data.dtype, result.dtype), kernel=kernel, cost=cost, table=table)
+        return Flat(shift(numbers), ((3 + len(numbers.steps)) * -(-result.size // 16) + 8, CODE_BYTES + 4))
+    table = _table(attrs, data.dtype, result)
+    return Flat(lut(data.dtype, result.dtype), (lut_instructions(result.size), CODE_BYTES), table=table)
 
 
 def _shift(attrs: LutAttrs | Requantize8Attrs, dtype: str) -> Shift | None:
@@ -303,8 +284,8 @@ def _table(attrs: LutAttrs | Requantize8Attrs, dtype: str, result: TensorType) -
     return evaluate_requantize8(codes, attrs=attrs, out_type=TensorType((CODES,), result.dtype))
 
 
-register_impl(OpImplementation("arm_mve.lut", "qnn.lut", _accepts_bytes, _lower_bytes, plevel=40))
-register_impl(OpImplementation("arm_mve.requantize8", "qnn.requantize8", _accepts_bytes, _lower_bytes, plevel=40))
+for _op in ("lut", "requantize8"):
+    register_flat(f"arm_mve.{_op}", f"qnn.{_op}", _plan_bytes, needs=["mve"], least=LEAST, plevel=40)
 
 # ---- DEQUANTIZE, four at a time ----
 
@@ -342,19 +323,12 @@ def dequantize_instructions(count: int) -> int:
     return 6 * -(-count // 4) + 14
 
 
-def _accepts_dequantize(group: Group, target: Target) -> bool:
-    """One call on a tensor of bytes."""
-    attrs = group.anchor.attrs
-    if not target.has("mve") or not of_one_tensor(group, least=LEAST) or not isinstance(attrs, DequantizeAttrs):
-        return False
-    return tensor_type(group.anchor.args[0]).dtype in BYTES and attrs.scale >= LEAST_SCALE
+def _plan_dequantize(data: TensorType, result: TensorType, attrs: DequantizeAttrs) -> Flat | None:
+    """From bytes."""
+    if not isinstance(attrs, DequantizeAttrs) or data.dtype not in BYTES or attrs.scale < LEAST_SCALE:
+        return None
+    block, scale = dequantize(data.dtype, attrs.zero_point), imm(attrs.scale, "float32")
+    return Flat(block, (dequantize_instructions(result.size), 60), (scale,))
 
 
-def _lower_dequantize(group: Group, _target: Target, name: str) -> Lowered:
-    data, attrs = tensor_type(group.anchor.args[0]), group.anchor.attrs
-    block, numbers = dequantize(data.dtype, attrs.zero_point), (imm(attrs.scale, "float32"),)
-    cost = dequantize_instructions(data.size), 60
-    return lower_flat(group, name, block, numbers, kernel="arm_mve.dequantize", cost=cost)
-
-
-register_impl(OpImplementation("arm_mve.dequantize", "qnn.dequantize", _accepts_dequantize, _lower_dequantize, plevel=40))
+register_flat("arm_mve.dequantize", "qnn.dequantize", _plan_dequantize, needs=["mve"], least=LEAST, plevel=40)

@@ -16,17 +16,15 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from aot.ir.type import TensorType
 from aot.op.qnn.quantize import QuantizeAttrs, tir_quantize
-from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
-from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.intrin.asm_text import count_instructions
-from aot.topi.layer.elementwise import Operands, element_block, lower_flat, of_one_tensor, stream
-from aot.topi.strategy import Group, Lowered, register_planned
+from aot.topi.layer.elementwise import Flat, Operands, element_block, register_flat, stream
 
 LEAST = 4
 """Numbers from which on vectors pay."""
@@ -223,19 +221,13 @@ def _emit(operands: Operands, codes: Codes) -> BlockText:
     return stream(operands, text, "x out", ins, counter="n", clobbers=["r0", "lr", *(f"q{i}" for i in range(8))])
 
 
-def _plan(group: Group, target: Target) -> Codes | None:
-    """One call on a tensor."""
-    if not target.has("mve") or not of_one_tensor(group, least=LEAST):
-        return None
-    attrs: QuantizeAttrs = group.anchor.attrs
+def _plan(_data: TensorType, result: TensorType, attrs: QuantizeAttrs) -> Flat | None:
     zp = attrs.zero_point
     found = reciprocal(attrs.scale, max(attrs.hi - zp, zp - attrs.lo))
-    return None if found is None else Codes(attrs.dtype, zp, attrs.lo, attrs.hi, attrs.scale, found)
+    if found is None:
+        return None
+    codes = Codes(attrs.dtype, zp, attrs.lo, attrs.hi, attrs.scale, found)
+    return Flat(quantize(codes), codes.cost(result.size))
 
 
-def _lower(group: Group, _target: Target, name: str, codes: Codes) -> Lowered:
-    cost = codes.cost(tensor_type(group.anchor).size)
-    return lower_flat(group, name, quantize(codes), kernel="arm_mve.quantize", cost=cost)
-
-
-register_planned("arm_mve.quantize", "qnn.quantize", _plan, _lower, plevel=40)
+register_flat("arm_mve.quantize", "qnn.quantize", _plan, needs=["mve"], least=LEAST, plevel=40)

@@ -10,19 +10,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Literal
 
-from aot.numerics.linear import SPLIT, LinearRescaling, Rescaling, rescaling_of_products
+from aot.numerics.linear import SPLIT, Rescaling, rescaling_of_products
 from aot.op.common.binary import RescaledAttrs
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.builder import IRBuilder, region
+from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.tir.stmt import Region
 from aot.topi.arm_v6m.lanes import UNIFIED
 from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.elementwise import AddKernel, Limits, Operands, Rows, Runs, element_block, match_runs
-from aot.topi.strategy import Group, Lowered, register_planned
+from aot.topi.layer.elementwise import AddKernel, Limits, Operands, RowPlan, Runs, element_block, match_runs, register_rows
+from aot.topi.strategy import Group
 
 LEAST = 8
 """Elements of a run from which on the loop pays."""
@@ -111,7 +109,7 @@ def _add_name(limits: Limits) -> str:
 
 
 ADD = AddKernel("v6m", LEAST, _add_name, _emit_add, _add_cost, unroll_of)
-ADD.register("arm_v6m.add", plevel=25)
+register_rows("arm_v6m.add", "qnn.add", ADD.plan, plevel=25)
 
 # ---- MUL ----
 
@@ -196,52 +194,28 @@ def _emit_multiply(operands: Operands, form: Product) -> BlockText:
     return _loop(operands, form.limits, sums, negative, low=low, high=high)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The view of the operands, the number of the one that is as large as the result and no gate, and the rescaling."""
-
-    runs: Runs
-    first: int
-    form: LinearRescaling
-    code: Product
-
-
-def plan(group: Group, target: Target) -> Plan | None:
+def plan(group: Group, target: Target) -> RowPlan | None:
     """None for other cores and operands, and for numbers without a form of 32 bits."""
     runs = match_runs(group, least=LEAST, outer=True) if target.has("v6m") else None
     if runs is None:
         return None
     attrs: RescaledAttrs = group.anchor.attrs
-    form = rescaling_of_products(attrs.input_zp, Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi))
+    numbers = Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi)
+    form = rescaling_of_products(attrs.input_zp, numbers)
     if form is None:
         return None
-    first = runs.kinds.index("whole")
+    first = runs.kinds.index("whole")  # the one that is no gate
     one = runs.kinds[1 - first] == "outer"
     limits = Limits(form.shift, form.lo, form.hi, unroll_of(runs.length))
     # sums less lo << shift stay in 32 bits if sums and that number have a bit to spare
     if limits.clamped and form.most + (abs(form.lo) << form.shift) >= 1 << 31:
         return None
-    centred = (attrs.input_zp[first] != 0, attrs.input_zp[1 - first] != 0 and not one)
-    return Plan(runs, first, form, Product(limits, "one" if one else "bytes", bool(form.low), bool(form.below), centred))
+    zps = attrs.input_zp[first], attrs.input_zp[1 - first]
+    code = Product(limits, "one" if one else "bytes", bool(form.low), bool(form.below), (zps[0] != 0, zps[1] != 0 and not one))
+    values = [form.high, *([form.low] if code.low else []), form.bias, *([form.below] if code.signed else [])]
+    values += [zp for zp, has in zip(zps, code.centred, strict=True) if has]
+    cost = round(runs.rows * (runs.length * code.instructions + 20)) + 24, 120 + 50 * limits.turn
+    return RowPlan(runs, multiply_bytes(code), tuple(map(imm, values)), cost, first=first, zp=zps[1])
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
-    b = IRBuilder(name)
-    runs, form, code = found.runs, found.form, found.code
-    zps = [group.anchor.attrs.input_zp[i] for i in (found.first, 1 - found.first)]
-    rows = Rows(b, group, runs)
-    numbers = [form.high, *([form.low] if code.low else []), form.bias, *([form.below] if code.signed else [])]
-    numbers += [zp for zp, has in zip(zps, code.centred, strict=True) if has]
-    with rows.each() as (r, at):
-        tensors: list[Region | Expr] = [region(rows.pair[found.first], at), region(rows.out, at)]
-        if code.second == "one":
-            tensors += [b.let("factor", cast("int32", rows.pair[1 - found.first][r]) - zps[1])]
-        else:
-            tensors.insert(1, rows.operand(1 - found.first, at))
-        b.block(multiply_bytes(code), *tensors, *map(imm, numbers), imm(runs.length))
-    func = b.finish(FuncAttrs(kernel="arm_v6m.multiply", span=group.anchor.span))
-    turns = round(runs.rows * (runs.length * code.instructions + 20))
-    return Lowered(func, rows.constants, turns + 24, 120 + 50 * code.limits.turn)
-
-
-register_planned("arm_v6m.multiply", "qnn.multiply", plan, lower, plevel=25)
+register_rows("arm_v6m.multiply", "qnn.multiply", plan, plevel=25)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
@@ -22,7 +22,7 @@ from aot.relay.expr import Expr as RelayExpr
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
-from aot.te.tensor import elements_of
+from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, IntoExpr, cast, clamp, imm
@@ -113,40 +113,110 @@ def is_alone(group: Group) -> bool:
     return not group.followers and group.anchor is group.result
 
 
-def of_one_tensor(group: Group, *, least: int) -> bool:
-    """Whether the group is one operator on a tensor, with a result of at least so many elements."""
-    return is_alone(group) and isinstance(group.anchor.args[0], Var) and tensor_type(group.anchor).size >= least
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """A kernel of one operator on a tensor, by a block whose operands are x, perhaps a table, out, numbers and the count.
 
-
-def lower_flat(
-    group: Group, name: str, block: TensorIntrin, numbers: Sequence[Expr] = (), *, kernel: str, cost: tuple[int, int],
-    table: Array | None = None, turn: int = 1, align: int = 1, rest: Callable[[IRBuilder, Expr, Buffer], Expr] | None = None,
-) -> Lowered:  # fmt: skip
-    """One operator on a tensor by a block whose operands are x, a table, if there is one, out, numbers and the count.
-
-    The block takes multiples of `turn` elements.  Those that are left follow the operator's own rule, one by one, or `rest` in a
-    loop.  `align`: of both tensors, floats at least 4.
+    `cost`: instructions and bytes of code.  The block takes multiples of `turn` elements.  Those that are left follow the
+    operator's own rule, one by one, or `rest` in a loop.  `align`: of both tensors, floats at least 4.
     """
+
+    block: TensorIntrin
+    cost: tuple[int, int]
+    numbers: tuple[Expr, ...] = ()
+    table: Array | None = None
+    turn: int = 1
+    align: int = 1
+    rest: Callable[[IRBuilder, Expr, Buffer], Expr] | None = None
+
+
+PlanFlat = Callable[[TensorType, TensorType, Any], Flat | None]
+"""(types of data and result, attrs) -> the kernel, None if there is none."""
+
+
+def register_flat(kernel: str, op: str, plan: PlanFlat, *, needs: Sequence[str], least: int, plevel: int) -> None:
+    """Enter a kernel of one operator on a tensor, for results of at least so many elements, for cores with all of `needs`."""
+
+    def planned(group: Group, target: Target) -> Flat | None:
+        anchor = group.anchor
+        if not is_alone(group) or not isinstance(anchor.args[0], Var) or not all(map(target.has, needs)):
+            return None
+        result = tensor_type(anchor)
+        return plan(tensor_type(anchor.args[0]), result, anchor.attrs) if result.size >= least else None
+
+    register_planned(kernel, op, planned, partial(_lower_flat, kernel=kernel), plevel=plevel)
+
+
+def _lower_flat(group: Group, _target: Target, name: str, flat: Flat, *, kernel: str) -> Lowered:
     anchor = group.anchor
     data, result = tensor_type(anchor.args[0]), tensor_type(anchor)
-    b, size, constants = IRBuilder(name), result.size, {}
-    x = b.input("data", (size,), data.dtype, align=4 if data.dtype == "float32" else align)
-    out = b.output("out", (size,), result.dtype, align=4 if result.dtype == "float32" else align)
+    b, size = IRBuilder(name), result.size
+    constants: dict[str, Array] = {}
+    x = b.input("data", (size,), data.dtype, align=4 if data.dtype == "float32" else flat.align)
+    out = b.output("out", (size,), result.dtype, align=4 if result.dtype == "float32" else flat.align)
     tables = []
-    if table is not None:
+    if flat.table is not None:
         tables = [b.const("table", (CODES,), result.dtype)]
-        constants[tables[0].name] = table
-    whole = size - size % turn
-    b.block(block, x, *tables, out, *numbers, imm(whole))
-    if whole < size and rest is not None:
+        constants[tables[0].name] = flat.table
+    whole = size - size % flat.turn
+    b.block(flat.block, x, *tables, out, *flat.numbers, imm(whole))
+    if whole < size and flat.rest is not None:
         with b.for_("i", size, start=whole) as at:
-            b.store(out, at, rest(b, x[at], *tables))
+            b.store(out, at, flat.rest(b, x[at], *tables))
     elif whole < size:
-        flat = TensorType((size,), result.dtype, result.quant)
-        rule = F_TE.get(str(anchor.op))(TeContext(b), [elements_of(x)], anchor.attrs, flat)
+        rule = _rule(b, group, [x], size)
         for i in range(whole, size):
             b.store(out, i, rule.at(b, (imm(i),)))
-    return Lowered(b.finish(FuncAttrs(kernel=kernel, span=anchor.span)), constants, *cost)
+    return Lowered(b.finish(FuncAttrs(kernel=kernel, span=anchor.span)), constants, *flat.cost)
+
+
+def _rule(b: IRBuilder, group: Group, operands: Sequence[Buffer], size: int) -> TensorFn:
+    """The operator's own rule on flat tensors."""
+    result = tensor_type(group.anchor)
+    flat = TensorType((size,), result.dtype, result.quant)
+    return F_TE.get(str(group.anchor.op))(TeContext(b), list(map(elements_of, operands)), group.anchor.attrs, flat)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """A kernel of one operator on two operands, by a block for each run.
+
+    Operands of the block: x, which is operand number `first`, y, out, numbers and the count; behind out instead of y, if y has
+    one element for each run, that less its zero point `zp`.  The block takes multiples of `turn` elements; those that are left
+    follow the operator's own rule.  `cost`: instructions and bytes of code; `at`: as `name` of `Rows.each`.
+    """
+
+    runs: Runs
+    block: TensorIntrin
+    numbers: tuple[Expr, ...]
+    cost: tuple[int, int]
+    turn: int = 1
+    first: int = 0
+    zp: int = 0
+    at: str = "at"
+
+
+def register_rows(kernel: str, op: str, plan: Callable[[Group, Target], RowPlan | None], *, plevel: int) -> None:
+    """Enter a kernel of one operator on two operands."""
+    register_planned(kernel, op, plan, partial(_lower_rows, kernel=kernel), plevel=plevel)
+
+
+def _lower_rows(group: Group, _target: Target, name: str, plan: RowPlan, *, kernel: str) -> Lowered:
+    b, runs = IRBuilder(name), plan.runs
+    rows = Rows(b, group, runs)
+    whole = runs.length - runs.length % plan.turn
+    with rows.each(name=plan.at) as (r, at):
+        tensors: list[Region | Expr] = [rows.operand(plan.first, at), region(rows.out, at)]
+        if runs.kinds[1 - plan.first] == "outer":
+            tensors.append(b.let("factor", cast("int32", rows.pair[1 - plan.first][r]) - plan.zp))
+        else:
+            tensors.insert(1, rows.operand(1 - plan.first, at))
+        b.block(plan.block, *tensors, *plan.numbers, imm(whole))
+        if whole < runs.length:
+            rest = _rule(b, group, rows.pair, runs.length)
+            for i in range(whole, runs.length):
+                b.store(rows.out, at + i, rest.at(b, (at + i,)))
+    return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), rows.constants, *plan.cost)
 
 
 # ---- blocks ----
@@ -283,8 +353,8 @@ class AddKernel:
     """ADD of an instruction set.
 
     `least`: elements of a run from which on the loop pays; `turn`: how many a turn of the loop takes, by the length of runs;
-    `cost`: instructions and bytes of code; `repeated`: whether an operand may be repeated along the outer axes; `at`: as `name`
-    of `Rows.each`.
+    `cost`: instructions and bytes of code; `repeated`: whether an operand may be repeated along the outer axes; `at`: as of
+    RowPlan.
     """
 
     needs: str
@@ -307,35 +377,17 @@ class AddKernel:
         """What the code of a run depends on."""
         return Limits(factors.shift, factors.lo, factors.hi, self.turn(length))
 
-    def plan(self, group: Group, target: Target) -> tuple[Runs, Factors] | None:
+    def plan(self, group: Group, target: Target) -> RowPlan | None:
         """None for other cores and operands, and for numbers without the short form."""
         runs = match_runs(group, least=self.least) if target.has(self.needs) else None
         if runs is None or not isinstance(group.anchor.attrs, AddAttrs) or ("inner" in runs.kinds and not self.repeated):
             return None
         factors = factors_of(group.anchor.attrs)
-        return None if factors is None else (runs, factors)
-
-    def lower(self, group: Group, _target: Target, name: str, plan: tuple[Runs, Factors], *, kernel: str) -> Lowered:
-        """A block for each run; elements that are left over by the operator's own rule."""
-        runs, factors = plan
-        b = IRBuilder(name)
-        rows = Rows(b, group, runs)
+        if factors is None:
+            return None
         limits = self.limits(factors, runs.length)
-        whole = runs.length - runs.length % limits.turn
-        with rows.each(name=self.at) as (_, at):
-            pair = (rows.operand(i, at) for i in range(2))
-            b.block(self.block(factors, runs.length), *pair, region(rows.out, at), *factors.numbers, imm(whole))
-            if whole < runs.length:
-                flat = TensorType((runs.length,), "int8", tensor_type(group.anchor).quant)
-                rest = F_TE.get("qnn.add")(TeContext(b), list(map(elements_of, rows.pair)), group.anchor.attrs, flat)
-                for i in range(whole, runs.length):
-                    b.store(rows.out, at + i, rest.at(b, (at + i,)))
-        func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
-        return Lowered(func, rows.constants, *self.cost(runs, limits))
-
-    def register(self, kernel: str, *, plevel: int) -> None:
-        """Enter it into the op strategy."""
-        register_planned(kernel, "qnn.add", self.plan, partial(self.lower, kernel=kernel), plevel=plevel)
+        block, cost = self.block(factors, runs.length), self.cost(runs, limits)
+        return RowPlan(runs, block, factors.numbers, cost, turn=limits.turn, at=self.at)
 
 
 @cache
