@@ -17,10 +17,10 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.chain import conv2d as conv2d_chain
 from aot.topi.arm_dsp.chain.conv2d import (
     CHANNELS,
     LANE_LIMIT,
+    accepts,
     PIXELS,
     ChainConfig,
     Pixels,
@@ -46,12 +46,12 @@ MAX_SEGMENTS = 256
 CONFIG = ChainConfig(common=False)
 
 
-def accepts(group: Group, target: Target) -> bool:
+def accepts_rows(group: Group, target: Target) -> bool:
     """The layers of conv2d_chain whose window has several rows."""
     layer = match_layer(group, wide=True)
     if layer is None or layer.weight.ndim != 4 or layer.weight.shape[1] < 2 or is_rows(layer):
         return False
-    return conv2d_chain.accepts(group, target) and layer.weight.shape[1] * segments_of_rows(_matrix(layer)).count <= MAX_SEGMENTS
+    return accepts(group, target) and layer.weight.shape[1] * segments_of_rows(_matrix(layer)).count <= MAX_SEGMENTS
 
 
 def _matrix(layer: FusedLayer) -> Array:
@@ -114,7 +114,7 @@ class RowStream:
         )
 
 
-def lower(group: Group, target: Target, name: str) -> Lowered:
+def lower_rows(group: Group, target: Target, name: str) -> Lowered:
     layer = match_layer(group, wide=True)
     assert layer is not None
     stream, rows = RowStream(layer, target), prod(layer.out_type.shape[:-1])
@@ -253,4 +253,4 @@ def _code(layer: FusedLayer, stream: RowStream, run: TailRun | None) -> int:
     return int(300 + block + store + window + (0 if run is None else run.code * len(layer.tail)))
 
 
-register_impl(OpImplementation("arm_dsp.conv2d_chain_rows", "nn.conv2d", accepts, lower, plevel=9, small=True))
+register_impl(OpImplementation("arm_dsp.conv2d_chain_rows", "nn.conv2d", accepts_rows, lower_rows, plevel=9, small=True))
