@@ -8,9 +8,9 @@ from functools import partial
 
 from tests.topi import drawn, drawn_float, drawn_float_elementwise
 from tests.topi.arm_dsp import test_elementwise_group, test_hybrid, test_x16
-from tests.topi.arm_dsp.chain import test_conv2d_transpose
 from tests.topi.arm_dsp.elementwise import test_multiply
 from tests.topi.arm_dsp.recurrent import test_lstm
+from tests.topi.arm_dsp.smlal import test_conv2d_transpose
 from tests.topi.arm_dsp.test_move import draw_transpose
 from tests.topi.drawn import BOARDS, Case, target_of
 from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise

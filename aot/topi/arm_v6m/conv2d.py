@@ -16,7 +16,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.chain.conv2d import TapSource, border_groups
+from aot.topi.arm_dsp.smlal.conv2d import TapSource, border_groups
 from aot.topi.arm_dsp.w8.window import first_pixel, is_rows
 from aot.topi.arm_v6m.lanes import BITS, LIMIT, SIX, STRIDE, TAP, WORDS, mul_lanes, tap_loop, three_sums
 from aot.topi.arm_v6m.numbers import Numbers

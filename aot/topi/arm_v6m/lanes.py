@@ -16,8 +16,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.chain.conv2d import Packing
-from aot.topi.arm_dsp.chain.intrin import TapLoop
+from aot.topi.arm_dsp.smlal.conv2d import Packing, TapLoop
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 
 BITS = 11

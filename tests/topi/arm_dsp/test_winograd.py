@@ -19,8 +19,19 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import imm
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
-from aot.topi.arm_dsp.winograd.intrin import F2, F4, NUMBERS, PAIRS, Product, Winograd, copy_pixels, fill_pixels, winograd_product
-from aot.topi.arm_dsp.winograd.plan import is_winograd_shape, plan_winograd
+from aot.topi.arm_dsp.winograd import (
+    F2,
+    F4,
+    NUMBERS,
+    PAIRS,
+    Product,
+    Winograd,
+    copy_pixels,
+    fill_pixels,
+    is_winograd_shape,
+    plan_winograd,
+    winograd_product,
+)
 from aot.topi.layer.fused import match_layer
 from aot.topi.strategy import OpImplementation, implementations
 from tests.scale import cases

@@ -21,7 +21,6 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, logical_and
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.chain.intrin import LANE_BITS, LANE_OFFSET
 from aot.topi.arm_dsp.depthwise.intrin_chain import MAX_ROWS, ChainStrip, code_bytes, dw_chain, instructions
 from aot.topi.arm_dsp.depthwise.planes import (
     Axis,
@@ -37,6 +36,7 @@ from aot.topi.arm_dsp.depthwise.planes import (
     strip_loop,
     without_vanishing,
 )
+from aot.topi.arm_dsp.smlal.conv2d import LANE_BITS, LANE_OFFSET
 from aot.topi.layer.fused import FusedLayer, describe, match_layer
 from aot.topi.layer.io import open_flat
 from aot.topi.layer.threshold import plan_folded

@@ -24,9 +24,9 @@ from aot.support.dataclass import dataclass
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.chain.intrin import INIT_HIGH, INIT_LOW, LANE_BITS
 from aot.topi.arm_dsp.depthwise.intrin import add_immediate, clamp_lines, requantized
 from aot.topi.arm_dsp.depthwise.plan import RequantForm
+from aot.topi.arm_dsp.smlal.conv2d import INIT_HIGH, INIT_LOW, LANE_BITS
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions, counted, counted_offset
 
 MAX_ROWS = 3

@@ -9,29 +9,131 @@ takes its rows of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
+from aot.ir.op import Array
 from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
-from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm, logical_and, minimum
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, logical_and, minimum
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.chain.conv2d import (
+from aot.tir.stmt import ForKind
+from aot.topi.arm_dsp.smlal.conv2d import (
     CHANNELS,
+    CONFIG,
+    LANE_LIMIT,
+    MAX_UNROLL,
     PIXELS,
+    ChainStream,
+    Segments,
+    TapLoop,
     TapSource,
+    add_lanes,
     border_groups,
+    chain_end,
+    chain_start,
+    chain_sums,
+    columns,
     has_short_form,
     scaled_sum,
+    smlal_chain,
 )
-from aot.topi.arm_dsp.chain.phase import PhaseStream, Runs
 from aot.topi.layer.fused import FusedLayer, describe, table_of
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.phases import ANCHOR, PhaseAxis, sub_pixels
 from aot.topi.strategy import Group, Lowered, register_planned
+
+MOST_UNROLLED = 3
+"""Segments that stand one after the other; more are in a loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """`count` runs of `length` taps, the first at tap `start` of the packed words, `stride` taps from one to the next."""
+
+    start: int
+    count: int
+    length: int
+    stride: int
+
+
+def _tap_loop(taps: int) -> TapLoop:
+    """No loop up to MAX_UNROLL taps, else the one of the fewest instructions, a few more for less code."""
+    if taps <= MAX_UNROLL:
+        return TapLoop(0, taps)
+    loops = (TapLoop(unroll, taps % unroll) for unroll in range(MAX_UNROLL // 2, MAX_UNROLL + 1))
+    return min(loops, key=lambda loop: (loop.instructions(taps) + (loop.unroll + loop.rest) // 4, loop.unroll))
+
+
+class PhaseStream(ChainStream):
+    """As ChainStream, a run filled up with zero weights to whole segments, beyond which others' data are read and do not count.
+
+    `each`: segments of a run; `joined`: the lanes hold all runs, so that they are taken apart once.
+    """
+
+    def __init__(self, layer: FusedLayer, target: Target, runs: Runs) -> None:
+        self.runs = runs
+        super().__init__(layer, target, CONFIG)
+
+    def cut(self, layer: FusedLayer) -> tuple[Array, Segments, int]:
+        runs, weights = self.runs, columns(layer)
+        pairs = np.abs(weights.astype(np.int64)).reshape(runs.count, runs.length, -1, 2).sum(axis=3)
+        for each in range(1, runs.length + 1):
+            length = -(-runs.length // each)
+            filled = ((0, 0), (0, each * length - runs.length), (0, 0))
+            sums = np.pad(pairs, filled).reshape(runs.count * each, length, -1).sum(axis=1)
+            if 128 * int(sums.max()) <= LANE_LIMIT:
+                break
+        self.each, self.length = each, length
+        self.joined = each == 1 and 128 * int(sums.sum(axis=0).max()) <= LANE_LIMIT
+        padded = np.pad(weights.reshape(runs.count, runs.length, -1), filled).reshape(-1, weights.shape[1])
+        segments = Segments(1, len(padded)) if self.joined else Segments(runs.count * each, length)
+        return padded, segments, segments.count
+
+    @property
+    def end(self) -> int:
+        """The tap behind the last one that is read."""
+        return self.runs.start + (self.runs.count - 1) * self.runs.stride + self.each * self.length
+
+    def sums(self, b: IRBuilder, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
+        """The sums of products of block `n` of four channels, each for three pixels."""
+        runs, base, loop = self.runs, n * self.block_words, _tap_loop(self.length)
+        if runs.count == self.each == 1:
+            return chain_sums(b, loop, region(params, base), region(words, 2 * runs.start), taps=self.length)
+        if self.joined:
+            acc = chain_start(b)
+            with b.for_("r", runs.count) as r:
+                at = region(words, 2 * (r * runs.stride + runs.start))
+                b.block(smlal_chain(loop), region(params, base + r * (2 * self.length)), at, acc, self.length)
+            return chain_end(b, acc)
+        total = b.local("sum", (CHANNELS, PIXELS), "int32", init=0)
+        kind: ForKind = "unroll" if self.segments.count <= MOST_UNROLLED else "serial"
+        with b.for_("r", runs.count, kind=kind) as r, b.for_("segment", self.each, kind=kind) as s:
+            start = (r * self.each + s) * (2 * self.length)
+            at = region(words, 2 * (r * runs.stride + s * self.length + runs.start))
+            add_lanes(b, total, chain_sums(b, loop, region(params, base + start), at, taps=self.length))
+        return [tuple(total[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
+
+    def instructions(self) -> int:
+        """Of a block of channels (from counts under QEMU)."""
+        turns = self.runs.count * self.each
+        products = turns * (_tap_loop(self.length).instructions(self.length) + 10 * (turns > 1))
+        count = self.segments.count
+        lanes = count * (30 if count == 1 else 45 if count <= MOST_UNROLLED else 62)
+        return products + lanes + 12 * (6 + self.requant.signed) + 41 - 22 * self.requant.fields[-1].uniform
+
+    def code(self) -> int:
+        """Bytes (from sizes under GCC 12 at -O2)."""
+        loop, count = _tap_loop(self.length), self.segments.count
+        products = 24 * (loop.unroll + loop.rest)
+        block = 350 + products + 50 * self.requant.signed + (120 if count > 1 else 0)
+        block += (count - 1) * products if count <= MOST_UNROLLED and not self.joined else 0
+        return 60 + block * (1 + bool(self.tail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +257,7 @@ def _channels(
     b: IRBuilder, io: LayerIo, results: _Results, stream: PhaseStream, params: Buffer, words: Buffer, inside: Sequence[Expr]
 ) -> None:
     """Those of one phase of a tile; `inside`: which of its pixels have results, empty if all have."""
-    for n, count in _blocks(b, stream):
+    for n, count in stream.each_block(b):
         lanes = stream.sums(b, params, words, n)
         for j in range(count):
             bias = b.let("bias", stream.number(params, n, 0, j))
@@ -170,15 +272,6 @@ def _channels(
                 value = b.let("value", value)
                 with b.if_(here):
                     b.store(io.out, place, value)
-
-
-def _blocks(b: IRBuilder, stream: PhaseStream) -> Iterator[tuple[Expr, int]]:
-    """Number and channels of each block."""
-    if stream.blocks:
-        with b.for_("n", stream.blocks) as n:
-            yield n, CHANNELS
-    if stream.tail:
-        yield imm(stream.blocks), stream.tail
 
 
 register_planned("arm_dsp.conv2d_transpose_chain", ANCHOR, plan, lower, plevel=20)

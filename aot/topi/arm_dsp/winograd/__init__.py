@@ -1,1 +1,0 @@
-"""3 x 3 convolution by Winograd's minimal filtering."""

@@ -1,0 +1,619 @@
+"""Depthwise convolution by sums over neighbouring bytes, eight channels and a band of lines at a time.
+
+The data of the band are split by channels first, so that the taps of an output are side by side: two instructions for eight
+bytes.  Then a load and a VMLADAV give up to four outputs.  Scratch: the taps of the band's lines of eight channels.
+
+A convolution of data of one channel is a depthwise one with many outputs for that channel.
+
+One axis of the image is the one along which outputs follow each other (`along`), the other one is `across`.  For a line of
+outputs the scratch memory of a channel holds, position by position along, the KA taps across it: so the taps of an output are
+KA * KL neighbouring bytes, and those of the next output begin KA * stride bytes behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, cast, imm, logical_and, minimum
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_dsp.depthwise.intrin import add_immediate
+from aot.topi.arm_mve.intrin_copy import fill, fill_instructions
+from aot.topi.arm_mve.requant import RequantForm, VectorRequant, plan_vectors
+from aot.topi.arm_mve.stream import VECTOR
+from aot.topi.arm_mve.tail import Results
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.strategy import Group, Lowered, register_planned
+
+MOST_WEIGHTS = 4
+"""Vectors of weights in registers; where there are more, one register less, as it takes the others in turn."""
+MOST_VECTORS = 8
+"""Vectors of the taps of an output."""
+MOST_OFFSET = 1 << 15
+"""Offsets of scattered bytes are 16 bits."""
+LANES = 8
+"""Channels that are taken apart at a time, and outputs that are stored at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Positions and taps along an axis; `step` and `out_step` in bytes from a position to the next, of data and result."""
+
+    size: int
+    out: int
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+    step: int
+    out_step: int
+
+    @property
+    def reach(self) -> int:
+        return (self.out - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+
+    @property
+    def copied(self) -> int:
+        """Positions of the data that are read."""
+        return max(0, min(self.size, self.reach - self.before))
+
+
+def axes_of(layer: FusedLayer) -> tuple[Axis, Axis]:
+    """Rows and columns."""
+    _, height, width, depth = layer.data_type.shape
+    _, out_height, out_width, channels = layer.out_type.shape
+    kh, kw, _ = layer.weight.shape
+    attrs = layer.attrs
+    y = Axis(height, out_height, kh, attrs.strides[0], attrs.dilation[0], attrs.padding[0], width * depth, out_width * channels)
+    x = Axis(width, out_width, kw, attrs.strides[1], attrs.dilation[1], attrs.padding[1], depth, channels)
+    return y, x
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """`band` lines of outputs at a time; `across`, `along` as above; `multiplier` output channels for each of the data."""
+
+    across: Axis
+    along: Axis
+    swapped: bool
+    band: int
+    form: RequantForm
+    multiplier: int = 1
+
+    @property
+    def taps(self) -> int:
+        return self.across.taps * self.along.taps
+
+    @property
+    def shift(self) -> int:
+        """Bytes from an output's taps to the next one's."""
+        return self.across.taps * self.along.stride
+
+    @property
+    def line(self) -> int:
+        """Bytes of a line of one channel."""
+        return self.across.taps * ((self.along.out - 1) * self.along.stride + self.along.taps)
+
+    @property
+    def pitch(self) -> int:
+        """Bytes of one channel."""
+        return self.band * self.line
+
+    @property
+    def vectors(self) -> int:
+        """Of the taps of an output."""
+        return -(-self.taps // VECTOR)
+
+    @property
+    def resident(self) -> int:
+        """Vectors of a single output's weights that stay in registers."""
+        return self.vectors if self.vectors <= MOST_WEIGHTS else MOST_WEIGHTS - 1
+
+    @property
+    def shared(self) -> int:
+        """Outputs whose taps one load brings, each with its own vector of weights."""
+        if self.vectors > 1:
+            return 1
+        return min(MOST_WEIGHTS, (VECTOR - self.taps) // self.shift + 1, self.along.out)
+
+    @property
+    def weights(self) -> int:
+        """Bytes of a channel's weights, zeros on both sides."""
+        lead = (self.shared - 1) * self.shift
+        return -(-(lead + VECTOR * self.vectors) // 4) * 4
+
+    @property
+    def record(self) -> int:
+        """Bytes of a channel in the stream: weights, bias, multiplier, shift; shift to the left, what ties are multiplied by."""
+        return self.weights + 12 + 4 * (self.form.left + (self.form.ties == 3))
+
+    @property
+    def fits(self) -> bool:
+        if self.along.dilation != 1 or self.vectors > MOST_VECTORS or self.shift > 120:
+            return False
+        return LANES * self.along.out_step < MOST_OFFSET and (LANES - 1) * self.pitch + self.line < MOST_OFFSET
+
+
+_NEAR = 127
+_TOGETHER = 3
+"""Taps across whose data are taken apart in one loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Taking apart: `taps` across from data `tap_step` bytes apart, of `count` positions `step` bytes apart and `lanes` channels.
+
+    In the result taps are one byte apart, positions `across` bytes, channels `pitch`.
+    """
+
+    taps: int
+    tap_step: int
+    count: int
+    step: int
+    lanes: int
+    across: int
+    pitch: int
+
+
+@cache
+def take_apart(part: Part) -> TensorIntrin:
+    """to[l * pitch + i * across + r] = data[r * tap_step + i * step + l] for l < lanes, i < count, r < taps.
+
+    Operands: data, to int8, apart from each other.
+    """
+    b = IRBuilder(f"take_apart_{part.taps}x{part.count}x{part.lanes}")
+    data = b.input("data", (UNKNOWN_EXTENT,), "int8")
+    to = b.output("to", (UNKNOWN_EXTENT,), "int8")
+    with b.for_("r", part.taps) as r, b.for_("i", part.count) as i, b.for_("l", part.lanes) as lane:
+        b.store(to, lane * part.pitch + i * part.across + r, data[r * part.tap_step + i * part.step + lane])
+    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_apart(ops, part), requires="mve")
+
+
+def _emit_apart(operands: Mapping[str, COperand], part: Part) -> BlockText:
+    return AsmBlock(
+        [
+            f'register const void *aot_s __asm("r1") = {operands["data"].pointer};',
+            f'register void *aot_d __asm("r4") = {operands["to"].pointer};',
+        ],
+        apart_text(part),
+        outs=['"+r"(aot_s)', '"+r"(aot_d)'],
+        clobbers=["r0", "r2", "r3", "r5", "r6", "r8", "lr", "q0", "q1", "q2"],
+    ).emit()
+
+
+def apart_text(part: Part) -> list[str | Repeat]:
+    """r1 to r3 read, r4 to r6 write; q2 the offsets of the channels, q1 those of a position."""
+    lines: list[str | Repeat] = ["mov r0, #0", "vidup.u16 q2, r0, #1", f"movw r0, #{part.pitch}", "vmul.i16 q2, q2, r0"]
+    lines += [f"mov r0, #{part.lanes}", "vctp.16 r0"] if part.lanes < LANES else []
+    lines.append(f"mov r8, #{part.across}")
+    for first in range(0, part.taps, _TOGETHER):
+        count = min(_TOGETHER, part.taps - first)
+        last = first + count == part.taps
+        lines += _taps(part, count, last=last)
+    return lines
+
+
+def _taps(part: Part, taps: int, *, last: bool) -> list[str | Repeat]:
+    """So many taps of all positions; the pointers end at the next taps where these are not the `last`."""
+    lines: list[str | Repeat] = ["vmov q1, q2"]
+    for r in range(1, taps):
+        lines += [*far("r0", f"r{1 + r}", f"r{r}", part.tap_step), f"add r{4 + r}, r{3 + r}, #1"]
+    near = part.step <= _NEAR
+    masked = part.lanes < LANES
+    step: list[str | Repeat] = []
+    for r in range(taps):
+        place = f"[r{1 + r}], #{part.step}" if near and part.step else f"[r{1 + r}]"
+        step += ["vpstt", f"vldrbt.u16 q0, {place}"] if masked else [f"vldrb.u16 q0, {place}"]
+        step.append(f"vstrb{'t' * masked}.16 q0, [r{4 + r}, q1]")
+        step += [] if near else far("r0", f"r{1 + r}", f"r{1 + r}", part.step)
+    step.append("vadd.i16 q1, q1, r8")
+    unroll = min(4, part.count)
+    turns, rest = divmod(part.count, unroll)
+    if turns > 1:
+        lines += [f"movw lr, #{turns}", "dls lr, lr", "1:", Repeat(unroll, step), "le lr, 1b", Repeat(rest, step)]
+    else:
+        lines.append(Repeat(part.count, step))
+    if not last:
+        lines += far("r0", "r1", f"r{taps}", part.tap_step - part.count * part.step)
+        lines.append(f"add r4, r{3 + taps}, #1")
+    return lines
+
+
+def far(spare: str, register: str, base: str, value: int) -> list[str]:
+    """register = base + value, any constant."""
+    if abs(value) < 4096:
+        return [f"{'addw' if value >= 0 else 'subw'} {register}, {base}, #{abs(value)}"]
+    load = [f"movw {spare}, #{abs(value) & 0xFFFF}"] + ([f"movt {spare}, #{abs(value) >> 16}"] if abs(value) > 0xFFFF else [])
+    return [*load, f"{'add' if value >= 0 else 'sub'} {register}, {base}, {spare}"]
+
+
+def apart_instructions(part: Part) -> int:
+    """Executed by one block."""
+    total = count_instructions(apart_text(part)) + 2
+    for first in range(0, part.taps, _TOGETHER):
+        taps = min(_TOGETHER, part.taps - first)
+        each = taps * (2 + (part.lanes < LANES) + (len(far("r0", "r1", "r1", part.step)) if part.step > _NEAR else 0)) + 1
+        turns = part.count // min(4, part.count) if part.count else 0
+        total += (turns - 1) * (4 * each + 1) if turns > 1 else 0
+    return total
+
+
+@cache
+def convolve(lines: Lines, channels: int) -> TensorIntrin:
+    """`band` lines of outputs of that many channels; the meaning is the sum of the taps, requantised.
+
+    Operands: taps int8, as `take_apart` leaves them; params int8 (aligned to 4 bytes), a record a channel; out int8, the first
+    output of the first channel.
+    """
+    b = IRBuilder(f"convolve_{lines.across.taps}x{lines.along.taps}_s{lines.along.stride}")
+    taps = b.input("taps", (UNKNOWN_EXTENT,), "int8")
+    params = b.input("params", (UNKNOWN_EXTENT,), "int8", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT,), "int8")
+    lead = (lines.shared - 1) * lines.shift
+    with b.for_("c", channels) as c, b.for_("y", lines.band) as y, b.for_("i", lines.along.out) as i:
+        acc = b.local("acc", (1,), "int32", init=0)
+        start = b.let("start", c * lines.pitch + y * lines.line + i * lines.shift)
+        weights = b.let("weights", c * lines.record + lead)
+        with b.for_("k", lines.taps) as k:
+            product = cast("int32", taps[start + k]) * cast("int32", params.load("int8", weights + k))
+            b.store(acc, 0, acc[0] + product)
+        fields = b.let("fields", (c * lines.record + lines.weights) // 4)
+        shift: Expr = params.load("int32", fields + 2)
+        shift = shift + params.load("int32", fields + 3) if lines.form.left else shift
+        result = lines.form.meaning(b, acc[0], (params.load("int32", fields), params.load("int32", fields + 1), shift))
+        b.store(out, c * lines.multiplier + y * lines.across.out_step + i * lines.along.out_step, result)
+    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_convolve(ops, lines, channels), requires="mve")
+
+
+def _emit_convolve(operands: Mapping[str, COperand], lines: Lines, channels: int) -> BlockText:
+    loop = channels > 1
+    start = operands["params"].pointer
+    return AsmBlock(
+        [
+            *([f"const void *const aot_end = (const uint8_t *){start} + {channels * lines.record};"] if loop else []),
+            f'register const void *aot_x __asm("r1") = {operands["taps"].pointer};',
+            f'register const void *aot_p __asm("r8") = {start};',
+            f'register void *aot_o __asm("r12") = {operands["out"].pointer};',
+        ],
+        convolve_text(lines, loop=loop),
+        outs=['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)'],
+        ins=['[end] "m"(aot_end)'] if loop else [],
+        clobbers=["r0", "r2", "r3", "r4", "r5", "r6", "r7", "r9", "r10", "r11", "lr", *(f"q{i}" for i in range(8))],
+    ).emit()
+
+
+_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
+"""The output in each 16-bit lane of two vectors of four that VQMOVNB and VQMOVNT have joined."""
+
+
+def convolve_text(lines: Lines, *, loop: bool) -> list[str | Repeat]:
+    """q0 data, q1 to q4 weights, q5 the places of eight outputs, q6 and q7 accumulators.
+
+    r1 taps, r3 outputs, r5 bias, r7 multiplier, r9 shift, r8 stream, r10 lines, r11 zero point, r12 the channel's outputs.
+    """
+    rest = lines.along.out % LANES
+    text: list[str | Repeat] = ["mov r0, #0", "vidup.u16 q5, r0, #1", "vshr.u16 q6, q5, #1", "vmov.i16 q7, #1"]
+    text += ["vand q5, q5, q7", "vshl.i16 q5, q5, #2", "vadd.i16 q5, q5, q6"]
+    text += [f"movw r0, #{lines.along.out_step}", "vmul.i16 q5, q5, r0"]
+    zero_point = lines.form.zero_point
+    if zero_point:
+        text.append(f"mvn r11, #{-1 - zero_point}" if zero_point < 0 else f"mov r11, #{zero_point}")
+    if rest:
+        mask = sum(3 << (2 * lane) for lane, output in enumerate(_ORDER) if output < rest)
+        text += [f"movw r0, #{mask}", "vmsr p0, r0"]
+    many = lines.band > 1
+    body: list[str | Repeat] = [*_load_channel(lines), "mov r3, r12", *([f"movw r10, #{lines.band}", "3:"] * many)]
+    body += [*_line(lines), *(["subs r10, r10, #1", "bne.w 3b"] * many)]
+    if not loop:
+        return [*text, *body]
+    return [*text, "1:", *body, "ldr r0, %[end]", f"add r12, r12, #{lines.multiplier}", "cmp r8, r0", "bne.w 1b"]
+
+
+def _load_channel(lines: Lines) -> list[str]:
+    loads = []
+    if lines.vectors > 1:
+        loads = [f"vldrb.u8 q{1 + v}, [r8, #{VECTOR * v}]" for v in range(lines.resident)]
+    else:
+        loads = [f"vldrb.u8 q{1 + n}, [r8, #{(lines.shared - 1 - n) * lines.shift}]" for n in range(lines.shared)]
+    at = lines.weights
+    return [*loads, f"ldrd r5, r7, [r8, #{at}]", f"ldr r9, [r8, #{at + 8}]", *add_immediate("r8", lines.record)]
+
+
+def _line(lines: Lines) -> list[str | Repeat]:
+    """A line of one channel; the pointers end at the next one."""
+    whole, rest = divmod(lines.along.out, LANES)
+    moved = LANES * lines.along.out_step
+    text: list[str | Repeat] = []
+    eight = [*_eight(lines, LANES), *far("r0", "r3", "r3", moved)]
+    if whole > 1:
+        text += [f"movw lr, #{whole}", "dls lr, lr", "2:", *eight, "le lr, 2b"]
+    elif whole:
+        text += eight
+    text += _eight(lines, rest) if rest else []
+    left = lines.line - lines.along.out * lines.shift
+    text += far("r0", "r1", "r1", left) if left else []
+    return [*text, *far("r0", "r3", "r3", lines.across.out_step - whole * moved)]
+
+
+def _eight(lines: Lines, count: int) -> list[str]:
+    """Up to eight outputs."""
+    text: list[str] = []
+    for first in range(0, count, 4):
+        outputs = min(4, count - first)
+        text += _sums(lines, first, outputs, total=count)
+        q = f"q{6 + first // 4}"
+        text += [f"vmov {q}[2], {q}[0], r0, r4"] + ([f"vmov {q}[3], {q}[1], r2, r6"] if outputs > 1 else [])
+    return text + _results(lines, count)
+
+
+def _sums(lines: Lines, before: int, outputs: int, *, total: int) -> list[str]:
+    """Outputs from `before` on to r0, r2, r4, r6; one load serves up to `shared` of the `total` that are stored together."""
+    text: list[str] = []
+    for j in range(outputs):
+        acc, number = f"r{2 * j}", before + j
+        if lines.vectors > 1:
+            text += [f"vldrb.u8 q0, [r1], #{lines.shift}", f"vmladav.s8 {acc}, q0, q1"]
+            for v in range(1, lines.vectors):
+                weights = [] if v < lines.resident else [f"vldrb.u8 q4, [r8, #{VECTOR * v - lines.record}]"]
+                text += [f"vldrb.u8 q0, [r1, #{VECTOR * v - lines.shift}]", *weights]
+                text.append(f"vmladava.s8 {acc}, q0, q{4 if weights else 1 + v}")
+            continue
+        place = number % lines.shared
+        if place == 0:
+            text.append(f"vldrb.u8 q0, [r1], #{min(lines.shared, total - number) * lines.shift}")
+        text.append(f"vmladav.s8 {acc}, q0, q{1 + place}")
+    return text
+
+
+def _results(lines: Lines, count: int) -> list[str]:
+    """q6 and q7 requantised and stored."""
+    form = lines.form
+    vectors = ["q6", "q7"][: 1 + (count > 4)]
+    text = [f"vadd.i32 {q}, {q}, r5" for q in vectors]
+    if form.left:
+        text += [f"ldr r0, [r8, #{-8 if form.ties == 3 else -4}]", *(f"vshl.s32 {q}, r0" for q in vectors)]
+    text += [f"{form.multiply} {q}, {q}, r7" for q in vectors]
+    text += ["ldr r0, [r8, #-4]"] if form.ties == 3 else []
+    for q in vectors if form.ties else ():
+        text += [f"vshr.s32 q0, {q}, #31", f"vmla.s32 {q}, q0, r0" if form.ties == 3 else f"vadd.i32 {q}, {q}, q0"]
+    text += [f"vrshl.s32 {q}, r9" for q in vectors] + ["vqmovnb.s32 q6, q6"] + ["vqmovnt.s32 q6, q7"] * (count > 4)
+    text += ["vqadd.s16 q6, q6, r11"] * bool(form.zero_point) + ["vqmovnb.s16 q6, q6"]
+    for bound, op, usual in ((form.lo, "vmax", -128), (form.hi, "vmin", 127)):
+        if bound != usual:
+            text += [f"mvn r0, #{-1 - bound}" if bound < 0 else f"mov r0, #{bound}", "vdup.8 q0, r0", f"{op}.s8 q6, q6, q0"]
+    return text + (["vstrb.16 q6, [r3, q5]"] if count == LANES else ["vpst", "vstrbt.16 q6, [r3, q5]"])
+
+
+def convolve_instructions(lines: Lines, channels: int) -> int:
+    """Executed by one block."""
+    line = count_instructions(_line(lines))
+    whole = lines.along.out // LANES
+    line += (
+        (whole - 1) * (len(_eight(lines, LANES)) + len(far("r0", "r3", "r3", LANES * lines.along.out_step)) + 1)
+        if whole > 1
+        else 0
+    )
+    band = lines.band * (line + 2 * (lines.band > 1)) + (lines.band > 1)
+    head = count_instructions(convolve_text(lines, loop=False)) - count_instructions(_load_channel(lines))
+    head -= 1 + count_instructions(_line(lines)) + 3 * (lines.band > 1)
+    return head + channels * (band + len(_load_channel(lines)) + 1 + 4 * (channels > 1)) + 6
+
+
+def code_bytes(lines: Lines, part: Part) -> int:
+    return 4 * (count_instructions(convolve_text(lines, loop=True)) + count_instructions(apart_text(part)))
+
+
+SCRATCH = 6144
+"""Bytes that the taps of a band may take, where they are of more than one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    layer: FusedLayer
+    requant: VectorRequant
+    lines: Lines
+    target: Target
+
+    @property
+    def groups(self) -> list[int]:
+        """Channels of the data of each group."""
+        whole, rest = divmod(self.layer.data_type.shape[3], LANES)
+        return [LANES] * whole + [rest] * bool(rest)
+
+    def part(self, taps: int, lanes: int) -> Part:
+        across, along = self.lines.across, self.lines.along
+        return Part(taps, across.dilation * across.step, along.copied, along.step, lanes, across.taps, self.lines.pitch)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether some taps across lie outside of the image."""
+        return any(self.inside(line) < self.lines.across.taps for line in range(self.lines.across.out))
+
+    def inside(self, line: int) -> int:
+        """Taps of a line of outputs that lie inside the image."""
+        across = self.lines.across
+        first = line * across.stride - across.before
+        return sum(0 <= first + r * across.dilation < across.size for r in range(across.taps))
+
+    def cost(self) -> int:
+        """Instructions of one call (from counts under QEMU)."""
+        lines, layer = self.lines, self.layer
+        total = 40.0
+        bands = -(-lines.across.out // lines.band)
+        computed = [min(i * lines.band, lines.across.out - lines.band) + y for i in range(bands) for y in range(lines.band)]
+        for lanes in self.groups:
+            total += 12 + bands * (lines.multiplier * (convolve_instructions(lines, lanes) + 6) + 10)
+            for line in computed:
+                inside = self.inside(line)
+                if inside == lines.across.taps:
+                    total += apart_instructions(self.part(lines.across.taps, lanes)) + 12
+                else:
+                    each = apart_instructions(self.part(1, lanes)) + 16
+                    total += 12 + lines.across.taps * each
+        whole = fill_instructions(max(self.groups) * lines.pitch) if any(layer.attrs.padding) else 0
+        return int(layer.data_type.shape[0] * total) + whole
+
+
+def _as_depthwise(layer: FusedLayer | None) -> FusedLayer | None:
+    """The layer, or the depthwise one that a convolution of one channel is."""
+    if layer is None or layer.weight.ndim == 3:
+        return layer
+    if layer.weight.ndim != 4 or layer.data_type.shape[3] != 1:
+        return None
+    a = layer.attrs
+    attrs = DepthwiseConv2DAttrs(a.strides, a.padding, a.dilation, a.input_zp, a.pad_value, layer.channels)
+    return replace(layer, weight=layer.weight[..., 0].transpose(1, 2, 0), attrs=attrs)
+
+
+def _plan(group: Group, target: Target) -> _Plan | None:
+    layer = _as_depthwise(match_layer(group))
+    if layer is None or not target.has("mve") or not tail_accepts(layer) or layer.out_type.dtype != "int8":
+        return None
+    requant = plan_vectors(layer.requant, layer.acc_low, layer.acc_high)
+    if requant is None:
+        return None
+    y, x = axes_of(layer)
+    plans = []
+    for across, along, swapped in ((y, x, False), (x, y, True)):
+        if along.copied == 0 or along.dilation != 1:
+            continue
+        line = Lines(across, along, swapped, 1, requant.form, layer.attrs.multiplier)
+        lanes = min(LANES, layer.data_type.shape[3])
+        band = max(1, min(across.out, SCRATCH // (lanes * line.line)))
+        band = -(-across.out // -(-across.out // band))
+        lines = next((n for n in (replace(line, band=band), line) if n.fits), None)
+        if lines is not None:
+            plans.append(_Plan(layer, requant, lines, target))
+    return min(plans, key=_Plan.cost, default=None)
+
+
+def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
+    layer, lines = plan.layer, plan.lines
+    b = IRBuilder(name)
+    io = open_flat(b, group, layer)
+    params = io.constant("params", _stream(plan), "int8", align=8)
+    size = min(LANES, layer.data_type.shape[3]) * lines.pitch
+    taps = b.scratch("taps", (size + VECTOR * lines.vectors,), "int8", align=8)
+    padded = any(layer.attrs.padding)
+    if padded:
+        b.block(fill(), taps, imm(layer.attrs.pad_value), imm(size))
+    kernel = _Groups(b, io, plan, params=params, taps=taps)
+    whole, rest = divmod(layer.data_type.shape[3], LANES)
+    with b.for_("i", layer.data_type.shape[0]) as image:
+        if whole:
+            with b.for_("g", whole) as g:
+                kernel.group(image, g, LANES)
+        if rest:
+            kernel.group(image, imm(whole), rest)
+    results = Results(b, io, layer, target=plan.target, size=prod(layer.out_type.shape), over=True)
+    results.finish(imm(0))
+    results.end()
+    tail = results.instructions + results.instructions_at_end
+    described = describe("arm_mve.depthwise", band=lines.band, swapped=int(lines.swapped))
+    func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
+    code = 200 + code_bytes(lines, plan.part(lines.across.taps, LANES)) * (bool(whole) + bool(rest)) + 150 * padded
+    return Lowered(func, io.constants, instructions=plan.cost() + tail, code=code + results.code)
+
+
+def _stream(plan: _Plan) -> Array:
+    """A record for each channel, as int8: by groups, in a group first those of each data channel's first output."""
+    layer, lines, requant = plan.layer, plan.lines, plan.requant
+    weight = layer.weight if lines.swapped else layer.weight.transpose(1, 0, 2)  # along, across, channel
+    out = np.zeros((layer.channels, lines.record), np.int8)
+    lead = (lines.shared - 1) * lines.shift
+    out[:, lead : lead + lines.taps] = weight.reshape(lines.taps, -1).T
+    numbers = [layer.bias, requant.multiplier, requant.right]
+    numbers += [requant.left] if requant.form.left else []
+    numbers += [(requant.right < 0).astype(np.int64)] if requant.form.ties == 3 else []
+    out[:, lines.weights :] = np.stack(numbers, axis=1).astype("<i4").view(np.int8)
+    order: list[int] = []
+    for group, lanes in enumerate(plan.groups):
+        first = group * LANES * lines.multiplier
+        order += [first + lane * lines.multiplier + m for m in range(lines.multiplier) for lane in range(lanes)]
+    return out[order].reshape(-1)
+
+
+class _Groups:
+    """Emits the loops over a group of channels: bands, lines of a band, taps across."""
+
+    def __init__(self, b: IRBuilder, io: LayerIo, plan: _Plan, *, params: Buffer, taps: Buffer) -> None:
+        self._b, self._io, self._plan, self._params, self._taps = b, io, plan, params, taps
+        self._padding = None
+        if plan.crosses:
+            self._padding = b.scratch("padding", (LANES,), "int8", align=8)
+            b.block(fill(), self._padding, imm(plan.layer.attrs.pad_value), imm(LANES))
+
+    def group(self, image: Expr, number: Expr, lanes: int) -> None:
+        """Channels LANES * number and following."""
+        b, plan, lines = self._b, self._plan, self._plan.lines
+        layer, across = plan.layer, lines.across
+        data = b.let("data_at", image * prod(layer.data_type.shape[1:]) + number * LANES)
+        out = b.let("out_at", image * prod(layer.out_type.shape[1:]) + number * (LANES * lines.multiplier))
+        with b.for_("band", -(-across.out // lines.band)) as band:
+            first = band * lines.band
+            if across.out % lines.band:
+                first = b.let("first", minimum(first, across.out - lines.band))
+            with b.for_("y", lines.band) as y:
+                self._line(data, first + y, y * lines.line, lanes)
+            with b.for_("m", lines.multiplier) as m:
+                records = region(self._params, number * (LANES * lines.multiplier * lines.record) + m * (lanes * lines.record))
+                to = region(self._io.out, out + first * across.out_step + m)
+                b.block(convolve(lines, lanes), region(self._taps), records, to)
+
+    def _line(self, data: Expr, number: Expr, at: Expr, lanes: int) -> None:
+        """The taps of line `number` of outputs, to byte `at` of each channel."""
+        b, plan, lines = self._b, self._plan, self._plan.lines
+        across = lines.across
+        top = b.let("top", number * across.stride - across.before)
+        inside = _within(across, top, (across.taps - 1) * across.dilation)
+        if inside is None or self._padding is None:
+            self._take(data, top, at, plan.part(across.taps, lanes))
+            return
+        with b.if_(inside):
+            self._take(data, top, at, plan.part(across.taps, lanes))
+        with b.else_(), b.for_("r", across.taps) as r:
+            line = b.let("line", top + r * across.dilation)
+            place = b.let("place", at + r)
+            with b.if_(logical_and(line >= 0, line < across.size)):
+                self._take(data, line, place, plan.part(1, lanes))
+            with b.else_():
+                self._pad(place, lanes)
+
+    def _take(self, data: Expr, line: Expr, at: Expr, part: Part) -> None:
+        along, taps = self._plan.lines.along, self._plan.lines.across.taps
+        source = region(self._io.data, data + line * self._plan.lines.across.step)
+        self._b.block(take_apart(part), source, region(self._taps, at + along.before * taps))
+
+    def _pad(self, at: Expr, lanes: int) -> None:
+        """Padding in place of a line: one vector of it for all positions."""
+        assert self._padding is not None
+        part = replace(self._plan.part(1, lanes), step=0)
+        to = at + self._plan.lines.along.before * self._plan.lines.across.taps
+        self._b.block(take_apart(part), region(self._padding), region(self._taps, to))
+
+
+def _within(axis: Axis, first: Expr, reach: int) -> Expr | None:
+    """Whether positions `first` to `first` + `reach` are inside the image; None if they always are."""
+    tests = [first >= 0] if axis.before else []
+    last = (axis.out - 1) * axis.stride - axis.before + reach
+    tests += [first < axis.size - reach] if last >= axis.size else []
+    if not tests:
+        return None
+    return tests[0] if len(tests) == 1 else logical_and(*tests)
+
+
+register_planned("arm_mve.depthwise", "nn.depthwise_conv2d", _plan, _lower, plevel=41)
+register_planned("arm_mve.conv2d_one", "nn.conv2d", _plan, _lower, plevel=44)

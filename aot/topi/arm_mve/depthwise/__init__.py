@@ -1,1 +1,0 @@
-"""Depthwise convolution by VMLADAV: the taps of an output lie side by side."""
