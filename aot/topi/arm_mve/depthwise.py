@@ -28,14 +28,14 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.depthwise.intrin import add_immediate
 from aot.topi.arm_mve.intrin_copy import fill, fill_instructions
 from aot.topi.arm_mve.requant import RequantForm, VectorRequant, plan_vectors
 from aot.topi.arm_mve.stream import VECTOR
 from aot.topi.arm_mve.tail import Results
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.planes import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_WEIGHTS = 4
@@ -46,40 +46,6 @@ MOST_OFFSET = 1 << 15
 """Offsets of scattered bytes are 16 bits."""
 LANES = 8
 """Channels that are taken apart at a time, and outputs that are stored at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Positions and taps along an axis; `step` and `out_step` in bytes from a position to the next, of data and result."""
-
-    size: int
-    out: int
-    taps: int
-    stride: int
-    dilation: int
-    before: int
-    step: int
-    out_step: int
-
-    @property
-    def reach(self) -> int:
-        return (self.out - 1) * self.stride + (self.taps - 1) * self.dilation + 1
-
-    @property
-    def copied(self) -> int:
-        """Positions of the data that are read."""
-        return max(0, min(self.size, self.reach - self.before))
-
-
-def axes_of(layer: FusedLayer) -> tuple[Axis, Axis]:
-    """Rows and columns."""
-    _, height, width, depth = layer.data_type.shape
-    _, out_height, out_width, channels = layer.out_type.shape
-    kh, kw, _ = layer.weight.shape
-    attrs = layer.attrs
-    y = Axis(height, out_height, kh, attrs.strides[0], attrs.dilation[0], attrs.padding[0], width * depth, out_width * channels)
-    x = Axis(width, out_width, kw, attrs.strides[1], attrs.dilation[1], attrs.padding[1], depth, channels)
-    return y, x
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +401,7 @@ class _Plan:
 
     def part(self, taps: int, lanes: int) -> Part:
         across, along = self.lines.across, self.lines.along
-        return Part(taps, across.dilation * across.step, along.copied, along.step, lanes, across.taps, self.lines.pitch)
+        return Part(taps, across.dilation * across.data_step, along.copied, along.data_step, lanes, across.taps, self.lines.pitch)
 
     @property
     def crosses(self) -> bool:
@@ -485,7 +451,7 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     requant = plan_vectors(layer.requant, layer.acc_low, layer.acc_high)
     if requant is None:
         return None
-    y, x = axes_of(layer)
+    y, x = axes(layer)
     plans = []
     for across, along, swapped in ((y, x, False), (x, y, True)):
         if along.copied == 0 or along.dilation != 1:
@@ -594,7 +560,7 @@ class _Groups:
 
     def _take(self, data: Expr, line: Expr, at: Expr, part: Part) -> None:
         along, taps = self._plan.lines.along, self._plan.lines.across.taps
-        source = region(self._io.data, data + line * self._plan.lines.across.step)
+        source = region(self._io.data, data + line * self._plan.lines.across.data_step)
         self._b.block(take_apart(part), source, region(self._taps, at + along.before * taps))
 
     def _pad(self, at: Expr, lanes: int) -> None:

@@ -1,9 +1,6 @@
 """Three pixels in two 32-bit sums: products on cores that have no wider ones.
 
-Two pixels share a word, z = 2^11 apart.  With words p + q z and q + r z, sums of products with a channel's weights are
-first = A + B z and second = B + C z modulo 2^32.  The low bits of `second` are those of B, which makes A known modulo 2^22,
-A gives B, and B gives C.  So four products and four additions do six multiply-accumulates, as long as the sums
-stay within 21 bits.
+See aot/topi/layer/lanes.py for the arithmetic.
 """
 
 from __future__ import annotations
@@ -12,18 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Var, cast, imm
+from aot.tir.expr import Var, cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.smlal.conv2d import Packing, TapLoop
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.layer.lanes import BITS, WORDS
 
-BITS = 11
-LIMIT = 1 << (31 - BITS)
-"""Sums are in [-LIMIT, LIMIT)."""
 SIX = Packing(6, BITS, (0, 1, 3, 4))
-WORDS = SIX.words
 STRIDE = 4 * WORDS
 """Bytes between a channel's weights, the same as between words of data, so that one register points to both."""
 UNIFIED = ".syntax unified"
@@ -77,16 +71,3 @@ def _emit(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
         ins=['[w] "l"(aot_w)', *(['[end] "h"(aot_end)'] if loop.unroll else [])],
         clobbers=["r0", "r1", "r2", "r3", "r4"],
     ).emit()
-
-
-def three_sums(b: IRBuilder, acc: Buffer, at: int) -> tuple[Expr, Expr, Expr]:
-    """The sums of the three pixels in words `at` and `at` + 1."""
-    first, second = acc[at], acc[at + 1]
-    low = (first - (second << imm(BITS, "uint32"))) << imm(WORD_SHIFT, "uint32")
-    p = b.let("p", cast("int32", low) >> WORD_SHIFT)
-    q = b.let("q", cast("int32", first - cast("uint32", p)) >> BITS)
-    r = b.let("r", cast("int32", second - cast("uint32", q)) >> BITS)
-    return p, q, r
-
-
-WORD_SHIFT = 32 - 2 * BITS

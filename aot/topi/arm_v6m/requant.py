@@ -21,7 +21,8 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
-from aot.topi.layer.requant import Field, General, HighMultiply, plan_requantize
+from aot.topi.layer.lanes import OtherForm, Requant
+from aot.topi.layer.requant import Field, plan_requantize
 from aot.topi.layer.threshold import thresholds
 
 WORD = 32
@@ -54,23 +55,6 @@ class TwoProducts:
         inner = cast("int32", code) + self.lo
         return select(acc <= 0, imm(self.lo), select(acc >= span, imm(self.hi), inner))
 
-
-@dataclass(frozen=True, slots=True)
-class OtherForm:
-    """A form of aot/topi/layer/requant.py, with software for its 64-bit products."""
-
-    form: HighMultiply | General
-    base: Array
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return self.form.fields
-
-    def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
-        return self.form.emit(b, acc, fields)
-
-
-Requant = TwoProducts | OtherForm
 
 INSTRUCTIONS = 14
 """Of a result by two products, its store included."""

@@ -38,6 +38,17 @@ def counted_offset(index: int | None, unit: int, more: int) -> str:
     return f"{unit}*{COUNTER}+{more}" if index is None else str(unit * index + more)
 
 
+def add_immediate(register: str, value: int) -> list[str]:
+    """ADD or SUB of any constant: one instruction for up to 12 bits or 8 bits anywhere, else one for each such part."""
+    op, rest, lines = ("add" if value >= 0 else "sub"), abs(value), []
+    while rest:
+        shift = rest.bit_length() - 8
+        part = rest >> shift << shift if rest > 4095 else rest
+        lines.append(f"{op} {register}, {register}, #{part}")
+        rest -= part
+    return lines
+
+
 def count_instructions(text: Sequence[str | Repeat]) -> int:
     """Instructions that a text executes once through, repetitions included."""
     total = 0

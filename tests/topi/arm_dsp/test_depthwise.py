@@ -17,7 +17,7 @@ from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.tir.analysis.overlap import safe_distances
-from aot.topi.arm_dsp.depthwise.planes import BAND_BYTES, Axis, band_height
+from aot.topi.layer.planes import BAND_BYTES, Axis, band_height
 from aot.topi.strategy import OpImplementation, implementations
 from aot.tune.task import choices_of
 from tests.topi.layers import Layer, build, check, data_for, interpret

@@ -1,45 +1,425 @@
-"""Depthwise convolution with one function for all layers of a kernel size and stride: sizes and steps are data.
+"""Depthwise convolution with one function for layers of many sizes: the geometry is data, in a header before the weights.
 
-As depthwise.py, but planes are tiles of fixed pitch, strips are four, two and one columns wide, and the layer's
-geometry is read from a header before its weights, which take one byte each.  Scratch: 2 * PITCH * (rows of a
-band * stride + kernel rows) bytes.
+Three kernels, all with weights of one byte.  `depthwise_common` has a function for each kernel size and stride: planes are tiles
+of fixed pitch, strips (strip.py) are four, two and one columns wide; scratch: 2 * TILE_PITCH * (rows of a band * stride + kernel
+rows) bytes.  `depthwise_3x3_common` is for windows of 3 x 3 at stride 1 or 2: the weights of a channel stay in registers while
+strips of two columns, or one with stride 2, run down the plane.  `depthwise_pairs` is for windows of up to 7 columns at strides 1
+and 2, with one small function for all: four results of a line are summed at once; scratch: the plane and 8 bytes for each pair of
+weights.
+
+Two pixels of a plane of 16-bit numbers and two weights are a word each, so SMLAD multiplies two taps.  For `depthwise_pairs` a
+kernel row of up to seven columns is `words` pairs (2, 3 or 4), with zeros behind.  For results in even columns these are
+(w0, w1), (w2, w3) ..., for those in odd columns the same row one column later: (0, w0), (w1, w2) ...  Both kinds then start at an
+even column of the plane.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
 import numpy as np
 
+from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import Buffer
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, imm, logical_and, maximum, minimum
+from aot.tir.expr import Expr, Var, cast, equal, imm, logical_and, maximum, minimum, select
 from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.depthwise.intrin import code_bytes, dw_strip, instructions
-from aot.topi.arm_dsp.depthwise.plan import Strip
 from aot.topi.arm_dsp.depthwise.planes import (
-    BAND_BYTES,
-    Axis,
+    PACKED_SCALE,
     Numbers,
-    StripPlan,
-    axes,
-    orient,
+    layout_of,
     plain_layer,
     plan_numbers,
+    plane_pitch,
     stream,
     table_regions,
     unpack_stream,
-    unpacked_words,
+    unpacked_weights,
 )
+from aot.topi.arm_dsp.depthwise.strip import (
+    NUMBERS,
+    Layout,
+    RequantForm,
+    Strip,
+    clamp_lines,
+    code_bytes,
+    dw_strip,
+    instructions,
+    requantized,
+    shared_strip,
+)
+from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.layer.fused import FusedLayer, describe
 from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.planes import BAND_BYTES, Axis, Planes, axes, orientations
 from aot.topi.strategy import Group, Lowered, register_planned
 
-PITCH = 26
-"""Halfwords of a plane's line, for all layers."""
-WIDTHS = (4, 2, 1)
+OUTPUTS = 4
+"""Results of a block."""
+
+MIN_WORDS, MAX_WORDS = 2, 4
+
+_UNSIZED = (UNKNOWN_EXTENT,)
+
+
+def row_words(columns: int) -> int:
+    """Pairs that hold a kernel row in both kinds."""
+    return max(MIN_WORDS, columns // 2 + 1)
+
+
+def rest_columns(words: int, stride: int) -> int:
+    """Columns of the plane that a block reads from its first one on."""
+    return 2 * (words + (1 if stride == 1 else 3))
+
+
+@cache
+def unpack_pairs() -> TensorIntrin:
+    """Bytes -> pairs of weights times 256, each one in place and one column later.
+
+    Operands: bytes int8[4 * count] of two pairs each, (low 0, low 1, high 0, high 1); pairs int16[8 * count]: for each pair the
+    two weights, then the last weight of the pair before (0 at first) and the first one.
+    """
+    b = IRBuilder("unpack_pairs")
+    count = Var("count")
+    x = b.input("bytes", _UNSIZED, "int8", align=4)
+    out = b.output("pairs", _UNSIZED, "int16", align=4)
+    before = b.local("before", (1,), "int32", init=0)
+    with b.for_("q", count) as q:
+        for i in range(2):
+            low, high = (b.let("w", cast("int32", x[q * 4 + (i + 2 * half)]) * 256) for half in range(2))
+            for j, value in enumerate((low, high, before[0], low)):
+                b.store(out, q * 8 + (4 * i + j), value)
+            b.store(before, 0, high)
+    desc = replace(b.finish(), scalars=(count,))
+    return TensorIntrin("arm_dsp.unpack_pairs", desc, _emit_unpack)
+
+
+def _emit_unpack(operands: Mapping[str, COperand]) -> BlockText:
+    text = [
+        "1:",
+        "ldr %[v], [%[s]], #4",
+        "and %[a], %[mask], %[v], lsl #8",
+        "and %[v], %[v], %[mask]",
+        "pkhbt %[o], %[p], %[a], lsl #16",
+        "strd %[a], %[o], [%[d]], #8",
+        "lsr %[p], %[a], #16",
+        "pkhbt %[o], %[p], %[v], lsl #16",
+        "lsr %[p], %[v], #16",
+        "strd %[v], %[o], [%[d]], #8",
+        "cmp %[s], %[end]",
+        "bne 1b",
+    ]
+    return AsmBlock(
+        [
+            f"const void *aot_s = {operands['bytes'].pointer};",
+            f"void *aot_d = {operands['pairs'].pointer};",
+            f"const void *const aot_end = (const uint8_t *)aot_s + 4 * ({operands['count'].value});",
+            "uint32_t aot_v, aot_a, aot_o, aot_p = 0;",
+        ],
+        text,
+        outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', '[p] "+r"(aot_p)', *(f'[{n}] "=&r"(aot_{n})' for n in "vao")],
+        ins=['[end] "r"(aot_end)', '[mask] "r"(0xff00ff00u)'],
+    ).emit()
+
+
+@cache
+def copy_lines() -> TensorIntrin:
+    """plane[r, c] = data[r, c] for `rows` * `columns` pixels of one channel, at least one.
+
+    Operands: data int8 from the first pixel on; plane int16 from its place on; rows; columns; bytes from row to row and from
+    column to column of the data; pitch of the plane in elements.
+    """
+    b = IRBuilder("copy_lines")
+    rows, columns, row_step, column_step, pitch = scalars = tuple(
+        Var(n) for n in ("rows", "columns", "row_step", "column_step", "pitch")
+    )
+    data = b.input("data", _UNSIZED, "int8")
+    plane = b.output("plane", _UNSIZED, "int16")
+    with b.for_("r", rows) as r, b.for_("c", columns) as c:
+        b.store(plane, r * pitch + c, data[r * row_step + c * column_step])
+    return TensorIntrin("arm_dsp.copy_lines", replace(b.finish(), scalars=scalars), _emit_copy)
+
+
+def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
+    """Two pixels a turn, an odd one before them."""
+    text = ["1:", "mov %[s], %[src]", "mov %[d], %[dst]", "mov %[n], %[columns]"]
+    text += ["tst %[n], #1", "beq 2f", "ldrsb %[v], [%[s]]", "add %[s], %[s], %[step]", "strh %[v], [%[d]], #2"]
+    text += ["subs %[n], %[n], #1", "beq 3f"]
+    text += ["2:", "ldrsb %[v], [%[s]]", "ldrsb %[u], [%[s], %[step]]", "add %[s], %[s], %[step], lsl #1"]
+    text += ["strh %[v], [%[d]], #2", "strh %[u], [%[d]], #2", "subs %[n], %[n], #2", "bne 2b"]
+    text += ["3:", "add %[src], %[src], %[line]", "add %[dst], %[dst], %[pitch]", "subs %[rows], %[rows], #1", "bne 1b"]
+    temporaries = ("s", "d", "n", "v", "u")
+    return AsmBlock(
+        [
+            f"const void *aot_src = {operands['data'].pointer};",
+            f"void *aot_dst = {operands['plane'].pointer};",
+            f"int32_t aot_rows = {operands['rows'].value};",
+            f"uint32_t {', '.join('aot_' + t for t in temporaries)};",
+        ],
+        text,
+        outs=[
+            *('[src] "+&r"(aot_src)', '[dst] "+&r"(aot_dst)', '[rows] "+&r"(aot_rows)'),
+            *(f'[{t}] "=&r"(aot_{t})' for t in temporaries),
+        ],
+        ins=[
+            f'[columns] "r"({operands["columns"].value})',
+            f'[step] "r"({operands["column_step"].value})',
+            f'[line] "r"({operands["row_step"].value})',
+            f'[pitch] "r"(2 * ({operands["pitch"].value}))',
+        ],
+    ).emit()
+
+
+@cache
+def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
+    """`lines` rows of `columns` results of one channel, whose windows are `stride` (1 or 2) columns apart.
+
+    out[y, x] = clamp((hi((bias + sum) * multiplier) + constant) >> shift).  Operands: plane int16 (aligned to 4 bytes) from the
+    first window's corner on; weights int16, `rows` * `words` groups of unpack_pairs; numbers int32: bias, constant, multiplier,
+    shift; out int8 from the first result on; lines; columns; elements of the plane from line to line; bytes of the result from
+    column to column and from line to line; rows of the kernel; words; pitch of the plane in elements, even.
+    """
+    b = IRBuilder(f"band_pairs_s{stride}" + "_signed" * rounding.signed + f"_{rounding.lo}_{rounding.hi}".replace("-", "m"))
+    names = ("lines", "columns", "line", "column_step", "line_step", "rows", "words", "pitch")
+    scalars = tuple(Var(n) for n in names)
+    lines, columns, line, column_step, line_step, rows, words, pitch = scalars
+    plane = b.input("plane", _UNSIZED, "int16", align=4)
+    weights = b.input("weights", _UNSIZED, "int16", align=4)
+    params = b.input("numbers", (len(NUMBERS),), "int32", align=4)
+    out = b.output("out", _UNSIZED, "int8")
+    numbers = [b.let(n, params[i]) for i, n in enumerate(NUMBERS)]
+    with b.for_("y", lines) as y, b.for_("x", columns) as x:
+        acc = b.local("acc", (1,), "int32", init=numbers[0])
+        kind = b.let("kind", x % 2 if stride == 1 else imm(0))
+        corner = b.let("corner", y * line + x * stride - kind)
+        with b.for_("r", rows) as r, b.for_("i", words) as i:
+            group = b.let("group", (r * words + i) * 4 + kind * 2)
+            at = b.let("at", corner + r * pitch + i * 2)
+            products = [cast("int32", plane[at + half]) * cast("int32", weights[group + half]) for half in range(2)]
+            b.store(acc, 0, acc[0] + products[0] + products[1])
+        b.store(out, y * line_step + x * column_step, requantized(b, rounding, acc[0], numbers))
+    desc = replace(b.finish(), scalars=scalars)
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, stride, rounding))
+
+
+def _row_single() -> tuple[list[str], list[str]]:
+    """A kernel row of two pairs, and what a third and a fourth add: each pixel word is used twice."""
+
+    def step(p: str, q: str) -> list[str]:
+        sums = [f"smlad %[a{j}], %[{(p, p, q, q)[j]}], %[{'ef'[j % 2]}], %[a{j}]" for j in range(OUTPUTS)]
+        return ["ldrd %[e], %[f], [%[w]], #8", *sums]
+
+    first = ["ldrd %[p], %[q], [%[x]]", *step("p", "q"), "ldr %[p], [%[x], #8]", *step("q", "p")]
+    third = ["ldr %[q], [%[x], #12]", *step("p", "q")]
+    return [*first, *SKIP_THIRD, *third], ["ldr %[p], [%[x], #16]", *step("q", "p")]
+
+
+def _row_double() -> tuple[list[str], list[str]]:
+    """As _row_single with four pixel words, of which each pair of weights replaces one."""
+
+    def step(first: int) -> list[str]:
+        sums = [f"smlad %[a{j}], %[{'pqfg'[(first + j) % 4]}], %[e], %[a{j}]" for j in range(OUTPUTS)]
+        return ["ldr %[e], [%[w]], #8", *sums]
+
+    first = ["ldrd %[p], %[q], [%[x]]", "ldrd %[f], %[g], [%[x], #8]", *step(0), "ldr %[p], [%[x], #16]", *step(1)]
+    third = ["ldr %[q], [%[x], #20]", *step(2)]
+    return [*first, *SKIP_THIRD, *third], ["ldr %[f], [%[x], #24]", *step(3)]
+
+
+SKIP_THIRD = ("tst %[rows], #3", "beq 2f")
+SKIP_FOURTH = ("tst %[rows], #2", "beq 2f")
+"""`rows` holds 4 * (rows left - 1) + words - 2."""
+
+
+def _block(stride: int, rounding: RequantForm) -> list[str]:
+    """Four results in a0 to a3."""
+    accs = [f"%[a{j}]" for j in range(OUTPUTS)]
+    three, fourth = _row_single() if stride == 1 else _row_double()
+    text = [f"ldr %[a0], {_at('bias')}", *(f"mov {a}, %[a0]" for a in accs[1:])]
+    text += [f"ldr %[w], {_at('weights')}", f"ldr %[rows], {_at('count')}"]
+    text += ["1:", *three, *SKIP_FOURTH, *fourth]
+    text += ["2:", f"ldr %[e], {_at('pitch')}", "add %[x], %[x], %[e]", "subs %[rows], %[rows], #4", "bhs 1b"]
+    text += [f"ldr %[e], {_at('next')}", "add %[x], %[x], %[e]"]
+    text += [f"ldr %[p], {_at('multiplier')}", f"ldr %[q], {_at('constant')}"]
+    for a in accs:
+        if rounding.signed:
+            text += [f"asr %[e], {a}, #31", f"add %[e], %[q], %[e], lsl #{rounding.prescale - 1}"]
+        text.append(f"smmla {a}, {a}, %[p], %[{'e' if rounding.signed else 'q'}]")
+    return [*text, f"ldr %[e], {_at('shift')}", *(f"asr {a}, {a}, %[e]" for a in accs), *clamp_lines(rounding, accs)]
+
+
+def band_text(stride: int, rounding: RequantForm) -> list[str]:
+    """The instructions of band_pairs."""
+    text = ["0:", *_block(stride, rounding)]
+    text += [f"ldr %[e], {_at('step')}", f"ldr %[p], {_at('left')}", "subs %[p], %[p], #4", f"str %[p], {_at('left')}", "blo 3f"]
+    for j in (0, 2):
+        text += [f"strb %[a{j}], [%[o]]", f"strb %[a{j + 1}], [%[o], %[e]]", "add %[o], %[o], %[e], lsl #1"]
+    text += ["bne 0b", "b 4f"]
+    text += ["3:", "strb %[a0], [%[o]]", "cmn %[p], #3", "beq 4f", "strb %[a1], [%[o], %[e]]", "cmn %[p], #2", "beq 4f"]
+    text += ["strb %[a2], [%[o], %[e], lsl #1]"]
+    text += ["4:", f"ldr %[e], {_at('columns')}", f"str %[e], {_at('left')}"]
+    for register, step in (("x", "line"), ("o", "line_step")):
+        text += [f"ldr %[{register}], {_at(register + '0')}", f"ldr %[e], {_at(step)}"]
+        text += [f"add %[{register}], %[{register}], %[e]", f"str %[{register}], {_at(register + '0')}"]
+    return [*text, f"ldr %[e], {_at('lines')}", "subs %[e], %[e], #1", f"str %[e], {_at('lines')}", "bne 0b"]
+
+
+CONTEXT = (
+    *("weights", "count", "pitch", "next", "step", "columns", "line", "line_step"),
+    *NUMBERS,
+    *("left", "lines", "x0", "o0"),
+)
+"""Words of memory that the block reads, and writes the last four of: there are not enough registers."""
+
+
+def _at(name: str) -> str:
+    return f"[%[k], #{4 * CONTEXT.index(name)}]"
+
+
+def _emit(operands: Mapping[str, COperand], stride: int, rounding: RequantForm) -> BlockText:
+    value = {name: f"({operand.value or operand.pointer})" for name, operand in operands.items()}
+    context = {
+        "weights": f"(int32_t)(intptr_t){value['weights']}",
+        "count": f"4 * {value['rows']} + {value['words']} - 6",
+        "pitch": f"2 * {value['pitch']}",
+        "next": f"{8 * stride} - 2 * {value['rows']} * {value['pitch']}",
+        "step": value["column_step"],
+        "columns": value["columns"],
+        "line": f"2 * {value['line']}",
+        "line_step": value["line_step"],
+        **{n: f"{value['numbers']}[{i}]" for i, n in enumerate(NUMBERS)},
+        "left": value["columns"],
+        "lines": value["lines"],
+        "x0": "(int32_t)(intptr_t)aot_x",
+        "o0": "(int32_t)(intptr_t)aot_o",
+    }
+    temporaries = ["w", "rows", "a0", "a1", "a2", "a3", "p", "q", "e", "f"] + ["g"] * (stride == 2)
+    outs = ['[x] "+r"(aot_x)', '[o] "+r"(aot_o)', *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)]
+    return AsmBlock(
+        [
+            f"const void *aot_x = {operands['plane'].pointer};",
+            f"void *aot_o = {operands['out'].pointer};",
+            "int32_t aot_k[] = {",
+            *(f"  {context[name]}," for name in CONTEXT),
+            "};",
+            f"uint32_t {', '.join('aot_' + t for t in temporaries)};",
+        ],
+        band_text(stride, rounding),
+        outs=outs,
+        ins=['[k] "r"(aot_k)'],
+    ).emit()
+
+
+def band_instructions(plan: tuple[int, int, int], *, lines: int, columns: int) -> int:
+    """Of one block, plan: (words, stride, kernel rows), counted from its text."""
+    words, stride, rows = plan
+    row = (18 if stride == 1 else 19) + (6 if words > MIN_WORDS else 0) + (2 + 5) * (words - MIN_WORDS)
+    blocks = -(-columns // OUTPUTS)
+    return 40 + lines * (17 + blocks * (rows * (row + 1) + 37))
+
+
 HEADER = (
+    "channels", "height", "copied", "top", "left", "out_height", "out_width",
+    "row", "column", "out_row", "band", "bands", "pad", "plane", "stride", "stride_rows",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderPlanes(Planes):
+    """Planes of an even pitch; `beyond`: columns that a kernel reads from the last output's window on."""
+
+    beyond: int
+
+    @classmethod
+    def of(cls, layer: FusedLayer, *, pitch: int, beyond: int) -> HeaderPlanes:
+        """A band has all result rows, or as many as keep the plane within BAND_BYTES, in bands of equal height."""
+        rows, columns = axes(layer)
+        most = max(1, (BAND_BYTES // (2 * pitch) - rows.taps) // rows.stride + 1)
+        return cls(layer, rows, columns, False, -(-rows.out // -(-rows.out // most)), pitch, beyond)
+
+    @property
+    def fits(self) -> bool:
+        columns = self.columns
+        return self.pitch >= max(columns.used, columns.before + columns.copied) and columns.copied > 0
+
+    @property
+    def size(self) -> int:
+        """Elements, even."""
+        last = (self.columns.out - 1) * self.columns.stride
+        size = self.lines * self.pitch + max(0, last + self.beyond - self.pitch)
+        return size + size % 2
+
+    def header(self) -> Array:
+        rows, columns = self.rows, self.columns
+        pad = self.layer.attrs.pad_value & 0xFFFF
+        values = (self.layer.channels, rows.size, columns.copied, rows.before, columns.before, rows.out, columns.out)
+        steps = (rows.data_step, columns.data_step, rows.out_step, self.band, self.bands)
+        more = (pad | pad << 16, self.size // 2, columns.stride, rows.stride)
+        return np.asarray([*values, *steps, *more], np.int64).astype(np.uint32).view(np.int32)
+
+    def copy_instructions(self) -> int:
+        """Of one channel (from counts under QEMU)."""
+        rows = self.rows
+        inside = min(rows.size, rows.used - rows.before)
+        inside += (self.bands - 1) * max(0, rows.taps - rows.stride)
+        fill = 5 * self.pitch * (rows.taps - 1) // 2 if self.bands > 1 else 0
+        return inside * (7 * self.columns.copied // 2 + 10) + 40 * self.bands + fill
+
+
+class Plane:
+    """The plane of one call; `n` are the header's fields, which are the first words of `params`, then `more`."""
+
+    def __init__(self, b: IRBuilder, params: Buffer, *, size: int) -> None:
+        self.n: dict[str, Expr] = {field: b.let(field, params[i]) for i, field in enumerate(HEADER)}
+        self._b, self.buffer = b, b.scratch("plane", (size,), "int16", align=4)
+        self._fill(imm(0), self.n["plane"])
+
+    def _fill(self, start: Expr, stop: Expr) -> None:
+        """Words `start` to `stop` with padding."""
+        with self._b.for_("i", stop, start=start) as i:
+            self._b.store_as(self.buffer, "int32", i, self.n["pad"])
+
+    def copy(self, data: Buffer, channel: Expr, band: Expr, *, kernel_rows: Expr, pitch: Expr) -> tuple[Expr, Expr]:
+        """Fills the plane for a band; (its first result row, how many it has).
+
+        The border does not change, except for the rows of an image that takes several bands.
+        """
+        b, n = self._b, self.n
+        y = b.let("y", band * n["band"])
+        count = b.let("rows", minimum(n["band"], n["out_height"] - y))
+        above = b.let("above", y * n["stride_rows"] - n["top"])
+        lines = b.let("lines", (count - 1) * n["stride_rows"] + kernel_rows)
+        first = b.let("first", maximum(imm(0) - above, 0))
+        last = b.let("last", minimum(lines, n["height"] - above))
+        with b.if_(n["bands"] > 1):
+            half = b.let("half", pitch >> 1)
+            self._fill(imm(0), first * half)
+            self._fill(maximum(last, 0) * half, lines * half)
+        with b.if_(last > first):
+            source = region(data, channel + (above + first) * n["row"])
+            target = region(self.buffer, first * pitch + n["left"])
+            b.block(copy_lines(), source, target, last - first, n["copied"], n["row"], n["column"], pitch)
+        return y, count
+
+
+def with_header(plan: HeaderPlanes, more: Sequence[int], records: Array) -> Array:
+    """The constants of a layer: the header, further numbers, the channels' records [channels, words]."""
+    extra = np.asarray(list(more), np.int32)
+    return np.concatenate([plan.header(), extra, records.reshape(-1).astype(np.int32)])
+
+
+TILE_PITCH = 26
+"""Halfwords of a plane's line, for all layers."""
+MAX_REACH = 32
+"""Rows of a window."""
+WIDTHS = (4, 2, 1)
+TILE_HEADER = (
     "channels", "height", "width", "top", "left", "out_height", "out_width",
     "row", "column", "out_row", "out_column", "band", "pad", "copied", "lines",
 )  # fmt: skip
@@ -47,55 +427,30 @@ HEADER_WORDS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    layer: FusedLayer
+class TilePlanes(Planes):
+    """Planes of TILE_PITCH: tiles of as many columns as that holds, `band` rows."""
+
     numbers: Numbers
-    tiling: StripPlan
-    target: Target
+    layout: Layout
+    fpu: bool
 
     def strip(self, outputs: int) -> Strip:
-        tiling = self.tiling
-        return Strip(
-            tiling.layout,
-            (tiling.rows.stride, tiling.columns.stride),
-            tiling.rows.dilation,
-            PITCH,
-            0,
-            outputs,
-            0,
-            0,
-            self.numbers.rounding,
-            self.target.has("fpu"),
-            tiling.layout.resident,
-            True,
-        )
+        stride, rounding = (self.rows.stride, self.columns.stride), self.numbers.rounding
+        return shared_strip(self.layout, stride, TILE_PITCH, rounding, outputs=outputs, fpu=self.fpu, dilation=self.rows.dilation)
 
     @property
     def tile(self) -> int:
         """Outputs of a tile, so that the next one starts in an even column."""
-        return tile_outputs(self.tiling.columns)
-
-    @property
-    def band(self) -> int:
-        rows = self.tiling.rows
-        return max(1, min(rows.out, (BAND_BYTES // (2 * PITCH) - rows.reach) // rows.stride + 1))
+        return tile_outputs(self.columns)
 
     @property
     def is_small(self) -> bool:
         """Whether one tile is all."""
-        return self.band >= self.tiling.rows.out and self.tile >= self.tiling.columns.out
-
-    @property
-    def inside(self) -> tuple[int, int]:
-        """Columns and rows of the image that a plane of the whole of it holds."""
-        rows, columns = self.tiling.rows, self.tiling.columns
-        used = (columns.out - 1) * columns.stride + columns.taps - columns.before
-        lines = (rows.out - 1) * rows.stride + rows.reach - rows.before
-        return max(0, min(columns.size, used)), max(0, min(rows.size, lines))
+        return self.band >= self.rows.out and self.tile >= self.columns.out
 
     def cost(self) -> int:
         """Instructions of all channels (from counts under QEMU)."""
-        rows, columns = self.tiling.rows, self.tiling.columns
+        rows, columns = self.rows, self.columns
         total = 0.0
         for y in range(0, rows.out, self.band):
             height = min(self.band, rows.out - y)
@@ -104,16 +459,16 @@ class _Plan:
                 total += self._copy_cost((y, x), (height, width))
                 for n, count in zip(WIDTHS, (width // 4, width // 2 % 2, width % 2), strict=True):
                     total += count * (instructions(self.strip(n), height) + 29)
-        unpacking = 1.2 * 4 * len(self.tiling.layout.words) if not self.tiling.layout.resident else 0
-        border = 2.3 * PITCH * ((self.band - 1) * rows.stride + rows.reach) if self.is_small else 0
+        unpacking = 1.2 * 4 * len(self.layout.words) if not self.layout.resident else 0
+        border = 2.3 * TILE_PITCH * self.lines if self.is_small else 0
         return int(self.layer.channels * (total + unpacking) + border)
 
     def _copy_cost(self, first: tuple[int, int], size: tuple[int, int]) -> float:
         """Instructions of copying the data of a tile's `size` results from `first` on; the border of a small image is kept."""
-        rows, columns = self.tiling.rows, self.tiling.columns
+        rows, columns = self.rows, self.columns
         if self.is_small:
-            copied, lines = self.inside
-            return lines * (13.6 * (copied // 4) + 4.7 * (copied % 4) + 22.7) + 65
+            copied = columns.copied
+            return rows.copied * (13.6 * (copied // 4) + 4.7 * (copied % 4) + 22.7) + 65
         used, reach = ((n - 1) * a.stride + a.reach for n, a in zip(size[::-1], (columns, rows), strict=True))
         top, left = (f * a.stride - a.before for f, a in zip(first, (rows, columns), strict=True))
         inside = sum(0 <= top + r < rows.size for r in range(reach))
@@ -124,42 +479,40 @@ class _Plan:
 
 def tile_outputs(columns: Axis) -> int:
     """Results of one tile: as many as the pitch holds, in fours where there are four."""
-    fitting = (PITCH - columns.taps) // columns.stride + 1
+    fitting = (TILE_PITCH - columns.taps) // columns.stride + 1
     return fitting // 4 * 4 if fitting >= 4 else fitting // 2 * 2
 
 
-def _plan(group: Group, target: Target) -> _Plan | None:
+def _plan_tiles(group: Group, target: Target) -> TilePlanes | None:
     layer = plain_layer(group, target)
-    if layer is None:
+    numbers = None if layer is None else plan_numbers(layer, target, packed=True)
+    if layer is None or numbers is None:
         return None
-    numbers = plan_numbers(layer, target, packed=True)
-    if numbers is None:
-        return None
-    y, x = axes(layer)
-    found = [orient(y, x, swapped=False, packed=True, shared=True), orient(x, y, swapped=True, packed=True, shared=True)]
-    plans = [
-        _Plan(layer, numbers, s, target) for s in found if s is not None and tile_outputs(s.columns) > 0 and s.rows.reach <= 32
-    ]
+    plans = []
+    for rows, columns, swapped in orientations(layer):
+        if plane_pitch(rows, columns) is None or tile_outputs(columns) <= 0 or rows.reach > MAX_REACH:
+            continue
+        band = max(1, min(rows.out, (BAND_BYTES // (2 * TILE_PITCH) - rows.reach) // rows.stride + 1))
+        layout = layout_of(rows, columns, shared=True)
+        plans.append(TilePlanes(layer, rows, columns, swapped, band, TILE_PITCH, numbers, layout, target.has("fpu")))
     return min(plans, key=lambda p: p.cost(), default=None)
 
 
-def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
-    layer, tiling = plan.layer, plan.tiling
+def _lower_tiles(group: Group, _target: Target, name: str, plan: TilePlanes) -> Lowered:
+    layer, rows, columns = plan.layer, plan.rows, plan.columns
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
-    data = stream(layer, plan.numbers, tiling)
+    data = stream(layer, plan.numbers, plan.layout, swapped=plan.swapped, packed=True)
     header = np.zeros(HEADER_WORDS, np.int32)
-    rows, columns = tiling.rows, tiling.columns
     values = (layer.channels, rows.size, columns.size, rows.before, columns.before, rows.out, columns.out)
     steps = (rows.data_step, columns.data_step, rows.out_step, columns.out_step)
-    header[: len(HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value, *plan.inside)
+    header[: len(TILE_HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value, columns.copied, rows.copied)
     params = io.constant("params", np.concatenate([header, data.reshape(-1)]), "int32")
     table = table_regions(io)
-    height = (plan.band - 1) * rows.stride + rows.reach
-    plane = b.scratch("plane", (height * PITCH,), "int16")
-    unpacked = None if tiling.layout.resident else b.scratch("weights", (unpacked_words(tiling, plan.numbers),), "int32")
+    plane = b.scratch("plane", (plan.lines * TILE_PITCH,), "int16")
+    unpacked = unpacked_weights(b, plan.layout, plan.numbers)
     # read where they are used: fourteen variables would stand on the stack
-    n: dict[str, Expr] = {field: params[i] for i, field in enumerate(HEADER)}
+    n: dict[str, Expr] = {field: params[i] for i, field in enumerate(TILE_HEADER)}
     if plan.is_small:
         with b.for_("i", plane.size) as i:
             b.store(plane, i, n["pad"])
@@ -167,13 +520,12 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
         at = b.let("w", c * data.shape[1] + HEADER_WORDS)
         weights = region(params, at)
         if unpacked is not None:
-            unpack_stream(b, tiling, params, unpacked, at=at, words=data.shape[1])
+            unpack_stream(b, plan.layout, params, unpacked, at=at, words=data.shape[1])
             weights = region(unpacked)
         tiles = _Tiles(b, plan, n, plane=plane)
         if plan.is_small:
-            size = (n["out_height"], n["out_width"])
             tiles.copy_image(io.data, c)
-            tiles.compute(io.out, c, (weights, *table), size=size)
+            tiles.compute(io.out, c, (weights, *table), size=(n["out_height"], n["out_width"]))
         else:
             _tiled(b, plan, tiles, io=io, channel=c, weights=(weights, *table))
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_common"), span=layer.span, macs=layer.macs))
@@ -181,7 +533,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     return Lowered(func, io.constants, instructions=plan.cost(), code=code)
 
 
-def _tiled(b: IRBuilder, plan: _Plan, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: tuple[Region, ...]) -> None:
+def _tiled(b: IRBuilder, plan: TilePlanes, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: tuple[Region, ...]) -> None:
     """All tiles of one channel."""
     n = tiles.numbers
     with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
@@ -196,27 +548,26 @@ def _tiled(b: IRBuilder, plan: _Plan, tiles: _Tiles, *, io: LayerIo, channel: Ex
 class _Tiles:
     """Copying and convolving one tile of one channel; `n` are the header's fields."""
 
-    def __init__(self, b: IRBuilder, plan: _Plan, n: dict[str, Expr], *, plane: Buffer) -> None:
+    def __init__(self, b: IRBuilder, plan: TilePlanes, n: dict[str, Expr], *, plane: Buffer) -> None:
         self._b, self._plan, self.numbers, self._plane = b, plan, n, plane
 
     def copy_image(self, data: Buffer, channel: Expr) -> None:
         """All of a small image into the middle of the plane, whose border stays."""
         b, n = self._b, self.numbers
         with b.for_("r", n["lines"]) as r:
-            at = b.let("at", (r + n["top"]) * PITCH + n["left"])
+            at = b.let("at", (r + n["top"]) * TILE_PITCH + n["left"])
             self._pixels(data, at, imm(0), n["copied"], source=channel + r * n["row"])
 
     def copy(self, data: Buffer, channel: Expr, *, origin: tuple[Expr, Expr], size: tuple[Expr, Expr]) -> None:
         """The tile's pixels with what lies outside the image around them."""
-        b, n, tiling = self._b, self.numbers, self._plan.tiling
-        rows, columns = tiling.rows, tiling.columns
+        b, n, rows, columns = self._b, self.numbers, self._plan.rows, self._plan.columns
         top = b.let("above", origin[0] * rows.stride - n["top"])
         before = b.let("before", origin[1] * columns.stride - n["left"])
         used = b.let("used", (size[1] - 1) * columns.stride + columns.taps)
         left = b.let("left", minimum(maximum(imm(0) - before, 0), used))
         right = b.let("right", minimum(used, n["width"] - before))
         with b.for_("r", (size[0] - 1) * rows.stride + rows.reach) as r:
-            at = b.let("at", r * PITCH)
+            at = b.let("at", r * TILE_PITCH)
             line = b.let("line", top + r)
             inside = logical_and(line >= 0, line < n["height"])
             with b.if_(inside):
@@ -243,7 +594,7 @@ class _Tiles:
             b.store(self._plane, at + p, data.load("int8", start + p * step))
 
     def compute(self, out: Buffer, start: Expr, weights: tuple[Region, ...], *, size: tuple[Expr, Expr]) -> None:
-        b, n, stride = self._b, self.numbers, self._plan.tiling.columns.stride
+        b, n, stride = self._b, self.numbers, self._plan.columns.stride
         steps = (size[0], n["out_column"], n["out_row"])
         bounds = [imm(0), b.let("fours", (size[1] >> 2) * 4), b.let("twos", (size[1] >> 1) * 2), size[1]]
         for i, width in enumerate(WIDTHS):
@@ -252,4 +603,180 @@ class _Tiles:
                 b.block(block, region(self._plane, j * stride), *weights, region(out, start + j * n["out_column"]), *steps)
 
 
-register_planned("arm_dsp.depthwise_common", "nn.depthwise_conv2d", _plan, _lower, plevel=26)
+register_planned("arm_dsp.depthwise_common", "nn.depthwise_conv2d", _plan_tiles, _lower_tiles, plevel=26)
+
+
+RESIDENT_PITCH = 84
+"""Of all planes: results up to 82 columns wide; wider ones would make the planes of small images larger."""
+
+RECORD = 7
+"""Words of a channel: three of weights, bias, constant, multiplier, shift."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentPlan:
+    """Planes of RESIDENT_PITCH for strips whose weights stay in registers."""
+
+    plane: HeaderPlanes
+    numbers: Numbers
+    fpu: bool
+
+    def strip(self, stride: int) -> Strip:
+        """Rows may have a stride of their own; the function serves equal ones."""
+        layout, rounding = Layout(3, 3, stride == 1, True), replace(self.numbers.rounding, shift=-1)
+        return shared_strip(layout, (stride, stride), RESIDENT_PITCH, rounding, outputs=3 - stride, fpu=self.fpu)
+
+    def instructions(self) -> int:
+        """Of one call (from counts under QEMU)."""
+        plane, stride = self.plane, self.plane.columns.stride
+        strips = -(-plane.columns.out // (3 - stride)) * plane.bands
+        compute = strips * (instructions(self.strip(stride), plane.band) + 22)
+        return plane.layer.channels * (compute + plane.copy_instructions() + 24) + 5 * plane.size // 2 + 60
+
+
+def _plan_3x3(group: Group, target: Target) -> ResidentPlan | None:
+    layer = plain_layer(group, target)
+    if layer is None or layer.attrs.dilation != (1, 1) or layer.weight.shape[:2] != (3, 3):
+        return None
+    numbers = plan_numbers(layer, target, packed=True) if layer.attrs.strides in ((1, 1), (2, 2)) else None
+    plane = HeaderPlanes.of(layer, pitch=RESIDENT_PITCH, beyond=4)
+    if numbers is None or plane_pitch(plane.rows, plane.columns) is None or not plane.fits:
+        return None
+    return ResidentPlan(plane, numbers, target.has("fpu"))
+
+
+def _lower_3x3(group: Group, _target: Target, name: str, plan: ResidentPlan) -> Lowered:
+    layer = plan.plane.layer
+    b = IRBuilder(name)
+    io = open_flat(b, group, layer)
+    own_shift = replace(plan.numbers, rounding=replace(plan.numbers.rounding, shift=-1))
+    layout = plan.strip(plan.plane.columns.stride).layout
+    data = stream(layer, own_shift, layout, swapped=False, packed=True)
+    assert data.shape[1] == RECORD
+    params = io.constant("params", with_header(plan.plane, (), data), "int32")
+    table = table_regions(io)
+    plane = Plane(b, params, size=plan.plane.size)
+    with b.for_("c", plane.n["channels"]) as c:
+        weights = region(params, b.let("w", c * RECORD + len(HEADER)))
+        with b.for_("band", plane.n["bands"]) as band:
+            y, count = plane.copy(io.data, c, band, kernel_rows=imm(3), pitch=imm(RESIDENT_PITCH))
+            _compute_3x3(b, plan, plane, io=io, weights=(weights, *table), out=c + y * plane.n["out_row"], count=count)
+    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_3x3_common"), span=layer.span, macs=layer.macs))
+    code = 700 + sum(code_bytes(plan.strip(stride)) for stride in (1, 2))
+    return Lowered(func, io.constants, instructions=plan.instructions(), code=code)
+
+
+def _compute_3x3(
+    b: IRBuilder, plan: ResidentPlan, plane: Plane, *, io: LayerIo, weights: tuple[Region, ...], out: Expr, count: Expr
+) -> None:
+    """All strips of a band; the last one of an odd width stores its second result under its first."""
+    n = plane.n
+    start = b.let("o", out)
+    with b.if_(equal(n["stride"], 1)), b.for_("x", n["out_width"], step=2) as x:
+        step = b.let("step", select(n["out_width"] - x > 1, n["channels"], imm(0)))
+        target = region(io.out, start + x * n["channels"])
+        b.block(dw_strip(plan.strip(1)), region(plane.buffer, x), *weights, target, count, step, n["out_row"])
+    with b.else_(), b.for_("x", n["out_width"]) as x:
+        target = region(io.out, start + x * n["channels"])
+        b.block(dw_strip(plan.strip(2)), region(plane.buffer, x * 2), *weights, target, count, n["channels"], n["out_row"])
+
+
+register_planned("arm_dsp.depthwise_3x3_common", "nn.depthwise_conv2d", _plan_3x3, _lower_3x3, plevel=25)
+
+
+MAX_PITCH = 512
+MORE = ("kernel_rows", "words", "pitch", "packed")
+"""Fields after those of the plane; packed: words of a channel that hold weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairsPlan:
+    """The narrowest planes for blocks of pairs of taps."""
+
+    plane: HeaderPlanes
+    numbers: Numbers
+
+    @property
+    def words(self) -> int:
+        """Pairs of a kernel row."""
+        return row_words(self.plane.columns.taps)
+
+    @property
+    def packed(self) -> int:
+        return -(-self.plane.rows.taps * self.words // 2)
+
+    @property
+    def rounding(self) -> RequantForm:
+        """Every channel has its own shift, so that layers agree."""
+        return replace(self.numbers.rounding, shift=-1)
+
+    def stream(self) -> Array:
+        """int32: the header, then for each channel the packed words of its weights (see unpack_pairs) and the NUMBERS."""
+        weight = self.numbers.weight >> PACKED_SCALE
+        kh, kw, channels = weight.shape
+        taps = np.zeros((channels, kh, 2 * self.words), np.int64)
+        taps[:, :, :kw] = weight.transpose(2, 0, 1)
+        flat = np.zeros((channels, 4 * self.packed), np.int64)
+        flat[:, : kh * 2 * self.words] = taps.reshape(channels, -1)
+        quads = np.ascontiguousarray(flat.reshape(channels, -1, 2, 2).transpose(0, 1, 3, 2).astype(np.int8))
+        multiplier, constant, shift = (f.values for f in self.numbers.requant.fields)
+        numbers = np.stack([self.numbers.bias, constant, multiplier, shift], axis=1).astype(np.int32)
+        records = np.concatenate([quads.reshape(channels, -1).view(np.int32), numbers], axis=1)
+        return with_header(self.plane, (kh, self.words, self.plane.pitch, self.packed), records)
+
+    def instructions(self) -> int:
+        """Of one call (from counts under QEMU)."""
+        plane = self.plane
+        block = (self.words, plane.columns.stride, plane.rows.taps)
+        bands = plane.bands * band_instructions(block, lines=plane.band, columns=plane.columns.out)
+        total = 60 + 12 * self.packed + plane.copy_instructions() + bands
+        return plane.layer.channels * total + 5 * plane.size // 2 + 80
+
+
+def _plan_pairs(group: Group, target: Target) -> PairsPlan | None:
+    layer = plain_layer(group, target)
+    if layer is None or layer.tail or layer.attrs.dilation != (1, 1):
+        return None
+    columns = axes(layer)[1]
+    words = row_words(columns.taps)
+    if words > MAX_WORDS or columns.stride > 2:
+        return None
+    numbers = plan_numbers(layer, target, packed=True)
+    needed = max(columns.used, columns.before + columns.copied)
+    pitch = needed + needed % 2  # the narrowest plane; `beyond` covers a last block that starts with the last result
+    plane = HeaderPlanes.of(layer, pitch=pitch, beyond=rest_columns(words, columns.stride) + 2)
+    return PairsPlan(plane, numbers) if numbers is not None and pitch <= MAX_PITCH and plane.fits else None
+
+
+def _lower_pairs(group: Group, _target: Target, name: str, plan: PairsPlan) -> Lowered:
+    layer = plan.plane.layer
+    b = IRBuilder(name)
+    io = open_flat(b, group, layer)
+    params = io.constant("params", plan.stream(), "int32")
+    pairs = b.scratch("pairs", (8 * plan.packed,), "int16", align=4)
+    plane = Plane(b, params, size=plan.plane.size)
+    n = plane.n | {field: b.let(field, params[len(HEADER) + i]) for i, field in enumerate(MORE)}
+    with b.for_("c", n["channels"]) as c:
+        at = b.let("w", c * (n["packed"] + len(NUMBERS)) + (len(HEADER) + len(MORE)))
+        b.block(unpack_pairs(), region(params, at * 4, dtype="int8"), region(pairs), n["packed"])
+        numbers = region(params, at + n["packed"])
+        with b.for_("band", n["bands"]) as band:
+            y, count = plane.copy(io.data, c, band, kernel_rows=n["kernel_rows"], pitch=n["pitch"])
+            out = region(io.out, c + y * n["out_row"])
+            _compute_pairs(b, plan, n, regions=(region(plane.buffer), region(pairs), numbers, out), count=count)
+    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_pairs", columns=OUTPUTS), span=layer.span, macs=layer.macs))
+    text = sum(len(band_text(stride, plan.rounding)) for stride in (1, 2))
+    return Lowered(func, io.constants, instructions=plan.instructions(), code=710 + 4 * text)
+
+
+def _compute_pairs(b: IRBuilder, plan: PairsPlan, n: Mapping[str, Expr], *, regions: tuple[Region, ...], count: Expr) -> None:
+    """`count` result rows."""
+    steps = (n["stride_rows"] * n["pitch"], n["channels"], n["out_row"])
+    operands = (*regions, count, n["out_width"], *steps, n["kernel_rows"], n["words"], n["pitch"])
+    with b.if_(equal(n["stride"], 1)):
+        b.block(band_pairs(1, plan.rounding), *operands)
+    with b.else_():
+        b.block(band_pairs(2, plan.rounding), *operands)
+
+
+register_planned("arm_dsp.depthwise_pairs", "nn.depthwise_conv2d", _plan_pairs, _lower_pairs, plevel=24)

@@ -1,16 +1,15 @@
 """Depthwise convolution by channel planes: each channel is copied into an int16 plane with its border, then convolved
-in asm strips.
+in asm strips (strip.py).
 
 Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is
 chosen by cost, so k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows)
-* (columns + kernel columns) bytes, where bands of rows keep it below BAND_BYTES.  `depthwise_bands` takes few rows at a
-time of all channels: little scratch, and results of a band lie at most a band before the data that are still read.
+* (columns + kernel columns) bytes, where bands of rows keep it below BAND_BYTES.  `depthwise_bands` processes few rows at a
+time of all channels: little scratch, and results of a band are at most a band before the data that are still read.
+`depthwise_16x8` is for 16-bit data whose sums provably fit 32 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -20,16 +19,27 @@ import numpy as np
 from aot.ir.op import Array
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
+from aot.support.dtype import int_range
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, imm, logical_and, minimum
+from aot.tir.expr import Expr, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.depthwise.intrin import code_bytes, dw_strip, instructions
-from aot.topi.arm_dsp.depthwise.plan import RESIDENT_WORDS, STREAMED_OUTPUTS, Layout, RequantForm, Strip, packed_words
+from aot.topi.arm_dsp.depthwise.strip import (
+    RESIDENT_WORDS,
+    STREAMED_OUTPUTS,
+    Layout,
+    RequantForm,
+    Strip,
+    code_bytes,
+    dw_strip,
+    instructions,
+    packed_words,
+)
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, table_of
 from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.planes import Axis, Planes, Strips, band_height, cut, each_strip, equal_strips, orientations
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.threshold import plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -43,59 +53,15 @@ PACKED_SHIFTS = (11, 13, 22)
 MAX_STRIP = 16
 """Outputs of a resident strip; two blocks of it stay below 1.5 KB."""
 MAX_TAPS = 128
-BAND_BYTES = 4096
+HALVES = frozenset({("int16", "int8")})
+LOWEST_HALVES = (int_range("int16")[0], 0)
+"""Lower bounds of 16-bit results that a saturation keeps to."""
 SMALL_BANDS = 5
 """Bands that an image is cut into to save scratch memory."""
+MAX_REACH = 3500
+"""Bytes of the rows that one result row reads."""
 UNROLLED_COPY = 12
 """Pixels copied in a straight line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One image axis: sizes of data and result, kernel, and the distance of neighbours in bytes."""
-
-    size: int
-    out: int
-    taps: int
-    stride: int
-    dilation: int
-    before: int
-    data_step: int
-    out_step: int
-
-    @property
-    def reach(self) -> int:
-        return (self.taps - 1) * self.dilation + 1
-
-
-@dataclass(frozen=True, slots=True)
-class StripPlan:
-    """`rows`, `columns`: the image axes as the strips see them; `band` result rows at a time; `strips`: (first
-    output, outputs); `bands_first`: a band of all channels before the next one, so that the result may lie over the data.
-    """
-
-    rows: Axis
-    columns: Axis
-    swapped: bool
-    band: int
-    pitch: int
-    strips: tuple[tuple[int, int], ...]
-    layout: Layout
-    packed: bool
-    bands_first: bool = False
-
-    @property
-    def band_rows(self) -> int:
-        return (self.band - 1) * self.rows.stride + self.rows.reach
-
-    @property
-    def bands(self) -> int:
-        return -(-self.rows.out // self.band)
-
-    @property
-    def copied(self) -> int:
-        """Image columns that the plane holds."""
-        return min(self.columns.size, (self.columns.out - 1) * self.columns.stride + self.columns.reach - self.columns.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,111 +118,90 @@ def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
 
 def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = False) -> RequantForm:
     """A requantisation as a block of assembly wants it; `folded`: what `plan_folded` gives."""
+    halves = layer.data_type.dtype == "int16"
     shift = requant.fields[2]
     common = int(shift.values[0]) if shift.uniform else -1
     scale = int(requant.prescale[0]) if requant.signed else 1
-    return RequantForm(
-        common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, table_of(layer) is not None, folded=folded
-    )
+    form = RequantForm(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, halves=halves, folded=folded)
+    return replace(form, table=table_of(layer) is not None)
 
 
-def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
-    """Height and width."""
-    _, height, width, depth = layer.data_type.shape
-    _, out_height, out_width, channels = layer.out_type.shape
-    kh, kw, _ = layer.weight.shape
-    (sy, sx), (dy, dx), (top, left, _, _) = layer.attrs.strides, layer.attrs.dilation, layer.attrs.padding
-    y = Axis(height, out_height, kh, sy, dy, top, width * depth, out_width * channels)
-    return y, Axis(width, out_width, kw, sx, dx, left, depth, channels)
-
-
-def plan_strips(layer: FusedLayer, numbers: Numbers, target: Target, *, packed: bool, other: bool = False) -> StripPlan | None:
-    """The better orientation, by instructions; or the `other` one."""
-    y, x = axes(layer)
-    found = [s for s in (orient(y, x, swapped=False, packed=packed), orient(x, y, swapped=True, packed=packed)) if s is not None]
-    found.sort(key=lambda s: _channel_cost(s, numbers.rounding, target))
-    return next(iter(found[other:]), None)
-
-
-def orient(rows: Axis, columns: Axis, *, swapped: bool, packed: bool, shared: bool = False) -> StripPlan | None:
-    """`columns` along the strips; `shared`: the layout must serve results of any width."""
-    if columns.taps > 1 and columns.dilation > 1:
-        return None
-    columns, rows = replace(columns, dilation=1), replace(rows, dilation=rows.dilation if rows.taps > 1 else 1)
+def layout_of(rows: Axis, columns: Axis, *, shared: bool = False) -> Layout:
+    """`shared`: for results of any width."""
     odd = columns.stride % 2 == 1 and (shared or columns.out > 1)
     layout = Layout(rows.taps, columns.taps, odd, True)
-    if len(layout.words) > RESIDENT_WORDS:
-        layout = replace(layout, resident=False)
-    pitch = max((columns.out - 1) * columns.stride + columns.reach, columns.before + 1)
+    return replace(layout, resident=False) if len(layout.words) > RESIDENT_WORDS else layout
+
+
+def plane_pitch(rows: Axis, columns: Axis) -> int | None:
+    """Halfwords of a line, even; None where an axis is dilated that must not be, or the plane's rows are out of reach."""
+    pitch = max(columns.used, columns.before + 1)
     pitch += pitch % 2
-    if 2 * (rows.reach - 1) * pitch > 3500:
-        return None
-    band = band_height(rows, line_bytes=2 * pitch)
-    return StripPlan(rows, columns, swapped, band, pitch, _strips(layout, columns), layout, packed)
+    return None if columns.dilation > 1 or 2 * (rows.reach - 1) * pitch > MAX_REACH else pitch
 
 
-def banded(tiling: StripPlan | None) -> StripPlan | None:
-    """The plan with SMALL_BANDS bands (or as many as it has) of all channels; None if that is one row or all."""
-    if tiling is None:
-        return None
-    band = min(tiling.band, -(-tiling.rows.out // SMALL_BANDS))
-    return replace(tiling, band=band, bands_first=True) if band < tiling.rows.out else None
+@dataclass(frozen=True, slots=True)
+class StripPlanes(Planes):
+    """Planes with the `strips` of their rows; `packed` weights; `fpu`: there are FPU registers; `bands_first` as of `results`."""
+
+    numbers: Numbers
+    strips: Strips
+    layout: Layout
+    packed: bool
+    fpu: bool
+    bands_first: bool = False
+
+    def strip(self, outputs: int) -> Strip:
+        """The asm block of a strip of `outputs` results."""
+        rows, columns, rounding = self.rows, self.columns, self.numbers.rounding
+        return Strip(
+            self.layout,
+            (rows.stride, columns.stride),
+            rows.dilation,
+            self.pitch,
+            self.band,
+            outputs,
+            columns.out_step * (2 if rounding.halves else 1),
+            rows.out_step * (2 if rounding.halves else 1),
+            rounding,
+            self.fpu,
+            self.packed and self.layout.resident,
+        )
+
+    @property
+    def channel_cost(self) -> int:
+        """Instructions for one plane with one filter (what GCC makes of the loops from counts under QEMU)."""
+        copied = self.columns.copied
+        strips = sum(instructions(self.strip(n), self.band) + 11.5 for _, n in self.strips)
+        turns = _turns(copied)[1]
+        inside, outside = self._copied_lines()
+        line = 2 * copied + (2.6 * turns if turns > 1 else 0) + 5 + (4 if outside else 0)
+        expand = 4 * len(self.layout.words) + 10 if self.packed and not self.layout.resident else 0
+        return int(self.bands * (strips + expand) + inside * line + outside * 5 * copied)
+
+    def _copied_lines(self) -> tuple[int, int]:
+        """Rows that all bands copy, and those in the padding, which only several bands write."""
+        rows = self.rows
+        if self.bands == 1:
+            return max(0, min(rows.size, self.lines - rows.before)), 0
+        firsts = [min(i * self.band, rows.out - self.band) * rows.stride - rows.before for i in range(self.bands)]
+        inside = sum(max(0, min(rows.size, first + self.lines) - max(0, first)) for first in firsts)
+        return inside, self.bands * self.lines - inside
 
 
-def band_height(rows: Axis, *, line_bytes: int) -> int:
-    """Result rows of the fewest equal bands whose plane stays within BAND_BYTES, 1 where none does."""
-    heights = (-(-rows.out // n) for n in range(1, rows.out + 1))
-    return next((h for h in heights if line_bytes * ((h - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
-
-
-def _strips(layout: Layout, columns: Axis) -> tuple[tuple[int, int], ...]:
-    """Equal strips and a rest; every strip starts in an even column of the plane."""
-    width = STREAMED_OUTPUTS
-    if layout.resident:
-        count = -(-columns.out // MAX_STRIP)
-        width = columns.out // count // 2 * 2 if count > 1 else columns.out
-    firsts = list(range(0, columns.out, width))
-    if len(firsts) > 1 and columns.out - firsts[-1] == 1 and layout.resident:
-        firsts.pop()
-    return tuple((f, (firsts[i + 1] if i + 1 < len(firsts) else columns.out) - f) for i, f in enumerate(firsts))
-
-
-def strip_of(tiling: StripPlan, rounding: RequantForm, target: Target, *, outputs: int) -> Strip:
-    """The asm block of a strip of `outputs` results."""
-    rows, columns = tiling.rows, tiling.columns
-    return Strip(
-        tiling.layout,
-        (rows.stride, columns.stride),
-        rows.dilation,
-        tiling.pitch,
-        tiling.band,
-        outputs,
-        columns.out_step * (2 if rounding.halves else 1),
-        rows.out_step * (2 if rounding.halves else 1),
-        rounding,
-        target.has("fpu"),
-        tiling.packed and tiling.layout.resident,
-    )
-
-
-def _channel_cost(tiling: StripPlan, rounding: RequantForm, target: Target) -> int:
-    """Instructions for one plane with one filter (what GCC makes of the loops from counts under QEMU)."""
-    strips = sum(instructions(strip_of(tiling, rounding, target, outputs=n), tiling.band) + 11.5 for _, n in tiling.strips)
-    turns = _turns(tiling.copied)[1]
-    inside, outside = _lines(tiling)
-    line = 2 * tiling.copied + (2.6 * turns if turns > 1 else 0) + 5 + (4 if outside else 0)
-    expand = 4 * len(tiling.layout.words) + 10 if tiling.packed and not tiling.layout.resident else 0
-    return int(tiling.bands * (strips + expand) + inside * line + outside * 5 * tiling.copied)
-
-
-def _lines(tiling: StripPlan) -> tuple[int, int]:
-    """Rows that all bands copy, and those in the padding, which only several bands write."""
-    rows, band = tiling.rows, tiling.band_rows
-    if tiling.bands == 1:
-        return max(0, min(rows.size, band - rows.before)), 0
-    firsts = [min(i * tiling.band, rows.out - tiling.band) * rows.stride - rows.before for i in range(tiling.bands)]
-    inside = sum(max(0, min(rows.size, first + band) - max(0, first)) for first in firsts)
-    return inside, tiling.bands * band - inside
+def _plans(layer: FusedLayer, numbers: Numbers | None, target: Target, *, packed: bool = False) -> list[StripPlanes]:
+    """The layer with its rows along the image's first, then its columns, as far as that can be."""
+    found: list[StripPlanes] = []
+    if numbers is None:
+        return found
+    for rows, columns, swapped in orientations(layer):
+        pitch, layout = plane_pitch(rows, columns), layout_of(rows, columns)
+        if pitch is None:
+            continue
+        strips = equal_strips(columns.out, MAX_STRIP) if layout.resident else cut(columns.out, STREAMED_OUTPUTS, join=False)
+        band = band_height(rows, line_bytes=2 * pitch)
+        found.append(StripPlanes(layer, rows, columns, swapped, band, pitch, numbers, strips, layout, packed, target.has("fpu")))
+    return found
 
 
 def _turns(count: int) -> tuple[int, int]:
@@ -285,124 +230,107 @@ def plain_layer(group: Group, target: Target) -> FusedLayer | None:
     return layer
 
 
-_Plan = tuple[FusedLayer, Numbers, StripPlan]
-
-
-def _plan(group: Group, target: Target, *, packed: bool) -> _Plan | None:
+def _plan(group: Group, target: Target, *, packed: bool, other: bool = False) -> StripPlanes | None:
+    """The better orientation, by instructions; or the `other` one."""
     layer = match_layer(group, wide=not packed)
     if layer is None or not is_supported(layer, target):
         return None
-    numbers = plan_numbers(layer, target, packed=packed)
-    tiling = plan_strips(layer, numbers, target, packed=packed) if numbers is not None else None
-    return (layer, numbers, tiling) if numbers is not None and tiling is not None else None
+    plans = _plans(layer, plan_numbers(layer, target, packed=packed), target, packed=packed)
+    return next(iter(sorted(plans, key=lambda p: p.channel_cost)[other:]), None)
 
 
-def _plan_turned(group: Group, target: Target) -> _Plan | None:
-    """Of the other orientation, where there are two."""
-    plan = _plan(group, target, packed=False)
-    tiling = None if plan is None else plan_strips(plan[0], plan[1], target, packed=False, other=True)
-    return (plan[0], plan[1], tiling) if plan is not None and tiling is not None else None
-
-
-def _plan_bands(group: Group, target: Target) -> _Plan | None:
-    plan = _plan(group, target, packed=False)
-    if plan is None:
+def _plan_bands(group: Group, target: Target) -> StripPlanes | None:
+    """SMALL_BANDS bands (or as many as there are) of all channels; None if that is one row or all."""
+    layer = match_layer(group, wide=True)
+    if layer is None or not is_supported(layer, target):
         return None
-    y, x = axes(plan[0])
-    tiling = banded(orient(y, x, swapped=False, packed=False))
-    return None if tiling is None else (plan[0], plan[1], tiling)
+    plans = _plans(layer, plan_numbers(layer, target, packed=False), target)
+    if not plans or plans[0].swapped:
+        return None
+    rows = plans[0].rows
+    band = min(plans[0].band, -(-rows.out // SMALL_BANDS))
+    return replace(plans[0], band=band, bands_first=True) if band < rows.out else None
 
 
-def lower_strips(group: Group, target: Target, name: str, plan: _Plan, *, turned: bool = False) -> Lowered:
+def _plan_16x8(group: Group, target: Target) -> StripPlanes | None:
+    """Layers without a tail and without zero points, results from the least number or from 0 on."""
+    layer = match_layer(group, HALVES) if target.has("dsp") else None
+    if layer is None or layer.tail or layer.attrs.weight_zp or 0 in layer.out_type.shape or layer.out_type.dtype != "int16":
+        return None
+    if prod(layer.weight.shape[:2]) > MAX_TAPS or layer.requant.lo not in LOWEST_HALVES or layer.requant.hi < 0:
+        return None
+    return min(_plans(layer, _numbers_16x8(layer, target), target), key=lambda p: p.channel_cost, default=None)
+
+
+def _numbers_16x8(layer: FusedLayer, target: Target) -> Numbers | None:
+    """One shift for all channels where sums times a power of two of each channel still fit, else a shift of each."""
+    attrs, used = without_vanishing(layer)
+    weight, bias = layer.weight * used, layer.bias * used
+    magnitude = np.abs(weight).sum(axis=(0, 1)) * 32768 + np.abs(bias)
+    largest = np.abs(weight).max(axis=(0, 1))
+    right = -np.asarray(attrs.shift, np.int64)
+    least = 0 if attrs.rounding == "single" else 1
+    common: list[Array] = [shift + 1 - right for shift in range(int(right.max()) + 2, int(right.max()) + least - 2, -1)]
+    for prescale in (*common, np.ones_like(right), np.zeros_like(right)):
+        p = np.clip(prescale, 0, 16)
+        if (p != prescale).any() or (magnitude << p >= 1 << 31).any() or (largest << p > int_range("int16")[1]).any():
+            continue
+        requant = plan_high_multiply(attrs, -magnitude, magnitude, target=target, prescale=p)
+        if requant is not None:
+            return Numbers(weight << p, bias << p, requant, rounding_of(requant, layer))
+    return None
+
+
+def _lower(group: Group, _target: Target, name: str, plan: StripPlanes, *, turned: bool = False) -> Lowered:
     """The kernel of a plan; `turned`: of the orientation that is not the usual one."""
-    layer, numbers, tiling = plan
-    suffix = "_w8" * tiling.packed + "_bands" * tiling.bands_first + "_16x8" * numbers.rounding.halves + "_turned" * turned
-    kernel = "arm_dsp.depthwise" + suffix
+    layer, columns, rounding = plan.layer, plan.columns, plan.numbers.rounding
+    suffix = "_w8" * plan.packed + "_bands" * plan.bands_first + "_16x8" * rounding.halves + "_turned" * turned
     b = IRBuilder(name)
-    shape, out_shape = layer.data_type.shape, layer.out_type.shape
     io = open_flat(b, group, layer)
-    data = stream(layer, numbers, tiling)
+    data = stream(layer, plan.numbers, plan.layout, swapped=plan.swapped, packed=plan.packed)
     params = io.constant("params", data.reshape(-1), "int32")
     table = table_regions(io)
-    plane = b.scratch("plane", (tiling.band_rows * tiling.pitch + 2,), "int16")
+    plane = b.scratch("plane", (plan.lines * plan.pitch + 2,), "int16")
     with b.for_("i", plane.size // 2) as i:
         pad = layer.attrs.pad_value & 0xFFFF
         b.store_as(plane, "uint32", i, imm(pad | pad << 16, "uint32"))
-    channels, multiplier = shape[-1], layer.attrs.multiplier
-    unpacked = (
-        b.scratch("weights", (unpacked_words(tiling, numbers),), "int32")
-        if tiling.packed and not tiling.layout.resident
-        else None
-    )
-    for image in counted(b, shape[0], "n"):
-        for c, band in _planes(b, tiling, channels):
-            source = image * prod(shape[1:]) + c
-            _copy(b, tiling, io.data, plane, source=source, first=band, pad=layer.attrs.pad_value)
-            for m in counted(b, multiplier, "m"):
-                channel = c * multiplier + m
-                target_at = image * prod(out_shape[1:]) + channel + band * tiling.rows.out_step
-                weights = region(params, b.let("w", channel * data.shape[1]))
-                if unpacked is not None:
-                    unpack_stream(b, tiling, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
-                    weights = region(unpacked)
-                _compute(b, tiling, numbers, target, planes=(plane, io.out), weights=(weights, *table), out=target_at)
-    form = describe(kernel, band=tiling.band, columns=max(n for _, n in tiling.strips))
+    unpacked = unpacked_weights(b, plan.layout, plan.numbers) if plan.packed else None
+
+    def copy(source: Expr, first: Expr) -> None:
+        plan.copy(b, source, first, lambda row, start: _copy_row(b, plan, io.data, plane, row=row, source=start))
+
+    for channel, out in plan.results(b, copy, bands_first=plan.bands_first):
+        weights = region(params, b.let("w", channel * data.shape[1]))
+        if unpacked is not None:
+            unpack_stream(b, plan.layout, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
+            weights = region(unpacked)
+        start = b.let("o", out)
+        for x, outputs in each_strip(b, plan.strips):
+            at, result = region(plane, x * columns.stride), region(io.out, start + x * columns.out_step)
+            b.block(dw_strip(plan.strip(outputs)), at, weights, *table, result)
+    widths = {n for _, n in plan.strips}
+    form = describe("arm_dsp.depthwise" + suffix, band=plan.band, columns=max(widths))
     func = b.finish(FuncAttrs(kernel=form, span=layer.span, macs=layer.macs))
-    cost = shape[0] * channels * multiplier * _channel_cost(tiling, numbers.rounding, target) + plane.size // 2 * 3
-    distinct = {n for _, n in tiling.strips}
-    code = sum(code_bytes(strip_of(tiling, numbers.rounding, target, outputs=n)) for n in distinct)
-    return Lowered(
-        func,
-        io.constants,
-        instructions=cost,
-        code=code + (280 if tiling.bands > 1 else 110) + 8 * min(tiling.copied, UNROLLED_COPY),
+    cost = layer.data_type.shape[0] * layer.channels * plan.channel_cost + plane.size // 2 * 3
+    code = (
+        sum(code_bytes(plan.strip(n)) for n in widths) + (280 if plan.bands > 1 else 110) + 8 * min(columns.copied, UNROLLED_COPY)
     )
+    return Lowered(func, io.constants, instructions=cost, code=code)
 
 
-def _planes(b: IRBuilder, tiling: StripPlan, channels: int) -> Iterator[tuple[Expr, Expr]]:
-    """Channel and first result row of each plane, in the order of the plan."""
-    if tiling.bands_first:
-        for band in band_starts(b, tiling.rows, tiling.band):
-            with b.for_("c", channels) as c:
-                yield c, band
-        return
-    with b.for_("c", channels) as c:
-        for band in band_starts(b, tiling.rows, tiling.band):
-            yield c, band
-
-
-def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
-    """The variable of a loop, or 0 where it runs once."""
-    if count == 1:
-        yield imm(0)
-        return
-    with b.for_(name, count) as n:
-        yield n
-
-
-def band_starts(b: IRBuilder, rows: Axis, band: int) -> Iterator[Expr]:
-    """The first result row of each band; the last band reaches back over rows that are done where they do not divide evenly."""
-    if band >= rows.out:
-        yield imm(0)
-        return
-    with b.for_("band", -(-rows.out // band)) as i:
-        yield b.let("first", minimum(i * band, rows.out - band)) if rows.out % band else i * band
-
-
-def stream(layer: FusedLayer, numbers: Numbers, tiling: StripPlan) -> Array:
+def stream(layer: FusedLayer, numbers: Numbers, layout: Layout, *, swapped: bool, packed: bool) -> Array:
     """int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip).
 
     Packed: words of four bytes first, see unpack, then bias, constant, multiplier.
     """
-    weight = numbers.weight.transpose(1, 0, 2) if tiling.swapped else numbers.weight
-    layout = tiling.layout
+    weight = numbers.weight.transpose(1, 0, 2) if swapped else numbers.weight
     words = np.zeros((2 * packed_words(layout), layer.channels), np.int64)
     for i, taps in enumerate(layout.words):
         for half, (r, k) in enumerate(taps):
             words[i] |= (weight[r, k] & 0xFFFF) << (16 * half)
     multiplier, constant, shift = numbers.requant.fields
     tail = [constant.values, multiplier.values] + ([shift.values] if numbers.rounding.shift < 0 else [])
-    if tiling.packed:
+    if packed:
         columns = [*(words[0::2] >> 8 | words[1::2]), numbers.bias, *tail]
     else:
         words = words[: len(layout.words)]
@@ -415,13 +343,16 @@ def table_regions(io: LayerIo) -> tuple[Region, ...]:
     return () if io.table is None else (region(io.table),)
 
 
-def unpacked_words(tiling: StripPlan, numbers: Numbers) -> int:
-    return 2 * packed_words(tiling.layout) + 3 + (numbers.rounding.shift < 0)
+def unpacked_weights(b: IRBuilder, layout: Layout, numbers: Numbers) -> Buffer | None:
+    """Where a channel's packed stream is unpacked to; resident layouts unpack it in registers."""
+    if layout.resident:
+        return None
+    return b.scratch("weights", (2 * packed_words(layout) + 3 + (numbers.rounding.shift < 0),), "int32")
 
 
-def unpack_stream(b: IRBuilder, tiling: StripPlan, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
+def unpack_stream(b: IRBuilder, layout: Layout, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
     """A channel's packed stream as the streamed plan reads it: bias, words of two int16, the other numbers."""
-    count = packed_words(tiling.layout)
+    count = packed_words(layout)
     start = b.let("start", at)
     unroll = max(u for u in (4, 3, 2, 1) if count % u == 0)
     with b.for_("k", count, step=unroll) as k:
@@ -431,39 +362,23 @@ def unpack_stream(b: IRBuilder, tiling: StripPlan, params: Buffer, weights: Buff
             b.store_as(weights, "uint32", (k + u) * 2 + 2, word & imm(0xFF00FF00, "uint32"))
     b.store(weights, 0, params[start + count])
     for i in range(words - count - 1):
-        b.store(weights, 1 + len(tiling.layout.words) + i, params[start + (count + 1 + i)])
+        b.store(weights, 1 + len(layout.words) + i, params[start + (count + 1 + i)])
 
 
-def _copy(b: IRBuilder, tiling: StripPlan, data: Buffer, plane: Buffer, *, source: Expr, first: Expr, pad: int) -> None:
-    """One band's pixels into the plane; with several bands the border rows change place, so they are written too."""
-    rows = tiling.rows
-    if tiling.bands == 1:
-        count = min(rows.size, tiling.band_rows - rows.before)
-        if count > 0:
-            with b.for_("y", count) as y:
-                _copy_row(b, tiling, data, plane, source=b.let("s", source + y * rows.data_step), row=y + rows.before, pad=None)
+def _copy_row(b: IRBuilder, plan: StripPlanes, data: Buffer, plane: Buffer, *, row: Expr, source: Expr | None) -> None:
+    """One row of the image into the plane, or padding in its place."""
+    count, step = plan.columns.copied, plan.columns.data_step
+    if not count:
         return
-    with b.for_("y", tiling.band_rows) as y:
-        line = b.let("line", first * rows.stride + y - rows.before)
-        with b.if_(logical_and(line >= 0, line < rows.size)):
-            _copy_row(b, tiling, data, plane, source=b.let("s", source + line * rows.data_step), row=y, pad=None)
-        with b.else_():
-            _copy_row(b, tiling, data, plane, source=imm(0), row=y, pad=pad)
-
-
-def _copy_row(b: IRBuilder, tiling: StripPlan, data: Buffer, plane: Buffer, *, source: Expr, row: Expr, pad: int | None) -> None:
-    count, step = tiling.copied, tiling.columns.data_step
-    if count <= 0:
+    target = b.let("d", row * plan.pitch + plan.columns.before)
+    if source is None:
+        with b.for_("x", count) as x:
+            b.store(plane, target + x, plan.layer.attrs.pad_value)
         return
-    target = b.let("d", row * tiling.pitch + tiling.columns.before)
 
     def one(x: Expr) -> None:
-        b.store(plane, target + x, data[source + x * step] if pad is None else pad)
+        b.store(plane, target + x, data[source + x * step])
 
-    if pad is not None:
-        with b.for_("x", count) as x:
-            one(x)
-        return
     unroll, loops = _turns(count)
     if loops > 1:
         with b.for_("x", loops * unroll, step=unroll) as x:
@@ -473,48 +388,10 @@ def _copy_row(b: IRBuilder, tiling: StripPlan, data: Buffer, plane: Buffer, *, s
         one(imm(u))
 
 
-def equal_runs(strips: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(first output, outputs of each, number of strips) of runs of equal strips."""
-    runs: list[tuple[int, int, int]] = []
-    for first, outputs in strips:
-        if runs and runs[-1][1] == outputs:
-            runs[-1] = (*runs[-1][:2], runs[-1][2] + 1)
-        else:
-            runs.append((first, outputs, 1))
-    return runs
-
-
-def _compute(
-    b: IRBuilder,
-    tiling: StripPlan,
-    numbers: Numbers,
-    target: Target,
-    *,
-    planes: tuple[Buffer, Buffer],
-    weights: tuple[Region, ...],
-    out: Expr,
-) -> None:
-    """All strips of one band with one filter; a loop over those of equal width."""
-    plane, result = planes
-    columns, start = tiling.columns, b.let("o", out)
-    for first, outputs, count in equal_runs(tiling.strips):
-        block = dw_strip(strip_of(tiling, numbers.rounding, target, outputs=outputs))
-        with strip_loop(b, first, count, step=outputs) as x:
-            b.block(block, region(plane, x * columns.stride), *weights, region(result, start + x * columns.out_step))
-
-
-@contextmanager
-def strip_loop(b: IRBuilder, first: int, count: int, *, step: int) -> Iterator[Expr]:
-    """The first outputs of `count` strips of equal width."""
-    if count == 1:
-        yield imm(first)
-        return
-    with b.for_("x", first + count * step, start=first, step=step) as x:
-        yield x
-
-
-register_planned("arm_dsp.depthwise", "nn.depthwise_conv2d", partial(_plan, packed=False), lower_strips, plevel=30)
-register_planned("arm_dsp.depthwise_w8", "nn.depthwise_conv2d", partial(_plan, packed=True), lower_strips, plevel=28)
-register_planned("arm_dsp.depthwise_bands", "nn.depthwise_conv2d", _plan_bands, lower_strips, plevel=9, small=True)
-_TURNED = partial(lower_strips, turned=True)
-register_planned("arm_dsp.depthwise_turned", "nn.depthwise_conv2d", _plan_turned, _TURNED, plevel=5, for_records=True)
+_register = partial(register_planned, anchor="nn.depthwise_conv2d")
+_register("arm_dsp.depthwise", plan=partial(_plan, packed=False), lower=_lower, plevel=30)
+_register("arm_dsp.depthwise_w8", plan=partial(_plan, packed=True), lower=_lower, plevel=28)
+_register("arm_dsp.depthwise_bands", plan=_plan_bands, lower=_lower, plevel=9, small=True)
+_register("arm_dsp.depthwise_16x8", plan=_plan_16x8, lower=_lower, plevel=30)
+_other = partial(_plan, packed=False, other=True)
+_register("arm_dsp.depthwise_turned", plan=_other, lower=partial(_lower, turned=True), plevel=5, for_records=True)

@@ -372,9 +372,8 @@ class ChainStream:
 
     def each_block(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
         """Number and channels of each block, whole ones in a loop."""
-        if self.blocks:
-            with b.for_("n", self.blocks) as n:
-                yield n, CHANNELS
+        with b.for_("n", self.blocks) as n:
+            yield n, CHANNELS
         if self.tail:
             yield imm(self.blocks), self.tail
 
@@ -618,7 +617,7 @@ class Window:
         _, height, width, _ = self._shape
         dy, dx = self._layer.attrs.dilation
         with b.for_("ky", kh) as ky, b.for_("kx", kw) as kx:
-            known = []
+            known: list[tuple[Expr, Expr]] = []
             for pixel in pixels:
                 y, x = pixel[1] + ky * dy, pixel[2] + kx * dx
                 rows = logical_and(y >= 0, y < height)

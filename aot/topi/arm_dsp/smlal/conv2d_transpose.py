@@ -9,7 +9,7 @@ takes its rows of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -20,7 +20,7 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, logical_and, minimum
+from aot.tir.expr import Expr, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import ForKind
 from aot.topi.arm_dsp.smlal.conv2d import (
@@ -94,6 +94,9 @@ class PhaseStream(ChainStream):
         padded = np.pad(weights.reshape(runs.count, runs.length, -1), filled).reshape(-1, weights.shape[1])
         segments = Segments(1, len(padded)) if self.joined else Segments(runs.count * each, length)
         return padded, segments, segments.count
+
+    def each_block(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
+        return super().each_block(b) if self.blocks else iter([(imm(0), self.tail)])
 
     @property
     def end(self) -> int:

@@ -1,0 +1,328 @@
+"""Depthwise convolution by MLA for cores with Thumb-2 but without DSP instructions (Cortex-M3).
+
+`depthwise_lanes` convolves planes by 32-bit sums, windows beyond 3 x 3 too: the kernel of aot/topi/layer/lanes.py with MLA, which
+leaves words in their registers for the next tap, and with requantisation by SMULL.
+
+`depthwise_line` is for windows of one row or one column without padding: one channel of one line at a time, straight from the
+data, so no plane of pixels is packed, and no scratch memory.  While the weight of a tap is in a register, as many bytes are too
+as there are outputs, all but the first of them needed by the next tap.  Weights take four bytes each, scaled so that all channels
+may have one shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, cast, imm
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.intrin.asm_text import AsmBlock
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
+from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.lanes import LanePlanes, Machine, OtherForm, Requant, Taps, lower_lanes, plan_lanes, plane_sums
+from aot.topi.layer.planes import Axis, axes, counted
+from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requantize
+from aot.topi.layer.threshold import plan_uniform
+from aot.topi.strategy import Group, Lowered, register_planned
+
+MOST_SCALE = 14
+"""Bits by which sums are scaled for a common shift at most."""
+REACH = 1000
+"""Words that LDR reaches."""
+
+
+def _sliding(taps: Taps) -> bool:
+    """Whether the second word of a tap is the first one of the next."""
+    return taps.stride == taps.dilation or taps.columns == 1
+
+
+def mla_instructions(taps: Taps) -> int:
+    """Of `mla_plane`."""
+    row = 7 * taps.columns + 2 if _sliding(taps) else 9 * taps.columns
+    return taps.rows * row + 2 * (taps.rows - 1)
+
+
+@cache
+def mla_plane(taps: Taps) -> TensorIntrin:
+    """`plane_sums` by LDR and MLA."""
+    desc = plane_sums(taps)
+    return TensorIntrin(f"arm_dsp.mla_{desc.name}", desc, lambda ops: _emit_plane(ops, taps), requires="thumb2")
+
+
+def _row(taps: Taps, ky: int) -> list[str]:
+    x, y = ["x0", "x1"], ["y0", "y1"]
+    text = [f"ldr %[{n}], [%[{n[0]}]]" for n in (x[0], y[0])] if _sliding(taps) else []
+    for kx in range(taps.columns):
+        first = 4 * kx * taps.dilation
+        second = first + 4 * taps.stride
+        if not _sliding(taps):
+            text += [f"ldr %[{n}], [%[{n[0]}], #{first}]" for n in (x[0], y[0])]
+        text += [f"ldrsb %[v], [%[w], #{ky * taps.columns + kx}]"]
+        text += [f"ldr %[{n}], [%[{n[0]}], #{second}]" for n in (x[1], y[1])]
+        text += [f"mla %[a{i}], %[{n}], %[v], %[a{i}]" for i, n in enumerate((*x, *y))]
+        if _sliding(taps):
+            x, y = x[::-1], y[::-1]
+    return text
+
+
+def _emit_plane(operands: Mapping[str, COperand], taps: Taps) -> BlockText:
+    text: list[str] = []
+    for ky in range(taps.rows):
+        text += ["add %[x], %[pitch]", "add %[y], %[pitch]"] if ky else []
+        text += _row(taps, ky)
+    pitch = ['[pitch] "r"(aot_pitch)'] if taps.rows > 1 else []
+    spare = ("x0", "x1", "y0", "y1", "v")
+    return AsmBlock(
+        [
+            f"const void *aot_x = {operands['x'].pointer};",
+            f"const void *aot_y = (const int32_t *)aot_x + {operands['second'].value};",
+            f"const void *const aot_w = {operands['w'].pointer};",
+            *([f"const int32_t aot_pitch = 4 * {operands['pitch'].value};"] if pitch else []),
+            f"uint32_t {', '.join(f'aot_{n}' for n in spare)};",
+        ],
+        text,
+        outs=[
+            *(f'[a{i}] "+r"({s})' for i, s in enumerate(operands["acc"].scalars)),
+            *('[x] "+r"(aot_x)', '[y] "+r"(aot_y)'),
+            *(f'[{n}] "=&r"(aot_{n})' for n in spare),
+        ],
+        ins=['[w] "r"(aot_w)', *pitch],
+    ).emit()
+
+
+def _uniform(layer: FusedLayer, target: Target, *, least: int) -> HighMultiply | None:
+    """With one shift for all channels where that is exact for sums scaled by `least` bits or more."""
+    low, high = layer.acc_low, layer.acc_high
+    most = min(30 - int(np.maximum(np.abs(low), np.abs(high) + 1).max()).bit_length(), MOST_SCALE)
+    options = (plan_uniform(layer.requant, low, high, target=target, prescale=scale) for scale in range(most, least - 1, -1))
+    return next((form for form in options if form is not None), None)
+
+
+def _requantise(layer: FusedLayer, target: Target) -> Requant:
+    """With one shift for all channels where that is exact, which takes care of the rounding too."""
+    form = _uniform(layer, target, least=5) or plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
+    return OtherForm(form, np.zeros_like(layer.bias))
+
+
+def _result_cost(requant: Requant) -> int:
+    if not isinstance(requant, OtherForm) or not isinstance(requant.form, HighMultiply):
+        return 25
+    return 5 + 3 * requant.form.rounded + requant.form.signed
+
+
+M3 = Machine("arm_dsp.depthwise_lanes", mla_plane, mla_instructions, REACH, _requantise, _result_cost, 15)
+
+
+def _plan_lanes(group: Group, target: Target) -> LanePlanes | None:
+    return plan_lanes(group, target, M3) if target.has("thumb2") and not target.has("dsp") else None
+
+
+register_planned(M3.kernel, "nn.depthwise_conv2d", _plan_lanes, lower_lanes, plevel=25)
+
+
+MAX_OUTPUTS = 5
+"""Sums and bytes in registers, beside a weight and two pointers."""
+MAX_OFFSET, MAX_STEP = 4095, 255
+"""Of LDRSB, and when it moves its pointer on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`taps` weights, `outputs` results, `step` bytes between neighbours of the data."""
+
+    taps: int
+    outputs: int
+    step: int
+
+    @property
+    def bytes_read(self) -> int:
+        return self.taps + self.outputs - 1
+
+    @property
+    def far(self) -> bool:
+        """Whether offsets do not reach the last byte, so that the pointer moves along."""
+        return (self.bytes_read - 1) * self.step > MAX_OFFSET
+
+    @property
+    def instructions(self) -> int:
+        """Of `mla_line`."""
+        moves = self.bytes_read if self.far and self.step > MAX_STEP else 0
+        return self.taps * (1 + self.outputs) + self.bytes_read + moves
+
+
+@cache
+def mla_line(line: Line) -> TensorIntrin:
+    """acc[i] += sum over k < taps of w[k] * x[(i + k) * step], i < outputs; acc int32 in registers, w int32, x int8."""
+    b = IRBuilder(f"mla_line_{line.taps}_{line.outputs}_{line.step}")
+    w = b.input("w", (line.taps,), "int32", align=4)
+    x = b.input("x", ((line.bytes_read - 1) * line.step + 1,), "int8")
+    acc = b.output("acc", (line.outputs,), "int32")
+    with b.for_("k", line.taps) as k:
+        for i in range(line.outputs):
+            b.store(acc, i, acc[i] + w[k] * cast("int32", x[(k + i) * line.step]))
+    desc = b.finish()
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_line(ops, line), requires="thumb2")
+
+
+def _load(line: Line, n: int) -> list[str]:
+    """Byte n, into the register that it has to itself until byte n + outputs comes."""
+    register = f"%[x{n % line.outputs}]"
+    if not line.far:
+        return [f"ldrsb {register}, [%[xp], #{n * line.step}]"]
+    if line.step <= MAX_STEP:
+        return [f"ldrsb {register}, [%[xp]], #{line.step}"]
+    return [f"ldrsb {register}, [%[xp]]", "add %[xp], %[step]"]
+
+
+def _emit_line(operands: Mapping[str, COperand], line: Line) -> BlockText:
+    text: list[str] = []
+    for n in range(line.outputs - 1):
+        text += _load(line, n)
+    for k in range(line.taps):
+        text += [*_load(line, k + line.outputs - 1), f"ldr %[v], [%[w], #{4 * k}]"]
+        text += [f"mla %[a{i}], %[x{(k + i) % line.outputs}], %[v], %[a{i}]" for i in range(line.outputs)]
+    bytes_ = [f"x{i}" for i in range(line.outputs)]
+    step = line.far and line.step > MAX_STEP
+    return AsmBlock(
+        [
+            f"const void *aot_xp = {operands['x'].pointer};",
+            f"const void *const aot_w = {operands['w'].pointer};",
+            f"uint32_t {', '.join(f'aot_{n}' for n in (*bytes_, 'v'))};",
+        ],
+        text,
+        outs=[
+            *(f'[a{i}] "+r"({s})' for i, s in enumerate(operands["acc"].scalars)),
+            '[xp] "+r"(aot_xp)',
+            *(f'[{n}] "=&r"(aot_{n})' for n in (*bytes_, "v")),
+        ],
+        ins=['[w] "r"(aot_w)', *([f'[step] "r"({line.step})'] if step else [])],
+    ).emit()
+
+
+MAX_TAPS = 32
+PLAIN_SCALE = 2
+"""Bits by which sums are scaled without a common shift: no rounding of the product is needed from there on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinePlan:
+    """`along` is the axis of the window, `across` the other; `outputs` of a block."""
+
+    layer: FusedLayer
+    requant: HighMultiply
+    along: Axis
+    across: Axis
+    outputs: int
+
+    def line(self, outputs: int) -> Line:
+        return Line(self.along.taps, outputs, self.along.data_step)
+
+    @property
+    def rest(self) -> int:
+        return self.along.out % self.outputs
+
+    def block_cost(self, outputs: int) -> int:
+        requant = self.requant
+        each = 4 + 2 * requant.signed + (not requant.fields[2].uniform) + 2 * (requant.lo > -128 or requant.hi < 127)
+        around = 17 if outputs > 1 else 4
+        return self.line(outputs).instructions + outputs * (each + tail_each(self.layer)) + around
+
+    @property
+    def cost(self) -> int:
+        """Instructions of one call (from counts under QEMU)."""
+        line = self.along.out // self.outputs * self.block_cost(self.outputs) + 10
+        line += self.block_cost(self.rest) if self.rest else 0
+        return self.layer.out_type.shape[0] * self.layer.channels * (self.across.out * line + 14)
+
+
+def _plan_line(group: Group, target: Target) -> LinePlan | None:
+    """Cores with DSP instructions have kernels that take fewer."""
+    layer = match_layer(group)
+    if layer is None or target.has("dsp") or not target.has("thumb2") or not tail_accepts(layer):
+        return None
+    if layer.data_type.dtype != "int8" or 0 in layer.out_type.shape or any(layer.attrs.padding):
+        return None
+    requant = _uniform(layer, target, least=4)
+    requant = requant or plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PLAIN_SCALE)
+    y, x = axes(layer)
+    along, across = (y, x) if x.taps == 1 else (x, y)
+    if requant is None or across.taps > 1 or along.taps > MAX_TAPS or along.stride > 1 or (along.taps > 1 and along.dilation > 1):
+        return None
+    plans = [LinePlan(layer, requant, along, across, n) for n in range(1, min(along.out, MAX_OUTPUTS) + 1)]
+    return min(plans, key=lambda p: p.cost)
+
+
+def _stream(plan: LinePlan) -> Array:
+    """int32 [channels, words]: weights and bias, scaled, then what of the requantisation differs by channel."""
+    scale = 1 << int(plan.requant.prescale[0])
+    taps = plan.layer.weight.reshape(plan.along.taps, -1)
+    fields = [f.values for f in plan.requant.fields if not f.uniform]
+    return np.stack([*(scale * taps), scale * plan.layer.bias, *fields], axis=1).astype(np.int32)
+
+
+class _Kernel:
+    def __init__(self, b: IRBuilder, plan: LinePlan, io: LayerIo) -> None:
+        self._b, self._plan, self._io = b, plan, io
+        self.data = _stream(plan)
+        self._params: Buffer = io.constant("params", self.data.reshape(-1), "int32")
+
+    def channel(self, data: Expr, out: Expr, channel: Expr) -> None:
+        """All lines of one channel; `data` and `out` are the first elements of its image."""
+        b, plan = self._b, self._plan
+        words = b.let("words", channel * self.data.shape[1])
+        at = iter(range(plan.along.taps, self.data.shape[1]))
+        bias = b.let("bias", self._params[words + next(at)])
+        fields = tuple(
+            imm(int(f.values[0])) if f.uniform else b.let(f.name, self._params[words + next(at)]) for f in plan.requant.fields
+        )
+        for line in counted(b, plan.across.out, "line"):
+            first = data + line * (plan.across.stride * plan.across.data_step)
+            result = out + line * plan.across.out_step
+            for start, outputs in self._blocks():
+                sums = b.local("acc", (outputs,), "int32")
+                for i in range(outputs):
+                    b.store(sums, i, bias)
+                source = region(self._io.data, b.let("x", first + start * plan.along.data_step))
+                b.block(mla_line(plan.line(outputs)), region(self._params, words), source, sums)
+                values = [plan.requant.emit_scaled(b, sums[i], fields) for i in range(outputs)]
+                at_out = b.let("o", result + start * plan.along.out_step)
+                self._io.store_all([(at_out + i * plan.along.out_step,) for i in range(outputs)], values)
+
+    def _blocks(self) -> Iterator[tuple[Expr, int]]:
+        """(first output, outputs) of each block; whole ones in a loop."""
+        plan = self._plan
+        for n in counted(self._b, plan.along.out // plan.outputs, "n"):
+            yield n * plan.outputs, plan.outputs
+        if plan.rest:
+            yield imm(plan.along.out - plan.rest), plan.rest
+
+
+def _lower_line(group: Group, _target: Target, name: str, plan: LinePlan) -> Lowered:
+    layer = plan.layer
+    b = IRBuilder(name)
+    io = open_flat(b, group, layer)
+    kernel = _Kernel(b, plan, io)
+    depth, multiplier = layer.data_type.shape[-1], layer.attrs.multiplier
+    for image in counted(b, layer.data_type.shape[0], "n"):
+        with b.for_("c", depth) as c:
+            for m in counted(b, multiplier, "m"):
+                channel = c * multiplier + m
+                data = b.let("data", image * prod(layer.data_type.shape[1:]) + c)
+                kernel.channel(data, b.let("out", image * prod(layer.out_type.shape[1:]) + channel), channel)
+    text = describe("arm_dsp.depthwise_line", outputs=plan.outputs)
+    func = b.finish(FuncAttrs(kernel=text, span=layer.span, macs=layer.macs))
+    blocks = [plan.line(plan.outputs), *([plan.line(plan.rest)] if plan.rest else [])]
+    code = 120 + sum(4 * line.instructions + 24 * line.outputs * (1 + len(layer.tail)) for line in blocks)
+    return Lowered(func, io.constants, instructions=plan.cost, code=code)
+
+
+register_planned("arm_dsp.depthwise_line", "nn.depthwise_conv2d", _plan_line, _lower_line, plevel=32)

@@ -1,0 +1,714 @@
+"""Strips of a depthwise convolution over one channel's int16 plane, each one asm block.
+
+A strip is `rows` lines by `outputs` columns of the result.  Two register plans.  Resident: all weight words of the channel stay
+in registers (3x3, short 1-D kernels); two outputs at a time, or one where the stride is even.  Streamed: up to four outputs at
+a time, weights read by LDM for each of the kernel's rows.
+
+A plane's line is `pitch` halfwords (even), so a word holds the pixels of columns 2i and 2i + 1.  Outputs that start
+in an even column take SMLAD with the weight pairs (w0, w1), (w2, w3)..., those that start in an odd one with (w1,
+w2), (w3, w4)...; a tap left over is a single SMLAxy with one half of a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Protocol
+
+from aot.support.dataclass import dataclass
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Var, cast, clamp, imm
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions, counted, counted_offset
+from aot.topi.intrin.dsp import SMMLA, SMMLAR
+from aot.topi.layer.requant import sign_term
+
+Tap = tuple[int, int]
+"""(row, column) of the kernel."""
+
+NUMBERS = ("bias", "constant", "multiplier", "shift")
+RESIDENT_WORDS = 6
+STREAMED_WORDS = 6
+STREAMED_OUTPUTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RequantForm:
+    """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
+
+    `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` requests
+    SMMLAR, `signed` adds the sign of the accumulator times 2^(prescale - 1).  `table`: the result is what a table has for it.
+    `halves`: data and results are int16, the results from the type's least or from 0 on.
+    `folded`: the bias holds the constant, which is not in the stream.
+    """
+
+    shift: int
+    rounded: bool
+    signed: bool
+    lo: int
+    hi: int
+    prescale: int = 1
+    table: bool = False
+    halves: bool = False
+    folded: bool = False
+
+    @property
+    def dtype(self) -> str:
+        return "int16" if self.halves else "int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each tap's weight lies in a channel's stream: words of two int16, low half first.
+
+    `odd`: some outputs start in an odd column.  A resident plan's words are followed by bias, constant, multiplier
+    and where needed the shift; a streamed plan has the bias first.
+    """
+
+    kh: int
+    kw: int
+    odd: bool
+    resident: bool
+
+    @property
+    def chunks(self) -> tuple[tuple[int, int], ...]:
+        """The kernel row cut into runs (start, length) of columns whose words fit the registers; all but the last of
+        even length.
+        """
+        widest = STREAMED_WORDS + 1 if self.odd else 2 * STREAMED_WORDS
+        if self.resident or self.kw <= widest:
+            return ((0, self.kw),)
+        step = widest // 2 * 2
+        return tuple((k, min(step, self.kw - k)) for k in range(0, self.kw, step))
+
+    def chunk_words(self, chunk: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+        """Columns in the halves of each word of a chunk of a row, singles last."""
+        start, length = chunk
+        words = [(start + k, start + k + 1) for parity in ((0, 1) if self.odd else (0,)) for k in range(parity, length - 1, 2)]
+        singles = self._lonely(start, length)
+        return (*words, *((k,) for k in singles))
+
+    def _lonely(self, start: int, length: int) -> tuple[int, ...]:
+        """Taps that are needed alone and that no pair holds."""
+        if length == 1 or (length % 2 and not self.odd):
+            return (start + length - 1,)
+        return ()
+
+    @property
+    def words(self) -> tuple[tuple[Tap, ...], ...]:
+        """The taps in the halves of each weight word of a channel; one tap where the high half is zero."""
+        return _words(self)
+
+    @property
+    def first(self) -> int:
+        """Words before the weights: a streamed plan has the bias there."""
+        return 0 if self.resident else 1
+
+    def half(self, tap: Tap) -> int:
+        """The index of a tap's weight in the channel's stream, in int16 units (the first of its places)."""
+        return 2 * self.first + _places(self)[tap][0]
+
+
+@lru_cache(maxsize=64)
+def _words(layout: Layout) -> tuple[tuple[Tap, ...], ...]:
+    rows = range(layout.kh)
+    if not layout.resident:
+        return tuple(tuple((r, k) for k in word) for r in rows for chunk in layout.chunks for word in layout.chunk_words(chunk))
+    row = layout.chunk_words((0, layout.kw))
+    pairs = [tuple((r, k) for k in word) for r in rows for word in row if len(word) == 2]
+    singles = [(r, word[0]) for r in rows for word in row if len(word) == 1]
+    return (*pairs, *(tuple(singles[i : i + 2]) for i in range(0, len(singles), 2)))
+
+
+@lru_cache(maxsize=64)
+def _places(layout: Layout) -> Mapping[Tap, tuple[int, ...]]:
+    """The halves that hold each tap."""
+    places: dict[Tap, tuple[int, ...]] = {}
+    for i, word in enumerate(_words(layout)):
+        for half, tap in enumerate(word):
+            places[tap] = (*places.get(tap, ()), 2 * i + half)
+    return places
+
+
+def packed_words(layout: Layout) -> int:
+    return (len(layout.words) + 1) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What a block does; steps of the result in bytes, `dilation` of the kernel's rows only, `fpu`: there are FPU registers.
+
+    `packed` (resident plans): two weight words lie in one word of bytes, see unpack, and weights count 256 times.
+    `shared`: rows and steps are operands of the block, so that layers of any size use one function; the fields are 0.
+    """
+
+    layout: Layout
+    stride: tuple[int, int]
+    dilation: int
+    pitch: int
+    rows: int
+    outputs: int
+    column_step: int
+    row_step: int
+    rounding: RequantForm
+    fpu: bool
+    packed: bool = False
+    shared: bool = False
+
+    @property
+    def constants(self) -> int:
+        return 3 + (self.rounding.shift < 0)
+
+    @property
+    def weight_words(self) -> int:
+        """Words of the stream that hold weights."""
+        return packed_words(self.layout) if self.packed else len(self.layout.words)
+
+    @property
+    def stream_words(self) -> int:
+        return self.weight_words + self.constants
+
+    @property
+    def number_indices(self) -> tuple[int, ...]:
+        """Where in the stream bias, constant, multiplier and the shift (if it is there) lie."""
+        after = range(self.layout.first + self.weight_words, self.stream_words)
+        return tuple(after) if self.layout.resident else (0, *after)
+
+    @property
+    def row_bytes(self) -> int:
+        """Between kernel rows in the plane."""
+        return 2 * self.dilation * self.pitch
+
+    @property
+    def line_bytes(self) -> int:
+        """Between result rows in the plane."""
+        return 2 * self.stride[0] * self.pitch
+
+    @property
+    def plane_size(self) -> int:
+        """Halfwords from the strip's first pixel to the end of the last word that is loaded."""
+        lines = (self.rows - 1) * self.stride[0] + (self.layout.kh - 1) * self.dilation
+        columns = (self.outputs - 1) * self.stride[1] + self.layout.kw
+        return lines * self.pitch + (columns + 1) // 2 * 2
+
+    @property
+    def step(self) -> int:
+        """Outputs of one step."""
+        if self.layout.resident:
+            return min(2 if self.stride[1] % 2 else 1, self.outputs)
+        return self.outputs
+
+    @property
+    def name(self) -> str:
+        parts = []
+        for part in (self.layout, self.rounding, self):
+            values = [getattr(part, f.name) for f in fields(part) if f.name not in ("table", "halves", "folded")]
+            parts += [str(int(v)) for v in values if isinstance(v, int)]
+        parts += [str(v) for v in self.stride]
+        return (
+            "arm_dsp.dw_strip_"
+            + "_".join(parts).replace("-", "m")
+            + "_table" * self.rounding.table
+            + "_halves" * self.rounding.halves
+        )
+
+
+def shared_strip(
+    layout: Layout, stride: tuple[int, int], pitch: int, rounding: RequantForm, *, outputs: int, fpu: bool, dilation: int = 1
+) -> Strip:
+    """A strip of bytes whose rows and steps are operands."""
+    return Strip(layout, stride, dilation, pitch, 0, outputs, 0, 0, rounding, fpu, layout.resident, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Mac:
+    """One multiply instruction: output `output`, pixel word `pixels` of the kernel row, weight word `word`; op is d,
+    bb, bt, tb or tt.
+    """
+
+    output: int
+    pixels: int
+    word: int
+    op: str
+
+
+def row_macs(layout: Layout, r: int, chunk: tuple[int, int], stride: int, outputs: int) -> list[Mac]:
+    """The multiply instructions of one chunk of kernel row r, in the order of the pixel words, then of the outputs."""
+    start, length = chunk
+    places = _places(layout)
+    found = []
+    for j in range(outputs):
+        k = start
+        while k < start + length:
+            pixel = j * stride + k
+            if pixel % 2 == 0 and k + 1 < start + length:
+                word = next(p // 2 for p in places[r, k] if p % 2 == 0 and p + 1 in places[r, k + 1])
+                found.append(Mac(j, pixel // 2, word, "d"))
+                k += 2
+                continue
+            place = places[r, k][0]
+            found.append(Mac(j, pixel // 2, place // 2, "bt"[pixel % 2] + "bt"[place % 2]))
+            k += 1
+    return sorted(found, key=lambda m: (m.pixels, m.output))
+
+
+TABLE = 256
+"""Bytes of a table."""
+
+HALF_MAX = 32767
+"""The largest int16."""
+
+MAX_OFFSET, MAX_PAIR_OFFSET = 4095, 1020
+"""Bytes that the offsets of LDR or STR and of LDRD reach."""
+
+
+@lru_cache(maxsize=256)
+def dw_strip(strip: Strip) -> TensorIntrin:
+    """out[y, x] = clamp((hi(acc * multiplier) + constant) >> shift), acc = bias + sum of plane * weight, over a strip.
+
+    Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out
+    int8 from the strip's first result on; where shared, also the rows, and the steps of the result in bytes.  With a table it
+    comes before `out`: int8[256] by code, -128 first.
+    """
+    b = IRBuilder("dw_strip")
+    layout, (sy, sx) = strip.layout, strip.stride
+    each = 2 if strip.rounding.halves else 1
+    written = ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step) // each + 1
+    plane = b.input("plane", (UNKNOWN_EXTENT if strip.shared else strip.plane_size,), "int16", align=4)
+    params = b.input("params", (UNKNOWN_EXTENT if strip.shared else strip.stream_words,), "int32", align=4)
+    table = b.input("table", (TABLE,), "int8") if strip.rounding.table else None
+    out = b.output("out", (UNKNOWN_EXTENT if strip.shared else written,), strip.rounding.dtype)
+    scalars = tuple(Var(n) for n in ("rows", "column_step", "row_step")) if strip.shared else ()
+    rows, column_step, row_step = scalars or (imm(strip.rows), imm(strip.column_step), imm(strip.row_step))
+    numbers = [b.let(n, params[i]) for n, i in zip(NUMBERS, strip.number_indices, strict=False)]
+    places = [[layout.half((r, k)) for k in range(layout.kw)] for r in range(layout.kh)]
+    pitch = places[1][0] - places[0][0] if layout.kh > 1 else 0
+    regular = not strip.packed and all(p == r * pitch + places[0][k] for r, row in enumerate(places) for k, p in enumerate(row))
+    with b.for_("y", rows) as y, b.for_("i", strip.outputs) as i:
+        # a shared strip stores its first result last, so that a column step of 0 leaves just that one
+        x: Expr = strip.outputs - 1 - i if strip.shared else i
+        acc = b.local("acc", (1,), "int32", init=numbers[0])
+        at = b.let("at", y * (sy * strip.pitch) + x * sx)
+
+        def tap(line: Expr, k: int, weight: Expr) -> None:
+            b.store(acc, 0, acc[0] + cast("int32", plane[line + k]) * weight)
+
+        if regular:
+            with b.for_("r", layout.kh) as r:
+                for k in range(layout.kw):
+                    tap(at + r * (strip.dilation * strip.pitch), k, cast("int32", params.load("int16", r * pitch + places[0][k])))
+        else:
+            for row in range(layout.kh):
+                for k in range(layout.kw):
+                    tap(at + row * strip.dilation * strip.pitch, k, _weight(params, places[row][k], packed=strip.packed))
+        result = requantized(b, strip.rounding, acc[0], numbers)
+        b.store(out, y * (row_step // each) + x * (column_step // each), result if table is None else table[result + TABLE // 2])
+    func = replace(b.finish(), scalars=scalars)
+    return TensorIntrin(strip.name, func, lambda ops: emit_strip(ops, _text(strip)), requires="dsp")
+
+
+def _weight(params: Buffer, half: int, *, packed: bool) -> Expr:
+    if not packed:
+        return cast("int32", params.load("int16", half))
+    return cast("int32", params.load("int8", 4 * (half // 4) + half // 2 % 2 + half % 2 * 2)) * 256
+
+
+def unpack(register: str, other: str) -> list[str]:
+    """The two words of weights times 256 of a packed word, whose bytes are low a, low b, high a, high b of words a and b."""
+    mask = "#0xff00ff00"
+    return [f"and {other}, {register}, {mask}", f"lsl {register}, {register}, #8", f"and {register}, {register}, {mask}"]
+
+
+def requantized(b: IRBuilder, rounding: RequantForm, acc: Expr, numbers: Sequence[Expr]) -> Expr:
+    """The meaning of the block's requantisation; `numbers`: bias, constant, multiplier and, where it varies, shift."""
+    scaled = b.let("scaled", acc)
+    constant = numbers[1] + sign_term(scaled, rounding.prescale) if rounding.signed else numbers[1]
+    total = (SMMLAR if rounding.rounded else SMMLA)(scaled, numbers[2], constant)
+    shift = imm(rounding.shift) if rounding.shift >= 0 else numbers[3]
+    return clamp(total >> shift, rounding.lo, rounding.hi)
+
+
+def emit_strip(operands: Mapping[str, COperand], text: StripText) -> BlockText:
+    """The block of a strip: r0 its pixels, r1 the stream, r2 its results."""
+    shared, table = text.covered.shared, operands["table"].pointer if text.covered.rounding.table else ""
+    spill = ['[out] "+m"(aot_out)'] if text.out_in_memory else []
+    values = []
+    if shared:
+        values.append(f"const int32_t aot_step = {operands['column_step'].value};")
+        values.append(f"const int32_t aot_back = {operands['row_step'].value} - {text.moved} * aot_step;")
+    loads = ['[step] "m"(aot_step)', '[back] "m"(aot_back)'] * shared
+    values += [f"const int8_t *const aot_table = {table} + {TABLE // 2};"] if table else []
+    loads += ['[table] "m"(aot_table)'] if table else []
+    loads += ['[end] "m"(aot_end)'] * text.loop + [f'[{n}] "m"(aot_{n})' for n, _ in text.in_memory]
+    line = text.covered.line_bytes
+    end = f"(const uint8_t *)aot_x + {operands['rows'].value + f' * {line}' if shared else line * text.covered.rows}"
+    return AsmBlock(
+        [
+            f'register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
+            f'register const void *aot_p __asm("r1") = {operands["params"].pointer};',
+            f'register void *aot_o __asm("r2") = {operands["out"].pointer};',
+            *(["void *aot_out = aot_o;"] if spill else []),
+            *([f"const void *const aot_end = {end};"] if text.loop else []),
+            *values,
+            *(f"const int32_t aot_{n} = ((const int32_t *)aot_p)[{i}];" for n, i in text.in_memory),
+        ],
+        text.text(),
+        outs=['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)', *spill],
+        ins=loads,
+        clobbers=text.clobbers,
+    ).emit()
+
+
+@lru_cache(maxsize=256)
+def instructions(strip: Strip, rows: int) -> int:
+    """Instructions that one block executes over that many rows, counted from its text."""
+    return _text(strip).instructions(rows)
+
+
+@lru_cache(maxsize=256)
+def code_bytes(strip: Strip) -> int:
+    return _text(strip).code_bytes()
+
+
+def _text(strip: Strip) -> StripText:
+    return _Resident(strip) if strip.layout.resident else _Streamed(strip)
+
+
+def load_words(register: str, other: str, base: str, offset: int) -> list[str]:
+    """Two consecutive words; LDRD reaches 1020 bytes."""
+    if 0 <= offset <= MAX_PAIR_OFFSET:
+        return [f"ldrd {register}, {other}, [{base}, #{offset}]"]
+    return [f"ldr {register}, [{base}, #{offset}]", f"ldr {other}, [{base}, #{offset + 4}]"]
+
+
+def clamp_lines(rounding: RequantForm, accs: Sequence[str]) -> list[str]:
+    """SSAT with the common shift and, for bounds other than int8's, compares."""
+    shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
+    if rounding.halves:
+        return [f"{'usat' if rounding.lo == 0 else 'ssat'} {a}, #{15 if rounding.lo == 0 else 16}, {a}{shift}" for a in accs]
+    lines = [f"ssat {a}, #8, {a}{shift}" for a in accs]
+    for a in accs:
+        if rounding.lo > -128:
+            lines += [f"cmp {a}, #{rounding.lo}", "it lt", f"movlt {a}, #{rounding.lo}"]
+        if rounding.hi < 127:
+            lines += [f"cmp {a}, #{rounding.hi}", "it gt", f"movgt {a}, #{rounding.hi}"]
+    return lines
+
+
+class Covered(Protocol):
+    """What a text has to know of its strip: `step` results at a time, lines `line_bytes` apart in the plane."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def column_step(self) -> int: ...
+    @property
+    def row_step(self) -> int: ...
+    @property
+    def rounding(self) -> RequantForm: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def line_bytes(self) -> int: ...
+    @property
+    def shared(self) -> bool: ...
+
+
+class StripText:
+    """What all register plans share: the loop over lines, the steps of a line, requantisation, stores."""
+
+    acc: tuple[str, ...]
+    pixels: tuple[str, str]
+    clobbers: tuple[str, ...] = ("r3", *(f"r{i}" for i in range(4, 13)), "lr")
+    out_in_memory = False
+
+    def __init__(self, strip: Covered) -> None:
+        self.covered = strip
+        self.store = "strh" if strip.rounding.halves else "strb"
+        self.in_memory: list[tuple[str, int]] = []
+
+    def head(self) -> list[str]:
+        """What goes before the first line."""
+        return []
+
+    def start(self) -> list[str]:
+        """What goes before the steps of each line."""
+        return []
+
+    def results(self, outputs: int, index: int | None) -> list[str]:
+        """`outputs` results of step `index`, or of the step that `counted` counts, in the first accumulators."""
+        raise NotImplementedError
+
+    def line(self) -> list[str | Repeat]:
+        """One line of the strip, pointers moved on to the next; beyond the reach of an offset that of the results moves along."""
+        strip = self.covered
+        full, rest = divmod(strip.outputs, strip.step)
+        far = (strip.outputs - 1) * strip.column_step > MAX_OFFSET
+        lines: list[str | Repeat] = [*self.start()]
+        if full > 1:
+            lines += counted(full, self._step(strip.step, None, far=far))
+        elif full:
+            lines += self._step(strip.step, 0, far=far)
+        if rest:
+            lines += self._step(rest, full, far=far)
+        moved = strip.outputs * strip.column_step if far else 0
+        return [*lines, *add_immediate("r0", strip.line_bytes), *add_immediate("r2", strip.row_step - moved)]
+
+    def _step(self, outputs: int, index: int | None, *, far: bool) -> list[str]:
+        strip, accs = self.covered, self.acc[:outputs]
+        lines, step = self.results(outputs, index), strip.column_step
+        if far:
+            return lines + [line for a in accs for line in (f"{self.store} {a}, [r2]", *add_immediate("r2", step))]
+        offsets = (counted_offset(index, strip.step * step, j * step) for j in range(outputs))
+        return lines + [f"{self.store} {a}, [r2, #{offset}]" for a, offset in zip(accs, offsets, strict=True)]
+
+    def text(self) -> list[str | Repeat]:
+        loop = self.loop
+        scratch = self.pixels[0]
+        ending = [f"ldr {scratch}, %[end]", f"cmp r0, {scratch}", "bne 1b"]
+        return [*self.head(), *(["1:"] if loop else []), *self.line(), *(ending if loop else [])]
+
+    @property
+    def loop(self) -> bool:
+        return self.covered.shared or self.covered.rows > 1
+
+    @property
+    def moved(self) -> int:
+        """Columns by which a shared strip has moved the result's pointer when a line is done."""
+        return (self.covered.outputs - 1) // 2 * 2
+
+    def shared_stores(self, accs: Sequence[str], out: str, spare: str, *, last: bool) -> list[str]:
+        """Stores by pairs, the step being in memory; then to the next pair, or after the last one to the next line."""
+        lines = [f"ldr {spare}, %[step]"] if len(accs) > 1 else []
+        for j in range(0, len(accs), 2):
+            if j:
+                lines.append(f"add {out}, {out}, {spare}, lsl #1")
+            lines += [f"strb {a}, [{out}, {spare}]" for a in accs[j + 1 : j + 2]] + [f"strb {accs[j]}, [{out}]"]
+        if last:
+            return [*lines, f"ldr {spare}, %[back]", f"add {out}, {out}, {spare}"]
+        return [*lines, f"add {out}, {out}, {spare}, lsl #1"]
+
+    def instructions(self, rows: int) -> int:
+        return count_instructions(self.head()) + rows * (count_instructions(self.line()) + 3 * self.loop)
+
+    def code_bytes(self) -> int:
+        return 4 * count_instructions(self.text())
+
+    def clamped(self, accs: Sequence[str], spare: str) -> list[str]:
+        lines, rounding = clamp_lines(self.covered.rounding, accs), self.covered.rounding
+        if rounding.halves and rounding.hi < HALF_MAX:
+            lines.append(f"movw {spare}, #{rounding.hi}")
+            lines += [line for a in accs for line in (f"cmp {a}, {spare}", "it gt", f"movgt {a}, {spare}")]
+        if not rounding.table:
+            return lines
+        return [*lines, f"ldr {spare}, %[table]", *(f"ldrsb {a}, [{spare}, {a}]" for a in accs)]
+
+    def multiply(
+        self, macs: Sequence[Mac], pair: Sequence[int], words: Sequence[str], begun: tuple[set[int], str], *, base: int = 0
+    ) -> list[str]:
+        """The products with the pixel words in `pair`; `begun`: outputs that have a sum, and what others start with.
+
+        `words` are the registers of the weight words from number `base` on.
+        """
+        (started, first), lines = begun, []
+        for m in macs:
+            if m.pixels in pair:
+                acc = self.acc[m.output]
+                addend = acc if m.output in started else first
+                started.add(m.output)
+                lines.append(f"smla{m.op} {acc}, {self.pixels[pair.index(m.pixels)]}, {words[m.word - base]}, {addend}")
+        return lines
+
+    def high_multiply(self, accs: Sequence[str], multiplier: str, constant: str, spare: str) -> list[str]:
+        rounding, lines = self.covered.rounding, []
+        for a in accs:
+            if rounding.signed and rounding.prescale > 1:
+                lines += [f"asr {spare}, {a}, #31", f"add {spare}, {constant}, {spare}, lsl #{rounding.prescale - 1}"]
+            elif rounding.signed:
+                lines.append(f"add {spare}, {constant}, {a}, asr #31")
+            lines.append(f"smmla{'r' * rounding.rounded} {a}, {a}, {multiplier}, {spare if rounding.signed else constant}")
+        return lines
+
+
+def _pixel_pairs(macs: Sequence[Mac]) -> Iterator[list[int]]:
+    """The pixel words that products need, two at a time where they are neighbours."""
+    needed = sorted({m.pixels for m in macs})
+    while needed:
+        pair = needed[:2] if needed[1:2] == [needed[0] + 1] else needed[:1]
+        needed = needed[len(pair) :]
+        yield pair
+
+
+class _Resident(StripText):
+    """Weights, bias and constant in r4 and up; multiplier and shift there too where there is room, else in FPU
+    registers or memory.
+    """
+
+    pixels = ("r12", "r3")
+
+    def __init__(self, strip: Strip) -> None:
+        super().__init__(strip)
+        self.strip = strip
+        self.acc = ("r1", "lr")[: strip.step]
+        pool = [f"r{i}" for i in range(4, 12)]
+        count = len(strip.layout.words)
+        if count > RESIDENT_WORDS:
+            raise ValueError(f"{count} weight words do not fit the registers")
+        self.words, self.bias, self.constant = pool[:count], pool[count], pool[count + 1]
+        self.loaded = pool[count : count + 2]
+        self.places: list[str] = []
+        vector = ["s15", "s14"]
+        for i, name in enumerate(("multiplier", "shift")[: strip.constants - 2]):
+            index = count + 2 + i
+            if index < len(pool):
+                self.places.append(pool[index])
+                self.loaded.append(pool[index])
+            elif strip.fpu:
+                self.places.append(vector[i])
+            else:
+                self.places.append(f"%[{name}]")
+                self.in_memory.append((name, strip.weight_words + 2 + i))
+        floats = [p for p in self.places if p.startswith("s")]
+        self.clobbers = (*self.clobbers, *floats)
+
+    def head(self) -> list[str]:
+        first = self.strip.weight_words + 2
+        lines = [f"vldr {p}, [r1, #{4 * (first + i)}]" for i, p in enumerate(self.places) if p.startswith("s")]
+        count = len(self.words)
+        if not self.strip.packed:
+            return [*lines, f"ldm r1, {{{', '.join((*self.words, *self.loaded))}}}"]
+        for i in range(0, count, 2):
+            one = self.words[i]
+            lines += [f"ldr {one}, [r1], #4", *unpack(one, self.words[i + 1] if i + 1 < count else self.pixels[0])]
+        return [*lines, f"ldm r1, {{{', '.join(self.loaded)}}}"]
+
+    @property
+    def moved(self) -> int:
+        return self.strip.outputs - 1 if self.strip.stride[1] % 2 == 0 else super().moved
+
+    def line(self) -> list[str | Repeat]:
+        return self._shared_line() if self.strip.shared else super().line()
+
+    def _shared_line(self) -> list[str | Repeat]:
+        strip, step = self.strip, self.strip.step
+        lines: list[str | Repeat] = []
+        for first in range(0, strip.outputs, step):
+            count = min(step, strip.outputs - first)
+            accs = self.acc[:count]
+            lines += self.results(count, first // step)
+            if step == 2:
+                lines += self.shared_stores(accs, "r2", self.pixels[0], last=first + count == strip.outputs)
+            elif first + 1 == strip.outputs:
+                spare = self.pixels[0]
+                lines += [f"strb {accs[0]}, [r2]", f"ldr {spare}, %[back]", f"add r2, r2, {spare}"]
+            else:
+                lines += [f"strb {accs[0]}, [r2]", f"ldr {self.pixels[0]}, %[step]", f"add r2, r2, {self.pixels[0]}"]
+        return [*lines, *add_immediate("r0", strip.line_bytes)]
+
+    def results(self, outputs: int, index: int | None) -> list[str]:
+        strip, layout = self.strip, self.strip.layout
+        started: set[int] = set()
+        lines: list[str] = []
+        words_a_step = strip.step * strip.stride[1] * 2
+        for r in range(layout.kh):
+            macs = row_macs(layout, r, (0, layout.kw), strip.stride[1], outputs)
+            for pair in _pixel_pairs(macs):
+                offset = r * strip.row_bytes + 4 * pair[0]
+                limit = offset + words_a_step * (-(-strip.outputs // strip.step) - 1)
+                places = [counted_offset(index, words_a_step, offset + 4 * i) for i in range(len(pair))]
+                if len(pair) == 2 and limit <= MAX_PAIR_OFFSET:
+                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{places[0]}]")
+                else:
+                    lines += [f"ldr {register}, [r0, #{at}]" for register, at in zip(self.pixels, places, strict=False)]
+                lines += self.multiply(macs, pair, self.words, (started, self.bias))
+        return lines + self._finish(self.acc[:outputs])
+
+    def _finish(self, accs: Sequence[str]) -> list[str]:
+        spare = self.pixels
+        multiplier, lines = self._get(self.places[0], spare[0])
+        lines = [*lines, *self.high_multiply(accs, multiplier, self.constant, spare[1])]
+        if self.strip.rounding.shift < 0:
+            shift, more = self._get(self.places[1], spare[1])
+            lines += [*more, *(f"asr {a}, {a}, {shift}" for a in accs)]
+        return [*lines, *self.clamped(accs, spare[1])]
+
+    def _get(self, place: str, register: str) -> tuple[str, list[str]]:
+        if place.startswith("s"):
+            return register, [f"vmov {register}, {place}"]
+        if place.startswith("%"):
+            return register, [f"ldr {register}, {place}"]
+        return place, []
+
+
+class _Streamed(StripText):
+    """Accumulators r3 and up; weight words above them, pixels in the last two; the result's pointer in memory where
+    that is too tight.
+    """
+
+    def __init__(self, strip: Strip) -> None:
+        super().__init__(strip)
+        self.strip = strip
+        free = ["r3", *(f"r{i}" for i in range(4, 13)), "lr"]
+        self.acc = tuple(free[: strip.outputs])
+        widest = max(len(strip.layout.chunk_words(c)) for c in strip.layout.chunks)
+        room = len(free) - strip.outputs - 2
+        self.out_in_memory = widest > room
+        if self.out_in_memory:
+            free.insert(0, "r2")
+            self.acc = tuple(free[: strip.outputs])
+            room += 1
+        if widest > room:
+            raise ValueError(f"{widest} weight words do not fit the registers")
+        self.words = free[strip.outputs : strip.outputs + widest]
+        self.pixels = (free[-2], free[-1])
+
+    def line(self) -> list[str | Repeat]:
+        strip, layout = self.strip, self.strip.layout
+        last = self.acc[-1]
+        lines = [f"ldr {last}, [r1], #4"]
+        started: set[int] = set()
+        base = 0
+        for r in range(layout.kh):
+            for chunk in layout.chunks:
+                count = len(layout.chunk_words(chunk))
+                names = self.words[:count]
+                lines.append(f"ldm r1!, {{{', '.join(names)}}}" if count > 1 else f"ldr {names[0]}, [r1], #4")
+                macs = row_macs(layout, r, chunk, strip.stride[1], strip.outputs)
+                for pair in _pixel_pairs(macs):
+                    offset = r * strip.row_bytes + 4 * pair[0]
+                    lines += (
+                        load_words(*self.pixels, "r0", offset) if len(pair) == 2 else [f"ldr {self.pixels[0]}, [r0, #{offset}]"]
+                    )
+                    lines += self.multiply(macs, pair, names, (started, last), base=base)
+                base += count
+        return [*lines, *self._finish()]
+
+    def _finish(self) -> list[str]:
+        """Multiplier and constant are read into the weights' registers and the pixels', which are free now."""
+        strip, accs = self.strip, self.acc
+        constant, multiplier = self.pixels
+        lines = [f"ldrd {constant}, {multiplier}, [r1], #8"]
+        spare = self.words[0]
+        lines += self.high_multiply(accs, multiplier, constant, spare)
+        if strip.rounding.shift < 0:
+            lines += [f"ldr {spare}, [r1], #4", *(f"asr {a}, {a}, {spare}" for a in accs)]
+        lines += [*self.clamped(accs, spare), *add_immediate("r1", -4 * strip.stream_words)]
+        out = self.pixels[1] if self.out_in_memory else "r2"
+        if self.out_in_memory:
+            lines.append(f"ldr {out}, %[out]")
+        moved = 0
+        if strip.shared:
+            lines += self.shared_stores(accs, out, self.words[0], last=True)
+        for j, a in enumerate(accs if not strip.shared else ()):
+            if j * strip.column_step - moved > 4095:
+                lines += add_immediate(out, j * strip.column_step - moved)
+                moved = j * strip.column_step
+            lines.append(f"{self.store} {a}, [{out}, #{j * strip.column_step - moved}]")
+        lines += add_immediate(out, strip.row_step - moved) if not strip.shared else []
+        if self.out_in_memory:
+            lines.append(f"str {out}, %[out]")
+        return [*lines, *add_immediate("r0", strip.line_bytes)]
