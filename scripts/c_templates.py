@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The templates of generated C as Python, so that a compilation needs neither Jinja nor the time in which it translates them.
 
-python scripts/c_templates.py            compare with aot/executor/codegen/templates; exit 1 where that is not current
+python scripts/c_templates.py            compare with aot/executor/templates.py; exit 1 where that is not current
 python scripts/c_templates.py --write    write it
 
 Knows what our templates use of Jinja: names, attributes, subscripts, operators, `length`, if, for, include.  Names that are not
@@ -19,11 +19,11 @@ from jinja2 import nodes
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "aot" / "template"
-FOLDER = ROOT / "aot" / "executor" / "codegen" / "templates"
+TARGET = ROOT / "aot" / "executor" / "templates.py"
 NAMES = ("model.h", "model.c", "aot_workspace.h", "aot_workspace.c")
 ENVIRONMENT = jinja2.Environment(keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True, autoescape=False)
 
-HEAD = '''"""{name}.j2 as Python; written by scripts/c_templates.py."""
+HEAD = '''"""The templates of aot/template as Python; written by scripts/c_templates.py."""
 # ruff: noqa
 # fmt: off
 
@@ -31,10 +31,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+'''
 
+FUNCTION = '''
 
-def render(v: Mapping[str, Any]) -> Iterator[str]:
-    """The pieces of the file; `v` are the values that the template names."""
+def {name}(v: Mapping[str, Any]) -> Iterator[str]:
+    """The pieces of {template}; `v` are the values that it names."""
 '''
 
 _COMPARED = {"eq": "==", "ne": "!=", "gt": ">", "lt": "<", "gteq": ">=", "lteq": "<=", "in": "in", "notin": "not in"}
@@ -120,12 +122,12 @@ def _parsed(name: str) -> list[nodes.Node]:
 
 
 def texts() -> dict[Path, str]:
-    """The files as they should be."""
-    found = {FOLDER / "__init__.py": '"""The templates of aot/template as Python; written by scripts/c_templates.py."""\n'}
+    """The file as it should be."""
+    text = HEAD
     for name in NAMES:
-        lines = statements(_parsed(f"{name}.j2"), frozenset(), "    ")
-        found[FOLDER / f"{name.replace('.', '_')}.py"] = HEAD.format(name=name) + "\n".join(lines) + "\n"
-    return found
+        text += FUNCTION.format(name=name.replace(".", "_"), template=f"{name}.j2")
+        text += "\n".join(statements(_parsed(f"{name}.j2"), frozenset(), "    ")) + "\n"
+    return {TARGET: text}
 
 
 if __name__ == "__main__":

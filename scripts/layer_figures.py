@@ -89,8 +89,7 @@ def _input(shape: Shape, target: Any, families: Sequence[str]) -> Any:
     from aot.driver.front import front
     from aot.driver.options import Options
     from aot.driver.plugins import load_installed
-    from aot.executor.lower.candidates import all_candidates
-    from aot.executor.lower.draft import Known
+    from aot.executor.candidates import Known, all_candidates
     from aot.relay.expr import Call, Function, post_order
     from aot.tune.measure import MeasureInput
 

@@ -61,7 +61,7 @@ def counted(models: list[Path], board_name: str, processes: int, records: Path |
 
 def modules_of(func: Any, target: Any) -> dict[str, str]:
     """Where the code of each kernel is that takes a group."""
-    from aot.executor.lower.groups import accepting, group_of
+    from aot.executor.candidates import accepting, group_of
 
     group = group_of(func)
     return {impl.lower(group, target, "layer").func.attrs.kernel: impl.module for impl in accepting(group, target)}

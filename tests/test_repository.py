@@ -402,21 +402,22 @@ def test_every_code_that_is_raised_is_explained() -> None:
 _REGISTERS = ("register", "_register", "from_tflite")
 """How the functions begin that make an operator, a converter or a kernel known; those that end in `_pass` make a pass."""
 
-_FOLDERS = ("relay/transform", "tir/analysis", "tir/transform", "memory", "executor/cascade", "executor/plan")
+_FOLDERS = ("relay/transform", "tir/analysis", "tir/transform", "memory", "executor")
 """Folders of analyses, passes and planners: every file counts."""
 
-_ROOMS = (*_FOLDERS, "op", "topi", "executor")
+_ROOMS = (*_FOLDERS, "op", "topi")
 """Where what is registered counts too."""
 
-_FAMILIES = ("topi/arm_", "executor/cascade")
+_FAMILIES = ("topi/arm_",)
 """Packages below here are one design each: tests/topi/arm_dsp/test_w8.py tests all of aot/topi/arm_dsp/w8."""
 
 _TESTED_BY: dict[str, str] = {
-    "executor/codegen/tir_module.py": "tests/executor/codegen/test_lower_main.py",  # the pass that calls lower_main.py
-    "executor/plan/bounds.py": "tests/memory/test_streaming.py",  # graphs of rows for streaming.py
-    "executor/plan/planned.py": "tests/executor/plan/test_aliases.py",  # it weighs views against memory
-    "executor/plan/state_plan.py": "tests/executor/plan/test_state_windows.py",  # both are about states
-    "executor/plan/storage_info.py": "tests/executor/plan/test_storage_map.py",  # a record of it
+    "executor/artifact.py": "tests/test_api.py",  # what aot.build returns
+    "executor/cascade_emit.py": "tests/executor/test_cascade_search.py",  # a cascade is found, laid out, and emitted
+    "executor/cascade_nest.py": "tests/executor/test_cascade_search.py",
+    "executor/cascade_rows.py": "tests/executor/test_cascade_search.py",
+    "executor/lowered.py": "tests/executor/test_emit.py",  # lowered by hand, checked, emitted
+    "executor/memory_bounds.py": "tests/memory/test_streaming.py",  # graphs of rows for streaming.py
     "op/recurrent/rnn_convert.py": "tests/op/recurrent/test_rnn.py",  # the converter of rnn.py
     "op/recurrent/svdf_filter.py": "tests/op/recurrent/test_svdf.py",  # the operator behind svdf.py
     "topi/generic/data_dependent.py": "tests/op/reduce/test_topk.py",  # five kernels, each with its operator: topk, cumsum, ...

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aot.cli.output import Output
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
-    from aot.executor.select.history import History
+    from aot.executor.config import History
     from aot.frontend.choice import Choice
     from aot.frontend.view import ModelView
     from aot.memory.pooling import Pooling

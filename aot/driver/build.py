@@ -18,20 +18,18 @@ from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes
 from aot.errors import TargetError
 from aot.executor.artifact import Artifact, over_budget
-from aot.executor.codegen.emit import LoweredOutput, emit
-from aot.executor.codegen.metadata import BuildInfo
-from aot.executor.codegen.tir_module import TirModule
-from aot.executor.lower.candidates import lower_group
-from aot.executor.lower.draft import FusedModule
-from aot.executor.lower.optimize import Optimized
+from aot.executor.candidates import FusedModule, lower_group
+from aot.executor.config import SLIDE_SHARE, History, PlanConfig, SelectionConfig
+from aot.executor.emit import LoweredOutput, emit
+from aot.executor.lower_main import TirModule
+from aot.executor.memory_bounds import Bounds, memory_bounds
+from aot.executor.metadata import BuildInfo
 from aot.executor.pipeline import lower_and_plan, lower_main, with_groups
-from aot.executor.plan.bounds import Bounds, memory_bounds
-from aot.executor.plan.planned import Planned
-from aot.executor.plan.slide_windows import least_state
-from aot.executor.policy import Attempt, Plans
-from aot.executor.select.config import SLIDE_SHARE, PlanConfig, SelectionConfig
-from aot.executor.select.history import History
-from aot.executor.select.select_kernels import NothingFits
+from aot.executor.plan_search import Attempt, Plans
+from aot.executor.select_kernels import NothingFits
+from aot.executor.slide_windows import least_state
+from aot.executor.storage_map import Planned
+from aot.executor.tir_passes import Optimized
 from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_shapes
 from aot.frontend.specialize import specialize

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from aot.executor.lower.candidates import why_not
-from aot.executor.lower.draft import FusedModule
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import FusedModule, group_of, why_not
 from aot.ir.module import IRModule
 from aot.ir.op import Op
 from aot.ir.transform import Pass, PassInstrument

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
-from aot.executor.select.config import Io
-from aot.executor.select.history import History
+from aot.executor.config import History, Io
 from aot.frontend.choice import FIRST_GRAPH, Choice
 from aot.memory.pooling import ONE_POOL, Pooling, check_pooling
 from aot.support.dataclass import dataclass
@@ -27,7 +26,7 @@ class Options:
     code) and `ram_budget` (workspace and state) are limits in bytes for the choice of kernels; what cannot keep them is an error
     (E2021, E2022) unless `force_over_budget` asks for the smallest that was found.  `choice` is the graph to compile and
     the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
-    (aot.executor.codegen.shared_workspace); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
+    (aot.executor.c_files); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
     workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
     `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.  `max_iterations` is the watchdog of loops that need not
     end: the run stops with an error after that many iterations (0: never).  `slide` are the inputs that are windows over time,

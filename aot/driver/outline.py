@@ -8,7 +8,7 @@ from typing import Any
 from aot.driver.front import front
 from aot.driver.options import Options
 from aot.driver.plugins import load_installed
-from aot.executor.plan.bounds import row_graph
+from aot.executor.memory_bounds import row_graph
 from aot.frontend.macs import nominal_shapes
 from aot.ir.type import TensorType
 from aot.memory.streaming import streaming_bound, whole_tensor_bound

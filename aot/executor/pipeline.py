@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from aot.executor.codegen.tir_module import TirModule, aot_lower_main
-from aot.executor.lower.cut_groups import cut_groups
-from aot.executor.lower.draft import FusedModule
-from aot.executor.lower.optimize import Optimized, optimize_functions
-from aot.executor.lower.share_functions import share_functions
-from aot.executor.lower.te_compiler import lower_te
-from aot.executor.lowered import LoweredModule
-from aot.executor.phases import check_phase
-from aot.executor.plan.plan_memory import plan_memory
-from aot.executor.plan.planned import Planned
-from aot.executor.plan.slide_windows import slide_windows
-from aot.executor.plan.spread_pools import spread_pools
-from aot.executor.select.select_kernels import select_kernels
-from aot.ir.module import of_phase
+from collections.abc import Callable, Iterator
+
+from aot.errors import InternalError, Problem
+from aot.executor.candidates import FusedModule
+from aot.executor.lower_main import TirModule, aot_lower_main
+from aot.executor.lower_te import cut_groups, lower_te
+from aot.executor.lowered import LoweredModule, lowered_faults
+from aot.executor.plan_memory import plan_memory, spread_pools
+from aot.executor.select_kernels import select_kernels
+from aot.executor.slide_windows import slide_windows
+from aot.executor.storage_map import Planned, StorageInfo
+from aot.executor.tir_passes import Optimized, optimize_functions, share_functions
+from aot.ir.module import IRModule, M, of_phase
+from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.transform import Sequential
+from aot.relay.expr import Call, Function, post_order
+from aot.support.dtype import itemsize
+from aot.tir.builtin import BUILTINS
+from aot.tir.expr import Imm
+from aot.tir.function import PrimFunc
+from aot.tir.functor import walk
+from aot.tir.stmt import CallPrim, Region
 
 __all__ = [
-    "aot_lower_main", "cut_groups", "lower_te", "plan_memory", "select_kernels", "share_functions", "slide_windows",
-    "spread_pools",
+    "aot_lower_main", "check_phase", "cut_groups", "lower_and_plan", "lower_main", "lower_te", "plan_memory", "select_kernels",
+    "share_functions", "slide_windows", "spread_pools", "with_groups",
 ]  # fmt: skip
+
 
 GROUPS = Sequential((cut_groups,), "groups")
 LOWER = Sequential((lower_te, select_kernels), "lower")
@@ -47,3 +55,117 @@ def lower_and_plan(module: FusedModule, done: Optimized) -> Planned:
 def lower_main(module: Planned) -> TirModule:
     """Everything as a PrimFunc (E9103); E2013 and E5019 where the pools cannot hold the plan."""
     return check_phase("tir", of_phase(MAIN(module), TirModule, "the executor"))
+
+
+# ---- what holds in each phase of a module, checked where one room of the compiler passes it to the next
+#
+# fused    relay main calls fused functions only
+# lowered  calls of PrimFuncs over tensors, in an order of execution
+# planned  every tensor has its place, and every place suits who uses it
+# tir      everything is a PrimFunc, and what is called is there
+
+
+def check_phase(phase: str, module: M) -> M:
+    """`module`, in which everything holds that the phase promises; InternalError with all faults where it does not."""
+    code, faults = PHASES[phase]
+    problems = [Problem(code, message, module.name) for message in faults(module)]
+    if problems:
+        raise InternalError(*problems)
+    return module
+
+
+def _fused_faults(module: IRModule) -> Iterator[str]:
+    main = module.functions.get("main")
+    if not isinstance(main, Function):
+        yield "there is no relay function main"
+        return
+    for expr in post_order(main.body):
+        if isinstance(expr, Call) and isinstance(expr.op, Function):
+            if not expr.op.is_primitive:
+                yield f"{expr.op.attrs.get('name', 'a function')} is called but not marked primitive"
+        elif isinstance(expr, Call) and not (isinstance(expr.op, Op) and F_IS_VIEW.find(expr.op.name)):
+            yield f"{expr.op} is not in a fused function ({expr.span})"
+
+
+def _lowered_faults(module: IRModule) -> Iterator[str]:
+    yield from lowered_faults(of_phase(module, LoweredModule, "the phase lowered"))
+
+
+def _planned_faults(module: IRModule) -> Iterator[str]:
+    planned = of_phase(module, Planned, "the phase planned")
+    faults = list(lowered_faults(planned))
+    layout = planned.layout
+    sizes = {b.name: b.size for b in layout.buffers}
+    if not faults and [len(names) for names in layout.scratch] != [len(planned.kernel(c).scratch) for c in planned.calls]:
+        faults.append("the plan is one of other calls")
+    if faults:
+        yield from faults
+        return
+    for i, (call, scratch) in enumerate(zip(planned.calls, layout.scratch, strict=True)):
+        func = planned.kernel(call)
+        for tensor, buffer in zip((*call.inputs, *call.outputs), (*func.inputs, *func.outputs), strict=True):
+            root, offset = planned.place_in_root(tensor)
+            place = layout.places.get(root)
+            where = f"layer {i} ({call.func}): {tensor.name}"
+            if place is None:
+                yield f"{where} has no place"
+            elif place.where == "workspace":
+                yield from (f"{where} {fault}" for fault in _place_faults(planned, place, offset, buffer.dtype, buffer.nbytes))
+        for name, buffer in zip(scratch, func.scratch, strict=True):
+            if sizes.get(name, -1) < buffer.nbytes or name not in layout.plan.offset:
+                yield f"layer {i} ({call.func}): scratch {buffer.name} has no place"
+
+
+def _place_faults(planned: Planned, place: StorageInfo, offset: int, dtype: str, size: int) -> Iterator[str]:
+    layout = planned.layout
+    if place.key not in layout.plan.offset:
+        yield f"lies in {place.key}, which the plan does not have"
+        return
+    start = layout.offset(place) + offset
+    if start % itemsize(dtype):
+        yield f"lies at {start}, not aligned for {dtype}"
+    if start + size > layout.plan.size:
+        yield f"ends at byte {start + size} of a workspace of {layout.plan.size}"
+
+
+def _tir_faults(module: IRModule) -> Iterator[str]:
+    funcs: dict[str, PrimFunc] = dict(BUILTINS)
+    for name, func in module.functions.items():
+        if isinstance(func, PrimFunc):
+            funcs[name] = func
+        else:
+            yield f"{name} is not a PrimFunc"
+    for name, func in funcs.items():
+        for call in walk(func.body):
+            if isinstance(call, CallPrim):
+                yield from (f"{name} calls {call.func}: {fault}" for fault in _operand_faults(call, funcs.get(call.func)))
+
+
+def _operand_faults(call: CallPrim, func: PrimFunc | None) -> Iterator[str]:
+    if func is None:
+        yield "there is no such function"
+        return
+    if len(call.operands) != len(func.params):
+        yield f"{len(call.operands)} operands for {len(func.params)} parameters"
+        return
+    for operand, buffer in zip(call.operands, func.buffers, strict=False):
+        if not isinstance(operand, Region):
+            yield f"{buffer.name} is given a number"
+        elif operand.dtype != buffer.dtype:
+            yield f"{buffer.name} is {buffer.dtype}, given {operand.dtype}"
+        elif isinstance(operand.index, Imm) and operand.buffer.is_sized and buffer.is_sized:
+            end = int(operand.index.value) * itemsize(operand.dtype) + buffer.nbytes
+            if end > operand.buffer.nbytes:
+                yield f"{buffer.name} ends at byte {end} of {operand.buffer.name}, which has {operand.buffer.nbytes}"
+    for scalar, var in zip(call.operands[len(func.buffers) :], func.scalars, strict=True):
+        if isinstance(scalar, Region) or scalar.dtype != var.dtype:
+            yield f"{var.name} is {var.dtype}, given {'memory' if isinstance(scalar, Region) else scalar.dtype}"
+
+
+PHASES: dict[str, tuple[str, Callable[[IRModule], Iterator[str]]]] = {
+    "fused": ("E9100", _fused_faults),
+    "lowered": ("E9101", _lowered_faults),
+    "planned": ("E9102", _planned_faults),
+    "tir": ("E9103", _tir_faults),
+}
+"""By name, in their order: the code of a fault, and all faults of a module."""

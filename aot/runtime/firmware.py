@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aot.executor.artifact import Artifact
-from aot.executor.codegen.emit import compile_lowered
+from aot.executor.emit import compile_lowered
 from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
 from aot.ir.type import TensorType
 from aot.target.target import Target

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aot.driver.reading import read_limited
 from aot.errors import Problem, UsageError
-from aot.executor.select.history import History
+from aot.executor.config import History
 from aot.system.files import write_error
 from aot.tune.record import Record, parse_line
 

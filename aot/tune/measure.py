@@ -16,21 +16,17 @@ import numpy as np
 
 from aot.errors import TargetError, ToolchainError, VerificationError, internal
 from aot.executor.artifact import Artifact
-from aot.executor.codegen.emit import emit
-from aot.executor.codegen.metadata import BuildInfo
-from aot.executor.lower.candidates import all_candidates
-from aot.executor.lower.control_flow import copying
-from aot.executor.lower.draft import Draft, FusedModule
-from aot.executor.lower.optimize import optimize_functions
-from aot.executor.lower.te_compiler import lower_te
+from aot.executor.candidates import Draft, FusedModule, all_candidates
+from aot.executor.config import SelectionConfig
+from aot.executor.emit import emit
+from aot.executor.lower_te import copying, lower_te
 from aot.executor.lowered import LoweredModule
+from aot.executor.metadata import BuildInfo
 from aot.executor.pipeline import lower_main
-from aot.executor.plan.planned import Planned
-from aot.executor.plan.storage_map import make_layout
-from aot.executor.select.config import SelectionConfig
-from aot.executor.select.flash_budget import choose_kernels
-from aot.executor.select.select_kernels import without_candidates
-from aot.executor.select.selection import Candidate
+from aot.executor.select_kernels import choose_kernels, without_candidates
+from aot.executor.selection import Candidate
+from aot.executor.storage_map import Planned, make_layout
+from aot.executor.tir_passes import optimize_functions
 from aot.ir.module import of_phase
 from aot.ir.op import Array
 from aot.ir.type import TensorType, TupleType

@@ -8,8 +8,7 @@ from aot.driver.build import fused_module
 from aot.driver.front import front
 from aot.driver.options import Options
 from aot.driver.plugins import load_installed
-from aot.executor.lower.candidates import all_candidates
-from aot.executor.lower.draft import Known
+from aot.executor.candidates import Known, all_candidates
 from aot.ir.op import Op
 from aot.relay.analysis import cost, workload_key, workload_text
 from aot.relay.expr import Call, Function, all_functions, post_order

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from aot.executor.select.history import History
+from aot.executor.config import History
 from aot.support.dataclass import dataclass
 
 NAME = "tophub"

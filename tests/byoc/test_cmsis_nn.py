@@ -12,7 +12,7 @@ import aot
 from aot import relay
 from aot.driver.options import Options
 from aot.errors import UsageError
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.frontend.tflite import from_tflite
 from aot.ir import IRModule
 from aot.relay.expr import Function

@@ -11,7 +11,7 @@ from aot import op as operators
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.driver.outline import outline
-from aot.executor.lower import candidates
+from aot.executor import candidates
 from aot.frontend import view
 from aot.frontend.specialize import specialize
 from aot.op.qnn import lut

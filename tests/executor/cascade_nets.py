@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from aot import op as operators
 from aot import topi
-from aot.executor.cascade.chain import Part, StripeConfig, StripePlan, is_fed, make_chain
-from aot.executor.cascade.emit import Cascade, Work, emit, fits_alignment
-from aot.executor.cascade.rows import row_form, row_variant
-from aot.executor.lower.candidates import candidates
-from aot.executor.lower.order import execution_order
+from aot.executor.candidates import candidates
+from aot.executor.cascade_emit import Cascade, Work, emit, fits_alignment
+from aot.executor.cascade_nest import Part, StripeConfig, StripePlan, is_fed, make_chain
+from aot.executor.cascade_rows import row_form, row_variant
+from aot.executor.config import SelectionConfig
+from aot.executor.lower_te import execution_order
 from aot.executor.lowered import TensorRef
-from aot.executor.select.config import SelectionConfig
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
 from aot.op.common.pool import PoolAttrs

@@ -9,7 +9,7 @@ import numpy as np
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor.codegen.emit import LoweredOutput
+from aot.executor.emit import LoweredOutput
 from aot.ir.module import IRModule
 from aot.relay.expr import Call, Expr, Function, Var, call, const, post_order
 from aot.relay.interpreter import evaluate

@@ -12,7 +12,7 @@ import pytest
 from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import ModelError, UnsupportedError
-from aot.executor.codegen.emit import LoweredOutput
+from aot.executor.emit import LoweredOutput
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import parse
 from aot.relay.expr import Function, If, While, all_functions, post_order

@@ -12,7 +12,7 @@ import pytest
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError
-from aot.executor.codegen.emit import LoweredOutput
+from aot.executor.emit import LoweredOutput
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate

@@ -19,7 +19,7 @@ from aot.relay.expr import Function
 from aot.relay.interpreter import StatefulFunction
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
-from tests.executor.plan.test_state_windows import steps, stream
+from tests.executor.copy_elision.test_state_windows import steps, stream
 from tests.op.state.test_variable import accumulator, same
 
 STEPS = 200

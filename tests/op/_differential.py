@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 
 from aot import op as operators
 from aot import topi
-from aot.executor.lower.candidates import lower_group
+from aot.executor.candidates import lower_group
 from aot.frontend.tflite import from_tflite
 from aot.ir.op import Op
 from aot.ir.type import TensorType, TupleType

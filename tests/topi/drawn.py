@@ -10,7 +10,7 @@ import numpy as np
 
 from aot import op as operators
 from aot import topi
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import per_tensor
 from aot.op.qnn.add import AddAttrs

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds, FloatWindowAttrs

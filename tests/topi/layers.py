@@ -108,7 +108,7 @@ def check(impl: OpImplementation, layer: Layer, target: Target) -> int:
     """Compare a kernel with the relay meaning; returns the number of distinct output codes (a layer that saturates
     proves little).
     """
-    from aot.executor.lower.groups import group_of
+    from aot.executor.candidates import group_of
 
     func = build(layer)
     group = group_of(func)

@@ -12,7 +12,7 @@ from aot import op as operators
 from aot import topi
 from aot.driver.front import front
 from aot.driver.options import Options
-from aot.executor.lower.groups import accepting, group_of
+from aot.executor.candidates import accepting, group_of
 from aot.relay.expr import Call, Function, post_order
 from aot.target.target import find_target
 from aot.topi.loading import NEEDS

@@ -6,8 +6,7 @@ from math import prod
 
 import pytest
 
-from aot.executor.lower.candidates import all_candidates
-from aot.executor.lower.draft import Known
+from aot.executor.candidates import Known, all_candidates
 from aot.target.target import find_target
 from tests.topi.layers import Layer, build
 

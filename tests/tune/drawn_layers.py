@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aot.executor.lower.draft import Known
+from aot.executor.candidates import Known
 from aot.relay.analysis import workload_text
 from aot.relay.expr import Function
 from aot.target.target import Target

@@ -12,7 +12,7 @@ import pytest
 
 from aot import build
 from aot.driver.options import Options
-from aot.executor.lower.groups import accepting, group_of
+from aot.executor.candidates import accepting, group_of
 from aot.micro.board import load_board
 from aot.target.target import find_target
 from aot.tune import tophub

@@ -14,7 +14,7 @@ from aot import build, topi
 from aot.driver.options import Options
 from aot.driver.plugins import load_installed
 from aot.errors import UsageError
-from aot.executor.select.history import ApplyHistoryBest, History
+from aot.executor.config import ApplyHistoryBest, History
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run

@@ -68,7 +68,7 @@ def requests(models: Sequence[Path], options: CompileOptions, *, target: str, sh
 
 def combined(artifacts: Sequence[Artifact], *, share: bool) -> dict[str, Any]:
     """metadata.json of a folder of several models: their own is in <name>.metadata.json."""
-    from aot.executor.codegen.shared_workspace import workspace_size
+    from aot.executor.c_files import workspace_size
 
     sizes = [-(-int(a.metadata["workspace"]["size"]) // 16) * 16 for a in artifacts]
     return {
@@ -89,7 +89,7 @@ def check_fit(board: Board, artifacts: Sequence[Artifact], metadata: Mapping[str
 
 def several_files(artifacts: Sequence[Artifact], metadata: Mapping[str, Any]) -> dict[str, str | bytes]:
     """All files of the folder."""
-    from aot.executor.codegen.shared_workspace import shared_files
+    from aot.executor.c_files import shared_files
     from aot.support.data import data_folder
 
     sources = shared_files(artifacts)

@@ -94,7 +94,7 @@ def board_file(name: str | None) -> str:
 
 def workspace_files(parts: tuple[Part, ...]) -> dict[str, str]:
     """aot_workspace.h and .c for models that share it; a second model of the same name is an error (E5043)."""
-    from aot.executor.codegen.shared_workspace import SHARED_WORKSPACE, shared_files
+    from aot.executor.c_files import SHARED_WORKSPACE, shared_files
 
     files = shared_files([p.artifact for p in parts])
     return {name: text for name, text in files.items() if name.startswith(f"{SHARED_WORKSPACE}.")}

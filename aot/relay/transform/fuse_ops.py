@@ -61,7 +61,7 @@ def pattern_kind(expr: Expr) -> OpPattern:
 def window_joins(func: Function) -> frozenset[int]:
     """By id the calls of concatenate that begin with rows of a state and end with those that the next run begins with.
 
-    As layers of their own they are windows (executor/plan/state_windows.py): nothing of what was kept is copied.  `slide_window`
+    As layers of their own they are windows (executor/copy_elision.py): nothing of what was kept is copied.  `slide_window`
     has joined the rows of its states as suits them.
     """
     found = set[int]()

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.executor.lower.candidates import lower_group
-from aot.executor.lower.groups import accepting, group_of
+from aot.executor.candidates import accepting, group_of, lower_group
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
 from aot.op.convert import SUPPORT

@@ -23,7 +23,7 @@ from aot.report.figures.schema import load_schema
 from aot.report.measure.fitting import mode_fit
 from aot.report.measure.report import bundle, make_report, to_text
 from aot.report.measure.sets import rule_sets
-from tests.executor.plan.test_state_windows import stream
+from tests.executor.copy_elision.test_state_windows import stream
 from tests.micro.projects import ROOT, need, sh
 
 KWS = ROOT / "tests" / "models" / "net_kws_dscnn.tflite"

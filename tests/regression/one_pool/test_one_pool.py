@@ -11,7 +11,7 @@ import pytest
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import AotError, TargetError, UsageError
-from aot.executor.codegen.emit import LoweredOutput
+from aot.executor.emit import LoweredOutput
 from aot.memory.pooling import ONE_POOL, Pooling
 from aot.micro.board import board_names, load_board
 from aot.support.pool import Pool

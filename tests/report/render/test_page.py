@@ -19,7 +19,7 @@ from aot.report.render.html import fragment
 from aot.report.render.pages import compare_html, report_html
 from aot.report.render.sections import memory_section, usual_per_mac
 from aot.testing.text_model import text_model
-from tests.executor.plan.test_state_windows import stream
+from tests.executor.copy_elision.test_state_windows import stream
 from tests.report.render.test_formats import Page, hostile
 from tests.report.sample_report import FAILURE, host_sample, layer, sample
 

@@ -7,11 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aot.executor.lower.candidates import candidates
-from aot.executor.lower.draft import Known
-from aot.executor.lower.groups import group_of
-from aot.executor.select.config import SelectionConfig
-from aot.executor.select.history import History
+from aot.executor.candidates import Known, candidates, group_of
+from aot.executor.config import History, SelectionConfig
 from aot.relay.analysis import workload_key
 from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate

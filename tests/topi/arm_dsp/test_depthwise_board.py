@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.micro.build.toolchain import have_tool
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.type import TensorType, per_tensor
 from aot.micro.board import load_board
 from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS

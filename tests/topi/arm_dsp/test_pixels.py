@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.micro.build.toolchain import have_tool
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder

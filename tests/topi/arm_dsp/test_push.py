@@ -8,7 +8,7 @@ import pytest
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.target.target import find_target
 from aot.testing.stateful import Tcn, tcn
 from aot.topi.arm_dsp.push.intrin import Steps, dot_instructions, dot_steps

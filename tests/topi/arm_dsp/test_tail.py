@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.type import TensorType
 from aot.op.qnn.add import AddAttrs
 from aot.relay.expr import Function, Var, call, const

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.lower.candidates import candidates
-from aot.executor.lower.groups import group_of
-from aot.executor.select.config import SelectionConfig
+from aot.executor.candidates import candidates, group_of
+from aot.executor.config import SelectionConfig
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import cast, imm

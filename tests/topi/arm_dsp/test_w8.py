@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.type import TensorType
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.requantize import RequantizeAttrs

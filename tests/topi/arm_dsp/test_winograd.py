@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.type import TensorType, per_tensor
 from aot.micro.build.toolchain import have_tool
 from aot.op.qnn.add import AddAttrs

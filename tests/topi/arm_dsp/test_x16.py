@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.nn.conv2d import Conv2DAttrs

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aot.executor.lower.candidates import candidates
-from aot.executor.lower.groups import group_of
-from aot.executor.select.config import SelectionConfig
+from aot.executor.candidates import candidates, group_of
+from aot.executor.config import SelectionConfig
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import Bounds, FloatWindowAttrs

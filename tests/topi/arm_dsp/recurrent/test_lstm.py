@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.target.target import find_target
 from aot.topi.arm_dsp.smlal.conv2d import ChainConfig, plan_segments
 from aot.topi.strategy import implementations

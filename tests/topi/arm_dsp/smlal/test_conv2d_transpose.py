@@ -9,7 +9,7 @@ from math import ceil, log2
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.type import TensorType, per_tensor
 from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
 from aot.op.qnn.lut import LutAttrs

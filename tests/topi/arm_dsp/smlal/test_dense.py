@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.target.target import find_target
 from aot.topi.strategy import implementations
 from tests.topi.layers import Layer, build, check

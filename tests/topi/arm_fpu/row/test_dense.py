@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from aot.executor.lower.groups import group_of
+from aot.executor.candidates import group_of
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds
 from aot.relay.expr import Constant, Function, Var, call

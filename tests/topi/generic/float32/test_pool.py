@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.executor.lower.candidates import candidates
-from aot.executor.select.config import SelectionConfig
+from aot.executor.candidates import candidates
+from aot.executor.config import SelectionConfig
 from aot.ir.type import TensorType
 from aot.op.common.pool import PoolAttrs
 from aot.op.math.unary import UnaryAttrs

@@ -1,0 +1,588 @@
+"""The generated files: interface header, main function, kernels, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from aot.executor.artifact import Artifact, check_names
+from aot.executor.lower_main import TURN, Main, StateInit
+from aot.executor.lowered import LoweredModule
+from aot.executor.metadata import Names
+from aot.executor.storage_map import STATE_ALIGN, StorageInfo, StorageMap
+from aot.executor.templates import aot_workspace_c, aot_workspace_h, model_c, model_h
+from aot.ir.type import TensorType
+from aot.support.dataclass import dataclass
+from aot.support.dtype import ctype, itemsize
+from aot.support.licence import PARAMETERS, spdx_line
+from aot.support.text import commas
+from aot.target.c_text import comment, float_literal
+from aot.target.codegen_calls import print_calls
+from aot.target.source_module import NamedFunc, Param, internal_header, kernels_source, params_source
+from aot.target.target import Target
+from aot.tir.expr import BinOp, Expr, Imm, Load
+from aot.tir.function import PrimFunc
+from aot.tir.functor import walk
+from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, While
+from aot.version import __version__
+
+if TYPE_CHECKING:
+    from aot.executor.lower_main import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Everything the C files need: the lowered module, where its tensors lie, and its calls, functions and arrays by name."""
+
+    lowered: LoweredModule
+    layout: StorageMap
+    layers: Sequence[Layer]
+    functions: Sequence[NamedFunc]
+    arrays: Sequence[Param]
+    names: Names
+    main: Main
+    init: StateInit
+    shared: bool = False
+    steps: bool = False
+
+    def address(self, region: Region) -> str:
+        """The C expression of a region's first byte; void * in the workspace."""
+        buffers, base = self.main.buffers, region.buffer
+        offset, hop = (n * itemsize(region.dtype) for n in _place(region.index))
+        if hop:
+            assert base is buffers.state
+            return f"STATE({offset} + {TURN.name} * {hop})"
+        if base is buffers.workspace:
+            return self._at(offset)
+        if base is buffers.state:
+            return f"STATE({offset})"
+        text, const = base.name, "const "
+        if base in buffers.inputs:
+            text = self._field("in", self.names.inputs[buffers.inputs.index(base)])
+        elif base in buffers.outputs:
+            text, const = self._field("out", self.names.outputs[buffers.outputs.index(base)]), ""
+        return f"(({const}char *){text} + {offset})" if offset else text
+
+    def pointer(self, region: Region) -> str:
+        """The same as an argument of the region's type."""
+        buffers, base, text = self.main.buffers, region.buffer, self.address(region)
+        if " ? " in text:
+            return text  # of a copy, which takes pointers to anything
+        plain = ctype(region.dtype) == ctype(base.dtype) and not text.startswith("(")
+        if base is buffers.workspace or base is buffers.state or plain:
+            return text
+        return f"(void *){text}" if base in buffers.outputs else f"(const void *){text}"
+
+    def _field(self, struct: str, field: str) -> str:
+        """The caller's pointer; where slots stand for those that are NULL, the struct may be NULL too."""
+        return f"{struct}->{field}" if self.layout.io == "user" else f"{struct} != NULL ? {struct}->{field} : NULL"
+
+    def at(self, place: StorageInfo) -> str:
+        """The address of a place in the workspace."""
+        return self._at(self.layout.offset(place))
+
+    def _at(self, offset: int) -> str:
+        """A byte of the plan in C: the first pool is the workspace, the others have arrays of their own."""
+        pools = self.layout.pools
+        pool = max((k for k, u in enumerate(pools) if u.base <= offset), default=0)
+        return f"AT_{pools[pool].pool.name}({offset - pools[pool].base})" if pool else f"AT({offset})"
+
+
+def _place(index: Expr) -> tuple[int, int]:
+    """`a + b * TURN` as (a, b)."""
+    match index:
+        case Imm(value):
+            return int(value), 0
+        case BinOp("+", a, b):
+            (offset, hop), (more, faster) = _place(a), _place(b)
+            return offset + more, hop + faster
+        case BinOp("*", a, Imm(value)):
+            return _place(a)[0] * int(value), _place(a)[1] * int(value)
+        case _:
+            assert index is TURN
+            return 0, 1
+
+
+# ---- the main function: copies, calls of layers, and the branches and loops around them
+
+
+RELEASE = "aot_workspace_release();"
+
+
+def main_lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
+    """The lines of a main function: copies, and calls of layers with a comment above and a probe below."""
+    lines: list[str] = []
+    layers = [stmt for stmt in func.body if runs_layers(stmt)]
+    begin = func.body.index(layers[0]) if layers else copies_in(program) if func is program.main.run else 0
+    printer = MainPrinter(program, print_calls(func, target=target, addresses=program))
+    for k, stmt in enumerate(func.body):
+        if k == begin + len(layers):
+            lines.append("")
+        lines += [f"  {line}" if line else "" for line in printer.statement(stmt)]
+    return lines if len(func.body) > begin + len(layers) else [*lines, ""]
+
+
+def runs_layers(stmt: Stmt) -> bool:
+    """Whether a statement is a layer, or decides which run: what moves windows of the state on is none."""
+    return isinstance(stmt, While) or (isinstance(stmt, If) and isinstance(stmt.cond, Load)) or (
+        isinstance(stmt, CallPrim) and stmt.layer >= 0
+    )  # fmt: skip
+
+
+class MainPrinter:
+    """The statements of a main function as lines; `text_of` prints calls and what decides branches and loops."""
+
+    def __init__(self, program: Program, text_of: Callable[[Stmt | Expr], str]) -> None:
+        self._program = program
+        self.text_of = text_of
+        self._loops = 0
+
+    def statement(self, stmt: Stmt) -> list[str]:
+        match stmt:
+            case CallPrim(layer=layer) if layer >= 0:
+                return self._layer(stmt, layer)
+            case If(cond, then, orelse):
+                decided = f"{self.text_of(cond)} != 0u" if isinstance(cond, Load) else self.text_of(cond)
+                lines = ["", f"if ({decided}) {{", *self._body(then)]
+                return [*lines, *(["} else {", *self._body(orelse)] if orelse else []), "}"]
+            case While():
+                return self._while(stmt)
+            case _:
+                return self.text_of(stmt).splitlines()
+
+    def _body(self, body: Sequence[Stmt]) -> list[str]:
+        lines = [line for stmt in body for line in self.statement(stmt)]
+        return [f"  {line}" if line else "" for line in (lines[1:] if lines[:1] == [""] else lines)]
+
+    def _layer(self, stmt: CallPrim, number: int) -> list[str]:
+        layer = self._program.layers[number]
+        call = layer.call
+        shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
+        what = comment(f"{call.does or layer.func.name} {call.outputs[0].name[:60]}")
+        return ["", f"/* {number}: {what}  {shapes} */", *self.text_of(stmt).splitlines(), probe(self._program, number)]
+
+    def _while(self, loop: While) -> list[str]:
+        """A loop that stops in its middle; with a limit, its iterations are counted."""
+        head, give_up = "for (;;) {", list[str]()
+        if loop.limit:
+            turn = f"turn_{self._loops}"
+            self._loops += 1
+            head = f"for (uint32_t {turn} = 0;; ++{turn}) {{"
+            undo = [f"    {line}" for line in (reset_call(self._program), RELEASE if self._program.shared else "") if line]
+            give_up = [f"  if ({turn} == {loop.limit}u) {{", *undo, "    return AOT_ERROR_ITERATIONS;", "  }"]
+        leave = [f"  if ({self.text_of(loop.cond)} == 0u) {{", "    break;", "  }"]
+        return ["", head, *self._body(loop.test), *leave, *give_up, *self._body(loop.body), "}"]
+
+
+def reset_call(program: Program) -> str:
+    """What a run does to its state that ends half-way; nothing where there is none."""
+    if not program.lowered.states:
+        return ""
+    return f"{program.lowered.name}_reset({'state' if program.layout.io == 'user' else ''});"
+
+
+def copies_in(program: Program) -> int:
+    """How many inputs are copied into the workspace."""
+    return sum(p.where != "input" for p in map(program.layout.places.__getitem__, program.lowered.inputs))
+
+
+def probe(program: Program, index: int) -> str:
+    """What a harness sees of a layer: the address and the bytes of its first result."""
+    call = next(s for s in walk(program.main.run.body) if isinstance(s, CallPrim) and s.layer == index)
+    layer = program.layers[index]
+    result = call.operands[len(layer.func.inputs)]
+    assert isinstance(result, Region)
+    return f"AOT_LAYER({index}, {program.address(result)}, {layer.call.outputs[0].type.nbytes}u);"
+
+
+# ---- the main function in steps: a layer each, or what decides a branch or a loop, numbered in the order of the text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Statements, at most one of which is a layer, and the number of the step after them."""
+
+    number: int
+    body: tuple[Stmt, ...]
+    following: int
+
+    @property
+    def layer(self) -> int:
+        """The number of its layer; -1 if it has none."""
+        return next((s.layer for s in self.body if isinstance(s, CallPrim) and s.layer >= 0), -1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """Which step comes next: `then` where the condition of `of` holds, else `orelse`.
+
+    `counter` numbers the loops that stop with an error after `of.limit` turns; -1 for what is not one.
+    """
+
+    number: int
+    of: If | While
+    then: int
+    orelse: int
+    counter: int = -1
+
+
+def make_steps(body: Sequence[Stmt], *, first: int) -> tuple[Step | Decision, ...]:
+    """The steps of a body from number `first` on; the number after the last one stands for the end.
+
+    What is no layer (results that are copied out) belongs to the layer before it, or to the one after it where there is none.
+    """
+    made: list[Step | Decision] = []
+    _Layout(made).lay(body, first, first + _size(body))
+    return tuple(sorted(made, key=lambda s: s.number))
+
+
+class _Layout:
+    def __init__(self, made: list[Step | Decision]) -> None:
+        self._made = made
+        self._counters = count()
+
+    def lay(self, body: Sequence[Stmt], at: int, end: int) -> None:
+        """Number a body from `at` on; after it comes step `end`."""
+        items = _items(body)
+        for k, item in enumerate(items):
+            following = end if k == len(items) - 1 else at + _item_size(item)
+            self._item(item, at, following)
+            at += _item_size(item)
+
+    def _item(self, item: tuple[Stmt, ...], at: int, following: int) -> None:
+        match item:
+            case (If(_, then, orelse) as branch,) if runs_layers(branch):
+                other = at + 1 + _size(then)
+                self._made.append(Decision(at, branch, at + 1 if then else following, other if orelse else following))
+                self.lay(then, at + 1, following)
+                self.lay(orelse, other, following)
+            case (While(test=test, body=body) as loop,):
+                decides = at + _size(test)
+                counter = next(self._counters) if loop.limit else -1
+                self.lay(test, at, decides)
+                self._made.append(Decision(decides, loop, decides + 1 if body else at, following, counter))
+                self.lay(body, decides + 1, at)
+            case _:
+                self._made.append(Step(at, item, following))
+
+
+def _items(body: Sequence[Stmt]) -> list[tuple[Stmt, ...]]:
+    """Branches and loops alone, every other layer with the statements around it that are none."""
+    items: list[tuple[Stmt, ...]] = []
+    open_ = False  # whether the last item may take more that is no layer
+    waits = False  # whether it still waits for a layer
+    for stmt in body:
+        decides = runs_layers(stmt) and not isinstance(stmt, CallPrim)
+        if decides or not open_ or (runs_layers(stmt) and not waits):
+            items.append((stmt,))
+            waits = not runs_layers(stmt)
+        else:
+            items[-1] = (*items[-1], stmt)
+            waits = waits and not runs_layers(stmt)
+        open_ = not decides
+    return items
+
+
+def _size(body: Sequence[Stmt]) -> int:
+    return sum(map(_item_size, _items(body)))
+
+
+def _item_size(item: tuple[Stmt, ...]) -> int:
+    match item:
+        case (If(_, then, orelse) as branch,) if runs_layers(branch):
+            return 1 + _size(then) + _size(orelse)
+        case (While(test=test, body=body),):
+            return 1 + _size(test) + _size(body)
+        case _:
+            return 1
+
+
+# ---- `NAME_run_step`: a switch over these steps (aot compile --in-steps)
+
+
+UNKNOWN = 40
+"""Instructions for each element of the largest tensor of a layer whose kernel does not estimate them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """The main function in steps.  `begin`: what comes before the first; `lets`: what each of them needs.
+
+    `work` are the estimated instructions of each, the first number for no step at all; `rows`: the first step is one of the
+    rows of a fed input, and comes again until that many are in; 0 where there are none.
+    """
+
+    begin: tuple[Stmt, ...]
+    lets: tuple[Let, ...]
+    steps: tuple[Step | Decision, ...]
+    work: tuple[int, ...]
+    rows: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many different steps there are."""
+        return len(self.work) - 1
+
+
+def plan_steps(program: Program) -> StepPlan:
+    """The steps of a program, which begin with number 1."""
+    feeding = program.main.feeding
+    func = program.main.run if feeding is None else feeding.end
+    lets = tuple(s for s in func.body if isinstance(s, Let))
+    before = len(lets) + (copies_in(program) if feeding is None else 0)
+    begin: tuple[Stmt, ...] = tuple(s for s in func.body[:before] if not isinstance(s, Let))
+    begin = ((*lets, *begin) if any(_moves_on(s) for s in begin) else begin) if begin else ()
+    first = 1 if feeding is None else 2
+    steps = make_steps(func.body[before:], first=first) or (Step(first, (), first + 1),)
+    work = [_work(program, s.layer if isinstance(s, Step) else -1) for s in steps]
+    rows = 0
+    if feeding is not None:
+        rows = max(feeding.last + 1, feeding.rows)
+        work.insert(0, max(1, _work(program, 0) // (rows - feeding.first)))
+    return StepPlan(begin, lets, steps, (0, *work), rows)
+
+
+def _moves_on(stmt: Stmt) -> bool:
+    """Whether a copy's place depends on how far the windows of the state have moved on."""
+    return isinstance(stmt, CallPrim) and any(isinstance(o, Region) and _uses_turn(o.index) for o in stmt.operands)
+
+
+def _uses_turn(index: Expr) -> bool:
+    return index is TURN or (isinstance(index, BinOp) and (_uses_turn(index.a) or _uses_turn(index.b)))
+
+
+def _work(program: Program, layer: int) -> int:
+    """Instructions of a step, at least one: the kernel's estimate, or one of our own where it has none (softmax)."""
+    if layer < 0:
+        return 1
+    found = program.layers[layer]
+    largest = max(t.type.size for t in (*found.call.inputs, *found.call.outputs))
+    return found.call.estimate or max(found.func.attrs.macs, UNKNOWN * largest, 1)
+
+
+def step_values(program: Program, target: Target) -> dict[str, Any]:
+    """What the templates say of the steps."""
+    plan = plan_steps(program)
+    feeding = program.main.feeding
+    func = program.main.run if feeding is None else feeding.end
+    text_of = print_calls(func, target=target, addresses=program)
+    printer = MainPrinter(program, text_of)
+    lets = [line for let in plan.lets for line in text_of(let).splitlines()]
+    cases = [_case(step, printer, program) for step in plan.steps]
+    user_state = program.layout.io == "user" and bool(program.lowered.states)
+    writes_out = any(o.buffer in program.main.buffers.outputs for o in _regions(plan))
+    return {
+        "count": plan.count,
+        "rows": plan.rows,
+        "end": plan.count + 1,
+        "most": max(plan.work),
+        "begin": [line for stmt in plan.begin for line in text_of(stmt).splitlines()],
+        "lets": lets,
+        "cases": cases,
+        "work": ", ".join(map(str, plan.work)),
+        "counters": sum(isinstance(s, Decision) and s.counter >= 0 for s in plan.steps),
+        "reads_in": any(o.buffer in program.main.buffers.inputs for o in _regions(plan)),
+        "writes_out": writes_out,
+        "keeps_out": writes_out or user_state,
+        "probe": probe(program, 0) if feeding is not None else "",
+    }
+
+
+def _regions(plan: StepPlan) -> list[Region]:
+    """The memory that the steps pass to what they call; that of decisions is in the workspace."""
+    calls = (s for step in plan.steps if isinstance(step, Step) for s in walk(step.body) if isinstance(s, CallPrim))
+    return [o for call in calls for o in call.operands if isinstance(o, Region)]
+
+
+def _case(step: Step | Decision, printer: MainPrinter, program: Program) -> dict[str, Any]:
+    """A number and the lines of its case."""
+    if isinstance(step, Decision):
+        return {"number": step.number, "lines": _decision(step, printer.text_of(step.of.cond), program)}
+    lines = [line for stmt in step.body for line in printer.statement(stmt)]
+    lines = lines[1:] if lines[:1] == [""] else lines
+    return {"number": step.number, "lines": [*lines, f"at = {step.following}u;"]}
+
+
+def _decision(step: Decision, held: str, program: Program) -> Sequence[str]:
+    if step.counter < 0:
+        return [f"at = {held} != 0u ? {step.then}u : {step.orelse}u;"]
+    turn, limit = f"turns[{step.counter}]", getattr(step.of, "limit", 0)
+    return [
+        f"if ({held} == 0u) {{",
+        f"  {turn} = 0u;",
+        f"  at = {step.orelse}u;",
+        f"}} else if ({turn} == {limit}u) {{",
+        f"  {reset_call(program) or 'leave();'}",
+        "  return AOT_ERROR_ITERATIONS;",
+        "} else {",
+        f"  ++{turn};",
+        f"  at = {step.then}u;",
+        "}",
+    ]
+
+
+_ROUNDING = {"litert": "TensorFlow Lite's reference kernels do", "tflm": "TensorFlow Lite Micro does"}
+"""How the header names an oracle."""
+
+
+def interface_files(program: Program, *, target: Target, metadata: Mapping[str, Any]) -> dict[str, str]:
+    """All files by name: `<name>.h .c _kernels.c _params.c _internal.h`."""
+    functions, arrays, name = program.functions, program.arrays, program.lowered.name
+    generated = f"/* {name}: generated by aot {__version__} for {target.name}. Do not edit. */"
+    banner = f"{spdx_line()}\n{generated}"
+    values = _values(program, metadata)
+    values |= {"banner": banner, "feed": _feed(program, target)}
+    values["body"] = "\n".join(main_lines(program, program.main.run, target))
+    values["steps"] = step_values(program, target) if program.steps else None
+    header = f"{name}_internal.h"
+    return {
+        f"{name}.h": "".join(model_h(values)),
+        f"{name}.c": "".join(model_c(values)),
+        header: internal_header(functions, arrays, banner=banner, guard=f"{name.upper()}_INTERNAL_H", target=target),
+        f"{name}_kernels.c": kernels_source(functions, banner=banner, header=header, target=target),
+        f"{name}_params.c": params_source(arrays, banner=f"{spdx_line(PARAMETERS)}\n{generated}", header=header),
+    }
+
+
+def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What both templates may use."""
+    lowered, layout = program.lowered, program.layout
+    workspace = metadata["workspace"]
+    model = metadata["model"]
+    inputs = [_tensor(row, t.type) for row, t in zip(metadata["inputs"], lowered.inputs, strict=True)]
+    outputs = [_tensor(row, t.type) for row, t in zip(metadata["outputs"], lowered.outputs, strict=True)]
+    if layout.io == "arena":
+        for row, t in zip(inputs, lowered.inputs, strict=True):
+            row["fed"] = layout.places[t].where == "input"
+            row["at"] = program.at(layout.places[t])
+        for row, slot in zip(outputs, layout.output_slots, strict=True):
+            row["at"] = program.at(slot)
+    return {
+        "name": lowered.name,
+        "NAME": lowered.name.upper(),
+        "source": comment(model["file"]) or "an IRModule",
+        "sha256": model["sha256"],
+        "version": __version__,
+        "cpu": metadata["target"]["cpu"],
+        "oracle": _ROUNDING.get(metadata["oracle"], _ROUNDING["litert"]),
+        "io": layout.io,
+        "constants": commas(metadata["constants"]["size"]),
+        "workspace": commas(workspace["size"]),
+        "workspace_bytes": workspace["pools"][0]["used"] if workspace["pools"] else workspace["size"],
+        "section": f".bss.aot_pool_{workspace['pools'][0]['name']}" if workspace["pools"] else ".bss.aot_workspace",
+        "pools": workspace["pools"][1:],
+        "liveness_bound": commas(workspace["liveness_bound"]),
+        "shared": bool(metadata["options"].get("share_workspace")) and workspace["size"] > 0,
+        "macs": commas(metadata["macs"]),
+        "layers": len(metadata["layers"]),
+        "max_iterations": max((c.get("max_iterations", 0) for c in metadata.get("control", ())), default=0),
+        "inputs": inputs,
+        "outputs": outputs,
+        "memcpy": layout.io == "arena"
+        or bool(layout.copies or layout.write_backs or layout.rings)
+        or any(s.array for s in program.init.steps),
+        "state": _state(program),
+        "slide": _slide(metadata),
+        "bools": any(row["ctype"] == "bool" for row in inputs + outputs),
+    }
+
+
+def _state(program: Program) -> dict[str, Any] | None:
+    """What the templates say of the persistent tensors; None if there are none."""
+    if not program.lowered.states:
+        return None
+    pool = program.layout.state_pool
+    return {
+        "size": program.layout.state_size,
+        "text": commas(program.layout.state_size),
+        "align": STATE_ALIGN,
+        "zero": program.init.is_zero,
+        "section": ".bss.aot_state" if pool is None else f".bss.aot_pool_{pool.name}",
+        "turns": None if program.layout.rings is None else program.layout.rings.turns,
+        "counter": None if program.layout.rings is None else program.layout.rings.counter,
+        "steps": [asdict(s) for s in program.init.steps],
+        "fills": any(not s.array for s in program.init.steps),
+        "count": len(program.lowered.states),
+    }
+
+
+def _slide(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the templates say of a window that moves; None if there is none, or several that move differently.
+
+    `push`: a run needs only the rows of one input.  `rows` is None of a chain, whose windows are inside.
+    """
+    push = len(metadata["inputs"]) == 1 and metadata["io"] == "arena"
+    if "chain" in metadata:
+        chain = metadata["chain"]
+        return {"rows": None, "hop": chain["hop"], "pushes": chain["pushes"], "push": push}
+    windows = {(row["rows"], row["hop"]) for row in metadata.get("slide", {}).get("inputs", ())}
+    if len(windows) != 1:
+        return None
+    ((rows, hop),) = windows
+    return {"rows": rows, "hop": hop, "pushes": -(-rows // hop), "push": push}
+
+
+def _tensor(row: Mapping[str, Any], type_: TensorType) -> dict[str, Any]:
+    out = dict(row)
+    out["label"] = comment(row["name"])
+    out["dims"] = ", ".join(map(str, row["shape"])) or "1"
+    out["ndim"] = len(row["shape"])
+    out["scale_text"] = None if row["scale"] is None else float_literal(row["scale"], "float32")
+    return out
+
+
+def _feed(program: Program, target: Target) -> dict[str, Any] | None:
+    """What takes one row of the input and what comes after the last, or None if it comes as a whole."""
+    feeding = program.main.feeding
+    if feeding is None:
+        return None
+    row = feeding.take.inputs[0]
+    (call,) = feeding.take.body
+    text = print_calls(feeding.take, target=target, addresses=program)(call)
+    return {
+        "first": feeding.first,
+        "last": feeding.last,
+        "rows": feeding.rows,
+        "elements": row.size,
+        "size": row.nbytes,
+        "ctype": ctype(row.dtype),
+        "align": row.align,
+        "input": program.names.inputs[0],
+        "text": text.replace("\n", "\n  "),
+        "end": "\n".join([f"  {probe(program, 0)}", *main_lines(program, feeding.end, target)]),
+    }
+
+
+# ---- one workspace for several models: the largest of theirs, claimed by the model that runs
+#
+# Models that are compiled with `Options.share_workspace` use `aot_workspace` in place of an array of their own; each keeps its
+# state to itself.  `shared_files` puts the files of such models together.
+
+
+SHARED_WORKSPACE = "aot_workspace"
+
+
+def shares_workspace(artifact: Artifact) -> bool:
+    """Whether the model was compiled to use the shared workspace."""
+    return bool(artifact.metadata.get("options", {}).get("share_workspace"))
+
+
+def workspace_size(artifacts: Sequence[Artifact]) -> int:
+    """Bytes that a workspace for all of them needs; at least one, as C has no empty arrays."""
+    return max(1, *(int(a.metadata["workspace"]["size"]) for a in artifacts))
+
+
+def shared_files(artifacts: Sequence[Artifact], *, note: str = "") -> dict[str, str]:
+    """The files of all models by name, and the workspace where they share one; `note` goes into its comments.
+
+    Raises UsageError E5043 for models whose files would be the same.
+    """
+    check_names([a.name for a in artifacts])
+    files = {name: text for a in artifacts for name, text in a.files.items()}
+    if any(shares_workspace(a) for a in artifacts):
+        values = {"size": workspace_size(artifacts), "note": note or f"Generated by aot {__version__}. Do not edit."}
+        files[f"{SHARED_WORKSPACE}.h"] = "".join(aot_workspace_h(values))
+        files[f"{SHARED_WORKSPACE}.c"] = "".join(aot_workspace_c(values))
+    return files

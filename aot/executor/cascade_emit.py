@@ -1,0 +1,376 @@
+"""The PrimFunc of a cascade: the nest as loops around calls of row kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from aot.executor.cascade_nest import OUT, WINDOWS, Nest, distances, external_name, reading
+from aot.ir.op import Array
+from aot.ir.span import NO_SPAN, Span
+from aot.ir.type import TensorType
+from aot.support.dataclass import dataclass
+from aot.support.dtype import itemsize
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, Imm, Var, equal, imm, logical_and, maximum, minimum
+from aot.tir.function import FuncAttrs, PrimFunc
+from aot.tir.stmt import CallPrim, Region
+from aot.topi.strategy import Lowered
+
+UNROLL = 8
+
+
+@lru_cache(maxsize=256)
+def move_rows(size: int, *, words: bool) -> PrimFunc:
+    """Copy `size` bytes upward, so that the target may start at any place before the source and overlap it.
+
+    `words`: both addresses and `size` are multiples of four.
+    """
+    b = IRBuilder("move_rows")
+    align = 4 if words else 1
+    source = b.input("source", (size,), "int8", align=align)
+    target = b.output("target", (size,), "int8", align=align)
+    unit = "int32" if words else "int8"
+    count = size // itemsize(unit)
+    full = count // UNROLL * UNROLL
+    if full:
+        with b.for_("i", full, step=UNROLL) as i:
+            for k in range(UNROLL):
+                b.store_as(target, unit, i + k, source.load(unit, i + k))
+    for k in range(full, count):
+        b.store_as(target, unit, k, source.load(unit, k))
+    return b.finish(FuncAttrs(kernel=f"generic.move_rows(bytes={size})", opt="speed"))
+
+
+def move_instructions(size: int, *, words: bool) -> int:
+    """About: a load and a store a unit, a loop of eight."""
+    units = size // (4 if words else 1)
+    return 12 + 2 * units + 3 * (units // UNROLL)
+
+
+@lru_cache(maxsize=256)
+def fill_rows(count: int, dtype: str, value: int | float) -> PrimFunc:
+    """`count` elements of one value."""
+    b = IRBuilder("fill_rows")
+    target = b.output("target", (count,), dtype, align=1 if itemsize(dtype) == 1 else itemsize(dtype))
+    with b.for_("i", count) as i:
+        b.store(target, i, Imm(value, dtype))
+    return b.finish(FuncAttrs(kernel=f"generic.fill_rows(elements={count})", opt="size"))
+
+
+ALIGN = 4
+"""Of windows, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What makes a node's rows: a row kernel, or with `lowered` None a copy of the rows of the only link."""
+
+    type: TensorType
+    lowered: Lowered | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """`func` calls `callees` by the names that they have here; `constants` holds the stream `params` of all of them."""
+
+    func: PrimFunc
+    callees: Mapping[str, PrimFunc]
+    constants: Mapping[str, Array]
+
+
+@dataclass(slots=True)
+class _Emitter:
+    nest: Nest
+    work: Sequence[Work]
+    externals: Sequence[Buffer]
+    out: Buffer
+    params: Buffer | None
+    windows: Buffer | None
+    work_space: Buffer | None
+    offsets: Sequence[int]
+    streams: Sequence[Mapping[str, int]]
+    b: IRBuilder
+    fed: bool = False
+    """External tensor 0 is one row, the one that the first node of `feeding` takes."""
+    callees: dict[str, PrimFunc] = field(default_factory=dict)
+
+    def arrive(self, place: int, first: Expr) -> None:
+        """The rows of a node of `feeding` from `first` on, and all that they make possible."""
+        path = self.nest.feeding
+        n = path[place]
+        self.own_block(n, first)
+        if place + 1 == len(path):
+            return
+        reader = path[place + 1]
+        (_, count, offset), rows = self.nest.drives[reader][0], reading(self.nest.nodes[reader], n)
+        behind = (count - 1) * self.nest.nodes[n].rows + offset - rows.before
+        start = self.b.let(f"start{n}", first - behind)
+        advance = rows.advance(self.nest.nodes[reader].rows)
+        with self.b.if_(equal(start % advance, 0)):
+            own = self.b.let(f"row{reader}", start * rows.repeat if rows.repeat > 1 else start / rows.stride)
+            self.inputs(reader, own, 1)
+            self.arrive(place + 1, own)
+
+    def block(self, n: int, first: Expr) -> None:
+        """The rows of node n from `first` on, its inputs before."""
+        self.inputs(n, first, 0)
+        self.own_block(n, first)
+
+    def inputs(self, n: int, first: Expr, skip: int) -> None:
+        """What node n drives, without the first `skip` of them."""
+        node = self.nest.nodes[n]
+        for source, count, offset in self.nest.drives[n][skip:]:
+            rows = reading(node, source)
+            start = first / rows.repeat if rows.repeat > 1 else first * rows.stride
+            start = start + (offset - rows.before)
+            if count == 1:
+                self.block(source, self.b.let(f"row{source}", start))
+            else:
+                with self.b.for_(f"k{source}", count) as k:
+                    self.block(source, self.b.let(f"row{source}", start + k * self.nest.nodes[source].rows))
+
+    def own_block(self, n: int, first: Expr) -> None:
+        """The rows of node n, whose inputs are there."""
+        node = self.nest.nodes[n]
+        low, high = self.nest.guards[n]
+        with self.b.if_(logical_and(first >= low, first <= high)):
+            if any(node.margins):
+                with self.b.if_(equal(first, low)):
+                    self._clear(n)
+                with self.b.else_():
+                    self._roll(n)
+            else:
+                self._roll(n)
+            self._make(n, first)
+
+    def _roll(self, n: int) -> None:
+        node, window = self.nest.nodes[n], self.nest.windows[n]
+        keep = (window - node.rows) * node.pitch
+        if keep > 0:
+            func = move_rows(keep, words=node.pitch % 4 == 0)
+            self._call(func, [self._window(n, node.rows * node.pitch), self._window(n, 0)])
+
+    def _clear(self, n: int) -> None:
+        """The margins, and with them the whole window, before its first rows are made."""
+        node, dtype = self.nest.nodes[n], self.work[n].type.dtype
+        assert node.fill is not None
+        func = fill_rows(self.nest.window_bytes(n) // itemsize(dtype), dtype, node.fill)
+        self._call(func, [self._window(n, 0, dtype)])
+
+    def _make(self, n: int, first: Expr) -> None:
+        node = self.nest.nodes[n]
+        low, high = self.nest.guards[n]
+        inside = low >= 0 and high < node.height
+        if inside:
+            self._compute(n, first)
+            return
+        with self.b.if_(logical_and(first >= 0, first < node.height)):
+            self._compute(n, first)
+        if node.fill is not None:
+            with self.b.else_():
+                dtype = self.work[n].type.dtype
+                count = node.rows * node.row_bytes // itemsize(dtype)
+                func = fill_rows(count, dtype, node.fill)
+                self._call(func, [self._slot(n, dtype, imm(0))])
+
+    def _compute(self, n: int, first: Expr) -> None:
+        node, lowered = self.nest.nodes[n], self.work[n].lowered
+        if lowered is None:
+            (link,) = node.links
+            size = node.rows * node.row_bytes
+            words = node.row_bytes % 4 == 0 and node.pitch % 4 == 0 and node.margins[0] % 4 == 0
+            start = imm(0) if self.fed and link.external == 0 else first * node.row_bytes
+            source = Region(self.externals[link.external], start, "int8")
+            self._call(move_rows(size, words=words), [source, self._slot(n, "int8", first)])
+            return
+        func = lowered.func
+        operands: list[Region | Expr] = []
+        for k, buffer in enumerate(func.inputs):
+            operands.append(self._input(n, k, first, buffer.dtype))
+        operands.append(self._slot(n, func.outputs[0].dtype, first))
+        for buffer in func.consts:
+            assert self.params is not None
+            operands.append(Region(self.params, imm(self.streams[n][buffer.name] // itemsize(buffer.dtype)), buffer.dtype))
+        at = 0
+        for buffer in func.scratch:
+            assert self.work_space is not None
+            at = align_to(at, max(ALIGN, buffer.align))
+            operands.append(Region(self.work_space, imm(at // itemsize(buffer.dtype)), buffer.dtype))
+            at += buffer.nbytes
+        self._call(func, operands)
+
+    def _input(self, n: int, k: int, first: Expr, dtype: str) -> Region:
+        node = self.nest.nodes[n]
+        link = node.links[k]
+        if link.node is None:
+            rows = link.rows
+            row = first / rows.repeat if rows.repeat > 1 else first * rows.stride
+            return Region(self.externals[link.external], (row - rows.before) * self._row_elements(n, k, dtype), dtype)
+        source = self.nest.nodes[link.node]
+        offset = (self.nest.windows[link.node] - self.nest.lags[n][k]) * source.pitch
+        return self._window(link.node, offset if link.wide else offset + source.margins[0], dtype)
+
+    def _row_elements(self, n: int, k: int, dtype: str) -> int:
+        lowered = self.work[n].lowered
+        assert lowered is not None
+        buffer = lowered.func.inputs[k]
+        rows = self.nest.nodes[n].links[k].rows.window(self.nest.nodes[n].rows)
+        return buffer.nbytes // rows // itemsize(dtype)
+
+    def _window(self, n: int, offset: int, dtype: str = "int8") -> Region:
+        assert self.windows is not None
+        return Region(self.windows, imm((self.offsets[n] + offset) // itemsize(dtype)), dtype)
+
+    def _slot(self, n: int, dtype: str, first: Expr) -> Region:
+        """Where a node's new rows go: the end of its window, or their place in the result."""
+        node = self.nest.nodes[n]
+        if n == len(self.nest.nodes) - 1:
+            return Region(self.out, first * (node.row_bytes // itemsize(dtype)), dtype)
+        return self._window(n, (self.nest.windows[n] - node.rows) * node.pitch + node.margins[0], dtype)
+
+    def _call(self, func: PrimFunc, operands: Sequence[Region | Expr]) -> None:
+        key = next((k for k, f in self.callees.items() if f is func), None)
+        if key is None:
+            key = f"{self.b.name}_callee_{len(self.callees)}"
+            self.callees[key] = func
+        self.b.append(CallPrim(key, tuple(operands)))
+
+
+def align_to(value: int, align: int) -> int:
+    return -(-value // align) * align
+
+
+def scratch_bytes(func: PrimFunc) -> int:
+    """Of a row kernel, each buffer aligned."""
+    at = 0
+    for buffer in func.scratch:
+        at = align_to(at, max(ALIGN, buffer.align)) + buffer.nbytes
+    return at
+
+
+def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
+    """Offsets of the windows, those that are done with first at the bottom, and the end of the last."""
+    offsets, end = [0] * len(nest.nodes), 0
+    for n in range(len(nest.nodes)):
+        offsets[n] = align_to(end, ALIGN)
+        if nest.window_bytes(n):
+            end = offsets[n] + nest.window_bytes(n)
+    return tuple(offsets), end
+
+
+def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
+    """Whether a row kernel's tensors are aligned as it wants wherever rows may start."""
+    node = nest.nodes[n]
+    out = func.outputs[0].align
+    pairs = [(node.row_bytes, out), (node.pitch, out), (node.margins[0], out)]
+    for link, buffer in zip(node.links, func.inputs, strict=True):
+        pairs.append((buffer.nbytes // link.rows.window(node.rows), buffer.align))
+        if link.node is not None and not link.wide:
+            pairs += [(nest.nodes[link.node].pitch, buffer.align), (nest.nodes[link.node].margins[0], buffer.align)]
+    return all(size % align == 0 and align <= ALIGN for size, align in pairs) and all(b.align <= ALIGN for b in func.scratch)
+
+
+def emit(
+    nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN, fed: bool = False
+) -> Cascade:
+    """The cascade over whole tensors `externals` to the whole tensor of the last node.
+
+    Its parameters: external_0 ..., out, params (all constants), and scratch: windows, and work for the row kernels' own.
+    Those that would be empty are left out.  With `fed` all work is done by its callee FEED, which takes one row of external
+    tensor 0 and, as a scalar, the row's number.
+    """
+    stream, places = _stream(work)
+    offsets, total = place_windows(nest)
+    funcs = [w.lowered.func for w in work if w.lowered is not None]
+    align = max([ALIGN, *(f.align for g in funcs for f in (*g.inputs, *g.outputs))])
+    sizes = _Sizes(align, stream.size, total, max((scratch_bytes(f) for f in funcs), default=0))
+
+    def emitter(b: IRBuilder, types: Sequence[TensorType]) -> _Emitter:
+        aligns = [align if t.nbytes // t.shape[1] % align == 0 else itemsize(t.dtype) for t in types]
+        inputs = [b.input(external_name(i), t.shape, t.dtype, align=aligns[i]) for i, t in enumerate(types)]
+        out = b.output(OUT, work[-1].type.shape, work[-1].type.dtype, align=align)
+        params = b.const("params", (sizes.params,), "int8", align=8) if sizes.params else None
+        windows = b.scratch(WINDOWS, (sizes.windows,), "int8", align=ALIGN) if sizes.windows else None
+        space = b.scratch("work", (sizes.work,), "int8", align=ALIGN) if sizes.work else None
+        return _Emitter(nest, work, inputs, out, params, windows, space, offsets, places, b, fed)
+
+    b = IRBuilder(name)
+    main = emitter(b, externals)
+    if fed:
+        main.callees = _feed(main, emitter, externals, name=name)
+    else:
+        rows = nest.nodes[-1].rows
+        with b.for_("y", nest.nodes[-1].height, start=-nest.lead * rows, step=rows) as y:
+            main.block(len(nest.nodes) - 1, y)
+    kernels = ", ".join(f.attrs.kernel.partition("(")[0].rpartition(".")[2] for f in funcs)
+    parts = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
+    attrs = FuncAttrs(
+        f"cascade({kernels})", span, _macs(nest, work), "size", distances=distances(nest, [t.nbytes for t in externals], parts)
+    )  # fmt: skip
+    return Cascade(b.finish(attrs), main.callees, {"params": stream} if stream.size else {})
+
+
+FEED = "{}_feed"
+"""The callee of a fed cascade that takes one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Alignment of the tensors, and bytes of what a cascade needs beside them."""
+
+    align: int
+    params: int
+    windows: int
+    work: int
+
+
+def _feed(
+    main: _Emitter, emitter: Callable[[IRBuilder, Sequence[TensorType]], _Emitter], externals: Sequence[TensorType], *, name: str
+) -> dict[str, PrimFunc]:
+    """Append calls of FEED for all rows to `main`, those outside of the image with the row next to them, which is not read."""
+    nest, whole = main.nest, externals[0]
+    row = replace(whole, shape=(1, 1, *whole.shape[2:]))
+    b = IRBuilder(FEED.format(name))
+    inner = emitter(b, (row, *externals[1:]))
+    number = Var("number")
+    inner.arrive(0, number)
+    func = replace(b.finish(FuncAttrs(kernel="feed()", opt="size")), scalars=(number,))
+    first, last = nest.arrivals()
+    buffers = [*main.externals[1:], main.out, main.params, main.windows, main.work_space]
+    with main.b.for_("row", last + 1, start=first) as p:
+        inside = maximum(minimum(p, whole.shape[1] - 1), 0)
+        operands: list[Region | Expr] = [Region(main.externals[0], inside * row.size, whole.dtype)]
+        operands += [Region(buffer, imm(0), buffer.dtype) for buffer in buffers if buffer is not None]
+        main.b.append(CallPrim(FEED.format(name), (*operands, p)))
+    return {**inner.callees, FEED.format(name): func}
+
+
+def _macs(nest: Nest, work: Sequence[Work]) -> int:
+    return sum(
+        w.lowered.func.attrs.macs * (node.height // node.rows)
+        for node, w in zip(nest.nodes, work, strict=True)
+        if w.lowered is not None
+    )
+
+
+def _stream(work: Sequence[Work]) -> tuple[Array, list[dict[str, int]]]:
+    """All constants of all row kernels one after the other, and where each lies."""
+    parts: list[bytes] = []
+    size = 0
+    places: list[dict[str, int]] = []
+    for w in work:
+        own: dict[str, int] = {}
+        for buffer in w.lowered.func.consts if w.lowered is not None else ():
+            assert w.lowered is not None
+            data = np.ascontiguousarray(w.lowered.constants[buffer.name]).tobytes()
+            own[buffer.name] = size
+            padding = -len(data) % 8
+            parts.append(data + bytes(padding))
+            size += len(data) + padding
+        places.append(own)
+    return np.frombuffer(b"".join(parts), np.int8), places

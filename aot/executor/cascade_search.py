@@ -1,0 +1,544 @@
+"""Which layers become cascades: dynamic programming over cut points of the order of execution.
+
+Under a limit for the bytes the items with the fewest instructions that cover all layers are found exactly; `ram` asks for the
+smallest limit whose plan stays within plan_search.MOST_SLOWDOWN of the usual one.  An item's bytes are what the planner needs
+for its own buffers, everything else that is alive packed beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from itertools import accumulate
+
+from aot.errors import Problem, UsageError
+from aot.executor.cascade_emit import FEED, Work, emit, fits_alignment, move_instructions, place_windows, scratch_bytes
+from aot.executor.cascade_nest import (
+    OUT,
+    WINDOWS,
+    Node,
+    Part,
+    StripeConfig,
+    StripePlan,
+    distances,
+    external_name,
+    is_fed,
+    make_chain,
+)
+from aot.executor.cascade_rows import row_form, row_variant
+from aot.executor.lowered import CallLowered, CascadeRuns, LoweredModule, TensorRef
+from aot.executor.overlaps import Operand, call_distances
+from aot.executor.selection import Candidate
+from aot.memory.plan import BufferInfo, Conflict
+from aot.memory.planner import plan
+from aot.relay.expr import Function
+from aot.support.dataclass import dataclass
+from aot.tir.function import PrimFunc
+from aot.tir.transform import trial
+from aot.topi.strategy import Lowered
+
+STYLES = (StripeConfig(1), StripeConfig(1, wide=True), StripeConfig(2), StripeConfig(4))
+"""What is tried for each layer of a cascade."""
+
+SPARE = 1 << 16
+"""Bytes for the scratch memory of the row kernels of a first cascade."""
+
+PORTABLE = 1.6
+"""How many times its estimate a portable convolution takes (first layer of a MobileNet: 5.6 instructions a product, not 3.5)."""
+
+EFFORT = 2_000
+"""Work of the planner for the few buffers of one item."""
+
+CALL_INSTRUCTIONS = 40
+"""Of calling a row kernel: guards, arguments, saved registers."""
+
+Lower = Callable[[Function, str], Sequence[Candidate]]
+"""(primitive function, name) -> all kernels for it"""
+
+Windows = tuple[tuple[int, int], ...]
+"""What distinguishes the cascades of some layers: rows and margins of each node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Layers first .. last: `chain` None means one layer as a whole, by one of `kernels`, else one for each node."""
+
+    first: int
+    last: int
+    peak: int
+    instructions: int
+    kernels: tuple[Candidate, ...] = ()
+    chain: StripePlan | None = None
+
+
+class Items:
+    """The items of a lowered module; everything that is computed is kept."""
+
+    def __init__(
+        self,
+        lowered: LoweredModule,
+        functions: Sequence[Function],
+        found: Sequence[Sequence[Candidate]],
+        *,
+        lower: Lower,
+        fed: TensorRef | None = None,
+    ) -> None:
+        self._lowered, self._lower = lowered, lower
+        self._found = [_weighed(own) for own in found]
+        self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(lowered.calls, functions, strict=True)]
+        self._lives = {t: life for t, life in _lives(lowered).items() if t is not fed}
+        self._fed = fed
+        self._outside = {s.old for s in lowered.states}
+        self._readers = [i for i, c in enumerate(lowered.calls) if fed is not None and fed in map(lowered.root, c.inputs)]
+        self._wholes: dict[tuple[int, int], int] = {}
+        self._rows: dict[tuple[int, int, tuple[bool, ...]], tuple[Candidate, ...]] = {}
+        self._made: dict[tuple[int, int, tuple[StripeConfig, ...]], tuple[Windows, int, StripePlan] | None] = {}
+        self._bases: dict[tuple[int, int], dict[Windows, tuple[int, StripePlan]]] = {}
+        self._least: dict[tuple[int, int], int] = {}
+        self._trials: dict[PrimFunc, PrimFunc] = {}
+        self._begun: list[int] = []
+        self._ended: list[int] = []
+
+    def again(self) -> Items:
+        """The same for another search: nothing is computed twice, and nothing that a search refined is in the next one."""
+        other = copy(self)
+        other._bases = {}
+        return other
+
+    # ---- whole layers
+
+    def whole(self, i: int, limit: int) -> Proposal | None:
+        """Layer i by its fastest kernel under the limit; `kernels` are all that fit."""
+        call = self._lowered.calls[i]
+        if i in self._readers:
+            return None
+        rest = self._others(i, i, {*map(self._lowered.root, call.inputs), *call.outputs})
+        fitting = [c for k, c in enumerate(self._found[i]) if self._whole_peak(i, k, rest, limit) <= limit]
+        if not fitting:
+            return None
+        return Proposal(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
+
+    def _whole_peak(self, i: int, k: int, rest: int, limit: int) -> int:
+        """An upper bound of the bytes with kernel k; overlaps are looked for only where it takes them to meet the limit."""
+        call, candidate = self._lowered.calls[i], self._found[i][k]
+        sizes = [t.type.nbytes for t in self._resident(call)]
+        apart = rest + sum(sizes) + candidate.scratch
+        if apart <= limit or rest + max(sizes) > limit:
+            return apart
+        if (i, k) not in self._wholes:
+            self._wholes[i, k] = self._peak_of(i, i, call, self._tried(candidate.lowered.func))
+        return self._wholes[i, k]
+
+    def _tried(self, func: PrimFunc) -> PrimFunc:
+        """The function after the passes."""
+        if func.core not in self._trials:
+            self._trials[func.core] = trial(func.core)
+        return self._trials[func.core]
+
+    def _peak_of(self, first: int, last: int, call: CallLowered, func: PrimFunc) -> int:
+        """What the planner needs while a call of `func` runs in place of layers first .. last."""
+        root = self._lowered.root
+        tensors = self._resident(call)
+        names = {t: f"t{k}" for k, t in enumerate(tensors)}
+        scratch = [f"s{k}" for k in range(len(func.scratch))]
+        keys = [names.get(root(t), "") for t in (*call.inputs, *call.outputs)] + scratch
+        ending = {names[t] for t in tensors if t in call.outputs or self._lives[t][1] <= last}
+        buffers = [BufferInfo(names[t], t.type.nbytes, 4, 0, 0) for t in tensors]
+        buffers += [BufferInfo(n, b.nbytes, max(4, b.align), 0, 0) for n, b in zip(scratch, func.scratch, strict=True)]
+        allowed = {(c.a, c.b): c for c in call_distances(func, [Operand(k) for k in keys]) if {c.a, c.b} <= ending | set(scratch)}
+        return self._others(first, last, set(tensors)) + _planned(buffers, allowed)
+
+    def _resident(self, call: CallLowered) -> list[TensorRef]:
+        """The tensors of a call that take memory, each once: constants, and what shows the bytes of one, take none."""
+        return [t for t in dict.fromkeys(map(self._lowered.root, (*call.inputs, *call.outputs))) if t in self._lives]
+
+    def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
+        """Bytes of other tensors that live while layers first .. last run."""
+        total = self._alive(first, last)
+        for t in own | self._outside:
+            a, b = self._lives.get(t, (1, 0))
+            if max(a, first) <= min(b, last):
+                total -= _words(t)
+        return total
+
+    def _alive(self, first: int, last: int) -> int:
+        """Bytes of all tensors that live while layers first .. last run: those begun less those that ended before."""
+        if not self._begun:
+            begun, ended = ([0] * (len(self.parts) + 2) for _ in range(2))
+            for t, (a, b) in self._lives.items():
+                begun[a + 1] += _words(t)
+                ended[b + 1] += _words(t)
+            self._begun, self._ended = list(accumulate(begun)), list(accumulate(ended))
+        return self._begun[last + 1] - self._ended[first]
+
+    @property
+    def fed(self) -> bool:
+        """Whether the input comes row by row."""
+        return self._fed is not None
+
+    @property
+    def everything(self) -> int:
+        """Bytes that are enough for any cover of whole layers, after a first cascade where the input is fed by rows."""
+        tensors = [t for p in self.parts for t in (*p.inputs, *p.outputs)]
+        return sum(t.type.nbytes + 3 for t in tensors) + sum(max(c.scratch for c in own) for own in self._found) + SPARE
+
+    def fastest(self, i: int) -> int:
+        """Instructions of layer i without any limit."""
+        return min(c.instructions for c in self._found[i])
+
+    # ---- cascades
+
+    def cascades(self, i: int, j: int, limit: int) -> list[Proposal]:
+        """Cascades of layers i .. j under the limit, each with its fastest kernels."""
+        if not self._closed(i, j) or self._least_bytes(i, j) > limit:
+            return []
+        if (i, j) not in self._bases:
+            self._bases[i, j] = {}
+            for style in STYLES:
+                self._add(i, j, [style] * (j - i + 1))
+        chosen = (self._choose(i, j, base, chain, limit) for base, chain in self._bases[i, j].values() if base <= limit)
+        return [item for item in chosen if item is not None]
+
+    def runs(self, limit: int) -> Iterator[tuple[int, int]]:
+        """First and last layer of each run of several that may be a cascade, for all that `_least_bytes` tells of the limit."""
+        for j in range(len(self.parts)):
+            end = j
+            for i in range(j, -1, -1):
+                part = self.parts[i]
+                if i < j:
+                    end = max(end, *(self._lives[t][1] for t in part.outputs))
+                if part.form is None or end > j:
+                    break  # nor any that begins before
+                if i < j and self._closed(i, j) and self._least_bytes(i, j) <= limit:
+                    yield i, j
+
+    def _add(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[int, StripePlan] | None:
+        """Make the cascade with a style for each layer, and keep it."""
+        style = (i, j, tuple(styles))
+        if style not in self._made:
+            self._made[style] = self._make(i, j, styles)
+        made = self._made[style]
+        return None if made is None else self._bases[i, j].setdefault(made[0], made[1:])
+
+    def _make(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[Windows, int, StripePlan] | None:
+        chain = make_chain(self.parts[i : j + 1], styles, self._fed)
+        if chain is None or not self._admissible(chain):
+            return None
+        if self._fed in chain.externals and not is_fed(chain):
+            return None
+        windows = tuple((n.rows, sum(n.margins)) for n in chain.nest.nodes)
+        return windows, self._base(i, j, chain), chain
+
+    def refine(self, item: Proposal, limit: int) -> bool:
+        """Look for other styles that make a cascade faster under the limit; whether there are."""
+        i, j = item.first, item.last
+        styles, best, better = self._styles(item), item, True
+        while better:
+            better = False
+            for k in range(len(styles)):
+                for style in STYLES:
+                    trial = [*styles[:k], style, *styles[k + 1 :]]
+                    made = self._add(i, j, trial) if trial != styles else None
+                    new = self._choose(i, j, *made, limit) if made is not None and made[0] <= limit else None
+                    if new is not None and new.instructions < best.instructions:
+                        styles, best, better = trial, new, True
+        return best is not item
+
+    def _styles(self, item: Proposal) -> list[StripeConfig]:
+        assert item.chain is not None
+        nodes = {k: n for k, n in zip(item.chain.makers, item.chain.nest.nodes, strict=True) if k is not None}
+        return [StripeConfig(n.rows, any(link.wide for link in n.links)) for _, n in sorted(nodes.items())]
+
+    def _least_bytes(self, i: int, j: int) -> int:
+        """A quick lower bound: what else lives, the larger of input and result, and the rows that every layer reads."""
+        if (i, j) not in self._least:
+            made = {p.outputs[0] for p in self.parts[i : j + 1]}
+            outside = ({self._lowered.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made) & self._lives.keys()
+            rows: dict[TensorRef, int] = {}
+            for part in self.parts[i + 1 : j + 1]:
+                assert part.form is not None
+                for t, r in zip(part.inputs, part.form.inputs, strict=True):
+                    if t in made:
+                        rows[t] = max(rows.get(t, 0), r.window(part.form.granule) * (t.type.nbytes // t.type.shape[1]))
+            result = self.parts[j].outputs[0].type.nbytes
+            self._least[i, j] = (
+                self._others(i, j, outside | made) + max([result, *(t.type.nbytes for t in outside)]) + sum(rows.values())
+            )
+        return self._least[i, j]
+
+    def _closed(self, i: int, j: int) -> bool:
+        """Whether only the last layer's result is read outside of the run, and all are row-local."""
+        parts = self.parts[i : j + 1]
+        inside = [k for k in self._readers if i <= k <= j]
+        if inside and (i > 0 or inside != self._readers or self.parts[0].inputs[0] is not self._fed):
+            return False
+        if any(p.form is None or len(p.outputs) != 1 for p in parts):
+            return False
+        inner = {p.outputs[0] for p in parts[:-1]}
+        return all(self._lives[t][1] <= j for t in inner) and not inner & set(self._lowered.views.values())
+
+    def _admissible(self, chain: StripePlan) -> bool:
+        values = self._lowered.values
+        return all(t not in values and self._lowered.root(t) is t for t in chain.externals)
+
+    def _base(self, i: int, j: int, chain: StripePlan) -> int:
+        """Peak without the row kernels' scratch."""
+        nest, externals = chain.nest, chain.externals
+        offsets, total = place_windows(nest)
+        windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
+        known = distances(nest, [t.type.nbytes for t in externals], windows)
+        out = self.parts[j].outputs[0]
+        kept = [(external_name(e), t) for e, t in enumerate(externals) if t is not self._fed]
+        ending = {name for name, t in kept if self._lives[t][1] <= j} | {OUT, WINDOWS}
+        buffers = [BufferInfo(name, t.type.nbytes, 4, 0, 0) for name, t in kept]
+        buffers += [BufferInfo(OUT, out.type.nbytes, 4, 0, 0)]
+        buffers += [BufferInfo(WINDOWS, total, 4, 0, 0)] if total else []
+        allowed = {(a, b): Conflict(a, b, d) for (a, b), d in known.items() if {a, b} <= ending}
+        own = {t for p in self.parts[i : j + 1] for t in p.outputs}
+        return self._others(i, j, {*externals, *own}) + _planned(buffers, allowed)
+
+    def _row_kernels(self, layer: int, node: Node) -> tuple[Candidate, ...]:
+        wide = tuple(link.wide for link in node.links)
+        key = (layer, node.rows, wide)
+        if key not in self._rows:
+            part = self.parts[layer]
+            assert part.form is not None
+            self._rows[key] = _weighed(self._lower(row_variant(part.func, part.form, node.rows, wide), f"rows_{layer}"))
+        return self._rows[key]
+
+    def _choose(self, i: int, j: int, base: int, chain: StripePlan, limit: int) -> Proposal | None:
+        """The fastest kernels whose scratch finds room under the limit."""
+        kernels, total = [], _overhead(chain)
+        for n, k in enumerate(chain.makers):
+            if k is None:
+                continue
+            node = chain.nest.nodes[n]
+            fitting = [
+                c
+                for c in self._row_kernels(i + k, node)
+                if scratch_bytes(c.lowered.func) <= limit - base and fits_alignment(chain.nest, n, c.lowered.func)
+            ]
+            if not fitting:
+                return None
+            best = min(fitting, key=lambda c: (c.instructions, c.scratch, c.constants))
+            kernels.append(best)
+            total += (best.instructions + CALL_INSTRUCTIONS) * (node.height // node.rows)
+        return Proposal(i, j, base + max(scratch_bytes(c.lowered.func) for c in kernels), total, tuple(kernels), chain)
+
+
+def _words(tensor: TensorRef) -> int:
+    """Bytes, in whole words."""
+    return -(-tensor.type.nbytes // 4) * 4
+
+
+def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Conflict]) -> int:
+    """The size of a plan for buffers that all live at once."""
+    clashes = []
+    for k, a in enumerate(buffers):
+        for b in buffers[k + 1 :]:
+            clashes.append(allowed.get((a.name, b.name)) or allowed.get((b.name, a.name)) or Conflict(a.name, b.name))
+    size = plan(buffers, clashes, effort=EFFORT).size
+    return -(-size // 4) * 4
+
+
+def _weighed(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """What portable kernels cost compared with those of the instruction set, whose estimates come from counts."""
+    if all(c.kernel.startswith("generic.") for c in found):
+        return tuple(found)
+    return tuple(replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found)
+
+
+def _overhead(chain: StripePlan) -> int:
+    """Instructions of moving rows."""
+    total, nest = 0, chain.nest
+    for n, node in enumerate(nest.nodes):
+        blocks = (nest.guards[n][1] - nest.guards[n][0]) // node.rows + 1
+        keep = (nest.windows[n] - node.rows) * node.pitch
+        words = node.pitch % 4 == 0
+        if keep > 0:
+            total += blocks * move_instructions(keep, words=words)
+        if chain.makers[n] is None:
+            total += blocks * move_instructions(node.rows * node.row_bytes, words=words)
+    return total
+
+
+def _lives(lowered: LoweredModule) -> dict[TensorRef, tuple[int, int]]:
+    """First and last call of each tensor that takes memory."""
+    end = len(lowered.calls)
+    lives = {t: (-1, -1) for t in lowered.inputs} | {s.old: (-1, end) for s in lowered.states}
+    for i, call in enumerate(lowered.calls):
+        for t in call.outputs:
+            lives[t] = (i, i)
+        for t in (*call.inputs, *call.outputs):
+            root = lowered.root(t)
+            if root in lives:
+                lives[root] = lives[root][0], max(i, lives[root][1])
+    for t in (*lowered.outputs, *(s.new for s in lowered.states)):
+        root = lowered.root(t)
+        if root in lives:
+            lives[root] = lives[root][0], end
+    return lives
+
+
+# ---- the search
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`budget`: bytes of the workspace.  Without one, `small` asks for as few as `most` instructions (None: any) allow."""
+
+    budget: int | None
+    most: int | None = None
+    small: bool = True
+
+
+LONGEST = 20
+"""Layers of a cascade at most."""
+
+STEP = 64
+"""Bytes to which the limit is searched."""
+
+
+def cover(items: Items, limit: int) -> list[Proposal] | None:
+    """Items that cover all layers under the limit with the fewest instructions; None if there are none."""
+    n = len(items.parts)
+    wholes = [items.whole(i, limit) for i in range(n)]
+    settled = [w is not None and w.instructions == items.fastest(i) for i, w in enumerate(wholes)]
+    cost: list[int | None] = [0] + [None] * n
+    taken: list[Proposal | None] = [None] * (n + 1)
+
+    def offer(item: Proposal) -> None:
+        before, known = cost[item.first], cost[item.last + 1]
+        if before is not None and (known is None or before + item.instructions < known):
+            cost[item.last + 1], taken[item.last + 1] = before + item.instructions, item
+
+    for j in range(n):
+        whole = wholes[j]
+        if whole is not None:
+            offer(whole)
+        for i in range(j, max(-1, j - LONGEST), -1):
+            if items.parts[i].form is None:
+                break
+            if cost[i] is not None and not all(settled[i : j + 1]):
+                for item in items.cascades(i, j, limit):
+                    offer(item)
+    if cost[n] is None:
+        return None
+    found: list[Proposal] = []
+    while n:
+        last = taken[n]
+        assert last is not None
+        found.insert(0, last)
+        n = last.first
+    return found
+
+
+def best_cover(items: Items, limit: int) -> list[Proposal] | None:
+    """As `cover`, with the styles of the cascades in it refined until nothing gets faster."""
+    found = cover(items, limit)
+    while found is not None and any([items.refine(item, limit) for item in found if item.chain is not None]):
+        found = cover(items, limit)
+    return found
+
+
+def cost_of(found: Sequence[Proposal]) -> int:
+    return sum(item.instructions for item in found)
+
+
+def smallest(items: Items, high: int, *, most: int | None) -> tuple[list[Proposal], int]:
+    """The cover of at most `most` instructions under the least limit, within STEP bytes, and the limit; `high` must be enough."""
+    low, best = 0, cover(items, high)
+    assert best is not None, "whole layers fit into the sum of everything"
+    while high - low > STEP:
+        middle = (low + high) // 2
+        found = cover(items, middle)
+        if found is not None and most is not None and cost_of(found) > most:
+            found = best_cover(items, middle)
+        if found is not None and (most is None or cost_of(found) <= most):
+            high, best = middle, found
+        else:
+            low = middle
+    return best, high
+
+
+def tried_runs(items: Items, limit: int) -> CascadeRuns:
+    """How many runs of layers could be a cascade under the limit, by what they need at least, and how many were looked at."""
+    settled = []
+    for i in range(len(items.parts)):
+        whole = items.whole(i, limit)
+        settled.append(whole is not None and whole.instructions == items.fastest(i))
+    found = [j - i + 1 for i, j in items.runs(limit) if not all(settled[i : j + 1])]
+    return CascadeRuns(sum(length <= LONGEST for length in found), len(found))
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltCascade:
+    """The call that takes the place of several layers, the one kernel that it can have, and the functions that this calls."""
+
+    call: CallLowered
+    candidate: Candidate
+    callees: Mapping[str, PrimFunc]
+
+
+def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part], *, fed: bool) -> BuiltCascade:
+    """The cascade in the place of the item's layers."""
+    assert item.chain is not None
+    chain = item.chain
+    kernels = iter(item.kernels)
+    work = [Work(t) if k is None else Work(t, next(kernels).lowered) for k, t in zip(chain.makers, chain.types, strict=True)]
+    calls = lowered.calls[item.first : item.last + 1]
+    span = calls[-1].span
+    types = [t.type for t in chain.externals]
+    name = f"cascade_{item.first}"
+    cascade = emit(chain.nest, work, types, name=name, span=span, fed=fed)
+    func = cascade.func
+    feed = (FEED.format(name), *chain.nest.arrivals()) if fed else None
+    operators = dict(sorted(pair for c in calls for pair in c.operators.items()))
+    call = CallLowered(
+        name, chain.externals, calls[-1].outputs, span=span, operators=operators, callees=tuple(cascade.callees), feed=feed
+    )
+    code = {c.key: c.code for c in item.kernels}
+    candidate = Candidate(
+        func.attrs.kernel,
+        Lowered(func, cascade.constants, item.instructions),
+        ("cascade", item.first),
+        item.instructions,
+        sum(c.nbytes for c in cascade.constants.values()),
+        sum(code.values()),
+        sum(b.nbytes for b in func.scratch),
+        is_cascade=True,
+    )
+    return BuiltCascade(call, candidate, cascade.callees)
+
+
+def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
+    """The lowered module with cascades where they pay, and for each of its calls the kernels that may be chosen.
+
+    With a budget: the fewest instructions within it, None if nothing fits.  E5054 if the model cannot be fed by rows.
+    """
+    if cover(items, items.everything) is None:
+        where = lowered.inputs[0].name
+        raise UsageError(Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed so", where))
+    limit = items.everything if limits.budget is None else limits.budget
+    chosen: list[Proposal] | None
+    if limits.budget is None and limits.small:
+        chosen, limit = smallest(items, limit, most=limits.most)
+    else:
+        chosen = best_cover(items, limit)
+    if chosen is None:
+        return None
+    calls: list[CallLowered] = []
+    kernels: list[Sequence[Candidate]] = []
+    functions = dict(lowered.functions)
+    for item in chosen:
+        if item.chain is None:
+            calls.append(lowered.calls[item.first])
+            kernels.append(item.kernels)
+        else:
+            built = build_cascade(lowered, item, items.parts, fed=items.fed and item.first == 0)
+            calls.append(built.call)
+            kernels.append([built.candidate])
+            functions |= {**built.callees, built.call.func: built.candidate.lowered.func}
+    runs = tried_runs(items, limit)
+    return replace(lowered, functions=functions, cascade_runs=runs).with_calls(calls), kernels

@@ -1,1 +1,0 @@
-"""From planned layers to C files and metadata."""

@@ -1,0 +1,135 @@
+"""What is asked of the executor: how kernels are chosen, how memory is planned, and what kernels were counted to take."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from dataclasses import field
+from functools import lru_cache
+from typing import Literal
+
+from aot.memory.pooling import ONE_POOL, Pooling
+from aot.support.dataclass import dataclass
+
+Counts = Mapping[str, int]
+"""Kernel -> instructions, or cycles, of one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What kernels were counted to take: rows of (core, workload, kernel, number), sorted, each triple once.
+
+    `cycles` are the cores whose numbers are cycles of a board's own counter; those of the others are instructions.
+    """
+
+    rows: tuple[tuple[str, str, str, int], ...] = ()
+    cycles: tuple[str, ...] = ()
+
+    def counts(self, target: str, workload: str | None) -> Counts:
+        """What is known of a workload on a core; empty where nothing is."""
+        return {} if workload is None else _table(self).get((target, workload), {})
+
+    @property
+    def digest(self) -> str:
+        """A name for these numbers, for the metadata of what was chosen by them; "" where there are none."""
+        return hashlib.sha256(repr((self.rows, self.cycles)).encode()).hexdigest()[:16] if self.rows else ""
+
+    @staticmethod
+    def current() -> History:
+        """That of the innermost ApplyHistoryBest, or one that knows nothing."""
+        return _CURRENT.get() or History()
+
+
+_CURRENT: ContextVar[History | None] = ContextVar("aot_history", default=None)
+
+
+class ApplyHistoryBest:
+    """`with ApplyHistoryBest(history): aot.build(...)`: builds within choose kernels by the history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._token: Token[History | None] | None = None
+
+    def __enter__(self) -> History:
+        self._token = _CURRENT.set(self._history)
+        return self._history
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _CURRENT.reset(self._token)
+
+
+@lru_cache(8)
+def _table(history: History) -> Mapping[tuple[str, str], Counts]:
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for target, workload, kernel, count in history.rows:
+        found.setdefault((target, workload), {})[kernel] = count
+    return found
+
+
+Io = Literal["arena", "user"]
+RingKind = Literal["copy", "slide"]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionConfig:
+    """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
+
+    `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
+    A `ram_budget` of 0 asks for the smallest workspace, whatever it costs.  `whole_limit`: bytes within which whole layers
+    should run where they have kernels that can; without cascades.  `slides`: the model takes the new rows of a window.
+    `history`: what kernels were counted to take, which goes before their estimates.
+    """
+
+    opt: str = "balanced"
+    kernels: str = "native"
+    flash_budget: int | None = None
+    ram_budget: int | None = None
+    feed_rows: bool = False
+    whole_limit: int | None = None
+    slides: bool = False
+    history: History = field(default_factory=History)
+
+    @property
+    def cascades(self) -> bool:
+        """Whether layers may run row by row."""
+        return self.opt == "ram" or self.ram_budget is not None or self.feed_rows
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether float weights stay as the file has them where there are kernels for it, though others may be faster."""
+        return self.opt in ("balanced", "size") and self.ram_budget is None
+
+    @property
+    def limits_ram(self) -> bool:
+        """Whether kernels that are made for their scratch memory are considered; a row of a cascade needs little anyway."""
+        return self.ram_budget is not None or self.whole_limit is not None
+
+
+SLIDE_SHARE = 20
+"""With --slide, and in chains, a state has so many times what it is longer than the rows that are kept, where that can be.
+
+Room to move on saves copies that are a small part of a run anyway.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanConfig:
+    """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
+
+    `tight`: views take the place of copies only where the plan does not grow by them.  `rings`: whether the windows of the state
+    are moved in each run or slide, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of
+    them where that is given.  `max_iterations`: a loop whose end depends
+    on data is given up after so many (0: never), and the run ends there with the state at its start.  `most_spread`: bytes of the
+    workspace that tensors pinned to other pools may make it grow to.
+    """
+
+    io: Io = "arena"
+    pooling: Pooling = ONE_POOL
+    tight: bool = False
+    rings: RingKind = "copy"
+    ram_limit: int | None = None
+    ring_share: int | None = None
+    max_iterations: int = 0
+    most_spread: int | None = None

@@ -1,0 +1,424 @@
+"""Copies that need not be made: views in their place, shared variables, and windows of the state.
+
+A layer whose kernel does nothing but copy runs of bytes says so (`FuncAttrs.moves`).  Where a result is one run of an
+operand it becomes a view of it, at an offset; where operands fill a result run by run they become views of the result, and the
+layers that make them write into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
+from aot.ir.type import TensorType
+from aot.memory.control import Nested, nested, with_steps, without_step
+from aot.support.dtype import itemsize
+from aot.tir.analysis.in_place import in_place_pairs
+from aot.tir.analysis.overlap import safe_distances
+from aot.tir.buffer import Buffer
+from aot.tir.expr import Imm, Load, Var
+from aot.tir.function import FuncAttrs, Move, PrimFunc
+from aot.tir.stmt import For, Store
+
+Alias = dict[TensorRef, tuple[TensorRef, int]]
+"""View -> the tensor whose bytes it shows, and the first of them."""
+
+
+def moves_of(func: PrimFunc) -> tuple[Move, ...]:
+    """What a pure copy moves, in the order of the result; empty for any other layer."""
+    return tuple(sorted(func.attrs.moves, key=lambda m: m.target))
+
+
+def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = True) -> LoweredModule:
+    """The lowered module without the copies that views can stand for: of slices, of parts of a concatenation, or of both."""
+    for call in lowered.calls:
+        moves = moves_of(lowered.kernel(call))
+        alias: Alias | None = None
+        if slices and len(moves) == 1:
+            alias = _slice(lowered, call, moves[0])
+        if alias is None and parts and len(moves) > 1:
+            alias = _parts(lowered, call, moves)
+        if alias is not None:
+            lowered = without_call(lowered, call, alias)
+    return lowered
+
+
+def without_call(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
+    """The module without a call that the views of `alias` replace; unchanged if a branch or loop does nothing else."""
+    controls = without_step(lowered.controls, lowered.calls.index(call))
+    if controls is None:
+        return lowered
+    return replace(
+        lowered.with_calls([c for c in lowered.calls if c is not call]),
+        controls=controls,
+        views={**lowered.views, **{t: root for t, (root, _) in alias.items()}},
+        offsets={**lowered.offsets, **{t: offset for t, (_, offset) in alias.items() if offset}},
+    )
+
+
+def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | None:
+    """The result as a view of the operand; a result of the model stays a tensor of its own."""
+    (result,) = call.outputs
+    if move.size != result.type.nbytes or is_output(lowered, result) or result in lowered.views:
+        return None  # what is a part of something else already has its place there
+    if {lowered.root(result), lowered.root(call.inputs[move.operand])} & lowered.variables:
+        return None  # its bytes change while the view is read
+    _, start = lowered.place_in_root(call.inputs[move.operand])
+    return {result: (call.inputs[move.operand], move.source)} if fits_offset(lowered, result, start + move.source) else None
+
+
+def _parts(lowered: LoweredModule, call: CallLowered, moves: Sequence[Move]) -> Alias | None:
+    """All operands as views of the result; each has to be a whole tensor that a layer makes, and no other part."""
+    (result,) = call.outputs
+    if lowered.root(result) in lowered.variables or {lowered.root(t) for t in call.inputs} & lowered.variables:
+        return None
+    alias: Alias = {}
+    made = {t for c in lowered.calls for t in c.outputs} | {lowered.root(t) for c in lowered.calls for t in c.outputs}
+    made -= {lowered.root(s.old) for s in lowered.states}  # has a place of its own
+    end = 0
+    for move in moves:
+        root, start = lowered.place_in_root(call.inputs[move.operand])
+        whole = start == 0 and move.source == 0 and move.size == root.type.nbytes
+        if not whole or root not in made or root in alias or move.target != end:
+            return None
+        if is_output(lowered, root) or not fits_offset(lowered, root, move.target):
+            return None
+        alias[root] = (result, move.target)
+        end += move.size
+    return alias if end == result.type.nbytes else None
+
+
+def is_output(lowered: LoweredModule, root: TensorRef) -> bool:
+    """Whether the model returns the tensor."""
+    return any(lowered.root(t) is root for t in lowered.outputs)
+
+
+def fits_offset(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
+    """Whether an offset is aligned for every reader and writer of the tensor or a view of it."""
+    needed = itemsize(tensor.type.dtype)
+    for call in lowered.calls:
+        func = lowered.kernel(call)
+        for buffer, operand in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
+            if lowered.shows(operand, tensor):
+                needed = max(needed, buffer.align, itemsize(buffer.dtype))
+    return offset % needed == 0
+
+
+# ---- copies into loop variables and results of branches: the layer writes its result where it is wanted
+#
+# By Chaitin's rule two tensors may share their bytes if neither is written while the other is still needed, apart from the copy
+# between them; a layer that reads one for the last time and writes the other must be proven to work in place.  A state
+# that a loop or branch goes on from is shared so as well: the variable then lies in the state.
+
+
+Live = frozenset[TensorRef]
+
+
+def without_copies(lowered: LoweredModule) -> LoweredModule:
+    """The lowered module in which what is copied into a variable, where that is proven, is a view of the variable."""
+    if not lowered.controls:
+        return lowered
+    for call in lowered.calls:
+        if len(call.inputs) != 1 or len(moves_of(lowered.kernel(call))) != 1:
+            continue
+        source, target = lowered.root(call.inputs[0]), lowered.root(call.outputs[0])
+        if source is target and lowered.is_whole(call.inputs[0]) and lowered.is_whole(call.outputs[0]):
+            lowered = without_call(lowered, call, {})
+        elif _may_share(lowered, source=call.inputs[0], target=call.outputs[0], copy=call):
+            lowered = without_call(lowered, call, {source: (target, 0)})
+    for state in lowered.states:  # as if the new value were copied to the old one at the end
+        if _may_share(lowered, source=state.old, target=state.new):
+            lowered = replace(lowered, views={**lowered.views, lowered.root(state.old): lowered.root(state.new)})
+        else:
+            lowered = _kept_apart(lowered, state) or lowered
+    return lowered
+
+
+def _kept_apart(lowered: LoweredModule, state: State) -> LoweredModule | None:
+    """With a loop that goes on from a state in its place, though the old value is read later: that is copied, and no variable."""
+    old, target = state.old, lowered.root(state.new)
+    copies = [
+        c for c in lowered.calls if c.inputs == (old,) and moves_of(lowered.kernel(c)) and lowered.root(c.outputs[0]) is target
+    ]
+    at = lowered.calls.index(copies[0]) if len(copies) == 1 else -1
+    if at < 0 or any(at in c for c in lowered.controls):
+        return None
+    kept = TensorRef(f"{old.name}_kept", old.type)
+
+    def reading(call: CallLowered) -> CallLowered:
+        return replace(call, inputs=tuple(kept if t is old else t for t in call.inputs)) if old in call.inputs else call
+
+    calls = (*lowered.calls[:at], replace(copies[0], outputs=(kept,)), *map(reading, lowered.calls[at + 1 :]))
+    trial = lowered.with_calls(calls)
+    return replace(trial, views={**trial.views, old: target}) if _may_share(trial, source=old, target=target) else None
+
+
+def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, copy: CallLowered | None = None) -> bool:
+    """Whether a tensor may lie where a variable does; `copy` is the layer that copies the one to the other."""
+    is_whole = lowered.is_whole(source) and lowered.is_whole(target)
+    source, target = lowered.root(source), lowered.root(target)
+    if target not in lowered.variables or source is target or {source, target} & {*lowered.inputs, *lowered.values}:
+        return False
+    kept = {source, target} & {lowered.root(s.old) for s in lowered.states}
+    if len(kept) > 1:
+        return False
+    if not is_whole or source.type.nbytes != target.type.nbytes:
+        return False
+    if _parts_are_written(lowered, source) or (is_output(lowered, source) and is_output(lowered, target)):
+        return False
+    live = live_after(lowered)
+    for i, call in enumerate(lowered.calls):
+        if call is copy:
+            continue
+        for written, other in ((source, target), (target, source)):
+            if any(lowered.root(t) is written for t in call.outputs):
+                if other in live[i]:
+                    return False
+                if any(lowered.root(t) is other for t in call.inputs) and not _works_in_place(lowered, call, other):
+                    return False
+    return True
+
+
+def _parts_are_written(lowered: LoweredModule, root: TensorRef) -> bool:
+    return any(lowered.root(t) is root and not lowered.is_whole(t) for call in lowered.calls for t in call.outputs)
+
+
+def _works_in_place(lowered: LoweredModule, call: CallLowered, operand: TensorRef) -> bool:
+    """Whether the layer may write its only result exactly over an operand."""
+    func = lowered.kernel(call)
+    if func.attrs.distances is not None or len(call.outputs) != 1 or not lowered.is_whole(call.outputs[0]):
+        return False
+    (out,) = func.outputs
+    reads = [a for a, t in zip(func.inputs, call.inputs, strict=True) if lowered.root(t) is operand]
+    whole = all(lowered.is_whole(t) for t in call.inputs if lowered.root(t) is operand)
+    if len(reads) != 1 or not whole or reads[0].nbytes != out.nbytes:
+        return False
+    distance = safe_distances(func, lowered.prim_funcs).get((reads[0], out))
+    return (distance is not None and min(distance.up, distance.down) <= 0) or (reads[0], out) in in_place_pairs(func)
+
+
+def live_after(lowered: LoweredModule) -> list[Live]:
+    """For each call the tensors, by root, that are read after it on some path before they are written again."""
+    after: list[Live] = [frozenset()] * len(lowered.calls)
+    end = frozenset(map(lowered.root, (*lowered.outputs, *(s.new for s in lowered.states))))
+    _before(lowered, nested(lowered.controls, len(lowered.calls)), end, after)
+    return after
+
+
+def _before(lowered: LoweredModule, items: Sequence[int | Nested], live: Live, after: list[Live]) -> Live:
+    """What is live before the items, if `live` is so after them; `after` is filled in."""
+    for item in reversed(items):
+        if isinstance(item, int):
+            call = lowered.calls[item]
+            after[item] = live
+            live = live - {lowered.root(t) for t in call.outputs if lowered.is_whole(t)} | set(map(lowered.root, call.inputs))
+            continue
+        condition = {lowered.root(lowered.conditions[item.index])}
+        if item.control.kind == "if":
+            live = _before(lowered, item.first, live, after) | _before(lowered, item.second, live, after) | condition
+            continue
+        decided, head = live | condition, Live()
+        while True:
+            before = _before(lowered, item.first, decided | _before(lowered, item.second, head, after), after)
+            if before == head:
+                break
+            head = before
+        live = head
+    return live
+
+
+# ---- operands copied, part by part, into the tensor that joins them
+
+
+Parts = list[tuple[TensorRef, Move]]
+"""What a call joins: operands, and where their bytes go."""
+
+
+def with_gathered_rows(lowered: LoweredModule, most: int) -> LoweredModule:
+    """Without the calls that join rows of a state with what layers make: the layers write there, and the rows are copied.
+
+    Results of more than `most` bytes stay as they are, since they are there from the first part on.
+    """
+    for call in lowered.calls:
+        if len(moves_of(lowered.kernel(call))) > 1 and call.outputs[0].type.nbytes <= most:
+            lowered = _gathered(lowered, call)
+    return lowered
+
+
+def _gathered(lowered: LoweredModule, call: CallLowered) -> LoweredModule:
+    (result,), moves = call.outputs, moves_of(lowered.kernel(call))
+    olds = {lowered.root(s.old) for s in lowered.states}
+    if is_output(lowered, result) or result in lowered.views or not any(lowered.root(t) in olds for t in call.inputs):
+        return lowered
+    alias: dict[TensorRef, tuple[TensorRef, int]] = {}
+    copies: Parts = []
+    for move in moves:
+        operand = call.inputs[move.operand]
+        root = lowered.root(operand)
+        made = any(root in c.outputs for c in lowered.calls) and root not in olds
+        whole = made and move.size == root.type.nbytes and root not in alias and not is_output(lowered, root)
+        if whole and fits_offset(lowered, root, move.target):
+            alias[root] = (result, move.target)
+        else:
+            copies.append((operand, move))
+    if not alias or sum(m.size for m in moves) != result.type.nbytes:
+        return lowered
+    return without_call(with_copies(lowered, call, copies, result), call, alias)
+
+
+def with_copies(lowered: LoweredModule, call: CallLowered, copies: Parts, result: TensorRef) -> LoweredModule:
+    """With a call in front of `call` for each operand that has to be copied into its result."""
+    functions, views, offsets, made = dict(lowered.functions), dict(lowered.views), dict(lowered.offsets), []
+    for operand, move in copies:
+        type_, start = operand.type, lowered.place_in_root(operand)[1] + move.source
+        if move.size != type_.nbytes:
+            type_ = replace(type_, shape=rows_of(type_, move.size))
+            source = TensorRef(f"{operand.name}_part", type_)
+            views[source], offsets[source] = operand, move.source
+            operand = source
+        func = _copy(move, start)
+        functions.setdefault(func.name, func)
+        part = TensorRef(f"{operand.name}_kept", type_)
+        views[part], offsets[part] = result, move.target
+        made.append(CallLowered(func.name, (operand,), (part,), span=call.span, operators=call.operators))
+    at = lowered.calls.index(call)
+    calls = (*lowered.calls[:at], *made, *lowered.calls[at:])
+    controls = with_steps(lowered.controls, at, len(made))
+    return replace(lowered, functions=functions, views=views, offsets=offsets, calls=calls, controls=controls)
+
+
+def rows_of(type_: TensorType, size: int) -> tuple[int, ...]:
+    """The shape of the last `size` bytes: fewer rows along the first axis that has several, or just elements."""
+    axis = next((i for i, n in enumerate(type_.shape) if n > 1), 0)
+    row = type_.nbytes // type_.shape[axis]
+    if size % row:
+        return (size // itemsize(type_.dtype),)
+    return (*type_.shape[:axis], size // row, *type_.shape[axis + 1 :])
+
+
+def _copy(move: Move, offset: int) -> PrimFunc:
+    """A kernel that copies a move's bytes, which begin `offset` bytes into their tensor; as words where they lie as such."""
+    unit = 4 if not (move.size | move.target | offset) % 4 else 1
+    word = "int32" if unit == 4 else "int8"
+    source, target = (Buffer(name, (move.size,), "int8", align=unit) for name in ("data", "result"))
+    i = Var("i")
+    body = For(i, Imm(0), Imm(move.size // unit), (Store(target, (i,), Load(source, (i,), word), word),))
+    return PrimFunc(
+        f"keep_{move.size}_{word}",
+        (source,),
+        (target,),
+        (body,),
+        attrs=FuncAttrs("generic.copy", moves=(Move(0, 0, 0, move.size),)),
+    )
+
+
+# ---- sliding windows: a state, with what is new after it, has one place, and moves on at the end of a run
+#
+# A streaming layer joins the rows that it kept with those that came in (CONCATENATION), reads the whole, and keeps its last
+# rows (a slice).  As three tensors the kept rows are copied twice a run.  Here the state's memory is as long as the whole: the
+# kept rows are where the last run left them, new rows are written after them by the layer that makes them, and after the last
+# layer the rows that stay are moved to the front, or the window moves on instead (`slide_windows`).
+#
+# Some models keep the whole window and leave its oldest rows out when they join it with new ones.  Such a state is taken as the
+# rows that are left of it, as the others are never read.
+
+
+def with_windows(lowered: LoweredModule, visiting: Collection[int] = ()) -> LoweredModule:
+    """The module where states are the front of the tensor that they are joined into, as far as its layers allow it.
+
+    Those whose numbers are in `visiting` are copied into it, in the workspace, and back.
+    """
+    for i, state in enumerate(lowered.states):
+        trial = _sliced(lowered, state)
+        if i in visiting:
+            hop = trial.place_in_root(state.new)[1]
+            states = [replace(s, fresh=min(hop, s.old.type.nbytes) or None) if s is state else s for s in lowered.states]
+            lowered = replace(lowered, states=tuple(states))
+            continue
+        makers = [c for c in trial.calls if c.outputs == (trial.root(state.new),) and _always_runs(trial, c)]
+        if len(makers) == 1 and len(moves_of(trial.kernel(makers[0]))) > 1:
+            lowered = _joined(trial, makers[0], state) or lowered
+    return lowered
+
+
+def _always_runs(lowered: LoweredModule, call: CallLowered) -> bool:
+    """Whether a call is in no branch or loop, and nothing else writes its results."""
+    at = lowered.calls.index(call)
+    return not any(at in c for c in lowered.controls) and not lowered.variables.intersection(map(lowered.root, call.outputs))
+
+
+def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
+    """The new value as a view of what it is a slice of."""
+    maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
+    moves = () if maker is None else moves_of(lowered.kernel(maker))
+    if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes or not _always_runs(lowered, maker):
+        return lowered
+    if is_output(lowered, state.new) or state.new in lowered.views:
+        return lowered
+    source = maker.inputs[moves[0].operand]
+    _, start = lowered.place_in_root(source)
+    if not fits_offset(lowered, state.new, start + moves[0].source):
+        return lowered
+    return without_call(lowered, maker, {state.new: (source, moves[0].source)})
+
+
+def _joined(lowered: LoweredModule, call: CallLowered, state: State) -> LoweredModule | None:
+    """Without the call that joins the state with other tensors: those become parts of the result, or are copied there."""
+    (result,) = call.outputs
+    if is_output(lowered, result) or state.old in lowered.views:
+        return None
+    alias: dict[TensorRef, tuple[TensorRef, int]] = {}
+    copies: list[tuple[TensorRef, Move]] = []
+    end = 0
+    parts = [(call.inputs[move.operand], move) for move in moves_of(lowered.kernel(call))]
+    kept, parts = _cut(lowered, state, parts)
+    for operand, move in parts:
+        if move.target != end:
+            return None
+        end += move.size
+        whole = move.size == operand.type.nbytes
+        part = _part(lowered, operand, kept, alias, move) if whole else None
+        if part is None:
+            copies.append((operand, move))
+        else:
+            alias[part] = (result, move.target)
+    if end != result.type.nbytes or alias.get(kept.old) != (result, 0):
+        return None
+    lowered = without_call(with_copies(lowered, call, copies, result), call, alias)
+    if kept is not state:
+        first = state.old.type.nbytes - kept.old.type.nbytes
+        states = tuple(kept if s is state else s for s in lowered.states)
+        views, offsets = {**lowered.views, kept.new: state.new}, {**lowered.offsets, kept.new: first}
+        lowered = replace(lowered, states=states, views=views, offsets=offsets)
+    return lowered
+
+
+def _cut(lowered: LoweredModule, state: State, parts: Parts) -> tuple[State, Parts]:
+    """The state as its last rows, and the parts with these, where its only reader joins them with what is new."""
+    readers = [t for c in lowered.calls for t in c.inputs if lowered.root(t) is state.old]
+    lasting = [*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states)]
+    operand, move = parts[0]
+    old, (root, _) = state.old, lowered.place_in_root(operand)
+    whole = operand.type.nbytes == old.type.nbytes == move.source + move.size
+    if root is not old or len(readers) != 1 or not whole or not move.source or any(lowered.root(t) is old for t in lasting):
+        return state, parts
+    type_, unit = replace(old.type, shape=rows_of(old.type, move.size)), itemsize(old.type.dtype)
+    tail = TensorRef(old.name, type_, old.tensor)
+    initial = state.initial.reshape(-1)[move.source // unit :].reshape(type_.shape)
+    kept = replace(state, initial=initial, old=tail, new=TensorRef(f"{state.new.name}_kept", type_, state.new.tensor))
+    return kept, [(tail, replace(move, source=0)), *parts[1:]]
+
+
+def _part(
+    lowered: LoweredModule, operand: TensorRef, state: State, alias: dict[TensorRef, tuple[TensorRef, int]], move: Move
+) -> TensorRef | None:
+    """The tensor that can lie inside of the result: the state itself in front, or all of what a layer makes."""
+    root = lowered.root(operand)
+    if root in alias or root.type.nbytes != move.size or is_output(lowered, root) or root in lowered.variables:
+        return None
+    if root is state.old:
+        return root if move.target == 0 else None
+    made = any(root in c.outputs for c in lowered.calls)
+    kept = any(lowered.root(t) is root for s in lowered.states for t in (s.old, s.new))
+    return root if made and not kept and fits_offset(lowered, root, move.target) else None

@@ -1,1 +1,0 @@
-"""From fused relay functions to candidates: PrimFuncs with packed constants."""

@@ -1,0 +1,540 @@
+"""AOTLowerMain: the main function as TIR, calls of kernels over one workspace; functions and constants once, by their C names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from math import prod
+
+import numpy as np
+
+from aot.errors import internal
+from aot.executor.lowered import CallLowered, LoweredModule, TensorRef, structured
+from aot.executor.storage_map import STATE_ALIGN, Planned, StorageInfo, StorageMap, alignments, place_constants
+from aot.ir.module import IRModule, of_phase
+from aot.ir.op import Array
+from aot.ir.transform import PassContext, module_pass
+from aot.memory.rings import COUNTER
+from aot.support.dataclass import dataclass
+from aot.support.dtype import itemsize, stored
+from aot.support.names import SIGNIFICANT, NameSupply, c_identifier, shortened
+from aot.support.text import printable
+from aot.target.codegen_c import canonical
+from aot.target.source_module import NamedFunc, Param, as_stream
+from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.builtin import COPY, MOVE
+from aot.tir.expr import Expr, Imm, Load, Var, binop
+from aot.tir.function import FuncAttrs, PrimFunc
+from aot.tir.functor import Callees, Cloner, has_calls, walk, with_callees
+from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A call with what was decided for it: the function's C name, its constants by array index, and where its operands are.
+
+    `func` is the layer's own function, which says what the layer is, whichever function is called for it.
+    """
+
+    call: CallLowered
+    func: PrimFunc
+    function: str
+    constants: tuple[int, ...]
+    inputs: tuple[StorageInfo, ...]
+    outputs: tuple[StorageInfo, ...]
+    scratch: tuple[str, ...]
+
+
+# ---- functions: each different one once, and calls by their C names
+
+
+def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[NamedFunc, ...], list[str]]:
+    """Each different function once, and the name for each call: `<model>_<kernel>_<first layer>`."""
+    supply = NameSupply()
+    by_text: dict[tuple[str, str], str] = {}
+    by_identity: dict[int, str] = {}
+    functions: list[NamedFunc] = []
+    users: dict[str, list[int]] = {}
+    same: dict[str, list[PrimFunc]] = {}
+    linked: list[PrimFunc] = []  # held, as functions are told apart by identity
+
+    def enter(func: PrimFunc, i: int) -> str:
+        name = by_identity.get(id(func))
+        if name is None:
+            key = (func.attrs.opt, canonical(func, target))
+            name = by_text.get(key)
+            if name is None:
+                name = by_text[key] = supply.first(_c_names(lowered.name, kernel_word(func), i))
+                functions.append(NamedFunc(name, func))
+            by_identity[id(func)] = name
+            same.setdefault(name, []).append(func)
+        users.setdefault(name, []).append(i)
+        return name
+
+    names = []
+    c_names: Callees = {}
+    for i, call in enumerate(lowered.calls):
+        for name in (*call.callees, call.emitted):
+            func = lowered.prim_func(name)
+            if has_calls(func):
+                func = with_callees(func, c_names)
+                linked.append(func)
+            c_names[name] = enter(func, i), ()
+        names.append(c_names[call.emitted][0])
+    return tuple(NamedFunc(f.name, without_extents(same[f.name]), _users(users[f.name])) for f in functions), names
+
+
+def _c_names(model: str, word: str, layer: int) -> Iterator[str]:
+    """`<model>_<word>_<layer>`, then with a further number; the word shortened so that the name fits where it can."""
+    for n in count():
+        end = f"_{layer}_{n}" if n else f"_{layer}"
+        yield f"{model}_{shortened(word, SIGNIFICANT - len(model) - 1 - len(end))}{end}"
+
+
+def without_extents(funcs: Sequence[PrimFunc]) -> PrimFunc:
+    """The first of some functions of one text, whose parameters have no sizes where those of the others differ.
+
+    A slice of 3 numbers reads them from 9 as from 12; the first's 12 would reach beyond the memory of the second.  So would the
+    constants and the scratch memory of a kernel that reads its geometry from those.
+    """
+    first = funcs[0]
+    open_ = {
+        b: replace(b, shape=(UNKNOWN_EXTENT,))
+        for i, b in enumerate(first.buffers)
+        if b.scope in ("param", "const", "arena") and len({f.buffers[i].nbytes for f in funcs}) > 1
+    }
+    if not open_:
+        return first
+    parts = (first.inputs, first.outputs, first.consts, first.scratch)
+    inputs, outputs, consts, scratch = (tuple(open_.get(b, b) for b in part) for part in parts)
+    return replace(
+        first, inputs=inputs, outputs=outputs, consts=consts, scratch=scratch, body=Cloner(buffers=open_).body(first.body)
+    )
+
+
+def _users(calls: Sequence[int]) -> str:
+    """Which layers call a function, where there are several."""
+    layers = [str(i) for i in sorted(set(calls))]
+    return f"shared by layers {', '.join(layers)}; the facts above are the first's" if len(layers) > 1 else ""
+
+
+def kernel_word(func: PrimFunc) -> str:
+    """`generic.conv2d(pixels=1)` -> `conv2d`."""
+    word = func.attrs.kernel.partition("(")[0].rpartition(".")[2] or func.name
+    return c_identifier(word)
+
+
+def function_table(functions: Sequence[NamedFunc]) -> Mapping[str, PrimFunc]:
+    """Kernels by their C names, as `run_module` wants them."""
+    return {f.name: f.func for f in functions}
+
+
+# ---- constants: each different one once
+
+
+def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tuple[int, ...]], list[int]]:
+    """Each different constant once; the array numbers of each call's consts, and those of the constant tensors."""
+    supply = NameSupply()
+    arrays: list[Param] = []
+    known: dict[tuple[str, bytes], int] = {}
+
+    def enter(name: str, data: Array, dtype: str, *, align: int, note: str) -> int:
+        stream = as_stream(data, dtype)
+        key = (dtype, stream.tobytes())
+        index = known.setdefault(key, len(arrays))
+        if index == len(arrays):
+            arrays.append(Param(supply.fresh(f"{lowered.name}_{c_identifier(name)}"), dtype, stream, align, note))
+        elif align > arrays[index].align:
+            arrays[index] = replace(arrays[index], align=align)
+        return index
+
+    calls = []
+    for i, call in enumerate(lowered.calls):
+        data = lowered.constants.get(call.func, {})
+        calls.append(
+            tuple(
+                enter(
+                    f"{b.name}_{i}",
+                    data[b.name],
+                    b.dtype,
+                    align=max(b.align, itemsize(b.dtype)),
+                    note=_note(i, call),
+                )
+                for b in lowered.kernel(call).consts
+            )
+        )
+    aligns = alignments(lowered)
+    tensors = [
+        enter(f"tensor_{k}", value, t.type.dtype, align=aligns[t], note=f"tensor {t.name}")
+        for k, (t, value) in enumerate(lowered.values.items())
+    ]
+    return tuple(arrays), calls, tensors
+
+
+def _note(index: int, call: CallLowered) -> str:
+    """Whose constants these are: `layer 3 op 5 CONV_2D "name"`, `layer 3 ops 5, 6 CONV_2D + ADD "name"`."""
+    ops = ", ".join(map(str, call.operators))
+    where = f'op{"s" * (len(call.operators) > 1)} {ops} {call.does} "{printable(call.span.name)}"' if ops else str(call.span)
+    return f"layer {index} {where}"
+
+
+# ---- initial values of the state: runs of one byte are filled, everything else is copied from flash, equal rows from one
+
+
+@dataclass(frozen=True, slots=True)
+class InitStep:
+    """`times * size` bytes of the state from `offset` on: all `fill`, or those of the constant `array` again and again."""
+
+    offset: int
+    size: int
+    fill: int = 0
+    array: str = ""
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StateInit:
+    """The steps of a reset, the constants that they copy, and the bytes that come out."""
+
+    steps: tuple[InitStep, ...]
+    arrays: tuple[Param, ...]
+    image: Array
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether memory that the start-up code clears needs no reset."""
+        return not self.image.any()
+
+
+def state_init(lowered: LoweredModule, layout: StorageMap) -> StateInit:
+    """How the array of persistent tensors gets its initial values; gaps between them belong to the fill before."""
+    image = np.zeros(layout.state_size, np.uint8)
+    steps: list[InitStep] = []
+    arrays: list[Param] = []
+    order = sorted((offset, k) for k, offset in enumerate(layout.states))
+    if layout.rings is not None:
+        order = sorted([*order, (layout.rings.counter, -1)])
+    for offset, k in order:
+        if k < 0:
+            steps = _filled(steps, InitStep(offset, itemsize(COUNTER)))
+            continue
+        data = np.ascontiguousarray(lowered.states[k].initial).reshape(-1)
+        raw = data.view(np.uint8)
+        image[offset : offset + raw.size] = raw
+        if not raw.size:
+            continue
+        if (raw == raw[0]).all():
+            steps = _filled(steps, InitStep(offset, raw.size, int(raw[0])))
+            continue
+        times = raw.size // period(lowered.states[k].initial)
+        name = f"{lowered.name}_state_{k}"
+        note = f"initial value of the state {lowered.states[k].name}"
+        one = data[: data.size // times]
+        arrays.append(Param(name, lowered.states[k].old.type.dtype, one, max(4, data.itemsize), note))
+        steps.append(InitStep(offset, raw.size // times, array=name, times=times))
+    return StateInit(tuple(steps), tuple(arrays), image)
+
+
+def period(initial: Array) -> int:
+    """The bytes of the smallest part along the first axes that all of `initial` repeats, such as one row of a window of zeros."""
+    raw = np.ascontiguousarray(initial).reshape(-1).view(np.uint8)
+    for axis in range(initial.ndim - 1, 0, -1):
+        size = prod(initial.shape[axis:]) * initial.itemsize
+        if (raw.reshape(-1, size) == raw[:size]).all():
+            return int(size)
+    return raw.size
+
+
+def _filled(steps: list[InitStep], new: InitStep) -> list[InitStep]:
+    """The steps with one more fill, joined with the one before where both write the same byte."""
+    last = steps[-1] if steps else None
+    if last is None or last.array or last.fill != new.fill:
+        return [*steps, new]
+    return [*steps[:-1], InitStep(last.offset, new.offset + new.size - last.offset, last.fill)]
+
+
+# ---- the main function
+
+
+TURN = Var("turn", COUNTER)
+"""How often the windows of the state have moved on since they were at their start."""
+
+
+@dataclass(frozen=True, slots=True)
+class MainBuffers:
+    """The buffers of the main function; `row` is one row of a fed input."""
+
+    workspace: Buffer
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    arrays: tuple[Buffer, ...]
+    state: Buffer | None = None
+    row: Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """The main function in two halves, for an input that comes row by row.
+
+    `take` does what one row makes possible; its scalar is the row's number, from `first` to `last`, where rows outside of 0 to
+    `rows` are not read.  `end` is what is left then: the layers after the first, and the results.
+    """
+
+    take: PrimFunc
+    end: PrimFunc
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Main:
+    """A model as calls of kernels: `run` in one function, and the halves where the input is fed."""
+
+    buffers: MainBuffers
+    run: PrimFunc
+    feeding: Feeding | None = None
+
+
+def main_functions(
+    lowered: LoweredModule,
+    *,
+    layout: StorageMap,
+    layers: Sequence[Layer],
+    arrays: Sequence[Param],
+    functions: Mapping[str, PrimFunc],
+) -> Main:
+    """The main function as TIR: copies of the inputs into the workspace, a CallPrim for each layer, copies of the results out.
+
+    `functions`: the kernels by their C names.
+    """
+    buffers = MainBuffers(
+        Buffer("workspace", (layout.plan.size,), "uint8", "arena", 16),
+        tuple(Buffer(f"input_{i}", *stored(t.type.shape, t.type.dtype)) for i, t in enumerate(lowered.inputs)),
+        tuple(Buffer(f"output_{i}", *stored(t.type.shape, t.type.dtype)) for i, t in enumerate(lowered.outputs)),
+        tuple(Buffer(a.name, (a.data.size,), a.dtype, "const", a.align) for a in arrays),
+        Buffer("state", (layout.state_size,), "uint8", "state", STATE_ALIGN) if lowered.states else None,
+    )
+    state = () if buffers.state is None else (buffers.state,)
+    body: list[Stmt] = _turn(buffers, layout)
+    if layout.io == "arena":
+        for i, tensor in enumerate(lowered.inputs):
+            body += _copy(buffers, layout, StorageInfo("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
+    calls = [_call(buffers, layout, layer, i, functions[layer.function]) for i, layer in enumerate(layers)]
+    body += structured(lowered, calls, _conditions(buffers, layout))
+    for place, k in layout.copies:
+        body += _copy(buffers, layout, place, layout.output_slots[k], size=lowered.outputs[k].type.nbytes, name=MOVE)
+    if layout.io == "arena":
+        for k, slot in enumerate(layout.output_slots):
+            body += _copy(buffers, layout, slot, StorageInfo("output", index=k), size=lowered.outputs[k].type.nbytes)
+    for back in layout.write_backs:
+        body += _copy(buffers, layout, back.source, back.target, size=back.size, name=MOVE)
+    body += _moved_on(buffers, layout)
+    run = PrimFunc(
+        f"{lowered.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
+        FuncAttrs("main", macs=sum(layer.func.attrs.macs for layer in layers)), state,
+    )  # fmt: skip
+    return _with_feeding(Main(buffers, run), layers, functions)
+
+
+def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, PrimFunc]) -> Main:
+    """`main` with its halves, where the first layer is a cascade that is fed."""
+    feed = layers[0].call.feed if layers else None
+    if feed is None:
+        return main
+    (name,) = {s.func for s in walk(functions[layers[0].function].body) if isinstance(s, CallPrim)}
+    whole = main.run.body[0]
+    assert isinstance(whole, CallPrim)
+    type_ = layers[0].call.inputs[0].type
+    row = Buffer("row", (type_.size // type_.shape[1],), type_.dtype, align=functions[name].inputs[0].align)
+    number = Var("next_row")
+    operands: tuple[Region | Expr, ...] = (
+        Region(row, Imm(0), row.dtype),
+        *(o for o in whole.operands[1:] if isinstance(o, Region)),
+        number,
+    )
+    take = PrimFunc(
+        "take", (row,), (), (CallPrim(name, operands),), main.buffers.arrays, (main.buffers.workspace,), (number,),
+        state=main.run.state,
+    )  # fmt: skip
+    end = replace(main.run, name="end", inputs=(), body=main.run.body[1:])
+    return Main(replace(main.buffers, row=row), main.run, Feeding(take, end, feed[1], feed[2], type_.shape[1]))
+
+
+def _turn(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
+    """How often the windows of the state have moved on."""
+    if layout.rings is None:
+        return []
+    assert buffers.state is not None
+    return [Let(TURN, Load(buffers.state, (Imm(layout.rings.counter // itemsize(COUNTER)),), COUNTER))]
+
+
+def _moved_on(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
+    """The windows of the state move on, or are moved back to where they began."""
+    rings, state = layout.rings, buffers.state
+    if rings is None:
+        return []
+    assert state is not None
+    at = (Imm(rings.counter // itemsize(COUNTER)),)
+    back: list[Stmt] = []
+    for w in rings.windows:
+        source, target = StorageInfo("state", offset=w.start + rings.turns * w.hop), StorageInfo("state", offset=w.start)
+        back += _copy(buffers, layout, source, target, size=w.kept, name=MOVE)
+    on = Store(state, at, binop("+", TURN, Imm(1, COUNTER)), COUNTER)
+    cond = binop("<", TURN, Imm(rings.turns - 1, COUNTER))
+    return [If(cond, (on,), (*back, Store(state, at, Imm(0, COUNTER), COUNTER)))]
+
+
+def _region(buffers: MainBuffers, layout: StorageMap, place: StorageInfo, dtype: str) -> Region:
+    """The memory of a place, as elements of `dtype`."""
+    offset = layout.offset(place) if place.where == "workspace" else place.offset
+    match place.where:
+        case "workspace":
+            base = buffers.workspace
+        case "input":
+            base = buffers.inputs[place.index]
+        case "output":
+            base = buffers.outputs[place.index]
+        case "state":
+            assert buffers.state is not None
+            base = buffers.state
+        case "const":
+            base = buffers.arrays[place.index]
+    size = itemsize(dtype)
+    if offset % size or place.hop % size:
+        raise internal(f"offset {offset} is not aligned for {dtype}", where=base.name)
+    index: Expr = Imm(offset // size)
+    if place.hop:
+        index = binop("+", index, TURN if place.hop == size else binop("*", TURN, Imm(place.hop // size)))
+    return Region(base, index, dtype)
+
+
+def _copy(
+    buffers: MainBuffers, layout: StorageMap, source: StorageInfo, target: StorageInfo, *, size: int, name: str = COPY
+) -> list[Stmt]:  # fmt: skip
+    """A call that copies `size` bytes; none where they are there already."""
+    if source == target:
+        return []
+    regions = [_region(buffers, layout, place, "uint8") for place in (source, target)]
+    return [CallPrim(name, (*regions, Imm(size, "uint32")))]
+
+
+def _conditions(buffers: MainBuffers, layout: StorageMap) -> list[Expr]:
+    """What decides each branch and loop: the bool at its place."""
+    found: list[Expr] = []
+    for place in layout.conditions:
+        region = _region(buffers, layout, place, "bool")
+        found.append(Load(region.buffer, (region.index,), "bool"))
+    return found
+
+
+def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, called: PrimFunc) -> CallPrim:
+    func = layer.func
+    places = [*layer.inputs, *layer.outputs]
+    places += [StorageInfo("const", index=k) for k in layer.constants]
+    places += [StorageInfo("workspace", key) for key in layer.scratch]
+    operands: list[Region | Expr] = []
+    operands += [_region(buffers, layout, place, buffer.dtype) for buffer, place in zip(func.buffers, places, strict=True)]
+    operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, called.scalars, strict=True)]
+    return CallPrim(layer.function, tuple(operands), index)
+
+
+# ---- the pass: from a planned module to one in which everything is a PrimFunc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TirModule(IRModule):
+    """The main function, the functions that it calls by their C names, and `arrays`, the constants of all of them.
+
+    `planned` is what it was made of; `tensors` are the numbers of the arrays of its known tensors.
+    """
+
+    planned: Planned
+    layout: StorageMap
+    layers: tuple[Layer, ...]
+    named: tuple[NamedFunc, ...]
+    arrays: tuple[Param, ...]
+    tensors: tuple[int, ...]
+    lowered_main: Main
+    init: StateInit
+
+    @property
+    def main(self) -> Main:
+        """The main function, as the last pass left it."""
+        main, of = self.lowered_main, self._prim_func
+        if main.feeding is None:
+            return replace(main, run=of(main.run))
+        return replace(
+            main, run=of(main.run), feeding=replace(main.feeding, take=of(main.feeding.take), end=of(main.feeding.end))
+        )
+
+    @property
+    def kernels(self) -> tuple[NamedFunc, ...]:
+        """The functions that main and each other call, as the last pass left them."""
+        return tuple(replace(k, func=self._prim_func(k.func, k.name)) for k in self.named)
+
+    def _prim_func(self, func: PrimFunc, name: str = "") -> PrimFunc:
+        now = self[name or func.name]
+        assert isinstance(now, PrimFunc)
+        return now
+
+
+@module_pass(required=True)
+def aot_lower_main(module: IRModule, _context: PassContext) -> IRModule:
+    """Equal functions and equal constants once, under their C names; main as copies and calls over one workspace.
+
+    In: a Planned with a target.  Out: a TirModule.
+    """
+    planned = of_phase(module, Planned, "aot_lower_main")
+    if planned.target is None:
+        raise internal("the module has no target", where=planned.name)
+    kernels, names = named_functions(planned, planned.target)
+    arrays, constants, tensors = merge_constants(planned)
+    arrays, choice = place_constants(arrays, planned, constants, planned.planning.pooling)
+    layout = planned.layout
+    layers = tuple(
+        Layer(
+            call,
+            planned.kernel(call),
+            names[i],
+            constants[i],
+            tuple(_place(planned, layout, t, tensors) for t in call.inputs),
+            tuple(_place(planned, layout, t, tensors) for t in call.outputs),
+            layout.scratch[i],
+        )
+        for i, call in enumerate(planned.calls)
+    )
+    backs = tuple(replace(b, source=_array_place(b.source, tensors)) for b in layout.write_backs)
+    layout = replace(
+        layout,
+        copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies),
+        conditions=tuple(_array_place(p, tensors) for p in layout.conditions),
+        write_backs=backs,
+        constant_choice=choice,
+    )
+    table = function_table(kernels)
+    init = state_init(planned, layout)
+    arrays = (*arrays, *init.arrays)
+    main = main_functions(planned, layout=layout, layers=layers, arrays=arrays, functions=table)
+    halves = () if main.feeding is None else (main.feeding.take, main.feeding.end)
+    known = {a.name: a.data for a in arrays}
+    return TirModule(
+        {**{f.name: f for f in (main.run, *halves)}, **table},
+        planned.name,
+        {f.name: known for f in (main.run, *halves)},
+        planned=planned, layout=layout, layers=layers, named=kernels, arrays=arrays, tensors=tuple(tensors), lowered_main=main,
+        init=init,
+    )  # fmt: skip
+
+
+def _place(lowered: LoweredModule, layout: StorageMap, tensor: TensorRef, tensors: Sequence[int]) -> StorageInfo:
+    root, offset = lowered.place_in_root(tensor)
+    place = _array_place(layout.places[root], tensors)
+    return replace(place, offset=place.offset + offset)
+
+
+def _array_place(place: StorageInfo, tensors: Sequence[int]) -> StorageInfo:
+    """A constant tensor's place, with the number of its array for the number of the tensor."""
+    return replace(place, index=tensors[place.index]) if place.where == "const" else place

@@ -1,0 +1,498 @@
+"""The te compiler: from fused relay functions to PrimFuncs with packed constants, in an order of execution."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from aot.errors import Problem, UnsupportedError, internal
+from aot.executor.candidates import Draft, FusedModule, candidates, repeated_weights, with_cut_groups
+from aot.executor.lowered import CallLowered, State, TensorRef
+from aot.executor.selection import Candidate
+from aot.ir.module import IRModule, of_phase
+from aot.ir.op import F_IS_VIEW, Array, Op
+from aot.ir.span import Span
+from aot.ir.transform import PassContext, module_pass
+from aot.ir.type import TensorType, TupleType
+from aot.memory.control import Control
+from aot.memory.order import Order, Work, lowest_peak_order
+from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    While,
+    call,
+    is_call,
+    operands,
+    post_order,
+    result_types,
+    var,
+)
+from aot.relay.state import carried, input_vars, state_of, state_vars
+from aot.relay.transform.fuse_ops import call_group
+from aot.relay.trip_count import results_of, trip_count
+from aot.support.names import NameSupply, c_identifier
+from aot.system.facts import recall
+from aot.topi.strategy import Lowered
+
+
+@module_pass(required=True)
+def lower_te(module: IRModule, _context: PassContext) -> IRModule:
+    """Lower every fused call of main in an order of execution: all kernels that accept it, the preferred one in the module.
+
+    In: a FusedModule after cut_groups.  Out: a Draft.
+    """
+    fused = of_phase(module, FusedModule, "lower_te")
+    config, known = fused.config, fused.known
+    key = (config.opt if config.opt in ("speed", "size") else "", config.limits_ram, config.keeps_weights)
+    if key not in known.drafts:
+        known.drafts[key] = replace(_Compiler(fused).draft(), key=key)
+    return replace(known.drafts[key], config=config, planning=fused.planning)
+
+
+class _Compiler:
+    """Gives tensors names and turns nodes into layer calls."""
+
+    def __init__(self, module: FusedModule) -> None:
+        self._module, self._func = module, module.main
+        self._names = NameSupply()
+        self._refs: dict[int, tuple[TensorRef, ...]] = {}
+        self._views: dict[TensorRef, TensorRef] = {}
+        self._values: dict[TensorRef, Array] = {}
+        self._calls: list[CallLowered] = []
+        self._prim_funcs: dict[str, Lowered] = {}
+        self._global_vars = NameSupply()
+        self._functions: list[Function] = []
+        self._candidates: list[list[Candidate]] = []
+        self._controls: list[Control | None] = []
+        self._conditions: list[TensorRef | None] = []
+        self._variables: list[TensorRef] = []
+        self._copies: dict[tuple[int, str], Function] = {}
+        self._repeated = repeated_weights(self._func)
+        self._orders: list[Order] = []
+        self._computed_by = _last_calls(self._func)
+        self._carried = carried(self._func)
+
+    def draft(self) -> Draft:
+        for param in self._func.params:
+            self._refs[id(param)] = (self._ref(param, param.type, param.name),)
+        inputs = tuple(self._refs[id(v)][0] for v in input_vars(self._func))
+        results = self._body(self._func)
+        kept = state_of(self._func)
+        outputs, news = results[: len(results) - len(kept)], results[len(results) - len(kept) :]
+        olds = [self._one(v) for v in state_vars(self._func)]
+        states = tuple(
+            State(s.name, s.initial, old, new, s.shared, kept=n)
+            for s, old, new, n in zip(kept, olds, news, self._carried.kept, strict=True)
+        )
+        if self._module.planning.io != "user":  # nobody else sees them
+            read = {t for c in self._calls for t in map(self._root, c.inputs)} | set(map(self._root, outputs))
+            states = tuple(s for s in states if not s.shared or s.new is not s.old or s.old in read)
+        return Draft(
+            {name: found.func for name, found in self._prim_funcs.items()},
+            self._module.name,
+            {name: found.constants for name, found in self._prim_funcs.items()},
+            inputs=inputs,
+            outputs=outputs,
+            calls=tuple(self._calls),
+            views=self._views,
+            values=self._values,
+            states=states,
+            controls=tuple(c for c in self._controls if c is not None),
+            conditions=tuple(c for c in self._conditions if c is not None),
+            variables=frozenset(self._variables),
+            order=max(self._orders, key=lambda found: found.peak - found.lower_bound),
+            target=self._module.target,
+            groups=tuple(self._functions),
+            found=tuple(map(tuple, self._candidates)),
+            known=self._module.known,
+        )
+
+    def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
+        tensor = expr.span.tensor
+        kept = self._func.attrs.get("channels", {}).get(tensor, ())
+        within = isinstance(expr, Call) and self._computed_by.get(tensor) != id(expr)
+        return TensorRef(self._names.fresh(c_identifier(name, default="tensor")), type_, -1 if within else tensor, kept)
+
+    def _visit(self, expr: Expr) -> tuple[TensorRef, ...]:
+        match expr:
+            case Constant():
+                ref = self._ref(expr, expr.type, expr.span.name or "constant")
+                self._values[ref] = expr.data
+                return (ref,)
+            case Call(op=Function()):
+                return self._layer(expr)
+            case Call(op=Op(name=op)) if F_IS_VIEW.find(op):
+                assert isinstance(expr.type, TensorType)
+                ref = self._ref(expr, expr.type, expr.span.name or op)
+                self._views[ref] = self._one(expr.args[0])
+                return (ref,)
+            case Tuple():
+                return tuple(self._one(f) for f in expr.fields)
+            case TupleGetItem():
+                return (self._refs[id(expr.value)][expr.index],)
+            case If():
+                return self._branch(expr)
+            case While():
+                return self._loop(expr)
+            case Var() | Call():
+                raise internal(f"{expr} is not bound or not fused", where=str(expr.span))
+
+    def _one(self, expr: Expr) -> TensorRef:
+        (ref,) = self._refs[id(expr)]
+        return ref
+
+    def _body(self, func: Function, late: frozenset[int] = frozenset()) -> tuple[TensorRef, ...]:
+        """All nodes of a function whose parameters are known; its results."""
+        order, found = searched_order(func, late)
+        self._orders.append(found)
+        for expr in order:
+            if id(expr) not in self._refs:
+                self._refs[id(expr)] = self._visit(expr)
+        return self._refs[id(func.body)]
+
+    def _inner(
+        self, func: Function, operands: Sequence[TensorRef], late: frozenset[int] = frozenset()
+    ) -> tuple[TensorRef, ...]:  # fmt: skip
+        """The results of a branch, or of a loop's condition or body; a function that is run at several places is closed."""
+        outer, self._refs = self._refs, {id(p): (o,) for p, o in zip(func.params, operands, strict=True)}
+        results = self._body(func, late)
+        self._refs = outer
+        return results
+
+    def _branch(self, expr: If) -> tuple[TensorRef, ...]:
+        """Both branches one after the other, each with copies of its results into tensors that they share.
+
+        Values that both pass on unchanged are not copied.
+        """
+        operands = [self._one(a) for a in expr.args]
+        same = [a if a == b else None for a, b in zip(*map(handed_on, (expr.then_branch, expr.else_branch)), strict=True)]
+        results = tuple(
+            self._variable(expr, type_) if k is None else operands[k]
+            for k, type_ in zip(same, result_types(expr.then_branch), strict=True)
+        )
+        number = self._begin(self._one(expr.cond))
+        first, middle = len(self._calls), 0
+        for branch in (expr.then_branch, expr.else_branch):
+            for source, target in zip(self._inner(branch, operands), results, strict=True):
+                if target in self._variables:
+                    self._copy(source, target, expr.span)
+            middle = middle or len(self._calls)
+        self._end(number, Control("if", first, middle, len(self._calls)))
+        return results
+
+    def _loop(self, expr: While) -> tuple[TensorRef, ...]:
+        """First values into the loop variables; the condition; the body, and copies of its results into the variables.
+
+        A value that the body passes on unchanged is not a variable.  A result that is another variable is kept apart until all
+        are read.
+        """
+        operands = [self._one(a) for a in expr.args]
+        fixed = [k == i for i, k in enumerate(handed_on(expr.body))]
+        variables = tuple(
+            o if f else self._variable(expr, o.type) for o, f in zip(operands, fixed, strict=True)
+        )  # fmt: skip
+        for source, target, f in zip(operands, variables, fixed, strict=True):
+            if not f:
+                self._copy(source, target, expr.span)
+        number = self._begin(None)
+        first = len(self._calls)
+        (condition,) = self._inner(expr.cond, variables)
+        middle = len(self._calls)
+        results = list(self._inner(expr.body, variables, own_updates(expr.body)))
+        moving = [i for i, f in enumerate(fixed) if not f]
+        for i in moving:
+            if self._root(results[i]) in variables and not fixed[variables.index(self._root(results[i]))]:
+                kept = TensorRef(self._names.fresh(f"{results[i].name}_kept"), results[i].type)
+                self._copy(results[i], kept, expr.span)
+                results[i] = kept
+        for i in moving:
+            self._copy(results[i], variables[i], expr.span)
+        if first == len(self._calls):
+            raise UnsupportedError(
+                Problem("E1164", "the loop computes nothing, so it never ends, or never begins", str(expr.span))
+            )
+        self._conditions[number] = condition
+        self._end(number, Control("while", first, middle, len(self._calls), trip_count(expr)))
+        return variables
+
+    def _begin(self, condition: TensorRef | None) -> int:
+        """The number of a branch or loop, those outside before those inside."""
+        self._controls.append(None)
+        self._conditions.append(condition)
+        return len(self._controls) - 1
+
+    def _end(self, number: int, control: Control) -> None:
+        """Settle a branch or loop; one without layers does nothing."""
+        self._controls[number] = control
+        if control.first == control.last:
+            self._controls[number] = self._conditions[number] = None
+
+    def _variable(self, expr: Expr, type_: TensorType) -> TensorRef:
+        """A tensor that is written more than once."""
+        tensor = expr.span.tensor if isinstance(expr, If) and isinstance(expr.type, TensorType) else -1
+        ref = TensorRef(self._names.fresh(c_identifier(expr.span.name, default="variable")), type_, tensor)
+        self._variables.append(ref)
+        return ref
+
+    def _root(self, tensor: TensorRef) -> TensorRef:
+        while tensor in self._views:
+            tensor = self._views[tensor]
+        return tensor
+
+    def _copy(self, source: TensorRef, target: TensorRef, span: Span) -> None:
+        """A layer that copies a tensor."""
+        key = source.type.size, source.type.dtype
+        if key not in self._copies:
+            self._copies[key] = copying(*key)
+        func = self._copies[key]
+        found = self._candidates_of(func, "copy")
+        operators = {span.op_index: span.opcode} if span.op_index >= 0 else {}
+        call = CallLowered(self._global_vars.fresh("copy"), (source,), (target,), span=span, operators=operators)
+        self._add(func, found, call)
+
+    def _add(self, func: Function, found: list[Candidate], call: CallLowered) -> None:
+        self._candidates.append(found)
+        self._functions.append(func)
+        self._prim_funcs[call.func] = found[0].lowered
+        self._calls.append(call)
+
+    def _candidates_of(self, func: Function, name: str) -> list[Candidate]:
+        module = self._module
+        return candidates(func, module.target, name, module.config, repeated=self._repeated, known=module.known)
+
+    def _layer(self, call: Call) -> tuple[TensorRef, ...]:
+        func = call.op
+        assert isinstance(func, Function)
+        name = c_identifier(str(func.attrs.get("name", "layer")))
+        found = self._candidates_of(func, name)
+        types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
+        outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
+        inputs = tuple(self._one(a) for a in call.args)
+        operators = dict(sorted(operators_in(call).items()))
+        moved = self._carried.layers.get(id(call), 0)
+        layer = CallLowered(self._global_vars.fresh(name), inputs, outputs, span=call.span, operators=operators, carried=moved)
+        self._add(func, found, layer)
+        return outputs
+
+
+def _last_calls(func: Function) -> dict[int, int]:
+    """Tensor of the .tflite -> id of the call in `func` that computes it.
+
+    That of the operator's last node: an operator may become several layers, and the last may hold other operators too.  A view
+    of a node of the same operator has its bytes.
+    """
+    last: dict[int, int] = {}
+    for expr in post_order(func.body):
+        if not isinstance(expr, Call):
+            continue
+        inner = post_order(expr.op.body) if isinstance(expr.op, Function) else [expr]
+        viewed = expr.args[0].span.tensor if isinstance(expr.op, Op) and F_IS_VIEW.find(expr.op.name) else None
+        last.update({e.span.tensor: id(expr) for e in inner if isinstance(e, Call) and e.span.tensor != viewed})
+    return last
+
+
+# ---- the order of execution: operands before users, with the least memory alive at the peak
+
+
+def execution_order(func: Function, late: Container[int] = ()) -> list[Expr]:
+    """All nodes, operands before users: in the order of the file, unless another one has less memory alive at its peak.
+
+    Nodes whose id is in `late` come as late as may be.
+    """
+    return searched_order(func, late)[0]
+
+
+def searched_order(func: Function, late: Container[int] = ()) -> tuple[list[Expr], Order]:
+    """As `execution_order`, and how good the order of the layers is."""
+    nodes = post_order(func.body)
+    after = _renewals(func, nodes)
+    order = _sorted(nodes, {id(e): LAST if id(e) in late else _rank(e) for e in nodes}, after)
+    layers = [e for e in order if _is_layer(e)]
+    found = _lowest_peak(func, order, layers, after)
+    best = [layers[k] for k in found.order]
+    if best == layers:
+        return order, found
+    return _sorted(nodes, {id(e): -1 for e in nodes} | {id(e): i for i, e in enumerate(best)}, after), found
+
+
+LAST = 1 << 30
+"""The rank of what comes last."""
+
+
+def _is_layer(expr: Expr) -> bool:
+    """What takes a place in the order: a fused call; a branch or loop, as one."""
+    return isinstance(expr, If | While) or (isinstance(expr, Call) and isinstance(expr.op, Function))
+
+
+def _renewals(func: Function, nodes: Sequence[Expr]) -> dict[int, list[Expr]]:
+    """By the identity of what moves rows of a state on, in its place: the other readers of the state, which come before it.
+
+    Only rows that are joined with new ones behind them are moved so, and only where no reader needs the result.
+    """
+    states = state_vars(func)
+    if not states:
+        return {}
+    news = func.body.fields[-len(states) :] if isinstance(func.body, Tuple) else (func.body,)
+    found: dict[int, list[Expr]] = {}
+    for old, new in zip(states, news, strict=True):
+        if not (isinstance(new, Call) and isinstance(new.op, Function) and any(a is old for a in new.args)):
+            continue
+        result = new.op.body
+        if not is_call(result, "concatenate") or new.type != old.type or len(new.args) > 2:
+            continue
+        readers = [e for e in nodes if _is_layer(e) and e is not new and any(_shown(o) is old for o in operands(e))]
+        if not any(_shown(o) is new for e in nodes if _is_layer(e) for o in operands(e)):
+            found[id(new)] = readers
+    return found
+
+
+def _shown(expr: Expr) -> Expr:
+    """The tensor that a view shows."""
+    while isinstance(expr, Call) and isinstance(expr.op, Op):
+        expr = expr.args[0]
+    return expr
+
+
+def _lowest_peak(
+    func: Function, order: Sequence[Expr], layers: Sequence[Expr], after: Mapping[int, Sequence[Expr]]
+) -> Order:  # fmt: skip
+    """The layers, by their place in `layers`, in the order that needs the least memory."""
+    tensors: dict[int, tuple[int, ...]] = {}
+    sizes: list[int] = []
+    kept = {id(v) for v in state_vars(func)}  # has memory of its own
+    for e in (*func.params, *order):
+        if id(e) in tensors:
+            continue
+        match e:
+            case Constant():
+                tensors[id(e)] = ()
+            case TupleGetItem():
+                tensors[id(e)] = (tensors[id(e.value)][e.index],)
+            case Tuple():
+                tensors[id(e)] = tuple(t for f in e.fields for t in tensors[id(f)])
+            case Call(op=Op()):
+                tensors[id(e)] = tensors[id(e.args[0])]
+            case Var() if id(e) in kept:
+                tensors[id(e)] = ()
+            case Var() | Call() | If() | While():
+                types = e.type.fields if isinstance(e.type, TupleType) else (e.type,)
+                tensors[id(e)] = tuple(range(len(sizes), len(sizes) + len(types)))
+                sizes += [t.nbytes if isinstance(t, TensorType) and id(e) not in after else 0 for t in types]
+    reads = {id(e): [t for a in operands(e) for t in tensors[id(a)]] for e in layers}
+    writes = {id(e): [*tensors[id(e)]] for e in layers}
+    for key, readers in after.items():  # a tensor without bytes says what comes first
+        for reader in readers:
+            reads[key].append(len(sizes))
+            writes[id(reader)].append(len(sizes))
+            sizes.append(0)
+    work = [Work(tuple(reads[id(e)]), tuple(writes[id(e)])) for e in layers]
+    inputs = [t for v in func.params for t in tensors[id(v)]]
+    outputs = tensors[id(func.body)]
+    return recall(
+        "order",
+        lambda: repr((work, sizes, inputs, outputs)).encode(),
+        lambda: _solved(tuple(work), tuple(sizes), tuple(inputs), tuple(outputs)),
+        pack=lambda found: [found.order, found.peak, found.lower_bound],
+        unpack=lambda data: _read(data, len(work)),
+    )
+
+
+def _read(data: tuple[list[int], int, int], count: int) -> Order | None:
+    """What the cache holds of an order, if it can be one."""
+    order, peak, bound = data
+    return Order(tuple(order), peak, bound) if sorted(order) == list(range(count)) and 0 <= bound <= peak else None
+
+
+@lru_cache(maxsize=8)
+def _solved(work: tuple[Work, ...], sizes: tuple[int, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Order:
+    """Cached, because kernels and the bounds of the memory go by the same order."""
+    return lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
+
+
+def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, Sequence[Expr]]) -> list[Expr]:
+    """Operands before users, and `after` its entries; among those that are ready, the one with the smallest rank."""
+    position = {id(e): i for i, e in enumerate(order)}
+    before = {id(e): {id(o): o for o in (*operands(e), *after.get(id(e), ()))} for e in order}
+    waiting = {key: len(nodes) for key, nodes in before.items()}
+    readers: dict[int, list[Expr]] = {}
+    for e in order:
+        for o in before[id(e)].values():
+            readers.setdefault(id(o), []).append(e)
+    heap = [(rank[id(e)], position[id(e)]) for e in order if not waiting[id(e)]]
+    heapq.heapify(heap)
+    result: list[Expr] = []
+    while heap:
+        e = order[heapq.heappop(heap)[1]]
+        result.append(e)
+        for reader in readers.get(id(e), ()):
+            waiting[id(reader)] -= 1
+            if not waiting[id(reader)]:
+                heapq.heappush(heap, (rank[id(reader)], position[id(reader)]))
+    return result
+
+
+def _rank(expr: Expr) -> int:
+    """Index of the last operator of the file that went into a node."""
+    return max(operators_in(expr), default=-1)
+
+
+def operators_in(expr: Expr) -> dict[int, str]:
+    """The operators of the file that went into a node, by index: their names."""
+    return {span.op_index: span.opcode for span in _spans(expr)}
+
+
+def _spans(expr: Expr) -> Iterator[Span]:
+    if isinstance(expr, Call) and isinstance(expr.op, Function):
+        for e in post_order(expr.op.body):
+            yield from _spans(e)
+    elif isinstance(expr, (Call, TupleGetItem, If, While)) and expr.span.op_index >= 0:
+        yield expr.span
+
+
+# ---- what branches and loops need: copies as layers, and results that are unchanged parameters
+
+
+def copying(size: int, dtype: str) -> Function:
+    """A fused function whose result is its operand: the concatenation of one tensor, whose kernels say that they copy."""
+    data = var("data", (max(size, 1),), dtype=dtype)
+    made = call("concatenate", [data], ConcatenateAttrs(0))
+    func = call_group([made], {id(data): data}).op
+    assert isinstance(func, Function)
+    return func
+
+
+def own_updates(func: Function) -> frozenset[int]:
+    """The nodes (by id) of a loop's body that compute a variable's next value from its last one alone: a counter's step.
+
+    Run last they may overwrite the variable, as nothing reads it any more.
+    """
+    found = set[int]()
+    for param, result in zip(func.params, results_of(func), strict=True):
+        if isinstance(result, Call) and [id(a) for a in result.args] == [id(param)]:
+            found.add(id(result))
+    return frozenset(found)
+
+
+def handed_on(func: Function) -> list[int | None]:
+    """For each result the number of the parameter that it is, unchanged; None for one that is computed."""
+    numbers = {id(p): i for i, p in enumerate(func.params)}
+    return [numbers.get(id(r)) for r in results_of(func)]
+
+
+@module_pass(required=True)
+def cut_groups(module: IRModule, _context: PassContext) -> IRModule:
+    """Groups cut for which no kernel is made, though there is one for less of them.
+
+    In and out: a FusedModule.
+    """
+    fused = of_phase(module, FusedModule, "cut_groups")
+    return replace(fused, functions={"main": with_cut_groups(fused.main, fused.target, fused.known.accepted)})

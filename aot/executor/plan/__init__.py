@@ -1,1 +1,0 @@
-"""Where every tensor lives: views, results over operands, safe distances, the workspace."""

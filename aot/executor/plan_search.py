@@ -1,0 +1,160 @@
+"""What memory may cost in speed, and which plans are tried for it.
+
+Every mode has a usual plan, the one without a budget for RAM.  A budget that the usual plan meets changes nothing.  Where it does
+not, the fewest instructions within the budget are searched for; where nothing fits, the result is the smallest plan of a family
+that depends neither on the mode nor on the budget, so that no other mode and no other budget is known to need less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from aot.errors import UsageError
+from aot.support.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from aot.executor.storage_map import Planned
+
+
+MOST_SLOWDOWN = 1.25
+"""How many times the instructions of the fastest plan a smaller one may take, by the estimates.
+
+In `balanced` to keep the workspace within the bound of whole tensors, in `ram` for the smallest workspace.
+"""
+
+TRIES = 3
+"""Limits that are tried for a budget: layers that fit one by one may not fit together."""
+
+DESCENT = 6
+"""Limits below the smallest plan so far that are tried where nothing fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to compile: `opt`, `ram_budget` (0: as small as can be) and `whole_limit` as in SelectionConfig.
+
+    `tight`: views take the place of copies only where the plan does not grow by them.
+    """
+
+    opt: str
+    ram_budget: int | None = None
+    whole_limit: int | None = None
+    tight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The plans of one model: `made` carries an attempt out (None if no layers fit its budget), and keeps its result.
+
+    `bound`: bytes of whole tensors that never overlap.  `fed`: the input comes row by row, so some layers always run so.
+    `pools`: bytes of the memories that must hold the workspace; none: it may have any size.  `state`: bytes of a plan's state.
+    """
+
+    made: Callable[[Attempt], Planned | None]
+    bound: int
+    modes: tuple[str, ...]
+    fed: bool = False
+    pools: tuple[int, ...] = ()
+    state: Callable[[Planned], int] = lambda planned: planned.layout.state_size
+
+    def usual(self, opt: str) -> Planned:
+        """The plan of a mode that has no budget, or the fastest that is found for the pools where these cannot hold that."""
+        usual = self._usual(opt)
+        return usual if usual.fits or self._names_nothing() else self._fastest(sum(self.pools), opt)
+
+    def within(self, budget: int, opt: str) -> Planned:
+        """The plan of a mode that has a budget for RAM, in bytes."""
+        usual = self._usual(opt)
+        budget -= self.state(usual)  # which is the same in every plan
+        if self._is_good(usual, budget) or self._names_nothing():
+            return usual
+        return self._fastest(budget, opt)
+
+    def _usual(self, opt: str) -> Planned:
+        first = self._made(opt, tight=opt == "ram")
+        if opt == "ram" and not self.fed:
+            # whole layers may overlap more than the search for cascades counts on
+            return min(first, self._balanced(tight=True), key=lambda p: p.layout.rank)
+        return self._balanced(tight=False) if opt == "balanced" else first
+
+    def _fastest(self, budget: int, opt: str) -> Planned:
+        """The plan of the fewest instructions within the budget that the pools hold; the smallest plan where none is found."""
+        limit = budget
+        for _ in range(TRIES):
+            trial = self.made(Attempt(opt, limit, tight=True)) if limit > 0 else None
+            if trial is None:
+                break
+            if self._is_good(trial, budget):
+                return trial
+            if trial.size > budget:
+                limit -= trial.size - budget
+            else:  # several pools may not hold what they are large enough for, one of them does
+                room = sum(self.pools)
+                limit = room if room < limit else min(limit - 1, max(self.pools))
+        family = []
+        for plan in self._smallest():
+            if self._is_good(plan, budget):
+                return plan
+            family.append(plan)
+        return min(family, key=lambda p: (not p.fits, p.size, p.estimate))
+
+    def _is_good(self, planned: Planned, budget: int) -> bool:
+        return planned.fits and planned.size <= budget
+
+    def _names_nothing(self) -> bool:
+        """Whether a pin names what not even a plan of whole tensors has, so that no other plan need be tried."""
+        return bool(self.pools) and isinstance(self._made("balanced", tight=False).layout.unfit, UsageError)
+
+    def _made(self, opt: str, *, whole_limit: int | None = None, tight: bool) -> Planned:
+        """An attempt that cannot fail, as it has no budget."""
+        planned = self.made(Attempt(opt, None, whole_limit, tight))
+        assert planned is not None, "without a budget there is a plan"
+        return planned
+
+    def _balanced(self, *, tight: bool) -> Planned:
+        """The fastest plan, or one with less scratch memory if the fastest exceeds `bound` and the other is worth its cost."""
+        usual = self._made("balanced", tight=tight)
+        if self.fed or usual.whole <= self.bound:
+            return usual
+        small = self._made("balanced", whole_limit=self.bound, tight=tight)
+        over = small.whole - self.bound
+        if over > 0 and pays(small, usual):  # layers that fit one by one do not so together, so each gets that much less
+            less = self._made("balanced", whole_limit=self.bound - over, tight=tight)
+            small = min(small, less, key=lambda p: p.layout.rank)
+        return small if (small.fits or not usual.fits) and pays(small, usual) else usual
+
+    def _smallest(self) -> Iterator[Planned]:
+        """Small plans: that of `ram`, ever smaller ones at whatever cost, and those of the other modes."""
+        known = [self._usual("ram")]
+        yield known[0]
+        for attempt in self._descents(known):
+            trial = self.made(attempt)
+            if trial is not None:
+                known.append(trial)
+                yield trial
+        for opt in self.modes:
+            yield self._usual(opt)
+
+    def _descents(self, known: Sequence[Planned]) -> Iterator[Attempt]:
+        """The smallest sum of estimates, then limits below the smallest of the plans in `known`."""
+        yield Attempt("ram", 0, tight=True)
+        for whole in (False,) if self.fed else (False, True):
+            limit = min(p.size for p in known) - 1
+            for _ in range(DESCENT):
+                before = len(known)
+                yield Attempt("ram", None, limit, tight=True) if whole else Attempt("ram", limit, tight=True)
+                if len(known) == before:
+                    break
+                limit -= max(1, known[-1].size - limit)  # a plan that comes back is left behind by twice as much
+                if limit <= 0:
+                    break
+
+
+def pays(small: Planned, usual: Planned) -> bool:
+    """Whether the smaller workspace saves a larger part of the memory than it costs of the speed, by the estimates."""
+    return (
+        small.whole < usual.whole
+        and small.whole * small.estimate < usual.whole * usual.estimate
+        and small.estimate <= MOST_SLOWDOWN * usual.estimate
+    )

@@ -1,1 +1,0 @@
-"""Which of its candidates each layer takes, under the user's budgets."""

@@ -1,0 +1,202 @@
+"""SelectKernels: one kernel a layer, and layers that become cascades, under the budgets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from aot.errors import Problem, UsageError
+from aot.executor.candidates import Draft, candidates
+from aot.executor.cascade_search import Items, Limits, use_cascades
+from aot.executor.config import SelectionConfig
+from aot.executor.lowered import LoweredModule
+from aot.executor.plan_search import MOST_SLOWDOWN
+from aot.executor.selection import Budget, Candidate, Selection, Stored, choose, distinct_bytes
+from aot.ir.module import IRModule, of_phase
+from aot.ir.transform import PassContext, module_pass
+from aot.memory.control import runs
+from aot.relay.expr import Function
+
+
+class NothingFits(Exception):  # noqa: N818 - an answer, no error
+    """No choice of kernels fits the RAM budget."""
+
+
+@module_pass(required=True)
+def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
+    """The functions that the budgets select, in the place of the preferred ones; cascades in the place of several layers.
+
+    In: a Draft.  Out: a LoweredModule.  NothingFits where nothing fits the RAM budget.
+    """
+    draft = of_phase(module, Draft, "select_kernels")
+    config = draft.config
+    if config.feed_rows and len(draft.inputs) != 1:
+        raise UsageError(Problem("E5054", f"{len(draft.inputs)} inputs; only a single one can be fed by rows", draft.name))
+    if draft.controls and config.feed_rows:
+        text = "a model with branches or loops cannot be fed by rows; with --io user its input stays in a buffer of your own"
+        raise UsageError(Problem("E5054", text, draft.name))
+    lowered, found = without_candidates(draft), list(draft.found)
+    if (config.cascades or config.whole_limit is not None) and not draft.controls:
+        items = _items(draft, lowered)
+        if config.whole_limit is not None:
+            found = [_within(items, i, layer, config) for i, layer in enumerate(found)]
+        else:
+            cascaded = use_cascades(lowered, items, _limits(draft))
+            if cascaded is None:
+                raise NothingFits
+            lowered, found = cascaded
+    return choose_kernels(lowered, found, config)
+
+
+def without_candidates(draft: Draft) -> LoweredModule:
+    """The calls of the draft in their order, each with its preferred kernel."""
+    return LoweredModule(
+        draft.functions, draft.name, draft.constants, inputs=draft.inputs, outputs=draft.outputs, calls=draft.calls,
+        views=draft.views, values=draft.values, offsets=draft.offsets, target=draft.target, config=draft.config,
+        planning=draft.planning, states=draft.states, controls=draft.controls, conditions=draft.conditions,
+        variables=draft.variables, order=draft.order,
+    )  # fmt: skip
+
+
+def _items(draft: Draft, lowered: LoweredModule) -> Items:
+    """What may run row by row, from what other configs found out of it."""
+    feed_rows, items = draft.config.feed_rows, draft.known.items
+    if (draft.key, feed_rows) not in items:
+        lower = partial(_lower_rows, draft=draft)
+        fed = draft.inputs[0] if feed_rows else None
+        items[draft.key, feed_rows] = Items(lowered, draft.groups, draft.found, lower=lower, fed=fed)
+    return items[draft.key, feed_rows].again()
+
+
+def _lower_rows(func: Function, name: str, *, draft: Draft) -> list[Candidate]:
+    assert draft.target is not None
+    return candidates(func, draft.target, name, draft.config, keyed=False, known=draft.known)
+
+
+def _within(items: Items, i: int, layer: Sequence[Candidate], config: SelectionConfig) -> Sequence[Candidate]:
+    """The kernels of layer i that run within `whole_limit`; where none does: all of them, for `ram` the one of least scratch."""
+    assert config.whole_limit is not None
+    item = items.whole(i, config.whole_limit)
+    if item is not None:
+        return item.kernels
+    return layer if config.opt != "ram" else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
+
+
+def _limits(draft: Draft) -> Limits:
+    """What the search for cascades may take."""
+    config = draft.config
+    if config.ram_budget is not None:
+        return Limits(config.ram_budget or None)
+    usual = selected_kernels(draft.found, replace(config, opt="balanced") if config.opt == "ram" else config)
+    most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(draft.found, usual.chosen, strict=True)))
+    return Limits(None, most, small=config.opt == "ram")
+
+
+# ---- what flash each mode may use, and the kernels that it then selects
+
+
+CODE_ALLOWANCE = 12 * 1024
+"""Bytes of code that `balanced` and `size` allow, besides the weights."""
+
+LARGE_MODEL = 96 * 1024
+"""Above this many bytes of constants `balanced` lets code grow with them."""
+
+SIZE_FACTOR = 1.12
+"""Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
+
+RESERVE = 320
+"""Bytes by which estimates of code may fall short; `size` keeps its 12 KiB."""
+
+MAIN_CODE = 1536
+"""Bytes of the main function and the runtime, which no kernel's estimate counts."""
+
+CALL_CODE = 32
+"""How many of these a layer's call takes."""
+
+
+def main_code(calls: int) -> int:
+    """Bytes of the main function and the runtime for that many layers; up to 32 layers count the same."""
+    return MAIN_CODE + CALL_CODE * max(0, calls - 32)
+
+
+def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> LoweredModule:
+    """`draft` with the functions that the policy's budget selects; `found` are the candidates of each call."""
+    times = [runs(draft.controls, i) for i in range(len(found))]
+    selection = selected_kernels([_repeated(layer, n) for layer, n in zip(found, times, strict=True)], policy)
+    picked = [layer[k] for layer, k in zip(found, selection.chosen, strict=True)]
+    chosen = {call.func: c.lowered for call, c in zip(draft.calls, picked, strict=True)}
+    return replace(
+        draft,
+        functions={**draft.functions, **{name: c.func for name, c in chosen.items()}},
+        constants={name: dict(c.constants) for name, c in chosen.items()},
+        calls=tuple(
+            replace(call, candidates=tuple(layer), estimate=c.instructions)
+            for call, c, layer in zip(draft.calls, picked, found, strict=True)
+        ),
+        selection=selection,
+    )
+
+
+def _repeated(layer: Sequence[Candidate], times: int) -> Sequence[Candidate]:
+    """The candidates with the instructions of all the times that a loop runs them."""
+    return layer if times == 1 else [replace(c, instructions=c.instructions * times) for c in layer]
+
+
+def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> Selection:
+    """Each layer's kernel.
+
+    speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
+    and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve); the tables of
+    layers without weights come on top, and where all are such (float32) what code may take more.  size: constants within 12 % of
+    the smallest, code within 12 KiB.  ram: as balanced, beside the code of the cascades, which is settled; `found` then holds
+    only kernels whose scratch the workspace has room for.
+    An explicit budget for flash comes on top.
+    """
+    smallest = distinct_bytes(a for layer in found for a in _smallest(layer))
+    main = main_code(len(found))
+    more = 0  # bytes of code beyond the allowance, of whose estimate a quarter is kept in reserve
+    code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
+    if code is not None and policy.opt == "size":
+        code -= RESERVE
+    elif code is not None:
+        more = max(0, smallest - LARGE_MODEL) // 16
+        code += more
+    fixed = sum(layer[0].code for layer in found if layer[0].is_cascade)
+    factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
+    tables = 0
+    if policy.opt != "size":
+        count = Counter(layer[0].weights[0].key for layer in found if layer[0].weights)
+        smallest = distinct_bytes(a for layer in found if _has_weights(layer) for a in _least(layer, count))
+        tables = distinct_bytes(a for layer in found if not _has_weights(layer) for a in _smallest(layer))
+    room = CODE_ALLOWANCE - main - more // 4 + (0 if smallest else more)
+    flash = None if factor is None else int(factor * smallest) + tables + room
+    flash, code = (None if limit is None else limit + fixed for limit in (flash, code))
+    if policy.flash_budget is not None:
+        flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)
+    return choose(found, Budget(flash, code))
+
+
+def _has_weights(layer: Sequence[Candidate]) -> bool:
+    return bool(layer[0].weights) or layer[0].is_cascade
+
+
+def _smallest(layer: Sequence[Candidate]) -> tuple[Stored, ...]:
+    """The constants of the candidate that has the fewest; unshared constants count as a single array."""
+    best = min(layer, key=lambda c: c.constants)
+    rest = best.constants - distinct_bytes(best.arrays)
+    return (*best.arrays, Stored(id(best), rest))
+
+
+def _least(layer: Sequence[Candidate], count: Mapping[Hashable, int]) -> tuple[Stored, ...]:
+    """A layer's weights in the model, or its smallest constants where those are fewer.
+
+    Of several layers with the same weights (`count`: how many) those weights alone: their biases differ where zero points were
+    folded in, which the model has not.
+    """
+    weights = layer[0].weights
+    if weights and count[weights[0].key] > 1:
+        return weights[:1]
+    least = min(c.constants for c in layer)
+    return weights if weights and sum(w.nbytes for w in weights) <= least else _smallest(layer)

@@ -1,0 +1,392 @@
+"""The state laid out anew for windows that move on (aot/memory/rings.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aot.errors import InternalError, Problem, internal
+from aot.executor.copy_elision import fits_offset, moves_of, with_copies, without_call
+from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
+from aot.executor.storage_map import STATE_ALIGN, Planned, StorageInfo, StorageMap, WriteBack, fresh_bytes
+from aot.ir.module import BaseFunc, IRModule, of_phase
+from aot.ir.op import Array
+from aot.ir.transform import PassContext, module_pass
+from aot.ir.type import TensorType
+from aot.memory.plan import align_up
+from aot.memory.pools import UsedPool
+from aot.memory.rings import COUNTER, Ring, Rings, choose_rings, packed, tight_rings
+from aot.support.dataclass import dataclass
+from aot.support.dtype import itemsize
+from aot.support.names import NameSupply
+from aot.tir.analysis.overlap import safe_distances
+from aot.tir.function import Move, PrimFunc, Shift
+from aot.tir.transform import merge_functions
+
+
+@module_pass(required=True)
+def slide_windows(module: IRModule, _context: PassContext) -> IRModule:
+    """Windows of the state move on where `planning.rings` says so and the RAM allows it.
+
+    In: a Planned.  Out: a Planned with the same workspace and, where windows move on, another layout of the state (E9005 where
+    two would ever meet).
+    """
+    return _with_windows(of_phase(module, Planned, "slide_windows"))
+
+
+def least_state(planned: Planned) -> int:
+    """Bytes of the state with its windows packed, without room to move on."""
+    return _with_windows(replace(planned, planning=replace(planned.planning, rings="copy"))).layout.state_size
+
+
+def _with_windows(planned: Planned) -> Planned:
+    if any(call.feed for call in planned.calls):
+        return planned
+    shifted = shifted_states(planned) if planned.planning.rings == "slide" else []
+    most = _most_state(planned)
+    for rings in _choices(planned, shifted, most):
+        chosen = [s for s in shifted if s.ring in rings.windows]
+        slid = without_shifts(planned, chosen) if chosen else planned
+        layout = _laid_out(slid, rings)
+        if _fits(planned, layout, most):
+            _verify(slid, layout)
+            return replace(slid, layout=layout)
+    return planned
+
+
+def _most_state(planned: Planned) -> int | None:
+    """Bytes of a state with room to move on, where `planning.ring_share` limits it: so many times what is kept."""
+    share, kept = planned.planning.ring_share, planned.layout.state_size
+    kept -= sum(w.size - w.kept for w in _windows(planned).values())
+    return kept + kept // share if share else None
+
+
+def _choices(planned: Planned, shifted: Sequence[ShiftedState], most: int | None) -> Iterator[Rings]:
+    """What to try, the best first: windows that move on, in a state of `most` bytes if that is given; without room to do so."""
+    if planned.planning.rings == "slide":
+        slid = without_shifts(planned, shifted)
+        windows = list(_windows(slid).values())
+        least = tight_rings(windows)
+        room = None if most is None or least is None else most - _laid_out(slid, least).state_size - 2 * itemsize(COUNTER)
+        rings = choose_rings(windows, None if room is None else max(0, room))
+        if rings is not None:
+            yield rings
+    tight = tight_rings(list(_windows(planned).values()))
+    if tight is not None:
+        yield tight
+
+
+def _fits(planned: Planned, layout: StorageMap, most: int | None) -> bool:
+    """Within the budget for RAM and the pool; with room to move on in `most` bytes, and without no larger than as it was."""
+    rings, limit = layout.rings, planned.planning.ram_limit
+    if limit is not None and layout.plan.size + layout.state_size > limit:
+        return False
+    if rings is None:
+        return layout.state_size < planned.layout.state_size and _fits_pool(layout)
+    return (most is None or layout.state_size <= most) and _fits_pool(layout)
+
+
+def _windows(planned: Planned) -> dict[TensorRef, Ring]:
+    """The windows by the tensor that owns their bytes: the old value in front, the new one behind the rows that are left.
+
+    Those that are written last come first: what is new in them may lie over what leaves the others.
+    """
+    found: dict[TensorRef, Ring] = {}
+    roots = [planned.root(s.old) for s in planned.states]
+    for state, root, start in zip(planned.states, roots, planned.layout.states, strict=True):
+        new, hop = planned.place_in_root(state.new)
+        if new is root and hop and roots.count(root) == 1 and planned.place_in_root(state.old)[1] == 0:
+            kept = state.old.type.nbytes
+            found[root] = Ring(
+                start, root.type.nbytes, hop, kept, fresh_bytes(planned, state), planned.layout.aligns[root]
+            )  # fmt: skip
+    return dict(sorted(found.items(), key=lambda item: -first_write(planned, item[0])))
+
+
+def _laid_out(planned: Planned, rings: Rings) -> StorageMap:
+    """The state with what stays in its place in front, then the counter, and the windows behind it.
+
+    Without room to move on there is no counter: the windows are moved back by copies at the end of each run.
+    """
+    layout, slides = planned.layout, rings.turns > 1
+    own, roots = {w.start: w for w in rings.windows}, {w.start: root for root, w in _windows(planned).items()}
+    places = {p.offset: t for t, p in layout.places.items() if p.where == "state" and planned.root(t) is t}
+    end, table = 0, dict[int, tuple[int, int, int]]()  # first byte: bytes, where they go, hop
+    for start, tensor in sorted(places.items()):
+        if start not in own and tensor.type.nbytes:
+            to = align_up(end, layout.aligns[tensor])
+            table[start] = tensor.type.nbytes, to, 0
+            end = to + tensor.type.nbytes
+    counter = align_up(end, itemsize(COUNTER))
+
+    shifted = {planned.root(s.old) for s in planned.states if s.fresh is not None}  # read and written all over
+
+    def share(below: Ring, above: Ring, gap: int) -> bool:
+        one, other = roots[below.start], roots[above.start]
+        return not {one, other} & shifted and may_share(planned, one, other, gap=gap)
+
+    placed, end = packed(rings.windows, counter + itemsize(COUNTER) if slides else end, share)
+    for before, w in zip(rings.windows, placed, strict=True):
+        table[before.start] = w.size, w.start, w.hop if slides else 0
+
+    def moved(place: StorageInfo) -> StorageInfo:
+        if place.where != "state":
+            return place
+        first = max((s for s in table if s <= place.offset), default=-1)
+        if first < 0 or place.offset >= first + table[first][0]:
+            raise internal(f"byte {place.offset} of the state belongs to no tensor", where=planned.name)
+        return replace(place, offset=place.offset - first + table[first][1], hop=table[first][2])
+
+    backs = [b for b in layout.write_backs if b.target.where != "state" or b.target.offset not in own]
+    backs = [replace(b, source=moved(b.source), target=moved(b.target)) for b in backs]
+    if not slides:
+        backs += [WriteBack(_in_state(w.start + w.hop), _in_state(w.start), w.kept) for w in placed]
+    return replace(
+        layout,
+        places={t: moved(p) if t.type.nbytes else p for t, p in layout.places.items()},
+        output_slots=tuple(map(moved, layout.output_slots)),
+        copies=tuple((moved(p), k) for p, k in layout.copies),
+        conditions=tuple(map(moved, layout.conditions)),
+        write_backs=tuple(backs),
+        states=tuple(
+            moved(_in_state(start)).offset if state.old.type.nbytes else 0
+            for start, state in zip(layout.states, planned.states, strict=True)
+        ),
+        state_size=end + rings.room,
+        rings=replace(rings, windows=tuple(placed), counter=counter) if slides else None,
+        pools=_pools(layout, end + rings.room),
+    )  # fmt: skip
+
+
+def _in_state(offset: int) -> StorageInfo:
+    return StorageInfo("state", offset=offset)
+
+
+def _pools(layout: StorageMap, size: int) -> tuple[UsedPool, ...]:
+    """The pools with what a state of `size` bytes leaves of its own."""
+    state = layout.state_pool
+    if state is None:
+        return layout.pools
+    left = max(0, state.size - align_up(size, STATE_ALIGN))
+    return tuple(replace(u, pool=replace(u.pool, size=left)) if u.pool.name == state.name else u for u in layout.pools)
+
+
+def _fits_pool(layout: StorageMap) -> bool:
+    """Whether the pool that the state is pinned to, if any, has room for it beside its part of the workspace."""
+    state = layout.state_pool
+    used = 0 if state is None else sum(u.used for u in layout.pools if u.pool.name == state.name)
+    return state is None or align_up(layout.state_size, STATE_ALIGN) + used <= state.size
+
+
+def _verify(planned: Planned, layout: StorageMap) -> None:
+    """Replays what each run does with the bytes of the state, and what the last one moves back (E9005)."""
+    laid = {root: replace(w, start=layout.places[root].offset) for root, w in _windows(planned).items()}
+    rings = layout.rings
+    if rings is None:
+        faults = replay(planned, layout, laid, 1)
+    else:
+        laid = {root: w for root, w in laid.items() if w.start in {r.start for r in rings.windows}}
+        faults = replay(planned, layout, laid, rings.turns)
+        faults += _misplaced(layout, rings)
+    if faults:
+        raise InternalError(*(Problem("E9005", fault) for fault in faults))
+
+
+def _misplaced(layout: StorageMap, rings: Rings) -> list[str]:
+    """Windows that leave the state, are not aligned or meet what stays in its place."""
+    owned = [(p.offset, t.type.nbytes) for t, p in layout.places.items() if p.where == "state" and not p.hop and t.type.nbytes]
+    fixed = max((start + size for start, size in [*owned, (rings.counter, itemsize(COUNTER))]), default=0)
+    faults = []
+    for w in rings.windows:
+        starts = range(w.start, w.start + rings.turns * w.hop, w.hop)
+        if w.start < fixed or starts[-1] + w.size > layout.state_size:
+            faults.append("a window of the state has no room to move on")
+        if any(start % w.align for start in starts):
+            faults.append("a window of the state is not aligned in each run")
+    return faults
+
+
+# ---- states that a layer shifts by a place, such as the memory of an SVDF: the state moves on, and only what is new is written
+#
+# Filters lie one behind the other and each forgets its oldest value.  The whole is then the old state from one value on, in which
+# the newest value of a filter comes to where the oldest of the next one was: a window (aot/memory/rings.py) one value longer.
+#
+# Rows that are copied behind what is left of the old ones, in its place, are such a state too.
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedState:
+    """A state, the layer that shifts it in its place, and the window that it may become.
+
+    `shift`: a copy, of what is left and of what is new, or what the kernel says of itself.
+    """
+
+    state: State
+    call: CallLowered
+    shift: Shift | Move
+    ring: Ring
+
+
+def shifted_states(planned: Planned) -> list[ShiftedState]:
+    """Those whose old value nothing reads once the new one is there: they have been given one place."""
+    found = []
+    olds = [planned.root(s.old) for s in planned.states]
+    for state, start in zip(planned.states, planned.layout.states, strict=True):
+        old, new, places = state.old, state.new, planned.layout.places
+        maker = next((c for c in planned.calls if c.outputs == (new,)), None)
+        if maker is None or {old, new} & planned.views.keys():
+            continue
+        shift = planned.kernel(maker).attrs.shift or _copied(planned, maker, state)
+        if shift is None or maker.inputs[0] is not old:
+            continue
+        size, by = old.type.nbytes, shift.by if isinstance(shift, Shift) else shift.size
+        if places.get(new) != places[old] or olds.count(old) > 1 or not fits_offset(planned, new, by):
+            continue
+        fresh = shift.fresh if isinstance(shift, Shift) else by
+        found.append(ShiftedState(state, maker, shift, Ring(start, size + by, by, size, fresh, planned.layout.aligns[old])))
+    return found
+
+
+def shifted_by_copy(lowered: LoweredModule, state: State) -> Move | None:
+    """How a layer that is nothing but a copy puts what is new behind what is left of the old value, if one does."""
+    maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
+    return None if maker is None else _copied(lowered, maker, state)
+
+
+def _copied(lowered: LoweredModule, maker: CallLowered, state: State) -> Move | None:
+    moves, size = moves_of(lowered.kernel(maker)), state.old.type.nbytes
+    if len(moves) != 2 or maker.inputs[moves[0].operand] is not state.old or maker.inputs[moves[1].operand] is state.old:
+        return None
+    left, new = moves
+    whole = left.target == 0 and left.size == new.target == size - new.size and left.source == new.size
+    return new if whole else None
+
+
+def without_shifts(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
+    """These states as windows, whose layers write only what is new; in the layout they begin where they were."""
+    places, aligns = dict(planned.layout.places), dict(planned.layout.aligns)
+    for one in shifted:
+        old, new = one.state.old, one.state.new
+        window = TensorRef(f"{old.name}_window", TensorType((one.ring.size // itemsize(old.type.dtype),), old.type.dtype))
+        planned = replace(
+            planned, views={**planned.views, old: window, new: window}, offsets={**planned.offsets, new: one.ring.hop}
+        )
+        places[window], aligns[window] = places[old], aligns[old]
+    planned = _with_rests(planned, [one for one in shifted if isinstance(one.shift, Shift)])
+    for one in shifted:
+        if isinstance(one.shift, Move):
+            parts = [(one.call.inputs[one.shift.operand], one.shift)]
+            copied = without_call(with_copies(planned, one.call, parts, one.state.new), one.call, {})
+            planned = of_phase(copied, Planned, "slide_windows")
+    layout = replace(planned.layout, places=places, aligns=aligns)
+    return of_phase(replace(planned, layout=layout), Planned, "slide_windows")
+
+
+def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
+    """The layers that shift as what is left of them to do."""
+    calls, states = list(planned.calls), list(planned.states)
+    functions, names = dict(planned.functions), NameSupply(planned.functions)
+    for one in shifted:
+        assert isinstance(one.shift, Shift)
+        func = replace(one.shift.rest, name=names.fresh(one.shift.rest.name))
+        functions[func.name] = func
+        call = CallLowered(func.name, one.call.inputs[1:], one.call.outputs, span=one.call.span, operators=one.call.operators)
+        calls[calls.index(one.call)] = call
+        states[states.index(one.state)] = replace(one.state, fresh=one.shift.fresh)
+    if planned.config.opt != "speed":
+        made = [calls.index(c) for c in calls if c.outputs in {one.call.outputs for one in shifted}]
+        _share(calls, made, functions=functions, names=names)
+    return of_phase(replace(planned, functions=functions, states=tuple(states)).with_calls(calls), Planned, "slide_windows")
+
+
+def _share(calls: list[CallLowered], numbers: Sequence[int], *, functions: dict[str, BaseFunc], names: NameSupply) -> None:
+    """One function for those of these calls that differ in numbers only, as `share_functions` does before memory is planned."""
+    own = [functions[calls[i].func] for i in numbers]
+    for members, merged in merge_functions([f for f in own if isinstance(f, PrimFunc)]):
+        if len(members) > 1:
+            shared = names.fresh(f"{calls[numbers[members[0]]].func}_shared")
+            functions[shared] = merged.func
+            for m, scalars in zip(members, merged.scalars, strict=True):
+                calls[numbers[m]] = replace(calls[numbers[m]], shared=shared, scalars=scalars)
+
+
+# ---- windows of the state that overlap: what a run adds to one, in the bytes that another has no more use for
+#
+# At the end of a run the oldest rows of a window are no longer needed, and before that only by the layers that read the window.
+# So the new rows of a later layer's window may take their place.  Two things show it: the order of the calls, with the distances
+# of kernels that do both (`may_share`), and afterwards, for the layout as it is, a replay of who owns each byte (`replay`).
+
+
+def first_write(planned: Planned, root: TensorRef) -> int:
+    """The number of the first call that writes to a window; -1 if the caller does."""
+    if any(planned.root(t) is root for t in planned.inputs):
+        return -1
+    return next((i for i, c in enumerate(planned.calls) if any(planned.root(t) is root for t in c.outputs)), len(planned.calls))
+
+
+def may_share(planned: Planned, below: TensorRef, above: TensorRef, *, gap: int) -> bool:
+    """Whether `below` may get its new bytes where the oldest of `above` are, which starts `gap` bytes behind it."""
+    lasting = [*planned.outputs, *planned.conditions, *(s.new for s in planned.states if planned.root(s.old) is not above)]
+    if any(planned.root(t) is above for t in lasting):
+        return False
+    write = first_write(planned, below)
+    for i, call in enumerate(planned.calls):
+        reads = any(planned.root(t) is above for t in call.inputs)
+        if reads and (i > write or (i == write and not _is_proven(planned, call, below=below, above=above, gap=gap))):
+            return False
+    return True
+
+
+def _is_proven(planned: Planned, call: CallLowered, *, below: TensorRef, above: TensorRef, gap: int) -> bool:
+    """Whether a call is done with each byte of `above` before it writes over it."""
+    func = planned.kernel(call)
+    if func.attrs.distances is not None:
+        return False
+    known = safe_distances(func, planned.prim_funcs)
+    for source, given in zip(func.inputs, call.inputs, strict=True):
+        for target, made in zip(func.outputs, call.outputs, strict=True):
+            (one, start), (other, at) = planned.place_in_root(given), planned.place_in_root(made)
+            if one is above and other is below:
+                distance = known.get((source, target))
+                if distance is None or gap + start - at < distance.up:
+                    return False
+    return True
+
+
+def replay(planned: Planned, layout: StorageMap, windows: Mapping[TensorRef, Ring], turns: int) -> list[str]:
+    """What goes wrong in `turns` runs and the first one after them, if each byte of the state holds what was written there last.
+
+    `windows` are laid out as in `layout`.
+    """
+    owner, faults = np.full(layout.state_size, -1), list[str]()
+    ids = {root: k for k, root in enumerate(windows)}
+    for root, w in windows.items():
+        owner[w.start : w.start + w.kept] = ids[root]
+
+    def part(tensor: TensorRef, turn: int) -> Array:
+        root, offset = planned.place_in_root(tensor)
+        place = layout.places[root]
+        start = place.offset + offset + turn * place.hop
+        return owner[start : start + tensor.type.nbytes] if place.where == "state" else owner[:0]
+
+    def write(tensors: Sequence[TensorRef], turn: int) -> None:
+        for t in tensors:
+            part(t, turn)[:] = ids.get(planned.root(t), -1)
+
+    for turn in (*range(turns), 0):
+        write(planned.inputs, turn)
+        for call in planned.calls:
+            for t in call.inputs:
+                if planned.root(t) in ids and (part(t, turn) != ids[planned.root(t)]).any():
+                    faults.append(f"{call.func} finds other bytes in {t.name} in run {turn}")
+            write(call.outputs, turn)
+        for root, w in windows.items():
+            stays = w.start + (turn + 1) * w.hop
+            if (owner[stays : stays + w.kept] != ids[root]).any():
+                faults.append(f"bytes of {root.name} are lost in run {turn}")
+        if turn == turns - 1:
+            for w in sorted(windows.values(), key=lambda w: w.start):
+                owner[w.start : w.start + w.kept] = owner[w.start + turns * w.hop :][: w.kept].copy()
+    return faults

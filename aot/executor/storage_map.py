@@ -1,0 +1,586 @@
+"""Where every tensor of a lowered module is: workspace, state, caller's memory or flash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+from aot.errors import AotError, Problem, TargetError, UsageError
+from aot.executor.config import Io
+from aot.executor.copy_elision import with_aliases, with_gathered_rows, with_windows, without_copies
+from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef, check_lowered
+from aot.executor.overlaps import Operand, call_distances, in_place_results, merge_alignments
+from aot.memory.bounds import liveness_bound
+from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
+from aot.memory.plan import BufferInfo, Conflict, Kind, MemoryPlan, align_up
+from aot.memory.planner import plan
+from aot.memory.pool_choice import PoolChoice
+from aot.memory.pooling import Pooling
+from aot.memory.pools import UsedPool, fill_pools, plan_pools, verify_pools, with_known_pins
+from aot.memory.rings import Rings
+from aot.memory.verify import verify_plan
+from aot.support.dataclass import dataclass
+from aot.support.dtype import itemsize
+from aot.support.names import NameSupply
+from aot.support.pool import Pool
+from aot.support.text import printable
+from aot.system.facts import recall
+from aot.target.source_module import Param
+from aot.tir.analysis.in_place import in_place_pairs
+from aot.tir.analysis.overlap import safe_distances
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`;
+    `state`: the array of persistent tensors.
+
+    `offset` in bytes from its start; `hop` more for each run since the windows of the state began (aot/memory/rings.py).
+    """
+
+    where: Literal["workspace", "input", "output", "const", "state"]
+    key: str = ""
+    index: int = 0
+    offset: int = 0
+    hop: int = 0
+
+
+# ---- the state: where persistent tensors are, and how they get their new values
+#
+# They have an array beside the workspace, as they live from run to run.  A new value is written where the old one
+# lies as soon as nothing reads that any more, or else copied there after the last layer.
+
+
+STATE_ALIGN = 16
+"""Of the array, in bytes."""
+
+STATE_PIN = "state"
+"""What `--pin` calls the array."""
+
+
+def has_fixed_layout(lowered: LoweredModule) -> bool:
+    """Whether the state may be that of a model made of another signature: the caller's memory, in the order of the file."""
+    return lowered.planning.io == "user" and any(s.shared for s in lowered.states)
+
+
+def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
+    """New value -> old value whose memory it takes at once: nothing reads the old value afterwards.
+
+    Both are whole tensors.  The layer that writes the new one may read the old one where its kernel is proven to be done with
+    each byte before it writes there.
+    """
+    found: dict[TensorRef, TensorRef] = {}
+    lasting = [lowered.root(t) for t in (*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states))]
+    for state in lowered.states:
+        old, new = state.old, state.new
+        whole = lowered.root(old) is old and lowered.is_whole(new) and lowered.root(new).type.nbytes == old.type.nbytes
+        root = lowered.root(new)
+        if root in lowered.variables or not whole or root is old or old in lasting or lasting.count(root) > 1:
+            continue
+        writes = [i for i, c in enumerate(lowered.calls) if root in map(lowered.root, c.outputs)]
+        reads = [i for i, c in enumerate(lowered.calls) if old in map(lowered.root, c.inputs)]
+        if not writes or any(i > writes[0] for i in reads):
+            continue
+        if writes[0] not in reads or (len(writes) == 1 and _is_proven(lowered, lowered.calls[writes[0]], old=old, new=root)):
+            found[root] = old
+    return found
+
+
+def fresh_bytes(lowered: LoweredModule, state: State) -> int:
+    """What a run adds to a window, or all of a value that is not one."""
+    if state.new is state.old:
+        return 0
+    if state.fresh is not None:
+        return state.fresh
+    root, hop = lowered.place_in_root(state.new)
+    return hop if hop and root is lowered.root(state.old) else state.old.type.nbytes - state.kept
+
+
+def is_written_by_copy(lowered: LoweredModule, state: State) -> bool:
+    """Whether no layer could write the new value to its place: an input, a constant, or a part of something else."""
+    root = lowered.root(state.new)
+    olds = {lowered.root(s.old) for s in lowered.states}
+    return root in (*lowered.inputs, *lowered.values) or (root not in olds and not lowered.is_whole(state.new))
+
+
+def _is_proven(lowered: LoweredModule, call: CallLowered, *, old: TensorRef, new: TensorRef) -> bool:
+    """Whether a call is done with each byte of `old` before it writes that byte of `new`, where the two lie in one place."""
+    func = lowered.kernel(call)
+    places = [lowered.place_in_root(t) for t in call.outputs]
+    outs = [b for b, (root, _) in zip(func.outputs, places, strict=True) if root is new]
+    if func.attrs.distances is not None or len(outs) != 1 or outs[0].nbytes != new.type.nbytes:
+        return False
+    known, pairs = safe_distances(func, lowered.prim_funcs), in_place_pairs(func)
+    for buffer, tensor in zip(func.inputs, call.inputs, strict=True):
+        root, offset = lowered.place_in_root(tensor)
+        if root is not old or (offset == 0 and (buffer, outs[0]) in pairs):
+            continue
+        distance = known.get((buffer, outs[0]))
+        if distance is None or (offset < distance.up and -offset < distance.down):
+            return False
+    return True
+
+
+def without_state(pooling: Pooling, size: int) -> tuple[Pooling, Pool | None]:
+    """The pools as the workspace may use them, and the one that `--pin state=POOL` gives the state, if any.
+
+    E2013 if the pool has no room for `size` bytes.
+    """
+    name = dict(pooling.pins).get(STATE_PIN) if size else None
+    pool = next((p for p in pooling.pools if p.name == name), None)
+    if pool is None:
+        return pooling, None
+    left = pool.size - align_up(size, STATE_ALIGN)
+    if left < 0:
+        raise TargetError(Problem("E2013", f"the state of {size:,} bytes does not fit into pool {pool.name} of {pool.size:,}"))
+    pools = tuple(replace(p, size=left) if p is pool else p for p in pooling.pools)
+    pins = tuple(pin for pin in pooling.pins if pin[0] != STATE_PIN)
+    return replace(pooling, pools=tuple(p for p in pools if p.size), pins=pins), pool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBack:
+    """`size` bytes that are copied after the last layer; a `target` in the workspace keeps what another copy overwrites."""
+
+    source: StorageInfo
+    target: StorageInfo
+    size: int
+
+
+def state_offsets(lowered: LoweredModule, aligns: Mapping[TensorRef, int]) -> tuple[dict[TensorRef, int], int]:
+    """Where each tensor that owns bytes of the state begins, and the bytes of all.
+
+    Those of the largest alignment come first, unless the layout must be that of other models (`has_fixed_layout`).
+    """
+    roots = list(dict.fromkeys(lowered.root(s.old) for s in lowered.states))
+    fixed = has_fixed_layout(lowered)
+    offsets, end = dict[TensorRef, int](), 0
+    for root in roots if fixed else sorted(roots, key=lambda r: -aligns[r]):
+        offsets[root] = align_up(end, STATE_ALIGN if fixed else aligns[root])
+        end = offsets[root] + root.type.nbytes
+    return offsets, end
+
+
+def write_backs(wanted: Sequence[WriteBack], reserve: Callable[[int], StorageInfo]) -> tuple[WriteBack, ...]:
+    """The copies in an order in which none overwrites what a later one reads; `reserve` gives memory where values go round."""
+    left = [w for w in wanted if w.source != w.target]
+    done: list[WriteBack] = []
+    while left:
+        free = next((w for w in left if not any(o is not w and _meets(w, o) for o in left)), None)
+        if free is not None:
+            left.remove(free)
+            done.append(free)
+            continue
+        first = next(w for w in left if any(o is not w and _meets(o, w) for o in left))
+        kept = reserve(first.size)
+        done.append(WriteBack(first.source, kept, first.size))
+        left[left.index(first)] = replace(first, source=kept)
+    return tuple(done)
+
+
+def _meets(write: WriteBack, read: WriteBack) -> bool:
+    """Whether the target of one lies over the source of the other."""
+    a, b = write.target, read.source
+    return a.where == b.where == "state" and a.offset < b.offset + read.size and b.offset < a.offset + write.size
+
+
+# ---- how often the layers touch each buffer of the workspace and each constant, as estimates that rank them
+
+
+REUSE = 4
+"""Multiply-accumulates for one load of an input: kernels keep blocks of two by two and more in registers."""
+
+
+def count_accesses(lowered: LoweredModule, keys: Mapping[TensorRef, str], scratch: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Loads and stores in bytes by the buffer's name; `keys` names root tensors, `scratch` each call's scratch buffers.
+
+    A layer reads its first input once for every `REUSE` multiply-accumulates, and at least once; what else it reads or writes
+    counts once, scratch memory twice, as it is written and read.
+    """
+    count: dict[str, int] = {}
+    for call, names in zip(lowered.calls, scratch, strict=True):
+        func = lowered.kernel(call)
+        for k, tensor in enumerate((*call.inputs, *call.outputs)):
+            key = keys.get(lowered.root(tensor))
+            if key:
+                work = func.attrs.macs // REUSE if k == 0 and call.inputs else 0
+                count[key] = count.get(key, 0) + max(tensor.type.nbytes, work)
+        for buffer, name in zip(func.scratch, names, strict=True):
+            count[name] = count.get(name, 0) + 2 * buffer.nbytes
+    return count
+
+
+def place_constants(
+    arrays: Sequence[Param], lowered: LoweredModule, used: Sequence[Sequence[int]], pooling: Pooling
+) -> tuple[tuple[Param, ...], PoolChoice | None]:  # fmt: skip
+    """The arrays with their sections, and how good their choice is, where constants are spread over pools (E2013).
+
+    `used`: each call's arrays by number.  The multiply-accumulates of a layer are spread over its constants by their bytes.
+    """
+    if not pooling.constants:
+        return tuple(arrays), None
+    reads: dict[str, int] = {}
+    for call, numbers in zip(lowered.calls, used, strict=True):
+        total = max(1, sum(arrays[k].data.nbytes for k in numbers))
+        for k in numbers:
+            share = max(1, lowered.kernel(call).attrs.macs // REUSE * arrays[k].data.nbytes // total)
+            reads[arrays[k].name] = reads.get(arrays[k].name, 0) + share
+    sizes = {a.name: a.data.nbytes + a.align - 1 for a in arrays}
+    choice = fill_pools(sizes, pooling.constants, reads=reads)
+    return tuple(replace(a, section=f".rodata.aot_pool_{choice.pool[a.name]}") for a in arrays), choice
+
+
+# ---- the places of all tensors
+
+
+@dataclass(frozen=True, slots=True)
+class StorageMap:
+    """`places` by root tensor; `scratch` names of each call's scratch storages; `output_slots` the place of each result.
+
+    `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.  Persistent
+    tensors lie in an array of `state_size` bytes, each at its offset in `states`; `write_backs` are done after the copies.
+    `conditions`: the place of what decides each branch and loop.  `rings`: the windows of the state that move on.
+    `pool_choice` and `constant_choice`: how good the choice of pools is, where there are several.  `unfit`: why the pools cannot
+    hold the plan, which then is one for a single memory.  `whole`: bytes that a single memory needs.
+    """
+
+    io: Io
+    places: Mapping[TensorRef, StorageInfo]
+    scratch: tuple[tuple[str, ...], ...]
+    output_slots: tuple[StorageInfo, ...]
+    copies: tuple[tuple[StorageInfo, int], ...]
+    aligns: Mapping[TensorRef, int]
+    buffers: tuple[BufferInfo, ...]
+    plan: MemoryPlan
+    pools: tuple[UsedPool, ...] = ()
+    states: tuple[int, ...] = ()
+    state_size: int = 0
+    write_backs: tuple[WriteBack, ...] = ()
+    state_pool: Pool | None = None
+    conditions: tuple[StorageInfo, ...] = ()
+    rings: Rings | None = None
+    pool_choice: PoolChoice | None = None
+    constant_choice: PoolChoice | None = None
+    unfit: AotError | None = None
+    whole: int = 0
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Of two layouts, the one of lower rank is better: one that the pools hold, then one of fewer bytes in one memory.
+
+        So the choice is that without pools, wherever they hold it.
+        """
+        return self.unfit is not None, self.whole
+
+    def offset(self, place: StorageInfo) -> int:
+        """The byte of the plan, or of the array of persistent tensors."""
+        return self.plan.offset.get(place.key, 0) + place.offset
+
+
+class _Builder:
+    """Collects storages while deciding the place of each tensor."""
+
+    def __init__(self, lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]) -> None:
+        self.lowered = lowered
+        self.io = io
+        self.names = NameSupply()
+        self.storages: list[Storage] = []
+        self.places: dict[TensorRef, StorageInfo] = {}
+        self.over = over
+        self.states: tuple[int, ...] = ()
+        self.renewed = in_place_states(lowered)
+        self.state_size = 0
+        self.aligns = merge_alignments(alignments(lowered), {**over, **self.renewed})
+
+    def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> str:
+        key = self.names.fresh(printable(name) or kind)
+        self.storages.append(Storage(key, size, align, kind))
+        return key
+
+    def planned(self, tensor: TensorRef, kind: Kind) -> StorageInfo:
+        key = self.reserve(tensor.name, tensor.type.nbytes, align=self.aligns[tensor], kind=kind)
+        return StorageInfo("workspace", key)
+
+    def place_of(self, tensor: TensorRef) -> StorageInfo:
+        """Where a tensor, or the part of another that it shows, has been put."""
+        root, start = self.lowered.place_in_root(tensor)
+        place = self.places[root]
+        return replace(place, offset=place.offset + start)
+
+    def inputs(self) -> None:
+        fed = {call.inputs[0] for call in self.lowered.calls if call.feed}
+        for i, tensor in enumerate(self.lowered.inputs):
+            outside = self.io == "user" or tensor in fed
+            self.places[tensor] = StorageInfo("input", index=i) if outside else self.planned(tensor, "input")
+        for i, tensor in enumerate(self.lowered.values):
+            self.places[tensor] = StorageInfo("const", index=i)
+        slots, self.state_size = state_offsets(self.lowered, self.aligns)
+        self.places |= {root: StorageInfo("state", offset=offset) for root, offset in slots.items()}
+        found = map(self.lowered.place_in_root, (s.old for s in self.lowered.states))
+        self.states = tuple(slots[root] + offset for root, offset in found)
+
+    def direct_outputs(self) -> dict[TensorRef, int]:
+        """Tensors that layers can write where the result is wanted: each for the first output that asks for it."""
+        first: dict[TensorRef, int] = {}
+        for k, output in enumerate(self.lowered.outputs):
+            root = self.lowered.root(output)
+            if root not in self.places:
+                first.setdefault(root, k)
+        return first
+
+    def results(self, direct: Mapping[TensorRef, int]) -> None:
+        for call in self.lowered.calls:
+            for tensor in map(self.lowered.root, call.outputs):
+                if tensor in self.places:
+                    continue  # parts of one tensor
+                if tensor in self.renewed:
+                    self.places[tensor] = self.places[self.renewed[tensor]]
+                elif tensor in direct and self.io == "user":
+                    self.places[tensor] = StorageInfo("output", index=direct[tensor])
+                elif tensor in self.over and self.places[self.over[tensor]].where == "workspace":
+                    self.places[tensor] = self.places[self.over[tensor]]
+                else:
+                    self.places[tensor] = self.planned(tensor, "output" if tensor in direct else "tensor")
+
+    def copies(self, direct: Mapping[TensorRef, int]) -> tuple[list[StorageInfo], list[tuple[StorageInfo, int]]]:
+        slots, copies = [], []
+        for k, output in enumerate(self.lowered.outputs):
+            root = self.lowered.root(output)
+            there = self.places[root]
+            # inputs that are results as they are, and results that are wanted twice, stay where they lie in the workspace
+            if direct.get(root) == k or (self.io == "arena" and there.where == "workspace"):
+                slots.append(there)
+                continue
+            slot = StorageInfo("output", index=k)
+            if self.io == "arena":
+                align = itemsize(output.type.dtype)
+                slot = StorageInfo(
+                    "workspace", self.reserve(f"{output.name}:copy", output.type.nbytes, align=align, kind="output")
+                )
+            slots.append(slot)
+            copies.append((there, k))
+        return slots, copies
+
+    def write_backs(self) -> tuple[WriteBack, ...]:
+        """How new values of persistent tensors get to where the next run finds them."""
+
+        def keep(size: int) -> StorageInfo:
+            return StorageInfo("workspace", self.reserve("state:copy", size, align=1, kind="scratch"))
+
+        wanted = []
+        for state, offset in zip(self.lowered.states, self.states, strict=True):
+            wanted.append(WriteBack(self.place_of(state.new), StorageInfo("state", offset=offset), state.old.type.nbytes))
+        return write_backs(wanted, keep)
+
+    def scratch(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(
+            tuple(
+                self.reserve(f"layer {i} {b.name}", b.nbytes, align=max(b.align, itemsize(b.dtype)), kind="scratch")
+                for b in self.lowered.kernel(call).scratch
+            )
+            for i, call in enumerate(self.lowered.calls)
+        )
+
+
+def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
+    """What each root tensor's users need, at least its element's size; in bytes."""
+    tensors = [*lowered.inputs, *lowered.values, *lowered.outputs, *(t for c in lowered.calls for t in c.outputs)]
+    tensors += [t for s in lowered.states for t in (s.old, s.new)]
+    tensors += lowered.views.values()
+    table: dict[TensorRef, int] = {}
+    for tensor in tensors:
+        root = lowered.root(tensor)
+        table[root] = max(table.get(root, 1), itemsize(tensor.type.dtype))
+    for call in lowered.calls:
+        func = lowered.kernel(call)
+        for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
+            root = lowered.root(tensor)
+            table[root] = max(table[root], buffer.align, itemsize(buffer.dtype))
+    return table
+
+
+def make_layout(lowered: LoweredModule, io: Io, *, spread: bool = False) -> StorageMap:
+    """Decide all places, plan the workspace and have the plan checked (E9005).
+
+    Where kernels may write exactly over an operand, the plan with these tensors in one place is tried first, and without where
+    that is not proven to be the smallest.  With `spread`, buffers lie in faster pools where no more bytes are needed for it.
+    """
+    over = in_place_results(lowered)
+    layout = _lay_out(lowered, io, over)
+    if over and not (layout.plan.optimal and layout.unfit is None):
+        apart = _lay_out(lowered, io, {})
+        if apart.rank < layout.rank:
+            layout, over = apart, {}
+    return _lay_out(lowered, io, over, spread=True) if spread else layout
+
+
+def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef], *, spread: bool = False) -> StorageMap:
+    builder = _Builder(lowered, io, over)
+    builder.inputs()
+    direct = builder.direct_outputs()
+    builder.results(direct)
+    slots, copies = builder.copies(direct)
+    backs = builder.write_backs()
+    scratch = builder.scratch()
+    program = _program(builder, slots=slots, copies=copies, backs=backs, scratch=scratch)
+    buffers = liveness(program)
+    clashes = tuple(program_conflicts(program, buffers))
+    memory_plan = _plan(buffers, clashes)
+    layout = StorageMap(
+        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, (),
+        builder.states, builder.state_size, backs, conditions=tuple(map(builder.place_of, lowered.conditions)),
+        whole=memory_plan.size,
+    )  # fmt: skip
+    if lowered.planning.pooling.pools:
+        layout = _in_pools(lowered, layout, clashes, spread=spread)
+    verify_plan(program, layout.plan)
+    verify_pools(buffers, layout.plan, layout.pools)
+    return layout
+
+
+def _in_pools(lowered: LoweredModule, layout: StorageMap, clashes: Iterable[Conflict], *, spread: bool) -> StorageMap:
+    """The layout with its buffers in the pools; as it is where these cannot hold it, with the reason."""
+    keys = {t: place.key for t, place in layout.places.items() if place.where == "workspace"}
+    accesses = count_accesses(lowered, keys, layout.scratch)
+    names = {t.name: layout.places[lowered.root(t)] for t in (*lowered.views, *layout.places) if lowered.root(t) in keys}
+    try:
+        pooling, state_pool = without_state(lowered.planning.pooling, layout.state_size)
+        pooling = with_known_pins(pooling, {printable(name): place.key for name, place in names.items()}, layout.plan.offset)
+        found, pools, choice = plan_pools(
+            layout.buffers, clashes, pooling, accesses=accesses, whole=layout.plan, most=lowered.planning.most_spread, fast=spread
+        )  # fmt: skip
+    except (TargetError, UsageError) as error:
+        return replace(layout, unfit=error)
+    return replace(layout, plan=found, pools=pools, state_pool=state_pool, pool_choice=choice)
+
+
+def _plan(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> MemoryPlan:
+    """`plan`, or what it found before; whoever asks verifies it."""
+
+    def made(data: Any) -> MemoryPlan | None:
+        offsets, size, bound, optimal = data
+        fits = len(offsets) == len(buffers) and all(isinstance(n, int) for n in (*offsets, size, bound))
+        return (
+            MemoryPlan({b.name: n for b, n in zip(buffers, offsets, strict=True)}, size, bound, optimal is True) if fits else None
+        )
+
+    return recall(
+        "plan", lambda: repr((buffers, pairs)).encode(), lambda: _solved(buffers, pairs), unpack=made,
+        pack=lambda p: [[p.offset[b.name] for b in buffers], p.size, p.lower_bound, p.optimal],
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _solved(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> MemoryPlan:
+    """Cached, because attempts with other limits often end in the same kernels."""
+    return plan(buffers, pairs)
+
+
+def _program(
+    builder: _Builder,
+    *,
+    slots: list[StorageInfo],
+    copies: list[tuple[StorageInfo, int]],
+    backs: Sequence[WriteBack],
+    scratch: tuple[tuple[str, ...], ...],
+) -> StorageTrace:
+    """The lowered module as the planner sees it: only what lies in the workspace."""
+    lowered, places = builder.lowered, builder.places
+
+    def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
+        return tuple(p.key for p in (places[lowered.root(t)] for t in tensors) if p.where == "workspace")
+
+    begun: set[str] = set()
+    rewritten = {places[t].key for t in lowered.variables if t in places}
+    funcs = lowered.prim_funcs
+
+    def step(call: CallLowered, scratch: tuple[str, ...]) -> Step:
+        # a tensor of which other parts are there already is read too, as it must survive; and nothing may lie over it
+        reads, writes = keys(call.inputs), keys(call.outputs)
+        there = tuple(begun.intersection(writes) - rewritten)
+        begun.update(writes)
+        operands = []
+        for tensor in (*call.inputs, *call.outputs):
+            root, offset = lowered.place_in_root(tensor)
+            key = "" if tensor in call.outputs and places[root].key in there else places[root].key
+            operands.append(Operand(key, offset, root.type.nbytes))
+        operands += [Operand(name) for name in scratch]
+        return Step(reads + there, writes + scratch, call_distances(lowered.kernel(call), operands, funcs))
+
+    steps = tuple(map(step, lowered.calls, scratch))
+    moves = [(place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace"]
+    moves += [(back.source.key, back.target.key) for back in backs if back.target.where == "workspace"]
+    leaving = [place.key for place, k in copies if slots[k].where != "workspace" and place.key]
+    leaving += [back.source.key for back in backs if back.source.key]
+    outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
+    conditions = tuple("".join(keys((c,))) for c in lowered.conditions)
+    return StorageTrace(
+        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *leaving), {}, tuple(moves),
+        lowered.controls, conditions,
+    )  # fmt: skip
+
+
+# ---- a model with its memory plan, the copies replaced by views where that needs no more memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(LoweredModule):
+    """A lowered module with the memory plan that was made for it."""
+
+    layout: StorageMap
+
+    @property
+    def size(self) -> int:
+        """Bytes of the workspace, of all pools together."""
+        return self.layout.plan.size
+
+    @property
+    def whole(self) -> int:
+        """Bytes of the workspace in one memory, by which plans are compared with pools as without."""
+        return self.layout.whole
+
+    @property
+    def fits(self) -> bool:
+        """Whether the pools hold it, if there are some."""
+        return self.layout.unfit is None
+
+
+def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visiting: Collection[int] = ()) -> Planned:
+    """Views for copies, within the memory of whole tensors side by side; with `tight` within that of the plan with the copies.
+
+    A tensor that is made part by part has to be there earlier.  `visiting`: numbers of states whose windows lie in the workspace.
+    """
+    check_lowered(lowered)
+    lowered = without_copies(lowered)
+    if lowered.states and not has_fixed_layout(lowered):
+        lowered = with_windows(lowered, visiting)
+        check_lowered(lowered)
+    best, layout = _with_gathers(lowered, io) if lowered.states else (lowered, make_layout(lowered, io))
+    lowered = best
+    limit = layout.whole if tight else max(layout.whole, liveness_bound(layout.buffers))
+    for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
+        trial = with_aliases(lowered, **kind)
+        if len(trial.calls) >= len(best.calls):
+            continue
+        check_lowered(trial)
+        planned = make_layout(trial, io)
+        if planned.rank <= max((layout.unfit is not None, limit), layout.rank):
+            best, layout = trial, planned
+    return Planned(**{f.name: getattr(best, f.name) for f in fields(LoweredModule)}, layout=layout)
+
+
+def _with_gathers(lowered: LoweredModule, io: Io) -> tuple[LoweredModule, StorageMap]:
+    """Rows of a state copied into what layers write beside them, all of them or the short ones, where the plan does not grow."""
+    layout = make_layout(lowered, io)
+    if not lowered.controls:
+        for most in (layout.whole, layout.whole // 2):
+            trial = with_gathered_rows(lowered, most)
+            if trial.calls == lowered.calls:
+                break
+            check_lowered(trial)
+            planned = make_layout(trial, io)
+            if planned.rank <= layout.rank:
+                return trial, planned
+    return lowered, layout

@@ -1,0 +1,102 @@
+"""Layers whose kernels differ in numbers only (extents, strides, zero points) share one function, which takes them as arguments.
+
+So code does not grow with the depth of a network, at the price of a few instructions for numbers that are no longer constants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aot.executor.lowered import CallLowered, LoweredModule
+from aot.ir.module import IRModule, of_phase
+from aot.ir.transform import PassContext, module_pass
+from aot.support.names import NameSupply
+from aot.tir.expr import Imm
+from aot.tir.function import PrimFunc
+from aot.tir.functor import Callees, has_calls, with_callees
+from aot.tir.transform import merge_functions, pipeline
+from aot.tir.verify import verify
+
+
+@module_pass()
+def share_functions(module: IRModule, _context: PassContext) -> IRModule:
+    """Adds merged functions to the layers' own; their calls pass the numbers as scalars.  A cascade's row kernels count as
+    layers.
+
+    In and out: a LoweredModule after the passes over loop nests.  Where speed counts, numbers stay constants.
+    """
+    lowered = of_phase(module, LoweredModule, "share_functions")
+    if lowered.config.opt == "speed":
+        return lowered
+    calls = list(lowered.calls)
+    functions = lowered.prim_funcs
+    supply = NameSupply(functions)
+    plain = [(i, "") for i, c in enumerate(calls) if not c.callees]
+    inner = [(i, name) for i, c in enumerate(calls) for name in c.callees if not has_calls(functions[name])]
+    places = sorted(plain + inner)
+    callees: Callees = {}
+    for members, merged in merge_functions([functions[name or calls[i].func] for i, name in places]):
+        if len(members) == 1:
+            continue
+        i, name = places[members[0]]
+        shared = supply.fresh(f"{name or calls[i].func}_shared")
+        functions[shared] = merged.func
+        for (i, name), scalars in zip((places[m] for m in members), merged.scalars, strict=True):
+            if name:
+                added = merged.func.scalars[len(functions[name].scalars) :]  # its own are operands already
+                callees[name] = shared, tuple(Imm(v, var.dtype) for v, var in zip(scalars, added, strict=True))
+            else:
+                calls[i] = replace(calls[i], shared=shared, scalars=calls[i].scalars + scalars)
+    calls = [_renamed(call, functions, callees) if call.callees else call for call in calls]
+    return replace(lowered, functions=functions).with_calls(calls)
+
+
+def _renamed(call: CallLowered, functions: dict[str, PrimFunc], callees: Callees) -> CallLowered:
+    """A cascade's call after its functions, which call the shared ones now."""
+    for name in (*call.callees, call.func):
+        if has_calls(functions[name]):
+            functions[name] = with_callees(functions[name], callees)
+    return replace(call, callees=tuple(dict.fromkeys(callees[n][0] if n in callees else n for n in call.callees)))
+
+
+# ---- the passes over loop nests, on the module of all functions of a model
+
+
+Optimized = dict[PrimFunc, PrimFunc]
+"""What came of each function."""
+
+
+def optimize_functions(lowered: LoweredModule, done: Optimized) -> LoweredModule:
+    """The lowered module with every function through the passes, all in one module, and verified before and after.
+
+    `done` keeps the results for another module with some of the same functions.  E9003 for a function that is not well formed.
+    """
+    functions = lowered.prim_funcs
+    if not PassContext.current().instruments:  # which want to see every function
+        functions = {name: func.core for name, func in functions.items()}
+    firsts = {func: name for name, func in reversed(functions.items()) if func not in done}
+    todo = {name: func for name, func in functions.items() if firsts.get(func) == name}
+    if todo:
+        for func in todo.values():
+            verify(func)
+        result = pipeline()(_only(lowered, todo))
+        for name, func in todo.items():
+            new = result[name]
+            assert isinstance(new, PrimFunc)
+            verify(new, unrolled=True)
+            done[func] = new
+    return replace(lowered, functions={name: _named(done[functions[name]], func) for name, func in lowered.prim_funcs.items()})
+
+
+def _named(done: PrimFunc, func: PrimFunc) -> PrimFunc:
+    """What the passes made of a function, under the name and with the attributes of one that is equal but for these."""
+    if done.name == func.name and done.attrs == func.attrs:
+        return done
+    return replace(done, name=func.name, attrs=func.attrs, like=done)
+
+
+def _only(lowered: LoweredModule, functions: dict[str, PrimFunc]) -> IRModule:
+    """The whole module where all functions are meant, else these alone."""
+    if len(functions) == len(lowered.functions):
+        return lowered
+    return IRModule(functions, lowered.name, {n: c for n, c in lowered.constants.items() if n in functions})
