@@ -176,9 +176,9 @@ def test_imports_point_one_way() -> None:
         ("aot.op.nn.conv2d", "aot.frontend.view", True),
         ("aot.op.nn.conv2d", "aot.frontend.tflite", False),
         ("aot.frontend.tflite", "aot.op.nn.conv2d", True),
-        ("aot.topi.generic.conv2d", "aot.topi.strategy", True),
-        ("aot.topi.strategy", "aot.topi.generic.conv2d", False),
-        ("aot.topi.generic.conv2d", "aot.topi.arm_dsp.tail", False),
+        ("aot.topi.generic.layers", "aot.topi.strategy", True),
+        ("aot.topi.strategy", "aot.topi.generic.layers", False),
+        ("aot.topi.generic.layers", "aot.topi.arm_dsp.tail", False),
         ("aot.topi.layer.requant", "aot.topi.arm_dsp.tail", False),
         ("aot.memory.planner", "aot.relay.expr", False),
         ("aot.target.codegen_c", "aot.topi.strategy", False),
@@ -421,9 +421,11 @@ _TESTED_BY: dict[str, str] = {
     "op/recurrent/rnn_convert.py": "tests/op/recurrent/test_rnn.py",  # the converter of rnn.py
     "op/recurrent/svdf_filter.py": "tests/op/recurrent/test_svdf.py",  # the operator behind svdf.py
     "topi/generic/data_dependent.py": "tests/op/reduce/test_topk.py",  # five kernels, each with its operator: topk, cumsum, ...
-    "topi/generic/signal/frontend.py": "tests/op/signal/test_window.py",  # the kernels of all files of op/signal
-    "topi/generic/te_group.py": "tests/op/test_graph.py",  # the generic path of every operator
-    "topi/generic/vision/soft_nms.py": "tests/op/vision/test_non_max_suppression.py",  # its only operator
+    "topi/generic/normalization.py": "tests/op/qnn/test_log_softmax.py",  # and test_softmax16.py, test_l2_normalization.py
+    "topi/generic/random.py": "tests/op/random/test_bits.py",  # the kernels of all files of op/random
+    "topi/generic/recurrent.py": "tests/op/recurrent/test_lstm_float.py",  # the kernels of the float ones of op/recurrent
+    "topi/generic/signal.py": "tests/op/signal/test_window.py",  # the kernels of all files of op/signal
+    "topi/generic/vision.py": "tests/op/vision/test_detection.py",  # the kernels of all files of op/vision
 }
 """The others, each with a reason."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from aot.errors import Problem, UsageError
@@ -14,7 +15,18 @@ from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
-from aot.topi.loading import NEEDS, load_kernels
+from aot.topi.kernel_index import FILES
+
+NEEDS = {"arm_mve": "mve", "arm_v6m": "v6m", "arm_fpu": "vfp"}
+"""What a core must have for any kernel of a folder to accept a group."""
+
+
+@cache
+def load_kernels(anchor: str, lacking: frozenset[str] = frozenset()) -> None:
+    """Import the files that have kernels for groups anchored at an operator, but not those that need what is `lacking`."""
+    for file in FILES.get(anchor, ()):
+        if NEEDS.get(file.partition(".")[0]) not in lacking:
+            importlib.import_module(f"aot.topi.{file}")
 
 
 @dataclass(frozen=True, slots=True)

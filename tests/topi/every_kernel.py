@@ -16,8 +16,8 @@ from tests.topi.drawn import BOARDS, Case, target_of
 from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise
 from tests.topi.drawn_groups import Draw, cases
 from tests.topi.drawn_pool import POOLS, draw_float_pool, draw_pool
-from tests.topi.generic.float32.test_finite import draw_finite
 from tests.topi.generic.test_copy import draw_movement
+from tests.topi.generic.test_te_group_finite import draw_finite
 
 M4 = BOARDS["cortex-m4"]
 CORES = {"arm_mve": "cortex-m55", "arm_v6m": "cortex-m0plus"}

@@ -15,7 +15,7 @@ from aot.driver.options import Options
 from aot.executor.candidates import accepting, group_of
 from aot.relay.expr import Call, Function, post_order
 from aot.target.target import find_target
-from aot.topi.loading import NEEDS
+from aot.topi.strategy import NEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "tests" / "models"

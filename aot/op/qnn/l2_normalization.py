@@ -4,7 +4,7 @@ out = clamp(round(128 * (x - zp) / sqrt(sum of (x - zp)^2))) with the inverse ro
 points stays zero.  Oracles: `reference_integer_ops::L2Normalization`; for legacy uint8 `reference_ops::L2Normalization`, which
 multiplies by 128 before the rounding that int8 does first.
 
-There is no te rule: the row's sum must be computed once a row.  `aot.topi.generic.l2_normalization` lowers it.
+There is no te rule: the row's sum must be computed once a row.  `aot.topi.generic.normalization` lowers it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ sum has 12 integer bits, its logarithm is a quotient of polynomials about the fo
 that the logarithm sets give -128.  Oracle: `reference_integer_ops::LogSoftmax` with `log_x_for_x_greater_than_or_equal_to_1`
 of `kernels/internal/common.h`; legacy uint8 is shifted to int8.
 
-There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.log_softmax` lowers it.
+There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.normalization` lowers it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The difference to the row's maximum is scaled so that 65535 steps are 10, exp of
 reciprocal looked up; the products are rounded to Q0.15.  Oracle: `reference_ops::SoftmaxInt16` with the tables of
 `activations.cc`.  TFLM computes the tables in single precision and the scale in double, TensorFlow Lite the other way round.
 
-There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.softmax16` lowers it.
+There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.normalization` lowers it.
 """
 
 from __future__ import annotations

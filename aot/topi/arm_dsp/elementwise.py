@@ -28,7 +28,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.intrin.asm_text import Repeat
-from aot.topi.intrin.bytes import splat
+from aot.topi.intrin.scalar import splat
 from aot.topi.layer.elementwise import (
     CODES,
     AddKernel,

@@ -41,7 +41,7 @@ from aot.tir.expr import Expr, Imm, Load, Var, binop, cast, clamp, imm, logical_
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.intrin.dsp import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
+from aot.topi.intrin.scalar import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field

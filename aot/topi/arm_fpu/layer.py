@@ -6,8 +6,10 @@ layer without a bias has one of zeros.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -17,17 +19,24 @@ from aot.ir.op import Array, Op
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
+from aot.relay.expr import Call, Constant, is_call, tensor_type
+from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass
+from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of
-from aot.tir.buffer import Buffer
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, imm
+from aot.tir.expr import Expr, Var, imm, select
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_fpu.finish import Clamp
-from aot.topi.arm_fpu.intrin_add import add_clamped
+from aot.topi.arm_fpu.dot import CHANNELS, REGISTERS, Clamp, DotForm, Text, instructions, store_clamped, vector
+from aot.topi.arm_fpu.stored import StoredMatrix, stored_matrix, unfold, unfold_code, unfold_instructions
 from aot.topi.generic.elementwise import is_elementwise
-from aot.topi.strategy import Group
+from aot.topi.generic.layers import TapRange, tap_range
+from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.layer.fused import TAIL_INSTRUCTIONS, describe
+from aot.topi.strategy import Group, Lowered, Plan, register_planned
 
 Bounds = tuple[float | None, float | None]
 """Of a clamp, None if there is none."""
@@ -75,7 +84,7 @@ class FloatLayer:
 
     anchor: Call
     head: Call
-    data: Var
+    data: Tensor
     weight: Array
     bias: Array
     lo: float | None
@@ -105,7 +114,7 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
     if not isinstance(anchor.op, Op) or anchor.op.name != operator:
         return None
     data, *constants = anchor.args
-    if not isinstance(data, Var):
+    if not isinstance(data, Tensor):
         return None
     arrays = [c.data for c in constants if isinstance(c, Constant)]
     if len(arrays) < len(constants) or not all(np.isfinite(a).all() for a in arrays):
@@ -157,7 +166,7 @@ def takes_tail(layer: FloatLayer) -> bool:
         if not is_elementwise(call) or tensor_type(call).shape != shape:
             return False
         for arg in call.args:
-            if arg is layer.data or (isinstance(arg, Var) and arg.type.shape != shape):
+            if arg is layer.data or (isinstance(arg, Tensor) and arg.type.shape != shape):
                 return False
             if isinstance(arg, Constant) and _by_channel(arg.data, shape) is None:
                 return False
@@ -182,7 +191,7 @@ def residual_bounds(layer: FloatLayer) -> Bounds | None:
     if not layer.tail or not is_call(layer.tail[0], "add"):
         return None
     add = layer.tail[0]
-    others = [a for a in add.args if isinstance(a, Var)]
+    others = [a for a in add.args if isinstance(a, Tensor)]
     if len(others) != 1 or others[0].type.dtype != "float32" or others[0].type.shape != layer.out_type.shape:
         return None
     bounds, _, rest = with_relu((add.attrs.lo, add.attrs.hi), add, layer.tail[1:])
@@ -201,7 +210,7 @@ def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
 class FloatIo:
     """Parameters of the PrimFunc: data and result flat, other operands of the tail, packed constants."""
 
-    def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, run: int, weight: Var | None = None) -> None:
+    def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, run: int, weight: Tensor | None = None) -> None:
         """`run`: the largest number of results that a kernel's turn yields; `weight`: the weights, where they are a tensor."""
         self._b, self._layer, self._ctx = b, layer, TeContext(b)
         self._tensors: dict[int, TensorFn] = {}
@@ -266,3 +275,432 @@ class FloatIo:
                     current = done[id(call)] = F_TE.get(str(call.op))(self._ctx, args, call.attrs, flat)
                 value = current.at(b, (pixel + p, channel + j))
                 b.store(self.out, (pixel + p) * layer.channels + channel + j, value)
+
+
+# A residual ADD after a float32 layer: the results of one or two pixels and another tensor, with ADD's own clamp.
+
+
+_OTHER = 16
+"""The first register of the other tensor."""
+
+
+@cache
+def add_clamped(pixels: int, channels: int, clamp: Clamp) -> TensorIntrin:
+    """out[p * step + c] = clamp(x[p * channels + c] + y[p * step + c]) for p < pixels, c < channels, at most 16 in all."""
+    b = IRBuilder(f"add_{pixels}x{channels}{clamp.name}")
+    step = Var("step")
+    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
+    y = b.input("y", (UNKNOWN_EXTENT,), "float32", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    sums = b.local("sum", (pixels, channels), "float32")
+    for p in range(pixels):
+        for c in range(channels):
+            b.store(sums, (p, c), x[p * channels + c] + y[step * p + c])
+    for p in range(pixels):
+        for c in range(channels):
+            b.store(out, step * p + c, clamp.meaning(b, sums[p, c]))
+    desc = replace(b.finish(), scalars=(step,))
+    name = f"arm_fpu.{desc.name}"
+    return TensorIntrin(name, desc, lambda ops: _emit(ops, pixels, channels, clamp), requires="vfp", ordered=True)
+
+
+def _emit(operands: Mapping[str, COperand], pixels: int, channels: int, clamp: Clamp) -> BlockText:
+    text: Text = [f"vldmia %[w], {vector(0, pixels * channels)}"]
+    for p in range(pixels):
+        text += [*(["add %[x0], %[x0], %[step]"] * (p > 0)), f"vldmia %[x0], {vector(_OTHER, channels)}"]
+        text += [f"vadd.f32 s{p * channels + c}, s{p * channels + c}, s{_OTHER + c}" for c in range(channels)]
+    text += store_clamped(clamp, pixels, channels, free=_OTHER, multiply=True)
+    return AsmBlock(
+        [
+            f"const void *aot_w = {operands['x'].pointer};",
+            f"const void *aot_x0 = {operands['y'].pointer};",
+            f"void *aot_o = {operands['out'].pointer};",
+            f"const int32_t aot_step = 4 * {operands['step'].value};",
+            "uint32_t aot_t, aot_u;",
+        ],
+        text,
+        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in ("w", "x0", "o")), '[t] "=&r"(aot_t)', '[u] "=&r"(aot_u)'],
+        ins=['[step] "r"(aot_step)'],
+        clobbers=REGISTERS,
+    ).emit()
+
+
+# The loops of a float32 layer: images, rows, neighbouring pixels together, single pixels, blocks of channels.
+#
+# Windows that reach beyond the image, and the last of an odd number of pixels, are done alone, with the columns that are inside.
+# Weights that flash has in a small form are widened for one block of channels at a time, which then runs over all pixels.
+
+
+UNROLL = 8
+"""Taps that a loop does at a time where their number allows it."""
+
+
+MANY = 4
+"""Neighbouring pixels of a layer of one channel that are done together."""
+
+ENOUGH = 32
+"""Pixels for which weights are widened at once: more would take less time, and keep the result from overlapping the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Some neighbouring pixels: the first one's column, the start of its data, taps left out before it, its runs, their taps."""
+
+    x: Expr
+    pixels: int
+    data: Expr
+    skipped: Expr
+    runs: Expr
+    taps: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Results that lie `strides` rows and columns apart in an image of (rows, columns) `size`, the first one at `first`."""
+
+    strides: tuple[int, int]
+    first: tuple[int, int]
+    size: tuple[int, int]
+
+    def row(self, i: Expr, y: Expr) -> Expr:
+        """The pixel of the first result in row y of image i."""
+        return (i * self.size[0] + y * self.strides[0] + self.first[0]) * self.size[1] + self.first[1]
+
+    def pixel(self, row: Expr, x: Expr) -> Expr:
+        return row + x * self.strides[1]
+
+
+class WindowKernel(ABC):
+    """Emits the loops and counts what they take.
+
+    A run is the taps of a row of the window, `inner` for each column, or where those are apart (`dilated`) of one column of its
+    only row.
+    """
+
+    def __init__(
+        self,
+        b: IRBuilder,
+        group: Group,
+        layer: FloatLayer,
+        *,
+        inner: int,
+        fused: bool,
+        dilated: bool = False,
+        small: bool = False,
+        within: tuple[FloatIo, Spread] | None = None,
+    ) -> None:
+        """`small`: with the weights as the file has them, in `stored`.  `within`: the parameters of a larger layer, without a
+        tail, and where in its result those of this one are.
+        """
+        self.b, self.layer, self.fused, self._inner, self._dilated = b, layer, fused, inner, dilated
+        self.io = FloatIo(b, group, layer, run=2 * CHANNELS) if within is None else within[0]
+        self._matrix = self.matrix()
+        self.stored = stored_form(layer, self._matrix) if small else None
+        if self.stored is not None:
+            self._params = self.io.stream(self.stored.pack(layer.bias, self.block), "uint32")
+        else:
+            self._params = self.io.stream(pack(self._matrix, layer.bias, self.block))
+        if self.stored is not None and self.unfolds:
+            self.layer = layer = in_rows(layer)
+        lines = layer.rows.out
+        self._together = next((n for n in range(1, lines) if lines % n == 0 and n * layer.columns.out >= ENOUGH), lines)
+        widened = min(self.block, layer.channels) * len(self._matrix)
+        self._scratch = b.scratch("widened", (widened,), "float32") if self.stored is not None and self.unfolds else None
+        self._forms: dict[tuple[int, int], DotForm] = {}
+        size = (layer.rows.out, layer.columns.out)
+        self._spread = Spread((1, 1), (0, 0), size) if within is None else within[1]
+        first, _ = layer.columns.whole
+        self._first, self._many = first, self.many
+        self._pairs = self.pairs - MANY // 2 * self._many
+        self._singles = layer.columns.out - self._inside
+
+    @abstractmethod
+    def matrix(self) -> Array:
+        """The weights as [taps, channels], in the order in which they are added."""
+
+    @abstractmethod
+    def form(self, pixels: int, count: int) -> DotForm:
+        """The block for `pixels` pixels by `count` channels."""
+
+    @abstractmethod
+    def intrin(self, form: DotForm) -> TensorIntrin: ...
+
+    @abstractmethod
+    def data(self, start: Expr, channel: Expr, form: DotForm) -> list[Region]:
+        """Where the data of a tile's pixels starts."""
+
+    @abstractmethod
+    def gap(self, taps: Expr) -> Expr:
+        """Elements between the data of a run of `taps` and that of the next."""
+
+    @property
+    def pairs(self) -> int:
+        """Of neighbouring pixels in a row that are done together."""
+        first, last = self.layer.columns.whole
+        return (last - first) // 2
+
+    @property
+    def many(self) -> int:
+        """Of the pairs, blocks of MANY pixels."""
+        return 0
+
+    @property
+    def _inside(self) -> int:
+        """Pixels that are not done alone."""
+        return MANY * self._many + 2 * self._pairs
+
+    @property
+    def block(self) -> int:
+        """Channels that are done together."""
+        return CHANNELS
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether stored weights are widened into scratch memory."""
+        return True
+
+    def more(self) -> list[Expr]:
+        """The block's last numbers."""
+        return []
+
+    @property
+    def run(self) -> int:
+        """Taps of a whole run."""
+        return self._inner * (1 if self._dilated else self.layer.columns.taps)
+
+    @property
+    def runs(self) -> int:
+        """Of a whole window."""
+        return self.layer.columns.taps if self._dilated else self.layer.rows.taps
+
+    @property
+    def run_varies(self) -> bool:
+        """Whether single pixels have runs of several lengths."""
+        return self.layer.columns.whole != (0, self.layer.columns.out) and not self._dilated
+
+    def lowered(self, kernel: str, form: str = "", **sizes: int) -> Lowered:
+        """The whole function, and what it takes; its name tells how the weights are stored."""
+        self.emit()
+        title = kernel + (f"_{self.stored.kind}" if self.stored is not None else "") + form
+        func = self.b.finish(FuncAttrs(kernel=describe(title, **sizes), span=self.layer.span, macs=self.layer.macs))
+        instructions, cycles = self.instructions()
+        return Lowered(func, self.io.constants, instructions, self.code(), cycles)
+
+    def emit(self) -> None:
+        """The loops."""
+        b, rows = self.b, self.layer.rows.out
+        with b.for_("i", self.layer.batch) as i:
+            if self._scratch is None:
+                with b.for_("y", rows) as y:
+                    self._row(i, y, self._channels)
+            else:
+                with b.for_("g", rows // self._together) as g:
+                    self._blocks(partial(self._unfolded, i, g * self._together))
+
+    def _unfolded(self, i: Expr, first: Expr, channel: Expr, offset: Expr, count: int) -> None:
+        """A block of channels for some rows of an image, after its weights are widened."""
+        assert self.stored is not None
+        assert self._scratch is not None
+        row = self.stored.row(count)
+        codes = offset + (count + row.parameters)
+        operands = [region(self._params, codes * row.per_word, dtype=row.dtype)]
+        operands += [region(self._params, offset + count, dtype="float32")] * bool(row.parameters)
+        self.b.block(unfold(row), *operands, self._scratch, imm(len(self._matrix)))
+        with self.b.for_("y", self._together) as y:
+            self._row(i, first + y, lambda tile, pixel: self._block(tile, pixel, channel, offset, count))
+
+    def _row(self, i: Expr, y: Expr, body: Callable[[Tile, Expr], None]) -> None:
+        """Run `body` for each tile of a row; its second argument is the row's first pixel in the result."""
+        b, layer = self.b, self.layer
+
+        def named(tile: Tile) -> Tile:
+            runs, taps, skipped = b.let("runs", tile.runs), b.let("taps", tile.taps), b.let("skipped", tile.skipped)
+            return replace(tile, runs=runs, taps=taps, skipped=skipped)
+
+        rows = _range(b, layer.rows, y)
+        line = b.let("line", (i * layer.rows.size + rows.at(rows.first, layer.rows.dilation)) * layer.columns.size)
+        pixel = b.let("pixel", self._spread.row(i, y))
+        for pixels, tiles, start in ((MANY, self._many, 0), (2, self._pairs, MANY * self._many)):
+            if tiles:
+                with b.for_("t", tiles) as t:
+                    body(named(self._whole(t * pixels + (self._first + start), rows, line, pixels)), pixel)
+        if self._singles:
+            with b.for_("s", self._singles) as s:
+                behind = s + self._inside
+                x = select(s < self._first, s, behind) if self._first and self._inside else behind
+                body(named(self._single(b.let("x", x), rows, line)), pixel)
+
+    def _whole(self, x: Expr, rows: TapRange, line: Expr, pixels: int) -> Tile:
+        columns = self.layer.columns
+        start = self.b.let("start", (line + x * columns.stride - columns.before) * self.layer.depth)
+        runs = imm(columns.taps) if self._dilated else rows.last - rows.first
+        skipped = imm(0) if self._dilated else rows.first * self.run
+        return Tile(x, pixels, start, skipped, runs, imm(self.run))
+
+    def _single(self, x: Expr, rows: TapRange, line: Expr) -> Tile:
+        columns, inner, b = self.layer.columns, self._inner, self.b
+        inside = _range(b, columns, x)
+        start = b.let("start", (line + inside.at(inside.first, columns.dilation)) * self.layer.depth)
+        count = inside.last - inside.first
+        if self._dilated:
+            return Tile(x, 1, start, inside.first * inner, count, imm(inner))
+        skipped = (rows.first * columns.taps + inside.first) * inner
+        return Tile(x, 1, start, skipped, rows.last - rows.first, count * inner)
+
+    def _channels(self, tile: Tile, pixel: Expr) -> None:
+        self._blocks(lambda channel, offset, count: self._block(tile, pixel, channel, offset, count))
+
+    def _blocks(self, body: Callable[[Expr, Expr, int], None]) -> None:
+        """Run `body` for each block of channels: its first one, its place in the constants, its size."""
+        each = self.block
+        blocks, rest = divmod(self.layer.channels, each)
+        size = each * (1 + len(self._matrix)) if self.stored is None else self.stored.words(each)
+        if blocks == 1:
+            body(imm(0), imm(0), each)
+        elif blocks:
+            with self.b.for_("n", blocks) as n:
+                body(n * each, n * size, each)
+        if rest:
+            body(imm(blocks * each), imm(blocks * size), rest)
+
+    def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
+        form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
+        at = self._spread.pixel(pixel, tile.x)
+        to, step = self.io.target(at, channel, count)
+        numbers: list[Expr] = [imm(step * self._spread.strides[1])] if tile.pixels == 2 else []
+        numbers += [(tile.taps - form.rest) // form.unroll] if form.loop else []
+        if form.runs:
+            numbers += [tile.runs, self.gap(tile.taps)]
+            whole = self._inner if self._dilated else self.run
+            numbers += [(whole - tile.taps) * count] if tile.pixels == 1 else []
+        weights = self._weights(offset, tile.skipped, count)
+        bias = region(self._params, offset, dtype="float32")
+        data = self.data(tile.data, channel, form)
+        self.b.block(self.intrin(form), *data, *weights, bias, to, *numbers, *self.more())
+        self.io.finish(at, channel, pixels=tile.pixels, count=count)
+
+    def _weights(self, offset: Expr, skipped: Expr, count: int) -> list[Region]:
+        """Where a block reads its weights, and how they are scaled, from a tap on."""
+        if self._scratch is not None:
+            return [region(self._scratch, skipped * count)]
+        if self.stored is None:
+            return [region(self._params, offset + count + skipped * count)]
+        row = self.stored.row(count)
+        codes = offset + (count + row.parameters) + skipped * row.words
+        scales = [region(self._params, offset + count, dtype="float32")] * bool(row.parameters)
+        return [region(self._params, codes * row.per_word, dtype=row.dtype), *scales]
+
+    @property
+    def clamp(self) -> Clamp:
+        return Clamp(self.layer.lo, self.layer.hi)
+
+    def instructions(self) -> tuple[int, int]:
+        """Estimates of one call: instructions, and cycles of a Cortex-M4, on which a load of N numbers takes 1 + N."""
+        layer = self.layer
+        total = np.zeros(2)
+        lines = layer.batch * layer.rows.out
+        rows = sum(len(layer.rows.inside(y)) for y in range(layer.rows.out)) / layer.rows.out
+        runs = float(self.runs) if self._dilated else rows
+        whole, rest = divmod(layer.channels, self.block)
+        blocks = [self.block] * whole + [rest] * (rest > 0)
+        for pixels, tiles in ((MANY, self._many), (2, self._pairs), (1, self._singles)):
+            for count in blocks if tiles else ():
+                form = self.form(pixels, count)
+                trips = (self.run * self._share(pixels) - form.rest) / form.unroll if form.loop else 1.0
+                once, twice = (np.array(self.price(form, runs=r, trips=trips)) for r in (1, 2))
+                around = np.array([14, 22]) * (len(blocks) > 1)
+                total += lines * tiles * (once + (runs - 1) * (twice - once) + around)
+        total += self._unfolding()
+        total += (
+            (5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)) * layer.out_type.size
+            + 14 * lines * (self._many + self._pairs + self._singles)
+            + 20
+        )
+        found, cycles = map(int, total)
+        return found, cycles
+
+    def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
+        """Instructions of a block, and cycles."""
+        return instructions(form, runs=runs, trips=trips)
+
+    def _share(self, pixels: int) -> float:
+        """What of a row's taps is inside the image, on average."""
+        columns = self.layer.columns
+        if pixels > 1 or not self.run_varies:
+            return 1.0
+        first, last = self._first, self._first + self._inside
+        singles = [x for x in range(columns.out) if not first <= x < last]
+        return sum(len(columns.inside(x)) for x in singles) / (len(singles) * columns.taps)
+
+    def _unfolding(self) -> int:
+        """Instructions that widen stored weights."""
+        if self.stored is None or self._scratch is None:
+            return 0
+        rows, (blocks, rest) = len(self._matrix), divmod(self.layer.channels, CHANNELS)
+        each = {n: unfold_instructions(self.stored.row(n), rows) for n in (CHANNELS, rest) if n}
+        turns = self.layer.batch * self.layer.rows.out // self._together
+        return turns * (blocks * each[CHANNELS] + each.get(rest, 0) * bool(rest))
+
+    def code(self) -> int:
+        """Bytes."""
+        counts = {f.channels for f in self._forms.values()} if self.stored is not None and self._scratch is not None else ()
+        widening = sum(unfold_code(self.stored.row(n)) for n in counts if self.stored is not None)
+        return 120 + widening + sum(4 * count_instructions(f.text()) + 80 for f in self._forms.values())
+
+
+def in_rows(layer: FloatLayer) -> FloatLayer:
+    """A pointwise layer, which has one row of pixels, as one of several rows: weights are widened for some pixels each."""
+    pixels = layer.columns.out
+    if layer.rows != Axis(1, 1) or layer.columns != Axis(pixels, pixels):
+        return layer
+    width = next((n for n in range(ENOUGH, pixels) if pixels % n == 0 and n % 2 == 0), pixels)
+    return replace(layer, rows=Axis(pixels // width, pixels // width), columns=Axis(width, width))
+
+
+def stored_form(layer: FloatLayer, matrix: Array) -> StoredMatrix | None:
+    """The weights of a layer, as [taps, channels], in the form in which the file has them; None where there is none."""
+    constant = layer.anchor.args[1]
+    assert isinstance(constant, Constant)
+    axis = -1 if str(layer.anchor.op) == "nn.depthwise_conv2d_float" else 0
+    return stored_matrix(constant, matrix, channel_axis=axis)
+
+
+def pack(matrix: Array, bias: Array, block: int) -> Array:
+    """Blocks of up to `block` channels: bias [n], weights [taps][n]."""
+    blocks = [slice(n, n + block) for n in range(0, bias.size, block)]
+    return np.concatenate([a.reshape(-1) for n in blocks for a in (bias[n], matrix[:, n])])
+
+
+def unroll_of(run: int) -> int:
+    """Taps at a time: all of a short run, else a divisor of it near UNROLL, else UNROLL."""
+    if run <= UNROLL:
+        return run
+    return next((u for u in (8, 7, 6, 5, 9, 10, 4) if run % u == 0), UNROLL)
+
+
+def _range(b: IRBuilder, axis: Axis, position: Expr) -> TapRange:
+    return tap_range(
+        b,
+        position,
+        size=axis.size,
+        taps=axis.taps,
+        stride=axis.stride,
+        dilation=axis.dilation,
+        before=axis.before,
+        after=axis.after,
+    )
+
+
+def register_forms(
+    name: str,
+    operator: str,
+    plan: Callable[[Group, Target], Plan | None],
+    lower: Callable[..., Lowered],
+    *,
+    plevel: int,
+    keeps: bool = False,
+) -> None:
+    """Enter a kernel in its two forms, with VMLA and, listed behind it, with products and sums apart."""
+    for less, form in enumerate(("vmla", "vmul")):
+        source = partial(lower, form=form)
+        register_planned(f"arm_fpu.{name}_{form}", operator, plan, source, plevel=plevel - less, keeps=keeps)

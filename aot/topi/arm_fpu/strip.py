@@ -9,22 +9,404 @@ which takes fewer cycles than VMLA.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import count, pairwise
 
 import numpy as np
 
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import equal, imm, minimum, select
+from aot.tir.expr import Expr, Var, equal, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_fpu.depthwise import OPERATOR
-from aot.topi.arm_fpu.finish import Clamp
-from aot.topi.arm_fpu.intrin_strip import price, strip
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_fpu.conv2d import DEPTHWISE
+from aot.topi.arm_fpu.dot import NEAR, REGISTERS, Clamp, Text, bits_of, vector, waits
 from aot.topi.arm_fpu.layer import FloatIo, FloatLayer, match_float_layer
-from aot.topi.arm_fpu.strip_form import StripForm
+from aot.topi.intrin.asm_text import AsmBlock, count_instructions
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, register_planned
+
+FLOATS = 32
+"""Registers of an FPU."""
+FAR = 4092
+"""Bytes from a pointer that LDR and STR reach, forwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripForm:
+    """`columns` results side by side of windows `taps` (rows, columns) with `strides`, over an image with `depth` channels; the
+    results have `channels`.
+
+    `before` and `after`: rows that the windows of the first and the last result reach beyond the image.  `left` and `right`:
+    whether windows of some strip reach one column beyond it.  `outside`: columns to either side that windows of the only strip
+    reach beyond it.  The loop runs over `rows_open` rows of results at a time and begins with number `start` of them; `loop` is
+    False where all rows of results need some row beyond the image.
+    """
+
+    taps: tuple[int, int]
+    strides: tuple[int, int]
+    columns: int
+    depth: int
+    channels: int
+    before: int
+    after: int
+    start: int
+    loop: bool
+    left: bool
+    right: bool
+    outside: tuple[int, int]
+    clamp: Clamp
+
+    @property
+    def name(self) -> str:
+        size = f"{self.taps[0]}x{self.taps[1]}_s{self.strides[0]}{self.strides[1]}_{self.columns}_depth{self.depth}"
+        size += f"_channels{self.channels}" * (self.channels != self.depth)
+        edges = f"_before{self.before}_after{self.after}" + "_left" * self.left + "_right" * self.right
+        edges += "_outside{}_{}".format(*self.outside) * any(self.outside)
+        rows = f"_start{self.start}" if self.loop else "_once"
+        return f"strip_{size}{edges}{rows}{self.clamp.name}"
+
+    @property
+    def rows_open(self) -> int:
+        """Rows of results that a row of the image is part of."""
+        return -(-self.taps[0] // self.strides[0])
+
+    @property
+    def tail(self) -> int:
+        """Rows of results that need rows below the image."""
+        return -(-self.after // self.strides[0])
+
+    @property
+    def width(self) -> int:
+        """Columns of the image."""
+        return (self.columns - 1) * self.strides[1] + self.taps[1] - sum(self.outside)
+
+    @property
+    def origin(self) -> int:
+        """The column, counted from the first one with a pointer of its own, to which that pointer points."""
+        return min((self._middle - 1) // 2, NEAR // (4 * self.depth))
+
+    @property
+    def _middle(self) -> int:
+        return self.width - self.left - self.right
+
+    @property
+    def _bias(self) -> int:
+        return self.taps[0] * self.taps[1]
+
+    @property
+    def _data(self) -> int:
+        return self._bias + 1 + self.rows_open * self.columns
+
+    @property
+    def _spare(self) -> int:
+        """Registers for products."""
+        return min(4, FLOATS - self._data - self.width)
+
+    @property
+    def fits(self) -> bool:
+        """Whether registers and offsets suffice."""
+        last = (self._middle - 1 - self.origin) * 4 * self.depth
+        reach = max(last, (self.columns - 1) * 4 * self.channels)
+        return self._spare >= 2 and self._middle > 0 and reach <= FAR
+
+    def text(self) -> Text:
+        """All of the strip."""
+        text: Text = [*self.begin(), *(["b 3f"] if self.loop and self.start else []), *self.body(), *self.last()]
+        out_of_line = [line for i in range(self.rows_open * self.loop + self.tail) for line in self._exceptions(i)]
+        return [*text, *(["b 9f", *out_of_line, "9:"] if out_of_line else [])]
+
+    def begin(self) -> Text:
+        """What precedes the loop."""
+        return [*self.setup(), *self.head()]
+
+    def body(self) -> Text:
+        """The loop."""
+        if not self.loop:
+            return []
+        text: Text = ["2:"]
+        for phase in range(self.rows_open):
+            text += ["3:"] * (phase > 0 and phase == self.start) + self.step(phase)
+        return [*text, "subs %[n], %[n], #1", "bne 2b"]
+
+    def setup(self) -> Text:
+        """Weights and bias; the pointer to them is then a temporary, and 6 for ReLU6."""
+        six = bits_of(6.0)
+        text: Text = [f"vldmia %[w], {vector(0, self._bias + 1)}"]
+        return text + ([f"movw %[w], #{six & 0xFFFF}", f"movt %[w], #{six >> 16}"] if self._has_six else [])
+
+    @property
+    def _has_six(self) -> bool:
+        return self.clamp.rectifies and self.clamp.hi == 6.0
+
+    def head(self) -> Text:
+        """The rows of the image that stand before the newest ones of the first row of results."""
+        text: Text = []
+        started: set[int] = set()
+        for v in range(self.before, self.taps[0] - self.strides[0]):
+            text += self._row(v, self.start, started)
+        expected = {(self.start + d) % self.rows_open for d in range(self.rows_open) if d * self.strides[0] < self._new}
+        missing = sorted(expected - started)
+        if missing:
+            text.append("mov %[t], #0")
+        return text + [f"vmov s{self._sum(phase, p)}, %[t]" for phase in missing for p in range(self.columns)]
+
+    @property
+    def _new(self) -> int:
+        """The first tap row that reads one of the newest rows."""
+        return self.taps[0] - self.strides[0]
+
+    def step(self, phase: int) -> Text:
+        """A row of results: its newest rows, which also begin or continue the next ones; `phase` its sums."""
+        text: Text = []
+        for j in range(self.strides[0]):
+            text += self._row(self._new + j, phase, None)
+        return text + self._finish(phase, phase)
+
+    def last(self) -> Text:
+        """The rows of results whose windows reach below the image."""
+        text: Text = []
+        for i in range(self.tail):
+            left = self.tail * self.strides[0] - self.after - i * self.strides[0]  # rows of the image from here on
+            phase = i % self.rows_open if self.loop else (self.start + i) % self.rows_open
+            for j in range(min(self.strides[0], max(0, left))):
+                text += self._row(self._new + j, phase, None, live=self.tail - i)
+            text += self._finish(phase, self.rows_open * self.loop + i)
+        return text
+
+    def _sum(self, phase: int, p: int) -> int:
+        return self._bias + 1 + phase % self.rows_open * self.columns + p
+
+    def inside(self, p: int) -> range:
+        """The columns of taps of result `p` that are not `outside`."""
+        before, first = self.outside[0], p * self.strides[1]
+        return range(max(0, before - first), min(self.taps[1], before + self.width - first))
+
+    def _loads(self) -> Text:
+        """A row of the image, and the pointers to the next."""
+        text: Text = []
+        for c in range(self.width):
+            into = f"s{self._data + c}"
+            if (self.left and c == 0) or (self.right and c == self.width - 1):
+                text.append(f"vldr.32 {into}, [%[{'l' if self.left and c == 0 else 'r'}]]")
+                continue
+            offset = (c - self.left - self.origin) * 4 * self.depth
+            if offset <= NEAR:
+                text.append(f"vldr.32 {into}, [%[x], #{offset}]")
+            else:
+                text += [f"ldr %[t], [%[x], #{offset}]", f"vmov {into}, %[t]"]
+        moved = [("x", "row"), *([("l", "lrow")] * self.left), *([("r", "rrow")] * self.right)]
+        return text + [f"add %[{p}], %[{p}], %[{step}]" for p, step in moved]
+
+    def _row(self, ky: int, phase: int, started: set[int] | None, *, live: int | None = None) -> Text:
+        """A row of the image, which tap row `ky` of the sums `phase` reads and further rows of results above it.
+
+        `started`: sums that have begun, None where all have but those of tap row 0; `live`: rows of results from `phase` on.
+        """
+        reach = min(ky // self.strides[0] + 1, self.rows_open if live is None else live)
+        targets = [(d, ky - d * self.strides[0]) for d in range(reach)]
+        begun = {d: tap > 0 if started is None else (phase + d) % self.rows_open in started for d, tap in targets}
+        inside = [self.inside(p) for p in range(self.columns)]
+        first = [columns[0] for columns in inside]
+        data = self._data - self.outside[0]
+        terms = [
+            (self._sum(phase + d, p), tap * self.taps[1] + kx, data + p * self.strides[1] + kx, kx == first[p] and not begun[d])
+            for kx in range(self.taps[1])
+            for d, tap in targets
+            for p in range(self.columns)
+            if kx in inside[p]
+        ]
+        if started is not None:
+            started.update((phase + d) % self.rows_open for d, _ in targets)
+        return self._loads() + self._products(terms)
+
+    def _products(self, terms: Sequence[tuple[int, int, int, bool]]) -> Text:
+        """A product waits for others before it is added."""
+        text: Text = []
+        waiting: list[str] = []
+        base, lag = self._data + self.width, self._spare // 2
+        products = count()
+        for acc, w, x, first in terms:
+            into = acc if first else base + next(products) % self._spare
+            text.append(f"vmul.f32 s{into}, s{x}, s{w}")
+            waiting += [] if first else [f"vadd.f32 s{acc}, s{acc}, s{into}"]
+            if len(waiting) > lag:
+                text.append(waiting.pop(0))
+        return text + waiting
+
+    def _finish(self, phase: int, place: int) -> Text:
+        """Bias, clamp and stores of a row of results; `place` tells labels apart."""
+        sums = [self._sum(phase, p) for p in range(self.columns)]
+        text: Text = [f"vadd.f32 s{a}, s{a}, s{self._bias}" for a in sums]
+        next_row: Text = ["add %[o], %[o], %[orow]"]
+        if self.clamp.lo is None or self.clamp.hi is None:
+            return text + self._raw(sums) + next_row
+        if not (self.clamp.keeps or self.clamp.rectifies):
+            return text + self._raw(sums) + self._one_by_one(sums, place) + next_row
+        test: Text = [*self._total(sums), f"vmov %[t], s{self._data}", "ubfx %[t], %[t], #23, #8", "cmp %[t], #255"]
+        stores = self._raw(sums) if self.clamp.keeps else self._rectified(sums)
+        return text + test + [f"beq {20 + place}f"] + stores + [f"{60 + place}:"] + next_row
+
+    def _exceptions(self, place: int) -> Text:
+        """A row of results with a number that is not finite, out of the way."""
+        if not (self.clamp.keeps or self.clamp.rectifies) or self.clamp.lo is None:
+            return []
+        at = place - self.rows_open * self.loop
+        phase = place if at < 0 else at % self.rows_open if self.loop else (self.start + at) % self.rows_open
+        sums = [self._sum(phase, p) for p in range(self.columns)]
+        return [f"{20 + place}:", *self._raw(sums), *self._one_by_one(sums, place), f"b {60 + place}b"]
+
+    def _total(self, sums: Sequence[int]) -> Text:
+        """In the first register of data a number that is finite only if all results are."""
+        d, n = self._data, len(sums)
+        text: Text = [f"vadd.f32 s{d + i // 2}, s{sums[i]}, s{sums[i + 1]}" for i in range(0, n - 1, 2)]
+        if n % 2:
+            text.append(f"vadd.f32 s{d}, s{d}, s{sums[-1]}")
+        left = n // 2
+        while left > 1:
+            text += [f"vadd.f32 s{d + i}, s{d + i}, s{d + left - 1 - i}" for i in range(left // 2)]
+            left -= left // 2
+        return text
+
+    def _raw(self, sums: Sequence[int]) -> Text:
+        text: Text = []
+        for p, a in enumerate(sums):
+            offset = 4 * self.channels * p
+            far = [f"vmov %[t], s{a}", f"str %[t], [%[o], #{offset}]"]
+            text += [f"vstr.32 s{a}, [%[o], #{offset}]"] if offset <= NEAR else far
+        return text
+
+    def _rectified(self, sums: Sequence[int]) -> Text:
+        """Finite results through core registers."""
+        text: Text = []
+        for p in range(0, len(sums), 2):
+            pair = [("t", p), ("u", p + 1)][: len(sums) - p]
+            both = f"vmov %[t], %[u], s{sums[p]}, s{sums[p] + 1}"
+            text.append(both if len(pair) == 2 else f"vmov %[t], s{sums[p]}")
+            for r, _ in pair:
+                text.append(f"bic %[{r}], %[{r}], %[{r}], asr #31")
+                if self._has_six:
+                    text += [f"cmp %[{r}], %[w]", "it gt", f"movgt %[{r}], %[w]"]
+            text += [f"str %[{r}], [%[o], #{4 * self.channels * at}]" for r, at in pair]
+        return text
+
+    def _one_by_one(self, sums: Sequence[int], place: int) -> Text:
+        """Clamp stored results where they are, as the operators' descriptions do."""
+        low, high, value = sums[0], sums[1], self._data
+        assert self.clamp.lo is not None
+        assert self.clamp.hi is not None
+        text: Text = []
+        for s, bound in ((low, self.clamp.lo), (high, self.clamp.hi)):
+            bits = bits_of(bound)
+            text += [f"movw %[t], #{bits & 0xFFFF}", f"movt %[t], #{bits >> 16}", f"vmov s{s}, %[t]"]
+        text += ["mov %[u], %[o]", f"mov %[t], #{self.columns}", f"{100 + place}: vldr.32 s{value}, [%[u]]"]
+        for s, condition in ((low, "mi"), (high, "gt")):
+            text += [
+                f"vcmp.f32 s{value}, s{s}",
+                "vmrs APSR_nzcv, fpscr",
+                f"it {condition}",
+                f"vmov{condition}.f32 s{value}, s{s}",
+            ]
+        text += [f"vstr.32 s{value}, [%[u]]", f"add %[u], %[u], #{4 * self.channels}"]
+        return [*text, "subs %[t], %[t], #1", f"bne {100 + place}b"]
+
+
+# Strips of depthwise layers: what a StripForm means, its C text and its price.
+
+
+@cache
+def strip(form: StripForm) -> TensorIntrin:
+    """out[y * orow + p * channels] = clamp(sum over the taps inside the image of x * w + bias) for p < columns and all rows y.
+
+    Operands: x float32, the first number of the strip's first column that is inside the image, `row` elements to the next row; w
+    float32[taps + 1], the channel's weights and its bias; out; row; orow; trips of the loop; left and right, 1 where the strip's
+    first and last column is outside the image.
+    """
+    (kh, kw), (sh, sw), d = form.taps, form.strides, form.depth
+    b = IRBuilder(form.name)
+    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
+    w = b.input("w", (UNKNOWN_EXTENT,), "float32", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    row, orow, trips, left, right = scalars = tuple(Var(n) for n in ("row", "orow", "trips", "left", "right"))
+    rows = _rows(form, trips)
+    height = (rows - 1) * sh + kh - form.before - form.after  # of the image
+    sums = b.local("sum", (1,), "float32")
+    with b.for_("y", rows) as y:
+        for p in range(form.columns):
+            b.store(sums, 0, imm(0.0, "float32"))
+            at = b.let("at", y * sh - form.before)
+            with b.for_("ky", b.let("last", minimum(height - at, kh)), start=b.let("first", maximum(0 - at, 0))) as ky:
+                inside = form.inside(p)
+                first: Expr = left if p == 0 and form.left else imm(inside.start)
+                last: Expr = imm(kw) - right if p == form.columns - 1 and form.right else imm(inside.stop)
+                with b.for_("kx", last, start=first) as kx:
+                    column = (kx + p * sw - left) if form.left else kx + (p * sw - form.outside[0])
+                    b.store(sums, 0, sums[0] + x[(at + ky) * row + column * d] * w[ky * kw + kx])
+            b.store(out, y * orow + p * form.channels, form.clamp.meaning(b, sums[0] + w[kh * kw]))
+    desc = replace(b.finish(), scalars=scalars)
+    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit(form, ops), requires="vfp")
+
+
+def _rows(form: StripForm, trips: Expr) -> Expr:
+    """Rows of results."""
+    return trips * form.rows_open - form.start + form.tail if form.loop else imm(form.tail)
+
+
+def _emit(form: StripForm, operands: Mapping[str, COperand]) -> BlockText:
+    left, right = operands["left"].value, operands["right"].value
+    column = 4 * form.depth
+    first = f"((const char *){operands['x'].pointer})"
+    inside = f"{first} + {column} * (1 - {left})" if form.left else first
+    declarations = [
+        *(["static const float aot_zero = 0.0f;"] if form.left or form.right else []),
+        f"const int32_t aot_row = 4 * {operands['row'].value}, aot_orow = 4 * {operands['orow'].value};",
+        f"const void *aot_x = {inside} + {column * form.origin};",
+        f"const void *aot_w = {operands['w'].pointer};",
+        f"void *aot_o = {operands['out'].pointer};",
+        "uint32_t aot_t, aot_u;",
+    ]
+    if form.loop:
+        declarations.append(f"int32_t aot_n = {operands['trips'].value};")
+    moved, steps = ["x", "w", "o"], ["row", "orow"]
+    for edge, name, outside, place in (
+        (form.left, "l", left, first),
+        (form.right, "r", right, f"{inside} + {column * (form.width - 1 - form.left)}"),
+    ):
+        if edge:
+            declarations.append(f"const void *aot_{name} = {outside} ? (const void *)&aot_zero : (const void *)({place});")
+            declarations.append(f"const int32_t aot_{name}row = {outside} ? 0 : aot_row;")
+            moved.append(name)
+            steps.append(f"{name}row")
+    counter = ['[n] "+&r"(aot_n)'] if form.loop else []
+    return AsmBlock(
+        declarations,
+        form.text(),
+        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in moved), *counter, *(f'[{n}] "=&r"(aot_{n})' for n in ("t", "u"))],
+        ins=[f'[{n}] "r"(aot_{n})' for n in steps],
+        clobbers=REGISTERS,
+    ).emit()
+
+
+def price(form: StripForm, trips: int) -> tuple[int, int]:
+    """Instructions of one execution, and cycles of a Cortex-M4."""
+    parts = [(form.begin(), 1), (form.body(), trips * form.loop), (form.last(), 1)]
+    skipped: Text = [line for phase in range(form.start * form.loop) for line in form.step(phase)]
+    parts.append((skipped, -1))
+    total = sum(times * count_instructions(text) for text, times in parts)
+    return total + 4, total + 8 + sum(times * _waits(text) for text, times in parts) + trips
+
+
+def _waits(text: Text) -> int:
+    """As `waits`, with loads side by side, of which only the first one takes two cycles, and single stores."""
+    names = [line.partition(" ")[0] if isinstance(line, str) else "" for line in text]
+    is_load = [n in ("vldr.32", "ldr") for n in names]
+    first = sum(here and not before for before, here in pairwise([False, *is_load]))
+    return waits(text) + first + names.count("vstr.32")
+
 
 MOST_COLUMNS = 8
 AROUND = np.array([26, 36])
@@ -53,7 +435,7 @@ class Plan:
 
 def plan(group: Group, target: Target) -> Plan | None:
     """Without a tail; of the strips that fit the fastest ones."""
-    layer = match_float_layer(group, OPERATOR) if target.has("vfp") else None
+    layer = match_float_layer(group, DEPTHWISE) if target.has("vfp") else None
     if layer is None or layer.tail:
         return None
     rows, columns = layer.rows, layer.columns
@@ -109,4 +491,4 @@ def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
     return Lowered(func, io.constants, instructions, 160 + 4 * len(form.text()), cycles)
 
 
-register_planned("arm_fpu.strip", OPERATOR, plan, lower, plevel=26, for_speed=True)
+register_planned("arm_fpu.strip", DEPTHWISE, plan, lower, plevel=26, for_speed=True)

@@ -5,6 +5,9 @@ No scratch memory.  Averages over windows that leave the image are left to other
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -12,18 +15,188 @@ import numpy as np
 from aot.ir.op import Op
 from aot.op.common.window import inside
 from aot.op.qnn.requantize import RequantizeAttrs
-from aot.relay.expr import Var, tensor_type
+from aot.relay.expr import Var as Tensor
+from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
+from aot.support.dtype import int_range
 from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, imm
+from aot.tir.expr import Expr, Var, cast, clamp, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import TensorIntrin
-from aot.topi.arm_mve.intrin_pool import Mean, Pixel, instructions, largest, largest_text, mean, mean_text
-from aot.topi.arm_mve.requant import plan_vectors
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_mve.requant import RequantForm, plan_vectors
 from aot.topi.generic.pool import MAX_LANE_TAPS, exact_mean
-from aot.topi.intrin.asm_text import count_instructions
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
 from aot.topi.strategy import Group, Lowered, register_planned
+
+_NEAR = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Pixel:
+    """`channels` of one pixel, a line of the image being `line` bytes; results within [lo, hi].
+
+    `across`: columns of the window, where they are the same for all pixels, else 0.
+    """
+
+    channels: int
+    line: int
+    lo: int
+    hi: int
+    across: int = 0
+
+    @property
+    def unroll(self) -> int:
+        """Columns that are taken at a time."""
+        return max(u for u in range(1, 9) if self.across % u == 0) if self.across else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A sum to a mean: (total * multiplier + half) >> shift; where there is a `form`, by its steps, `bias` added first."""
+
+    multiplier: int
+    shift: int
+    bias: int = 0
+    form: RequantForm | None = None
+
+
+@cache
+def largest(pixel: Pixel, dtype: str) -> TensorIntrin:
+    """out[c] = the largest of data[y * line + x * channels + c] over y < rows, x < columns, within the bounds.
+
+    Operands: data and out of `dtype` (int8, uint8), apart from each other; rows, columns, each at least 1.
+    """
+    b = IRBuilder(f"largest_{dtype}_{pixel.channels}")
+    data = b.input("data", (UNKNOWN_EXTENT,), dtype)
+    out = b.output("out", (UNKNOWN_EXTENT,), dtype)
+    rows, columns = Var("rows"), Var("columns")
+    with b.for_("c", pixel.channels) as c:
+        best = b.local("best", (1,), "int32", init=pixel.lo)
+        with b.for_("y", rows) as y, b.for_("x", columns) as x:
+            b.store(best, 0, maximum(best[0], cast("int32", data[y * pixel.line + x * pixel.channels + c])))
+        b.store(out, c, minimum(best[0], pixel.hi))
+    desc = replace(b.finish(), scalars=(rows, columns))
+    return TensorIntrin(f"arm_mve.{desc.name}", desc, lambda ops: _emit(ops, largest_text(pixel, dtype)), requires="mve")
+
+
+@cache
+def mean(pixel: Pixel, numbers: Mean) -> TensorIntrin:
+    """out[c] = the mean of data[y * line + x * channels + c] over y < rows, x < columns, within the bounds.
+
+    Operands: data and out int8, apart from each other; rows, columns, each at least 1 and at most 256 elements in all.
+    """
+    b = IRBuilder(f"mean_{pixel.channels}")
+    data = b.input("data", (UNKNOWN_EXTENT,), "int8")
+    out = b.output("out", (UNKNOWN_EXTENT,), "int8")
+    rows, columns = Var("rows"), Var("columns")
+    with b.for_("c", pixel.channels) as c:
+        total = b.local("total", (1,), "int32", init=0)
+        with b.for_("y", rows) as y, b.for_("x", columns) as x:
+            b.store(total, 0, total[0] + cast("int32", data[y * pixel.line + x * pixel.channels + c]))
+        if numbers.form is None:
+            rounded = (total[0] * numbers.multiplier + (1 << (numbers.shift - 1))) >> numbers.shift
+            b.store(out, c, clamp(rounded, pixel.lo, pixel.hi))
+        else:
+            b.store(out, c, numbers.form.meaning(b, total[0], (imm(numbers.bias), imm(numbers.multiplier), imm(numbers.shift))))
+    desc = replace(b.finish(), scalars=(rows, columns))
+    return TensorIntrin(f"arm_mve.{desc.name}", desc, lambda ops: _emit(ops, mean_text(pixel, numbers)), requires="mve")
+
+
+def _emit(operands: Mapping[str, COperand], text: list[str | Repeat]) -> BlockText:
+    return AsmBlock(
+        [
+            f'register const void *aot_x __asm("r1") = {operands["data"].pointer};',
+            f'register void *aot_o __asm("r2") = {operands["out"].pointer};',
+        ],
+        text,
+        outs=['"+&r"(aot_x)', '"+&r"(aot_o)'],
+        ins=[f'[rows] "r"({operands["rows"].value})', f'[columns] "r"({operands["columns"].value})'],
+        clobbers=["r0", "r3", "r4", "r5", "r6", "r8", "lr", *(f"q{i}" for i in range(8))],
+    ).emit()
+
+
+def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot: list[str]) -> list[str | Repeat]:
+    """The loops: r5 the channels that are left, r1 and r2 the current ones, r3 a line, r4 a pixel, r6 lines left.
+
+    `tap` reads at r4.  What is after the last channel is neither read nor written: every vector is predicated.
+    """
+    near = pixel.channels <= _NEAR
+    taps = [Repeat(pixel.unroll, [*tap, *([] if near else ["add r4, r4, r0"])])]
+    text: list[str | Repeat] = [f"movw r5, #{pixel.channels}", "1:", f"vctp.{128 // lanes} r5", *head, "mov r3, r1"]
+    text += ["mov r6, %[rows]", "2:", "mov r4, r3"]
+    if pixel.across == pixel.unroll:
+        text += taps
+    else:
+        count = [f"mov lr, #{pixel.across // pixel.unroll}", "dls lr, lr"] if pixel.across else ["dls lr, %[columns]"]
+        text += [*count, "3:", *taps, "le lr, 3b"]
+    text += [f"movw r4, #{pixel.line & 0xFFFF}", *([f"movt r4, #{pixel.line >> 16}"] if pixel.line > 0xFFFF else [])]
+    text += ["add r3, r3, r4", "subs r6, r6, #1", "bne 2b", *foot]
+    text += [f"add r1, r1, #{lanes}", f"subs r5, r5, #{lanes}", "bgt 1b"]
+    return text if near else [f"movw r0, #{pixel.channels}", *text]
+
+
+def _load(pixel: Pixel, kind: str, *, lanes: int) -> list[str]:
+    """A pixel's channels to q1, zeros after the last one."""
+    place = f"[r4], #{pixel.channels}" if pixel.channels <= _NEAR else "[r4]"
+    return [f"vldrb.{kind} q1, {place}"] if pixel.channels % lanes == 0 else ["vpst", f"vldrbt.{kind} q1, {place}"]
+
+
+def _immediate(register: str, value: int) -> str:
+    return f"mvn {register}, #{-1 - value}" if value < 0 else f"mov {register}, #{value}"
+
+
+def _word(register: str, value: int) -> list[str]:
+    return [f"movw {register}, #{value & 0xFFFF}", f"movt {register}, #{value >> 16 & 0xFFFF}"]
+
+
+def largest_text(pixel: Pixel, dtype: str) -> list[str | Repeat]:
+    """q0 the largest so far, q2 and q3 the bounds."""
+    kind = "s8" if dtype == "int8" else "u8"
+    high = pixel.hi < int_range(dtype)[1]
+    setup = [_immediate("r0", pixel.lo), "vdup.8 q2, r0", *([_immediate("r0", pixel.hi), "vdup.8 q3, r0"] if high else [])]
+    tap = [*_load(pixel, "u8", lanes=16), f"vmax.{kind} q0, q0, q1"]
+    foot = ["vmin.u8 q0, q0, q3" if kind == "u8" else "vmin.s8 q0, q0, q3"] if high else []
+    loops = _channels(pixel, 16, head=["vmov q0, q2"], tap=tap, foot=[*foot, "vpst", "vstrbt.8 q0, [r2], #16"])
+    return [*setup, *loops]
+
+
+def mean_text(pixel: Pixel, numbers: Mean) -> list[str | Repeat]:
+    """q0 sums of 16 bits; r8 the bias or half, q3 the multiplier, q4 the shift."""
+    form = numbers.form
+    setup = [*form.setup] if form else []
+    setup += _word("r8", numbers.bias if form else 1 << (numbers.shift - 1))
+    for register, value in (("q3", numbers.multiplier), ("q4", numbers.shift if form else -numbers.shift)):
+        setup += [*_word("r0", value), f"vdup.32 {register}, r0"]
+    pair = ("q0", "q1")
+    foot = ["vmovlt.s16 q1, q0", "vmovlb.s16 q0, q0"]
+    if form:
+        foot += [f"vadd.i32 {q}, {q}, r8" for q in pair] + [f"{form.multiply} {q}, {q}, q3" for q in pair]
+        for q in pair if form.ties else ():
+            foot += [f"vshr.s32 q2, {q}, #31", f"vadd.i32 {q}, {q}, q2"]
+        foot += [f"vrshl.s32 {q}, {q}, q4" for q in pair] + form.narrow
+    else:
+        foot += [f"vmul.i32 {q}, {q}, q3" for q in pair] + [f"vadd.i32 {q}, {q}, r8" for q in pair]
+        foot += [f"vshl.s32 {q}, {q}, q4" for q in pair] + ["vqmovnb.s32 q0, q0", "vqmovnt.s32 q0, q1", "vqmovnb.s16 q0, q0"]
+        for bound, op, usual in ((pixel.lo, "vmax", -128), (pixel.hi, "vmin", 127)):
+            if bound != usual:
+                foot += [_immediate("r4", bound), "vdup.8 q1, r4", f"{op}.s8 q0, q0, q1"]
+    tap = [*_load(pixel, "s16", lanes=8), "vadd.i16 q0, q0, q1"]
+    loops = _channels(pixel, 8, head=["vmov.i32 q0, #0"], tap=tap, foot=[*foot, "vpst", "vstrbt.16 q0, [r2], #8"])
+    return [*setup, *loops]
+
+
+def instructions(pixel: Pixel, text: list[str | Repeat], *, lanes: int, rows: float, columns: float) -> float:
+    """Instructions that one block executes over that many taps."""
+    tap = 2 + (pixel.channels % lanes > 0) + (pixel.channels > _NEAR)
+    straight = pixel.across == pixel.unroll
+    line = 5 + (pixel.line > 0xFFFF) + (0 if straight else 1 + bool(pixel.across))
+    setup = next(i for i, part in enumerate(text) if part == "1:")
+    block = count_instructions(text) - setup - pixel.unroll * tap - line - (not straight)
+    turns = 0 if straight else columns / pixel.unroll
+    return setup + -(-pixel.channels // lanes) * (block + rows * (line + columns * tap + turns)) + 4
+
 
 LEAST = 8
 """Channels from which on vectors pay."""
@@ -33,7 +206,7 @@ LEAST = 8
 class _Plan:
     """`numbers`: those of a mean, None for maxima; `out` is [N, OH, OW, C]; a window of all columns counts as one line."""
 
-    data: Var
+    data: Tensor
     out: tuple[int, int, int, int]
     window: tuple[int, int]
     strides: tuple[int, int]
@@ -45,7 +218,7 @@ class _Plan:
 
 def _plan(group: Group, target: Target) -> _Plan | None:
     anchor = group.anchor
-    if group.followers or not target.has("mve") or not isinstance(anchor.op, Op) or not isinstance(anchor.args[0], Var):
+    if group.followers or not target.has("mve") or not isinstance(anchor.op, Op) or not isinstance(anchor.args[0], Tensor):
         return None
     data, attrs, out = anchor.args[0], anchor.attrs, tensor_type(anchor)
     maximum = anchor.op.name == "nn.max_pool2d"

@@ -19,7 +19,7 @@ from aot.support.dtype import int_range
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp
-from aot.topi.intrin.common import REQUANTIZE_DOUBLE, REQUANTIZE_SINGLE
+from aot.topi.intrin.scalar import REQUANTIZE_DOUBLE, REQUANTIZE_SINGLE
 
 LANES = 4
 """Accumulators of a vector."""

@@ -1,18 +1,25 @@
-"""topk, cumsum, scatter_nd, unsorted_segment and sparse_to_dense: operators whose result is not one expression an element."""
+"""Operators whose result is not one expression an element: sorting, running sums, scattering, searching tables."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from math import prod
 
+from aot.numerics import farmhash
+from aot.numerics.elementary import MATH
+from aot.numerics.farmhash import BLOCK, State, Words, blocks_of, short_hash
 from aot.op.common.move import clamped_index
+from aot.op.lookup.embedding_lookup_sparse import EmbeddingLookupSparseAttrs
 from aot.op.qnn.add_n import tir_sum_code
+from aot.op.stablehlo.scatter import ScatterAttrs
 from aot.op.tensor.segment import initial
 from aot.relay.expr import tensor_type
-from aot.support.dtype import is_float
+from aot.support.dtype import is_float, itemsize
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, select
+from aot.tir.expr import Expr, as_expr, binop, cast, equal, imm, logical_and, select
 from aot.topi.generic.flat import accepts_alone, flat_kernel
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
@@ -156,3 +163,205 @@ register_impl(OpImplementation("generic.topk", "topk", accepts_alone, lower_topk
 register_impl(OpImplementation("generic.cumsum", "cumsum", accepts_alone, lower_cumsum))
 register_impl(OpImplementation("generic.cumsum", "qnn.cumsum", accepts_alone, lower_cumsum))
 register_impl(OpImplementation("generic.scatter_nd", "scatter_nd", accepts_alone, lower_scatter_nd))
+
+
+# stablehlo.scatter: a copy, then each element of the updates at its place.
+
+
+def _flat_index(numbers: list[Expr], shape: tuple[int, ...]) -> Expr:
+    at: Expr = imm(0)
+    for number, extent in zip(numbers, shape, strict=True):
+        at = at * extent + number
+    return at
+
+
+def _joined(b: IRBuilder, kind: str, old: Expr, new: Expr) -> Expr:
+    """What becomes of an element; sums and products of integers wrap, of bool they are "or" and "and"."""
+    old, new = b.let("old", old), b.let("new", new)
+    if old.dtype == "float16":  # each step is rounded
+        return cast("float16", _joined(b, kind, cast("float32", old), cast("float32", new)))
+    if kind in ("maximum", "minimum"):
+        if old.dtype == "bool":
+            return binop("||" if kind == "maximum" else "&&", old, new)
+        return select(old < new if kind == "maximum" else new < old, new, old)
+    if old.dtype == "bool":
+        return binop("||" if kind == "add" else "&&", old, new)
+    wide = old.dtype if is_float(old.dtype) else "uint64" if old.dtype.endswith("64") else "uint32"
+    return cast(old.dtype, binop("+" if kind == "add" else "*", cast(wide, old), cast(wide, new)))
+
+
+def _place(b: IRBuilder, extent: int, start: Expr | None, offset: Expr | None) -> Expr:
+    """The position along a dimension of `extent` that an element goes to, as int64; negative or too large if outside."""
+    place: Expr = cast("int64", offset) if offset is not None else imm(0, "int64")
+    if start is None:
+        return place
+    start = b.let("start", cast("int64", start))
+    within = logical_and(start >= -extent, start < extent)  # compared before the sum, which may not overflow
+    return b.let("place", select(within, start, imm(-2 * extent, "int64")) + place)
+
+
+def lower_scatter(group: Group, _target: Target, name: str) -> Lowered:
+    """Loops over the updates; the place of an element is a start from the indices and an offset in the slice."""
+    kernel = flat_kernel(group, name)
+    b, (data, indices, updates), out = kernel.b, kernel.args, kernel.out
+    attrs: ScatterAttrs = group.anchor.attrs
+    shape, index_shape, shape_of_updates = (tensor_type(a).shape for a in group.anchor.args)
+    with b.for_("i", out.size) as i:
+        b.store(out, i, data[i])
+    with ExitStack() as loops:
+        at = [loops.enter_context(b.for_("u", extent)) for extent in shape_of_updates]
+        batch = [v for d, v in enumerate(at) if d not in attrs.window_dims]
+        offsets = dict(zip(attrs.window_of(len(shape)), (at[d] for d in sorted(attrs.window_dims)), strict=True))
+        places: list[Expr] = []
+        inside: Expr = imm(1, "bool")
+        for dim, extent in enumerate(shape):
+            start = None
+            if dim in attrs.index_map:
+                entry: list[Expr] = list(batch)
+                entry.insert(attrs.index_vector_dim, imm(attrs.index_map.index(dim)))
+                start = indices[_flat_index(entry, index_shape)]
+            place = _place(b, extent, start, offsets.get(dim))
+            within = logical_and(place >= 0, place < extent)
+            inside = logical_and(inside, within) if dim else within
+            places.append(cast("int32", place))
+        element = updates[_flat_index(list(at), shape_of_updates)]
+        with b.if_(inside):
+            index = b.let("at", _flat_index(places, shape))
+            b.store(out, index, element if attrs.kind == "update" else _joined(b, attrs.kind, out[index], element))
+    return kernel.finish("scatter")
+
+
+register_impl(OpImplementation("generic.scatter", "stablehlo.scatter", accepts_alone, lower_scatter))
+
+
+# embedding_lookup_sparse: entry by entry, with the place of the last one and its weights in registers.
+
+
+def _divide(
+    b: IRBuilder, attrs: EmbeddingLookupSparseAttrs, out: Buffer, place: Expr, sums: tuple[Buffer, Buffer], n: int
+) -> None:
+    """The row of `place` by what its weights make."""
+    total, squares = sums
+    divisor = b.let("divisor", total[0] if attrs.combiner == "MEAN" else MATH["sqrt"](squares[0]))
+    with b.for_("c", n) as c:
+        at = b.let("at", place * n + c)
+        b.store(out, at, out[at] / divisor)
+
+
+def lower_embedding_lookup_sparse(group: Group, _target: Target, name: str) -> Lowered:
+    """Zeros, then each entry."""
+    kernel = flat_kernel(group, name)
+    b, (ids, indices, weights, table), out = kernel.b, kernel.args, kernel.out
+    attrs: EmbeddingLookupSparseAttrs = group.anchor.attrs
+    depth, inner = len(attrs.places) + 1, out.size // prod(attrs.places)
+    with b.for_("i", out.size) as i:
+        b.store(out, i, 0.0)
+    now, number = b.local("now", (1,), "int32", init=0), b.local("number", (1,), "int32", init=0)
+    sums = (b.local("total", (1,), "float32", init=0.0), b.local("squares", (1,), "float32", init=0.0))
+    with b.for_("i", ids.size) as i:
+        row = b.let("row", ids[i])
+        inside = logical_and(row >= 0, row < table.size // inner)
+        numbers = [b.let("number", indices[i * depth + k]) for k in range(depth - 1)]
+        for k, extent in zip(numbers, attrs.places, strict=True):
+            inside = logical_and(inside, logical_and(k >= 0, k < extent))
+        with b.if_(inside):
+            place: Expr = imm(0)
+            for k, extent in zip(numbers, attrs.places, strict=True):
+                place = place * extent + k
+            place = b.let("place", place)
+            with b.if_(binop("!=", place, now[0])):
+                if attrs.combiner != "SUM":
+                    with b.if_(number[0] > 0):
+                        _divide(b, attrs, out, now[0], sums, inner)
+                b.store(now, 0, place)
+                b.store(number, 0, 0)
+                for s in sums:
+                    b.store(s, 0, 0.0)
+            w = b.let("w", weights[i])
+            b.store(number, 0, number[0] + 1)
+            b.store(sums[0], 0, sums[0][0] + w)
+            b.store(sums[1], 0, sums[1][0] + w * w)
+            with b.for_("c", inner) as c:
+                at = b.let("at", place * inner + c)
+                b.store(out, at, out[at] + table[row * inner + c] * w)
+    if attrs.combiner != "SUM":
+        with b.if_(number[0] > 0):
+            _divide(b, attrs, out, now[0], sums, inner)
+    return kernel.finish("embedding_lookup_sparse")
+
+
+register_impl(
+    OpImplementation("generic.embedding_lookup_sparse", "embedding_lookup_sparse", accepts_alone, lower_embedding_lookup_sparse)
+)
+
+
+# lsh_projection: FarmHash of seed and item, byte by byte, and the sign of the weighted sum.
+
+
+SEED_BYTES = 4
+
+
+def _words(b: IRBuilder) -> Words:
+    return Words(lambda n: imm(n & (1 << 64) - 1, "uint64"), partial(binop, "^"), lambda word: b.let("h", word))
+
+
+def _fingerprint(b: IRBuilder, key: Buffer) -> Expr:
+    """The hash of the bytes in `key`."""
+    length, words = key.size, _words(b)
+
+    def fetched(at: Expr | int, size: int) -> Expr:
+        parts = [cast("uint64", key[as_expr(at) + i]) << imm(8 * i, "uint64") for i in range(size)]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole | part
+        return b.let("word", whole)
+
+    def fetch(at: Expr | int) -> Expr:
+        return fetched(at, 8)
+
+    if length <= BLOCK:
+        return as_expr(short_hash(words, fetch, lambda at: fetched(at, 4), length))
+    state = b.local("state", (7,), "uint64")
+    for k, word in enumerate(farmhash.start(words, fetch)):
+        b.store(state, k, word)
+    with b.for_("block", blocks_of(length)) as i:
+        for k, word in enumerate(farmhash.block(words, fetch, b.let("at", i * BLOCK), _read(b, state))):
+            b.store(state, k, word)
+    return as_expr(farmhash.finish(words, fetch, length, _read(b, state)))
+
+
+def _read(b: IRBuilder, state: Buffer) -> State:
+    x, y, z, v0, v1, w0, w1 = (b.let("s", state[k]) for k in range(7))
+    return x, y, z, v0, v1, w0, w1
+
+
+def lower_lsh_projection(group: Group, _target: Target, name: str) -> Lowered:
+    """Each seed with each item."""
+    kernel = flat_kernel(group, name)
+    b, (seeds, items, *weights), out = kernel.b, kernel.args, kernel.out
+    (rows, bits), shape = tensor_type(group.anchor.args[0]).shape, tensor_type(group.anchor.args[1]).shape
+    size = items.size // shape[0] * itemsize(items.dtype)
+    key = b.scratch("key", (SEED_BYTES + size,), "uint8")
+    with b.for_("row", rows) as row:
+        signs = b.local("signs", (1,), "uint32", init=0)
+        with b.for_("bit", bits) as bit:
+            seed = b.let("seed", row * bits + bit)
+            with b.for_("k", SEED_BYTES) as k:
+                b.store(key, k, seeds.load("uint8", seed * SEED_BYTES + k))
+            score = b.local("score", (1,), "float64", init=0.0)
+            with b.for_("i", shape[0]) as i:
+                with b.for_("k", size) as k:
+                    b.store(key, k + SEED_BYTES, items.load("uint8", i * size + k))
+                value = cast("float64", cast("int64", _fingerprint(b, key)))
+                b.store(score, 0, score[0] + (cast("float64", weights[0][i]) * value if weights else value))
+            side = b.let("side", select(score[0] > imm(0.0, "float64"), imm(1, "uint32"), imm(0, "uint32")))
+            if group.anchor.attrs.dense:
+                b.store(out, seed, cast("int32", side))
+            else:
+                b.store(signs, 0, (signs[0] << imm(1, "uint32")) | side)
+        if not group.anchor.attrs.dense:
+            b.store(out, row, cast("int32", signs[0] + (cast("uint32", row) << imm(bits, "uint32"))))
+    return kernel.finish("lsh_projection")
+
+
+register_impl(OpImplementation("generic.lsh_projection", "lsh_projection", accepts_alone, lower_lsh_projection))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from aot.ir.op import Op
 from aot.ir.type import TensorType
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.analysis import LAYERS, layer_cost
-from aot.relay.expr import Call, Constant, Var, post_order
+from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type, with_operands
+from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.te.nest import emit_nest
-from aot.te.tensor import TensorFn, elements_of
+from aot.te.tensor import TensorFn, elements_of, tensor_fn
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr as Scalar
+from aot.tir.expr import binop, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 
 def accepts(group: Group, _target: Target) -> bool:
@@ -50,3 +58,187 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
 
 
 register_impl(OpImplementation("generic.te", "*", accepts, lower, plevel=0))
+
+
+# Sums, differences and products of float32 whose results are finite, which one product of some of them tells.
+#
+# ADD, SUB and MUL of LiteRT end in a clamp to the finite numbers, two comparisons each.  Without these clamps an overflow stays
+# infinite or becomes NaN through all sums, differences and products after it, and so does their product with other results.  So
+# where the product of a few results is finite, no clamp had anything to do; else they are computed again with all clamps.
+
+
+ARITHMETIC = frozenset({"add", "subtract", "multiply", "relu"})
+"""What keeps infinities and NaN, but for clamps."""
+
+MOVES = frozenset({"reshape", "transpose", "strided_slice", "nn.pad"})
+
+LEAVES = frozenset({"qnn.dequantize", "qnn.lut", "qnn.multiply", "qnn.add"})
+
+LAST = {"qnn.quantize": 4, "qnn.steps": 2}
+"""What may follow, and how many elements then are enough for one test: as their text comes so often."""
+
+UNROLL = 4
+
+CLAMP = FLOAT_ACTIVATIONS["NONE"]
+
+_COST = {"qnn.quantize": 15, "qnn.steps": 45, "qnn.multiply": 12, "qnn.add": 12}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`whole`: the results with all clamps; `quick`: without those that finite numbers do not need; `last`: what follows."""
+
+    whole: Call
+    quick: Call
+    last: Call | None
+    unroll: int
+
+
+def plan_finite(group: Group, target: Target) -> Plan | None:
+    """None without an FPU, for other operators, without a clamp to leave out, and for rows that come in no twos to fives."""
+    result = group.result
+    if not target.has("fpu") or not isinstance(result, Call) or not isinstance(result.type, TensorType) or not result.type.shape:
+        return None
+    last = result if str(result.op) in LAST and len(result.args) == 1 else None
+    whole = last.args[0] if last is not None else result
+    if not isinstance(whole, Call) or tensor_type(whole).dtype != "float32":
+        return None
+    known = ARITHMETIC | MOVES | LEAVES
+    calls = [e for e in post_order(whole) if isinstance(e, Call)]
+    if any(not isinstance(c.op, Op) or c.op.name not in known for c in calls):
+        return None
+    quick = without_clamps(whole)
+    most = LAST[str(last.op)] if last is not None else UNROLL
+    unroll = max(n for n in range(1, most + 2) if tensor_type(whole).shape[-1] % n == 0 and n != 3 * (most == 2))
+    if quick is whole or unroll == 1:
+        return None
+    return Plan(whole, quick, last, unroll)
+
+
+def without_clamps(whole: Call) -> Call:
+    """The expression without the clamps to finite numbers of arithmetic whose overflow its value shows; itself if there are none.
+
+    An overflow is shown by what only sums, differences, products and movements come after, none of which has another clamp.
+    """
+    shown = _showing(whole)
+    done: dict[int, Expr] = {}
+    for expr in post_order(whole):
+        new = with_operands(expr, [done[id(a)] for a in expr.args]) if isinstance(expr, Call) else expr
+        if isinstance(expr, Call) and isinstance(new, Call) and id(expr) in shown and _clamps(expr):
+            lo, hi = (None if bound == end else bound for bound, end in zip(_bounds(expr), CLAMP, strict=True))
+            new = replace(new, attrs=replace(expr.attrs, lo=lo, hi=hi))
+        done[id(expr)] = new
+    found = done[id(whole)]
+    assert isinstance(found, Call)
+    return found
+
+
+def _showing(whole: Call) -> frozenset[int]:
+    """By id the calls all of whose readers pass an infinity or NaN on to those elements of `whole` that are made of it."""
+    order = [e for e in post_order(whole) if isinstance(e, Call)]
+    hidden = set[int]()
+    for expr in reversed(order):
+        passes = str(expr.op) in ARITHMETIC | MOVES and not _cuts(expr) and id(expr) not in hidden
+        if not passes:
+            hidden.update(id(a) for a in expr.args)
+    return frozenset(id(e) for e in order) - hidden
+
+
+def _bounds(expr: Call) -> tuple[float | None, float | None]:
+    return expr.attrs.lo, expr.attrs.hi
+
+
+def _clamps(expr: Call) -> bool:
+    """Whether a clamp to finite numbers is part of it."""
+    float32 = tensor_type(expr).dtype == "float32"
+    return float32 and str(expr.op) in ARITHMETIC and any(b == end for b, end in zip(_bounds(expr), CLAMP, strict=True))
+
+
+def _cuts(expr: Call) -> bool:
+    """Whether an infinity may become another finite number than the end of the range."""
+    return str(expr.op) in ARITHMETIC and any(b not in (None, end) for b, end in zip(_bounds(expr), CLAMP, strict=True))
+
+
+def lower_finite(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
+    b = IRBuilder(name)
+    ctx = TeContext(b)
+    known = {id(v): elements_of(b.input("data", v.type.shape, v.type.dtype)) for v in group.params}
+    result = tensor_type(group.result)
+    out = b.output("out", result.shape, result.dtype)
+    for expr in post_order(found.whole):
+        if isinstance(expr, Constant):
+            known[id(expr)] = ctx.value("table", expr)
+    _Rows(b, found, out, (_tensor(ctx, found.quick, known), _tensor(ctx, found.whole, known))).emit(ctx)
+    names = [str(e.op).rpartition(".")[2] for e in post_order(group.result) if isinstance(e, Call)]
+    kernel = f"generic.{'_'.join(names)}(unroll={found.unroll})"
+    func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
+    each = sum(_COST.get(str(e.op), 2) for e in post_order(group.result) if isinstance(e, Call)) + 3
+    instructions = result.size * (each + 1) + result.size // found.unroll * 8 + 20
+    return Lowered(func, dict(ctx.constants), instructions, found.unroll * (4 * each + 40) + 80)
+
+
+def _tensor(ctx: TeContext, result: Call, known: Mapping[int, TensorFn]) -> TensorFn:
+    """The te rules of an expression, on tensors by id."""
+    tensors = dict(known)
+    for expr in post_order(result):
+        if isinstance(expr, Call):
+            args = [tensors[id(a)] for a in expr.args]
+            tensors[id(expr)] = F_TE.get(str(expr.op))(ctx, args, expr.attrs, tensor_type(expr))
+    return tensors[id(result)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Emits the loops: `forms` are the quick and the whole one."""
+
+    b: IRBuilder
+    found: Plan
+    out: Buffer
+    forms: tuple[TensorFn, TensorFn]
+
+    def emit(self, ctx: TeContext) -> None:
+        b, unroll = self.b, self.found.unroll
+        shape = tensor_type(self.found.whole).shape
+        kept: list[Buffer] = []
+        last = self.found.last
+        final = None
+        current: list[Scalar] = [imm(0)]
+        if last is not None:
+            now = tensor_fn(shape, "float32", lambda _b, *_i: current[0])
+            final = F_TE.get(str(last.op))(ctx, [now], last.attrs, tensor_type(last))
+
+        def nest(indices: tuple[Scalar, ...]) -> None:
+            axis = len(indices)
+            if axis < len(shape) - 1:
+                with b.for_("i", shape[axis]) as i:
+                    nest((*indices, i))
+                return
+            with b.for_("c", shape[axis], step=unroll) as c:
+                kept[:] = [self._values(indices, c)]
+                results = []
+                for k in range(unroll):
+                    current[0] = kept[0][k]
+                    results.append(b.let("result", current[0] if final is None else final.at(b, (*indices, c + k))))
+                for k, value in enumerate(results):
+                    b.store(self.out, (*indices, c + k), value)
+
+        nest(())
+
+    def _values(self, outer: tuple[Scalar, ...], first: Scalar) -> Buffer:
+        """The values of some neighbours."""
+        b, (quick, whole) = self.b, self.forms
+        values = [b.let("value", quick.at(b, (*outer, first + k))) for k in range(self.found.unroll)]
+        kept = b.local("kept", (len(values),), "float32")
+        for k, value in enumerate(values):
+            b.store(kept, k, value)
+        product: Scalar = values[0]
+        for value in values[1:]:
+            product = product * value
+        product = b.let("product", product)
+        with b.if_(binop("!=", product - product, imm(0.0, "float32"))):
+            for k in range(len(values)):
+                b.store(kept, k, whole.at(b, (*outer, first + k)))
+        return kept
+
+
+register_planned("generic.finite", "*", plan_finite, lower_finite, plevel=1, larger=True)

@@ -14,7 +14,7 @@ from aot.te.tensor import elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
-from aot.topi.intrin.lookup import CODES, lookup
+from aot.topi.intrin.scalar import CODES, lookup
 from aot.topi.layer.fused import Epilogue, FusedLayer, table_of, tail_epilogue
 from aot.topi.strategy import Group
 

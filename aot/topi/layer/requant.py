@@ -29,8 +29,7 @@ from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, clamp
-from aot.topi.intrin.common import MULHI, MULHI_ROUND
-from aot.topi.intrin.dsp import SMMLA, SMMLAR, saturate
+from aot.topi.intrin.scalar import MULHI, MULHI_ROUND, SMMLA, SMMLAR, saturate
 
 MAX_CONSTANT_BITS = 22
 """Largest final shift of the short form: zero point << 22 plus a rounded half product stays within an int32."""

@@ -18,7 +18,7 @@ from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.tir.functor import accesses, walk
 from aot.tir.stmt import For, If
-from aot.topi.generic.copy_plan import Axis, Nest, codes_of, find_nests
+from aot.topi.generic.copy import Axis, Nest, codes_of, find_nests
 from tests.scale import cases as scaled
 from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.intrin.test_intrin import needs_board

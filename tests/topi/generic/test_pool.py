@@ -15,7 +15,7 @@ from aot.relay.expr import Var, call
 from aot.relay.interpreter import evaluate
 from aot.tir.builder import IRBuilder
 from aot.topi.generic.pool import exact_mean, exact_means
-from aot.topi.intrin.bytes import SMAX8, SMIN8, UMAX8, UMIN8, splat
+from aot.topi.intrin.scalar import SMAX8, SMIN8, UMAX8, UMIN8, splat
 from tests.scale import cases
 from tests.topi.groups import Function, check_group, data_of, lowered
 from tests.topi.intrin.test_intrin import needs_board, needs_host

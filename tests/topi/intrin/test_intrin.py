@@ -12,8 +12,8 @@ from aot.micro.build.toolchain import have_tool
 from aot.tir.builder import IRBuilder, region
 from aot.tir.function import PrimFunc
 from aot.tir.intrin import COperand, Intrin, TensorIntrin
-from aot.topi.intrin import dsp
-from aot.topi.intrin.common import (
+from aot.topi.intrin import scalar
+from aot.topi.intrin.scalar import (
     MULHI,
     MULHI_ROUND,
     RDBPOT,
@@ -61,7 +61,7 @@ def scalar_kernel(arrays: dict[str, Array]) -> tuple[PrimFunc, dict[str, list[st
     inputs = {n: b.input(n, a.shape, str(a.dtype)) for n, a in arrays.items()}
     count = arrays["u"].shape[1]
     fixed = {RDBPOT: ("s0", "n0"), REQUANTIZE_DOUBLE: ("s0", "m0", "n1"), REQUANTIZE_SINGLE: ("s0", "m0", "n2")}
-    every: list[Intrin] = [*dsp.ALL.values(), MULHI, MULHI_ROUND, SRDHM, *fixed]
+    every: list[Intrin] = [*scalar.ALL.values(), MULHI, MULHI_ROUND, SRDHM, *fixed]
     rows: dict[str, list[Intrin]] = {}
     for i in every:
         rows.setdefault(i.dtype, []).append(i)
@@ -86,7 +86,7 @@ def compare(board: str, folder: Path, *, count: int = 64) -> None:
         for out in names
         for row, i in np.argwhere(actual[out] != expected[out])
     }
-    assert sum(map(len, names.values())) >= 110
+    assert sum(map(len, names.values())) >= 97
     assert not wrong
 
 
@@ -134,7 +134,7 @@ def block_case(pairs: int, channels: int = 4) -> tuple[PrimFunc, dict[str, Array
     x = rng.integers(-512, 512, (pairs, 2, 2)).astype(np.int16)
     w = rng.integers(-512, 512, (3, pairs, 4, 2)).astype(np.int16)
     expected = 7 + np.einsum("kpj,tkcj->tpc", x.astype(np.int64), w[:, :, :channels].astype(np.int64))
-    func = block_kernel(dsp.smlad_2x4(pairs, channels), pairs, 3, channels)
+    func = block_kernel(scalar.smlad_2x4(pairs, channels), pairs, 3, channels)
     return func, {"x": x, "w": w}, expected.astype(np.int32)
 
 
@@ -152,11 +152,11 @@ def test_block_of_fewer_channels_in_the_interpreter(channels: int) -> None:
 
 def test_block_text(golden: Golden) -> None:
     operands = {"x": COperand(pointer="x"), "w": COperand(pointer="&w[8]"), "acc": COperand(scalars=tuple("abcdefgh"))}
-    golden("smlad_2x4.txt", "".join(dsp.smlad_2x4(pairs).emit(operands).text + "\n" for pairs in (3, 10)))
+    golden("smlad_2x4.txt", "".join(scalar.smlad_2x4(pairs).emit(operands).text + "\n" for pairs in (3, 10)))
     with pytest.raises(ValueError, match="at least one pair"):
-        dsp.smlad_2x4(0)
-    assert dsp.saturate("ssat", 8, 5).py(1 << 20) == 127
-    assert dsp.saturate("usat", 8).py(-3) == 0
+        scalar.smlad_2x4(0)
+    assert scalar.saturate("ssat", 8, 5).py(1 << 20) == 127
+    assert scalar.saturate("usat", 8).py(-3) == 0
 
 
 @needs_host

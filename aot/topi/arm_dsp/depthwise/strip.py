@@ -22,7 +22,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions, counted, counted_offset
-from aot.topi.intrin.dsp import SMMLA, SMMLAR
+from aot.topi.intrin.scalar import SMMLA, SMMLAR
 from aot.topi.layer.requant import sign_term
 
 Tap = tuple[int, int]

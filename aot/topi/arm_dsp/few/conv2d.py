@@ -18,7 +18,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.few.intrin import MOST_STEP, PIXELS, Run, code_bytes, dot_4, instructions
 from aot.topi.arm_dsp.few.ring import Ring
 from aot.topi.arm_dsp.w8.window import is_rows
-from aot.topi.generic.conv2d import remove_padding_value
+from aot.topi.generic.layers import remove_padding_value
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import Requant, plan_requantize

@@ -19,8 +19,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.move.intrin import Along, Form, instructions, transposed
-from aot.topi.generic.copy import plan_movement
-from aot.topi.generic.copy_plan import Axis, Nest
+from aot.topi.generic.copy import Axis, Nest, plan_movement
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LEAST = 64

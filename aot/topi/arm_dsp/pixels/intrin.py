@@ -13,7 +13,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.intrin.dsp import SMMLA, saturate
+from aot.topi.intrin.scalar import SMMLA, saturate
 
 DEPTHS = range(5, 9)
 """Taps: two words of data, of which the second may overlap the first."""

@@ -16,8 +16,8 @@ from aot.tir.expr import Expr
 from aot.tir.intrin import TensorIntrin
 from aot.topi.arm_dsp.recurrent import intrin
 from aot.topi.arm_dsp.recurrent.table16 import HalfTable, half_table, look_up
-from aot.topi.generic.recurrent.lstm_functions import GATE_BITS, Functions
-from aot.topi.intrin.dsp import saturate
+from aot.topi.generic.lstm_integer import GATE_BITS, Functions
+from aot.topi.intrin.scalar import saturate
 
 _SCALAR = 30
 """Instructions of TFLM's functions as scalar code, about."""

@@ -25,9 +25,8 @@ from aot.topi.arm_dsp.recurrent.functions import Computed, Tabulated, tables
 from aot.topi.arm_dsp.w8.intrin import PRESCALE, TAPS, bias_words, dot_w8, weight_words
 from aot.topi.arm_dsp.w8.stream import MAX_WEIGHT, QuadPlan, arrange, plan_quads, run_taps
 from aot.topi.arm_dsp.w8.window import pack_run, run_instructions
-from aot.topi.generic.recurrent.lstm_functions import Functions
-from aot.topi.generic.recurrent.lstm_integer import LstmKernel, Step, accepts
-from aot.topi.intrin.dsp import saturate
+from aot.topi.generic.lstm_integer import Functions, LstmKernel, Step, accepts
+from aot.topi.intrin.scalar import saturate
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.threshold import plan_uniform
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl

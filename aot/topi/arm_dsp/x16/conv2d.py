@@ -18,7 +18,7 @@ from aot.topi.arm_dsp.w8.window import window_at
 from aot.topi.arm_dsp.x16.intrin import CHANNELS
 from aot.topi.arm_dsp.x16.layer import PairStream, match_16x8
 from aot.topi.arm_dsp.x16.requant import AnyRequant
-from aot.topi.intrin.dsp import smlad_2x4, smlad_2x4_instructions
+from aot.topi.intrin.scalar import smlad_2x4, smlad_2x4_instructions
 from aot.topi.layer.fused import FusedLayer, describe, tail_instructions
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.strategy import Group, Lowered, register_planned

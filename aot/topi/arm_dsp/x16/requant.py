@@ -13,7 +13,7 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
-from aot.topi.intrin.dsp import saturate
+from aot.topi.intrin.scalar import saturate
 from aot.topi.layer.requant import Field, General, Requant
 
 LEAST_RIGHT, MOST_RIGHT = 33, 61

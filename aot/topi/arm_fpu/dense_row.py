@@ -1,0 +1,429 @@
+"""One row of data by all channels of a fully connected layer, so many at a time as share its registers, in one block of assembly.
+
+Weights come in runs that fill what registers are left, whatever tap they belong to; the block's bias follows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Var, imm
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_fpu.conv2d import weights_of
+from aot.topi.arm_fpu.dot import LARGEST, REGISTERS, Clamp, Text, exceeds, one_by_one, vector, waits
+from aot.topi.arm_fpu.layer import FloatIo, FloatLayer, match_float_layer, register_forms
+from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.layer.fused import describe
+from aot.topi.strategy import Group, Lowered
+
+_FLOATS = 32
+_FOUR = ("r4", "r5", "r6", "r8")
+"""Core registers of results that are stored together; r7 is the frame pointer of some builds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowDotForm:
+    """`first` taps, then, where there is a `loop`, turns of `unroll`; `together` taps whose data is loaded at once.
+
+    `several`: blocks of `channels` channels, one after the other.  `screened`: a test of the data at the start, instead of one of
+    each block's results, tells whether these are finite: the sum of its squares bounds each number of it, and so the results
+    where weights are small enough (see `bounded`).  Not `biased`: no bias follows the weights, and sums begin with 0, as one that
+    began with a product might be -0.
+    """
+
+    channels: int
+    fused: bool
+    first: int
+    unroll: int
+    loop: bool
+    together: int
+    several: bool
+    screened: bool
+    biased: bool
+    clamp: Clamp
+
+    @property
+    def name(self) -> str:
+        size = f"row_{self.channels}_{'vmla' if self.fused else 'vmul'}_{self.first}"
+        turns = f"_u{self.unroll}" if self.loop else ""
+        kind = f"{size}{turns}_x{self.together}" + "_several" * self.several
+        return kind + "_screened" * self.screened + "_unbiased" * (not self.biased) + self.clamp.name
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The numbers that a block of the form is given."""
+        return (*(["trips"] * self.loop), *(["blocks"] * self.several))
+
+    @property
+    def _begins(self) -> bool:
+        """Whether sums begin with the products of the first tap."""
+        return self.biased and self.first > 0
+
+    @property
+    def _data(self) -> int:
+        """The first register of data."""
+        return _FLOATS - self.together
+
+    @property
+    def _stays(self) -> bool:
+        """Whether the data is loaded once for all blocks: no bias is loaded over it."""
+        return not self.loop and self.first <= self.together and 2 * self.channels <= self._data
+
+    def taps(self, count: int, *, begins: bool = False) -> list[str]:
+        """The products of `count` taps; `begins`: the sums begin with those of the first one."""
+        text: list[str] = []
+        for done in range(0, count, self.together):
+            size = min(self.together, count - done)
+            text += [] if self._stays else self._load(size)
+            text += self._stream(size, begins=begins and done == 0)
+        return text
+
+    def _load(self, taps: int) -> list[str]:
+        return [f"vldmia %[x]!, {vector(self._data, taps)}"]
+
+    def _stream(self, taps: int, *, begins: bool) -> list[str]:
+        """The products of taps whose data is loaded; one that is no VMLA waits two instructions until it is added."""
+        text: list[str] = []
+        free, most, total = self.channels, self._data - self.channels, taps * self.channels
+        for start in range(0, total, most):
+            size = min(most, total - start)
+            text.append(f"vldmia %[w]!, {vector(free, size)}")
+            waiting: list[str] = []
+            for i in range(size):
+                tap, c = divmod(start + i, self.channels)
+                is_first = begins and tap == 0
+                factors = f"s{free + i}, s{self._data + tap}"
+                if is_first or self.fused:
+                    text.append(f"{'vmul' if is_first else 'vmla'}.f32 s{c}, {factors}")
+                    continue
+                text.append(f"vmul.f32 s{free + i}, {factors}")
+                waiting.append(f"vadd.f32 s{c}, s{c}, s{free + i}")
+                if len(waiting) > 2:
+                    text.append(waiting.pop(0))
+            text += waiting
+        return text
+
+    def _price(self, taps: int, *, begins: bool = False) -> Array:
+        """Instructions of `taps`, and cycles: a load of N numbers takes 1 + N, VMLA 3."""
+        most, products = self._data - self.channels, taps * self.channels
+        sums = products - begins * self.channels
+        chunks = [min(self.together, taps - done) for done in range(0, taps, self.together)]
+        loads = sum(-(-n * self.channels // most) for n in chunks) + (0 if self._stays else len(chunks))
+        count = products + loads + (0 if self.fused else sums)
+        waits_for = products + (0 if self._stays else taps) + (2 * sums if self.fused else 0)
+        return np.array([count, count + waits_for])
+
+    @property
+    def start(self) -> Text:
+        """What comes before all blocks."""
+        text: Text = [*self._load(self.first)] if self._stays else []
+        return text + self._screen if self.screened else text
+
+    @property
+    def _screen(self) -> Text:
+        """The exponent of the sum of the data's squares."""
+        many, sums = 16, "s16"
+        text: Text = []
+        if self._stays:
+            text += self._squares(self._data, self.first, sums := "s0", begins=True)
+        for done in range(0, 0 if self._stays else self.first, many):
+            size = min(many, self.first - done)
+            text += [f"vldmia %[x]!, {vector(0, size)}", *self._squares(0, size, sums, begins=done == 0)]
+        back: Text = [] if self._stays else [f"sub %[x], %[x], #{4 * self.first}"]
+        return [*text, *back, f"vmov %[f], {sums}", "ubfx %[f], %[f], #23, #8"]
+
+    @staticmethod
+    def _squares(first: int, count: int, to: str, *, begins: bool) -> Text:
+        return [f"{'vmul' if begins and not i else 'vmla'}.f32 {to}, s{first + i}, s{first + i}" for i in range(count)]
+
+    @property
+    def _zeros(self) -> Text:
+        return ["mov %[t], #0", *(f"vmov d{i}, %[t], %[t]" for i in range((self.channels + 1) // 2))]
+
+    @property
+    def bias(self) -> Text:
+        """The bias added to the sums, if there is one."""
+        free, n = self.channels, self.channels * self.biased
+        return [] if not n else [f"vldmia %[w]!, {vector(free, n)}", *(f"vadd.f32 s{c}, s{c}, s{free + c}" for c in range(n))]
+
+    @property
+    def _next(self) -> Text:
+        back = "%[span]" if self.loop else f"#{4 * self.first}"
+        rewind: Text = [] if self._stays else [f"sub %[x], %[x], {back}"]
+        return [*rewind, "subs %[blocks], %[blocks], #1", "bne 1b"] if self.several else []
+
+    @property
+    def test(self) -> Text:
+        """A comparison that yields "equal" if a result may not be finite."""
+        if self.clamp.lo is None:
+            return []
+        return ["cmp %[f], #255"] if self.screened else exceeds(self.channels, self.channels, fused=self.fused)
+
+    @property
+    def stores(self) -> Text:
+        """Of finite results; through core registers where they are rectified."""
+        if not self.clamp.rectifies:
+            return [f"vstmia %[o]!, {vector(0, self.channels)}"]
+        text: Text = []
+        for c in range(0, self.channels, 4):
+            names = _FOUR[: self.channels - c]
+            for i in range(0, len(names) - 1, 2):
+                text.append(f"vmov {names[i]}, {names[i + 1]}, s{c + i}, s{c + i + 1}")
+            if len(names) % 2:
+                text.append(f"vmov {names[-1]}, s{c + len(names) - 1}")
+            text += [f"bic {r}, {r}, {r}, asr #31" for r in names]
+            text.append(f"stmia %[o]!, {{{', '.join(names)}}}" if len(names) > 1 else f"str {names[0]}, [%[o]], #4")
+        return text
+
+    @property
+    def end(self) -> Text:
+        """Of a block: with the branches that leave out what only infinite results need."""
+        if self.clamp.lo is None:
+            return self.stores
+        slow = one_by_one(self.clamp, "o", self.channels)
+        if self.clamp.keeps:
+            return [*self.stores, "bne 9f", f"sub %[o], %[o], #{4 * self.channels}", *slow, "9:"]
+        return ["bne 8f", f"vstmia %[o], {vector(0, self.channels)}", *slow, "b 9f", "8:", *self.stores, "9:"]
+
+    def text(self) -> Text:
+        """All of it."""
+        sums: Text = [*([] if self._begins else self._zeros), *self.taps(self.first, begins=self._begins)]
+        turns: Text = ["mov %[t], %[trips]", "2:", *self.taps(self.unroll), "subs %[t], %[t], #1", "bne 2b"] if self.loop else []
+        block = [*sums, *turns, *self.bias, *self.test, *self.end, *self._next]
+        return [*self.start, *(["1:"] * self.several), *block]
+
+    def price(self, *, blocks: int, trips: int) -> tuple[int, int]:
+        """Instructions of one execution with finite results, and cycles of a Cortex-M4."""
+        branch = np.array([2, 4])
+        after, _ = _after(self.alike)
+        block = after + self._price(self.first, begins=self._begins) + (0 if self._begins else _priced(self._zeros))
+        if self.loop:
+            block += 1 + trips * (self._price(self.unroll) + branch)
+        if self.several:
+            block += branch + (not self._stays)
+        count, cycles = _priced(self.start) + blocks * block
+        return int(count), int(cycles)
+
+    @property
+    def code(self) -> int:
+        """Bytes."""
+        taps = self._price(self.first, begins=self._begins)[0] + (3 + self._price(self.unroll)[0] if self.loop else 0)
+        _, after = _after(self.alike)
+        return 4 * int(taps + after + sum(map(count_instructions, (self.start, [] if self._begins else self._zeros, self._next))))
+
+    @property
+    def alike(self) -> RowDotForm:
+        """A form that ends a block as this one does."""
+        return replace(self, first=0, unroll=0, loop=False, together=0, several=False)
+
+
+@cache
+def _after(form: RowDotForm) -> tuple[Array, int]:
+    """Instructions and cycles of what follows a block's products where results are finite, and the instructions of all of it."""
+    finite = _priced([*form.bias, *form.test, *form.stores]) + (0 if form.clamp.lo is None else np.array([1, 2]))
+    return finite, count_instructions([*form.bias, *form.test, *form.end])
+
+
+def _priced(text: Text) -> Array:
+    """Instructions and cycles."""
+    count, lines = count_instructions(text), [line for line in text if isinstance(line, str)]
+    stored = sum(line.count(",") for line in lines if line.startswith("stmia")) + sum(line.startswith("str") for line in lines)
+    pairs = sum(line.startswith("vmov r") and line.count(",") == 3 for line in lines)
+    return np.array([count, count + waits(text) + stored + pairs])
+
+
+def bounded(weights: Array, bias: Array) -> bool:
+    """Whether results are finite where the sum of the data's squares is, of weights [taps, channels].
+
+    Each number is then less than 2e19, so no sum exceeds that many times its weights, with room for what is rounded.
+    """
+    most = np.abs(weights).sum(0, dtype=np.float64).max() * 2e19 + np.abs(bias, dtype=np.float64).max()
+    return bool(most < LARGEST / 2)
+
+
+@cache
+def row_dot(form: RowDotForm) -> TensorIntrin:
+    """out[n * channels + c] = clamp(sum over taps of x[k] * w[n, k, c] + w[n, taps, c]) for n < blocks, c < channels; without the
+    last term where the form is not `biased`.
+
+    Operands: x, w and out float32; then, of trips and blocks, those that the form has.
+    """
+    b = IRBuilder(form.name)
+    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
+    w = b.input("w", (UNKNOWN_EXTENT,), "float32", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    given = {name: Var(name) for name in form.scalars}
+    taps = given["trips"] * form.unroll + form.first if form.loop else imm(form.first)
+    acc = b.local("acc", (form.channels,), "float32")
+    with b.for_("n", given.get("blocks", imm(1))) as n:
+        start = b.let("start", n * ((taps + form.biased) * form.channels))
+        for c in range(form.channels):
+            b.store(acc, c, imm(0.0, "float32"))
+        with b.for_("k", taps) as k:
+            value = b.let("value", x[k])
+            for c in range(form.channels):
+                b.store(acc, c, acc[c] + value * w[start + k * form.channels + c])
+        for c in range(form.channels):
+            total = acc[c] + w[start + taps * form.channels + c] if form.biased else acc[c]
+            b.store(out, n * form.channels + c, form.clamp.meaning(b, total))
+    desc = replace(b.finish(), scalars=tuple(given.values()))
+    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit(form, ops), requires="vfp")
+
+
+def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:
+    moved, inputs, spoilt = ["x", "w", "o"], [], ["t", *(["f"] * form.screened)]
+    declarations = [
+        f"const void *aot_x = {operands['x'].pointer};",
+        f"const void *aot_w = {operands['w'].pointer};",
+        f"void *aot_o = {operands['out'].pointer};",
+        f"uint32_t {', '.join(f'aot_{n}' for n in spoilt)};",
+    ]
+    if form.several:
+        declarations.append(f"int32_t aot_blocks = {operands['blocks'].value};")
+        moved.append("blocks")
+    if form.loop:
+        declarations.append(f"const int32_t aot_trips = {operands['trips'].value};")
+        inputs.append("trips")
+        if form.several:
+            declarations.append(f"const int32_t aot_span = {4 * form.unroll} * aot_trips + {4 * form.first};")
+            inputs.append("span")
+    through = _FOUR[: form.channels] if form.clamp.rectifies else ()
+    return AsmBlock(
+        declarations,
+        form.text(),
+        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in moved), *(f'[{n}] "=&r"(aot_{n})' for n in spoilt)],
+        ins=[f'[{n}] "r"(aot_{n})' for n in inputs],
+        clobbers=(*through, *REGISTERS),
+    ).emit()
+
+
+# Fully connected layers of one row of data: all channels in one block of assembly or two.
+#
+# No scratch.  Weights take four bytes each in flash, [channels / n][inputs][n] with the bias of each n channels behind them.
+
+
+OPERATOR = "nn.dense_float"
+MOST_CHANNELS = 16
+LEAST_CHANNELS = 5
+"""Of a block where there are more."""
+TURN = 80
+"""Products of a turn of the loop over taps, at most; up to twice as many are done without a loop."""
+HARDLY_MORE = 1.01
+"""Times the least."""
+AROUND = 12
+"""Instructions and half the cycles around a block of assembly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """`count` blocks of a form, each with `trips` turns."""
+
+    form: RowDotForm
+    count: int
+    trips: int
+
+    @property
+    def price(self) -> tuple[int, int]:
+        return self.form.price(blocks=self.count, trips=self.trips)
+
+
+def plan(group: Group, target: Target) -> FloatLayer | None:
+    """One row of data, no tail, and a clamp that finite results need little or nothing for."""
+    layer = match_float_layer(group, OPERATOR) if target.has("vfp") else None
+    if layer is None or layer.tail or layer.columns.out > 1:
+        return None
+    clamp = Clamp(layer.lo, layer.hi)
+    plain = (layer.lo, layer.hi) == (None, None)
+    return layer if plain or clamp.keeps or (clamp.rectifies and clamp.hi != 6.0) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayer:
+    """What a schedule depends on; `small`: the weights are `bounded`."""
+
+    depth: int
+    channels: int
+    clamp: Clamp
+    fused: bool
+    small: bool
+    biased: bool
+
+    def schedule(self) -> tuple[Blocks, ...]:
+        """Blocks of all channels."""
+        most = min(self.channels, MOST_CHANNELS)
+        return self._best([self._split(each) for each in range(min(LEAST_CHANNELS, most), most + 1)])
+
+    def _split(self, each: int) -> tuple[Blocks, ...]:
+        count, rest = divmod(self.channels, each)
+        blocks = self._blocks(each, count, TURN)
+        return (*blocks, *self._blocks(rest, 1, 8 * rest)) if rest else blocks
+
+    def _blocks(self, channels: int, count: int, most: int) -> tuple[Blocks, ...]:
+        """Blocks of one size, with at most so many products a turn."""
+        found, once = [], self.depth * channels <= 2 * most
+        screens = (False, True) if self.small and once and count > 1 and self.clamp.lo is not None else (False,)
+        for together in range(1, 1 + min(16, self.depth if once else max(4, most // channels))):
+            unroll = together * max(1, most // (together * channels))
+            trips, first = (0, self.depth) if once else divmod(self.depth, unroll)
+            for screened in screens:
+                several = count > 1
+                form = RowDotForm(
+                    channels, self.fused, first, unroll, not once, together, several, screened, self.biased, self.clamp
+                )
+                found.append((Blocks(form, count, trips),))
+        return self._best(found)
+
+    def _best(self, found: Sequence[tuple[Blocks, ...]]) -> tuple[Blocks, ...]:
+        """The least code of those that take hardly more instructions, or cycles, than the best one."""
+        cost = {blocks: sum(b.price[not self.fused] + AROUND for b in blocks) for blocks in found}
+        most = HARDLY_MORE * min(cost.values())
+        good = [blocks for blocks in found if cost[blocks] <= most]
+        return min(good, key=lambda blocks: (sum(b.form.code for b in blocks), cost[blocks]))
+
+
+@cache
+def schedule(layer: RowLayer) -> tuple[Blocks, ...]:
+    """Its blocks."""
+    return layer.schedule()
+
+
+def pack(matrix: Array, bias: Array, blocks: tuple[Blocks, ...]) -> Array:
+    """The weights of each block [taps][n], its bias behind them, if any."""
+    sizes = [b.form.channels for b in blocks for _ in range(b.count)]
+    ends = np.cumsum(sizes)
+    rows = np.concatenate([matrix, bias[None]]) if blocks[0].form.biased else matrix
+    return np.concatenate([rows[:, end - n : end].reshape(-1) for end, n in zip(ends, sizes, strict=True)])
+
+
+def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str) -> Lowered:
+    b, fused = IRBuilder(name), form == "vmla"
+    weights, clamp = weights_of(layer), Clamp(layer.lo, layer.hi)
+    small, biased = bounded(weights, layer.bias), bool(layer.bias.any())
+    blocks = schedule(RowLayer(layer.depth, layer.channels, clamp, fused, small, biased))
+    io = FloatIo(b, group, layer, run=0)
+    params = io.stream(pack(weights, layer.bias, blocks))
+    done = 0
+    for part in blocks:
+        numbers = [imm(part.trips)] * part.form.loop + [imm(part.count)] * part.form.several
+        b.block(
+            row_dot(part.form), region(io.data), region(params, done * (layer.depth + biased)), region(io.out, done), *numbers
+        )
+        done += part.count * part.form.channels
+    kernel = describe(f"arm_fpu.dense_row_{form}", channels=blocks[0].form.channels)
+    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
+    instructions = sum(p.price[0] + AROUND for p in blocks)
+    cycles = sum(p.price[1] + 2 * AROUND for p in blocks)
+    return Lowered(func, io.constants, instructions, 16 + sum(p.form.code for p in blocks), cycles)
+
+
+register_forms("dense_row", OPERATOR, plan, lower, plevel=32)

@@ -1,1 +1,0 @@
-"""One row of float32 data by a constant matrix."""

@@ -1,0 +1,645 @@
+"""Layers of float32 by vectors, in the reference's order of accumulation; numbers below 2^-126 count as zero (--fast-float)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from itertools import product
+from math import prod
+
+from aot.ir.op import Array
+from aot.relay.expr import Constant, tensor_type
+from aot.relay.expr import Var as Tensor
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Var, binop, imm
+from aot.tir.function import FuncAttrs
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.arm_fpu.conv2d import (
+    DEPTHWISE,
+    DenseKernel,
+    DepthwiseKernel,
+    Plan,
+    plan,
+    plan_depthwise,
+    plan_depthwise_stored,
+    plan_stored,
+    title_of,
+)
+from aot.topi.arm_fpu.dot import CHANNELS, Clamp, DotForm, Text, bits_of, buffers, dot, run_length, scalars
+from aot.topi.arm_fpu.layer import UNROLL, FloatLayer, Tile, with_relu
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.layer.elementwise import Kind, view_of
+from aot.topi.strategy import Group, Lowered, register_planned
+
+LANES = 4
+"""Numbers of a vector."""
+
+_POINTERS = ("r0", "r1")
+"""The data of two pixels; r2 is the stream of weights, r12 the runs that are left, LR counts taps."""
+_DATA = (("r3", "r4", "r5", "r6"), ("r8", "r9", "r10", "r11"))
+_INFINITE = 0x7F800000
+
+
+@dataclass(frozen=True, slots=True)
+class VectorForm(DotForm):
+    """As DotForm, the channels in vectors, of which the last may have fewer than four."""
+
+    @property
+    def title(self) -> str:
+        return "float"
+
+    @property
+    def name(self) -> str:
+        return DotForm.name.fget(self).replace("_vmla", "")  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def vectors(self) -> int:
+        """Of a pixel."""
+        return -(-self.channels // LANES)
+
+    @property
+    def last(self) -> int:
+        """Channels of the last vector if these are fewer than four, else 0."""
+        return self.channels % LANES
+
+    @property
+    def accumulators(self) -> list[str]:
+        """Those of one pixel after the other."""
+        return [f"q{i}" for i in range(self.pixels * self.vectors)]
+
+    def run(self, *, first: bool = False) -> Text:
+        if not self.loop:
+            return [*self.taps(self.unroll + self.rest, first=first)]
+        whole, rest = divmod(self.unroll, LANES)
+        body: Text = [Repeat(whole, self.taps(LANES)), *self.taps(rest)]
+        return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.rest)]
+
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
+        text: list[str] = []
+        for done in range(0, count, LANES):
+            size = min(LANES, count - done)
+            for p in range(self.pixels):
+                pointer, data = _POINTERS[p], ", ".join(_DATA[p][:size])
+                text.append(f"ldr {data}, [{pointer}], #4" if size == 1 else f"ldmia {pointer}!, {{{data}}}")
+            for k in range(size):
+                text += self.loads("r2", "q4") + self.products(0, k, first=first and done + k == 0)
+        return text
+
+    def loads(self, pointer: str, into: str) -> list[str]:
+        """A number of each channel to vectors from `into` on; the pointer moves on."""
+        return self._moves("vldrw", "u32", pointer, int(into[1:]))
+
+    def stores(self, pointer: str, source: str) -> list[str]:
+        """The channels of a pixel from vectors from `source` on."""
+        return self._moves("vstrw", "32", pointer, int(source[1:]))
+
+    def _moves(self, op: str, dtype: str, pointer: str, first: int) -> list[str]:
+        text = [f"{op}.{dtype} q{first + v}, [{pointer}], #{4 * LANES}" for v in range(self.channels // LANES)]
+        if self.last:
+            text += ["vpst", f"{op}t.{dtype} q{first + self.vectors - 1}, [{pointer}], #{4 * self.last}"]
+        return text
+
+    def products(self, weights: int, k: int, *, first: bool = False) -> list[str]:
+        """Those of one tap; a product waits an instruction until it is added."""
+        terms = [(p * self.vectors + v, 4 + v, _DATA[p][k]) for p in range(self.pixels) for v in range(self.vectors)]
+        if first:
+            return [f"vmul.f32 q{acc}, q{w}, {x}" for acc, w, x in terms]
+        text: list[str] = []
+        for i in range(len(terms) + 1):
+            if i < len(terms):
+                text.append(f"vmul.f32 q{6 + i % 2}, q{terms[i][1]}, {terms[i][2]}")
+            if i:
+                text.append(f"vadd.f32 q{terms[i - 1][0]}, q{terms[i - 1][0]}, q{6 + (i - 1) % 2}")
+        return text
+
+    def zeros(self) -> Text:
+        return [f"vmov.i32 {q}, #0" for q in self.accumulators]
+
+    def mask(self) -> list[str]:
+        """The lanes of the last vector, where it is not full."""
+        return [f"mov lr, #{self.last}", "vctp.32 lr"] if self.last else []
+
+    def steps(self) -> list[str]:
+        """From the end of a run to the next one; flags tell whether there is one."""
+        text = ["ldr lr, %[gap]", *(f"add {x}, {x}, lr" for x in _POINTERS[: self.sources])]
+        text += ["ldr lr, %[skip]", "add r2, r2, lr"] if self.pixels == 1 else []
+        return [*text, "subs r12, r12, #1"]
+
+    def text(self) -> Text:
+        start: Text = [*self.mask(), *(["ldr r12, %[runs]"] if self.runs else [])]
+        start += [] if self.starts else self.zeros()
+        if not self.runs:
+            start += self.run(first=self.starts)
+        else:
+            start += [*self.run(first=True), *self.steps(), "beq 3f"] if self.starts else []
+            start += ["1:", *self.run(), *self.steps(), "bne 1b", "3:"]
+        return start + self.finish()
+
+    def finish(self) -> Text:
+        """Bias, clamp and stores."""
+        n = self.vectors
+        text: Text = ["ldr lr, %[bias]", *self.loads("lr", "q4")]
+        text += [f"vadd.f32 {q}, {q}, q{4 + i % n}" for i, q in enumerate(self.accumulators)]
+        text += [*self.clamped(), *(self.mask() if self.clamps else []), "ldr r3, %[o]", *self.stores("r3", "q0")]
+        if self.pixels == 2:
+            text += ["ldr r3, %[o]", "ldr r4, %[step]", "add r3, r3, r4", *self.stores("r3", f"q{n}")]
+        return text
+
+    @property
+    def clamps(self) -> bool:
+        """Whether the results of comparisons take the place of the mask."""
+        return self.clamp.lo not in (None, 0.0) or self.clamp.hi is not None
+
+    def clamped(self) -> Text:
+        """Comparisons are false of a NaN, which stays."""
+        lo, hi, text = self.clamp.lo, self.clamp.hi, list[str]()
+        if lo == 0.0:  # like integers, of which a negative number is one too; there is no -0, and no negative NaN
+            text += ["vmov.i32 q6, #0", *(f"vmax.s32 {q}, {q}, q6" for q in self.accumulators)]
+        elif lo is not None:
+            text += [*_constant("r3", bits_of(lo)), "vdup.32 q6, r3"]
+            text += [line for q in self.accumulators for line in (f"vpt.f32 gt, q6, {q}", f"vmovt {q}, q6")]
+        if hi is not None:
+            text += _constant("r3", bits_of(hi))
+            text += [line for q in self.accumulators for line in (f"vpt.f32 gt, {q}, r3", f"vdupt.32 {q}, r3")]
+        if not self.clamp.keeps:
+            return [*text]
+        largest: Text = ["mov r3, #0", *(f"vmaxnmav.f32 r3, {q}" for q in self.accumulators), f"cmp r3, #{_INFINITE}"]
+        return [*largest, "bne 9f", *text, "9:"]
+
+    def cost(self, *, runs: float, trips: float) -> float:
+        """Instructions of one execution."""
+        each = trips * (count_instructions(self.taps(self.unroll)) + self.loop) + count_instructions(self.taps(self.rest))
+        each += 2 * self.loop + (len(self.steps()) + 1) * self.runs
+        ends = count_instructions(self.finish())
+        if self.clamp.keeps:
+            ends -= 4 * len(self.accumulators) + 5
+        saved = len(self.accumulators) if self.starts else -len(self.accumulators)
+        return runs * each + ends - saved + 2 * bool(self.last) + self.runs
+
+
+def _constant(register: str, bits: int) -> list[str]:
+    return [f"movw {register}, #{bits & 0xFFFF}", f"movt {register}, #{bits >> 16}"]
+
+
+@cache
+def vector_dot(form: VectorForm) -> TensorIntrin:
+    """As `dot`, with its operands."""
+    name = f"arm_mve.{form.name}"
+    return replace(dot(form), name=name, emit=lambda ops: emit(form, ops), requires="mve.fp", ordered=True)
+
+
+def emit(form: VectorForm, operands: Mapping[str, COperand]) -> BlockText:
+    """The assembly of a block; what it needs once, it takes from memory."""
+    moved = {**{f"x{p}": _POINTERS[p] for p in range(form.sources)}, "w": "r2"}
+    inside = {"bias": operands["bias"].pointer, "o": operands["out"].pointer}
+    declarations = [f"{'' if n == 'o' else 'const '}void *const aot_{n} = {pointer};" for n, pointer in inside.items()]
+    numbers = {n: operands[n].value for n in ("step", "trips", "runs", "gap", "skip", "tap") if n in operands}
+    declarations += [f"const int32_t aot_{n} = {'' if n in ('trips', 'runs') else '4 * '}{v};" for n, v in numbers.items()]
+    declarations += [f'register const void *aot_{n} __asm("{r}") = {operands[n].pointer};' for n, r in moved.items()]
+    free = [r for p in range(form.pixels) for r in _DATA[p]]
+    return AsmBlock(
+        declarations,
+        form.text(),
+        outs=[f'"+r"(aot_{n})' for n in moved],
+        ins=[f'[{n}] "m"(aot_{n})' for n in (*inside, *numbers)],
+        clobbers=[*free, "r12", "lr", *(f"q{i}" for i in range(8))],
+    ).emit()
+
+
+# Convolutions and fully connected layers of float32: two neighbouring pixels by eight channels, straight from the image.
+#
+# The loops and the weights are those of `arm_fpu.conv2d`; only with --fast-float.
+
+
+def _plan(group: Group, target: Target, operator: str, *, small: bool) -> Plan | None:
+    if not (target.has("mve") and target.has("ftz")):
+        return None
+    return (plan_stored if small else plan)(group, target, operator)
+
+
+def _lower(group: Group, _target: Target, name: str, found: Plan, *, small: bool) -> Lowered:
+    layer = found.layer
+    kernel = _Kernel(IRBuilder(name), group, layer, inner=layer.depth, fused=True, dilated=found.dilated, small=small)
+    return replace(kernel.lowered(f"arm_mve.{title_of(layer)}_float", unroll=UNROLL), cycles=0)
+
+
+class _Kernel(DenseKernel):
+    """Channels in vectors."""
+
+    def form(self, pixels: int, count: int) -> DotForm:
+        f = super().form(pixels, count)
+        return VectorForm(f.pixels, f.channels, f.fused, f.unroll, f.rest, f.loop, f.runs, f.clamp)
+
+    def intrin(self, form: DotForm) -> TensorIntrin:
+        assert isinstance(form, VectorForm)
+        return vector_dot(form)
+
+    def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
+        assert isinstance(form, VectorForm)
+        return form.cost(runs=runs, trips=trips), 0.0
+
+
+for _operator in ("nn.conv2d_float", "nn.dense_float", "nn.depthwise_conv2d_float"):
+    _name = _operator.removeprefix("nn.").removesuffix("_float").removeprefix("depthwise_")
+    for _small in (False, True):
+        register_planned(
+            f"arm_mve.{_name}_float" + "_stored" * _small,
+            _operator,
+            partial(_plan, operator=_operator, small=_small),
+            partial(_lower, small=_small),
+            plevel=38 - 2 * _small,
+            keeps=_small,
+        )
+
+
+# Depthwise windows by vectors: one or two pixels by all channels, eight or fewer at a time in a loop of the block.
+#
+# Registers: r0 and r1 the data of the pixels, r2 weights, r5 biases, r6 and r8 results, r9 the blocks of channels that are left,
+# r10 and r11 what is added to a pointer behind a tap and behind a run, r12 runs that are left; q0 to q3 sums, q4 and q5 weights,
+# q6 and q7 data, then products.
+
+
+NEAREST = 508
+"""Bytes by which a load of a vector can move its pointer."""
+
+_RESULTS = ("r6", "r8")
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseVectors(VectorForm):
+    """As VectorForm, a channel of data for each channel of results; `near`: bytes from a tap's data to that of the next, 0 if
+    loads cannot move the pointer by so many.
+    """
+
+    near: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"depthwise_float_{self.near}" if self.near else "depthwise_float"
+
+    def run(self, *, first: bool = False) -> Text:
+        if not self.loop:
+            return [*self.taps(self.unroll + self.rest, first=first)]
+        body: Text = [Repeat(self.unroll, self.taps(1))]
+        return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.rest)]
+
+    def taps(self, count: int, *, first: bool = False) -> list[str]:
+        text: list[str] = []
+        for k in range(count):
+            text += self.loads("r2", "q4")
+            for p in range(self.pixels):
+                text += self._data(p) + self._products(p, first=first and k == 0)
+        return text
+
+    def _data(self, p: int) -> list[str]:
+        """The channels of a pixel at a tap, to q6 and q7."""
+        pointer = _POINTERS[p]
+        text, goes = [], f", #{self.near}" if self.near else ""
+        for v in reversed(range(self.vectors)):
+            place = f"[{pointer}, #{4 * LANES}]" if v else f"[{pointer}]{goes}"
+            masked = self.last > 0 and v == self.vectors - 1
+            text += ["vpst", f"vldrwt.u32 q{6 + v}, {place}"] if masked else [f"vldrw.u32 q{6 + v}, {place}"]
+        return text if self.near else [*text, f"add {pointer}, {pointer}, r10"]
+
+    def _products(self, p: int, *, first: bool) -> list[str]:
+        accumulators = self.accumulators[p * self.vectors : (p + 1) * self.vectors]
+        if first:
+            return [f"vmul.f32 {q}, q{6 + v}, q{4 + v}" for v, q in enumerate(accumulators)]
+        text = [f"vmul.f32 q{6 + v}, q{6 + v}, q{4 + v}" for v in range(self.vectors)]
+        return text + [f"vadd.f32 {q}, {q}, q{6 + v}" for v, q in enumerate(accumulators)]
+
+    def steps(self) -> list[str]:
+        text = [f"add {x}, {x}, r11" for x in _POINTERS[: self.pixels]]
+        text += ["ldr lr, %[skip]", "add r2, r2, lr"] if self.pixels == 1 else []
+        return [*text, "subs r12, r12, #1"]
+
+    def text(self) -> Text:
+        start: Text = [*self.mask(), "ldr r9, %[blocks]"]
+        start += [] if self.near else ["ldr r10, %[tap]"]
+        start += ["ldr r11, %[gap]"] if self.runs else []
+        return [*start, "6:", *self._block(), *self._around(), "bne 6b"]
+
+    def _block(self) -> Text:
+        """Eight channels, or as many as there are."""
+        text: Text = [] if self.starts else self.zeros()
+        text += ["ldr r12, %[runs]"] if self.runs else []
+        if not self.runs:
+            text += self.run(first=self.starts)
+        else:
+            text += [*self.run(first=True), *self.steps(), "beq 3f"] if self.starts else []
+            text += ["1:", *self.run(), *self.steps(), "bne 1b", "3:"]
+        return text + self.finish()
+
+    def _around(self) -> Text:
+        """To the next block's data, weights and biases."""
+        text: Text = ["ldr lr, %[xback]", *(f"add {x}, {x}, lr" for x in _POINTERS[: self.pixels])]
+        return [*text, "ldr lr, %[wback]", "add r2, r2, lr", "ldr lr, %[bback]", "add r5, r5, lr", "subs r9, r9, #1"]
+
+    def finish(self) -> Text:
+        n = self.vectors
+        text: Text = [*self.loads("r5", "q4")]
+        text += [f"vadd.f32 {q}, {q}, q{4 + i % n}" for i, q in enumerate(self.accumulators)]
+        text += [*self.clamped(), *(self.mask() if self.clamps else [])]
+        return text + [line for p in range(self.pixels) for line in self.stores(_RESULTS[p], f"q{p * n}")]
+
+    def price(self, *, runs: float, trips: float, blocks: int) -> float:
+        """Instructions of one execution."""
+        each = self.cost(runs=runs, trips=trips) - self.runs - len(self.mask()) + count_instructions(self._around()) + 1
+        return blocks * (each + self.runs) + 4
+
+
+@cache
+def depthwise_vectors(form: DepthwiseVectors) -> TensorIntrin:
+    """out[p * step + n * 8 + c] = clamp(sum over runs and taps of x_p[.., n * 8 + c] * w[n * each + .., c] + bias[n * each + c])
+    for p < pixels, n < blocks, c < channels.
+
+    Operands as those of `dot`; then `tap`, the elements from the data of a tap to that of the next, `blocks` and `each`, the
+    elements from a block's weights, and biases, to the next one's.
+    """
+    b = IRBuilder(form.name)
+    given = {**scalars(form), **{n: Var(n) for n in ("tap", "blocks", "each")}}
+    xs, w, bias, out = buffers(b, form)
+    taps, zero = run_length(form, given), imm(0)
+    with b.for_("n", given["blocks"]) as n:
+        acc = b.local("acc", (form.pixels, form.channels), "float32", init=imm(0.0, "float32"))
+        with b.for_("r", given.get("runs", imm(1))) as r, b.for_("k", taps) as k:
+            weights = n * given["each"] + r * (taps * form.channels + given.get("skip", zero)) + k * form.channels
+            start = n * form.channels + r * (taps * given["tap"] + given.get("gap", zero)) + k * given["tap"]
+            for p, x in enumerate(xs):
+                for c in range(form.channels):
+                    b.store(acc, (p, c), acc[p, c] + x[start + c] * w[weights + c])
+        for p in range(form.pixels):
+            at: Expr = given.get("step", zero) * p + n * form.channels
+            for c in range(form.channels):
+                b.store(out, at + c, form.clamp.meaning(b, acc[p, c] + bias[n * given["each"] + c]))
+    desc = replace(b.finish(), scalars=tuple(given.values()))
+    name = f"arm_mve.{form.name}"
+    return TensorIntrin(name, desc, lambda ops: _emit_depthwise(form, ops), requires="mve.fp", ordered=True)
+
+
+def _emit_depthwise(form: DepthwiseVectors, operands: Mapping[str, COperand]) -> BlockText:
+    value = {n: f"({o.value})" for n, o in operands.items() if o.value}
+    taps = f"({value['trips']} * {form.unroll} + {form.rest})" if form.loop else f"{form.unroll + form.rest}"
+    runs, gap, skip = (value.get(n, other) for n, other in (("runs", "1"), ("gap", "0"), ("skip", "0")))
+    numbers: dict[str, str] = {n: value[n] for n in ("trips", "runs", "blocks") if n in value}
+    numbers |= {n: f"4 * {value[n]}" for n in ("gap", "skip", "tap") if n in value and not (n == "tap" and form.near)}
+    numbers["xback"] = f"4 * ({form.channels} - {runs} * ({taps} * {value['tap']} + {gap}))"
+    numbers["wback"] = f"4 * ({value['each']} - {runs} * ({taps} * {form.channels} + {skip}))"
+    numbers["bback"] = f"4 * ({value['each']} - {form.channels})"
+    moved = {f"x{p}": (_POINTERS[p], operands[f"x{p}"].pointer) for p in range(form.pixels)}
+    moved |= {"w": ("r2", operands["w"].pointer), "bias": ("r5", operands["bias"].pointer)}
+    results = {
+        f"o{p}": (_RESULTS[p], operands["out"].pointer if not p else f"(float *)aot_o0 + {value['step']}")
+        for p in range(form.pixels)
+    }
+    declarations = [f"const int32_t aot_{n} = {v};" for n, v in numbers.items()]
+    declarations += [f'register const void *aot_{n} __asm("{r}") = {p};' for n, (r, p) in moved.items()]
+    declarations += [f'register void *aot_{n} __asm("{r}") = {p};' for n, (r, p) in results.items()]
+    return AsmBlock(
+        declarations,
+        form.text(),
+        outs=[f'"+r"(aot_{n})' for n in (*moved, *results)],
+        ins=[f'[{n}] "m"(aot_{n})' for n in numbers],
+        clobbers=["r3", "r9", "r10", "r11", "r12", "lr", *(f"q{i}" for i in range(8))],
+    ).emit()
+
+
+# Depthwise convolutions of float32 by vectors: two neighbouring pixels by all channels, straight from the image.
+#
+# The loops and the weights are those of `arm_fpu.depthwise`; only with --fast-float.  Loads move the pointers themselves where
+# taps are near enough; layers of several depths share code (`common`) where they do not, an eighth more instructions.
+
+
+def _plan_depthwise(group: Group, target: Target, *, small: bool, common: bool) -> FloatLayer | None:
+    if not (target.has("mve") and target.has("ftz")):
+        return None
+    layer = (plan_depthwise_stored if small else plan_depthwise)(group, target)
+    return None if layer is None or (common and _tap_bytes(layer) > NEAREST) else layer
+
+
+def _tap_bytes(layer: FloatLayer) -> int:
+    """From the data of a tap to that of the next one in its row."""
+    return 4 * layer.columns.dilation * layer.depth
+
+
+def _lower_depthwise(group: Group, _target: Target, name: str, layer: FloatLayer, *, small: bool, common: bool) -> Lowered:
+    kernel = (_CommonDepthwise if common else _Depthwise)(IRBuilder(name), group, layer, inner=1, fused=True, small=small)
+    return replace(kernel.lowered("arm_mve.depthwise_float" + "_common" * common, channels=CHANNELS), cycles=0)
+
+
+class _Depthwise(DepthwiseKernel):
+    """Channels in vectors; without a tail all whole blocks of them by one block of assembly."""
+
+    def form(self, pixels: int, count: int) -> DotForm:
+        f = super().form(pixels, count)
+        return DepthwiseVectors(f.pixels, f.channels, f.fused, f.unroll, f.rest, f.loop, f.runs, f.clamp, self._near)
+
+    @property
+    def _near(self) -> int:
+        """Bytes by which loads move the pointers."""
+        tap = _tap_bytes(self.layer)
+        return tap if tap <= NEAREST else 0
+
+    @property
+    def _joined(self) -> bool:
+        return self.io.results is None and self.stored is None
+
+    def _channels(self, tile: Tile, pixel: Expr) -> None:
+        if not self._joined:
+            super()._channels(tile, pixel)
+            return
+        blocks, rest = divmod(self.layer.channels, CHANNELS)
+        size = CHANNELS * (1 + len(self._matrix))
+        if blocks:
+            self._vectors(tile, pixel, imm(0), imm(0), count=CHANNELS, blocks=blocks)
+        if rest:
+            self._vectors(tile, pixel, imm(blocks * CHANNELS), imm(blocks * size), count=rest, blocks=1)
+
+    def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
+        self._vectors(tile, pixel, channel, offset, count=count, blocks=1)
+
+    def _vectors(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, *, count: int, blocks: int) -> None:
+        form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
+        assert isinstance(form, DepthwiseVectors)
+        at = self._spread.pixel(pixel, tile.x)
+        to, step = self.io.target(at, channel, count)
+        numbers: list[Expr] = [imm(step * self._spread.strides[1])] if tile.pixels == 2 else []
+        numbers += [(tile.taps - form.rest) // form.unroll] if form.loop else []
+        if form.runs:
+            numbers += [tile.runs, self.gap(tile.taps)]
+            numbers += [(self.run - tile.taps) * count] if tile.pixels == 1 else []
+        numbers += [*self.more(), imm(blocks), imm(count * (1 + len(self._matrix)))]
+        bias = region(self._params, offset, dtype="float32")
+        data, weights = self.data(tile.data, channel, form), self._weights(offset, tile.skipped, count)
+        self.b.block(depthwise_vectors(form), *data, *weights, bias, to, *numbers)
+        self.io.finish(at, channel, pixels=tile.pixels, count=count)
+
+    def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
+        assert isinstance(form, DepthwiseVectors)
+        return form.price(runs=runs, trips=trips, blocks=1) - (14 if self._joined else 0), 0.0
+
+
+class _CommonDepthwise(_Depthwise):
+    """Pointers are moved by a register, so that no instruction depends on the depth."""
+
+    @property
+    def _near(self) -> int:
+        return 0
+
+
+for _kept, _common in product((False, True), repeat=2):
+    register_planned(
+        "arm_mve.depthwise_float" + "_stored" * _kept + "_common" * _common,
+        DEPTHWISE,
+        partial(_plan_depthwise, small=_kept, common=_common),
+        partial(_lower_depthwise, small=_kept, common=_common),
+        plevel=38 - 2 * _kept - _common,
+        keeps=_kept,
+    )
+
+
+# ADD, SUB, MUL and RELU of float32, four elements a turn, with the clamp of an activation; tails are predicated.
+
+
+OPERATORS = {"add": ("+", "vadd.f32"), "subtract": ("-", "vsub.f32"), "multiply": ("*", "vmul.f32")}
+"""Operator -> how TIR writes it, and the instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementForm:
+    """`op` of OPERATORS, or relu, which has one operand; `ones` tells of each operand whether it is one number for all."""
+
+    op: str
+    ones: tuple[bool, ...]
+    clamp: Clamp
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}_float" + "".join("_one" if one else "_all" for one in self.ones) + self.clamp.name
+
+    def before(self) -> list[str]:
+        """What does not change: numbers that are the same for all elements, bounds."""
+        text = []
+        for i, one in enumerate(self.ones):
+            text += [f"ldr %[t], [%[x{i}]]", f"vdup.32 q{i}, %[t]"] if one else []
+        for q, bound in (("q3", self.clamp.lo), ("q4", self.clamp.hi)):
+            if bound is not None:
+                bits = bits_of(bound)
+                text += [f"movw %[t], #{bits & 0xFFFF}", f"movt %[t], #{bits >> 16}", f"vdup.32 {q}, %[t]"]
+        return text
+
+    def turn(self) -> list[str]:
+        """Four elements; comparisons are false of a NaN, which stays."""
+        text = [f"vldrw.u32 q{i}, [%[x{i}]], #{4 * LANES}" for i, one in enumerate(self.ones) if not one]
+        result = "q2" if self.op in OPERATORS else "q0"
+        text += [f"{OPERATORS[self.op][1]} q2, q0, q1"] if self.op in OPERATORS else []
+        text += [f"vpt.f32 gt, q3, {result}", f"vmovt {result}, q3"] if self.clamp.lo is not None else []
+        text += [f"vpt.f32 gt, {result}, q4", f"vmovt {result}, q4"] if self.clamp.hi is not None else []
+        return [*text, f"vstrw.32 {result}, [%[out]], #{4 * LANES}"]
+
+    def instructions(self, count: int) -> int:
+        """Executed by one block."""
+        return -(-count // LANES) * (count_instructions(self.turn()) + 1) + len(self.before()) + 6
+
+    @property
+    def code(self) -> int:
+        """Bytes."""
+        return 4 * (len(self.turn()) + len(self.before()) + 8)
+
+
+@cache
+def elementwise(form: ElementForm) -> TensorIntrin:
+    """out[i] = clamp(x0[i] op x1[i]) of `count` elements, at least one.
+
+    Operands: x0 and, but of relu, x1 float32, of which one that is a number for all elements is read at 0 only; out (which may be
+    either of them); count.
+    """
+    count = Var("count")
+    b = IRBuilder(form.name)
+    xs = [b.input(f"x{i}", (UNKNOWN_EXTENT,), "float32", align=4) for i in range(len(form.ones))]
+    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    with b.for_("i", count) as i:
+        values: list[Expr] = [x[imm(0) if one else i] for x, one in zip(xs, form.ones, strict=True)]
+        value = binop(OPERATORS[form.op][0], *values) if form.op in OPERATORS else values[0]
+        b.store(out, i, form.clamp.meaning(b, value))
+    desc = replace(b.finish(), scalars=(count,))
+    name = f"arm_mve.{form.name}"
+    return TensorIntrin(name, desc, lambda ops: _emit_elements(form, ops), requires="mve.fp", ordered=True)
+
+
+def _emit_elements(form: ElementForm, operands: Mapping[str, COperand]) -> BlockText:
+    names = [f"x{i}" for i in range(len(form.ones))]
+    return AsmBlock(
+        [
+            *(f"const void *aot_{n} = {operands[n].pointer};" for n in names),
+            f"void *aot_out = {operands['out'].pointer};",
+            "uint32_t aot_t;",
+        ],
+        [*form.before(), "dlstp.32 lr, %[n]", "1:", *form.turn(), "letp lr, 1b"],
+        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in (*names, "out")), '[t] "=&r"(aot_t)'],
+        ins=[f'[n] "r"({operands["count"].value})'],
+        clobbers=["lr", "q0", "q1", "q2", "q3", "q4"],
+    ).emit()
+
+
+# ADD, SUB, MUL and RELU of float32 by vectors, alone or with RELUs after them; only with --fast-float.
+#
+# An operand may be repeated along the outer axes, or be one number for each run of the others.
+
+
+LEAST = 8
+"""Elements of a run from which on vectors pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ElementPlan:
+    """`rows` runs of `length` elements, what each operand is to them, and the block for a run."""
+
+    rows: int
+    length: int
+    kinds: tuple[Kind, ...]
+    form: ElementForm
+
+
+def _plan_elements(group: Group, target: Target, op: str) -> _ElementPlan | None:
+    anchor = group.anchor
+    if not (target.has("mve") and target.has("ftz")) or len(anchor.args) != (2 if op in OPERATORS else 1):
+        return None
+    out = tensor_type(anchor)
+    if not all(isinstance(a, (Tensor, Constant)) and a.type.dtype == "float32" for a in anchor.args) or out.size == 0:
+        return None
+    bounds, head, rest = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
+    lo, hi = bounds
+    if rest or head is not group.result or (lo is not None and hi is not None and lo > hi):
+        return None
+    views = [view_of(a, out.shape) for a in anchor.args]
+    kinds = tuple(v[0] for v in views if v is not None)
+    length = min((v[1] for v in views if v is not None), default=0)
+    if len(kinds) < len(views) or "whole" not in kinds or length < LEAST:
+        return None
+    return _ElementPlan(out.size // length, length, kinds, ElementForm(op, tuple(k == "outer" for k in kinds), Clamp(lo, hi)))
+
+
+def _lower_elements(group: Group, _target: Target, name: str, plan: _ElementPlan) -> Lowered:
+    b, form = IRBuilder(name), plan.form
+    constants: dict[str, Array] = {}
+    data: dict[int, Buffer] = {id(v): b.input("data", (prod(v.type.shape),), "float32", align=4) for v in group.params}
+    for a in group.anchor.args:
+        if isinstance(a, Constant) and id(a) not in data:
+            data[id(a)] = b.const("table", (a.data.size,), "float32", align=4)
+            constants[data[id(a)].name] = a.data.reshape(-1)
+    out = b.output("out", (plan.rows * plan.length,), "float32", align=4)
+    with b.for_("r", plan.rows) as r:
+        at = {"whole": r * plan.length, "inner": imm(0), "outer": r}
+        operands = [region(data[id(a)], at[kind]) for a, kind in zip(group.anchor.args, plan.kinds, strict=True)]
+        b.block(elementwise(form), *operands, region(out, at["whole"]), imm(plan.length))
+    func = b.finish(FuncAttrs(kernel=f"arm_mve.{form.op}_float", span=group.anchor.span))
+    return Lowered(func, constants, plan.rows * (form.instructions(plan.length) + 8) + 10, form.code + 60)
+
+
+for _op in (*OPERATORS, "relu"):
+    register_planned(f"arm_mve.{_op}_float", _op, partial(_plan_elements, op=_op), _lower_elements, plevel=38)

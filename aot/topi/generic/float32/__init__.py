@@ -1,1 +1,0 @@
-"""Kernels of float32 for every core with an FPU, and some for all."""

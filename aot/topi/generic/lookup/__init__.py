@@ -1,1 +1,0 @@
-"""Kernels of operators that search tables."""

@@ -1,0 +1,210 @@
+"""qnn.softmax16, qnn.log_softmax and qnn.l2_normalize row by row, without scratch memory.  Integers only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aot.ir.type import TensorType
+from aot.numerics.fixed_point import (
+    INT32_MAX,
+    INT32_MIN,
+    tir_doubled,
+    tir_multiply_by_quantized_multiplier,
+    tir_one_over_one_plus_x,
+    tir_rounding_divide_by_pot,
+    tir_saturating_rounding_doubling_high_mul,
+)
+from aot.numerics.inv_sqrt import tir_inverse_sqrt
+from aot.op.qnn.l2_normalization import OUTPUT_BITS
+from aot.op.qnn.log_softmax import ACCUMULATION_INTEGER_BITS as LOG_SUM_BITS
+from aot.op.qnn.log_softmax import (
+    ALPHA_D,
+    ALPHA_F,
+    ALPHA_I,
+    ALPHA_N,
+    FRACTION_BITS,
+    LOG_2,
+    LOG_INTEGER_BITS,
+    OUTPUT_ZERO_POINT,
+    QUARTER,
+    SQRT_HALF,
+    SQRT_SQRT_HALF,
+    LogSoftmaxAttrs,
+)
+from aot.op.qnn.log_softmax import exp_table as log_exp_table
+from aot.op.qnn.lut16 import tir_look_up
+from aot.op.qnn.softmax16 import exp_table as exp_table16
+from aot.op.qnn.softmax16 import reciprocal_table
+from aot.op.te_rule import TeContext
+from aot.relay.expr import Var
+from aot.target.target import Target
+from aot.te.tensor import TensorFn
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, imm, maximum, minimum, select
+from aot.tir.function import FuncAttrs
+from aot.topi.generic.softmax import accepts, normalised, row_maximum
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+
+
+def accepts16(group: Group, _target: Target) -> bool:
+    return not group.followers and isinstance(group.anchor.args[0], Var) and len(group.params) == 1
+
+
+def lower_softmax16(group: Group, _target: Target, name: str) -> Lowered:
+    type_ = group.anchor.type
+    assert isinstance(type_, TensorType)
+    depth = type_.shape[-1]
+    b = IRBuilder(name)
+    ctx = TeContext(b)
+    data, out = b.input("data", (type_.size,), "int16"), b.output("out", (type_.size,), "int16")
+    row = _Row(b, data, depth, group.anchor.attrs.multiplier, group.anchor.attrs.shift)
+    exps = ctx.constant("exps", np.asarray(exp_table16(group.anchor.attrs.tables), np.int16))
+    reciprocals = ctx.constant("reciprocals", np.asarray(reciprocal_table(group.anchor.attrs.tables), np.int16))
+    with b.for_("m", type_.size // depth) as m:
+        base = b.let("base", m * depth)
+        top = row.largest(base)
+        total = b.local("total", (1,), "int32", init=0)
+        with b.for_("c", depth) as c:
+            b.store(total, 0, total[0] + row.exp(base + c, top, exps))
+        scale, right = row.reciprocal(total[0], reciprocals)
+        half = b.let("half", imm(1) << (right - 1))
+        with b.for_("c", depth) as c:
+            value = (row.exp(base + c, top, exps) * scale + half) >> right
+            b.store(out, base + c, clamp(value, 0, 32767))
+    func = b.finish(FuncAttrs(kernel="generic.softmax16", span=group.anchor.span))
+    return Lowered(func, dict(ctx.constants))
+
+
+class _Row:
+    """The steps of one row."""
+
+    def __init__(self, b: IRBuilder, data: Buffer, depth: int, multiplier: int, shift: int) -> None:
+        self.b, self.data, self.depth = b, data, depth
+        self.multiplier, self.shift = multiplier, shift
+
+    def largest(self, base: Expr) -> Expr:
+        best = self.b.local("largest", (1,), "int32", init=-32768)
+        with self.b.for_("c", self.depth) as c:
+            self.b.store(best, 0, maximum(best[0], cast("int32", self.data[base + c])))
+        return self.b.let("top", best[0])
+
+    def exp(self, index: Expr, top: Expr, table: TensorFn) -> Expr:
+        b = self.b
+        difference = b.let("difference", cast("int32", self.data[index]) - top)
+        scaled = tir_multiply_by_quantized_multiplier(b, difference, self.multiplier, self.shift)
+        return b.let("exp", tir_look_up(b, clamp(scaled + 32767, -32768, 32767), table))
+
+    def reciprocal(self, total: Expr, table: TensorFn) -> tuple[Expr, Expr]:
+        """Q0.15 reciprocal of the sum's mantissa, and the final right shift, in [14, 30] for a sum in [2^14, 2^31)."""
+        b = self.b
+        x = b.local("mantissa", (1,), "uint32")
+        zeros = b.local("zeros", (1,), "int32", init=0)
+        b.store(x, 0, cast("uint32", total))
+        for step in (16, 8, 4, 2, 1):
+            with b.if_(x[0] < imm(1 << (32 - step), "uint32")):
+                b.store(x, 0, x[0] << step)
+                b.store(zeros, 0, zeros[0] + step)
+        mantissa = cast("int32", ((x[0] >> 1) + (1 << 13)) >> 14)
+        centred = b.let("centred", clamp(mantissa - ((1 << 15) + (1 << 16)), -32768, 32767))
+        scale = b.let("scale", tir_look_up(b, centred, table))
+        return scale, b.let("right", imm(31) - zeros[0])
+
+
+register_impl(OpImplementation("generic.softmax16", "qnn.softmax16", accepts16, lower_softmax16))
+
+
+# qnn.log_softmax row by row: a table of 256 exponentials, one logarithm a row, no scratch.  Integers only.
+
+
+_mul = tir_saturating_rounding_doubling_high_mul
+
+
+def lower_log_softmax(group: Group, _target: Target, name: str) -> Lowered:
+    type_, attrs = group.anchor.type, group.anchor.attrs
+    assert isinstance(type_, TensorType)
+    depth = type_.shape[-1]
+    b = IRBuilder(name)
+    data, out = b.input("data", (type_.size,), "int8"), b.output("out", (type_.size,), "int8")
+    table = b.const("exps", (256,), "int32")
+    with b.for_("m", type_.size // depth) as m:
+        base = b.let("base", m * depth)
+        top = row_maximum(b, data, base, depth)
+        total = b.local("total", (1,), "int32", init=0)
+        with b.for_("c", depth) as c:
+            b.store(total, 0, total[0] + table[top - cast("int32", data[base + c])])
+        log = b.let("log", _log(b, total[0]))
+        back = tir_multiply_by_quantized_multiplier(b, log + INT32_MIN, attrs.reverse_multiplier, attrs.reverse_shift)
+        limit = b.let("limit", maximum(back, attrs.diff_min - 1))
+        with b.for_("c", depth) as c:
+            difference = b.let("difference", cast("int32", data[base + c]) - top)
+            _element(b, out, base + c, difference, log=log, limit=limit, attrs=attrs)
+    func = b.finish(FuncAttrs(kernel="generic.log_softmax", span=group.anchor.span))
+    return Lowered(func, {table.name: log_exp_table(attrs).astype(np.int32)})
+
+
+def _element(b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: Expr, limit: Expr, attrs: LogSoftmaxAttrs) -> None:
+    """One result; above the limit the difference in Q5.26 less the logarithm stays in 32 bits."""
+    with b.if_(difference > limit):
+        product = cast("int64", difference) * imm(attrs.multiplier << attrs.left_shift, "int64")
+        scaled = cast("int32", (product + (1 << 30)) >> 31)
+        code = tir_rounding_divide_by_pot(b, scaled - log, FRACTION_BITS) + OUTPUT_ZERO_POINT
+        b.store(out, index, clamp(code, -128, 127))
+    with b.else_():
+        b.store(out, index, imm(-128))
+
+
+def _log(b: IRBuilder, total: Expr) -> Expr:
+    """`aot.op.qnn.log_softmax.log` of an int32 >= 2^19.
+
+    With the leading zeros gone, z * sqrt(1/2) has either as many as z had or one more; in the second case z itself, shifted by as
+    many, would saturate.
+    """
+    x, zeros = normalised(b, cast("uint32", total))
+    half = b.let("half", cast("int32", x[0] >> 1))
+    root = cast("uint32", _mul(total, imm(SQRT_HALF))) << cast("uint32", zeros[0])
+    is_upper = b.let("upper", cast("int32", root >> 31))
+    r = minimum(tir_doubled(b.let("lower", _mul(half, imm(SQRT_HALF)))), select(is_upper > 0, half, imm(INT32_MAX)))
+    r = b.let("r", r)
+    unit = 1 << (31 - LOG_INTEGER_BITS)
+    whole = (imm(LOG_SUM_BITS) - zeros[0]) * unit
+    power = b.let("power", whole + select(is_upper > 0, imm(unit - QUARTER), imm(QUARTER)))
+    p = b.let("p", cast("int32", (cast("uint32", r) + (SQRT_SQRT_HALF + 1)) >> 1))
+    q = b.let("q", (r - SQRT_SQRT_HALF) * 2)
+    square = b.let("square", _mul(q, q))
+    numerator = _mul(q, r) + _mul(_mul(q, square), imm(ALPHA_N))
+    denominator = _mul(p, q + ALPHA_I + _mul(square, imm(ALPHA_D))) + _mul(q, imm(ALPHA_F))
+    half_sum = b.let("half", cast("int32", (cast("uint32", denominator) + imm(1 << 31, "uint32")) >> 1))
+    quotient = tir_one_over_one_plus_x(b, half_sum)
+    small = tir_rounding_divide_by_pot(b, numerator, LOG_INTEGER_BITS)
+    return (_mul(power, imm(LOG_2)) + _mul(small, quotient)) * 2
+
+
+register_impl(OpImplementation("generic.log_softmax", "qnn.log_softmax", accepts, lower_log_softmax))
+
+
+# qnn.l2_normalize row by row: one inverse square root a row, no scratch.  Integers only.
+
+
+def lower_l2(group: Group, _target: Target, name: str) -> Lowered:
+    type_, attrs = group.anchor.type, group.anchor.attrs
+    assert isinstance(type_, TensorType)
+    depth = type_.shape[-1]
+    b = IRBuilder(name)
+    data, out = b.input("data", (type_.size,), "int8"), b.output("out", (type_.size,), "int8")
+    with b.for_("m", type_.size // depth) as m:
+        base = b.let("base", m * depth)
+        total = b.local("total", (1,), "int32", init=0)
+        with b.for_("c", depth) as c:
+            x = b.let("x", cast("int32", data[base + c]) - attrs.input_zp)
+            b.store(total, 0, total[0] + x * x)
+        multiplier, shift = tir_inverse_sqrt(b, total[0])
+        left = b.let("left", shift + (OUTPUT_BITS - attrs.left_shift))
+        with b.for_("c", depth) as c:
+            x = (cast("int32", data[base + c]) - attrs.input_zp) * (1 << attrs.left_shift)
+            scaled = tir_multiply_by_quantized_multiplier(b, x, multiplier, left)
+            b.store(out, base + c, clamp(scaled, -128, 127))
+    return Lowered(b.finish(FuncAttrs(kernel="generic.l2_normalization", span=group.anchor.span)))
+
+
+register_impl(OpImplementation("generic.l2_normalization", "qnn.l2_normalize", accepts, lower_l2))

@@ -1,1 +1,0 @@
-"""Portable kernels of recurrent operators."""

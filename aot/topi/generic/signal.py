@@ -1,0 +1,733 @@
+"""Kernels of operators on signals: TFLM's audio front end, Fourier transforms, spectrograms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from aot.ir.op import Array
+from aot.numerics import kissfft, split_radix
+from aot.numerics.elementary import LOG1P_DOUBLE, LOG_DOUBLE, MATH, SQRT_DOUBLE
+from aot.numerics.kissfft import FRACTION_BITS, Complex, Stage
+from aot.numerics.split_radix import KEPT, MIDDLE, OTHER, START
+from aot.op.signal.filter_bank_log import LN_2, ONE, STEP, log_table
+from aot.op.signal.mfcc import FLOOR, MEL, cosines, mel_bank, mel_edges
+from aot.op.signal.pcan import OUTPUT_BITS, SNR_BITS
+from aot.op.signal.spectrogram import hann
+from aot.relay.expr import tensor_type
+from aot.support.dataclass import dataclass
+from aot.support.dtype import is_float
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, IntoExpr, binop, cast, clamp, equal, imm, logical_and, maximum, minimum, select
+from aot.topi.generic.flat import FlatKernel, accepts_alone, flat_kernel
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+
+
+def bit_length(b: IRBuilder, x: Expr) -> Expr:
+    """The bits that a uint32 expression needs, 0 to 32, as int32."""
+    rest, length = b.local("rest", (1,), "uint32", init=x), b.local("length", (1,), "int32", init=0)
+    for step in (16, 8, 4, 2, 1):
+        with b.if_(binop("!=", rest[0] >> step, 0)):
+            b.store(rest, 0, rest[0] >> step)
+            b.store(length, 0, length[0] + step)
+    return b.let("bits", length[0] + cast("int32", rest[0]))
+
+
+# Kernels of TFLM's audio front end, channel by channel: scale_bits, filter_bank, square_root, pcan, log.
+
+
+def lower_scale_bits(group: Group, _target: Target, name: str) -> Lowered:
+    """The largest magnitude as 16 bits hold it, then the bits above it."""
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    largest = b.local("largest", (1,), "int16", init=0)
+    with b.for_("i", data.size) as i:
+        value = b.let("value", cast("int32", data[i]))
+        magnitude = b.let("magnitude", select(value > cast("int32", largest[0]), value, imm(0) - value))
+        with b.if_(magnitude > cast("int32", largest[0])):
+            b.store(largest, 0, magnitude)
+    b.store(out, 0, 0)
+    with b.if_(largest[0] > 0):
+        b.store(out, 0, imm(15) - bit_length(b, cast("uint32", largest[0])))
+    return kernel.finish("scale_bits")
+
+
+def _table(kernel: FlatKernel, name: str, values: Sequence[int], dtype: str = "uint16") -> Buffer:
+    return kernel.table(name, np.array(values, dtype))
+
+
+def lower_filter_bank(group: Group, _target: Target, name: str) -> Lowered:
+    """Both sums of a channel in one pass over its bins; the weights of the channel after are kept for it."""
+    kernel = flat_kernel(group, name)
+    b, (data, weights, unweights), out = kernel.b, kernel.args, kernel.out
+    attrs = group.anchor.attrs
+    bins = _table(kernel, "bins", attrs.frequency_starts)
+    places = _table(kernel, "places", attrs.weight_starts)
+    widths = _table(kernel, "widths", attrs.widths)
+    own, other = b.local("own", (1,), "uint64", init=0), b.local("other", (1,), "uint64", init=0)
+    with b.for_("c", out.size + 1) as c:
+        bin_, place = b.let("bin", cast("int32", bins[c])), b.let("place", cast("int32", places[c]))
+        with b.for_("j", b.let("width", cast("int32", widths[c]))) as j:
+            # no access leaves a tensor: the ranges were checked, which the tables do not show
+            x = b.let("x", cast("uint64", data[minimum(bin_ + j, data.size - 1)]))
+            at = b.let("at", minimum(place + j, weights.size - 1))
+            b.store(own, 0, own[0] + cast("uint64", cast("int64", weights[at])) * x)
+            b.store(other, 0, other[0] + cast("uint64", cast("int64", unweights[at])) * x)
+        with b.if_(c > 0):
+            b.store(out, c - 1, own[0])
+        b.store(own, 0, other[0])
+        b.store(other, 0, 0)
+    return kernel.finish("filter_bank")
+
+
+def _root(b: IRBuilder, x: Expr, dtype: str, result: Buffer) -> None:
+    """The nearest root of x of `dtype`, one bit a step, as `result`; the largest root of half the width does not grow."""
+    half = {"uint32": 16, "uint64": 32}[dtype]
+    rest, root, bit = (b.local(n, (1,), dtype) for n in ("rest", "root", "bit"))
+    b.store(rest, 0, x)
+    b.store(root, 0, 0)
+    b.store(bit, 0, imm(1 << (2 * half - 2), dtype))
+    with b.for_("step", half):
+        trial = b.let("trial", root[0] + bit[0])
+        with b.if_(rest[0] >= trial):
+            b.store(rest, 0, rest[0] - trial)
+            b.store(root, 0, (root[0] >> 1) + bit[0])
+        with b.else_():
+            b.store(root, 0, root[0] >> 1)
+        b.store(bit, 0, bit[0] >> 2)
+    with b.if_(logical_and(rest[0] > root[0], binop("!=", root[0], (1 << half) - 1))):
+        b.store(root, 0, root[0] + 1)
+    b.store(result, 0, root[0])
+
+
+def lower_square_root(group: Group, _target: Target, name: str) -> Lowered:
+    """In 32 bits where the number has no more."""
+    kernel = flat_kernel(group, name)
+    b, (data, shift), out = kernel.b, kernel.args, kernel.out
+    amount = b.let("amount", cast("uint32", shift[0]) & 31)
+    with b.for_("c", out.size) as c:
+        x = b.let("x", data[c])
+        root = b.local("found", (1,), "uint32")
+        with b.if_(binop("==", x >> 32, 0)):
+            _root(b, cast("uint32", x), "uint32", root)
+        with b.else_():
+            _root(b, x, "uint64", root)
+        b.store(out, c, root[0] >> amount)
+    return kernel.finish("square_root")
+
+
+def _gain(b: IRBuilder, x: Expr, table: Buffer) -> Expr:
+    """The gain at noise x as uint32; see `aot.op.signal.pcan.gain_of`."""
+    gain = b.local("gain", (1,), "int16")
+    with b.if_(x <= 2):
+        b.store(gain, 0, table[cast("int32", minimum(x, 2))])
+    with b.else_():
+        interval = bit_length(b, x)
+        at = b.let("entry", minimum(interval * 4 - 6, table.size - 3))
+        up, down = minimum(interval, 11), select(interval < 11, imm(11), interval)
+        shifted = (x << cast("uint32", imm(11) - up)) >> cast("uint32", down - 11)
+        fraction = b.let("fraction", cast("int32", shifted & 0x3FF))
+        slope = (cast("int32", table[at + 2]) * fraction) >> 5
+        inner = b.let("inner", slope + cast("int32", table[at + 1]) * 32)
+        b.store(gain, 0, ((inner * fraction + (1 << 14)) >> 15) + cast("int32", table[at]))
+    return b.let("factor", cast("uint32", cast("int32", gain[0])))
+
+
+def lower_pcan(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data, noise, table), out = kernel.b, kernel.args, kernel.out
+    with b.for_("c", out.size) as c:
+        gain = _gain(b, b.let("noise", noise[c]), table)
+        product = (cast("uint64", data[c]) * cast("uint64", gain)) >> group.anchor.attrs.snr_shift
+        snr = b.let("snr", cast("uint32", product))
+        curve = (snr * snr) >> (2 + 2 * SNR_BITS - OUTPUT_BITS)
+        line = (snr >> (SNR_BITS - OUTPUT_BITS)) - (1 << OUTPUT_BITS)
+        b.store(out, c, select(snr < 2 << SNR_BITS, curve, line))
+    return kernel.finish("pcan")
+
+
+def lower_log(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    attrs, table = group.anchor.attrs, _table(kernel, "log2", log_table())
+    with b.for_("c", out.size) as c:
+        x = b.let("x", data[c] << attrs.correction_bits)
+        b.store(out, c, 0)
+        with b.if_(x > 1):
+            whole = b.let("whole", bit_length(b, x) - 1)
+            above = b.let("above", x - (imm(1, "uint32") << cast("uint32", whole)))
+            left, right = imm(16) - minimum(whole, 16), select(whole < 16, imm(16), whole) - 16
+            fraction = b.let("fraction", cast("int32", (above << cast("uint32", left)) >> cast("uint32", right)))
+            step = b.let("step", minimum(fraction / STEP, 128))
+            low = b.let("low", cast("int32", table[step]))
+            line = ((cast("int32", table[step + 1]) - low) * (fraction - step * STEP)) >> 16
+            log2 = b.let("log2", cast("uint64", cast("uint32", (whole << 16) + fraction + low + line)))
+            natural = b.let("natural", cast("uint32", (log2 * LN_2 + ONE // 2) >> 16))
+            b.store(out, c, minimum((imm(attrs.scale, "uint32") * natural + ONE // 2) >> 16, 32767))
+    return kernel.finish("log")
+
+
+for _name, _lower in (
+    ("scale_bits", lower_scale_bits),
+    ("filter_bank", lower_filter_bank),
+    ("square_root", lower_square_root),
+    ("pcan", lower_pcan),
+    ("log", lower_log),
+):
+    register_impl(OpImplementation(f"generic.{_name}", f"signal.{_name}", accepts_alone, _lower))
+
+
+# signal.mfcc, frame by frame in double precision; see `aot.op.signal.mfcc`.
+
+
+@dataclass(frozen=True, slots=True)
+class _Bank:
+    """Entries `start` to `stop` of channels and weights; entry 0 is bin `first`."""
+
+    channels: Buffer
+    weights: Buffer
+    start: IntoExpr
+    stop: IntoExpr
+    first: int
+
+
+def _known(kernel: FlatKernel, bins: int) -> _Bank:
+    bank = mel_bank(bins, kernel.group.anchor.attrs)
+    channels, weights = kernel.table("channels", np.array(bank.channel, np.int16)), kernel.table("weights", np.array(bank.weight))
+    return _Bank(channels, weights, 0, len(bank.channel), bank.first)
+
+
+def _of_rate(kernel: FlatKernel, bins: int, rate: Expr) -> tuple[_Bank, Expr]:
+    """The triangles of a rate that comes at run time, and whether the spectrogram reaches to their end."""
+    b, attrs = kernel.b, kernel.group.anchor.attrs
+    channels, weights = b.scratch("channels", (bins,), "int16"), b.scratch("weights", (bins,), "float64", align=8)
+    edges = kernel.table("edges", np.array(mel_edges(attrs)))
+    width = b.let("width", imm(0.5, "float64") * cast("float64", maximum(rate, 1)) / imm(float(bins - 1), "float64"))
+
+    def bin_of(shift: float, frequency: float) -> Expr:
+        at = b.let("at", imm(frequency, "float64") / width + imm(shift, "float64"))
+        return b.let("bin", cast("int32", minimum(at, imm(float(bins), "float64"))))
+
+    first, last = bin_of(1.5, attrs.lower), bin_of(0.0, attrs.upper)
+    reaches = b.let("reaches", logical_and(rate > 0, last < bins))
+    channel, stop = b.local("channel", (1,), "int32", init=0), b.let("stop", select(reaches, last + 1, imm(0)))
+    with b.for_("i", stop, start=first) as i:
+        mel = b.let("mel", imm(MEL, "float64") * LOG1P_DOUBLE(cast("float64", i) * width / imm(700.0, "float64")))
+        with b.for_("c", attrs.channels, start=channel[0]) as c, b.if_(edges[c + 1] < mel):
+            b.store(channel, 0, c + 1)
+        above, below = b.let("above", edges[channel[0] + 1]), b.let("below", edges[channel[0]])
+        b.store(channels, i, channel[0] - 1)
+        b.store(weights, i, (above - mel) / (above - below))
+    return _Bank(channels, weights, first, stop, 0), reaches
+
+
+def lower_mfcc(group: Group, _target: Target, name: str) -> Lowered:
+    """Sums of a frame's triangles in scratch memory; one extra number before and one after stand for no channel."""
+    kernel = flat_kernel(group, name)
+    b, (data, *rest), out, attrs = kernel.b, kernel.args, kernel.out, group.anchor.attrs
+    bins = tensor_type(group.anchor.args[0]).shape[2]
+    frames: IntoExpr = data.size // bins
+    if rest:
+        bank, reaches = _of_rate(kernel, bins, b.let("rate", rest[0][0]))
+        frames = b.let("frames", select(reaches, imm(data.size // bins), imm(0)))
+        with b.if_(equal(frames, 0)), b.for_("i", out.size) as i:
+            b.store(out, i, 0.0)
+    else:
+        bank = _known(kernel, bins)
+    factors = kernel.table("cosines", cosines(attrs).reshape(-1))
+    mel = b.scratch("mel", (attrs.channels + 2,), "float64", align=8)
+    with b.for_("frame", frames) as frame:
+        with b.for_("i", attrs.channels + 2) as i:
+            b.store(mel, i, 0.0)
+        base = b.let("base", frame * bins + bank.first)
+        with b.for_("i", bank.stop, start=bank.start) as i:
+            magnitude = b.let("magnitude", SQRT_DOUBLE(cast("float64", data[base + i])))
+            weighted = b.let("weighted", magnitude * bank.weights[i])
+            side = b.let("side", cast("int32", bank.channels[i]) + 1)
+            b.store(mel, side, mel[side] + weighted)
+            b.store(mel, side + 1, mel[side + 1] + (magnitude - weighted))
+        with b.for_("i", attrs.channels) as i:
+            value = b.let("value", mel[i + 1])
+            b.store(mel, i + 1, LOG_DOUBLE(select(value < imm(FLOOR, "float64"), imm(FLOOR, "float64"), value)))
+        with b.for_("i", attrs.coefficients) as i:
+            total = b.local("total", (1,), "float64", init=0.0)
+            with b.for_("j", attrs.channels) as j:
+                b.store(total, 0, total[0] + factors[i * attrs.channels + j] * mel[j + 1])
+            b.store(out, frame * attrs.coefficients + i, cast("float32", total[0]))
+    return kernel.finish("mfcc")
+
+
+register_impl(OpImplementation("generic.mfcc", "signal.mfcc", accepts_alone, lower_mfcc))
+
+
+# signal.overlap_add: frames added one after the other where the result lies.
+
+
+def lower_overlap_add(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data, left), out, step = kernel.b, kernel.args, kernel.out, group.anchor.attrs.step
+    rows, frames, size = tensor_type(group.anchor.args[0]).shape
+    kept, line = size - step, frames * step + size - step
+    with b.for_("row", rows) as row:
+        base = b.let("base", row * line)
+        with b.for_("i", kept) as i:
+            b.store(out, base + i, left[row * kept + i])
+        with b.for_("i", line, start=kept) as i:
+            b.store(out, base + i, 0.0 if is_float(out.dtype) else 0)
+        with b.for_("frame", frames) as frame, b.for_("i", size) as i:
+            at = b.let("at", base + frame * step + i)
+            value = data[(row * frames + frame) * size + i]
+            if is_float(out.dtype):
+                b.store(out, at, out[at] + value)
+            else:
+                b.store(out, at, clamp(cast("int32", out[at]) + cast("int32", value), -32768, 32767))
+    return kernel.finish("overlap_add")
+
+
+register_impl(OpImplementation("generic.overlap_add", "signal.overlap_add", accepts_alone, lower_overlap_add))
+
+
+# signal.rfft and signal.irfft: a transform of half the length over pairs of samples, and the step that splits or joins.
+#
+# The bins of a row are computed where the result lies; the inverse needs the pairs of a row once more, as scratch memory.
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """Samples as expressions, each named: float32, or int32 that hold values of the fixed-point type."""
+
+    b: IRBuilder
+    dtype: str
+
+    def load(self, buffer: Buffer, index: Expr) -> Expr:
+        """One number."""
+        return self.b.let("x", buffer[index] if is_float(self.dtype) else cast("int32", buffer[index]))
+
+    def point(self, buffer: Buffer, index: Expr) -> Complex:
+        """Number 2 * index and the next."""
+        base = self.b.let("at", index * 2)
+        return self.load(buffer, base), self.load(buffer, base + 1)
+
+    def put(self, buffer: Buffer, index: Expr, value: Complex) -> None:
+        base = self.b.let("at", index * 2)
+        self.b.store(buffer, base, value[0])
+        self.b.store(buffer, base + 1, value[1])
+
+    def _wrapped(self, op: Callable[[Any, Any], Any], a: Expr, b: Expr) -> Expr:
+        if self.dtype == "int32":
+            return self.b.let("y", cast("int32", op(cast("uint32", a), cast("uint32", b))))
+        return self.b.let("y", op(a, b) if is_float(self.dtype) else cast("int32", cast("int16", op(a, b))))
+
+    def plus(self, a: Expr, b: Expr) -> Expr:
+        return self._wrapped(lambda x, y: x + y, a, b)
+
+    def minus(self, a: Expr, b: Expr) -> Expr:
+        return self._wrapped(lambda x, y: x - y, a, b)
+
+    def negated(self, a: Expr) -> Expr:
+        return self.b.let("y", -a) if is_float(self.dtype) else self.minus(imm(0), a)
+
+    def _product(self, a: Expr, b: Expr) -> Expr:
+        return cast("int64", a) * cast("int64", b) if self.dtype == "int32" else a * b
+
+    def _rounded(self, x: Expr) -> Expr:
+        bits = FRACTION_BITS[self.dtype]
+        return self.b.let("y", cast("int32", cast(self.dtype, (x + (1 << (bits - 1))) >> bits)))
+
+    def times(self, a: Expr, b: Expr) -> Expr:
+        return self.b.let("y", a * b) if is_float(self.dtype) else self._rounded(self._product(a, b))
+
+    def dot(self, a: Complex, b: Complex, *, minus: bool) -> Expr:
+        first, second = self._product(a[0], b[0]), self._product(a[1], b[1])
+        total = first - second if minus else first + second
+        return self.b.let("y", total) if is_float(self.dtype) else self._rounded(total)
+
+    def divided(self, a: Expr, by: int) -> Expr:
+        if is_float(self.dtype):
+            return a
+        return self._rounded(self._product(a, imm(((1 << FRACTION_BITS[self.dtype]) - 1) // by)))
+
+    def halved(self, a: Expr, b: Expr | None = None, *, minus: bool = False) -> Expr:
+        if b is not None and self.dtype == "int32":
+            a = self.minus(a, b) if minus else self.plus(a, b)
+        elif b is not None:
+            a = a - b if minus else a + b
+        half = a * 0.5 if is_float(self.dtype) else cast("int32", cast(self.dtype, a >> 1))
+        return self.b.let("y", half)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One transform of `n` points as statements: its arithmetic, its tables, its direction."""
+
+    a: Expressions
+    n: int
+    table: Buffer
+    half_table: Buffer
+    inverse: bool
+
+
+def _plan(kernel: FlatKernel, length: int, *, inverse: bool) -> _Plan:
+    n, dtype = length // 2, kernel.out.dtype
+    table = kernel.table("twiddles", kissfft.twiddles(n, dtype, inverse=inverse).reshape(-1))
+    half = kernel.table("half_twiddles", kissfft.half_twiddles(n, dtype, inverse=inverse).reshape(-1))
+    return _Plan(Expressions(kernel.b, dtype), n, table, half, inverse)
+
+
+def _reorder(plan: _Plan, load: Callable[[Expr], Complex], out: Buffer, base: Expr) -> None:
+    """Points of `load` to the places where the first stage expects them: one loop a factor."""
+    b = plan.a.b
+    with ExitStack() as loops:
+        place: Expr = base
+        source: Expr = imm(0)
+        for s in kissfft.stages(plan.n):
+            digit = loops.enter_context(b.for_("d", s.radix))
+            place, source = place + digit * s.length, source + digit * s.blocks
+        plan.a.put(out, b.let("place", place), load(b.let("source", source)))
+
+
+def _stage(plan: _Plan, s: Stage, out: Buffer, base: Expr) -> None:
+    """All butterflies of one stage, in place; twiddle 0 is not 1 in fixed point, so every point is multiplied."""
+    a, b = plan.a, plan.a.b
+    roots = [a.point(plan.table, imm(s.blocks * s.length * q % plan.n)) for q in range(s.radix)] if s.radix in (3, 5) else []
+    with b.for_("block", s.blocks) as block, b.for_("k", s.length) as k:
+        first = b.let("first", base + block * (s.radix * s.length) + k)
+        points = [a.point(out, first + q * s.length) for q in range(s.radix)]
+        w = [a.point(plan.table, k * (s.blocks * q)) if q else (imm(0), imm(0)) for q in range(s.radix)]
+        for q, value in enumerate(kissfft.butterfly(a, points, w, roots, inverse=plan.inverse)):
+            a.put(out, first + q * s.length, value)
+
+
+def _transform(plan: _Plan, load: Callable[[Expr], Complex], out: Buffer, base: Expr) -> None:
+    _reorder(plan, load, out, base)
+    for s in reversed(kissfft.stages(plan.n)):
+        _stage(plan, s, out, base)
+
+
+def lower_rfft(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    length, given = group.anchor.attrs.length, tensor_type(group.anchor.args[0]).shape[-1]
+    plan = _plan(kernel, length, inverse=False)
+    a, n = plan.a, plan.n
+    with b.for_("m", out.size // (length + 2)) as m:
+        row, base = b.let("row", m * given), b.let("base", m * (n + 1))
+
+        def sample(index: Expr) -> Expr:
+            zero = imm(0.0, "float32") if is_float(data.dtype) else imm(0, data.dtype)
+            found = data[row + index] if given == length else select(index < given, data[row + index], zero)
+            return b.let("x", found if is_float(data.dtype) else cast("int32", found))
+
+        _transform(plan, lambda p: (sample(p * 2), sample(p * 2 + 1)), out, base)
+        even, odd = kissfft.divide(a, a.point(out, base), 2)
+        zero = imm(0.0, "float32") if is_float(data.dtype) else imm(0)
+        a.put(out, base + n, (a.minus(even, odd), zero))
+        a.put(out, base, (a.plus(even, odd), zero))
+        with b.for_("k", n // 2 + 1, start=1) as k:
+            near, far = a.point(out, base + k), a.point(out, base + (imm(n) - k))
+            first, last = kissfft.split(a, near, far, a.point(plan.half_table, k - 1))
+            a.put(out, base + k, first)
+            a.put(out, base + (imm(n) - k), last)
+    return kernel.finish("rfft")
+
+
+def lower_irfft(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    length = group.anchor.attrs.length
+    plan = _plan(kernel, length, inverse=True)
+    a, n = plan.a, plan.n
+    points = b.scratch("points", (length,), out.dtype)
+    with b.for_("m", out.size // length) as m:
+        row, base = b.let("row", m * (n + 1)), b.let("base", m * n)
+        low, high = a.point(data, row)[0], a.point(data, row + n)[0]
+        a.put(points, imm(0), kissfft.divide(a, (a.plus(low, high), a.minus(low, high)), 2))
+        with b.for_("k", n // 2 + 1, start=1) as k:
+            near, far = a.point(data, row + k), a.point(data, row + (imm(n) - k))
+            first, last = kissfft.join(a, near, far, a.point(plan.half_table, k - 1))
+            a.put(points, k, first)
+            a.put(points, imm(n) - k, last)
+        _transform(plan, lambda p: a.point(points, p), out, base)
+        if is_float(out.dtype):
+            with b.for_("i", length) as i:
+                b.store(out, base * 2 + i, out[base * 2 + i] / imm(float(np.float32(length)), "float32"))
+    return kernel.finish("irfft")
+
+
+register_impl(OpImplementation("generic.rfft", "signal.rfft", accepts_alone, lower_rfft))
+register_impl(OpImplementation("generic.irfft", "signal.irfft", accepts_alone, lower_irfft))
+
+
+# The transforms of `aot.numerics.split_radix` as statements: doubles in scratch memory, in place.
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """Emits transforms of `buffer`, whose points are pairs of doubles; equal tables are there once."""
+
+    kernel: FlatKernel
+    buffer: Buffer
+    tables: dict[bytes, Buffer] = field(default_factory=dict)
+
+    def _table(self, name: str, data: Array) -> Buffer:
+        key = data.dtype.str.encode() + data.tobytes()
+        if key not in self.tables:
+            self.tables[key] = self.kernel.table(name, np.ascontiguousarray(data).reshape(-1))
+        return self.tables[key]
+
+    def name(self, value: Expr) -> Expr:
+        return self.kernel.b.let("y", value)
+
+    def point(self, base: Expr, index: Expr | int, buffer: Buffer | None = None) -> split_radix.Complex:
+        """Point `index` after number `base` of a buffer."""
+        b, source = self.kernel.b, self.buffer if buffer is None else buffer
+        at = b.let("at", base + index * 2)
+        return b.let("x", source[at]), b.let("x", source[at + 1])
+
+    def put(self, base: Expr, index: Expr | int, value: split_radix.Complex) -> None:
+        at = self.kernel.b.let("at", base + index * 2)
+        self.kernel.b.store(self.buffer, at, value[0])
+        self.kernel.b.store(self.buffer, at + 1, value[1])
+
+    def complex(self, base: Expr, n: int) -> None:
+        """The transform of the n points from number `base` on."""
+        for level in split_radix.levels(n):
+            for kind, starts in ((1, level.first), (2, level.second)):
+                if starts:
+                    with self._each(base, starts) as start:
+                        self._block(start, level.size, kind=kind, outermost=level.size == n)
+        self._reorder(base, n)
+
+    @contextmanager
+    def _each(self, base: Expr, starts: Sequence[int]) -> Iterator[Expr]:
+        b = self.kernel.b
+        if len(starts) == 1:
+            yield base + 2 * starts[0]
+            return
+        table = self._table("starts", np.array(starts, np.uint16))
+        with b.for_("block", len(starts)) as i:
+            yield b.let("start", base + cast("int32", table[i]) * 2)
+
+    def _block(self, start: Expr, size: int, *, kind: int, outermost: bool) -> None:
+        if size == 2:
+            for i, value in enumerate(split_radix.pair(self.name, [self.point(start, i) for i in range(2)], kind=kind)):
+                self.put(start, i, value)
+            return
+        quarter, middle = size // 4, size // 8
+        factors = split_radix.first_factors(size, outermost=outermost) if kind == 1 else split_radix.second_factors(size)
+        self._butterfly(start, size, 0, [], kind=kind)
+        if quarter == 1:
+            return
+        if quarter <= 4:
+            for place in range(1, quarter):
+                w = [(imm(float(r), "float64"), imm(float(i), "float64")) for r, i in factors[place]]
+                self._butterfly(start, size, place, w, kind=kind)
+            return
+        table, b = self._table("factors", factors), self.kernel.b
+        with b.for_("p", quarter, start=1) as p, b.if_(binop("!=", p, middle)):
+            w = [self.point(p * factors[0].size, i, table) for i in range(len(factors[0]))]
+            self._butterfly(start, size, p, w, kind=kind)
+        w = [(imm(float(r), "float64"), imm(float(i), "float64")) for r, i in factors[middle]]
+        self._butterfly(start, size, middle, w, kind=kind)
+
+    def _butterfly(self, start: Expr, size: int, place: Expr | int, w: Sequence[split_radix.Complex], *, kind: int) -> None:
+        """Four points, a quarter apart; a place that is an expression is neither the first nor the middle one."""
+        known = place if isinstance(place, int) else -1
+        where = START if known == 0 else MIDDLE if kind == 1 and known == size // 8 else OTHER
+        signs = split_radix.signs_at(size, known, kind=kind) if known >= 0 else KEPT
+        at = [place + size // 4 * q for q in range(4)]
+        butterfly = split_radix.first_butterfly if kind == 1 else split_radix.second_butterfly
+        for index, value in zip(at, butterfly(self.name, [self.point(start, i) for i in at], w, where, signs), strict=True):
+            self.put(start, index, value)
+
+    def _reorder(self, base: Expr, n: int) -> None:
+        swaps = [(i, r) for i, r in enumerate(split_radix.reversed_bits(n)) if i < r]
+        if not swaps:
+            return
+        table, b = self._table("swaps", np.array(swaps, np.uint16)), self.kernel.b
+        with b.for_("swap", len(swaps)) as i:
+            one, other = (b.let("place", cast("int32", table[i * 2 + k])) for k in range(2))
+            x, y = self.point(base, one), self.point(base, other)
+            self.put(base, one, y)
+            self.put(base, other, x)
+
+    def real(self, base: Expr, n: int) -> None:
+        """The spectrum of the n doubles from `base` on in their place, see `split_radix.real_transform`."""
+        if n > 2:
+            self.complex(base, n // 2)
+        if n > 4:
+            table, b = self._table("real_factors", split_radix.real_factors(n)), self.kernel.b
+            with b.for_("j", n // 4, start=1) as j:
+                far = b.let("far", imm(n // 2) - j)
+                w = self.point(imm(0), j, table)
+                first, last = split_radix.join(self.name, self.point(base, j), self.point(base, far), w)
+                self.put(base, j, first)
+                self.put(base, far, last)
+        x = self.point(base, 0)
+        self.put(base, 0, (self.name(x[0] + x[1]), self.name(x[0] - x[1])))
+
+
+# signal.rfft2d: rows, then columns, of one image at a time in double precision; the last column is made of the first one.
+
+
+ZERO = imm(0.0, "float64")
+
+
+def lower_rfft2d(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), attrs = kernel.b, kernel.args, group.anchor.attrs
+    height, width = attrs.height, attrs.width
+    given = tensor_type(group.anchor.args[0]).shape[-2:]
+    rows = b.scratch("rows", (height * width,), "float64", align=8)
+    transforms = Transforms(kernel, rows)
+    with b.for_("image", data.size // (given[0] * given[1])) as image:
+        base = b.let("base", image * (given[0] * given[1]))
+        with b.for_("i", height) as i, b.for_("j", width) as j:
+            inside = logical_and(i < given[0], j < given[1])
+            source = cast("float64", data[base + i * given[1] + j])
+            fits = given[0] >= height and given[1] >= width
+            b.store(rows, i * width + j, source if fits else select(inside, source, ZERO))
+        with b.for_("i", height) as i:
+            transforms.real(b.let("row", i * width), width)
+        if height > 1:
+            _columns(kernel, rows, height, width)
+        _results(kernel, rows, height, width, image=image)
+    return kernel.finish("rfft2d")
+
+
+def _columns(kernel: FlatKernel, rows: Buffer, height: int, width: int) -> None:
+    """Each column of points, in memory of its own."""
+    b = kernel.b
+    column = b.scratch("column", (2 * height,), "float64", align=8)
+    transforms = Transforms(kernel, column)
+    with b.for_("c", width // 2) as c:
+        with b.for_("i", height) as i:
+            for part in range(2):
+                b.store(column, i * 2 + part, rows[i * width + c * 2 + part])
+        transforms.complex(imm(0), height)
+        with b.for_("i", height) as i:
+            for part in range(2):
+                b.store(rows, i * width + c * 2 + part, column[i * 2 + part])
+    _separate(b, rows, height, width)
+
+
+def _separate(b: IRBuilder, rows: Buffer, height: int, width: int) -> None:
+    """Of the first column, what belongs to the first bin and what to the last one."""
+    with b.for_("i", height // 2, start=1) as i:
+        near, far = b.let("near", i * width), b.let("far", (imm(height) - i) * width)
+        real = b.let("real", (rows[near] - rows[far]) * 0.5)
+        b.store(rows, far, real)
+        b.store(rows, near, rows[near] - real)
+        imaginary = b.let("imaginary", (rows[near + 1] + rows[far + 1]) * 0.5)
+        b.store(rows, far + 1, imaginary)
+        b.store(rows, near + 1, rows[near + 1] - imaginary)
+
+
+def _results(kernel: FlatKernel, rows: Buffer, height: int, width: int, *, image: Expr) -> None:
+    """Pairs of float32 with the sign of the imaginary part turned; zeros have the reference's signs."""
+    b, out = kernel.b, kernel.out
+    line, half = width + 2, height // 2
+    first = b.let("first", image * (height * line))
+
+    def put(i: Expr, at: Expr | int, real: Expr, imaginary: Expr) -> None:
+        place = b.let("place", first + i * line + at)
+        b.store(out, place, cast("float32", real))
+        b.store(out, place + 1, cast("float32", imaginary * -1.0))
+
+    with b.for_("i", height) as i, b.for_("c", width // 2, start=1) as c:
+        at = b.let("at", i * width + c * 2)
+        put(i, c * 2, rows[at], rows[at + 1])
+    for whole in sorted({0, half}):
+        put(imm(whole), 0, rows[whole * width], ZERO)
+        put(imm(whole), width, rows[whole * width + 1], ZERO)
+    with b.for_("i", height, start=half + 1) as i:
+        near, far = b.let("near", (imm(height) - i) * width), b.let("far", i * width)
+        put(i, width, rows[far + 1], rows[far])
+        put(imm(height) - i, width, rows[far + 1], rows[far] * -1.0)
+        put(i, 0, rows[near], rows[near + 1] * -1.0)
+        put(imm(height) - i, 0, rows[near], rows[near + 1])
+
+
+def lower_part(group: Group, _target: Target, name: str) -> Lowered:
+    """real and imag."""
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    kind = str(group.anchor.op)
+    with b.for_("i", out.size) as i:
+        b.store(out, i, data[i * 2 + (1 if kind == "imag" else 0)])
+    return kernel.finish(kind)
+
+
+def lower_abs(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    infinity = imm(float("inf"), "float32")
+    with b.for_("i", out.size) as i:
+        parts = [b.let("part", data[i * 2 + k]) for k in range(2)]
+        wide = [b.let("wide", cast("float64", p)) for p in parts]
+        found: Expr = cast("float32", SQRT_DOUBLE(wide[0] * wide[0] + wide[1] * wide[1]))
+        for p in parts:
+            for limit in (infinity, imm(float("-inf"), "float32")):
+                found = select(equal(p, limit), infinity, found)
+        b.store(out, i, found)
+    return kernel.finish("complex_abs")
+
+
+def accepts_pairs(group: Group, target: Target) -> bool:
+    """A reshape of complex numbers that is no view."""
+    return accepts_alone(group, target) and tensor_type(group.anchor).dtype == "complex64"
+
+
+def lower_copy(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    with b.for_("i", out.size) as i:
+        b.store(out, i, data[i])
+    return kernel.finish("copy_complex")
+
+
+register_impl(OpImplementation("generic.rfft2d", "signal.rfft2d", accepts_alone, lower_rfft2d))
+register_impl(OpImplementation("generic.copy_complex", "reshape", accepts_pairs, lower_copy))
+register_impl(OpImplementation("generic.complex_abs", "complex_abs", accepts_alone, lower_abs))
+for _part in ("real", "imag"):
+    register_impl(OpImplementation(f"generic.{_part}", _part, accepts_alone, lower_part))
+
+
+# signal.spectrogram, frame by frame in double precision.
+
+
+def lower_spectrogram(group: Group, _target: Target, name: str) -> Lowered:
+    kernel = flat_kernel(group, name)
+    b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, group.anchor.attrs
+    channels, frames, bins = tensor_type(group.anchor).shape
+    length = attrs.length
+    window = kernel.table("window", hann(attrs.window))
+    row = b.scratch("row", (length,), "float64", align=8)
+    transforms = Transforms(kernel, row)
+    with b.for_("channel", channels) as channel, b.for_("frame", frames) as frame:
+        first = b.let("first", frame * attrs.stride)
+        with b.for_("i", attrs.window) as i:
+            b.store(row, i, cast("float64", data[(first + i) * channels + channel]) * window[i])
+        with b.for_("i", length, start=attrs.window) as i:
+            b.store(row, i, 0.0)
+        transforms.real(imm(0), length)
+        base = b.let("base", (channel * frames + frame) * bins)
+
+        def put(at: Expr, power: Expr) -> None:
+            single = cast("float32", power)
+            b.store(out, base + at, single if attrs.squared else MATH["sqrt"](b.let("power", single)))
+
+        put(imm(0), row[0] * row[0])
+        put(imm(bins - 1), row[1] * row[1])
+        with b.for_("k", bins - 1, start=1) as k:
+            put(k, row[k * 2] * row[k * 2] + row[k * 2 + 1] * row[k * 2 + 1])
+    return kernel.finish("spectrogram")
+
+
+register_impl(OpImplementation("generic.spectrogram", "signal.spectrogram", accepts_alone, lower_spectrogram))

@@ -1,1 +1,0 @@
-"""Generic kernels of signal processing."""

@@ -1,1 +1,0 @@
-"""Kernels of StableHLO's operators."""

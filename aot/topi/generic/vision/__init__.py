@@ -1,1 +1,0 @@
-"""Generic kernels of operators on boxes."""
