@@ -17,7 +17,6 @@ from aot.relay.expr import Constant, tensor_type
 from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm
 from aot.tir.function import FuncAttrs
@@ -34,9 +33,14 @@ from aot.topi.arm_fpu.dot import (
     NarrowForm,
     Text,
     WideForm,
-    bits_of,
+    assembled,
+    compared,
     depthwise_dot,
+    described,
     dot,
+    float_operands,
+    limited,
+    limits,
     store_clamped,
     unroll_many,
     vector,
@@ -60,7 +64,7 @@ from aot.topi.arm_fpu.layer import (
 )
 from aot.topi.arm_fpu.stored import StoredForm, stored_dot
 from aot.topi.generic.layers import TapRange
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.intrin.asm_text import Repeat, count_instructions
 from aot.topi.layer.fused import describe
 from aot.topi.layer.phases import PhaseAxis, phase_axes
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -529,25 +533,15 @@ class ScaleForm:
         if not self._is_checked_last:
             return []
         total = self._spare
-        return [
-            f"vadd.f32 s{total}, s{total}, s{total + 1}",
-            f"vmov %[t], s{total}",
-            "ubfx %[t], %[t], #23, #8",
-            "cmp %[t], #255",
-        ]
+        return [f"vadd.f32 s{total}, s{total}, s{total + 1}", *compared(total)]
 
     def exceptions(self) -> Text:
         """Clamp stored results where they are, as the operators' descriptions do."""
         if not self._is_checked_last:
             return []
-        text: Text = ["bne 9f"]
-        for s, bound in ((1, self.clamp.lo), (2, self.clamp.hi)):
-            bits = bits_of(bound)
-            text += [f"movw %[t], #{bits & 0xFFFF}", f"movt %[t], #{bits >> 16}", f"vmov s{s}, %[t]"]
+        text: Text = ["bne 9f", *limits(self.clamp, 1, 2)]
         pixels, count = (self.pixels, self.channels) if self.apart else (1, self.pixels * self.channels)
-        text += ["5:", f"mov %[u], #{pixels}", "6:", f"mov %[t], #{count}", "7:", "vldr.32 s0, [%[f]]"]
-        for s, condition in ((1, "mi"), (2, "gt")):
-            text += [f"vcmp.f32 s0, s{s}", "vmrs APSR_nzcv, fpscr", f"it {condition}", f"vmov{condition}.f32 s0, s{s}"]
+        text += ["5:", f"mov %[u], #{pixels}", "6:", f"mov %[t], #{count}", "7:", "vldr.32 s0, [%[f]]", *limited(0, 1, 2)]
         text += ["vstmia %[f]!, {s0}", "subs %[t], %[t], #1", "bne 7b"]
         text += [f"sub %[f], %[f], #{4 * count}", "add %[f], %[f], %[step]"] * self.apart
         return [*text, "subs %[u], %[u], #1", "bne 6b", "subs %[k], %[k], #1", "bne 5b", "9:"]
@@ -564,8 +558,7 @@ def scale(form: ScaleForm) -> TensorIntrin:
     Operands: x float32; w float32[2 * channels], weights and biases; out; trips; and, where pixels are apart, step.
     """
     b = IRBuilder(form.name)
-    x, w = (b.input(n, (UNKNOWN_EXTENT,), "float32", align=4) for n in ("x", "w"))
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    x, w, out = float_operands(b, "x", "w")
     trips, step = Var("trips"), Var("step")
     each = step if form.apart else imm(form.channels)
     found = b.local("found", (form.group, form.channels), "float32")
@@ -577,8 +570,7 @@ def scale(form: ScaleForm) -> TensorIntrin:
         for p in range(form.group):
             for c in range(form.channels):
                 b.store(out, (n * form.group + p) * each + c, form.clamp.meaning(b, found[p, c]))
-    desc = replace(b.finish(), scalars=(trips, step) if form.apart else (trips,))
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit_scale(form, ops), requires="vfp", ordered=True)
+    return described(b, (trips, step) if form.apart else (trips,), partial(_emit_scale, form), ordered=True)
 
 
 def _emit_scale(form: ScaleForm, operands: Mapping[str, COperand]) -> BlockText:
@@ -592,13 +584,7 @@ def _emit_scale(form: ScaleForm, operands: Mapping[str, COperand]) -> BlockText:
     ]
     if form.apart:
         declarations.append(f"const int32_t aot_step = 4 * {operands['step'].value};")
-    return AsmBlock(
-        declarations,
-        form.text(),
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in ("x", "w", "q", "n")), *(f'[{n}] "=&r"(aot_{n})' for n in temporaries)],
-        ins=['[step] "r"(aot_step)'] * form.apart,
-        clobbers=REGISTERS,
-    ).emit()
+    return assembled(declarations, form.text(), moved=("x", "w", "q", "n"), spoilt=temporaries, read=["step"] * form.apart)
 
 
 def scale_price(form: ScaleForm, trips: int) -> tuple[int, int]:

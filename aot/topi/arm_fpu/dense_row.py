@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Var, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_fpu.conv2d import weights_of
-from aot.topi.arm_fpu.dot import LARGEST, REGISTERS, Clamp, Text, exceeds, one_by_one, vector, waits
+from aot.topi.arm_fpu.dot import LARGEST, Clamp, Text, assembled, described, exceeds, float_operands, one_by_one, vector, waits
 from aot.topi.arm_fpu.layer import FloatIo, FloatLayer, match_float_layer, register_forms
-from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.intrin.asm_text import count_instructions
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered
 
@@ -259,9 +258,7 @@ def row_dot(form: RowDotForm) -> TensorIntrin:
     Operands: x, w and out float32; then, of trips and blocks, those that the form has.
     """
     b = IRBuilder(form.name)
-    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
-    w = b.input("w", (UNKNOWN_EXTENT,), "float32", align=4)
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    x, w, out = float_operands(b, "x", "w")
     given = {name: Var(name) for name in form.scalars}
     taps = given["trips"] * form.unroll + form.first if form.loop else imm(form.first)
     acc = b.local("acc", (form.channels,), "float32")
@@ -276,8 +273,7 @@ def row_dot(form: RowDotForm) -> TensorIntrin:
         for c in range(form.channels):
             total = acc[c] + w[start + taps * form.channels + c] if form.biased else acc[c]
             b.store(out, n * form.channels + c, form.clamp.meaning(b, total))
-    desc = replace(b.finish(), scalars=tuple(given.values()))
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit(form, ops), requires="vfp")
+    return described(b, given.values(), partial(_emit, form))
 
 
 def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:
@@ -298,13 +294,7 @@ def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:
             declarations.append(f"const int32_t aot_span = {4 * form.unroll} * aot_trips + {4 * form.first};")
             inputs.append("span")
     through = _FOUR[: form.channels] if form.clamp.rectifies else ()
-    return AsmBlock(
-        declarations,
-        form.text(),
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in moved), *(f'[{n}] "=&r"(aot_{n})' for n in spoilt)],
-        ins=[f'[{n}] "r"(aot_{n})' for n in inputs],
-        clobbers=(*through, *REGISTERS),
-    ).emit()
+    return assembled(declarations, form.text(), moved=moved, spoilt=spoilt, read=inputs, clobbers=through)
 
 
 # Fully connected layers of one row of data: all channels in one block of assembly or two.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def store_clamped(clamp: Clamp, pixels: int, channels: int, *, free: int, multip
     slow = [line for o in ("o", "x0")[:pixels] for line in one_by_one(clamp, o, channels)]
     if not (clamp.keeps or clamp.rectifies):
         return [*raw, *slow]
-    test = [*_sum(pixels * channels, free, multiply=multiply), *_compare(free)]
+    test = [*_sum(pixels * channels, free, multiply=multiply), *compared(free)]
     if clamp.keeps:
         return [*test, *raw, "bne 9f", *slow, "9:"]
     fast = _rectified(clamp, pixels, channels)
@@ -120,18 +120,17 @@ def exceeds(count: int, free: int, *, fused: bool) -> Text:
         text = _sum(count, free, multiply=False)
     else:
         text, free = [], 0
-    return [*text, *_compare(free)]
+    return [*text, *compared(free)]
 
 
-def _compare(register: int) -> Text:
+def compared(register: int) -> Text:
     """Compare an exponent with that of what is not finite."""
     return [f"vmov %[t], s{register}", "ubfx %[t], %[t], #23, #8", "cmp %[t], #255"]
 
 
 def _rectified(clamp: Clamp, pixels: int, channels: int) -> Text:
     """Finite results through core registers."""
-    six = bits_of(6.0)
-    text: Text = [f"movw %[w], #{six & 0xFFFF}", f"movt %[w], #{six >> 16}"] if clamp.hi == 6.0 else []
+    text: Text = [*constant("%[w]", bits_of(6.0))] if clamp.hi == 6.0 else []
     for p in range(pixels):
         if p:
             text.append(f"sub %[o], %[o], #{4 * channels}")
@@ -153,19 +152,62 @@ def _positive(clamp: Clamp, register: str) -> Text:
     return text
 
 
+def constant(register: str, bits: int) -> list[str]:
+    """A word to a core register."""
+    return [f"movw {register}, #{bits & 0xFFFF}", f"movt {register}, #{bits >> 16}"]
+
+
+def limits(clamp: Clamp, low: int, high: int) -> list[str]:
+    """The bounds to registers s`low` and s`high`; spoils t."""
+    pairs = ((low, clamp.lo), (high, clamp.hi))
+    return [line for s, bound in pairs for line in (*constant("%[t]", bits_of(bound)), f"vmov s{s}, %[t]")]
+
+
+def limited(value: int, low: int, high: int) -> list[str]:
+    """A number clamped as the operators' descriptions do it, by bounds in registers."""
+    text: list[str] = []
+    for s, condition in ((low, "mi"), (high, "gt")):
+        text += [f"vcmp.f32 s{value}, s{s}", "vmrs APSR_nzcv, fpscr", f"it {condition}", f"vmov{condition}.f32 s{value}, s{s}"]
+    return text
+
+
 def one_by_one(clamp: Clamp, pointer: str, channels: int) -> Sequence[str]:
     """Clamp stored results where they are."""
-    text = []
-    for s, bound in ((1, clamp.lo), (2, clamp.hi)):
-        bits = bits_of(bound)
-        text += [f"movw %[t], #{bits & 0xFFFF}", f"movt %[t], #{bits >> 16}", f"vmov s{s}, %[t]"]
-    text += [f"mov %[t], #{channels}", f"7: vldr.32 s0, [%[{pointer}]]", "vcmp.f32 s0, s1", "vmrs APSR_nzcv, fpscr", "it mi"]
-    text += ["vmovmi.f32 s0, s1", "vcmp.f32 s0, s2", "vmrs APSR_nzcv, fpscr", "it gt", "vmovgt.f32 s0, s2"]
+    text = [*limits(clamp, 1, 2), f"mov %[t], #{channels}", f"7: vldr.32 s0, [%[{pointer}]]", *limited(0, 1, 2)]
     return [*text, f"vstmia %[{pointer}]!, {{s0}}", "subs %[t], %[t], #1", "bne 7b"]
 
 
 REGISTERS = tuple(f"s{i}" for i in range(32))
 """What a block spoils: it names them freely."""
+
+
+def float_operands(b: IRBuilder, *names: str) -> list[Buffer]:
+    """The inputs of a block's description by name, and its output, all float32."""
+    inputs = [b.input(name, (UNKNOWN_EXTENT,), "float32", align=4) for name in names]
+    return [*inputs, b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)]
+
+
+def described(
+    b: IRBuilder, scalars: Iterable[Var], emit: Callable[[Mapping[str, COperand]], BlockText], *, ordered: bool = False
+) -> TensorIntrin:
+    """The intrinsic of a description with some numbers as operands."""
+    desc = replace(b.finish(), scalars=tuple(scalars))
+    return TensorIntrin(f"arm_fpu.{desc.name}", desc, emit, requires="vfp", ordered=ordered)
+
+
+def assembled(
+    declarations: Sequence[str],
+    text: Text,
+    *,
+    moved: Sequence[str],
+    spoilt: Sequence[str] = (),
+    read: Sequence[str] = (),
+    clobbers: Sequence[str] = (),
+) -> BlockText:
+    """A block whose operand [n] is the variable aot_n; the text changes those that are `moved`, and any register of the FPU."""
+    outs = [*(f'[{n}] "+&r"(aot_{n})' for n in moved), *(f'[{n}] "=&r"(aot_{n})' for n in spoilt)]
+    ins = [f'[{n}] "r"(aot_{n})' for n in read]
+    return AsmBlock(declarations, text, outs=outs, ins=ins, clobbers=(*clobbers, *REGISTERS)).emit()
 
 
 # One or two pixels by up to eight channels, all taps of a window: products are added in their order, as the reference adds them.
@@ -327,8 +369,7 @@ def dot(form: DotForm) -> TensorIntrin:
             for c in range(form.channels):
                 b.store(acc, (p, c), acc[p, c] + value * w[tap + c])
     finish(b, form, acc, bias, out, given)
-    desc = replace(b.finish(), scalars=tuple(given.values()))
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: emit(form, ops), requires="vfp")
+    return described(b, given.values(), partial(emit, form))
 
 
 def scalars(form: DotForm) -> dict[str, Var]:
@@ -341,10 +382,8 @@ def scalars(form: DotForm) -> dict[str, Var]:
 
 def buffers(b: IRBuilder, form: DotForm) -> tuple[list[Buffer], Buffer, Buffer, Buffer]:
     """Data, weights, bias and results of a block's description."""
-    xs = [b.input(f"x{p}", (UNKNOWN_EXTENT,), "float32", align=4) for p in range(form.sources)]
-    w = b.input("w", (UNKNOWN_EXTENT,), "float32", align=4)
-    bias = b.input("bias", (UNKNOWN_EXTENT,), "float32", align=4)
-    return xs, w, bias, b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    *xs, w, bias, out = float_operands(b, *(f"x{p}" for p in range(form.sources)), "w", "bias")
+    return xs, w, bias, out
 
 
 def run_length(form: DotForm, given: Mapping[str, Var]) -> Expr:
@@ -372,13 +411,7 @@ def emit(form: DotForm, operands: Mapping[str, COperand]) -> BlockText:
             value = operands[name].value
             declarations.append(f"{'' if name == 'runs' else 'const '}int32_t aot_{name} = {bytes_each}{value};")
             (moved if name == "runs" else inputs).append(name)
-    return AsmBlock(
-        declarations,
-        form.text(),
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in moved), *(f'[{n}] "=&r"(aot_{n})' for n in form.temporaries)],
-        ins=[f'[{n}] "r"(aot_{n})' for n in inputs],
-        clobbers=REGISTERS,
-    ).emit()
+    return assembled(declarations, form.text(), moved=moved, spoilt=form.temporaries, read=inputs)
 
 
 def instructions(form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
@@ -626,5 +659,4 @@ def depthwise_dot(form: DepthwiseForm) -> TensorIntrin:
             for c in range(form.channels):
                 b.store(acc, (p, c), acc[p, c] + x[start + c + tap * (p if form.shared else 0)] * w[weights + c])
     finish(b, form, acc, bias, out, given)
-    desc = replace(b.finish(), scalars=tuple(given.values()))
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: emit(form, ops), requires="vfp")
+    return described(b, given.values(), partial(emit, form))

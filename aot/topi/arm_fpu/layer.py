@@ -24,17 +24,28 @@ from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of
-from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm, select
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_fpu.dot import CHANNELS, REGISTERS, Clamp, DotForm, Text, instructions, store_clamped, vector
+from aot.topi.arm_fpu.dot import (
+    CHANNELS,
+    Clamp,
+    DotForm,
+    Text,
+    assembled,
+    described,
+    float_operands,
+    instructions,
+    store_clamped,
+    vector,
+)
 from aot.topi.arm_fpu.stored import StoredMatrix, stored_matrix, unfold, unfold_code, unfold_instructions
 from aot.topi.generic.elementwise import is_elementwise
 from aot.topi.generic.layers import TapRange, tap_range
-from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.intrin.asm_text import count_instructions
 from aot.topi.layer.fused import TAIL_INSTRUCTIONS, describe
 from aot.topi.strategy import Group, Lowered, Plan, register_planned
 
@@ -289,9 +300,7 @@ def add_clamped(pixels: int, channels: int, clamp: Clamp) -> TensorIntrin:
     """out[p * step + c] = clamp(x[p * channels + c] + y[p * step + c]) for p < pixels, c < channels, at most 16 in all."""
     b = IRBuilder(f"add_{pixels}x{channels}{clamp.name}")
     step = Var("step")
-    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
-    y = b.input("y", (UNKNOWN_EXTENT,), "float32", align=4)
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    x, y, out = float_operands(b, "x", "y")
     sums = b.local("sum", (pixels, channels), "float32")
     for p in range(pixels):
         for c in range(channels):
@@ -299,9 +308,7 @@ def add_clamped(pixels: int, channels: int, clamp: Clamp) -> TensorIntrin:
     for p in range(pixels):
         for c in range(channels):
             b.store(out, step * p + c, clamp.meaning(b, sums[p, c]))
-    desc = replace(b.finish(), scalars=(step,))
-    name = f"arm_fpu.{desc.name}"
-    return TensorIntrin(name, desc, lambda ops: _emit(ops, pixels, channels, clamp), requires="vfp", ordered=True)
+    return described(b, [step], lambda ops: _emit(ops, pixels, channels, clamp), ordered=True)
 
 
 def _emit(operands: Mapping[str, COperand], pixels: int, channels: int, clamp: Clamp) -> BlockText:
@@ -310,19 +317,14 @@ def _emit(operands: Mapping[str, COperand], pixels: int, channels: int, clamp: C
         text += [*(["add %[x0], %[x0], %[step]"] * (p > 0)), f"vldmia %[x0], {vector(_OTHER, channels)}"]
         text += [f"vadd.f32 s{p * channels + c}, s{p * channels + c}, s{_OTHER + c}" for c in range(channels)]
     text += store_clamped(clamp, pixels, channels, free=_OTHER, multiply=True)
-    return AsmBlock(
-        [
-            f"const void *aot_w = {operands['x'].pointer};",
-            f"const void *aot_x0 = {operands['y'].pointer};",
-            f"void *aot_o = {operands['out'].pointer};",
-            f"const int32_t aot_step = 4 * {operands['step'].value};",
-            "uint32_t aot_t, aot_u;",
-        ],
-        text,
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in ("w", "x0", "o")), '[t] "=&r"(aot_t)', '[u] "=&r"(aot_u)'],
-        ins=['[step] "r"(aot_step)'],
-        clobbers=REGISTERS,
-    ).emit()
+    declarations = [
+        f"const void *aot_w = {operands['x'].pointer};",
+        f"const void *aot_x0 = {operands['y'].pointer};",
+        f"void *aot_o = {operands['out'].pointer};",
+        f"const int32_t aot_step = 4 * {operands['step'].value};",
+        "uint32_t aot_t, aot_u;",
+    ]
+    return assembled(declarations, text, moved=("w", "x0", "o"), spoilt=("t", "u"), read=["step"])
 
 
 # The loops of a float32 layer: images, rows, neighbouring pixels together, single pixels, blocks of channels.

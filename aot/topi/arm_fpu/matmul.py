@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -21,12 +20,25 @@ from aot.relay.expr import Constant, tensor_type
 from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_fpu.dot import CHANNELS, NEAR, REGISTERS, Clamp, DotForm, Text, dot, instructions, vector, waits
+from aot.topi.arm_fpu.dot import (
+    CHANNELS,
+    NEAR,
+    Clamp,
+    DotForm,
+    Text,
+    assembled,
+    described,
+    dot,
+    float_operands,
+    instructions,
+    vector,
+    waits,
+)
 from aot.topi.arm_fpu.layer import (
     UNROLL,
     Axis,
@@ -39,7 +51,7 @@ from aot.topi.arm_fpu.layer import (
     unroll_of,
     with_relu,
 )
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.intrin.asm_text import Repeat, count_instructions
 from aot.topi.layer.fused import TAIL_INSTRUCTIONS, describe
 from aot.topi.strategy import Group, Lowered
 
@@ -114,14 +126,12 @@ def columns(form: ColumnsForm) -> TensorIntrin:
     Operands: x and out float32; trips; step.
     """
     b = IRBuilder(form.name)
-    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    x, out = float_operands(b, "x")
     trips, step = Var("trips"), Var("step")
     with b.for_("r", trips * form.unroll) as r:
         for c in range(form.channels):
             b.store(out, r * form.channels + c, x[r * step + c])
-    desc = replace(b.finish(), scalars=(trips, step))
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit(form.text(), ops), requires="vfp")
+    return described(b, (trips, step), lambda ops: _emit(form.text(), ops))
 
 
 @cache
@@ -131,14 +141,12 @@ def spread(form: SpreadForm) -> TensorIntrin:
     Operands: x and out float32; of trips and step those that the form has.
     """
     b = IRBuilder(form.name)
-    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    x, out = float_operands(b, "x")
     trips, step = Var("trips"), Var("step")
     with b.for_("i", (trips * _TOGETHER if form.loop else 0) + form.rest) as i:
         b.store(out, i * (step if form.near is None else form.near), x[i])
     scalars = (*([trips] if form.loop else []), *([step] if form.near is None else []))
-    desc = replace(b.finish(), scalars=scalars)
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit(form.text(), ops), requires="vfp")
+    return described(b, scalars, lambda ops: _emit(form.text(), ops))
 
 
 def _emit(text: Text, operands: Mapping[str, COperand]) -> BlockText:
@@ -148,13 +156,7 @@ def _emit(text: Text, operands: Mapping[str, COperand]) -> BlockText:
     if "step" in operands:
         declarations.append(f"const int32_t aot_step = 4 * {operands['step'].value};")
     moved = ["x", "o", *(["trips"] if "trips" in operands else [])]
-    return AsmBlock(
-        declarations,
-        text,
-        outs=[f'[{n}] "+&r"(aot_{n})' for n in moved],
-        ins=['[step] "r"(aot_step)'] if "step" in operands else [],
-        clobbers=REGISTERS,
-    ).emit()
+    return assembled(declarations, text, moved=moved, read=["step"] * ("step" in operands))
 
 
 def price(form: ColumnsForm | SpreadForm, trips: int) -> tuple[int, int]:

@@ -8,8 +8,7 @@ one rounding of the reference (the difference is exact).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, binop, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_fpu.dot import DATA, REGISTERS, DotForm, Text, emit, finish, run_length, scalars, vector
-from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.arm_fpu.dot import DATA, DotForm, Text, assembled, described, emit, finish, run_length, scalars, vector
+from aot.topi.intrin.asm_text import count_instructions
 
 LEAST = 128
 """Weights of a layer from which on a small form is worth its code."""
@@ -234,8 +233,7 @@ def stored_dot(form: StoredForm) -> TensorIntrin:
         for c in range(form.channels):
             b.store(acc, (0, c), acc[0, c] + value * row.value(w, s, k, c))
     finish(b, form, acc, bias, out, given)
-    desc = replace(b.finish(), scalars=tuple(given.values()))
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: emit(form, ops), requires="vfp")
+    return described(b, given.values(), partial(emit, form))
 
 
 # Widening a block's rows of weights to float32 in scratch memory, once for all pixels.
@@ -258,8 +256,7 @@ def unfold(row: RowForm) -> TensorIntrin:
     with b.for_("r", rows) as r:
         for c in range(row.channels):
             b.store(out, r * row.channels + c, row.value(w, s, r, c))
-    desc = replace(b.finish(), scalars=(rows,))
-    return TensorIntrin(f"arm_fpu.{desc.name}", desc, lambda ops: _emit(row, ops), requires="vfp")
+    return described(b, [rows], partial(_emit, row))
 
 
 def _loop(row: RowForm) -> list[str]:
@@ -271,17 +268,10 @@ def _emit(row: RowForm, operands: Mapping[str, COperand]) -> BlockText:
     text: Text = [*row.load_scales(_SCALE), *row.load_zeros(_ZERO), "1:", *_loop(row)]
     pointers = ["w", *(["s"] if row.parameters else [])]
     temporary = ["a", "b", "u"] if row.parameters else []
-    return AsmBlock(
-        [
-            *(f"const void *aot_{n} = {operands[n].pointer};" for n in pointers),
-            f"void *aot_o = {operands['out'].pointer};",
-            f"int32_t aot_rows = {operands['rows'].value};",
-            *([f"uint32_t {', '.join(f'aot_{n}' for n in temporary)};"] if temporary else []),
-        ],
-        text,
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in (*pointers, "o", "rows")), *(f'[{n}] "=&r"(aot_{n})' for n in temporary)],
-        clobbers=REGISTERS,
-    ).emit()
+    declarations = [f"const void *aot_{n} = {operands[n].pointer};" for n in pointers]
+    declarations += [f"void *aot_o = {operands['out'].pointer};", f"int32_t aot_rows = {operands['rows'].value};"]
+    declarations += [f"uint32_t {', '.join(f'aot_{n}' for n in temporary)};"] if temporary else []
+    return assembled(declarations, text, moved=[*pointers, "o", "rows"], spoilt=temporary)
 
 
 def unfold_instructions(row: RowForm, rows: int) -> int:

@@ -11,22 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import count, pairwise
 
 import numpy as np
 
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, equal, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_fpu.conv2d import DEPTHWISE
-from aot.topi.arm_fpu.dot import NEAR, REGISTERS, Clamp, Text, bits_of, vector, waits
+from aot.topi.arm_fpu.dot import (
+    NEAR,
+    Clamp,
+    Text,
+    assembled,
+    bits_of,
+    constant,
+    described,
+    float_operands,
+    limited,
+    limits,
+    vector,
+    waits,
+)
 from aot.topi.arm_fpu.layer import FloatIo, FloatLayer, match_float_layer
-from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.intrin.asm_text import count_instructions
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -135,9 +147,8 @@ class StripForm:
 
     def setup(self) -> Text:
         """Weights and bias; the pointer to them is then a temporary, and 6 for ReLU6."""
-        six = bits_of(6.0)
         text: Text = [f"vldmia %[w], {vector(0, self._bias + 1)}"]
-        return text + ([f"movw %[w], #{six & 0xFFFF}", f"movt %[w], #{six >> 16}"] if self._has_six else [])
+        return text + (constant("%[w]", bits_of(6.0)) if self._has_six else [])
 
     @property
     def _has_six(self) -> bool:
@@ -297,20 +308,8 @@ class StripForm:
     def _one_by_one(self, sums: Sequence[int], place: int) -> Text:
         """Clamp stored results where they are, as the operators' descriptions do."""
         low, high, value = sums[0], sums[1], self._data
-        assert self.clamp.lo is not None
-        assert self.clamp.hi is not None
-        text: Text = []
-        for s, bound in ((low, self.clamp.lo), (high, self.clamp.hi)):
-            bits = bits_of(bound)
-            text += [f"movw %[t], #{bits & 0xFFFF}", f"movt %[t], #{bits >> 16}", f"vmov s{s}, %[t]"]
-        text += ["mov %[u], %[o]", f"mov %[t], #{self.columns}", f"{100 + place}: vldr.32 s{value}, [%[u]]"]
-        for s, condition in ((low, "mi"), (high, "gt")):
-            text += [
-                f"vcmp.f32 s{value}, s{s}",
-                "vmrs APSR_nzcv, fpscr",
-                f"it {condition}",
-                f"vmov{condition}.f32 s{value}, s{s}",
-            ]
+        text: Text = [*limits(self.clamp, low, high), "mov %[u], %[o]", f"mov %[t], #{self.columns}"]
+        text += [f"{100 + place}: vldr.32 s{value}, [%[u]]", *limited(value, low, high)]
         text += [f"vstr.32 s{value}, [%[u]]", f"add %[u], %[u], #{4 * self.channels}"]
         return [*text, "subs %[t], %[t], #1", f"bne {100 + place}b"]
 
@@ -328,9 +327,7 @@ def strip(form: StripForm) -> TensorIntrin:
     """
     (kh, kw), (sh, sw), d = form.taps, form.strides, form.depth
     b = IRBuilder(form.name)
-    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
-    w = b.input("w", (UNKNOWN_EXTENT,), "float32", align=4)
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    x, w, out = float_operands(b, "x", "w")
     row, orow, trips, left, right = scalars = tuple(Var(n) for n in ("row", "orow", "trips", "left", "right"))
     rows = _rows(form, trips)
     height = (rows - 1) * sh + kh - form.before - form.after  # of the image
@@ -347,8 +344,7 @@ def strip(form: StripForm) -> TensorIntrin:
                     column = (kx + p * sw - left) if form.left else kx + (p * sw - form.outside[0])
                     b.store(sums, 0, sums[0] + x[(at + ky) * row + column * d] * w[ky * kw + kx])
             b.store(out, y * orow + p * form.channels, form.clamp.meaning(b, sums[0] + w[kh * kw]))
-    desc = replace(b.finish(), scalars=scalars)
-    return TensorIntrin(f"arm_fpu.{form.name}", desc, lambda ops: _emit(form, ops), requires="vfp")
+    return described(b, scalars, partial(_emit, form))
 
 
 def _rows(form: StripForm, trips: Expr) -> Expr:
@@ -381,14 +377,7 @@ def _emit(form: StripForm, operands: Mapping[str, COperand]) -> BlockText:
             declarations.append(f"const int32_t aot_{name}row = {outside} ? 0 : aot_row;")
             moved.append(name)
             steps.append(f"{name}row")
-    counter = ['[n] "+&r"(aot_n)'] if form.loop else []
-    return AsmBlock(
-        declarations,
-        form.text(),
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in moved), *counter, *(f'[{n}] "=&r"(aot_{n})' for n in ("t", "u"))],
-        ins=[f'[{n}] "r"(aot_{n})' for n in steps],
-        clobbers=REGISTERS,
-    ).emit()
+    return assembled(declarations, form.text(), moved=[*moved, *(["n"] * form.loop)], spoilt=("t", "u"), read=steps)
 
 
 def price(form: StripForm, trips: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from aot.relay.expr import Constant, tensor_type
 from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, binop, imm
 from aot.tir.function import FuncAttrs
@@ -29,7 +29,19 @@ from aot.topi.arm_fpu.conv2d import (
     plan_stored,
     title_of,
 )
-from aot.topi.arm_fpu.dot import CHANNELS, Clamp, DotForm, Text, bits_of, buffers, dot, run_length, scalars
+from aot.topi.arm_fpu.dot import (
+    CHANNELS,
+    Clamp,
+    DotForm,
+    Text,
+    bits_of,
+    buffers,
+    constant,
+    dot,
+    float_operands,
+    run_length,
+    scalars,
+)
 from aot.topi.arm_fpu.layer import UNROLL, FloatLayer, Tile, with_relu
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
 from aot.topi.layer.elementwise import Kind, view_of
@@ -160,10 +172,10 @@ class VectorForm(DotForm):
         if lo == 0.0:  # like integers, of which a negative number is one too; there is no -0, and no negative NaN
             text += ["vmov.i32 q6, #0", *(f"vmax.s32 {q}, {q}, q6" for q in self.accumulators)]
         elif lo is not None:
-            text += [*_constant("r3", bits_of(lo)), "vdup.32 q6, r3"]
+            text += [*constant("r3", bits_of(lo)), "vdup.32 q6, r3"]
             text += [line for q in self.accumulators for line in (f"vpt.f32 gt, q6, {q}", f"vmovt {q}, q6")]
         if hi is not None:
-            text += _constant("r3", bits_of(hi))
+            text += constant("r3", bits_of(hi))
             text += [line for q in self.accumulators for line in (f"vpt.f32 gt, {q}, r3", f"vdupt.32 {q}, r3")]
         if not self.clamp.keeps:
             return [*text]
@@ -179,10 +191,6 @@ class VectorForm(DotForm):
             ends -= 4 * len(self.accumulators) + 5
         saved = len(self.accumulators) if self.starts else -len(self.accumulators)
         return runs * each + ends - saved + 2 * bool(self.last) + self.runs
-
-
-def _constant(register: str, bits: int) -> list[str]:
-    return [f"movw {register}, #{bits & 0xFFFF}", f"movt {register}, #{bits >> 16}"]
 
 
 @cache
@@ -528,8 +536,7 @@ class ElementForm:
             text += [f"ldr %[t], [%[x{i}]]", f"vdup.32 q{i}, %[t]"] if one else []
         for q, bound in (("q3", self.clamp.lo), ("q4", self.clamp.hi)):
             if bound is not None:
-                bits = bits_of(bound)
-                text += [f"movw %[t], #{bits & 0xFFFF}", f"movt %[t], #{bits >> 16}", f"vdup.32 {q}, %[t]"]
+                text += [*constant("%[t]", bits_of(bound)), f"vdup.32 {q}, %[t]"]
         return text
 
     def turn(self) -> list[str]:
@@ -560,8 +567,7 @@ def elementwise(form: ElementForm) -> TensorIntrin:
     """
     count = Var("count")
     b = IRBuilder(form.name)
-    xs = [b.input(f"x{i}", (UNKNOWN_EXTENT,), "float32", align=4) for i in range(len(form.ones))]
-    out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
+    *xs, out = float_operands(b, *(f"x{i}" for i in range(len(form.ones))))
     with b.for_("i", count) as i:
         values: list[Expr] = [x[imm(0) if one else i] for x, one in zip(xs, form.ones, strict=True)]
         value = binop(OPERATORS[form.op][0], *values) if form.op in OPERATORS else values[0]

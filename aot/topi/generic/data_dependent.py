@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import partial, reduce
 from math import prod
 
 from aot.numerics import farmhash
@@ -16,15 +17,18 @@ from aot.op.stablehlo.scatter import ScatterAttrs
 from aot.op.tensor.segment import initial
 from aot.relay.expr import tensor_type
 from aot.support.dtype import is_float, itemsize
-from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, as_expr, binop, cast, equal, imm, logical_and, select
-from aot.topi.generic.flat import accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.generic.flat import FlatKernel, register_flat
 
 WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64", "float16": "float32"}
 """Types in which sums wrap without overflow, and that in which float16 is added: the rounded sum is that of float16."""
+
+
+def _inside(numbers: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """Whether all indices are within their extents."""
+    return reduce(logical_and, (logical_and(n >= 0, n < extent) for n, extent in zip(numbers, shape, strict=True)))
 
 
 def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
@@ -37,11 +41,11 @@ def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
     b.store(target, index, cast("float16", total) if target.dtype == "float16" else total)
 
 
-def lower_topk(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("topk")
+def lower_topk(kernel: FlatKernel) -> None:
     """Row by row, each element is inserted into the sorted positions found so far: n * k comparisons at most."""
-    kernel = flat_kernel(group, name)
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    k, n = group.anchor.attrs.k, tensor_type(group.anchor.args[0]).shape[-1]
+    k, n = kernel.attrs.k, kernel.shape(0)[-1]
     with b.for_("m", out.size // k) as m:
         first, base = b.let("first", m * k), b.let("base", m * n)
         with b.for_("c", n) as c:
@@ -63,14 +67,13 @@ def lower_topk(group: Group, _target: Target, name: str) -> Lowered:
                     with b.if_(ahead):
                         b.store(out, first + place, candidate[0])
                         b.store(candidate, 0, found)
-    return kernel.finish("topk")
 
 
-def lower_cumsum(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("cumsum", "qnn.cumsum")
+def lower_cumsum(kernel: FlatKernel) -> None:
     """One pass along the axis, the sum in a register."""
-    kernel = flat_kernel(group, name)
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    attrs, shape = group.anchor.attrs, tensor_type(group.anchor).shape
+    attrs, shape = kernel.attrs, tensor_type(kernel.anchor).shape
     n, inner = shape[attrs.axis], prod(shape[attrs.axis + 1 :])
     codes = attrs.codes
     wide = "int32" if codes is not None else WRAPPING.get(data.dtype, data.dtype)
@@ -85,38 +88,32 @@ def lower_cumsum(group: Group, _target: Target, name: str) -> Lowered:
             b.store(total, 0, total[0] + value)
             if not attrs.exclusive:
                 b.store(out, index, total[0] if codes is None else tir_sum_code(b, total[0], codes))
-    return kernel.finish("cumsum")
 
 
-def lower_scatter_nd(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("scatter_nd")
+def lower_scatter_nd(kernel: FlatKernel) -> None:
     """Zeros, then each update at its place; a place outside is left out."""
-    kernel = flat_kernel(group, name)
     b, (indices, updates), out = kernel.b, kernel.args, kernel.out
-    shape, depth = group.anchor.attrs.shape, tensor_type(group.anchor.args[0]).shape[-1]
+    shape, depth = kernel.attrs.shape, kernel.shape(0)[-1]
     inner = prod(shape[depth:])
     with b.for_("i", out.size) as i:
         b.store(out, i, 0)
     with b.for_("m", indices.size // depth) as m:
-        inside: Expr | None = None
+        numbers = [b.let("number", indices[m * depth + axis]) for axis in range(depth)]
         row: Expr = imm(0)
-        for axis, extent in enumerate(shape[:depth]):
-            number = b.let("number", indices[m * depth + axis])
-            within = logical_and(number >= 0, number < extent)
-            inside = within if inside is None else logical_and(inside, within)
+        for number, extent in zip(numbers, shape, strict=False):
             row = row * extent + cast("int32", number)
-        assert inside is not None
-        with b.if_(inside):
+        with b.if_(_inside(numbers, shape[:depth])):
             base = b.let("base", row * inner)
             with b.for_("c", inner) as c:
                 _added(b, out, base + c, updates[m * inner + c])
-    return kernel.finish("scatter_nd")
 
 
-def lower_segment(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("unsorted_segment")
+def lower_segment(kernel: FlatKernel) -> None:
     """Neutral values, then each row into its segment."""
-    kernel = flat_kernel(group, name)
     b, (data, ids), out = kernel.b, kernel.args, kernel.out
-    attrs = group.anchor.attrs
+    attrs = kernel.attrs
     inner = out.size // attrs.count
     wide = WRAPPING.get(data.dtype, data.dtype)
     with b.for_("i", out.size) as i:
@@ -132,37 +129,24 @@ def lower_segment(group: Group, _target: Target, name: str) -> Lowered:
                 b.store(out, at, cast(wide, old) + cast(wide, new))
             else:
                 b.store(out, at, cast(wide, old) * cast(wide, new))
-    return kernel.finish("unsorted_segment")
 
 
-def lower_sparse_to_dense(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("sparse_to_dense")
+def lower_sparse_to_dense(kernel: FlatKernel) -> None:
     """The default value, then each value at its place; a place outside is left out."""
-    kernel = flat_kernel(group, name)
     b, (indices, values, default), out = kernel.b, kernel.args, kernel.out
-    shape = group.anchor.attrs.shape
+    shape = kernel.attrs.shape
     with b.for_("i", out.size) as i:
         b.store(out, i, default[0])
     with b.for_("m", indices.size // len(shape)) as m:
-        inside: Expr | None = None
+        numbers: list[Expr] = []
         place: Expr = imm(0)
         for axis, extent in enumerate(shape):
-            number = b.let("number", indices[m * len(shape) + axis])
-            within = logical_and(number >= 0, number < extent)
-            inside = within if inside is None else logical_and(inside, within)
+            numbers.append(b.let("number", indices[m * len(shape) + axis]))
             # brought into range, as the sum is computed for places outside, too
-            place = place * extent + clamped_index(b, number, extent)
-        assert inside is not None
-        with b.if_(inside):
+            place = place * extent + clamped_index(b, numbers[-1], extent)
+        with b.if_(_inside(numbers, shape)):
             b.store(out, place, values[m if values.size > 1 else imm(0)])
-    return kernel.finish("sparse_to_dense")
-
-
-register_impl(OpImplementation("generic.unsorted_segment", "unsorted_segment", accepts_alone, lower_segment))
-register_impl(OpImplementation("generic.sparse_to_dense", "sparse_to_dense", accepts_alone, lower_sparse_to_dense))
-register_impl(OpImplementation("generic.topk", "topk", accepts_alone, lower_topk))
-register_impl(OpImplementation("generic.cumsum", "cumsum", accepts_alone, lower_cumsum))
-register_impl(OpImplementation("generic.cumsum", "qnn.cumsum", accepts_alone, lower_cumsum))
-register_impl(OpImplementation("generic.scatter_nd", "scatter_nd", accepts_alone, lower_scatter_nd))
 
 
 # stablehlo.scatter: a copy, then each element of the updates at its place.
@@ -200,12 +184,12 @@ def _place(b: IRBuilder, extent: int, start: Expr | None, offset: Expr | None) -
     return b.let("place", select(within, start, imm(-2 * extent, "int64")) + place)
 
 
-def lower_scatter(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("stablehlo.scatter")
+def lower_scatter(kernel: FlatKernel) -> None:
     """Loops over the updates; the place of an element is a start from the indices and an offset in the slice."""
-    kernel = flat_kernel(group, name)
     b, (data, indices, updates), out = kernel.b, kernel.args, kernel.out
-    attrs: ScatterAttrs = group.anchor.attrs
-    shape, index_shape, shape_of_updates = (tensor_type(a).shape for a in group.anchor.args)
+    attrs: ScatterAttrs = kernel.attrs
+    shape, index_shape, shape_of_updates = (tensor_type(a).shape for a in kernel.anchor.args)
     with b.for_("i", out.size) as i:
         b.store(out, i, data[i])
     with ExitStack() as loops:
@@ -228,10 +212,6 @@ def lower_scatter(group: Group, _target: Target, name: str) -> Lowered:
         with b.if_(inside):
             index = b.let("at", _flat_index(places, shape))
             b.store(out, index, element if attrs.kind == "update" else _joined(b, attrs.kind, out[index], element))
-    return kernel.finish("scatter")
-
-
-register_impl(OpImplementation("generic.scatter", "stablehlo.scatter", accepts_alone, lower_scatter))
 
 
 # embedding_lookup_sparse: entry by entry, with the place of the last one and its weights in registers.
@@ -248,11 +228,11 @@ def _divide(
         b.store(out, at, out[at] / divisor)
 
 
-def lower_embedding_lookup_sparse(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("embedding_lookup_sparse")
+def lower_embedding_lookup_sparse(kernel: FlatKernel) -> None:
     """Zeros, then each entry."""
-    kernel = flat_kernel(group, name)
     b, (ids, indices, weights, table), out = kernel.b, kernel.args, kernel.out
-    attrs: EmbeddingLookupSparseAttrs = group.anchor.attrs
+    attrs: EmbeddingLookupSparseAttrs = kernel.attrs
     depth, inner = len(attrs.places) + 1, out.size // prod(attrs.places)
     with b.for_("i", out.size) as i:
         b.store(out, i, 0.0)
@@ -287,12 +267,6 @@ def lower_embedding_lookup_sparse(group: Group, _target: Target, name: str) -> L
     if attrs.combiner != "SUM":
         with b.if_(number[0] > 0):
             _divide(b, attrs, out, now[0], sums, inner)
-    return kernel.finish("embedding_lookup_sparse")
-
-
-register_impl(
-    OpImplementation("generic.embedding_lookup_sparse", "embedding_lookup_sparse", accepts_alone, lower_embedding_lookup_sparse)
-)
 
 
 # lsh_projection: FarmHash of seed and item, byte by byte, and the sign of the weighted sum.
@@ -335,11 +309,11 @@ def _read(b: IRBuilder, state: Buffer) -> State:
     return x, y, z, v0, v1, w0, w1
 
 
-def lower_lsh_projection(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("lsh_projection")
+def lower_lsh_projection(kernel: FlatKernel) -> None:
     """Each seed with each item."""
-    kernel = flat_kernel(group, name)
     b, (seeds, items, *weights), out = kernel.b, kernel.args, kernel.out
-    (rows, bits), shape = tensor_type(group.anchor.args[0]).shape, tensor_type(group.anchor.args[1]).shape
+    (rows, bits), shape = kernel.shape(0), kernel.shape(1)
     size = items.size // shape[0] * itemsize(items.dtype)
     key = b.scratch("key", (SEED_BYTES + size,), "uint8")
     with b.for_("row", rows) as row:
@@ -355,13 +329,9 @@ def lower_lsh_projection(group: Group, _target: Target, name: str) -> Lowered:
                 value = cast("float64", cast("int64", _fingerprint(b, key)))
                 b.store(score, 0, score[0] + (cast("float64", weights[0][i]) * value if weights else value))
             side = b.let("side", select(score[0] > imm(0.0, "float64"), imm(1, "uint32"), imm(0, "uint32")))
-            if group.anchor.attrs.dense:
+            if kernel.attrs.dense:
                 b.store(out, seed, cast("int32", side))
             else:
                 b.store(signs, 0, (signs[0] << imm(1, "uint32")) | side)
-        if not group.anchor.attrs.dense:
+        if not kernel.attrs.dense:
             b.store(out, row, cast("int32", signs[0] + (cast("uint32", row) << imm(bits, "uint32"))))
-    return kernel.finish("lsh_projection")
-
-
-register_impl(OpImplementation("generic.lsh_projection", "lsh_projection", accepts_alone, lower_lsh_projection))

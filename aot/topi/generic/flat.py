@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from aot.ir.op import Array
-from aot.ir.type import TensorType
-from aot.relay.expr import Constant, tensor_type
+from aot.ir.type import TensorType, TupleType
+from aot.relay.expr import Call, Constant, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype, stored
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
-from aot.topi.strategy import Group, Lowered
+from aot.topi.strategy import Accepts, Group, Lowered, OpImplementation, register_impl
 
 
 @dataclass(frozen=True, slots=True)
 class FlatKernel:
-    """One flat buffer for each of the anchor's operands (constants in flash) and for the result."""
+    """One flat buffer for each of the anchor's operands (constants in flash) and for each result."""
 
     b: IRBuilder
     args: tuple[Buffer, ...]
-    out: Buffer
+    outs: tuple[Buffer, ...]
     constants: dict[str, Array]
     group: Group
+
+    @property
+    def out(self) -> Buffer:
+        """The first result, of most kernels the only one."""
+        return self.outs[0]
+
+    @property
+    def anchor(self) -> Call:
+        return self.group.anchor
+
+    @property
+    def attrs(self) -> Any:
+        return self.group.anchor.attrs
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """Of an operand."""
+        return tensor_type(self.group.anchor.args[number]).shape
 
     def table(self, name: str, data: Array) -> Buffer:
         """A further constant."""
@@ -32,22 +51,25 @@ class FlatKernel:
         self.constants[buffer.name] = data
         return buffer
 
-    def finish(self, kernel: str) -> Lowered:
-        attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span)
+    def finish(self, kernel: str, *, macs: int = 0) -> Lowered:
+        """The kernel under its name."""
+        attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span, macs=macs)
         return Lowered(self.b.finish(attrs), dict(self.constants))
 
 
-def flat_kernel(group: Group, name: str) -> FlatKernel:
-    """Declare the buffers of a group that is one call."""
+def flat_kernel(group: Group, name: str, *, constant: str = "table") -> FlatKernel:
+    """Declare the buffers of a group that is one call; `constant` is how those of constants are called."""
     b = IRBuilder(name)
     buffers = {id(v): b.input("data", *_flat(v.type)) for v in group.params}
-    result = b.output("out", *_flat(tensor_type(group.result)))
+    type_ = group.anchor.type
+    results = type_.fields if isinstance(type_, TupleType) else (tensor_type(group.anchor),)
+    outs = tuple(b.output("out", *_flat(t)) for t in results)
     constants: dict[str, Array] = {}
     for arg in group.anchor.args:
         if isinstance(arg, Constant) and id(arg) not in buffers:
-            buffer = buffers[id(arg)] = b.const("table", *_flat(arg.type))
+            buffer = buffers[id(arg)] = b.const(constant, *_flat(arg.type))
             constants[buffer.name] = arg.data.reshape(-1).view(numpy_dtype(buffer.dtype))
-    return FlatKernel(b, tuple(buffers[id(a)] for a in group.anchor.args), result, constants, group)
+    return FlatKernel(b, tuple(buffers[id(a)] for a in group.anchor.args), outs, constants, group)
 
 
 def _flat(type_: TensorType) -> tuple[tuple[int], str]:
@@ -59,3 +81,24 @@ def _flat(type_: TensorType) -> tuple[tuple[int], str]:
 def accepts_alone(group: Group, _target: Target) -> bool:
     """Whether the group is one call with one result."""
     return not group.followers and isinstance(group.result.type, TensorType)
+
+
+Body = Callable[[FlatKernel], None]
+
+
+def register_flat(*operators: str, name: str = "", accepts: Accepts = accepts_alone) -> Callable[[Body], Body]:
+    """Enter a function that emits a flat kernel, under the name of the operator if it has none of its own."""
+
+    def register(body: Body) -> Body:
+        for operator in operators:
+            title = name or operator.rpartition(".")[2]
+
+            def lower(group: Group, _target: Target, func: str, title: str = title) -> Lowered:
+                kernel = flat_kernel(group, func)
+                body(kernel)
+                return kernel.finish(title)
+
+            register_impl(OpImplementation(f"generic.{title}", operator, accepts, lower, source=body.__module__))
+        return body
+
+    return register

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from aot.op.math.unary import gelu_rule
 from aot.op.nn.gelu import LEFT_OVER, VECTOR
-from aot.target.target import Target
-from aot.topi.generic.flat import accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.generic.flat import FlatKernel, register_flat
 
 
-def lower(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("gelu_uneven")
+def lower(kernel: FlatKernel) -> None:
     b, (data,), out = kernel.b, kernel.args, kernel.out
     whole = out.size - out.size % VECTOR
     for start, stop, library in ((0, whole, "eigen_"), (whole, out.size, LEFT_OVER)):
@@ -19,7 +17,3 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
         with b.for_("i", stop, start=start) as i:
             x = b.let("x", data[i])
             b.store(out, i, gelu_rule(x, approximate=False, library=library))
-    return kernel.finish("gelu_uneven")
-
-
-register_impl(OpImplementation("generic.gelu_uneven", "gelu_uneven", accepts_alone, lower))

@@ -14,7 +14,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, binop, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
-from aot.topi.generic.flat import accepts_alone, flat_kernel
+from aot.topi.generic.flat import FlatKernel, register_flat
 from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts, tail_instructions
 from aot.topi.layer.io import open_io
 from aot.topi.layer.requant import plan_requantize
@@ -498,11 +498,11 @@ register_impl(OpImplementation("generic.pointwise", "nn.conv2d", accepts_pointwi
 # qnn.dense_blockwise: two weights of a byte at a time.
 
 
-def lower_blockwise(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("qnn.dense_blockwise")
+def lower_blockwise(kernel: FlatKernel) -> None:
     b, (data, params, weight, scales, *bias), out = kernel.b, kernel.args, kernel.out
-    size = group.anchor.attrs.size
-    rows, width = tensor_type(group.anchor.args[0]).shape
+    size = kernel.attrs.size
+    rows, width = kernel.shape(0)
     outputs, blocks = out.size // rows, width // size
     with b.for_("m", rows) as m:
         zero_point = b.let("zero_point", params[m * 3 + 2])
@@ -526,7 +526,3 @@ def lower_blockwise(group: Group, _target: Target, name: str) -> Lowered:
                 b.store(weights, 0, weights[0] + factor * cast("float32", ones[0]))
             value = (total[0] - zero_point * weights[0]) * scale
             b.store(out, m * outputs + o, value + bias[0][o] if bias else value)
-    return kernel.finish("dense_blockwise")
-
-
-register_impl(OpImplementation("generic.dense_blockwise", "qnn.dense_blockwise", accepts_alone, lower_blockwise))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from aot.ir.type import TensorType
 from aot.numerics.fixed_point import (
     INT32_MAX,
     INT32_MIN,
@@ -35,35 +34,25 @@ from aot.op.qnn.log_softmax import exp_table as log_exp_table
 from aot.op.qnn.lut16 import tir_look_up
 from aot.op.qnn.softmax16 import exp_table as exp_table16
 from aot.op.qnn.softmax16 import reciprocal_table
-from aot.op.te_rule import TeContext
-from aot.relay.expr import Var
-from aot.target.target import Target
-from aot.te.tensor import TensorFn
+from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, maximum, minimum, select
-from aot.tir.function import FuncAttrs
+from aot.topi.generic.flat import FlatKernel, register_flat
 from aot.topi.generic.softmax import accepts, normalised, row_maximum
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
-def accepts16(group: Group, _target: Target) -> bool:
-    return not group.followers and isinstance(group.anchor.args[0], Var) and len(group.params) == 1
-
-
-def lower_softmax16(group: Group, _target: Target, name: str) -> Lowered:
-    type_ = group.anchor.type
-    assert isinstance(type_, TensorType)
-    depth = type_.shape[-1]
-    b = IRBuilder(name)
-    ctx = TeContext(b)
-    data, out = b.input("data", (type_.size,), "int16"), b.output("out", (type_.size,), "int16")
-    row = _Row(b, data, depth, group.anchor.attrs.multiplier, group.anchor.attrs.shift)
-    exps = ctx.constant("exps", np.asarray(exp_table16(group.anchor.attrs.tables), np.int16))
-    reciprocals = ctx.constant("reciprocals", np.asarray(reciprocal_table(group.anchor.attrs.tables), np.int16))
-    with b.for_("m", type_.size // depth) as m:
+@register_flat("qnn.softmax16", accepts=accepts)
+def lower_softmax16(kernel: FlatKernel) -> None:
+    """The exponentials are looked up twice, so that no scratch memory is needed."""
+    b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
+    depth = kernel.shape(0)[-1]
+    row = _Row(b, data, depth, attrs.multiplier, attrs.shift)
+    exps = elements_of(kernel.table("exps", np.asarray(exp_table16(attrs.tables), np.int16)))
+    reciprocals = elements_of(kernel.table("reciprocals", np.asarray(reciprocal_table(attrs.tables), np.int16)))
+    with b.for_("m", data.size // depth) as m:
         base = b.let("base", m * depth)
-        top = row.largest(base)
+        top = row_maximum(b, data, base, depth)
         total = b.local("total", (1,), "int32", init=0)
         with b.for_("c", depth) as c:
             b.store(total, 0, total[0] + row.exp(base + c, top, exps))
@@ -72,8 +61,6 @@ def lower_softmax16(group: Group, _target: Target, name: str) -> Lowered:
         with b.for_("c", depth) as c:
             value = (row.exp(base + c, top, exps) * scale + half) >> right
             b.store(out, base + c, clamp(value, 0, 32767))
-    func = b.finish(FuncAttrs(kernel="generic.softmax16", span=group.anchor.span))
-    return Lowered(func, dict(ctx.constants))
 
 
 class _Row:
@@ -82,12 +69,6 @@ class _Row:
     def __init__(self, b: IRBuilder, data: Buffer, depth: int, multiplier: int, shift: int) -> None:
         self.b, self.data, self.depth = b, data, depth
         self.multiplier, self.shift = multiplier, shift
-
-    def largest(self, base: Expr) -> Expr:
-        best = self.b.local("largest", (1,), "int32", init=-32768)
-        with self.b.for_("c", self.depth) as c:
-            self.b.store(best, 0, maximum(best[0], cast("int32", self.data[base + c])))
-        return self.b.let("top", best[0])
 
     def exp(self, index: Expr, top: Expr, table: TensorFn) -> Expr:
         b = self.b
@@ -98,36 +79,23 @@ class _Row:
     def reciprocal(self, total: Expr, table: TensorFn) -> tuple[Expr, Expr]:
         """Q0.15 reciprocal of the sum's mantissa, and the final right shift, in [14, 30] for a sum in [2^14, 2^31)."""
         b = self.b
-        x = b.local("mantissa", (1,), "uint32")
-        zeros = b.local("zeros", (1,), "int32", init=0)
-        b.store(x, 0, cast("uint32", total))
-        for step in (16, 8, 4, 2, 1):
-            with b.if_(x[0] < imm(1 << (32 - step), "uint32")):
-                b.store(x, 0, x[0] << step)
-                b.store(zeros, 0, zeros[0] + step)
+        x, zeros = normalised(b, cast("uint32", total), most=16)
         mantissa = cast("int32", ((x[0] >> 1) + (1 << 13)) >> 14)
         centred = b.let("centred", clamp(mantissa - ((1 << 15) + (1 << 16)), -32768, 32767))
         scale = b.let("scale", tir_look_up(b, centred, table))
         return scale, b.let("right", imm(31) - zeros[0])
 
 
-register_impl(OpImplementation("generic.softmax16", "qnn.softmax16", accepts16, lower_softmax16))
-
-
-# qnn.log_softmax row by row: a table of 256 exponentials, one logarithm a row, no scratch.  Integers only.
-
-
 _mul = tir_saturating_rounding_doubling_high_mul
 
 
-def lower_log_softmax(group: Group, _target: Target, name: str) -> Lowered:
-    type_, attrs = group.anchor.type, group.anchor.attrs
-    assert isinstance(type_, TensorType)
-    depth = type_.shape[-1]
-    b = IRBuilder(name)
-    data, out = b.input("data", (type_.size,), "int8"), b.output("out", (type_.size,), "int8")
-    table = b.const("exps", (256,), "int32")
-    with b.for_("m", type_.size // depth) as m:
+@register_flat("qnn.log_softmax", accepts=accepts)
+def lower_log_softmax(kernel: FlatKernel) -> None:
+    """A table of 256 exponentials, one logarithm a row."""
+    b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
+    depth = kernel.shape(0)[-1]
+    table = kernel.table("exps", log_exp_table(attrs).astype(np.int32))
+    with b.for_("m", data.size // depth) as m:
         base = b.let("base", m * depth)
         top = row_maximum(b, data, base, depth)
         total = b.local("total", (1,), "int32", init=0)
@@ -139,8 +107,6 @@ def lower_log_softmax(group: Group, _target: Target, name: str) -> Lowered:
         with b.for_("c", depth) as c:
             difference = b.let("difference", cast("int32", data[base + c]) - top)
             _element(b, out, base + c, difference, log=log, limit=limit, attrs=attrs)
-    func = b.finish(FuncAttrs(kernel="generic.log_softmax", span=group.anchor.span))
-    return Lowered(func, {table.name: log_exp_table(attrs).astype(np.int32)})
 
 
 def _element(b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: Expr, limit: Expr, attrs: LogSoftmaxAttrs) -> None:
@@ -180,19 +146,12 @@ def _log(b: IRBuilder, total: Expr) -> Expr:
     return (_mul(power, imm(LOG_2)) + _mul(small, quotient)) * 2
 
 
-register_impl(OpImplementation("generic.log_softmax", "qnn.log_softmax", accepts, lower_log_softmax))
-
-
-# qnn.l2_normalize row by row: one inverse square root a row, no scratch.  Integers only.
-
-
-def lower_l2(group: Group, _target: Target, name: str) -> Lowered:
-    type_, attrs = group.anchor.type, group.anchor.attrs
-    assert isinstance(type_, TensorType)
-    depth = type_.shape[-1]
-    b = IRBuilder(name)
-    data, out = b.input("data", (type_.size,), "int8"), b.output("out", (type_.size,), "int8")
-    with b.for_("m", type_.size // depth) as m:
+@register_flat("qnn.l2_normalize", name="l2_normalization", accepts=accepts)
+def lower_l2(kernel: FlatKernel) -> None:
+    """One inverse square root a row."""
+    b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
+    depth = kernel.shape(0)[-1]
+    with b.for_("m", data.size // depth) as m:
         base = b.let("base", m * depth)
         total = b.local("total", (1,), "int32", init=0)
         with b.for_("c", depth) as c:
@@ -204,7 +163,3 @@ def lower_l2(group: Group, _target: Target, name: str) -> Lowered:
             x = (cast("int32", data[base + c]) - attrs.input_zp) * (1 << attrs.left_shift)
             scaled = tir_multiply_by_quantized_multiplier(b, x, multiplier, left)
             b.store(out, base + c, clamp(scaled, -128, 127))
-    return Lowered(b.finish(FuncAttrs(kernel="generic.l2_normalization", span=group.anchor.span)))
-
-
-register_impl(OpImplementation("generic.l2_normalization", "qnn.l2_normalize", accepts, lower_l2))

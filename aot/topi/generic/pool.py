@@ -47,6 +47,10 @@ MAX_COUNTED = 64
 SHIFTS = range(23, 7, -1)
 
 
+Bounds = tuple[tuple[Expr, Expr], tuple[Expr, Expr]]
+"""[start, stop) of rows and of columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolLayer:
     """What the kernel needs: everything (vertical, horizontal); `out` is [N, OH, OW, C]."""
@@ -73,30 +77,55 @@ class PoolLayer:
         """Whether a window is whole rows of the image, so that its taps lie at equal distances."""
         return self.window[1] == self.image[1] and not any(self.padding)
 
+    def bounds(self, b: IRBuilder, position: Expr, axis: int) -> tuple[Expr, Expr]:
+        """[start, stop) of a window's rows (axis 0) or columns inside the image."""
+        stride, kernel = self.strides[axis], self.window[axis]
+        if not any(self.padding):
+            return position * stride, position * stride + kernel
+        ends = inside(position, stride=stride, before=self.padding[axis], kernel=kernel, size=self.image[axis])
+        return b.let("start", ends[0]), b.let("stop", ends[1])
 
-def match_pool(group: Group) -> PoolLayer | None:
-    """The view of a group that is one pooling operator on words of four channels."""
+    def counts(self, axis: int) -> list[int]:
+        """Taps inside the image along an axis, window by window."""
+        stride, kernel, size = self.strides[axis], self.window[axis], self.image[axis]
+        starts = [i * stride - self.padding[axis] for i in range(self.out[axis + 1])]
+        return [min(s + kernel, size) - max(s, 0) for s in starts]
+
+    def mean_count(self, axis: int) -> float:
+        """Taps inside the image along an axis, on average."""
+        counts = self.counts(axis)
+        return sum(counts) / len(counts)
+
+
+def pool_layer(group: Group) -> PoolLayer | None:
+    """The view of a group that begins with one pooling operator on its only operand."""
     anchor = group.anchor
-    if group.followers or not isinstance(anchor.op, Op) or not isinstance(anchor.args[0], Var) or len(group.params) != 1:
+    if not isinstance(anchor.op, Op) or not isinstance(anchor.args[0], Var) or len(group.params) != 1:
         return None
     data, attrs, out = anchor.args[0], anchor.attrs, tensor_type(anchor)
-    if len(data.type.shape) != 4 or data.type.shape[3] % 4 or data.type.dtype != out.dtype:
+    if len(data.type.shape) != 4 or data.type.dtype != out.dtype:
         return None
     n, height, width, depth = data.type.shape
     if anchor.op.name == "mean":
-        if attrs.axes != (1, 2) or out.dtype != "int8":
-            return None
-        return PoolLayer("mean", data, (n, 1, 1, depth), (height, width), (1, 1), (0, 0, 0, 0), attrs, "int8")
-    kind = anchor.op.name.removeprefix("nn.").removesuffix("_pool2d")
-    if out.dtype not in (("int8", "uint8") if kind == "max" else ("int8",)):
-        return None
-    shape = (n, out.shape[1], out.shape[2], depth)
+        whole = (height, width)
+        return (
+            PoolLayer("mean", data, (n, 1, 1, depth), whole, (1, 1), (0,) * 4, attrs, out.dtype) if attrs.axes == (1, 2) else None
+        )
+    kind, shape = anchor.op.name.removeprefix("nn.").removesuffix("_pool2d"), (n, out.shape[1], out.shape[2], depth)
     return PoolLayer(kind, data, shape, attrs.pool_size, attrs.strides, attrs.padding, attrs, out.dtype)
 
 
+def match_pool(group: Group) -> PoolLayer | None:
+    """The view of a group that is one pooling operator on bytes."""
+    layer = None if group.followers else pool_layer(group)
+    known = ("int8", "uint8") if layer is not None and layer.kind == "max" else ("int8",)
+    return layer if layer is not None and layer.dtype in known else None
+
+
 def accepts(group: Group, _target: Target) -> bool:
+    """Words of four channels."""
     layer = match_pool(group)
-    if layer is None:
+    if layer is None or layer.out[3] % 4:
         return False
     return layer.kind == "max" or layer.taps <= MAX_LANE_TAPS or layer.window[1] <= MAX_LANE_TAPS
 
@@ -165,7 +194,7 @@ class _Pool:
 
         In place of software for divisions.
         """
-        counts = [set(axis) for axis in self._counts()]
+        counts = [set(self._layer.counts(axis)) for axis in range(2)]
         numbers = {y * x for y in counts[0] for x in counts[1]}
         found = exact_means(numbers) if self._layer.taps <= MAX_COUNTED else None
         if found is None:
@@ -178,14 +207,14 @@ class _Pool:
         b, layer = self._b, self._layer
         n, height, width, depth = layer.out
         with b.for_("n", n) as image, b.for_("y", height) as y, b.for_("x", width) as x:
-            bounds = self._bounds(y, x)
+            bounds = layer.bounds(b, y, 0), layer.bounds(b, x, 1)
             origin = image * (prod(layer.image) * depth // 4)
             place = ((image * height + y) * width + x) * depth
             with b.for_("c", depth // 4, step=self._words) as c:
                 self._block(bounds, origin + c, place + c * 4)
         kernel = f"generic.{layer.kind}_pool(words={self._words})"
         each = 1 + (2 if self._dsp else 13 if layer.kind == "max" else 6)
-        taps = prod(layer.out) // 4 * self._mean_taps()
+        taps = prod(layer.out) // 4 * int(layer.mean_count(0) * layer.mean_count(1))
         finish = prod(layer.out) * (1 if layer.kind == "max" else 14 if layer.kind == "mean" else 6)
         loops = taps // self._words // (UNROLL if layer.full_rows else 1) * (0 if self._straight else 4)
         instructions = taps * each + finish + loops + prod(layer.out) // (4 * self._words) * 8 + height * width * 12
@@ -196,35 +225,7 @@ class _Pool:
     def _straight(self) -> bool:
         return not any(self._layer.padding) and self._layer.taps <= MAX_STRAIGHT
 
-    def _mean_taps(self) -> int:
-        """Taps inside the image, on average."""
-        rows, columns = (sum(axis) / len(axis) for axis in self._counts())
-        return int(rows * columns)
-
-    def _counts(self) -> list[list[int]]:
-        """Of each axis the taps inside the image, window by window."""
-        counts = []
-        for axis in range(2):
-            stride, before = self._layer.strides[axis], self._layer.padding[axis]
-            starts = [i * stride - before for i in range(self._layer.out[axis + 1])]
-            size, kernel = self._layer.image[axis], self._layer.window[axis]
-            counts.append([min(s + kernel, size) - max(s, 0) for s in starts])
-        return counts
-
-    def _bounds(self, y: Expr, x: Expr) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
-        """[start, stop) of the window's rows and columns inside the image."""
-        layer = self._layer
-        out: list[tuple[Expr, Expr]] = []
-        for axis, position in enumerate((y, x)):
-            stride, kernel, before = layer.strides[axis], layer.window[axis], layer.padding[axis]
-            if any(layer.padding):
-                ends = inside(position, stride=stride, before=before, kernel=kernel, size=layer.image[axis])
-                out.append((self._b.let("start", ends[0]), self._b.let("stop", ends[1])))
-            else:
-                out.append((position * stride, position * stride + kernel))
-        return out[0], out[1]
-
-    def _block(self, bounds: tuple[tuple[Expr, Expr], tuple[Expr, Expr]], first: Expr, place: Expr) -> None:
+    def _block(self, bounds: Bounds, first: Expr, place: Expr) -> None:
         """`words` words of channels of one output pixel; `first` is the word index of their place in pixel (0, 0)."""
         rows, columns = bounds
         count: Expr = imm(self._layer.taps)
@@ -245,7 +246,7 @@ class _Pool:
         for k, total in enumerate(values):
             self._b.store(self._out, place + k, self._finish(self._b.let("total", total), count, multiplier))
 
-    def _taps(self, bounds: tuple[tuple[Expr, Expr], tuple[Expr, Expr]], first: Expr, step: _Step, totals: Buffer | None) -> None:
+    def _taps(self, bounds: Bounds, first: Expr, step: _Step, totals: Buffer | None) -> None:
         """All taps of a window."""
         b, layer = self._b, self._layer
         (top, bottom), (left, right) = bounds
@@ -383,52 +384,41 @@ MAX_CHANNELS = 8
 MAX_STRAIGHT_FLOAT = 4
 """Taps of the largest window that is written without loops."""
 
-Bounds = tuple[tuple[Expr, Expr], tuple[Expr, Expr]]
-"""[start, stop) of rows and of columns."""
-
 
 @dataclass(frozen=True, slots=True)
 class FloatPlan:
-    """`clamp`: the activation, None where it changes no result; `channels` of `out` [N, OH, OW, C] at a time."""
+    """`clamp`: the activation, None where it changes no result; `channels` at a time."""
 
-    kind: str
-    data: Var
-    out: tuple[int, ...]
-    attrs: Any
+    layer: PoolLayer
     clamp: UnaryAttrs | None
     channels: int
 
     @property
     def straight(self) -> bool:
-        return not any(self.attrs.padding) and prod(self.attrs.pool_size) <= MAX_STRAIGHT_FLOAT
+        return not any(self.layer.padding) and self.layer.taps <= MAX_STRAIGHT_FLOAT
 
 
 def plan_float(group: Group, _target: Target) -> FloatPlan | None:
     """None for other types, and for followers other than an activation."""
-    anchor = group.anchor
-    if not isinstance(anchor.op, Op) or not isinstance(anchor.args[0], Var) or len(group.params) != 1:
+    layer, followers = pool_layer(group), group.followers
+    if layer is None or layer.dtype != "float32" or len(followers) > 1 or any(not is_call(f, "relu") for f in followers):
         return None
-    followers, out = group.followers, tensor_type(anchor)
-    if out.dtype != "float32" or len(followers) > 1 or any(not is_call(f, "relu") for f in followers):
-        return None
-    kind = anchor.op.name.removeprefix("nn.").removesuffix("_pool2d")
     clamp: UnaryAttrs | None = followers[0].attrs if followers else None
-    if kind == "max" and clamp is not None and clamp.lo is not None and clamp.lo <= lowest("float32"):
+    if layer.kind == "max" and clamp is not None and clamp.lo is not None and clamp.lo <= lowest("float32"):
         clamp = UnaryAttrs(hi=clamp.hi)  # maxima begin there
-    channels = max(n for n in range(1, MAX_CHANNELS + 1) if out.shape[3] % n == 0)
-    return FloatPlan(kind, anchor.args[0], out.shape, anchor.attrs, clamp, channels)
+    return FloatPlan(layer, clamp, max(n for n in range(1, MAX_CHANNELS + 1) if layer.out[3] % n == 0))
 
 
 def lower_float(group: Group, _target: Target, name: str, found: FloatPlan) -> Lowered:
-    b = IRBuilder(name)
-    data = b.input("data", (found.data.type.size,), "float32")
-    out = b.output("out", (prod(found.out),), "float32")
+    b, layer = IRBuilder(name), found.layer
+    data = b.input("data", (layer.data.type.size,), "float32")
+    out = b.output("out", (prod(layer.out),), "float32")
     _FloatPool(b, found, data, out).emit()
-    func = b.finish(FuncAttrs(kernel=f"generic.{found.kind}_pool_float(channels={found.channels})", span=group.anchor.span))
-    taps, channels, blocks = prod(found.attrs.pool_size), found.channels, prod(found.out) // found.channels
-    each = (5 if found.kind == "max" else 2) * taps + 3 + 7 * (found.clamp is not None)
-    around = 12 if found.straight else 12 + 4 * taps + 6 * found.attrs.pool_size[0]
-    code = 120 + (18 * taps if found.straight else 30) * channels + 40 * any(found.attrs.padding)
+    func = b.finish(FuncAttrs(kernel=f"generic.{layer.kind}_pool_float(channels={found.channels})", span=group.anchor.span))
+    taps, channels, blocks = layer.taps, found.channels, prod(layer.out) // found.channels
+    each = (5 if layer.kind == "max" else 2) * taps + 3 + 7 * (found.clamp is not None)
+    around = 12 if found.straight else 12 + 4 * taps + 6 * layer.window[0]
+    code = 120 + (18 * taps if found.straight else 30) * channels + 40 * any(layer.padding)
     return Lowered(func, {}, blocks * (channels * each + around) + 12 * blocks, code)
 
 
@@ -439,12 +429,12 @@ class _FloatPool:
         self._b, self._plan, self._data, self._out = b, found, data, out
 
     def emit(self) -> None:
-        b, found = self._b, self._plan
-        images, rows, columns, depth = found.out
+        b, found, layer = self._b, self._plan, self._plan.layer
+        images, rows, columns, depth = layer.out
         with b.for_("n", images) as n, b.for_("y", rows) as y, b.for_("x", columns) as x:
-            bounds = self._bounds(y, 0), self._bounds(x, 1)
-            count = self._count(bounds) if found.kind == "avg" else None
-            first = n * (found.data.type.size // images)
+            bounds = layer.bounds(b, y, 0), layer.bounds(b, x, 1)
+            count = self._count(bounds) if layer.kind == "avg" else None
+            first = n * (layer.data.type.size // images)
             place = ((n * rows + y) * columns + x) * depth
             with b.for_("c", depth, step=found.channels) as c:
                 values = b.local("value", (found.channels,), "float32", init=lowest("float32") if count is None else 0.0)
@@ -453,37 +443,27 @@ class _FloatPool:
                     value = values[k] if count is None else values[k] / count
                     b.store(self._out, place + c + k, self._clamped(b.let("value", value)))
 
-    def _bounds(self, position: Expr, axis: int) -> tuple[Expr, Expr]:
-        """[start, stop) of the window's rows (axis 0) or columns inside the image."""
-        attrs = self._plan.attrs
-        stride, kernel = attrs.strides[axis], attrs.pool_size[axis]
-        if not any(attrs.padding):
-            return position * stride, position * stride + kernel
-        size = self._plan.data.type.shape[1 + axis]
-        ends = inside(position, stride=stride, before=attrs.padding[axis], kernel=kernel, size=size)
-        return self._b.let("start", ends[0]), self._b.let("stop", ends[1])
-
     def _count(self, bounds: Bounds) -> Expr:
         """Taps inside the image."""
-        if not any(self._plan.attrs.padding):
-            return imm(float(prod(self._plan.attrs.pool_size)), "float32")
+        if not any(self._plan.layer.padding):
+            return imm(float(self._plan.layer.taps), "float32")
         (top, bottom), (left, right) = bounds
         return self._b.let("count", cast("float32", (bottom - top) * (right - left)))
 
     def _taps(self, bounds: Bounds, first: Expr, values: Buffer) -> None:
         """All taps of a window; `first` is the index of a channel in the image's first pixel."""
-        b, found = self._b, self._plan
+        b, found, layer = self._b, self._plan, self._plan.layer
         (top, bottom), (left, right) = bounds
-        width, depth = found.data.type.shape[2:]
+        width, depth = layer.data.type.shape[2:]
 
         def tap(pixel: Expr) -> None:
             numbers = [b.let("number", self._data[first + pixel * depth + k]) for k in range(found.channels)]
             for k, number in enumerate(numbers):
                 larger = select(values[k] < number, number, values[k])
-                b.store(values, k, larger if found.kind == "max" else values[k] + number)
+                b.store(values, k, larger if layer.kind == "max" else values[k] + number)
 
         if found.straight:
-            for ky, kx in product(*map(range, found.attrs.pool_size)):
+            for ky, kx in product(*map(range, layer.window)):
                 tap((top + ky) * width + (left + kx))
             return
         with b.for_("ry", bottom, start=top) as ry:

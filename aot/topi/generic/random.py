@@ -14,13 +14,10 @@ from aot.numerics.random import (
     THREEFRY_ROTATIONS,
     WORDS,
 )
-from aot.relay.expr import tensor_type
-from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, select
-from aot.topi.generic.flat import accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.generic.flat import FlatKernel, register_flat
 
 LARGEST = 3.4028234663852886e38
 """Of float32, finite."""
@@ -71,11 +68,11 @@ def _threefry(b: IRBuilder, block: Buffer, key: Buffer) -> None:
         b.store(block, 1, block[1] + keys[(group + 2) % 3] + _word(group + 1))
 
 
-def lower_bits(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("random.bits", name="random_bits")
+def lower_bits(kernel: FlatKernel) -> None:
     """Each block from a copy of counter and key; the last one may be cut."""
-    kernel = flat_kernel(group, name)
     b, (counter, key), out = kernel.b, kernel.args, kernel.out
-    attrs = group.anchor.attrs
+    attrs = kernel.attrs
     size = WORDS[attrs.algorithm]
     now = b.local("now", (size,), "uint32")
     for w in range(size):
@@ -95,14 +92,13 @@ def lower_bits(group: Group, _target: Target, name: str) -> Lowered:
             with b.if_(at < attrs.count):
                 b.store(out, at, block[w])
         _count_up(b, now, attrs.words)
-    return kernel.finish("random_bits")
 
 
-def lower_advance(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("random.advance", name="random_advance")
+def lower_advance(kernel: FlatKernel) -> None:
     """A long addition."""
-    kernel = flat_kernel(group, name)
     b, (counter,), out = kernel.b, kernel.args, kernel.out
-    attrs = group.anchor.attrs
+    attrs = kernel.attrs
     total = b.local("total", (1,), "uint64", init=0)
     for w in range(counter.size):
         if w >= attrs.words:
@@ -112,14 +108,13 @@ def lower_advance(group: Group, _target: Target, name: str) -> Lowered:
         b.store(total, 0, total[0] + part + cast("uint64", counter[w]))
         b.store(out, w, cast("uint32", total[0]))
         b.store(total, 0, total[0] >> imm(32, "uint64"))
-    return kernel.finish("random_advance")
 
 
-def lower_multinomial(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("random.multinomial")
+def lower_multinomial(kernel: FlatKernel) -> None:
     """Row by row the sums up to each class, then the draws; a class is the number of sums that are not above a draw."""
-    kernel = flat_kernel(group, name)
     b, (logits, bits), out = kernel.b, kernel.args, kernel.out
-    samples, (rows, classes) = group.anchor.attrs.samples, tensor_type(group.anchor.args[0]).shape
+    samples, (rows, classes) = kernel.attrs.samples, kernel.shape(0)
     sums = b.scratch("sums", (classes,), "float64", align=8)
     limit = imm(LARGEST, "float32")
     with b.for_("m", rows) as m:
@@ -145,9 +140,3 @@ def lower_multinomial(group: Group, _target: Target, name: str) -> Lowered:
             with b.for_("c", classes) as c, b.if_(sums[c] <= draw):
                 b.store(found, 0, c + 1)
             b.store(out, at, found[0])
-    return kernel.finish("multinomial")
-
-
-register_impl(OpImplementation("generic.random_bits", "random.bits", accepts_alone, lower_bits))
-register_impl(OpImplementation("generic.random_advance", "random.advance", accepts_alone, lower_advance))
-register_impl(OpImplementation("generic.multinomial", "random.multinomial", accepts_alone, lower_multinomial))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from aot.ir.type import TensorType, TupleType
+from aot.ir.type import TensorType
 from aot.numerics.elementary import MATH
 from aot.numerics.fixed16 import SIGMOID16, TANH16
 from aot.numerics.fixed_point import tir_rounding_divide_by_pot
@@ -93,25 +93,17 @@ class LstmFloatKernel:
     """The kernel under construction."""
 
     def __init__(self, group: Group, name: str) -> None:
-        self.b = IRBuilder(name)
-        self.attrs: LstmFloatAttrs = group.anchor.attrs
-        args, self.constants = group.anchor.args, {}
-        buffers = {id(v): self.b.input("data", (v.type.size,), "float32") for v in group.params}
+        self.kernel = kernel = flat_kernel(group, name, constant="weight")
+        self.b = kernel.b
+        self.attrs: LstmFloatAttrs = kernel.attrs
         self.vectors = IntegerVectors(self.b, asymmetric=self.attrs.asymmetric)
-        for arg in args:
-            if isinstance(arg, Constant) and id(arg) not in buffers:
-                buffers[id(arg)] = self.b.const("weight", (arg.type.size,), arg.type.dtype)
-                self.constants[buffers[id(arg)].name] = arg.data.reshape(-1)
-        self.data, self.first_output, self.first_cell, *others = (buffers[id(a)] for a in args)
+        self.data, self.first_output, self.first_cell, *others = kernel.args
         self.operands = dict(zip(self.attrs.names(), others, strict=True))
-        assert isinstance(group.anchor.type, TupleType)
-        types = group.anchor.type.fields
-        self.out, self.output, self.cell = (self.b.output("out", (t.size,), "float32") for t in types)
-        self.sizes = Sequences(tensor_type(args[0]).shape, time_major=self.attrs.time_major)
-        self.outputs, self.cells = types[1].shape[1], types[2].shape[1]
+        self.out, self.output, self.cell = kernel.outs
+        self.sizes = Sequences(kernel.shape(0), time_major=self.attrs.time_major)
+        self.outputs, self.cells = kernel.shape(1)[1], kernel.shape(2)[1]
         self.extra = self.operands["auxiliary"].size // (self.sizes.steps * self.sizes.batch) if self.attrs.auxiliary else 0
         self.gates = self.b.scratch("gates", (self.attrs.gates * self.cells,), "float32")
-        self.span = group.anchor.span
 
     # ---- the sequence
 
@@ -121,8 +113,7 @@ class LstmFloatKernel:
             with b.for_("i", target.size) as i:
                 b.store(target, i, source[i])
         self._loop("batch", sizes.batch, lambda batch: self._loop("t", sizes.steps, lambda t: self._step(batch, t)))
-        attrs = FuncAttrs(kernel="generic.lstm_float", span=self.span, macs=self.macs())
-        return Lowered(b.finish(attrs), self.constants)
+        return self.kernel.finish("lstm_float", macs=self.macs())
 
     def macs(self) -> int:
         step = self.attrs.gates * self.cells * (self.sizes.depth + self.outputs + self.extra)
@@ -314,20 +305,13 @@ class _Kernel:
     """What both types share: rows, gates, cells."""
 
     def __init__(self, group: Group, name: str) -> None:
-        self.b = IRBuilder(name)
-        self.attrs: LstmBasicAttrs = group.anchor.attrs
-        self.batch, self.cells = tensor_type(group.anchor.args[1]).shape
-        self.depth = tensor_type(group.anchor.args[0]).shape[1]
-        buffers = {id(v): self.b.input("data", (v.type.size,), v.type.dtype) for v in group.params}
-        self.constants = {}
-        for arg in group.anchor.args:
-            if isinstance(arg, Constant) and id(arg) not in buffers:
-                buffers[id(arg)] = self.b.const("weight", (arg.type.size,), arg.type.dtype)
-                self.constants[buffers[id(arg)].name] = arg.data.reshape(-1)
-        self.data, self.last, self.weight, self.bias = (buffers[id(a)] for a in group.anchor.args)
-        assert isinstance(group.anchor.type, TupleType)
-        self.out, self.cell, self.gates = (self.b.output("out", (t.size,), t.dtype) for t in group.anchor.type.fields)
-        self.span = group.anchor.span
+        self.kernel = kernel = flat_kernel(group, name, constant="weight")
+        self.b = kernel.b
+        self.attrs: LstmBasicAttrs = kernel.attrs
+        self.batch, self.cells = kernel.shape(1)
+        self.depth = kernel.shape(0)[1]
+        self.data, self.last, self.weight, self.bias = kernel.args
+        self.out, self.cell, self.gates = kernel.outs
 
     def lower(self) -> Lowered:
         b, rows = self.b, 4 * self.cells
@@ -339,8 +323,7 @@ class _Kernel:
                 entry, update, forget, opened = (self.gates[first + n + i * self.cells] for i in range(4))
                 self.step(b.let("i", row * self.cells + n), n, (entry, update, forget, opened))
         macs = self.batch * rows * self.depth
-        attrs = FuncAttrs(kernel="generic.lstm_basic", span=self.span, macs=macs)
-        return Lowered(b.finish(attrs), self.constants, instructions=5 * macs + 700 * self.batch * self.cells)
+        return replace(self.kernel.finish("lstm_basic", macs=macs), instructions=5 * macs + 700 * self.batch * self.cells)
 
     def sum(self, gate: Expr, base: Expr, column: Expr) -> Expr:
         """Value `gate` of a row; its weights begin at `base`, the data at `column`."""
@@ -442,25 +425,16 @@ class RnnKernel:
     """The kernel under construction."""
 
     def __init__(self, group: Group, name: str) -> None:
-        self.b = IRBuilder(name)
-        self.attrs: RnnAttrs = group.anchor.attrs
-        args = group.anchor.args
-        buffers = {id(v): self.b.input("data", (v.type.size,), "float32") for v in group.params}
-        self.constants = {}
-        for arg in args:
-            if isinstance(arg, Constant) and id(arg) not in buffers:
-                buffers[id(arg)] = self.b.const("weight", (arg.type.size,), arg.type.dtype)
-                self.constants[buffers[id(arg)].name] = arg.data.reshape(-1)
-        found = [buffers[id(a)] for a in args]
-        self.data, self.first, weight, recurrent, self.bias, *more = found
+        self.kernel = kernel = flat_kernel(group, name, constant="weight")
+        self.b = kernel.b
+        self.attrs: RnnAttrs = kernel.attrs
+        self.data, self.first, weight, recurrent, self.bias, *more = kernel.args
         self.matrices = [weight, recurrent, *more[1:]]
         self.auxiliary = more[:1]
-        assert isinstance(group.anchor.type, TupleType)
-        self.out, self.output = (self.b.output("out", (t.size,), "float32") for t in group.anchor.type.fields)
-        self.sizes = Sequences(tensor_type(args[0]).shape, time_major=self.attrs.time_major)
+        self.out, self.output = kernel.outs
+        self.sizes = Sequences(kernel.shape(0), time_major=self.attrs.time_major)
         self.units = self.bias.size
         self.vectors = IntegerVectors(self.b, asymmetric=self.attrs.asymmetric)
-        self.span = group.anchor.span
 
     def lower(self) -> Lowered:
         b, sizes = self.b, self.sizes
@@ -471,7 +445,7 @@ class RnnKernel:
             place = b.let("place", at * sizes.batch + batch if self.attrs.time_major else batch * sizes.steps + at)
             self._step(place, b.let("state", batch * self.units))
         macs = sizes.steps * sizes.batch * sum(m.size for m in self.matrices)
-        return Lowered(b.finish(FuncAttrs(kernel="generic.rnn", span=self.span, macs=macs)), self.constants)
+        return self.kernel.finish("rnn", macs=macs)
 
     def _step(self, place: Expr, state: Expr) -> None:
         b, sources = self.b, self._sources(place, state)

@@ -25,8 +25,8 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, IntoExpr, binop, cast, clamp, equal, imm, logical_and, maximum, minimum, select
-from aot.topi.generic.flat import FlatKernel, accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.generic.flat import FlatKernel, accepts_alone, register_flat
+from aot.topi.strategy import Group
 
 
 def bit_length(b: IRBuilder, x: Expr) -> Expr:
@@ -42,9 +42,9 @@ def bit_length(b: IRBuilder, x: Expr) -> Expr:
 # Kernels of TFLM's audio front end, channel by channel: scale_bits, filter_bank, square_root, pcan, log.
 
 
-def lower_scale_bits(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("signal.scale_bits")
+def lower_scale_bits(kernel: FlatKernel) -> None:
     """The largest magnitude as 16 bits hold it, then the bits above it."""
-    kernel = flat_kernel(group, name)
     b, (data,), out = kernel.b, kernel.args, kernel.out
     largest = b.local("largest", (1,), "int16", init=0)
     with b.for_("i", data.size) as i:
@@ -55,18 +55,17 @@ def lower_scale_bits(group: Group, _target: Target, name: str) -> Lowered:
     b.store(out, 0, 0)
     with b.if_(largest[0] > 0):
         b.store(out, 0, imm(15) - bit_length(b, cast("uint32", largest[0])))
-    return kernel.finish("scale_bits")
 
 
 def _table(kernel: FlatKernel, name: str, values: Sequence[int], dtype: str = "uint16") -> Buffer:
     return kernel.table(name, np.array(values, dtype))
 
 
-def lower_filter_bank(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("signal.filter_bank")
+def lower_filter_bank(kernel: FlatKernel) -> None:
     """Both sums of a channel in one pass over its bins; the weights of the channel after are kept for it."""
-    kernel = flat_kernel(group, name)
     b, (data, weights, unweights), out = kernel.b, kernel.args, kernel.out
-    attrs = group.anchor.attrs
+    attrs = kernel.attrs
     bins = _table(kernel, "bins", attrs.frequency_starts)
     places = _table(kernel, "places", attrs.weight_starts)
     widths = _table(kernel, "widths", attrs.widths)
@@ -83,7 +82,6 @@ def lower_filter_bank(group: Group, _target: Target, name: str) -> Lowered:
             b.store(out, c - 1, own[0])
         b.store(own, 0, other[0])
         b.store(other, 0, 0)
-    return kernel.finish("filter_bank")
 
 
 def _root(b: IRBuilder, x: Expr, dtype: str, result: Buffer) -> None:
@@ -106,9 +104,9 @@ def _root(b: IRBuilder, x: Expr, dtype: str, result: Buffer) -> None:
     b.store(result, 0, root[0])
 
 
-def lower_square_root(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("signal.square_root")
+def lower_square_root(kernel: FlatKernel) -> None:
     """In 32 bits where the number has no more."""
-    kernel = flat_kernel(group, name)
     b, (data, shift), out = kernel.b, kernel.args, kernel.out
     amount = b.let("amount", cast("uint32", shift[0]) & 31)
     with b.for_("c", out.size) as c:
@@ -119,7 +117,6 @@ def lower_square_root(group: Group, _target: Target, name: str) -> Lowered:
         with b.else_():
             _root(b, x, "uint64", root)
         b.store(out, c, root[0] >> amount)
-    return kernel.finish("square_root")
 
 
 def _gain(b: IRBuilder, x: Expr, table: Buffer) -> Expr:
@@ -139,23 +136,22 @@ def _gain(b: IRBuilder, x: Expr, table: Buffer) -> Expr:
     return b.let("factor", cast("uint32", cast("int32", gain[0])))
 
 
-def lower_pcan(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("signal.pcan")
+def lower_pcan(kernel: FlatKernel) -> None:
     b, (data, noise, table), out = kernel.b, kernel.args, kernel.out
     with b.for_("c", out.size) as c:
         gain = _gain(b, b.let("noise", noise[c]), table)
-        product = (cast("uint64", data[c]) * cast("uint64", gain)) >> group.anchor.attrs.snr_shift
+        product = (cast("uint64", data[c]) * cast("uint64", gain)) >> kernel.attrs.snr_shift
         snr = b.let("snr", cast("uint32", product))
         curve = (snr * snr) >> (2 + 2 * SNR_BITS - OUTPUT_BITS)
         line = (snr >> (SNR_BITS - OUTPUT_BITS)) - (1 << OUTPUT_BITS)
         b.store(out, c, select(snr < 2 << SNR_BITS, curve, line))
-    return kernel.finish("pcan")
 
 
-def lower_log(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("signal.log")
+def lower_log(kernel: FlatKernel) -> None:
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    attrs, table = group.anchor.attrs, _table(kernel, "log2", log_table())
+    attrs, table = kernel.attrs, _table(kernel, "log2", log_table())
     with b.for_("c", out.size) as c:
         x = b.let("x", data[c] << attrs.correction_bits)
         b.store(out, c, 0)
@@ -170,17 +166,6 @@ def lower_log(group: Group, _target: Target, name: str) -> Lowered:
             log2 = b.let("log2", cast("uint64", cast("uint32", (whole << 16) + fraction + low + line)))
             natural = b.let("natural", cast("uint32", (log2 * LN_2 + ONE // 2) >> 16))
             b.store(out, c, minimum((imm(attrs.scale, "uint32") * natural + ONE // 2) >> 16, 32767))
-    return kernel.finish("log")
-
-
-for _name, _lower in (
-    ("scale_bits", lower_scale_bits),
-    ("filter_bank", lower_filter_bank),
-    ("square_root", lower_square_root),
-    ("pcan", lower_pcan),
-    ("log", lower_log),
-):
-    register_impl(OpImplementation(f"generic.{_name}", f"signal.{_name}", accepts_alone, _lower))
 
 
 # signal.mfcc, frame by frame in double precision; see `aot.op.signal.mfcc`.
@@ -198,14 +183,14 @@ class _Bank:
 
 
 def _known(kernel: FlatKernel, bins: int) -> _Bank:
-    bank = mel_bank(bins, kernel.group.anchor.attrs)
+    bank = mel_bank(bins, kernel.attrs)
     channels, weights = kernel.table("channels", np.array(bank.channel, np.int16)), kernel.table("weights", np.array(bank.weight))
     return _Bank(channels, weights, 0, len(bank.channel), bank.first)
 
 
 def _of_rate(kernel: FlatKernel, bins: int, rate: Expr) -> tuple[_Bank, Expr]:
     """The triangles of a rate that comes at run time, and whether the spectrogram reaches to their end."""
-    b, attrs = kernel.b, kernel.group.anchor.attrs
+    b, attrs = kernel.b, kernel.attrs
     channels, weights = b.scratch("channels", (bins,), "int16"), b.scratch("weights", (bins,), "float64", align=8)
     edges = kernel.table("edges", np.array(mel_edges(attrs)))
     width = b.let("width", imm(0.5, "float64") * cast("float64", maximum(rate, 1)) / imm(float(bins - 1), "float64"))
@@ -227,11 +212,11 @@ def _of_rate(kernel: FlatKernel, bins: int, rate: Expr) -> tuple[_Bank, Expr]:
     return _Bank(channels, weights, first, stop, 0), reaches
 
 
-def lower_mfcc(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("signal.mfcc")
+def lower_mfcc(kernel: FlatKernel) -> None:
     """Sums of a frame's triangles in scratch memory; one extra number before and one after stand for no channel."""
-    kernel = flat_kernel(group, name)
-    b, (data, *rest), out, attrs = kernel.b, kernel.args, kernel.out, group.anchor.attrs
-    bins = tensor_type(group.anchor.args[0]).shape[2]
+    b, (data, *rest), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
+    bins = kernel.shape(0)[2]
     frames: IntoExpr = data.size // bins
     if rest:
         bank, reaches = _of_rate(kernel, bins, b.let("rate", rest[0][0]))
@@ -260,19 +245,15 @@ def lower_mfcc(group: Group, _target: Target, name: str) -> Lowered:
             with b.for_("j", attrs.channels) as j:
                 b.store(total, 0, total[0] + factors[i * attrs.channels + j] * mel[j + 1])
             b.store(out, frame * attrs.coefficients + i, cast("float32", total[0]))
-    return kernel.finish("mfcc")
-
-
-register_impl(OpImplementation("generic.mfcc", "signal.mfcc", accepts_alone, lower_mfcc))
 
 
 # signal.overlap_add: frames added one after the other where the result lies.
 
 
-def lower_overlap_add(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
-    b, (data, left), out, step = kernel.b, kernel.args, kernel.out, group.anchor.attrs.step
-    rows, frames, size = tensor_type(group.anchor.args[0]).shape
+@register_flat("signal.overlap_add")
+def lower_overlap_add(kernel: FlatKernel) -> None:
+    b, (data, left), out, step = kernel.b, kernel.args, kernel.out, kernel.attrs.step
+    rows, frames, size = kernel.shape(0)
     kept, line = size - step, frames * step + size - step
     with b.for_("row", rows) as row:
         base = b.let("base", row * line)
@@ -287,10 +268,6 @@ def lower_overlap_add(group: Group, _target: Target, name: str) -> Lowered:
                 b.store(out, at, out[at] + value)
             else:
                 b.store(out, at, clamp(cast("int32", out[at]) + cast("int32", value), -32768, 32767))
-    return kernel.finish("overlap_add")
-
-
-register_impl(OpImplementation("generic.overlap_add", "signal.overlap_add", accepts_alone, lower_overlap_add))
 
 
 # signal.rfft and signal.irfft: a transform of half the length over pairs of samples, and the step that splits or joins.
@@ -410,10 +387,10 @@ def _transform(plan: _Plan, load: Callable[[Expr], Complex], out: Buffer, base: 
         _stage(plan, s, out, base)
 
 
-def lower_rfft(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("signal.rfft")
+def lower_rfft(kernel: FlatKernel) -> None:
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    length, given = group.anchor.attrs.length, tensor_type(group.anchor.args[0]).shape[-1]
+    length, given = kernel.attrs.length, kernel.shape(0)[-1]
     plan = _plan(kernel, length, inverse=False)
     a, n = plan.a, plan.n
     with b.for_("m", out.size // (length + 2)) as m:
@@ -434,13 +411,12 @@ def lower_rfft(group: Group, _target: Target, name: str) -> Lowered:
             first, last = kissfft.split(a, near, far, a.point(plan.half_table, k - 1))
             a.put(out, base + k, first)
             a.put(out, base + (imm(n) - k), last)
-    return kernel.finish("rfft")
 
 
-def lower_irfft(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("signal.irfft")
+def lower_irfft(kernel: FlatKernel) -> None:
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    length = group.anchor.attrs.length
+    length = kernel.attrs.length
     plan = _plan(kernel, length, inverse=True)
     a, n = plan.a, plan.n
     points = b.scratch("points", (length,), out.dtype)
@@ -457,11 +433,6 @@ def lower_irfft(group: Group, _target: Target, name: str) -> Lowered:
         if is_float(out.dtype):
             with b.for_("i", length) as i:
                 b.store(out, base * 2 + i, out[base * 2 + i] / imm(float(np.float32(length)), "float32"))
-    return kernel.finish("irfft")
-
-
-register_impl(OpImplementation("generic.rfft", "signal.rfft", accepts_alone, lower_rfft))
-register_impl(OpImplementation("generic.irfft", "signal.irfft", accepts_alone, lower_irfft))
 
 
 # The transforms of `aot.numerics.split_radix` as statements: doubles in scratch memory, in place.
@@ -579,11 +550,11 @@ class Transforms:
 ZERO = imm(0.0, "float64")
 
 
-def lower_rfft2d(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
-    b, (data,), attrs = kernel.b, kernel.args, group.anchor.attrs
+@register_flat("signal.rfft2d")
+def lower_rfft2d(kernel: FlatKernel) -> None:
+    b, (data,), attrs = kernel.b, kernel.args, kernel.attrs
     height, width = attrs.height, attrs.width
-    given = tensor_type(group.anchor.args[0]).shape[-2:]
+    given = kernel.shape(0)[-2:]
     rows = b.scratch("rows", (height * width,), "float64", align=8)
     transforms = Transforms(kernel, rows)
     with b.for_("image", data.size // (given[0] * given[1])) as image:
@@ -598,7 +569,6 @@ def lower_rfft2d(group: Group, _target: Target, name: str) -> Lowered:
         if height > 1:
             _columns(kernel, rows, height, width)
         _results(kernel, rows, height, width, image=image)
-    return kernel.finish("rfft2d")
 
 
 def _columns(kernel: FlatKernel, rows: Buffer, height: int, width: int) -> None:
@@ -654,18 +624,17 @@ def _results(kernel: FlatKernel, rows: Buffer, height: int, width: int, *, image
         put(imm(height) - i, 0, rows[near], rows[near + 1])
 
 
-def lower_part(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("real", "imag")
+def lower_part(kernel: FlatKernel) -> None:
     """real and imag."""
-    kernel = flat_kernel(group, name)
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    kind = str(group.anchor.op)
+    kind = str(kernel.anchor.op)
     with b.for_("i", out.size) as i:
         b.store(out, i, data[i * 2 + (1 if kind == "imag" else 0)])
-    return kernel.finish(kind)
 
 
-def lower_abs(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("complex_abs")
+def lower_abs(kernel: FlatKernel) -> None:
     b, (data,), out = kernel.b, kernel.args, kernel.out
     infinity = imm(float("inf"), "float32")
     with b.for_("i", out.size) as i:
@@ -676,7 +645,6 @@ def lower_abs(group: Group, _target: Target, name: str) -> Lowered:
             for limit in (infinity, imm(float("-inf"), "float32")):
                 found = select(equal(p, limit), infinity, found)
         b.store(out, i, found)
-    return kernel.finish("complex_abs")
 
 
 def accepts_pairs(group: Group, target: Target) -> bool:
@@ -684,28 +652,20 @@ def accepts_pairs(group: Group, target: Target) -> bool:
     return accepts_alone(group, target) and tensor_type(group.anchor).dtype == "complex64"
 
 
-def lower_copy(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("reshape", name="copy_complex", accepts=accepts_pairs)
+def lower_copy(kernel: FlatKernel) -> None:
     b, (data,), out = kernel.b, kernel.args, kernel.out
     with b.for_("i", out.size) as i:
         b.store(out, i, data[i])
-    return kernel.finish("copy_complex")
-
-
-register_impl(OpImplementation("generic.rfft2d", "signal.rfft2d", accepts_alone, lower_rfft2d))
-register_impl(OpImplementation("generic.copy_complex", "reshape", accepts_pairs, lower_copy))
-register_impl(OpImplementation("generic.complex_abs", "complex_abs", accepts_alone, lower_abs))
-for _part in ("real", "imag"):
-    register_impl(OpImplementation(f"generic.{_part}", _part, accepts_alone, lower_part))
 
 
 # signal.spectrogram, frame by frame in double precision.
 
 
-def lower_spectrogram(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
-    b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, group.anchor.attrs
-    channels, frames, bins = tensor_type(group.anchor).shape
+@register_flat("signal.spectrogram")
+def lower_spectrogram(kernel: FlatKernel) -> None:
+    b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
+    channels, frames, bins = tensor_type(kernel.anchor).shape
     length = attrs.length
     window = kernel.table("window", hann(attrs.window))
     row = b.scratch("row", (length,), "float64", align=8)
@@ -727,7 +687,3 @@ def lower_spectrogram(group: Group, _target: Target, name: str) -> Lowered:
         put(imm(bins - 1), row[1] * row[1])
         with b.for_("k", bins - 1, start=1) as k:
             put(k, row[k * 2] * row[k * 2] + row[k * 2 + 1] * row[k * 2 + 1])
-    return kernel.finish("spectrogram")
-
-
-register_impl(OpImplementation("generic.spectrogram", "signal.spectrogram", accepts_alone, lower_spectrogram))

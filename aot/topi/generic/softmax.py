@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from aot.ir.type import TensorType
 from aot.numerics.fixed_point import (
     named,
     tir_exp_on_negative_values,
@@ -20,7 +20,8 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, maximum, minimum, select
-from aot.tir.function import FuncAttrs, PrimFunc
+from aot.tir.function import PrimFunc
+from aot.topi.generic.flat import FlatKernel, flat_kernel
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 TAKES, TAKES_V6M = (34, 100), (90, 450)
@@ -34,53 +35,46 @@ def accepts(group: Group, _target: Target) -> bool:
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
-    type_, attrs = group.anchor.type, group.anchor.attrs
-    assert isinstance(type_, TensorType)
-    depth = type_.shape[-1]
-    rows = type_.size // depth
-    b = IRBuilder(name)
-    data = b.input("data", (type_.size,), "int8")
-    out = b.output("out", (type_.size,), type_.dtype)
-    table = b.const("exps", (256,), "int32")
-    _rows(b, data, out, lambda below: table[below], attrs=attrs, rows=rows, depth=depth)
-    func = b.finish(FuncAttrs(kernel="generic.softmax", span=group.anchor.span))
+    kernel = flat_kernel(group, name)
+    table = kernel.table("exps", exp_table(kernel.attrs).astype(np.int32))
+    depth = _rows(kernel, lambda below: table[below])
     each, row = TAKES_V6M if target.has("v6m") else TAKES
     # Its bytes of code are not stated: they are among those that MAIN_CODE of the budgets stands for.
-    return Lowered(func, {table.name: exp_table(attrs).astype(np.int32)}, rows * (each * depth + row))
+    return replace(kernel.finish("softmax"), instructions=kernel.out.size // depth * (each * depth + row))
 
 
 def without_table(group: Group, name: str) -> PrimFunc:
     """The same with each exponential computed: slower, without constants."""
-    type_, attrs = group.anchor.type, group.anchor.attrs
-    assert isinstance(type_, TensorType)
-    depth = type_.shape[-1]
-    b = IRBuilder(name)
-    data, out = b.input("data", (type_.size,), "int8"), b.output("out", (type_.size,), type_.dtype)
+    kernel = flat_kernel(group, name)
+    b, attrs = kernel.b, kernel.attrs
 
     def exp(below: Expr) -> Expr:
         code = named(b, "below", below)
         scaled = _mul(minimum(code, -attrs.diff_min) * -(1 << attrs.left_shift), imm(attrs.multiplier))
         return select(code <= -attrs.diff_min, tir_exp_on_negative_values(b, scaled), imm(0))
 
-    _rows(b, data, out, exp, attrs=attrs, rows=type_.size // depth, depth=depth)
-    return b.finish(FuncAttrs(kernel="generic.softmax", span=group.anchor.span))
+    _rows(kernel, exp)
+    return kernel.finish("softmax").func
 
 
 Exp = Callable[[Expr], Expr]
 """Q0.31 exponential of that many values below the largest."""
 
 
-def _rows(b: IRBuilder, data: Buffer, out: Buffer, exp: Exp, *, attrs: SoftmaxAttrs, rows: int, depth: int) -> None:
-    if rows == 1:
-        _row(b, data, out, exp, attrs=attrs, base=imm(0), depth=depth)
-        return
-    with b.for_("m", rows) as m:
-        _row(b, data, out, exp, attrs=attrs, base=b.let("base", m * depth), depth=depth)
+def _rows(kernel: FlatKernel, exp: Exp) -> int:
+    """All rows; returns the elements of one."""
+    b, (data,), depth = kernel.b, kernel.args, kernel.shape(0)[-1]
+    if data.size == depth:
+        _row(b, data, kernel.out, exp, attrs=kernel.attrs, base=imm(0), depth=depth)
+        return depth
+    with b.for_("m", data.size // depth) as m:
+        _row(b, data, kernel.out, exp, attrs=kernel.attrs, base=b.let("base", m * depth), depth=depth)
+    return depth
 
 
 def row_maximum(b: IRBuilder, data: Buffer, base: Expr, depth: int) -> Expr:
-    """The largest of `depth` int8 values from `base` on, int32."""
-    largest = b.local("largest", (1,), "int32", init=-128)
+    """The largest of `depth` values, int8 or int16, from `base` on, int32."""
+    largest = b.local("largest", (1,), "int32", init=int_range(data.dtype)[0])
     with b.for_("c", depth) as c:
         b.store(largest, 0, maximum(largest[0], cast("int32", data[base + c])))
     return b.let("top", largest[0])
@@ -101,12 +95,12 @@ def _row(b: IRBuilder, data: Buffer, out: Buffer, exp_of: Exp, *, attrs: Softmax
         b.store(out, base + c, minimum(value + attrs.zero_point, int_range(attrs.out_dtype)[1]))
 
 
-def normalised(b: IRBuilder, total: Expr) -> tuple[Buffer, Buffer]:
-    """A uint32 >= 2^16 shifted left until its highest bit is set, and the number of leading zeros that it had (int32)."""
+def normalised(b: IRBuilder, total: Expr, *, most: int = 8) -> tuple[Buffer, Buffer]:
+    """A uint32 shifted left until its highest bit is set, and the number of its leading zeros, less than 2 * `most` (int32)."""
     x = b.local("mantissa", (1,), "uint32")
     b.store(x, 0, total)
     zeros = b.local("zeros", (1,), "int32", init=0)
-    for step in (8, 4, 2, 1):
+    for step in (s for s in (16, 8, 4, 2, 1) if s <= most):
         with b.if_(x[0] < imm(1 << (32 - step), "uint32")):
             b.store(x, 0, x[0] << step)
             b.store(zeros, 0, zeros[0] + step)

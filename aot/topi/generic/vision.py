@@ -16,17 +16,15 @@ from aot.op.vision.pose_masks import REFINEMENTS as MASK_REFINEMENTS
 from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float
-from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, maximum, minimum, select
-from aot.topi.generic.flat import FlatKernel, accepts_alone, flat_kernel
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.generic.flat import FlatKernel, register_flat
 
 
 def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
     """y / scale, x / scale, e^(h / scale) / 2, e^(w / scale) / 2 of the encoding at `base`, float64."""
-    b, data, attrs = kernel.b, kernel.args[0], kernel.group.anchor.attrs
+    b, data, attrs = kernel.b, kernel.args[0], kernel.attrs
     if is_float(data.dtype):
         wide = [cast("float64", data[base + i]) / imm(attrs.scales[i], "float64") for i in range(4)]
         half = imm(0.5, "float64")
@@ -50,27 +48,26 @@ def _real(value: Expr, quant: Real) -> Expr:
     return cast("float32", cast("int32", value) - quant[1]) * imm(quant[0], "float32")
 
 
-def lower_decode_boxes(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("vision.decode_boxes")
+def lower_decode_boxes(kernel: FlatKernel) -> None:
     b, (_, anchors), out = kernel.b, kernel.args, kernel.out
-    boxes, length = tensor_type(group.anchor.args[0]).shape
+    boxes, length = kernel.shape(0)
     with b.for_("m", boxes) as m:
         y, x, h, w = _parts(kernel, b.let("encoding", m * length))
         first = b.let("first", m * 4)
-        anchor = [b.let("anchor", cast("float64", _real(anchors[first + i], group.anchor.attrs.anchors))) for i in range(4)]
+        anchor = [b.let("anchor", cast("float64", _real(anchors[first + i], kernel.attrs.anchors))) for i in range(4)]
         for axis, (centre, half) in enumerate(((y, h), (x, w))):
             middle = b.let("centre", cast("float32", centre * anchor[2 + axis] + anchor[axis]))
             extent = b.let("half", cast("float32", half * anchor[2 + axis]))
             b.store(out, first + axis, middle - extent)
             b.store(out, first + axis + 2, middle + extent)
-    return kernel.finish("decode_boxes")
 
 
-def lower_nms(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("vision.nms")
+def lower_nms(kernel: FlatKernel) -> None:
     """The best active box, `count` times; no sorting.  Scratch: each box's best score and whether it is still a candidate."""
-    kernel = flat_kernel(group, name)
     b, (boxes, scores), out = kernel.b, kernel.args, kernel.out
-    attrs, (n, classes) = group.anchor.attrs, tensor_type(group.anchor.args[1]).shape
+    attrs, (n, classes) = kernel.attrs, kernel.shape(1)
     best = b.scratch("best", (n,), scores.dtype)
     active = b.scratch("active", (n,), "uint8", align=1)
     with b.for_("m", n) as m:
@@ -93,7 +90,6 @@ def lower_nms(group: Group, _target: Target, name: str) -> Lowered:
         with b.if_(winner >= 0):
             b.store(active, winner, 0)
             _drop_overlapping(b, boxes, active, winner=winner, threshold=attrs.iou_threshold)
-    return kernel.finish("nms")
 
 
 def _reaches(score: Expr, threshold: float) -> Expr:
@@ -125,10 +121,6 @@ def _drop_overlapping(b: IRBuilder, boxes: Buffer, active: Buffer, *, winner: Ex
             shared = b.let("shared", sides[0] * sides[1])
             with b.if_(shared / (area + other_area - shared) > imm(threshold, "float32")):
                 b.store(active, m, 0)
-
-
-register_impl(OpImplementation("generic.decode_boxes", "vision.decode_boxes", accepts_alone, lower_decode_boxes))
-register_impl(OpImplementation("generic.nms", "vision.nms", accepts_alone, lower_nms))
 
 
 # A heap in scratch memory that orders equal items as the C++ library's `priority_queue` does.
@@ -218,10 +210,10 @@ def _overlap(b: IRBuilder, boxes: Buffer, one: Expr, other: Expr) -> Expr:
     return b.let("share", select(empty, ZERO, shared / (area + area2 - shared)))
 
 
-def lower_soft_nms(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
+@register_flat("vision.soft_nms")
+def lower_soft_nms(kernel: FlatKernel) -> None:
     b, (boxes, scores, limit, lowest, sigma), out = kernel.b, kernel.args, kernel.out
-    attrs, n = group.anchor.attrs, scores.size
+    attrs, n = kernel.attrs, scores.size
     size = b.local("size", (1,), "int32", init=0)
     memory = [b.scratch(k, (n,), t) for k, t in (("heap_scores", "float32"), ("heap_boxes", "int32"), ("heap_begins", "int32"))]
     columns = dict(zip(("score", "box", "begin"), memory, strict=True))
@@ -262,10 +254,6 @@ def lower_soft_nms(group: Group, _target: Target, name: str) -> Lowered:
                 b.store_as(out, "float32", number + (1 + attrs.count), now)
             with b.if_(now > floor):
                 heap.push((now, box, number))
-    return kernel.finish("soft_nms")
-
-
-register_impl(OpImplementation("generic.soft_nms", "vision.soft_nms", accepts_alone, lower_soft_nms))
 
 
 # A map of PoseNet's in a kernel: what its numbers stand for, read between four elements; see `aot.op.vision.decode_poses`.
@@ -480,10 +468,10 @@ def _grow(persons: _Persons, maps: tuple[PoseMap, PoseMap, PoseMap], *, walk: Bu
         b.store(persons.number, 0, person + 1)
 
 
-def lower_decode_poses(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
-    b, attrs = kernel.b, group.anchor.attrs
-    shapes = [tensor_type(arg).shape for arg in group.anchor.args]
+@register_flat("vision.decode_poses")
+def lower_decode_poses(kernel: FlatKernel) -> None:
+    b, attrs = kernel.b, kernel.attrs
+    shapes = [tensor_type(arg).shape for arg in kernel.anchor.args]
     scores, shorts, mids = (PoseMap(b, d, s, w) for d, s, w in zip(kernel.args, shapes, attrs.maps, strict=True))
     places, count = prod(shapes[0]), attrs.count
     indices = b.scratch("heap", (places,), "uint16" if places <= 1 << 16 else "int32")
@@ -511,21 +499,17 @@ def lower_decode_poses(group: Group, _target: Target, name: str) -> Lowered:
     persons.rescore()
     persons.sort()
     persons.write(kernel.out)
-    return kernel.finish("decode_poses")
-
-
-register_impl(OpImplementation("generic.decode_poses", "vision.decode_poses", accepts_alone, lower_decode_poses))
 
 
 # vision.pose_masks in plain C; see `aot.op.vision.pose_masks`.
 
 
-def lower_pose_masks(group: Group, _target: Target, name: str) -> Lowered:
+@register_flat("vision.pose_masks")
+def lower_pose_masks(kernel: FlatKernel) -> None:
     """Each cell's places of keypoints once, then the sums for all persons."""
-    kernel = flat_kernel(group, name)
     b, (data, persons), out = kernel.b, kernel.args, kernel.out
-    attrs = group.anchor.attrs
-    longs = PoseMap(b, data, tensor_type(group.anchor.args[0]).shape, attrs.longs)
+    attrs = kernel.attrs
+    longs = PoseMap(b, data, kernel.shape(0), attrs.longs)
     stride = imm(float(attrs.stride), "float32")
     places, at = b.scratch("places", (2 * KEYPOINTS,), "float32"), b.local("at", (2,), "float32")
     with b.for_("i", out.size) as i:
@@ -550,7 +534,3 @@ def lower_pose_masks(group: Group, _target: Target, name: str) -> Lowered:
                 b.store(least, 0, total[0])
                 b.store(best, 0, p)
         b.store(out, (best[0] * CELLS + y) * CELLS + x, 1)
-    return kernel.finish("pose_masks")
-
-
-register_impl(OpImplementation("generic.pose_masks", "vision.pose_masks", accepts_alone, lower_pose_masks))
