@@ -14,7 +14,6 @@ from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
 from aot.tir.analysis.overlap import safe_distances
-from aot.topi.layer.planes import BAND_BYTES, Axis, band_height
 from aot.topi.strategy import OpImplementation, implementations
 from aot.tune.task import choices_of
 from tests.topi.layers import Layer, build, check, data_for, interpret
@@ -138,18 +137,6 @@ def test_pairs_equal_meaning(layer: Layer) -> None:
 @pytest.mark.parametrize("layer", [x for x in NARROW if x.weight[1:3] == (3, 3) and x.strides in ((1, 1), (2, 2))])
 def test_3x3_equals_meaning(layer: Layer) -> None:
     assert check(RESIDENT, layer, find_target("cortex-m4")) > 1
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 80, 89, 160, 1000])
-def test_bands_are_small_and_few(size: int) -> None:
-    """Heights for which a step to the next number of bands rounds to the same height must not stop the search."""
-    for line in (8, 200, 332, 1000, 3000):
-        for stride in (1, 2, 3):
-            rows = Axis(size * stride, size, 3, stride, 1, 1, 1, 1)
-            band = band_height(rows, line_bytes=line)
-            assert band == 1 or line * ((band - 1) * stride + 3) <= BAND_BYTES
-            larger = [h for h in {-(-size // n) for n in range(1, size + 1)} if h > band]
-            assert all(line * ((h - 1) * stride + 3) > BAND_BYTES for h in larger)
 
 
 @pytest.mark.parametrize("impl", [DEPTHWISE, PACKED, COMMON, CHAIN], ids=lambda i: i.name)
