@@ -22,7 +22,7 @@ class ManualPages(BuildHookInterface):
         import typer.main
 
         from aot.cli.app import make_app
-        from aot.cli.man import pages
+        from aot.cli.verbs.man import pages
 
         self.folder = Path(tempfile.mkdtemp())
         for name, text in pages(typer.main.get_command(make_app())).items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from aot.cli.plain_values import plain_values
+from aot.cli.typer_fast_path import plain_values
 from aot.version import __version__
 
 VERBS = (
@@ -76,7 +76,7 @@ def run_app(arguments: Sequence[str]) -> Any:
     """Run the verb that these arguments begin with; whatever is not so plain is judged with all verbs known."""
     option, has_value, value = arguments[0].partition("=") if arguments else ("", "", "")
     if option in COMPLETION:
-        from aot.cli.shell_script import shell_script
+        from aot.cli.completion import shell_script
 
         return shell_script(option, [value, *arguments[1:]] if has_value else arguments[1:])
     plain = bool(arguments) and arguments[0] in VERBS and arguments[0] != "man"  # which describes all verbs

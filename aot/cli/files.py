@@ -2,15 +2,249 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import json
 import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from aot.cli.output_folder import encoded
 from aot.errors import Problem, UsageError
+from aot.support.digest import digest
 from aot.support.names import is_keyword, model_identifier, name_fault
 from aot.support.text import printable
+from aot.support.untrusted import parse_json
 from aot.system.files import write_error
+
+MANIFEST = "aot-output.json"
+SCHEMA = "aot-output/1"
+
+_LARGEST = 1 << 26
+"""Bytes of a list of files."""
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
+_HERE = -100  # AT_FDCWD
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool) -> list[Path]:
+    """Write `files` (path below the folder -> content) and the list of them atomically: the folder is complete or absent.
+
+    Everything is made in a temporary folder next to the wanted one, which is then renamed in one step: a disk that fills up, an
+    error or an interrupt leave the old folder or the new one, whole.  An existing folder is replaced if it holds nothing but
+    what its list names, as aot left it (the checksums say so).  Any other is changed only with `force`, and then what its list
+    names is replaced, and files of the user's stay (E5004, E5005, E5041); a full disk is E5006.
+    """
+    listed = check_replaceable(folder, force=force)
+    kept = _kept(folder, listed)
+    _refuse_collisions(folder, kept, files)
+    content = {**files, MANIFEST: _manifest(files)}
+    _write(folder, content, kept)
+    return [folder / name for name in content]
+
+
+def write_new_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write a folder that is not there yet, or empty, without a list of its files (E5004 to E5007)."""
+    check_replaceable(folder, force=False)
+    _write(folder, files, ())
+
+
+def _write(folder: Path, content: Mapping[str, str | bytes], kept: Collection[str]) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = _staging(folder)
+    except OSError as error:
+        raise write_error(folder, error) from None
+    try:
+        _write_all(staging, content)
+        _keep(folder, staging, kept)
+        _put_in_place(staging, folder)
+    except OSError as error:
+        raise write_error(folder, error) from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)  # after the exchange: the old folder
+
+
+def check_replaceable(folder: Path, *, force: bool) -> Collection[str]:
+    """The files in `folder` that may be replaced; raises if it may not be written.  Verbs check this before they work."""
+    try:
+        return _replaceable(folder, force=force)
+    except OSError as error:  # a name longer than the file system has them, a folder that may not be entered
+        raise write_error(folder, error) from None
+
+
+def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(Problem("E5005", f"'{folder}' exists and is not a folder"))
+    if not folder.exists():
+        return ()
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UsageError(Problem("E5005", f"'{folder}' is the current folder, or contains it; choose another with -o"))
+    if not any(folder.iterdir()):
+        return ()
+    listed = read_manifest(folder / MANIFEST, SCHEMA)
+    if not force and (listed is None or not _only_as_written(folder, listed)):
+        what = "holds more than what aot wrote there"
+        message = f"'{folder}' exists and {what}; --force replaces that and leaves the rest, -o chooses another folder"
+        raise UsageError(Problem("E5004", message))
+    if listed is None:
+        raise UsageError(
+            Problem("E5005", f"'{folder}' was not written by aot (it has no {MANIFEST} of ours); --force leaves it alone")
+        )
+    changed = sorted(name for name, known in listed.items() if not _is_as_written(folder / name, known))
+    if changed:
+        raise UsageError(
+            *(Problem("E5041", f"'{folder / name}' was changed after aot wrote it; move it away") for name in changed)
+        )
+    return {*listed, MANIFEST}
+
+
+def _only_as_written(folder: Path, listed: Mapping[str, str]) -> bool:
+    """Whether a folder holds what its list names as aot left it, and nothing else."""
+    return not _kept(folder, (*listed, MANIFEST)) and all(_is_as_written(folder / name, known) for name, known in listed.items())
+
+
+def read_manifest(path: Path, schema: str) -> dict[str, str] | None:
+    """The files that a manifest lists (path -> checksum); None if it is not ours, or names a file outside its folder."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe would be waited for
+            return None
+        document = parse_json(path.read_bytes())
+        listed = dict(document["generated"])
+        ours = document["schema"] == schema and all(isinstance(v, str) and is_inside(k) for k, v in listed.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return listed if ours else None
+
+
+def is_inside(name: str) -> bool:
+    """Whether a manifest's path stays in its folder, and is written as we write it: a manifest may come from anywhere."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and str(path) == name and "\0" not in name
+
+
+def encoded(content: str | bytes) -> bytes:
+    """The bytes of a file; what no encoding has (of a file name that is no UTF-8) is escaped."""
+    return content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+
+
+def _manifest(files: Mapping[str, str | bytes]) -> str:
+    document = {"schema": SCHEMA, "generated": {name: digest(files[name]) for name in sorted(files)}}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _is_as_written(path: Path, known: str) -> bool:
+    """Whether a listed file has the content that was listed, or is gone."""
+    if path.is_symlink():
+        return False
+    if not path.exists():
+        return True
+    try:
+        return path.is_file() and digest(path.read_bytes()) == known
+    except OSError:
+        return False
+
+
+def _kept(folder: Path, listed: Collection[str]) -> list[str]:
+    """What is in the folder and not listed: files, links and such, and folders with nothing in them."""
+    found = []
+    for root, folders, names in os.walk(folder):
+        here = Path(root).relative_to(folder)
+        links = [name for name in folders if (Path(root) / name).is_symlink()]
+        found += [(here / name).as_posix() for name in (*names, *links)]
+        if not names and not folders and root != str(folder):
+            found.append(here.as_posix())
+    return sorted(set(found) - set(listed))
+
+
+def _refuse_collisions(folder: Path, kept: Iterable[str], files: Iterable[str]) -> None:
+    """E5005 if a new file would have to replace one that is not ours, or needs a folder where there is a file."""
+    wanted = set(files)
+    above = {str(parent) for name in wanted for parent in PurePosixPath(name).parents}
+    bad = [
+        name
+        for name in kept
+        if name in wanted
+        or (name in above and not (folder / name).is_dir())
+        or any(str(p) in wanted for p in PurePosixPath(name).parents)
+    ]
+    if bad:
+        raise UsageError(*(Problem("E5005", f"'{folder / name}' already exists and was not written by aot") for name in bad))
+
+
+def _write_all(staging: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, content in files.items():
+        path = staging / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(content))
+
+
+def _staging(folder: Path) -> Path:
+    """A fresh folder beside `folder`, as open to others as any other (those of tempfile are private)."""
+    while True:
+        path = folder.parent / f".{folder.name}.{os.urandom(4).hex()}"
+        with suppress(FileExistsError):
+            path.mkdir()
+            return path
+
+
+def _keep(folder: Path, staging: Path, kept: Iterable[str]) -> None:
+    """The user's files in the new folder as well: second names of the same files, so that none is ever missing."""
+    for name in kept:
+        source, target = folder / name, staging / name
+        for parent in reversed(PurePosixPath(name).parents):
+            if not (staging / parent).is_dir():
+                (staging / parent).mkdir()
+                shutil.copystat(folder / parent, staging / parent)
+        if source.is_dir() and not source.is_symlink():
+            target.mkdir(exist_ok=True)
+            shutil.copystat(source, target)
+            continue
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:  # a file system without second names
+            shutil.copy2(source, target, follow_symlinks=False)
+    if folder.exists():
+        shutil.copymode(folder, staging)
+
+
+def _put_in_place(staging: Path, folder: Path) -> None:
+    """Give the new folder its name; where there was one, `staging` holds it afterwards, or it is gone."""
+    if not folder.exists() or not any(folder.iterdir()):
+        staging.rename(folder)  # over an empty folder, too
+    elif not exchange(staging, folder):
+        _move_aside(staging, folder)
+
+
+def exchange(a: Path, b: Path) -> bool:
+    """Swap the names of two folders in one step; False if the system cannot (only Linux can)."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    if call(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def _move_aside(staging: Path, folder: Path) -> None:
+    """In two steps; if the second fails, the old folder is put back."""
+    old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+    try:
+        folder.rename(old / folder.name)
+        staging.rename(folder)
+    except BaseException:
+        if not os.path.lexists(folder):
+            (old / folder.name).rename(folder)
+        raise
+    finally:
+        if os.path.lexists(folder):
+            with suppress(OSError):
+                shutil.rmtree(old)
 
 
 def model_name(path: Path, name: str | None) -> str:

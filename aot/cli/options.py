@@ -16,6 +16,12 @@ import typer
 from aot.cli import completion
 from aot.support.dataclass import dataclass
 
+
+def one_of(flag: str, words: str, text: str) -> Any:
+    """An option with a choice: `words` separated by |, `text` its help."""
+    return typer.Option(flag, metavar=words, autocompletion=completion.choices(*words.split("|")), help=text)
+
+
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, a .tflite file.", show_default=False)]
 OutputFolder = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; default out/NAME.")]
 ModelName = Annotated[str | None, typer.Option("-n", "--name", help="Prefix of all C symbols; default: the file's name.")]
@@ -38,21 +44,11 @@ Oracle = Annotated[
 ]
 Opt = Annotated[
     str,
-    typer.Option(
-        "--opt",
-        metavar="speed|balanced|size|ram",
-        autocompletion=completion.choices("speed", "balanced", "size", "ram"),
-        help="What to optimise for; balanced: all of them, within bounds.",
-    ),
+    one_of("--opt", "speed|balanced|size|ram", "What to optimise for; balanced: all of them, within bounds."),
 ]
 Kernels = Annotated[
     str,
-    typer.Option(
-        "--kernels",
-        metavar="native|generic",
-        autocompletion=completion.choices("native", "generic"),
-        help="With the core's special instructions, or portable C only.",
-    ),
+    one_of("--kernels", "native|generic", "With the core's special instructions, or portable C only."),
 ]
 FlashBudget = Annotated[
     str | None, typer.Option("--flash-budget", metavar="SIZE", help="Limit for constants and code in flash, such as 96KiB.")
@@ -83,12 +79,7 @@ Subgraph = Annotated[
 ]
 Io = Annotated[
     str,
-    typer.Option(
-        "--io",
-        metavar="arena|user",
-        autocompletion=completion.choices("arena", "user"),
-        help="Inputs and outputs in the workspace or in the caller's buffers.",
-    ),
+    one_of("--io", "arena|user", "Inputs and outputs in the workspace or in the caller's buffers."),
 ]
 Pools = Annotated[
     list[str] | None,
@@ -143,21 +134,11 @@ MaxIterations = Annotated[
 ]
 Rings = Annotated[
     str,
-    typer.Option(
-        "--rings",
-        metavar="auto|copy|slide",
-        autocompletion=completion.choices("auto", "copy", "slide"),
-        help="Windows of a state are moved in each run, or slide through more memory.",
-    ),
+    one_of("--rings", "auto|copy|slide", "Windows of a state are moved in each run, or slide through more memory."),
 ]
 Float16 = Annotated[
     str,
-    typer.Option(
-        "--float16",
-        metavar="keep|fold",
-        autocompletion=completion.choices("keep", "fold"),
-        help="Weights of float16 stay so in flash, or become float32 there.",
-    ),
+    one_of("--float16", "keep|fold", "Weights of float16 stay so in flash, or become float32 there."),
 ]
 FastFloat = Annotated[
     bool,

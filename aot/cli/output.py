@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from aot.cli.fold import fold, fold_prose, fold_table, width_of
 from aot.cli.streams import answers
+from aot.cli.wrap_text import fold, fold_prose, fold_table, width_of
 from aot.errors import Problem
 from aot.support.dataclass import dataclass
 from aot.support.text import escaped

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from aot.cli.files import check_usable, model_name, write_file
-from aot.cli.output_folder import MANIFEST, write_folder
+from aot.cli.files import MANIFEST, check_usable, model_name, write_file, write_folder
 from aot.errors import UsageError
 
 OURS = {"metadata.json": '{"schema": "aot-metadata/1"}', "a.c": "int a;\n", "include/aot/b.h": b"#define B\n"}
@@ -105,7 +104,7 @@ def test_a_full_disk_keeps_the_old_output(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_limit_of_the_system_on_file_sizes(tmp_path: Path) -> None:
     """The same with the kernel's own error instead of a made one."""
     code = (
-        "import resource, signal, sys\nfrom pathlib import Path\nfrom aot.cli.output_folder import write_folder\n"
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom aot.cli.files import write_folder\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "write_folder(Path(sys.argv[1]), {'small': b'x', 'large': b'x' * 5000}, force=False)\n"
     )

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from aot.cli.app import make_app
-from aot.cli.man import _text, pages
+from aot.cli.verbs.man import _text, pages
 from tests.cli.helper import Cli
 
 PROGRAM: Any = typer.main.get_command(make_app())

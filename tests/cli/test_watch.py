@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from aot.cli.output import Output
-from aot.cli.watch import stamps, wait_for_change, watch
+from aot.cli.verbs.compile import stamps, wait_for_change, watch
 from aot.errors import ModelError, Problem, UsageError
 from tests.cli.helper import Cli
 

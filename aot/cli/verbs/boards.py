@@ -118,7 +118,7 @@ def _runs_on(board: Board) -> str:
 
 def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
     """Write a board.toml from `source` (E5385, E5386; E5003 if it cannot be read, E5004 if there is one)."""
-    from aot.cli.output_folder import write_new_folder
+    from aot.cli.files import write_new_folder
     from aot.driver.reading import read_limited
     from aot.micro.board import MAX_TEXT, parse_board
     from aot.micro.draft import draft, read_devicetree, read_linker_script

@@ -63,7 +63,7 @@ def command(
     """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
     from aot.cli.budgets import built_totals, check_budget_file, open_budget
     from aot.cli.common import compile_for, find_board, import_text, plan_rows
-    from aot.cli.output_folder import check_replaceable, write_folder
+    from aot.cli.files import check_replaceable, write_folder
     from aot.micro.build.image import StatedStack, built_by, with_stack_bound
     from aot.micro.build.project import prepare
     from aot.report.figures.sbom import FILE as SBOM

@@ -6,6 +6,7 @@ fed, or pools.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,8 +17,11 @@ from aot.errors import TargetError
 
 if TYPE_CHECKING:
     from aot.cli.common import Request
+    from aot.driver.options import Options
+    from aot.driver.outline import Outline
     from aot.micro.board import Board
     from aot.report.measure.fitting import Tries
+
 
 NAME = "check"
 
@@ -115,12 +119,11 @@ def command(
 def outlined(wanted: Request, out: Output) -> None:
     """What bounds say."""
     from aot.cli.common import import_text
-    from aot.cli.outlook import figures, outlook
     from aot.driver.outline import outline
     from aot.report.figures.size import macs_of, row_search_of, slide_lines
 
     found = outline(wanted.data, target=wanted.target, name=wanted.name, options=wanted.options)
-    boards = outlook(found, wanted.options)
+    boards = fit_estimate(found, wanted.options)
     out.row("import", import_text(wanted))
     out.row("layers", f"{found.layers}, {macs_of(found.macs, found.macs_nominal)}")
     state = f" · state {found.state:,} B" if found.state else ""
@@ -184,3 +187,46 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
         **({"modes": rows, "next_smaller": None if smaller is None else smaller.name} if rows else {}),
         **{key: meta[key] for key in ("slide", "chain") if key in meta},
     })  # fmt: skip
+
+
+# ---- on which boards a model has room, as far as bounds tell
+
+
+def fit_estimate(found: Outline, options: Options) -> list[dict[str, Any]]:
+    """For each board `fits`: "likely" where whole tensors have room, "tight" where rows have, else "unlikely"."""
+    from aot.micro.board import board_names, load_board
+
+    boards = [load_board(name) for name in board_names()]
+    return [{"board": b.name, "cpu": b.cpu, "fits": _verdict(found, options, b)} for b in boards]
+
+
+def _verdict(found: Outline, options: Options, board: Board) -> str:
+    if _has_room(found, options, board, found.liveness):
+        return "likely"
+    return "tight" if _has_room(found, options, board, found.streaming) else "unlikely"
+
+
+def _has_room(found: Outline, options: Options, board: Board, workspace: int) -> bool:
+    from aot.micro.build.project import choose_places
+
+    if board.is_host:
+        return True
+    layer = {"constants": 0, "candidates": []}
+    metadata = {
+        "workspace": {"size": workspace}, "constants": {"size": found.weights}, "layers": [layer] * found.layers,
+        "io": options.io, "opt": options.opt, "state": {"size": found.state}, "inputs": found.inputs, "outputs": found.outputs,
+    }  # fmt: skip
+    try:
+        choose_places(board, metadata)
+    except TargetError:
+        return False
+    return True
+
+
+def figures(found: Outline) -> dict[str, Any]:
+    """The outline as --json has it."""
+    rows = asdict(found)
+    keys = {"liveness": "liveness_bound", "streaming": "streaming_bound", "weights": "weight_bytes", "state": "state_bytes"}
+    keys["streaming_least"] = "streaming_lower_bound"
+    made = {keys.get(k, k): v for k, v in rows.items() if v is not None}
+    return made

@@ -11,9 +11,9 @@ import typer
 
 from aot.cli.options import CompileOptions, JsonFlag, QuietFlag, VerboseFlag, compiles
 from aot.cli.output import Output
-from aot.cli.pool import Jobs, pool_of_boards
 from aot.cli.verbs.report import Allow, BoardNames, make_jobs, progress, show_changes
 from aot.cli.verbs.verify import RandomCount
+from aot.cli.workers import Jobs, pool_of_boards
 from aot.errors import AotError, Problem, UsageError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, VerboseFlag, compiles, words_of
 from aot.cli.output import Output
-from aot.cli.pool import Jobs, Scheduler, chosen_pool
+from aot.cli.workers import Jobs, Scheduler, chosen_pool
 from aot.errors import Problem, TargetError
 
 if TYPE_CHECKING:

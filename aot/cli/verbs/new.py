@@ -126,7 +126,7 @@ def listed_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
 
     Raises UsageError E5004 (exists, no --force) and E5005 (no project of ours).
     """
-    from aot.cli.output_folder import read_manifest
+    from aot.cli.files import read_manifest
     from aot.micro.new.generate import MANIFEST, PROJECT_SCHEMA
 
     try:
@@ -151,7 +151,7 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] |
     compiler would replace are not as it left them.  The manifest comes last: the same command finishes what was
     interrupted.
     """
-    from aot.cli.output_folder import write_new_folder
+    from aot.cli.files import write_new_folder
     from aot.micro.new.generate import MANIFEST
     from aot.support.digest import digest
 

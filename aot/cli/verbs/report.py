@@ -15,8 +15,8 @@ from aot.cli import completion
 from aot.cli.files import check_usable, write_file
 from aot.cli.options import DEFAULT_BOARD, ClockRate, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
 from aot.cli.output import Output, paint
-from aot.cli.pool import Jobs, Scheduler, pool_of_boards
 from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
+from aot.cli.workers import Jobs, Scheduler, pool_of_boards
 from aot.errors import Problem, UsageError
 from aot.support.near import did_you_mean
 from aot.support.text import does_of, escaped
@@ -77,7 +77,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
 
     `options["compile"]` are what a job compiles with, and what the budget has for its model and board (E5052).
     """
-    from aot.cli.budget_options import options_for
+    from aot.cli.budgets import options_for
     from aot.cli.common import find_board
     from aot.cli.files import model_name
     from aot.driver.chain_file import read_model

@@ -10,7 +10,7 @@ import typer
 
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, QuietFlag, VerboseFlag, compiles
 from aot.cli.output import Output
-from aot.cli.pool import Jobs, Scheduler, chosen_pool
+from aot.cli.workers import Jobs, Scheduler, chosen_pool
 from aot.errors import Problem, VerificationError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from aot.cli import output_folder
-from aot.cli.output_folder import MANIFEST, SCHEMA, write_folder
+from aot.cli import files
+from aot.cli.files import MANIFEST, SCHEMA, write_folder
 from aot.cli.verbs.new import listed_files, write_project
 from aot.errors import UsageError
 from aot.micro.new.generate import MANIFEST as PROJECT_MANIFEST
@@ -116,11 +116,11 @@ def test_the_current_folder_is_not_swapped_under_our_feet(tmp_path: Path, monkey
 
 @contextmanager
 def interrupt_at(count: int) -> Iterator[list[int]]:
-    """Ctrl-C before the `count`-th line of aot/cli/output_folder.py that is executed; yields the number of lines seen."""
+    """Ctrl-C before the `count`-th line of aot/cli/files.py that is executed; yields the number of lines seen."""
     seen = [0]
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
-        if frame.f_code.co_filename != output_folder.__file__:
+        if frame.f_code.co_filename != files.__file__:
             return None
         if event == "line":
             seen[0] += 1
@@ -156,7 +156,7 @@ def failing_at(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
     with monkeypatch.context() as patch:
         for name in CALLS:
             patch.setattr(os, name, wrap(getattr(os, name)))
-        patch.setattr(output_folder, "exchange", wrap(output_folder.exchange))
+        patch.setattr(files, "exchange", wrap(files.exchange))
         yield seen
 
 
@@ -197,7 +197,7 @@ def test_an_interrupt_at_every_line(
     if sys.gettrace() is not None:
         pytest.skip("a debugger or coverage traces this process")
     if not atomic:
-        monkeypatch.setattr(output_folder, "exchange", lambda *_: False)
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
     steps, left = attempts(tmp_path, interrupt_at, first=first, stride=stride)
     assert steps > 20
     assert left < 8  # only an interrupt while the temporary folder is made or removed leaves one behind
@@ -207,7 +207,7 @@ def test_an_interrupt_at_every_line(
 @pytest.mark.parametrize("atomic", [True, False])
 def test_a_failing_call_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, atomic: bool, first: bool) -> None:
     if not atomic:
-        monkeypatch.setattr(output_folder, "exchange", lambda *_: False)
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
     steps, left = attempts(tmp_path, lambda count: failing_at(count, monkeypatch), first=first)
     assert steps >= 3
     assert left == 0

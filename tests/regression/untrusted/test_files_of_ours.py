@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aot.cli.__main__ import run
-from aot.cli.output_folder import check_replaceable, read_manifest
+from aot.cli.files import check_replaceable, read_manifest
 from aot.driver.build import build
 from aot.errors import AotError, UsageError
 from aot.frontend.chain import MARK, Chain, Stage, pack, unpack

@@ -13,6 +13,7 @@ from aot.errors import Problem, UsageError
 if TYPE_CHECKING:
     from aot.system.executors import Opener
 
+
 Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes work at the same time.")]
 Scheduler = Annotated[
     str | None,
