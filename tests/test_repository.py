@@ -409,7 +409,7 @@ _ROOMS = (*_FOLDERS, "op", "topi")
 """Where what is registered counts too."""
 
 _FAMILIES = ("topi/arm_",)
-"""Packages below here are one design each: tests/topi/arm_dsp/test_w8.py tests all of aot/topi/arm_dsp/w8."""
+"""Packages below here are one design each: tests/topi/arm_dsp/test_depthwise.py tests all of aot/topi/arm_dsp/depthwise."""
 
 _TESTED_BY: dict[str, str] = {
     "executor/artifact.py": "tests/test_api.py",  # what aot.build returns
@@ -499,8 +499,8 @@ def test_what_registers_is_seen(text: str, known: bool) -> None:
 
 
 def test_names_lead_to_tests() -> None:
-    tests = {"tests/topi/arm_dsp/test_w8.py", "tests/op/qnn/test_softmax.py", "tests/tir/transform/test_simplify.py"}
-    assert by_name(PurePosixPath("topi/arm_dsp/w8/dense.py"), tests)
+    tests = {"tests/topi/arm_dsp/test_depthwise.py", "tests/op/qnn/test_softmax.py", "tests/tir/transform/test_simplify.py"}
+    assert by_name(PurePosixPath("topi/arm_dsp/depthwise/planes.py"), tests)
     assert by_name(PurePosixPath("topi/generic/softmax.py"), tests)
     assert by_name(PurePosixPath("tir/transform/simplify.py"), tests)
     assert by_name(PurePosixPath("tir/transform.py"), tests)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.topi import drawn, drawn_float, drawn_float_elementwise
-from tests.topi.arm_dsp import test_elementwise_group, test_hybrid, test_x16
+from tests.topi.arm_dsp import test_elementwise_group, test_hybrid, test_int16x8, test_lstm
 from tests.topi.arm_dsp.elementwise import test_multiply
-from tests.topi.arm_dsp.recurrent import test_lstm
 from tests.topi.arm_dsp.smlal import test_conv2d_transpose
-from tests.topi.arm_dsp.test_move import draw_transpose
+from tests.topi.arm_dsp.test_transpose import draw_transpose
 from tests.topi.drawn import BOARDS, Case, target_of
 from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise
 from tests.topi.drawn_groups import Draw, cases
@@ -45,8 +44,8 @@ def _others() -> Iterator[tuple[str, Drawn]]:
         yield name, Drawn(partial(drawn_float.random_cases, name), BOARDS[drawn_float.target_of(impl).name])
     for kind in drawn_float_elementwise.KINDS:
         yield f"{kind} arm_mve.{kind}_float", Drawn(partial(drawn_float_elementwise.random_cases, kind), BOARDS["cortex-m55"])
-    for name in test_x16.KERNELS:
-        yield name, Drawn(partial(test_x16.random_cases, name))
+    for name in test_int16x8.KERNELS:
+        yield name, Drawn(partial(test_int16x8.random_cases, name))
     for name in test_hybrid.KERNELS:
         yield name, Drawn(partial(test_hybrid.random_cases, name))
     for name in test_lstm.KERNELS:

@@ -6,18 +6,14 @@ back.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from aot.ir.op import Op
 from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.relay.expr import Call, Var
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.topi.arm_dsp.elementwise import ADD, LANES, NUMBERS_A_TURN, dequantize_8
-from aot.topi.layer.elementwise import Factors, factors_of
-from aot.topi.layer.fused import FusedLayer, table_of, tail_each
+from aot.topi.layer.elementwise import Factors
+from aot.topi.layer.fused import FusedLayer, residual_factors, table_of, tail_each
 from aot.topi.layer.io import LayerIo
 
 RUN = 25
@@ -31,22 +27,6 @@ CLAMP_EACH = 0.75
 
 KEPT = 3
 """Of one element that is read again from scratch memory."""
-
-
-def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
-    """Those of a layer whose tail is one ADD of another int8 tensor, the layer's result as the first factor's operand."""
-    if len(layer.tail) != 1 or not target.has("dsp"):
-        return None
-    (add,) = layer.tail
-    if not isinstance(add.op, Op) or add.op.name != "qnn.add" or layer.requant.dtype != "int8":
-        return None
-    others = [isinstance(a, Var) and a is not layer.data and a.type.dtype == "int8" for a in add.args]
-    if others not in ([False, True], [True, False]) or not isinstance(add.args[others.index(False)], Call):
-        return None
-    found = factors_of(add.attrs)
-    if found is None or others == [False, True]:
-        return found
-    return replace(found, a=found.b, b=found.a)
 
 
 class TailRun:

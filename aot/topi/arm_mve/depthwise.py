@@ -29,8 +29,7 @@ from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.intrin_copy import fill, fill_instructions
-from aot.topi.arm_mve.requant import RequantForm, VectorRequant, plan_vectors
-from aot.topi.arm_mve.stream import VECTOR
+from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, plan_vectors
 from aot.topi.arm_mve.tail import Results
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts

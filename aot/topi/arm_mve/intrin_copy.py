@@ -13,7 +13,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_mve.stream import VECTOR
+from aot.topi.arm_mve.requant import VECTOR
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 
 MOST_STRAIGHT = 8

@@ -1,4 +1,4 @@
-"""Requantisation of four accumulators in a vector, step by step as TensorFlow Lite does it.
+"""Requantisation of four accumulators in a vector, step by step as TensorFlow Lite does it, and the stream of constants.
 
 VQRDMULH is gemmlowp's SaturatingRoundingDoublingHighMul.  VRSHL by a negative number rounds halves up, where its
 RoundingDivideByPOT rounds them away from zero: so 1 is subtracted from negative values before it, except where those are
@@ -8,7 +8,7 @@ only the last one counts; that wants s >= 1, which the accumulator's own shift t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -162,3 +162,62 @@ def plan_vectors(attrs: RequantizeAttrs, low: Array, high: Array) -> VectorRequa
     ties = (2 if (right < 0).all() else 3) if rounded else 0
     form = RequantForm(attrs.rounding, attrs.zero_point, attrs.lo, attrs.hi, bool(left.any()), ties)
     return VectorRequant(form, multiplier, right, left)
+
+
+VECTOR = 16
+"""Bytes of a vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The bytes that an output reads: `rows` runs of `length`, which is cut into vectors, the last one perhaps shorter."""
+
+    rows: int
+    length: int
+
+    @property
+    def whole(self) -> int:
+        """Full vectors of a row."""
+        return self.length // VECTOR
+
+    @property
+    def rest(self) -> int:
+        """Bytes after them."""
+        return self.length % VECTOR
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.length
+
+    @property
+    def pieces(self) -> list[int]:
+        """Bytes of each vector of a row."""
+        return [VECTOR] * self.whole + [self.rest] * bool(self.rest)
+
+
+def block_bytes(window: Window, form: RequantForm, channels: int) -> int:
+    """Of a block of that many channels in the stream, a multiple of four."""
+    return channels * (window.size + form.field_bytes)
+
+
+Numbers = Callable[[int], Array]
+"""first channel of a block -> the bytes of its numbers"""
+
+
+def pack(weights: Array, window: Window, numbers: Numbers, *, channels: int) -> Array:
+    """The stream as int8: by blocks of `channels`, of each vector of the window the weights of one channel after the other.
+
+    `weights` are [O, K], K in the order of the window.  The `numbers` of the block follow.
+    """
+    count = weights.shape[0]
+    padded = np.pad(weights, ((0, -count % channels), (0, 0))).astype(np.int8)
+    parts: list[Array] = []
+    for first in range(0, count, channels):
+        block = padded[first : first + channels].reshape(channels, window.rows, window.length)
+        for row in range(window.rows):
+            at = 0
+            for size in window.pieces:
+                parts.append(np.ascontiguousarray(block[:, row, at : at + size]).reshape(-1))
+                at += size
+        parts.append(numbers(first))
+    return np.concatenate(parts)

@@ -10,7 +10,6 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.tail import residual_factors
 from aot.topi.arm_mve.elementwise import (
     ADD,
     LEAST_SCALE,
@@ -21,7 +20,7 @@ from aot.topi.arm_mve.elementwise import (
     lut_instructions,
 )
 from aot.topi.layer.elementwise import Factors
-from aot.topi.layer.fused import FusedLayer
+from aot.topi.layer.fused import FusedLayer, residual_factors
 from aot.topi.layer.io import LayerIo
 
 EACH = 12

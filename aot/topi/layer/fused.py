@@ -5,7 +5,7 @@ Kernels see only this view; relay ends here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -23,8 +23,10 @@ from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
+from aot.target.target import Target
 from aot.te.tensor import TensorFn
 from aot.tir.expr import Expr
+from aot.topi.layer.elementwise import Factors, factors_of
 from aot.topi.strategy import Group
 
 LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
@@ -88,6 +90,12 @@ def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide:
     if kinds is INT8 and not wide and not _weights_fit(anchor, weight.data):
         return None
     return _view_of(group)
+
+
+def match_for(group: Group, target: Target, feature: str, *, wide: bool = False) -> FusedLayer | None:
+    """A layer with a tail that kernels can run, on a core with `feature`; `wide` as of `match_layer`."""
+    layer = match_layer(group, wide=wide) if target.has(feature) else None
+    return layer if layer is not None and tail_accepts(layer) else None
 
 
 @lru_cache(16)  # every kernel that competes for a layer asks
@@ -243,21 +251,23 @@ def tail_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], ope
     return epilogue
 
 
-def tail_operands(layer: FusedLayer) -> tuple[Var, ...]:
-    """The other tensor operands of the tail, in order of first use."""
-    seen: dict[int, Var] = {}
-    for call in layer.tail:
-        for arg in call.args:
-            if isinstance(arg, Var):
-                seen[id(arg)] = arg
-    return tuple(seen.values())
+def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
+    """Those of a layer whose tail is one ADD of another int8 tensor, the layer's result as the first factor's operand."""
+    if len(layer.tail) != 1 or not target.has("dsp"):
+        return None
+    (add,) = layer.tail
+    if not isinstance(add.op, Op) or add.op.name != "qnn.add" or layer.requant.dtype != "int8":
+        return None
+    others = [isinstance(a, Var) and a is not layer.data and a.type.dtype == "int8" for a in add.args]
+    if others not in ([False, True], [True, False]) or not isinstance(add.args[others.index(False)], Call):
+        return None
+    found = factors_of(add.attrs)
+    if found is None or others == [False, True]:
+        return found
+    return replace(found, a=found.b, b=found.a)
 
 
 def describe(kernel: str, **schedule: int) -> str:
     """`generic.conv2d(pixels=1, channels=4)`"""
     inner = ", ".join(f"{k}={v}" for k, v in schedule.items())
     return f"{kernel}({inner})"
-
-
-def group_inputs(group: Group) -> Sequence[Var]:
-    return group.params

@@ -14,9 +14,10 @@ from aot.te.tensor import elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
+from aot.tir.function import FuncAttrs
 from aot.topi.intrin.scalar import CODES, lookup
-from aot.topi.layer.fused import Epilogue, FusedLayer, table_of, tail_epilogue
-from aot.topi.strategy import Group
+from aot.topi.layer.fused import Epilogue, FusedLayer, describe, table_of, tail_epilogue
+from aot.topi.strategy import Group, Lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,12 @@ def open_io(
         return LayerIo(data, out, ctx, None, (), table)
     epilogue = tail_epilogue(layer, ctx, out_shape, operands) if layer.tail else None
     return LayerIo(data, out, ctx, epilogue, tuple(buffers))
+
+
+def lowered(io: LayerIo, layer: FusedLayer, kernel: str, instructions: int, code: int, **schedule: int) -> Lowered:
+    """The finished function of a layer, with its costs as Lowered has them."""
+    func = io.ctx.builder.finish(FuncAttrs(kernel=describe(kernel, **schedule), span=layer.span, macs=layer.macs))
+    return Lowered(func, io.constants, instructions, code)
 
 
 def open_flat(b: IRBuilder, group: Group, layer: FusedLayer) -> LayerIo:

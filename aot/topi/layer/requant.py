@@ -17,7 +17,9 @@ reference functions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
@@ -28,7 +30,7 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, Imm, cast, clamp
+from aot.tir.expr import Expr, Imm, cast, clamp, imm
 from aot.topi.intrin.scalar import MULHI, MULHI_ROUND, SMMLA, SMMLAR, saturate
 
 MAX_CONSTANT_BITS = 22
@@ -45,6 +47,18 @@ class Field:
     @property
     def uniform(self) -> bool:
         return bool((self.values == self.values[0]).all())
+
+
+class HasFields(Protocol):
+    """A form of requantisation with numbers for each channel."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]: ...
+
+
+def loaded_fields(b: IRBuilder, requant: HasFields, loads: Iterator[Expr]) -> tuple[Expr, ...]:
+    """The numbers of a channel: immediate where they are uniform, else the next one of `loads`."""
+    return tuple(imm(int(f.values[0])) if f.uniform else b.let("field", next(loads)) for f in requant.fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
 from aot.tir.function import PrimFunc
 from aot.topi.arm_dsp.elementwise import ADD as SUMS
-from aot.topi.arm_dsp.tail import residual_factors
 from aot.topi.layer.elementwise import Factors, factors_of
-from aot.topi.layer.fused import match_layer
+from aot.topi.layer.fused import match_layer, residual_factors
 from tests.topi.batch import Batch
 from tests.topi.drawn import KERNELS, make_case, with_residual
 from tests.topi.generic.test_copy import ADD

@@ -30,7 +30,9 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.tail import TailRun, run_instructions, tail_run
-from aot.topi.arm_dsp.w8.window import (
+from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer.im2col import (
     Origin,
     RunBytes,
     WindowRuns,
@@ -41,8 +43,6 @@ from aot.topi.arm_dsp.w8.window import (
     is_rows,
     window_at,
 )
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
 from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.layer.threshold import is_folded, plan_folded, plan_uniform

@@ -1,0 +1,174 @@
+"""Convolution of int8 and int4 weights: three output pixels by two channels, any window, see int8_weights.py, int4_weights.py.
+
+Scratch: the packed windows of three pixels, 6 bytes a tap (each row of the window rounded up to four bytes, all of it to a word
+of weights); with padding also one row of the window; of int4 weights three words more.  Weights take one byte or half of one each
+in flash (and the same rounding).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+from aot.support.dataclass import dataclass
+from aot.target.target import Target
+from aot.tir.buffer import Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, cast, imm
+from aot.topi.arm_dsp.int4_weights import W4
+from aot.topi.arm_dsp.int8_weights import TAPS, W8, PackedWeights, QuadPlan, Weights, pack_unroll, run_quads
+from aot.topi.layer.fused import FusedLayer, match_for, match_layer, tail_instructions
+from aot.topi.layer.im2col import RunPacker, WindowRuns, first_pixel, is_rows
+from aot.topi.layer.io import LayerIo, lowered, open_io
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+
+PIXELS, CHANNELS = 3, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """From counts under QEMU: instructions and bytes of code of a word; further instructions of a block, for each other tensor of
+    the tail, and of three pixels; of a pixel, besides packing its runs, where these are rows of the data and of a window.
+    """
+
+    each: int
+    each_code: int
+    block: int
+    operand: int
+    tile: int
+    row: float
+    window: float
+
+
+COSTS = {"w8": Costs(18, 72, 0, 0, 0, 2.0, 7.7), "w4": Costs(41, 164, 8, 16, 12, 16.0, 16.0)}
+
+
+def accepts(group: Group, target: Target, *, weights: Weights) -> bool:
+    """Layers of at least three output pixels, accumulators that provably fit, requantised in the short form."""
+    layer = match_for(group, target, "dsp")
+    return layer is not None and prod(layer.out_type.shape[:-1]) >= PIXELS and weights.form.requant(layer, target) is not None
+
+
+def lower(group: Group, target: Target, name: str, *, weights: Weights, common: bool = False) -> Lowered:
+    layer = match_layer(group)
+    assert layer is not None
+    runs = WindowRuns(layer)
+    plan = weights.plan(runs.count * run_quads(runs.length), cost=COSTS[weights.name].each, common=common)
+    matrix = weights.arrange(layer.weight.reshape(layer.channels, -1), runs.count, plan)
+    rows = prod(layer.out_type.shape[:-1])
+    lead = (rows - PIXELS,) if common else ()
+    requant = weights.form.best_requant(layer, target, common=common)
+    stream = PackedWeights(matrix, layer.bias, requant, block=CHANNELS, whole=True, common=common, lead=lead, form=weights.form)
+    b = IRBuilder(name)
+    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
+    kernel = _Kernel(b, io, layer, stream, plan, weights)
+    kernel.tiles(rows)
+    instructions, described = kernel.instructions(rows) + tail_instructions(layer), f"arm_dsp.conv2d_{weights.name}"
+    return lowered(io, layer, described + "_common" * common, instructions, kernel.code(), unroll=plan.unroll)
+
+
+class _Kernel:
+    """Emits the loops: groups of three pixels, packing, pairs of channels."""
+
+    def __init__(
+        self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: PackedWeights, plan: QuadPlan, weights: Weights
+    ) -> None:
+        self._b, self._io, self._layer, self._stream, self._plan, self._w = b, io, layer, stream, plan, weights
+        self._common = bool(plan.rest)
+        self._unroll = 1 if self._common else 4
+        self._params = io.constant("params", stream.data(), "int32")
+        self._quads = stream.quads * weights.quads
+        self._words = b.scratch("words", (TAPS * PIXELS * self._quads,), "int16", align=4)
+        self._runs = WindowRuns(layer)
+        self._run_quads = run_quads(self._runs.length)
+        self._window = None if is_rows(layer) else RunPacker(b, layer, io.data, pixels=PIXELS, pack=self._pack_run)
+        self._sums = b.scratch("sums", (PIXELS,), "int32") if weights.sums else None
+
+    def tiles(self, rows: int) -> None:
+        b, stream = self._b, self._stream
+        used = self._runs.count * self._run_quads
+        if used < self._quads:
+            with b.for_("z", TAPS * PIXELS * self._quads, start=TAPS * PIXELS * used) as z:
+                b.store(self._words, z, 0)
+        # Of the common form a number of the stream, so that one text serves all sizes.
+        last: Expr = b.let("last", self._params[0]) if self._common else imm(rows - PIXELS)
+        even = rows % PIXELS == 0 and not self._common
+        with b.for_("t", -(-rows // PIXELS)) as t:
+            first = first_pixel(b, self._layer, t * PIXELS, last=last, even=even)
+            self._pack(first)
+            if stream.blocks:
+                with b.for_("n", stream.blocks) as n:
+                    self._block(first, n, CHANNELS)
+            if stream.tail:
+                self._block(first, imm(stream.blocks), stream.tail)
+
+    def _pack(self, first: Expr) -> None:
+        if self._sums is not None:
+            for i in range(PIXELS):
+                self._b.store(self._sums, i, 0)
+        if self._window is not None:
+            self._window.pack(first)
+            return
+        with self._b.for_("p", PIXELS) as p:
+            self._pack_run(p, imm(0), (self._io.data, (first + p) * self._runs.length))
+
+    def _pack_run(self, p: Expr, n: Expr, source: tuple[Buffer, Expr]) -> None:
+        """Run number `n` of pixel `p` from (buffer, start)."""
+        words = region(self._words, p * self._w.pixel_step + n * (self._run_quads * TAPS * PIXELS))
+        sums = None if self._sums is None else region(self._sums, p)
+        self._w.pack_run(self._b, source, self._runs.length, words=words, sums=sums, pixels=PIXELS, unroll=self._unroll)
+
+    def _block(self, first: Expr, n: Expr, count: int) -> None:
+        """Two channels, `count` of them stored."""
+        b, stream, plan = self._b, self._stream, self._plan
+        start = b.let("block", stream.start(n))
+        acc = b.local("acc", (CHANNELS * PIXELS,), "int32")
+        for j in range(CHANNELS):
+            bias = b.let("bias", self._params[start + j])
+            for p in range(PIXELS):
+                b.store(acc, PIXELS * j + p, self._start(bias, p))
+        weights = stream.weights(self._params, start, CHANNELS)
+        b.block(self._w.matmul(plan.unroll, plan.rest), weights, self._words, acc, imm(stream.quads))
+        at = b.let("at", first * stream.channels + n * CHANNELS)
+        fields = stream.fields(b, self._params, start, count=CHANNELS)
+        for j in range(count):
+            named = fields(j)
+            for p in range(PIXELS):
+                self._io.store((at + (p * stream.channels + j),), stream.requant.emit_scaled(b, acc[PIXELS * j + p], named))
+
+    def _start(self, bias: Expr, p: int) -> Expr:
+        """The start value of an accumulator of pixel `p`."""
+        return bias if self._sums is None else cast("int32", cast("uint32", bias) + cast("uint32", self._sums[p]))
+
+    def instructions(self, rows: int) -> int:
+        """Of one call."""
+        stream, runs, costs = self._stream, self._runs, COSTS[self._w.name]
+        run = self._w.run_instructions(runs.length, unroll=self._unroll)
+        packed = -(-rows // PIXELS) * PIXELS
+        if self._window is None:
+            pack = int(packed * (run + costs.row))
+        else:
+            pack = runs.instructions(packed / rows, run=run, pixel=costs.window)
+        outputs = PIXELS * (4 - stream.shift_is_immediate + 2 * stream.requant.signed) + stream.fields_loaded
+        block = self._plan.instructions(costs.each) + CHANNELS * outputs + 17
+        block += costs.block + costs.operand * len(self._io.operands)  # the sums, and that fewer registers are left
+        return pack + -(-rows // PIXELS) * (len(stream.counts) * block + costs.tile)
+
+    def code(self) -> int:
+        """Bytes."""
+        pack = 50 + 24 * (min(self._unroll, pack_unroll(self._run_quads)) + bool(self._runs.length % TAPS))
+        window = 0 if self._window is None else 60 + (90 + pack) * any(self._layer.attrs.padding)
+        stores = 28 * CHANNELS * PIXELS * len(self._layer.tail)
+        stores += 68 + 44 * self._stream.requant.signed if self._common else 0
+        each = self._plan.code(COSTS[self._w.name].each_code) + 230 + stores
+        return 70 + pack + window + each * (1 + bool(self._stream.tail))
+
+
+for _weights, _level in ((W8, 11), (W4, 7)):
+    _name, _accepts, _lower = (
+        f"arm_dsp.conv2d_{_weights.name}",
+        partial(accepts, weights=_weights),
+        partial(lower, weights=_weights),
+    )
+    register_impl(OpImplementation(_name, "nn.conv2d", _accepts, _lower, plevel=_level))
+    register_impl(OpImplementation(f"{_name}_common", "nn.conv2d", _accepts, partial(_lower, common=True), plevel=_level - 1))

@@ -1,1 +1,0 @@
-"""Convolution to one or two channels: windows by four, rows kept as halves of words."""

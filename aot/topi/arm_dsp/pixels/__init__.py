@@ -1,1 +1,0 @@
-"""Pointwise convolution of few channels: pixels stay in registers."""

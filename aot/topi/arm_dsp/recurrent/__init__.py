@@ -1,1 +1,0 @@
-"""Recurrent layers of integers with SMLAD, and the functions of their gates."""

@@ -1,1 +1,0 @@
-"""Kernels whose weights stay half a byte each in flash."""

@@ -1,1 +1,0 @@
-"""Kernels whose weights stay one byte each in flash."""
