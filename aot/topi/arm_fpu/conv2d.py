@@ -570,7 +570,7 @@ def scale(form: ScaleForm) -> TensorIntrin:
         for p in range(form.group):
             for c in range(form.channels):
                 b.store(out, (n * form.group + p) * each + c, form.clamp.meaning(b, found[p, c]))
-    return described(b, (trips, step) if form.apart else (trips,), partial(_emit_scale, form), ordered=True)
+    return described(b, (trips, step) if form.apart else (trips,), lambda ops: _emit_scale(form, ops), ordered=True)
 
 
 def _emit_scale(form: ScaleForm, operands: Mapping[str, COperand]) -> BlockText:

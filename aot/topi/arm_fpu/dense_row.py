@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
@@ -273,7 +273,7 @@ def row_dot(form: RowDotForm) -> TensorIntrin:
         for c in range(form.channels):
             total = acc[c] + w[start + taps * form.channels + c] if form.biased else acc[c]
             b.store(out, n * form.channels + c, form.clamp.meaning(b, total))
-    return described(b, given.values(), partial(_emit, form))
+    return described(b, given.values(), lambda ops: _emit(form, ops))
 
 
 def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:

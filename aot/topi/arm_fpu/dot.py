@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
@@ -369,7 +369,7 @@ def dot(form: DotForm) -> TensorIntrin:
             for c in range(form.channels):
                 b.store(acc, (p, c), acc[p, c] + value * w[tap + c])
     finish(b, form, acc, bias, out, given)
-    return described(b, given.values(), partial(emit, form))
+    return described(b, given.values(), lambda ops: emit(form, ops))
 
 
 def scalars(form: DotForm) -> dict[str, Var]:
@@ -659,4 +659,4 @@ def depthwise_dot(form: DepthwiseForm) -> TensorIntrin:
             for c in range(form.channels):
                 b.store(acc, (p, c), acc[p, c] + x[start + c + tap * (p if form.shared else 0)] * w[weights + c])
     finish(b, form, acc, bias, out, given)
-    return described(b, given.values(), partial(emit, form))
+    return described(b, given.values(), lambda ops: emit(form, ops))

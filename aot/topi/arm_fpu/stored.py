@@ -8,7 +8,7 @@ one rounding of the reference (the difference is exact).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
@@ -233,7 +233,7 @@ def stored_dot(form: StoredForm) -> TensorIntrin:
         for c in range(form.channels):
             b.store(acc, (0, c), acc[0, c] + value * row.value(w, s, k, c))
     finish(b, form, acc, bias, out, given)
-    return described(b, given.values(), partial(emit, form))
+    return described(b, given.values(), lambda ops: emit(form, ops))
 
 
 # Widening a block's rows of weights to float32 in scratch memory, once for all pixels.
@@ -256,7 +256,7 @@ def unfold(row: RowForm) -> TensorIntrin:
     with b.for_("r", rows) as r:
         for c in range(row.channels):
             b.store(out, r * row.channels + c, row.value(w, s, r, c))
-    return described(b, [rows], partial(_emit, row))
+    return described(b, [rows], lambda ops: _emit(row, ops))
 
 
 def _loop(row: RowForm) -> list[str]:

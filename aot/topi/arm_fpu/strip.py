@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import count, pairwise
 
 import numpy as np
@@ -344,7 +344,7 @@ def strip(form: StripForm) -> TensorIntrin:
                     column = (kx + p * sw - left) if form.left else kx + (p * sw - form.outside[0])
                     b.store(sums, 0, sums[0] + x[(at + ky) * row + column * d] * w[ky * kw + kx])
             b.store(out, y * orow + p * form.channels, form.clamp.meaning(b, sums[0] + w[kh * kw]))
-    return described(b, scalars, partial(_emit, form))
+    return described(b, scalars, lambda ops: _emit(form, ops))
 
 
 def _rows(form: StripForm, trips: Expr) -> Expr:

@@ -79,7 +79,13 @@ class _Row:
     def reciprocal(self, total: Expr, table: TensorFn) -> tuple[Expr, Expr]:
         """Q0.15 reciprocal of the sum's mantissa, and the final right shift, in [14, 30] for a sum in [2^14, 2^31)."""
         b = self.b
-        x, zeros = normalised(b, cast("uint32", total), most=16)
+        x = b.local("mantissa", (1,), "uint32")
+        zeros = b.local("zeros", (1,), "int32", init=0)
+        b.store(x, 0, cast("uint32", total))
+        for step in (16, 8, 4, 2, 1):
+            with b.if_(x[0] < imm(1 << (32 - step), "uint32")):
+                b.store(x, 0, x[0] << step)
+                b.store(zeros, 0, zeros[0] + step)
         mantissa = cast("int32", ((x[0] >> 1) + (1 << 13)) >> 14)
         centred = b.let("centred", clamp(mantissa - ((1 << 15) + (1 << 16)), -32768, 32767))
         scale = b.let("scale", tir_look_up(b, centred, table))

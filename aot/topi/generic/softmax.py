@@ -95,12 +95,12 @@ def _row(b: IRBuilder, data: Buffer, out: Buffer, exp_of: Exp, *, attrs: Softmax
         b.store(out, base + c, minimum(value + attrs.zero_point, int_range(attrs.out_dtype)[1]))
 
 
-def normalised(b: IRBuilder, total: Expr, *, most: int = 8) -> tuple[Buffer, Buffer]:
-    """A uint32 shifted left until its highest bit is set, and the number of its leading zeros, less than 2 * `most` (int32)."""
+def normalised(b: IRBuilder, total: Expr) -> tuple[Buffer, Buffer]:
+    """A uint32 >= 2^16 shifted left until its highest bit is set, and the number of leading zeros that it had (int32)."""
     x = b.local("mantissa", (1,), "uint32")
     b.store(x, 0, total)
     zeros = b.local("zeros", (1,), "int32", init=0)
-    for step in (s for s in (16, 8, 4, 2, 1) if s <= most):
+    for step in (8, 4, 2, 1):
         with b.if_(x[0] < imm(1 << (32 - step), "uint32")):
             b.store(x, 0, x[0] << step)
             b.store(zeros, 0, zeros[0] + step)
