@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from aot.executor.lower.groups import group_of
 
+from aot.executor.candidates import group_of
 from aot.target.target import find_target
 from tests.topi.arm_dsp.test_dense import impl
 from tests.topi.layers import Layer, build, check
