@@ -1,47 +1,64 @@
 #!/usr/bin/env python3
-"""Which file of aot/op registers which operator and converter, so that a compilation imports only those of its model.
+"""Which file registers which operator or converter, so that a compilation imports only those of its model.
 
-python scripts/operator_index.py            compare with aot/op/operator_index.py; exit 1 where that is not current
-python scripts/operator_index.py --write    write it
+python scripts/operator_index.py            compare with the two indexes; exit 1 where one is not current
+python scripts/operator_index.py --write    write them
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-INDEX = ROOT / "aot" / "op" / "operator_index.py"
+OPERATORS, CONVERTERS = "aot.op", "aot.frontend.tflite"
 
-HEAD = '''"""The file of aot/op that registers an operator, with all that is entered under its name, and the one of a converter.
+TEXT = '''"""The file of {package} {what}.
 
 Written by scripts/operator_index.py, which imports all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+{name} = {{
+    name: file
+    for file, *names in map(
+        str.split,
+        """
+{lines}
+""".strip().splitlines(),
+    )
+    for name in names
+}}
+"""Name -> file."""
 '''
 
 
-def _file() -> str:
-    """The file of aot/op that is being imported, without that prefix; empty if there is none."""
+def _file(package: str) -> str:
+    """The file of the package that is being imported, without that prefix; empty if there is none."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if frame.f_code.co_name == "<module>" and module.startswith("aot.op."):
-            return module.removeprefix("aot.op.")
+        if frame.f_code.co_name == "<module>" and module.startswith(f"{package}."):
+            return module.removeprefix(f"{package}.")
         frame = frame.f_back
     return ""
 
 
+def _import_all(package: str) -> None:
+    for info in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not info.name.rpartition(".")[2].startswith("_"):
+            importlib.import_module(info.name)
+
+
 def files() -> tuple[dict[str, str], dict[str, str]]:
     """Files by what they enter into attribute maps, and by the operators of TensorFlow Lite that they convert."""
-    from aot import op
+    from aot.frontend.tflite import convert
     from aot.ir.attr_map import AttrMap
-    from aot.op import convert
     from aot.relay.construct import F_CONSTRUCT
 
     operators: dict[str, set[str]] = {}
@@ -50,15 +67,16 @@ def files() -> tuple[dict[str, str], dict[str, str]]:
 
     def enter(self: AttrMap[Any], name: str, value: Any, *, plevel: int = 10) -> None:
         if self is not F_CONSTRUCT:  # all those are in one file, which is imported when a constructor is asked for
-            operators.setdefault(name, set()).add(_file())
+            operators.setdefault(name, set()).add(_file(OPERATORS))
         entered(self, name, value, plevel=plevel)
 
-    def register(opcode: str, types: str, through: str, *, oracle: str = "LiteRT") -> Any:
-        converters.setdefault(opcode, set()).add(_file())
-        return registered(opcode, types, through, oracle=oracle)
+    def register(opcode: str, types: str, through: str, **kwargs: Any) -> Any:
+        converters.setdefault(opcode, set()).add(_file(CONVERTERS))
+        return registered(opcode, types, through, **kwargs)
 
     AttrMap.set, convert.from_tflite = enter, register  # type: ignore[method-assign]
-    op.load_all()
+    _import_all(OPERATORS)
+    _import_all(CONVERTERS)
     return _single(operators), _single(converters)
 
 
@@ -68,17 +86,29 @@ def _single(found: dict[str, set[str]]) -> dict[str, str]:
     return {name: found[name].pop() for name in sorted(found)}
 
 
-def text() -> str:
-    """The file as it should be."""
-    parts = []
-    for title, found in zip(("OPERATORS", "CONVERTERS"), files(), strict=True):
-        lines = "".join(f'    "{name}": "{file}",\n' for name, file in found.items() if file)
-        parts.append(f"{title}: Mapping[str, str] = {{\n{lines}}}\n")
-    return HEAD + "\n".join(parts)
+def _lines(index: dict[str, str]) -> str:
+    """A line for each file and its names, or several."""
+    lines = []
+    for file in sorted(set(index.values()) - {""}):
+        wrapper = textwrap.TextWrapper(128 - len(file), break_long_words=False, break_on_hyphens=False)
+        lines += [f"{file} {part}" for part in wrapper.wrap(" ".join(name for name in index if index[name] == file))]
+    return "\n".join(lines)
+
+
+def texts() -> dict[Path, str]:
+    """The files as they should be."""
+    operators, converters = (_lines(index) for index in files())
+    entered = "that registers an operator, with all that is entered under its name"
+    return {
+        ROOT / "aot/op/operator_index.py": TEXT.format(package=OPERATORS, what=entered, name="OPERATORS", lines=operators),
+        ROOT / "aot/frontend/tflite/converter_index.py": TEXT.format(
+            package=CONVERTERS, what="that converts an operator of TensorFlow Lite", name="FILES", lines=converters
+        ),
+    }
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
     from scripts.written import main
 
-    sys.exit(main(__file__, lambda: {INDEX: text()}))
+    sys.exit(main(__file__, texts))

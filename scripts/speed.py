@@ -119,19 +119,18 @@ def _networks(*, below: int) -> list[Path]:
 
 def _checks() -> Timed:
     """What `aot check` does without a board, nothing known of the model."""
-    from aot import op as operators
     from aot.driver.options import Options
     from aot.driver.outline import outline
     from aot.errors import AotError
     from aot.frontend import view
     from aot.frontend.specialize import specialize
-    from aot.op.qnn import lut
+    from aot.frontend.tflite import activation, convert
     from aot.support.garbage import rare_collections
 
-    operators.load_all()
+    convert.load_all()
 
     def check(path: Path) -> None:
-        for known in (specialize, view._sound, lut.float_table):
+        for known in (specialize, view._sound, activation.float_table):
             known.cache_clear()
         with suppress(AotError), rare_collections():
             outline(specialize(path.read_bytes()), target="cortex-m4", name="m", options=Options())

@@ -75,21 +75,20 @@ _LAYERS: tuple[tuple[str, str], ...] = (
     ("tir", _CORE),
     ("numerics", f"tir {_CORE}"),
     ("te", f"numerics tir {_CORE}"),
-    ("frontend.view", f"{_CORE} version"),
-    ("op", f"numerics frontend.view te tir target.base relay {_CORE}"),
+    ("op", f"numerics te tir target.base relay {_CORE}"),
     ("topi", _KERNELS),
     ("topi.generic", f"topi {_KERNELS}"),
     ("topi.special", f"topi topi.generic {_KERNELS}"),
-    ("frontend", f"frontend.view op numerics relay {_CORE}"),
+    ("frontend", f"op numerics relay {_CORE} version"),
     ("byoc", f"topi topi.generic {_KERNELS}"),
     ("memory", f"tir {_CORE}"),
     ("target.codegen_c", f"tir te target.base {_CORE} version"),
     ("executor", f"system target.codegen_c memory topi {_KERNELS}"),
     ("executor.artifact", _CORE),
-    ("driver", f"system byoc executor memory target.codegen_c frontend frontend.view topi {_KERNELS}"),
+    ("driver", f"system byoc executor memory target.codegen_c frontend topi {_KERNELS}"),
     ("system", "errors support"),
     ("runtime", f"system driver executor memory target.codegen_c target.base tir {_CORE} version"),
-    ("api", f"runtime driver executor frontend.view target.codegen_c te {_KERNELS}"),
+    ("api", f"runtime driver executor frontend target.codegen_c te {_KERNELS}"),
     ("micro", "target.base executor.artifact driver system errors support version"),
     ("tune", f"micro system driver executor executor.artifact memory system {_KERNELS} version"),
 )
@@ -98,10 +97,6 @@ _LAYERS: tuple[tuple[str, str], ...] = (
 
 _ALLOWED = {name: frozenset(below.split()) for name, below in _LAYERS}
 _TOP = ("report", "testing", "cli", "")
-_BASE_OF_FRONTEND = frozenset(
-    {"view", "flatbuffer", "cut_short", "flexbuffer", "schema", "problems", "decode", "encode", "check", "check_ops", "shapes"}
-    | {"tensor_lists"}
-)
 _BASE_OF_TOPI = frozenset({"kernel_index", "loading", "strategy", "intrin", "layer"})
 _BASE_OF_TARGET = frozenset({"target", "cpu"})
 
@@ -111,8 +106,6 @@ def part_of(module: str) -> str:
     names = module.split(".")[1:]
     if not names or names[0] == "__main__":
         return ""
-    if names[0] == "frontend":
-        return "frontend" if len(names) > 1 and names[1] not in _BASE_OF_FRONTEND else "frontend.view"
     if names[0] == "target":
         return "target.codegen_c" if len(names) > 1 and names[1] not in _BASE_OF_TARGET else "target.base"
     if names[0] == "topi" and len(names) > 1 and names[1] not in _BASE_OF_TOPI:
@@ -173,9 +166,9 @@ def test_imports_point_one_way() -> None:
         ("aot.relay.expr", "aot.tir.expr", False),
         ("aot.tir.expr", "aot.relay.expr", False),
         ("aot.support.text", "aot.errors", False),
-        ("aot.op.nn.conv2d", "aot.frontend.view", True),
-        ("aot.op.nn.conv2d", "aot.frontend.tflite", False),
-        ("aot.frontend.tflite", "aot.op.nn.conv2d", True),
+        ("aot.op.nn.conv2d", "aot.frontend.view", False),
+        ("aot.op.nn.conv2d", "aot.frontend.tflite.conv", False),
+        ("aot.frontend.tflite.conv", "aot.op.nn.conv2d", True),
         ("aot.topi.generic.layers", "aot.topi.strategy", True),
         ("aot.topi.strategy", "aot.topi.generic.layers", False),
         ("aot.topi.generic.layers", "aot.topi.arm_dsp.tail", False),
@@ -418,7 +411,6 @@ _TESTED_BY: dict[str, str] = {
     "executor/cascade_rows.py": "tests/executor/test_cascade_search.py",
     "executor/lowered.py": "tests/executor/test_emit.py",  # lowered by hand, checked, emitted
     "executor/memory_bounds.py": "tests/memory/test_streaming.py",  # graphs of rows for streaming.py
-    "op/recurrent/rnn_convert.py": "tests/op/recurrent/test_rnn.py",  # the converter of rnn.py
     "op/recurrent/svdf_filter.py": "tests/op/recurrent/test_svdf.py",  # the operator behind svdf.py
     "topi/generic/data_dependent.py": "tests/op/reduce/test_topk.py",  # five kernels, each with its operator: topk, cumsum, ...
     "topi/generic/normalization.py": "tests/op/qnn/test_log_softmax.py",  # and test_softmax16.py, test_l2_normalization.py

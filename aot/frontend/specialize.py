@@ -19,7 +19,7 @@ from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
 from aot.frontend.tensor_lists import has_lists, open_batch, without_lists
-from aot.frontend.tflite import GraphWalk
+from aot.frontend.tflite.graph import GraphWalk
 from aot.frontend.view import SubgraphView, TensorView, parse
 from aot.support.near import did_you_mean
 from aot.support.text import printable

@@ -1,10 +1,10 @@
-"""template.negate: what the operator computes, as a formula in quantised values, and which TFLite operator it comes from.
+"""template.negate: what the operator computes, as a formula in quantised values.
 
 out = clamp(zp - (x - zp_in), -128, 127).  Oracle: name the reference kernel whose bytes `evaluate` reproduces.
 
-Copy this file to `aot/op/NAME.py` (files that begin with an underscore are not loaded), keep the order of its parts, and copy
-`tests/op/qnn/test_lut.py` for its test: one model from `aot.testing` and one call of `check` compare the reference, `evaluate`,
-the interpreted kernel and the compiled one.
+Copy this into the file of the operator's family, or one of its own (those that begin with an underscore are not loaded), keep the
+order of its parts, and copy `aot/frontend/tflite/_template.py` for its converter and `tests/op/qnn/test_lut.py` for its test: one
+model from `aot.testing` and one call of `check` compare the reference, `evaluate`, the interpreted kernel and the compiled one.
 """
 
 from __future__ import annotations
@@ -13,15 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
-from aot.op.common.check import require_dtype, require_quant
-from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -30,7 +25,7 @@ from aot.tir.expr import Expr, cast, clamp, imm
 
 @dataclass(frozen=True, slots=True)
 class NegateAttrs:
-    """Integers only: the converter has turned every real number into them. `quant` is a note for the result's type."""
+    """Integers only: a front end has turned every real number into them. `quant` is a note for the result's type."""
 
     input_zp: int
     zero_point: int
@@ -62,15 +57,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: NegateAttrs, out_t
         return cast("int8", clamp(value, -128, 127))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("TEMPLATE_NEGATE", "int8", "template.negate")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """Check what this version supports, compute the attributes in double precision as the reference does, build the calls."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, {"int8"})
-    (_, zp_in), (_, zp) = require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result")
-    return call("template.negate", [operand(ctx, op, 0)], NegateAttrs(zp_in, zp, out.quant), span=ctx.span(op))
 
 
 register_op(

@@ -1,378 +1,120 @@
-"""The file of aot/op that registers an operator, with all that is entered under its name, and the one of a converter.
+"""The file of aot.op that registers an operator, with all that is entered under its name.
 
 Written by scripts/operator_index.py, which imports all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-OPERATORS: Mapping[str, str] = {
-    "abs": "math.unary",
-    "add": "math.arithmetic",
-    "all": "reduce.reduce",
-    "any": "reduce.reduce",
-    "argmax": "reduce.arg_reduce",
-    "argmin": "reduce.arg_reduce",
-    "atan2": "math.arithmetic",
-    "average": "reduce.reduce",
-    "binary_search": "lookup.binary_search",
-    "bitcast": "tensor.bitcast",
-    "bitwise_and": "math.arithmetic",
-    "bitwise_xor": "math.arithmetic",
-    "broadcast_to": "tensor.broadcast_to",
-    "bucketize": "math.bucketize",
-    "cast": "math.cast",
-    "ceil": "math.unary",
-    "clip": "math.clip",
-    "complex_abs": "math.complex",
-    "concatenate": "tensor.concatenate",
-    "cos": "math.unary",
-    "cumsum": "reduce.cumsum",
-    "divide": "math.arithmetic",
-    "dynamic_update_slice": "tensor.dynamic_update_slice",
-    "elu": "math.unary",
-    "embedding_lookup_sparse": "lookup.embedding_lookup_sparse",
-    "equal": "math.compare",
-    "exp": "math.unary",
-    "fake_quant": "math.fake_quant",
-    "floor": "math.unary",
-    "floor_divide": "math.arithmetic",
-    "floor_mod": "math.arithmetic",
-    "full": "tensor.full",
-    "gather_nd": "tensor.take",
-    "gelu": "math.unary",
-    "gelu_half": "math.unary",
-    "gelu_half_tanh": "math.unary",
-    "gelu_tanh": "math.unary",
-    "gelu_uneven": "nn.gelu",
-    "greater": "math.compare",
-    "greater_equal": "math.compare",
-    "hard_swish": "math.unary",
-    "imag": "math.complex",
-    "image.resize_bilinear": "vision.resize_bilinear",
-    "image.resize_nearest": "vision.resize_nearest",
-    "leaky_relu": "math.unary",
-    "left_shift": "math.arithmetic",
-    "less": "math.compare",
-    "less_equal": "math.compare",
-    "log": "math.unary",
-    "logical_and": "math.arithmetic",
-    "logical_not": "math.unary",
-    "logical_or": "math.arithmetic",
-    "lsh_projection": "lookup.lsh_projection",
-    "maximum": "math.arithmetic",
-    "mean": "reduce.mean",
-    "mediapipe.argmax": "mediapipe.max_pool_argmax",
-    "mediapipe.unpool": "mediapipe.max_unpooling",
-    "minimum": "math.arithmetic",
-    "mirror_pad": "tensor.mirror_pad",
-    "multiply": "math.arithmetic",
-    "negative": "math.unary",
-    "nn.avg_of_sums": "nn.avg_of_sums",
-    "nn.avg_pool2d": "nn.avg_pool2d",
-    "nn.batch_matmul": "nn.batch_matmul",
-    "nn.bias_add": "nn.bias_add",
-    "nn.conv2d": "nn.conv2d",
-    "nn.conv2d_float": "nn.conv2d_float",
-    "nn.conv2d_transpose": "nn.conv2d_transpose",
-    "nn.conv2d_transpose_float": "nn.conv2d_transpose_float",
-    "nn.conv3d": "nn.conv3d",
-    "nn.conv3d_transpose": "nn.conv3d",
-    "nn.dense": "nn.dense",
-    "nn.dense_float": "nn.dense_float",
-    "nn.dense_lanes": "recurrent.dense_lanes",
-    "nn.depthwise_conv2d": "nn.depthwise_conv2d",
-    "nn.depthwise_conv2d_float": "nn.depthwise_conv2d_float",
-    "nn.lrn": "nn.local_response_norm",
-    "nn.lstm": "recurrent.lstm_float",
-    "nn.lstm_basic": "recurrent.lstm_basic",
-    "nn.max_pool2d": "nn.max_pool2d",
-    "nn.pad": "nn.pad",
-    "nn.rnn": "recurrent.rnn",
-    "nn.svdf_memory": "recurrent.svdf_filter",
-    "nn.svdf_time": "recurrent.svdf_filter",
-    "not_equal": "math.compare",
-    "one_hot": "tensor.one_hot",
-    "power": "math.arithmetic",
-    "prod": "reduce.reduce",
-    "qnn.add": "qnn.add",
-    "qnn.add_n": "qnn.add_n",
-    "qnn.cast_sums": "qnn.cast_sums",
-    "qnn.conv2d_transpose_hybrid": "nn.conv2d_transpose_hybrid",
-    "qnn.cumsum": "reduce.cumsum",
-    "qnn.dense_blockwise": "nn.dense_blockwise",
-    "qnn.dequantize": "qnn.dequantize",
-    "qnn.divide": "qnn.divide",
-    "qnn.dynamic_params": "qnn.dynamic_quantize",
-    "qnn.dynamic_quantize": "qnn.dynamic_quantize",
-    "qnn.dynamic_range": "qnn.dynamic_quantize",
-    "qnn.hybrid_output": "qnn.hybrid",
-    "qnn.l2_normalize": "qnn.l2_normalization",
-    "qnn.log_softmax": "qnn.log_softmax",
-    "qnn.lstm": "recurrent.lstm_integer",
-    "qnn.lut": "qnn.lut",
-    "qnn.lut16": "qnn.lut16",
-    "qnn.lut_float": "qnn.lut_float",
-    "qnn.multiply": "qnn.multiply",
-    "qnn.prelu": "qnn.prelu",
-    "qnn.prod": "reduce.prod",
-    "qnn.quantize": "qnn.quantize",
-    "qnn.requantize": "qnn.requantize",
-    "qnn.requantize8": "qnn.quantize",
-    "qnn.sigmoid16": "qnn.lut16",
-    "qnn.softmax": "qnn.softmax",
-    "qnn.softmax16": "qnn.softmax16",
-    "qnn.sqrt16": "qnn.sqrt16",
-    "qnn.squared_difference": "qnn.squared_difference",
-    "qnn.steps": "qnn.steps",
-    "qnn.sum": "reduce.mean",
-    "random.advance": "random.bits",
-    "random.bits": "random.bits",
-    "random.multinomial": "random.distributions",
-    "random.normal": "random.distributions",
-    "random.uniform": "random.distributions",
-    "real": "math.complex",
-    "reduce_max": "reduce.reduce",
-    "reduce_min": "reduce.reduce",
-    "reduce_window": "reduce.reduce_window",
-    "relu": "math.unary",
-    "reshape": "tensor.reshape",
-    "reverse": "tensor.reverse",
-    "reverse_sequence": "tensor.reverse",
-    "right_shift": "math.arithmetic",
-    "rint": "math.unary",
-    "rsqrt": "math.unary",
-    "scatter_nd": "tensor.scatter_nd",
-    "select": "math.select",
-    "sigmoid": "math.unary",
-    "sign": "math.unary",
-    "signal.energy": "signal.energy",
-    "signal.filter_bank": "signal.filter_bank",
-    "signal.irfft": "signal.rfft",
-    "signal.log": "signal.filter_bank_log",
-    "signal.mfcc": "signal.mfcc",
-    "signal.noise_estimate": "signal.spectral_subtraction",
-    "signal.overlap_add": "signal.overlap_add",
-    "signal.pcan": "signal.pcan",
-    "signal.rfft": "signal.rfft",
-    "signal.rfft2d": "signal.rfft2d",
-    "signal.scale_bits": "signal.fft_auto_scale",
-    "signal.scale_up": "signal.fft_auto_scale",
-    "signal.spectrogram": "signal.spectrogram",
-    "signal.square_root": "signal.square_root",
-    "signal.subtract_noise": "signal.spectral_subtraction",
-    "signal.window": "signal.window",
-    "sin": "math.unary",
-    "sparse_to_dense": "tensor.sparse_to_dense",
-    "sqrt": "math.unary",
-    "square": "math.unary",
-    "squared_difference": "math.arithmetic",
-    "stablehlo.gather": "stablehlo.gather",
-    "stablehlo.scatter": "stablehlo.scatter",
-    "strided_slice": "tensor.strided_slice",
-    "subtract": "math.arithmetic",
-    "sum": "reduce.reduce",
-    "take": "tensor.take",
-    "tanh": "math.unary",
-    "tile": "tensor.broadcast_to",
-    "topk": "reduce.topk",
-    "transpose": "tensor.transpose",
-    "unsorted_segment": "tensor.segment",
-    "vision.decode_boxes": "vision.detection",
-    "vision.decode_poses": "vision.decode_poses",
-    "vision.nms": "vision.detection",
-    "vision.pose_masks": "vision.pose_masks",
-    "vision.soft_nms": "vision.non_max_suppression",
+OPERATORS = {
+    name: file
+    for file, *names in map(
+        str.split,
+        """
+lookup.binary_search binary_search
+lookup.embedding_lookup_sparse embedding_lookup_sparse
+lookup.lsh_projection lsh_projection
+math.arithmetic add atan2 bitwise_and bitwise_xor divide floor_divide floor_mod left_shift logical_and logical_or maximum minimum
+math.arithmetic multiply power right_shift squared_difference subtract
+math.bucketize bucketize
+math.cast cast
+math.clip clip
+math.compare equal greater greater_equal less less_equal not_equal
+math.complex complex_abs imag real
+math.fake_quant fake_quant
+math.select select
+math.unary abs ceil cos elu exp floor gelu gelu_half gelu_half_tanh gelu_tanh hard_swish leaky_relu log logical_not negative relu
+math.unary rint rsqrt sigmoid sign sin sqrt square tanh
+mediapipe.max_pool_argmax mediapipe.argmax
+mediapipe.max_unpooling mediapipe.unpool
+nn.avg_of_sums nn.avg_of_sums
+nn.avg_pool2d nn.avg_pool2d
+nn.batch_matmul nn.batch_matmul
+nn.bias_add nn.bias_add
+nn.conv2d nn.conv2d
+nn.conv2d_float nn.conv2d_float
+nn.conv2d_transpose nn.conv2d_transpose
+nn.conv2d_transpose_float nn.conv2d_transpose_float
+nn.conv2d_transpose_hybrid qnn.conv2d_transpose_hybrid
+nn.conv3d nn.conv3d nn.conv3d_transpose
+nn.dense nn.dense
+nn.dense_blockwise qnn.dense_blockwise
+nn.dense_float nn.dense_float
+nn.depthwise_conv2d nn.depthwise_conv2d
+nn.depthwise_conv2d_float nn.depthwise_conv2d_float
+nn.gelu gelu_uneven
+nn.local_response_norm nn.lrn
+nn.max_pool2d nn.max_pool2d
+nn.pad nn.pad
+qnn.add qnn.add
+qnn.add_n qnn.add_n
+qnn.cast_sums qnn.cast_sums
+qnn.dequantize qnn.dequantize
+qnn.divide qnn.divide
+qnn.dynamic_quantize qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range
+qnn.hybrid qnn.hybrid_output
+qnn.l2_normalization qnn.l2_normalize
+qnn.log_softmax qnn.log_softmax
+qnn.lut qnn.lut
+qnn.lut16 qnn.lut16 qnn.sigmoid16
+qnn.lut_float qnn.lut_float
+qnn.multiply qnn.multiply
+qnn.prelu qnn.prelu
+qnn.quantize qnn.quantize qnn.requantize8
+qnn.requantize qnn.requantize
+qnn.softmax qnn.softmax
+qnn.softmax16 qnn.softmax16
+qnn.sqrt16 qnn.sqrt16
+qnn.squared_difference qnn.squared_difference
+qnn.steps qnn.steps
+random.bits random.advance random.bits
+random.distributions random.multinomial random.normal random.uniform
+recurrent.dense_lanes nn.dense_lanes
+recurrent.lstm_basic nn.lstm_basic
+recurrent.lstm_float nn.lstm
+recurrent.lstm_integer qnn.lstm
+recurrent.rnn nn.rnn
+recurrent.svdf_filter nn.svdf_memory nn.svdf_time
+reduce.arg_reduce argmax argmin
+reduce.cumsum cumsum qnn.cumsum
+reduce.mean mean qnn.sum
+reduce.prod qnn.prod
+reduce.reduce all any average prod reduce_max reduce_min sum
+reduce.reduce_window reduce_window
+reduce.topk topk
+signal.energy signal.energy
+signal.fft_auto_scale signal.scale_bits signal.scale_up
+signal.filter_bank signal.filter_bank
+signal.filter_bank_log signal.log
+signal.mfcc signal.mfcc
+signal.overlap_add signal.overlap_add
+signal.pcan signal.pcan
+signal.rfft signal.irfft signal.rfft
+signal.rfft2d signal.rfft2d
+signal.spectral_subtraction signal.noise_estimate signal.subtract_noise
+signal.spectrogram signal.spectrogram
+signal.square_root signal.square_root
+signal.window signal.window
+stablehlo.gather stablehlo.gather
+stablehlo.scatter stablehlo.scatter
+tensor.bitcast bitcast
+tensor.broadcast_to broadcast_to tile
+tensor.full full
+tensor.mirror_pad mirror_pad
+tensor.one_hot one_hot
+tensor.reverse reverse reverse_sequence
+tensor.scatter_nd scatter_nd
+tensor.segment unsorted_segment
+tensor.sparse_to_dense sparse_to_dense
+tensor.take gather_nd take
+tensor.transpose transpose
+vision.decode_poses vision.decode_poses
+vision.detection vision.decode_boxes vision.nms
+vision.non_max_suppression vision.soft_nms
+vision.pose_masks vision.pose_masks
+vision.resize_bilinear image.resize_bilinear
+vision.resize_nearest image.resize_nearest
+""".strip().splitlines(),
+    )
+    for name in names
 }
-
-CONVERTERS: Mapping[str, str] = {
-    "ABS": "qnn.activation",
-    "ADD": "qnn.add",
-    "ADD_N": "qnn.add_n",
-    "ARG_MAX": "reduce.arg_reduce",
-    "ARG_MIN": "reduce.arg_reduce",
-    "ASSIGN_VARIABLE": "state.variable",
-    "ATAN2": "math.arithmetic",
-    "AVERAGE_POOL_2D": "nn.avg_pool2d",
-    "BATCH_MATMUL": "nn.batch_matmul",
-    "BATCH_TO_SPACE_ND": "tensor.block_shuffle",
-    "BIDIRECTIONAL_SEQUENCE_LSTM": "recurrent.bidirectional_lstm",
-    "BIDIRECTIONAL_SEQUENCE_RNN": "recurrent.rnn_convert",
-    "BITCAST": "tensor.bitcast",
-    "BITWISE_XOR": "math.arithmetic",
-    "BROADCAST_ARGS": "tensor.shape",
-    "BROADCAST_TO": "tensor.broadcast_to",
-    "BUCKETIZE": "math.bucketize",
-    "CALL_ONCE": "state.variable",
-    "CAST": "math.cast",
-    "CEIL": "math.unary",
-    "COMPLEX_ABS": "math.complex",
-    "CONCATENATION": "tensor.concatenate",
-    "CONV_2D": "nn.conv2d",
-    "CONV_3D": "nn.conv3d",
-    "CONV_3D_TRANSPOSE": "nn.conv3d",
-    "COS": "math.unary",
-    "CUMSUM": "reduce.cumsum",
-    "CUSTOM:AudioSpectrogram": "signal.spectrogram",
-    "CUSTOM:Convolution2DTransposeBias": "mediapipe.convolution_transpose_bias",
-    "CUSTOM:MaxPoolingWithArgmax2D": "mediapipe.max_pool_argmax",
-    "CUSTOM:MaxUnpooling2D": "mediapipe.max_unpooling",
-    "CUSTOM:Mfcc": "signal.mfcc",
-    "CUSTOM:PosenetDecoderOp": "vision.pose_masks",
-    "CUSTOM:SignalDelay": "signal.history",
-    "CUSTOM:SignalEnergy": "signal.energy",
-    "CUSTOM:SignalFftAutoScale": "signal.fft_auto_scale",
-    "CUSTOM:SignalFilterBank": "signal.filter_bank",
-    "CUSTOM:SignalFilterBankLog": "signal.filter_bank_log",
-    "CUSTOM:SignalFilterBankSpectralSubtraction": "signal.spectral_subtraction",
-    "CUSTOM:SignalFilterBankSquareRoot": "signal.square_root",
-    "CUSTOM:SignalFramer": "signal.history",
-    "CUSTOM:SignalIrfft": "signal.rfft",
-    "CUSTOM:SignalOverlapAdd": "signal.overlap_add",
-    "CUSTOM:SignalPCAN": "signal.pcan",
-    "CUSTOM:SignalRfft": "signal.rfft",
-    "CUSTOM:SignalStacker": "signal.history",
-    "CUSTOM:SignalWindow": "signal.window",
-    "CUSTOM:TFLite_Detection_PostProcess": "vision.detection",
-    "DENSIFY": "tensor.densify",
-    "DEPTHWISE_CONV_2D": "nn.depthwise_conv2d",
-    "DEPTH_TO_SPACE": "tensor.block_shuffle",
-    "DEQUANTIZE": "qnn.dequantize",
-    "DILATE": "tensor.dilate",
-    "DIV": "qnn.divide",
-    "DYNAMIC_UPDATE_SLICE": "tensor.dynamic_update_slice",
-    "ELU": "qnn.activation",
-    "EMBEDDING_LOOKUP": "tensor.embedding",
-    "EMBEDDING_LOOKUP_SPARSE": "lookup.embedding_lookup_sparse",
-    "EQUAL": "math.compare",
-    "EXP": "qnn.activation",
-    "EXPAND_DIMS": "tensor.reshape",
-    "FAKE_QUANT": "math.fake_quant",
-    "FILL": "tensor.full",
-    "FLOOR": "math.unary",
-    "FLOOR_DIV": "math.arithmetic",
-    "FLOOR_MOD": "math.arithmetic",
-    "FULLY_CONNECTED": "nn.dense",
-    "GATHER": "tensor.take",
-    "GATHER_ND": "tensor.take",
-    "GELU": "qnn.activation",
-    "GREATER": "math.compare",
-    "GREATER_EQUAL": "math.compare",
-    "HARD_SWISH": "qnn.activation",
-    "HASHTABLE_LOOKUP": "lookup.binary_search",
-    "IF": "control_flow",
-    "IMAG": "math.complex",
-    "L2_NORMALIZATION": "qnn.l2_normalization",
-    "L2_POOL_2D": "nn.l2_pool2d",
-    "LEAKY_RELU": "qnn.prelu",
-    "LESS": "math.compare",
-    "LESS_EQUAL": "math.compare",
-    "LOCAL_RESPONSE_NORMALIZATION": "nn.local_response_norm",
-    "LOG": "qnn.activation",
-    "LOGICAL_AND": "math.arithmetic",
-    "LOGICAL_NOT": "math.unary",
-    "LOGICAL_OR": "math.arithmetic",
-    "LOGISTIC": "qnn.activation",
-    "LOG_SOFTMAX": "qnn.log_softmax",
-    "LSH_PROJECTION": "lookup.lsh_projection",
-    "LSTM": "recurrent.lstm",
-    "MATRIX_DIAG": "tensor.matrix_diag",
-    "MATRIX_SET_DIAG": "tensor.matrix_diag",
-    "MAXIMUM": "math.arithmetic",
-    "MAX_POOL_2D": "nn.max_pool2d",
-    "MEAN": "reduce.reduce",
-    "MINIMUM": "math.arithmetic",
-    "MIRROR_PAD": "tensor.mirror_pad",
-    "MUL": "qnn.multiply",
-    "MULTINOMIAL": "random.distributions",
-    "NEG": "math.unary",
-    "NON_MAX_SUPPRESSION_V4": "vision.non_max_suppression",
-    "NON_MAX_SUPPRESSION_V5": "vision.non_max_suppression",
-    "NOT_EQUAL": "math.compare",
-    "ONE_HOT": "tensor.one_hot",
-    "PACK": "tensor.pack",
-    "PAD": "nn.pad",
-    "PADV2": "nn.pad",
-    "POW": "math.arithmetic",
-    "PRELU": "qnn.prelu",
-    "QUANTIZE": "qnn.quantize",
-    "RANDOM_STANDARD_NORMAL": "random.distributions",
-    "RANDOM_UNIFORM": "random.distributions",
-    "RANGE": "tensor.shape",
-    "RANK": "tensor.shape",
-    "READ_VARIABLE": "state.variable",
-    "REAL": "math.complex",
-    "REDUCE_ALL": "reduce.reduce",
-    "REDUCE_ANY": "reduce.reduce",
-    "REDUCE_MAX": "reduce.reduce",
-    "REDUCE_MIN": "reduce.reduce",
-    "REDUCE_PROD": "reduce.reduce",
-    "REDUCE_WINDOW": "reduce.reduce_window",
-    "RELU": "qnn.activation",
-    "RELU6": "qnn.activation",
-    "RELU_0_TO_1": "qnn.activation",
-    "RELU_N1_TO_1": "qnn.activation",
-    "RESHAPE": "tensor.reshape",
-    "RESIZE_BILINEAR": "vision.resize_bilinear",
-    "RESIZE_NEAREST_NEIGHBOR": "vision.resize_nearest",
-    "REVERSE_SEQUENCE": "tensor.reverse",
-    "REVERSE_V2": "tensor.reverse",
-    "RFFT2D": "signal.rfft2d",
-    "RIGHT_SHIFT": "math.arithmetic",
-    "RNN": "recurrent.rnn_convert",
-    "ROUND": "math.unary",
-    "RSQRT": "qnn.activation",
-    "SCATTER_ND": "tensor.scatter_nd",
-    "SEGMENT_SUM": "tensor.segment",
-    "SELECT": "math.select",
-    "SELECT_V2": "math.select",
-    "SHAPE": "tensor.shape",
-    "SIGN": "math.unary",
-    "SIN": "math.unary",
-    "SLICE": "tensor.strided_slice",
-    "SOFTMAX": "qnn.softmax",
-    "SPACE_TO_BATCH_ND": "tensor.block_shuffle",
-    "SPACE_TO_DEPTH": "tensor.block_shuffle",
-    "SPARSE_TO_DENSE": "tensor.sparse_to_dense",
-    "SPLIT": "tensor.strided_slice",
-    "SPLIT_V": "tensor.strided_slice",
-    "SQRT": "qnn.activation",
-    "SQUARE": "math.unary",
-    "SQUARED_DIFFERENCE": "qnn.squared_difference",
-    "SQUEEZE": "tensor.reshape",
-    "STABLEHLO_ADD": "stablehlo.elementwise",
-    "STABLEHLO_AND": "stablehlo.elementwise",
-    "STABLEHLO_CASE": "control_flow",
-    "STABLEHLO_COMPOSITE": "composite",
-    "STABLEHLO_GATHER": "stablehlo.gather",
-    "STABLEHLO_MAXIMUM": "stablehlo.elementwise",
-    "STABLEHLO_MINIMUM": "stablehlo.elementwise",
-    "STABLEHLO_MULTIPLY": "stablehlo.elementwise",
-    "STABLEHLO_PAD": "tensor.dilate",
-    "STABLEHLO_REDUCE_WINDOW": "reduce.reduce_window",
-    "STABLEHLO_RNG_BIT_GENERATOR": "random.bits",
-    "STABLEHLO_SCATTER": "stablehlo.scatter",
-    "STABLEHLO_SHIFT_LEFT": "stablehlo.elementwise",
-    "STRIDED_SLICE": "tensor.strided_slice",
-    "SUB": "qnn.add",
-    "SUM": "reduce.reduce",
-    "SVDF": "recurrent.svdf",
-    "TANH": "qnn.activation",
-    "TILE": "tensor.broadcast_to",
-    "TOPK_V2": "reduce.topk",
-    "TRANSPOSE": "tensor.transpose",
-    "TRANSPOSE_CONV": "nn.conv2d_transpose",
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": "recurrent.lstm",
-    "UNIDIRECTIONAL_SEQUENCE_RNN": "recurrent.rnn_convert",
-    "UNIQUE": "tensor.where",
-    "UNPACK": "tensor.strided_slice",
-    "UNSORTED_SEGMENT_MAX": "tensor.segment",
-    "UNSORTED_SEGMENT_MIN": "tensor.segment",
-    "UNSORTED_SEGMENT_PROD": "tensor.segment",
-    "UNSORTED_SEGMENT_SUM": "tensor.segment",
-    "VAR_HANDLE": "state.variable",
-    "WHERE": "tensor.where",
-    "WHILE": "control_flow",
-    "ZEROS_LIKE": "tensor.shape",
-}
+"""Name -> file."""

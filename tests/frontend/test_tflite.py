@@ -10,9 +10,9 @@ import pytest
 from aot.errors import ModelError, UnsupportedError
 from aot.frontend.check import load
 from aot.frontend.tflite import check_model, from_tflite
+from aot.frontend.tflite.convert import CONVERTERS
 from aot.ir.op import F_EVALUATE, Op
 from aot.ir.type import TensorType
-from aot.op.convert import CONVERTERS
 from aot.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var, post_order
 from aot.testing import HAVE_LITERT, ModelBuilder, conv2d_model, reference
 from tests.models.golden import load_golden, manifest, sets_of

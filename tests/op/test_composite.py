@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aot.errors import AotError
-from aot.frontend import tflite
 from aot.frontend.tflite import check_model
+from aot.frontend.tflite import graph as walk
 from aot.relay.expr import Call, post_order
 from aot.testing import ModelBuilder
 from tests.op._differential import check, main_of
@@ -58,6 +58,6 @@ def test_refused() -> None:
 
 
 def test_growth_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tflite, "MAX_INLINED", 4 + 8 + 16 + 32 + 32)
+    monkeypatch.setattr(walk, "MAX_INLINED", 4 + 8 + 16 + 32 + 32)
     assert check_model(composites(5, times=2)) == []
     assert {p.code for p in check_model(composites(6, times=2))} == {"E1222"}

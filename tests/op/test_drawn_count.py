@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aot.frontend.extract import STATEFUL
-from aot.op.convert import SUPPORT
+from aot.frontend.tflite.convert import SUPPORT
 from tests.op import _drawn_count
 from tests.op._differential import FAST, check
 from tests.op._drawn_count import Row, kinds, short, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aot.op.convert import SUPPORT
+from aot.frontend.tflite.convert import SUPPORT
 from tests.op._differential import check
 from tests.op._forms import FORMS, LAYERS
 

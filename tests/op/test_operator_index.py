@@ -32,7 +32,7 @@ LOADED = "print(*sorted(m for m in __import__('sys').modules if m.startswith('ao
     [
         ("from aot.ir.op import Op; Op.get('image.resize_nearest')", "aot.op.vision.resize_nearest"),
         ("from aot.ir.op import F_IS_VIEW; F_IS_VIEW.find('image.resize_nearest')", "aot.op.vision.resize_nearest"),
-        ("from aot.op.convert import converter_of; converter_of('RESIZE_NEAREST_NEIGHBOR')", "aot.op.vision.resize_nearest"),
+        ("from aot.frontend.tflite.convert import converter_of; converter_of('RELU')", ""),
         ("from aot.ir.op import F_IS_VIEW; F_IS_VIEW.find('mine.own')", ""),
     ],
 )
@@ -44,7 +44,7 @@ def test_the_file_of_an_operator_is_imported_when_it_is_asked_for(question: str,
     "entry",
     [
         "from aot.ir.op import F_IS_VIEW; F_IS_VIEW.set('reshape', True)",
-        "from aot.op.convert import from_tflite; from_tflite('RESHAPE', 'int8', 'reshape')(print)",
+        "from aot.frontend.tflite.convert import from_tflite; from_tflite('RESHAPE', 'int8', 'reshape')(print)",
     ],
 )
 def test_what_is_there_already_is_refused_where_it_is_entered_again(entry: str) -> None:

@@ -1,4 +1,4 @@
-"""The file to copy for a new operator works as it stands. In a process of its own, as it registers an operator."""
+"""The files to copy for a new operator work as they stand. In a process of its own, as they register an operator."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _indented(code: str) -> str:
 def _operator(name: str) -> tuple[str, str] | None:
     """Title and text of an operator's name."""
     from aot.cli.verbs.ops import operator_rows
-    from aot.op._missing import needs_of
+    from aot.frontend.tflite.missing import needs_of
 
     wanted = name if ":" in name else name.upper()
     row = next((r for r in operator_rows() if r["operator"] == wanted), None)

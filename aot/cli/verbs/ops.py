@@ -48,8 +48,7 @@ _NO_OPERATORS = {"CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES"}
 def operator_names() -> list[str]:
     """The TensorFlow Lite operators that are supported or known by name."""
     from aot.frontend.schema import enums
-    from aot.op import load_all
-    from aot.op.convert import CONVERTERS
+    from aot.frontend.tflite.convert import CONVERTERS, load_all
 
     load_all()
     return sorted({*enums()["BuiltinOperator"], *CONVERTERS} - _NO_OPERATORS)
@@ -60,21 +59,20 @@ def operator_rows() -> list[dict[str, Any]]:
     import sys
 
     from aot import topi
-    from aot.op import load_all
-    from aot.op.convert import CONVERTERS, SUPPORT
+    from aot.frontend.tflite.convert import CONVERTERS, SUPPORT, load_all
 
     load_all()
     topi.load_all()
     rows = []
     for name in sorted(CONVERTERS):
         module = CONVERTERS[name].__module__
-        doc = (sys.modules[module].__doc__ or "").strip()
+        doc = (CONVERTERS[name].__doc__ or sys.modules[module].__doc__ or "").strip()
         rows.append(
             {
                 "operator": name,
                 "types": list(SUPPORT[name].types),
                 "kernels": _kernel_classes(SUPPORT[name].through),
-                "oracles": list(getattr(sys.modules[module], "ORACLES", ("litert", "tflm"))),
+                "oracles": list(SUPPORT[name].oracles),
                 "oracle": SUPPORT[name].oracle,
                 "file": module.replace(".", "/") + ".py",
                 "doc": doc.splitlines()[0] if doc else "",
@@ -86,9 +84,8 @@ def operator_rows() -> list[dict[str, Any]]:
 def missing_rows() -> list[dict[str, str]]:
     """One entry for each of TensorFlow Lite's builtin operators that is not supported: name, class of the reason, reason."""
     from aot.frontend.schema import enums
-    from aot.op import load_all
-    from aot.op._missing import needs_of
-    from aot.op.convert import CONVERTERS
+    from aot.frontend.tflite.convert import CONVERTERS, load_all
+    from aot.frontend.tflite.missing import needs_of
 
     load_all()
     names = set(enums()["BuiltinOperator"]) - _NO_OPERATORS - set(CONVERTERS)

@@ -11,20 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.window import Padding, Window, explicit_padding, inside, output_size
-from aot.op.convert import ConvertContext, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.window import Padding, inside, output_size
 from aot.support.dataclass import dataclass
-from aot.te.tensor import IterVar, TensorFn, reduce_axis, tensor_fn
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import IterVar, TensorFn, reduce_axis, sum, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, logical_and, select
-
-FLOAT_LAYER = ("float32", "float32", "float32")
 
 _LARGEST = float(np.finfo(np.float32).max)
 FLOAT_ACTIVATIONS: dict[str, tuple[float, float]] = {
@@ -53,46 +46,6 @@ class FloatWindowAttrs:
     dilation: tuple[int, int] = (1, 1)
     lo: float | None = None
     hi: float | None = None
-
-
-def is_float_layer(ctx: ConvertContext, op: OperatorView) -> bool:
-    """Whether data, weights and result are float32."""
-    return (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype) == FLOAT_LAYER
-
-
-def bounds(ctx: ConvertContext, op: OperatorView) -> tuple[float, float]:
-    """The clamp of the fused activation."""
-    activation = op.option("fused_activation_function")
-    if activation not in FLOAT_ACTIVATIONS:
-        unsupported(ctx, op, f"the fused activation {activation} is not supported")
-    return FLOAT_ACTIVATIONS[activation]
-
-
-def layer_operands(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
-    """Data, weights and, where there is one, the bias."""
-    found = [operand(ctx, op, 0), operand(ctx, op, 1)]
-    bias = ctx.input(op, 2)
-    if bias is None:
-        return found
-    if ctx.input_type(op, 2).dtype != "float32":
-        unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
-    return [*found, bias]
-
-
-def convert_window(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr:
-    """A call of `name` for a convolution whose weights are [?, KH, KW, ?]."""
-    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
-    if len(shape) != 4 or len(weight) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
-    return call(name, layer_operands(ctx, op), _window_attrs(ctx, op, weight[1:3]), span=ctx.span(op))
-
-
-def _window_attrs(ctx: ConvertContext, op: OperatorView, kernel: tuple[int, ...]) -> FloatWindowAttrs:
-    """Strides, padding, dilation and activation of a convolution with a window of `kernel`."""
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
-    pads = explicit_padding(op.option("padding"), Window(ctx.input_type(op, 0).shape[1:3], kernel, strides, dilation))
-    return FloatWindowAttrs(strides, pads, dilation, *bounds(ctx, op))
 
 
 def layer_types(types: Sequence[Type], name: str, *, rank: int, channels: Callable[[TensorType], int]) -> list[TensorType]:
@@ -179,7 +132,7 @@ def tir_layer(
     `first`: a bias that the sum begins with.
     """
     init = first[0].at(b, (channel,)) if first else imm(0.0, "float32")
-    value = te_sum(b, axes, product, init=init, dtype="float32")
+    value = sum(b, axes, product, init=init, dtype="float32")
     value = value + bias[0].at(b, (channel,)) if bias else value
     for bound, below in ((attrs.lo, True), (attrs.hi, False)):
         if bound is not None:

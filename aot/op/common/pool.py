@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import Clamped, fused_range, require_dtype, require_quant, require_same_quant
-from aot.op.common.float_layer import bounds
-from aot.op.common.window import Padding, Window, explicit_padding, inside, output_size
-from aot.op.convert import ConvertContext, operand, unsupported
-from aot.op.math.unary import UnaryAttrs
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.check import Clamped
+from aot.op.common.window import Padding, inside, output_size
 from aot.support.dataclass import dataclass
-from aot.support.dtype import is_float
 from aot.te.tensor import IterVar, reduce_axis
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
@@ -71,28 +64,3 @@ def window_axes(b: IRBuilder, y: Expr, x: Expr, *, image: Sequence[int], attrs: 
     y0, y1 = (b.let("row", e) for e in inside(y, stride=sy, before=top, kernel=kh, size=image[0]))
     x0, x1 = (b.let("col", e) for e in inside(x, stride=sx, before=left, kernel=kw, size=image[1]))
     return reduce_axis(y1, start=y0, name="ry"), reduce_axis(x1, start=x0, name="rx")
-
-
-def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Sequence[str]) -> RelayExpr:
-    """The pool with the clamp of its fused activation, of float32 as an operator of its own; input and output have one
-    quantisation, as TFLite demands.
-    """
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, dtypes)
-    if len(data.shape) != 4:
-        unsupported(ctx, op, "pooling needs four dimensions")
-    lo, hi = 0, 0
-    if not is_float(data.dtype):
-        if require_quant(ctx, op, data, may_be_zero=True)[0]:  # codes of a scale of 0 are moved as they are
-            require_same_quant(ctx, op, data, out)
-        lo, hi = fused_range(ctx, op, out)
-    kernel = (op.option("filter_height"), op.option("filter_width"))
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    if min(kernel) < 1 or min(strides) < 1:
-        unsupported(ctx, op, f"a window of {kernel} with strides {strides} is not supported", code="E1122")
-    padding = explicit_padding(op.option("padding"), Window(data.shape[1:3], kernel, strides))
-    result = call(name, [operand(ctx, op, 0)], PoolAttrs(kernel, strides, padding, lo, hi), span=ctx.span(op))
-    if not is_float(data.dtype):
-        return result
-    low, high = bounds(ctx, op)
-    return call("relu", [result], UnaryAttrs(lo=low, hi=high), span=ctx.span(op))

@@ -4,28 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from aot.frontend.view import OperatorView
-from aot.ir.op import Array, TypeRuleError
-from aot.op.convert import ConvertContext, unsupported
+from aot.ir.op import TypeRuleError
 from aot.tir.expr import Expr
-
-
-def normalized_axes(axes: Array, rank: int) -> tuple[int, ...]:
-    """Distinct axes in order; negative ones count from the end. ValueError for one that does not exist."""
-    found = {int(a) + rank if a < 0 else int(a) for a in np.atleast_1d(axes).ravel()}
-    if any(not 0 <= a < rank for a in found):
-        raise ValueError(f"axes {sorted(found)} of {rank} dimensions")
-    return tuple(sorted(found))
-
-
-def constant_axes(ctx: ConvertContext, op: OperatorView, i: int, rank: int) -> tuple[int, ...]:
-    """Operand i, a constant, as axes (E1122 for one that does not exist)."""
-    try:
-        return normalized_axes(ctx.constant(op, i), rank)
-    except ValueError as error:
-        unsupported(ctx, op, str(error), code="E1126")
 
 
 def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:

@@ -10,44 +10,9 @@ Padding = tuple[int, int, int, int]
 """(top, left, bottom, right)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A window sliding over an image; everything is (vertical, horizontal)."""
-
-    image: tuple[int, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilation: tuple[int, ...] = (1, 1)
-
-
 def output_size(size: int, kernel: int, *, stride: int, dilation: int, before: int, after: int) -> int:
     """Positions of a window of `kernel` taps along one axis, given its padding; 0 or less if none fits."""
     return (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1
-
-
-def fit_axis(scheme: str, size: int, kernel: int, *, stride: int, dilation: int = 1) -> tuple[int, int, int]:
-    """ComputeOutSize and ComputePaddingWithOffset along one axis: (output size, padding before, after).
-
-    An odd total has the larger half after.
-    """
-    effective = (kernel - 1) * dilation + 1
-    if scheme == "SAME":
-        out = -(-size // stride)
-    elif scheme == "VALID":
-        out = (size + stride - effective) // stride
-    else:
-        raise ValueError(scheme)
-    total = max((out - 1) * stride + effective - size, 0)
-    return out, total // 2, total - total // 2
-
-
-def explicit_padding(scheme: str, window: Window) -> Padding:
-    """SAME or VALID as numbers of rows and columns."""
-    (top, bottom), (left, right) = (
-        fit_axis(scheme, window.image[i], window.kernel[i], stride=window.strides[i], dilation=window.dilation[i])[1:]
-        for i in range(2)
-    )
-    return top, left, bottom, right
 
 
 def inside(position: Expr, *, stride: int, before: int, kernel: int, size: int) -> tuple[Expr, Expr]:

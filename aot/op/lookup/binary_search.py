@@ -11,19 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, reshaped, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.cast import CastAttrs
-from aot.op.math.compare import CompareAttrs
-from aot.op.math.select import SelectAttrs
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.op.tensor.take import TakeAttrs
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call, const
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -79,28 +70,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], _attrs: BinarySearchAttrs
         return found[0]
 
     return tensor_fn(out_type.shape, "int32", rule)
-
-
-@from_tflite("HASHTABLE_LOOKUP", EVERY, "binary_search cast greater_equal select take")
-def convert(ctx: ConvertContext, op: OperatorView) -> Sequence[RelayExpr]:
-    """(rows, hits): the search, then the rows that it found."""
-    sought, keys, table, span = (*(ctx.input_type(op, i) for i in range(3)), ctx.span(op))
-    require_dtype(ctx, op, sought, ("int32",), what="a lookup")
-    require_dtype(ctx, op, keys, ("int32",), what="a key")
-    require_dtype(ctx, op, table, MOVABLE, what="a value")
-    require_dtype(ctx, op, ctx.output_type(op, 1), ("uint8",), what="a hit")
-    if len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size or table.shape[:1] != keys.shape:
-        unsupported(ctx, op, f"{sought} looked up in {keys} and {table}", code="E1207")
-    place = call("binary_search", [operand(ctx, op, 0), operand(ctx, op, 1)], BinarySearchAttrs(), span=span)
-    hit = call("greater_equal", [place, const(np.zeros(1, np.int32), span=span)], CompareAttrs(), span=span)
-    rows = call("take", [operand(ctx, op, 2), place], TakeAttrs(0), span=span)
-    # zero bytes, whatever value they stand for
-    nothing = const(np.zeros((1,) * len(table.shape), table.dtype), quant=table.quant, span=span)
-    flags = reshaped(hit, (sought.size, *[1] * (len(table.shape) - 1)), span)
-    return [
-        call("select", [flags, rows, nothing], SelectAttrs(table.quant), span=span),
-        call("cast", [hit], CastAttrs("uint8"), span=span),
-    ]
 
 
 register_op(

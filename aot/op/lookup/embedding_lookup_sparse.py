@@ -13,17 +13,11 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import constant_ints, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
 
-ORACLES = ("litert",)
 COMBINERS = ("SUM", "MEAN", "SQRTN")
 
 
@@ -74,22 +68,6 @@ def evaluate(
             out[now] += rows[i] * w
         divide()
     return out.reshape(out_type.shape)
-
-
-@from_tflite("EMBEDDING_LOOKUP_SPARSE", "float32", "embedding_lookup_sparse")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """embedding_lookup_sparse; the dense shape is a constant, as the result's dimensions follow from it."""
-    ids, indices, weights, table = (ctx.input_type(op, i) for i in (0, 1, 3, 4))
-    for name, data, dtype in (("an id", ids, "int32"), ("an index", indices, "int32"), ("a weight", weights, "float32")):
-        require_dtype(ctx, op, data, (dtype,), what=name)
-    require_dtype(ctx, op, table, ("float32",))
-    places = tuple(constant_ints(ctx, op, 2)[:-1])
-    n, depth = ids.size, len(places) + 1
-    fits = (ids.shape, indices.shape, weights.shape) == ((n,), (n, depth), (n,)) and len(table.shape) >= 2 and table.size and n
-    if not fits or any(p < 1 for p in places):
-        unsupported(ctx, op, f"rows of {table} by {ids}, {indices} and {weights} in {list(places)} places", code="E1207")
-    attrs = EmbeddingLookupSparseAttrs(op.option("combiner"), places)
-    return call("embedding_lookup_sparse", [operand(ctx, op, i) for i in (0, 1, 3, 4)], attrs, span=ctx.span(op))
 
 
 register_op(

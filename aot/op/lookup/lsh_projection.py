@@ -12,18 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.farmhash import fingerprint64
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-
-ORACLES = ("litert",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +63,6 @@ def evaluate(seeds: Array, items: Array, *weights: Array, attrs: LshProjectionAt
     rows, width = seeds.shape
     signs = (bits.reshape(rows, width).astype(np.int64) << np.arange(width - 1, -1, -1)).sum(axis=1)
     return np.asarray((signs + (np.arange(rows, dtype=np.int64) << width)).astype(np.uint32).view(np.int32))
-
-
-@from_tflite("LSH_PROJECTION", EVERY, "lsh_projection")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """lsh_projection."""
-    seeds, items = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, seeds, ("float32",), what="a seed")
-    require_dtype(ctx, op, items, MOVABLE)
-    kind = op.option("type")
-    if kind not in ("SPARSE", "DENSE"):
-        unsupported(ctx, op, f"a projection of type {kind}", code="E1122")
-    weighted = len(op.inputs) > 2
-    if problem := misfit(seeds, items, ctx.input_type(op, 2) if weighted else None, dense=kind == "DENSE"):
-        unsupported(ctx, op, problem, code="E1207")
-    args = [operand(ctx, op, i) for i in range(3 if weighted else 2)]
-    return call("lsh_projection", args, LshProjectionAttrs(kind == "DENSE"), span=ctx.span(op))
 
 
 register_op(

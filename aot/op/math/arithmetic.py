@@ -9,28 +9,18 @@ floats: fmod with the sign of the divisor.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
-from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import F_DOMAIN, Array, OpPattern, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import ATAN2, FMOD, POW
 from aot.numerics.fdlibm_atan import atan2f
 from aot.numerics.fixed_point import named
 from aot.numerics.glibc_pow import powf
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import require_dtype
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
-from aot.op.common.half import LARGEST_HALF, rounded_to_half, widens_halves
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, Converter, from_tflite, operand, unsupported
-from aot.op.math.unary import UnaryAttrs
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Call, Constant, call
-from aot.relay.expr import Expr as RelayExpr
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize
 from aot.te.tensor import TensorFn, tensor_fn
@@ -310,104 +300,6 @@ def _register(name: str, binary: Binary) -> None:
 
 for _name, _binary in BINARY.items():
     _register(_name, _binary)
-
-
-_ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
-    "NONE": (None, None),
-    "RELU": (0.0, None),
-    "RELU6": (0.0, 6.0),
-    "RELU_N1_TO_1": (-1.0, 1.0),
-}
-
-
-def is_plain(*types: TensorType) -> bool:
-    """Whether operands are numbers as they stand, not codes."""
-    return all(t.dtype not in ("int8", "uint8", "int16") or t.quant is None for t in types)
-
-
-def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> RelayExpr:
-    """The operator `name` on operands of one type, with the fused activation if the operator has that option."""
-    types = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    for type_ in types:
-        require_dtype(ctx, op, type_, BINARY[name].dtypes)
-    activation = op.option("fused_activation_function") if name in ("add", "subtract", "multiply", "divide") else "NONE"
-    if activation not in _ACTIVATIONS:
-        unsupported(ctx, op, f"the fused activation {activation} is not supported")
-    clamps = is_float(types[0].dtype) and name in ("add", "subtract", "multiply", "divide")
-    attrs = BinaryAttrs(*(FLOAT_ACTIVATIONS if clamps else _ACTIVATIONS)[activation])
-    if types[0].dtype != types[1].dtype:
-        raise TypeRuleError(f"{types[0]} and {types[1]}")
-    return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
-
-
-def add_halves(convert: Converter) -> Converter:
-    """The converter of ADD or MUL, which then takes float16 too: widened, and kept within the finite float16 numbers.
-
-    The reference rounds before it clamps, which a small number below 0 shows: it becomes -0.
-    """
-
-    def finite(x: RelayExpr) -> RelayExpr:
-        assert isinstance(x, Call)
-        assert isinstance(x.attrs, BinaryAttrs)
-        assert x.attrs.lo is not None
-        assert x.attrs.hi is not None
-        low, high = max(x.attrs.lo, -LARGEST_HALF), min(x.attrs.hi, LARGEST_HALF)
-        if low:
-            return replace(x, attrs=BinaryAttrs(low, high))
-        rounded = rounded_to_half(replace(x, attrs=BinaryAttrs()), x.span)
-        return call("relu", [rounded], UnaryAttrs(lo=low, hi=high), span=x.span)
-
-    return widens_halves(convert, then=finite)
-
-
-def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> RelayExpr | None:
-    """x^n of float32 for one constant whole n >= 2 that is broadcast, in the products of the reference, which rounds each
-    (IntegerExponentPow in `optimized_ops.h`); None for all else, which is powf.
-    """
-    base, shape, exponent = ctx.input_type(op, 0), ctx.input_type(op, 1).shape, ctx.input(op, 1)
-    if base.dtype != "float32" or prod(shape) != 1 or shape == base.shape or len(shape) > len(base.shape):
-        return None
-    n = float(exponent.data.reshape(())) if isinstance(exponent, Constant) else 0.0
-    if not 2 <= n < 1 << 31 or n != int(n):
-        return None
-    x = operand(ctx, op, 0)
-    result = x
-    for bit in f"{int(n):b}"[1:]:
-        result = call("multiply", [result, result], BinaryAttrs(), span=ctx.span(op))
-        result = call("multiply", [result, x], BinaryAttrs(), span=ctx.span(op)) if bit == "1" else result
-    return result
-
-
-def _converter(opcode: str, name: str) -> None:
-    halves = name in ("maximum", "minimum", "atan2")
-
-    def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-        codes = name in ("maximum", "minimum")  # compared and moved as they are, whatever their scales
-        if not codes and not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
-            unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
-        a, b = ctx.input_type(op, 0), ctx.input_type(op, 1)
-        if name == "atan2" and a.shape != b.shape:  # the reference compares ranks alone, and reads past the smaller one
-            unsupported(ctx, op, f"{a} and {b} are not alike; broadcast one of them by a layer of its own", code="E1207")
-        by_squares = _power_by_squares(ctx, op) if name == "power" else None
-        return by_squares or convert_plain(ctx, op, name)
-
-    dtypes, through = (*BINARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
-    from_tflite(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
-
-
-for _opcode, _name in (
-    ("FLOOR_DIV", "floor_divide"),
-    ("FLOOR_MOD", "floor_mod"),
-    ("MAXIMUM", "maximum"),
-    ("MINIMUM", "minimum"),
-    ("ATAN2", "atan2"),
-    ("POW", "power"),
-    ("BITWISE_XOR", "bitwise_xor"),
-    ("RIGHT_SHIFT", "right_shift"),
-    ("LOGICAL_AND", "logical_and"),
-    ("LOGICAL_OR", "logical_or"),
-):
-    _converter(_opcode, _name)
 
 
 def domain_divisor(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:

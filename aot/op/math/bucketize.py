@@ -9,18 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import TensorFn, reduce_axis, sum, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
 
@@ -54,19 +48,9 @@ def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: BucketizeAttrs, out
     def rule(b: IRBuilder, *i: Expr) -> Expr:
         x = b.let("x", cast("float32", data.at(b, i)))
         axis = reduce_axis(len(attrs.boundaries), name="k")
-        return te_sum(b, [axis], lambda k: select(x < table.at(b, (k,)), imm(0), imm(1)))
+        return sum(b, [axis], lambda k: select(x < table.at(b, (k,)), imm(0), imm(1)))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("BUCKETIZE", "int32 int64 float32", "bucketize")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """bucketize."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), DTYPES)
-    boundaries = tuple(float(v) for v in op.option("boundaries"))
-    if not boundaries or not np.isfinite(boundaries).all() or list(boundaries) != sorted(boundaries):
-        unsupported(ctx, op, "its boundaries are not sorted numbers, one or more", code="E1122")
-    return call("bucketize", [operand(ctx, op, 0)], BucketizeAttrs(boundaries), span=ctx.span(op))
 
 
 register_op(

@@ -11,16 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
-from aot.op.common.check import require_dtype
 from aot.op.common.move import MOVABLE, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 from aot.te.tensor import TensorFn, tensor_fn
@@ -86,16 +81,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CastAttrs, out_typ
         return select(value <= imm(low, value.dtype), imm(smallest, attrs.dtype), inside)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("CAST", EVERY, "cast")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """cast to the declared type of the result; nothing where it is the operand's."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, DTYPES)
-    require_dtype(ctx, op, out, DTYPES, what="a result")
-    x = operand(ctx, op, 0)
-    return x if data.dtype == out.dtype else call("cast", [x], CastAttrs(out.dtype), span=ctx.span(op))
 
 
 register_op(

@@ -11,25 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType, Type
-from aot.numerics.fixed_point import (
-    multiply_by_quantized_multiplier,
-    named,
-    quantize_multiplier,
-    tir_multiply_by_quantized_multiplier,
-)
-from aot.numerics.multipliers import real_multiplier
+from aot.numerics.fixed_point import multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import require_dtype, require_quant
-from aot.op.common.half import widens_halves
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand
-from aot.op.math.arithmetic import is_plain
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -82,16 +68,6 @@ COMPARISONS = {
 """Operator -> (in C, in TFLite)."""
 
 
-def _rescale(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> Rescale:
-    scale, zp = require_quant(ctx, op, type_)
-    return Rescale(zp, *quantize_multiplier(real_multiplier(op.opcode, type_.dtype, (scale,), oracle=ctx.oracle)))
-
-
-def _compares_codes(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> bool:
-    """Whether the reference compares int16 values without rescaling: LiteRT does, except for equality."""
-    return type_.dtype == "int16" and ctx.oracle == "litert" and op.opcode not in ("EQUAL", "NOT_EQUAL")
-
-
 def _register(name: str, symbol: str, opcode: str) -> None:
     function = getattr(np, name)
 
@@ -111,20 +87,6 @@ def _register(name: str, symbol: str, opcode: str) -> None:
 
         return tensor_fn(out_type.shape, "bool", rule)
 
-    @from_tflite(opcode, " ".join((*DTYPES, "float16")), f"cast {name}")
-    @widens_halves
-    @legacy_uint8
-    def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-        types = ctx.input_type(op, 0), ctx.input_type(op, 1)
-        for type_ in types:
-            require_dtype(ctx, op, type_, DTYPES)
-        rescale = None
-        if not is_plain(*types) and not _compares_codes(ctx, op, types[0]):
-            first, second = (_rescale(ctx, op, t) for t in types)
-            rescale = first, second
-        return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], CompareAttrs(rescale), span=ctx.span(op))
-
-    doc = f"{opcode}; all types"
     register_op(
         name,
         2,
@@ -133,7 +95,7 @@ def _register(name: str, symbol: str, opcode: str) -> None:
         pattern=OpPattern.BROADCAST,
         infer_type=infer_type,
         evaluate=evaluate,
-        doc=doc,
+        doc=f"{opcode}; all types",
     )
     F_TE.set(name, te_rule)
 

@@ -10,14 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 
 
 def infer_type(types: Sequence[Type], _attrs: None) -> Type:
@@ -43,21 +38,12 @@ def evaluate_imag(data: Array, *, attrs: None, out_type: TensorType) -> Array:
     return np.ascontiguousarray(data.imag)
 
 
-_NAMES = {"COMPLEX_ABS": "complex_abs", "REAL": "real", "IMAG": "imag"}
-
-
-@from_tflite("COMPLEX_ABS", "complex64", "complex_abs")
-@from_tflite("REAL", "complex64", "real")
-@from_tflite("IMAG", "complex64", "imag")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The operator of the same name."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), {"complex64"})
-    return call(_NAMES[op.opcode], [operand(ctx, op, 0)], None, span=ctx.span(op))
+COMPLEX_PARTS = {"COMPLEX_ABS": "complex_abs", "REAL": "real", "IMAG": "imag"}
 
 
 _MEANINGS: dict[str, Callable[..., Array]] = {"complex_abs": evaluate_abs, "real": evaluate_real, "imag": evaluate_imag}
 
-for _opcode, _name in _NAMES.items():
+for _opcode, _name in COMPLEX_PARTS.items():
     register_op(
         _name,
         1,

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -32,15 +27,6 @@ class FakeQuantAttrs:
     low: float
     high: float
     scale: float
-
-
-def nudged(low: float, high: float, bits: int) -> FakeQuantAttrs:
-    """The range moved so that 0 is one of the numbers; float32 steps."""
-    a, b, top = np.float32(low), np.float32(high), np.float32((1 << bits) - 1)
-    scale = (b - a) / top
-    zero = np.float32(0) - a / scale
-    point = np.float32(np.floor(np.float64(min(max(zero, np.float32(0)), top)) + 0.5))
-    return FakeQuantAttrs(float((np.float32(0) - point) * scale), float((top - point) * scale), float(scale))
 
 
 def infer_type(types: Sequence[Type], attrs: FakeQuantAttrs) -> Type:
@@ -73,20 +59,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FakeQuantAttrs, ou
         return cast("float32", nearest) * scale + low
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("FAKE_QUANT", "float32", "fake_quant")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """fake_quant."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"float32"})
-    if op.option("narrow_range"):
-        unsupported(ctx, op, "a narrow range is not supported(TFLite rejects it too)")
-    low, high, bits = float(op.option("min")), float(op.option("max")), op.option("num_bits")
-    attrs = nudged(low, high, bits) if 1 <= bits <= 16 and low <= 0 <= high and low < high else None
-    if attrs is None or not np.isfinite([attrs.low, attrs.high]).all() or not attrs.scale >= np.finfo(np.float32).tiny:
-        unsupported(ctx, op, f"{bits} bits from {low} to {high} are not a quantisation", code="E1122")
-    return call("fake_quant", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

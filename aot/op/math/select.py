@@ -9,15 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, broadcast_index, reshaped, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
+from aot.op.common.move import broadcast_index, tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -60,20 +55,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: SelectAttrs, out_t
         return value[0]
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("SELECT", EVERY, "select")
-@from_tflite("SELECT_V2", EVERY, "select")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """select; the older SELECT's vector of conditions chooses along the first dimension."""
-    cond, data, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
-    require_dtype(ctx, op, cond, ("bool",), what="a condition")
-    require_dtype(ctx, op, data, MOVABLE)
-    condition = operand(ctx, op, 0)
-    if op.opcode == "SELECT" and len(cond.shape) == 1 and len(data.shape) > 1:
-        condition = reshaped(condition, (*cond.shape, *[1] * (len(data.shape) - 1)), ctx.span(op))
-    args = [condition, operand(ctx, op, 1), operand(ctx, op, 2)]
-    return call("select", args, SelectAttrs(out.quant), span=ctx.span(op))
 
 
 register_op(

@@ -11,17 +11,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import named
-from aot.op.common.check import require_dtype
-from aot.op.common.half import widens_halves
-from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, tensor_fn
@@ -284,33 +278,3 @@ def _register(name: str, unary: Unary) -> None:
 
 for _name, _unary in UNARY.items():
     _register(_name, _unary)
-
-
-def convert_unary(ctx: ConvertContext, op: OperatorView, name: str, attrs: UnaryAttrs | None = None) -> RelayExpr:
-    """The operator `name` on plain numbers."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), UNARY[name].dtypes)
-    return call(name, [operand(ctx, op, 0)], attrs or UnaryAttrs(), span=ctx.span(op))
-
-
-def _converter(opcode: str, name: str) -> None:
-    halves = opcode in ("NEG", "SIN", "COS", "FLOOR")
-
-    def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-        return convert_unary(ctx, op, name)
-
-    dtypes, through = (*UNARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
-    from_tflite(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
-
-
-for _opcode, _name in (
-    ("NEG", "negative"),
-    ("SIGN", "sign"),
-    ("SQUARE", "square"),
-    ("SIN", "sin"),
-    ("COS", "cos"),
-    ("FLOOR", "floor"),
-    ("CEIL", "ceil"),
-    ("ROUND", "rint"),
-    ("LOGICAL_NOT", "logical_not"),
-):
-    _converter(_opcode, _name)

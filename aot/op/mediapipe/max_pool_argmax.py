@@ -10,26 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import ACTIVATIONS, padding_name, steps_and_window, struct_options
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.common.pool import PoolAttrs, infer_pool, pad_widths, taps
-from aot.op.common.window import Window, explicit_padding, inside
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.unary import UnaryAttrs
+from aot.op.common.window import inside
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dtype import lowest
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 
 NAME = "mediapipe.argmax"
-ORACLES = ("litert",)
 _REST = float(np.float32(0.1))
 
 
@@ -63,24 +54,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_typ
         return cast("float32", where[0]) + imm(_REST, "float32")
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{NAME} nn.max_pool2d relu", oracle="MediaPipe")
-def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
-    """The maxima, clamped by the activation, and their places."""
-    data, span = ctx.input_type(op, 0), ctx.span(op)
-    require_dtype(ctx, op, data, {"float32"})
-    if len(data.shape) != 4:
-        unsupported(ctx, op, "pooling needs four dimensions")
-    padding, sx, sy, width, height, activation = struct_options(ctx, op, 6)
-    steps_and_window(ctx, op, (sy, sx), (height, width))
-    if activation not in ACTIVATIONS:
-        unsupported(ctx, op, f"the fused activation {activation} is not supported")
-    around = explicit_padding(padding_name(ctx, op, padding), Window(data.shape[1:3], (height, width), (sy, sx)))
-    attrs = PoolAttrs((height, width), (sy, sx), around, 0, 0)
-    x, (low, high) = operand(ctx, op, 0), FLOAT_ACTIVATIONS[ACTIVATIONS[activation]]
-    maxima = call("relu", [call("nn.max_pool2d", [x], attrs, span=span)], UnaryAttrs(lo=low, hi=high), span=span)
-    return [maxima, call(NAME, [x], attrs, span=span)]
 
 
 register_op(

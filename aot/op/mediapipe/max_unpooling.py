@@ -11,22 +11,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import steps_and_window, struct_options
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, logical_and, select
 
 NAME = "mediapipe.unpool"
-ORACLES = ("litert",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +61,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: UnpoolAttrs, out_t
         return select(here, data.at(b, source), imm(0.0, "float32"))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("CUSTOM:MaxUnpooling2D", "float32", NAME, oracle="MediaPipe")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """mediapipe.unpool; windows that overlap or leave gaps are refused."""
-    for i in range(2):
-        require_dtype(ctx, op, ctx.input_type(op, i), {"float32"})
-    _, sx, sy, width, height = struct_options(ctx, op, 5)
-    steps_and_window(ctx, op, (sy, sx), (height, width))
-    if (sy, sx) != (height, width):
-        unsupported(ctx, op, f"strides {(sy, sx)} that are not the window {(height, width)} are not supported")
-    return call(NAME, [operand(ctx, op, 0), operand(ctx, op, 1)], UnpoolAttrs((height, width)), span=ctx.span(op))
 
 
 register_op(

@@ -12,17 +12,13 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import clamp_array
-from aot.op.common.pool import PoolAttrs, convert_pool, infer_pool, pad_widths, taps, window_axes
-from aot.op.convert import ConvertContext, from_tflite
+from aot.op.common.pool import PoolAttrs, infer_pool, pad_widths, taps, window_axes
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import is_float
-from aot.te.tensor import TensorFn, tensor_fn
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import TensorFn, sum, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, as_expr, cast, clamp, imm, select
 
@@ -53,21 +49,15 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_typ
             count = b.let("count", (rows.stop - rows.start) * (columns.stop - columns.start))
         if is_float(out_type.dtype):
             zero = imm(0.0, "float32")
-            total = te_sum(b, axes, lambda ry, rx: data.at(b, (n, ry, rx, c)), init=zero, dtype="float32")
+            total = sum(b, axes, lambda ry, rx: data.at(b, (n, ry, rx, c)), init=zero, dtype="float32")
             return total / (imm(float(count), "float32") if isinstance(count, int) else cast("float32", count))
-        acc = b.let("total", te_sum(b, axes, lambda ry, rx: cast("int32", data.at(b, (n, ry, rx, c)))))
+        acc = b.let("total", sum(b, axes, lambda ry, rx: cast("int32", data.at(b, (n, ry, rx, c)))))
         n_window = as_expr(count)
         half = n_window / 2
         mean = select(acc > 0, acc + half, acc - half) / n_window
         return cast(out_type.dtype, clamp(mean, attrs.lo, attrs.hi))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("AVERAGE_POOL_2D", "int8 uint8 int16 float32", "nn.avg_pool2d")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """nn.avg_pool2d."""
-    return convert_pool(ctx, op, name="nn.avg_pool2d", dtypes=("int8", "int16", "uint8", "float32"))
 
 
 register_op(

@@ -11,27 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.errors import UnsupportedError
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.float_layer import Bounds, bounds, layer_operands
-from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.common.window import TransposedWindow, Window, explicit_padding
-from aot.op.convert import ConvertContext, ForwardingContext, from_tflite, operand, unsupported
-from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
-from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
-from aot.op.nn.conv2d_transpose_hybrid import NAME as HYBRID
-from aot.op.nn.conv2d_transpose_hybrid import convert_hybrid_transposed
+from aot.op.common.window import TransposedWindow
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr, call
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import TensorFn, reduce_axis, sum, tensor_fn, wrapping
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr as TirExpr
-from aot.tir.expr import cast
+from aot.tir.expr import Expr, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +65,10 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DTransposeAtt
     window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
     sy, sx = attrs.strides
 
-    def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
         row, column = window.taps(b, y, x)
 
-        def term(ty: TirExpr, tx: TirExpr, i: TirExpr) -> TirExpr:
+        def term(ty: Expr, tx: Expr, i: Expr) -> Expr:
             w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
             value = data.at(b, (n, row.quotient - ty, column.quotient - tx, i))
             left_side = cast("int32", w) - attrs.weight_zp
@@ -92,71 +79,9 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DTransposeAtt
             reduce_axis(column.last, start=column.first, name="tx"),
             reduce_axis(weight.shape[3], name="i"),
         ]
-        return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
+        return cast(attrs.acc_dtype, sum(b, axes, term, dtype=wide))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-_ORDER = (2, 1, 3)
-"""Positions of data, weights and bias among the operands; the first one is the shape of the result."""
-
-
-class _AsConvolution(ForwardingContext):
-    """Shows the operands in the order of a convolution's."""
-
-    def input(self, op: OperatorView, i: int) -> Expr | None:
-        return self._ctx.input(op, _ORDER[i])
-
-    def constant(self, op: OperatorView, i: int) -> Array:
-        return self._ctx.constant(op, _ORDER[i])
-
-    def input_type(self, op: OperatorView, i: int) -> TensorType:
-        return self._ctx.input_type(op, _ORDER[i])
-
-
-def _size(ctx: ConvertContext, op: OperatorView, image: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
-    """The result's shape: operand 0, which some models compute at run time.  Then it is the declared one, or where that is
-    open what undoes a convolution of all of its pixels.
-    """
-    try:
-        return tuple(map(int, ctx.constant(op, 0).ravel()))
-    except UnsupportedError:
-        declared = ctx.output_shape(op)
-    if declared is not None:
-        return declared
-    data, weight = ctx.input_type(op, 2), ctx.input_type(op, 1)
-    strides, same = (op.option("stride_h"), op.option("stride_w")), op.option("padding") == "SAME"
-    sizes = [n * s + (0 if same else max(k - s, 0)) for n, s, k in zip(image, strides, kernel, strict=True)]
-    return (data.shape[0], *sizes, weight.shape[0])
-
-
-@from_tflite(
-    "TRANSPOSE_CONV",
-    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
-    f"nn.conv2d_transpose {FLOAT} {HYBRID} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
-)
-@legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """conv2d_transpose + bias_add + requantize (+ clip), conv2d_transpose_float, or the hybrid one of quantised data."""
-    view = _AsConvolution(ctx)
-    data, weight = view.input_type(op, 0), view.input_type(op, 1)
-    if len(data.shape) != 4 or len(weight.shape) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    size = _size(ctx, op, data.shape[1:3], weight.shape[1:3])
-    if len(size) != 4 or (size[0], size[3]) != (data.shape[0], weight.shape[0]):
-        unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
-    cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
-    if data.dtype == "float32" and ctx.output_type(op).dtype == "float32" and weight.dtype in ("float32", "int8"):
-        float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view, op)))
-        if weight.dtype == "int8":
-            return convert_hybrid_transposed(view, op, float_attrs)
-        return call(FLOAT, layer_operands(view, op), float_attrs, span=ctx.span(op))
-    layer = check_quantized_layer(view, op, channel_axis=0)
-    attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
-    weights = layer_weights(view, op, layer, channel_axis=0)
-    acc = call("nn.conv2d_transpose", [operand(view, op, 0), weights], attrs, span=ctx.span(op))
-    return finish_layer(view, op, acc, layer=layer, rounding="double")
 
 
 register_op(

@@ -14,24 +14,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import np_layer, tir_layer
 from aot.op.common.window import TransposedWindow
-from aot.op.convert import ConvertContext, operand, unsupported
 from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
-from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
-from aot.op.qnn.hybrid import hybrid_weights
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call, const
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 
 NAME = "qnn.conv2d_transpose_hybrid"
-ASYMMETRIC = DynamicQuantizeAttrs(asymmetric=True)
 
 
 def infer_type(types: Sequence[Type], attrs: FloatTransposeAttrs) -> Type:
@@ -98,20 +91,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttr
         return tir_layer(b, axes, product, bias=bias, channel=o, attrs=attrs.clamp)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def convert_hybrid_transposed(ctx: ConvertContext, op: OperatorView, attrs: FloatTransposeAttrs) -> RelayExpr:
-    """The layer; `ctx` shows data, weights and bias as operands 0, 1 and 2."""
-    scales, weight = hybrid_weights(ctx, op, channel_axis=0)
-    span, data = ctx.span(op), operand(ctx, op, 0)
-    params = call(PARAMS, [call(RANGE, [data], span=span)], ASYMMETRIC, span=span)
-    operands: list[RelayExpr] = [call(QUANTIZE, [data, params], ASYMMETRIC, span=span), params, weight, const(scales)]
-    bias = ctx.input(op, 2)
-    if bias is not None:
-        if ctx.input_type(op, 2).dtype != "float32":
-            unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
-        operands.append(bias)
-    return call(NAME, operands, attrs, span=span)
 
 
 register_op(

@@ -12,22 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.float_layer import bounds
-from aot.op.common.move import constant_ints, tensors_of
-from aot.op.common.window import fit_axis
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import BinaryAttrs
-from aot.op.math.unary import UnaryAttrs
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-from aot.te.tensor import IterVar, TensorFn, reduce_axis, tensor_fn
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import IterVar, TensorFn, reduce_axis, sum, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, equal, imm, logical_and, maximum, minimum, select
 
@@ -135,7 +125,7 @@ def te_conv3d(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, out
             return product_ if inside == imm(1, "bool") else select(inside, product_, imm(0.0, "float32"))
 
         axes = [reduce_axis(extent, name="k") for extent in (*weight.shape[:3], data.shape[4])]
-        return te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
+        return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
@@ -168,80 +158,9 @@ def te_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, 
             return product_
 
         axes = [*(axis_of(axis) for axis in range(3)), reduce_axis(data.shape[4], name="c")]
-        return te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
+        return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def _numbers(op: OperatorView) -> tuple[Triple, Triple]:
-    strides, dilation = (
-        [op.option(f"{kind}_{a}{end}") for a in "dhw"] for kind, end in (("stride", ""), ("dilation", "_factor"))
-    )
-    return (strides[0], strides[1], strides[2]), (dilation[0], dilation[1], dilation[2])
-
-
-def _finish(ctx: ConvertContext, op: OperatorView, result: RelayExpr, *, bias: int) -> RelayExpr:
-    """The bias and the clamp of the fused activation."""
-    span, (low, high) = ctx.span(op), bounds(ctx, op)
-    if ctx.input(op, bias) is not None:
-        require_dtype(ctx, op, ctx.input_type(op, bias), {"float32"}, what="a bias")
-        result = call("add", [result, operand(ctx, op, bias)], BinaryAttrs(), span=span)
-    return call("relu", [result], UnaryAttrs(lo=low, hi=high), span=span)
-
-
-def _layer(ctx: ConvertContext, op: OperatorView, data: int, weight: int) -> tuple[TensorType, TensorType]:
-    types = ctx.input_type(op, data), ctx.input_type(op, weight)
-    for type_, what in zip(types, ("data", "weights"), strict=True):
-        require_dtype(ctx, op, type_, {"float32"}, what=what)
-        if len(type_.shape) != 5 or not type_.size:
-            unsupported(ctx, op, f"{what} {type_} do not have five dimensions", code="E1207")
-    if min(*_numbers(op)[0], *_numbers(op)[1]) < 1:
-        unsupported(ctx, op, f"strides and dilations {_numbers(op)} are not positive", code="E1122")
-    return types
-
-
-@from_tflite("CONV_3D", "float32", "add nn.conv3d relu")
-def convert_conv3d(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """nn.conv3d, the bias, the clamp."""
-    (data, weight), (strides, dilation) = _layer(ctx, op, 0, 1), _numbers(op)
-    if data.shape[4] != weight.shape[3]:
-        unsupported(ctx, op, f"{weight} do not suit {data.shape[4]} channels", code="E1207")
-    fits = [
-        fit_axis(op.option("padding"), data.shape[i + 1], weight.shape[i], stride=strides[i], dilation=dilation[i])
-        for i in range(3)
-    ]
-    extents, before = [f[0] for f in fits], [f[1] for f in fits]
-    if min(extents) < 1:
-        unsupported(ctx, op, f"a window {weight} does not fit {data}", code="E1207")
-    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (extents[0], extents[1], extents[2]))
-    result = call("nn.conv3d", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
-    return _finish(ctx, op, result, bias=2)
-
-
-@from_tflite("CONV_3D_TRANSPOSE", "float32", "add nn.conv3d_transpose relu")
-def convert_transpose(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """nn.conv3d_transpose, the bias, the clamp; operand 0 is the result's shape."""
-    (data, weight), (strides, dilation) = _layer(ctx, op, 2, 1), _numbers(op)
-    shape = constant_ints(ctx, op, 0)
-    if (
-        len(shape) != 5
-        or shape[0] != data.shape[0]
-        or shape[4] != weight.shape[3]
-        or data.shape[4] != weight.shape[4]
-        or min(shape) < 1
-    ):
-        unsupported(ctx, op, f"{weight} do not make {shape} of {data}", code="E1207")
-    before = []
-    for axis in range(3):
-        extent, start, _ = fit_axis(
-            op.option("padding"), shape[axis + 1], weight.shape[axis], stride=strides[axis], dilation=dilation[axis]
-        )
-        if extent != data.shape[axis + 1]:
-            unsupported(ctx, op, f"{data} does not come from {shape} with strides {strides}", code="E1207")
-        before.append(start)
-    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
-    result = call("nn.conv3d_transpose", [operand(ctx, op, 2), operand(ctx, op, 1)], attrs, span=ctx.span(op))
-    return _finish(ctx, op, result, bias=3)
 
 
 for _name, _infer, _evaluate, _rule, _weights, _opcode in (

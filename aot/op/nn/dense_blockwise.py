@@ -12,14 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.move import reshaped
-from aot.op.convert import Blocks, ConvertContext, operand, unsupported
-from aot.op.nn.dense_float import dense_shapes
-from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
-from aot.relay.expr import Expr, call, const
 from aot.support.dataclass import dataclass
 
 NAME = "qnn.dense_blockwise"
@@ -77,31 +71,6 @@ def evaluate(
             weights += scales[:, b] * sums.astype(np.float32)
         value = (total - zero_points * weights) * params[:, 0:1]
         return np.asarray(value + bias[0] if bias else value, np.float32)
-
-
-def convert_blockwise(ctx: ConvertContext, op: OperatorView, blocks: Blocks) -> Expr:
-    """Rows, quantised one by one, qnn.dense_blockwise, and the output's shape; called by the converter of FULLY_CONNECTED."""
-    data, weight = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    if (data.dtype, weight.dtype, ctx.output_type(op).dtype) != ("float32", "int4", "float32"):
-        unsupported(
-            ctx, op, f"blockwise quantisation of {weight.dtype} weights for {data.dtype} data is not supported", code="E1220"
-        )
-    if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "blockwise quantisation with a fused activation is not supported(TFLite rejects it too)")
-    if blocks.size % 2 or blocks.size > MOST:
-        unsupported(ctx, op, f"blocks of {blocks.size} weights are not supported; only even numbers up to {MOST}", code="E1220")
-    span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)
-    x = reshaped(operand(ctx, op, 0), rows, span)
-    params = call(PARAMS, [call(RANGE, [x], span=span)], DynamicQuantizeAttrs(True), span=span)
-    integers = call(QUANTIZE, [x, params], DynamicQuantizeAttrs(True), span=span)
-    args: list[Expr] = [integers, params, const(packed(ctx.constant(op, 1))), const(blocks.scales)]
-    bias = ctx.input(op, 2)
-    if bias is not None:
-        if ctx.input_type(op, 2).dtype != "float32":
-            unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
-        args.append(bias)
-    found = call(NAME, args, DenseBlockwiseAttrs(blocks.size), span=span)
-    return reshaped(found, shape, span)
 
 
 register_op(

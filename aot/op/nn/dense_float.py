@@ -7,17 +7,11 @@ Oracle: `reference_ops::FullyConnected` of float.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.float_layer import Bounds, bounds, layer_operands, layer_types, np_layer, tir_layer
-from aot.op.common.move import reshaped
-from aot.op.convert import ConvertContext, unsupported
+from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
@@ -46,32 +40,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Bounds, out_type: 
         return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=attrs)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """FULLY_CONNECTED whose data, weights and result are float32: rows, dense, the output's shape."""
-    rows, shape = dense_shapes(ctx, op)
-    data, *others = layer_operands(ctx, op)
-    result = call(NAME, [reshaped(data, rows, ctx.span(op)), *others], Bounds(*bounds(ctx, op)), span=ctx.span(op))
-    return reshaped(result, shape, ctx.span(op))
-
-
-def dense_shapes(ctx: ConvertContext, op: OperatorView) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """FULLY_CONNECTED's data as rows, and the shape of its result: rows of channels, or with `keep_num_dims` as the data.
-
-    Where the file fixes another shape of as many elements, it is that: TFLite Micro's kernels never look at it.
-    """
-    if op.option("weights_format") != "DEFAULT":
-        unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
-    data, weight, declared = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape, ctx.output_shape(op)
-    if len(weight) != 2:
-        unsupported(ctx, op, f"weights of {len(weight)} dimensions", code="E1207")
-    channels, depth = weight
-    rows, rest = divmod(prod(data), depth)
-    if rest or (declared is not None and rows * channels != prod(declared)):
-        unsupported(ctx, op, f"data of {prod(data)} values does not match weights {list(weight)}", code="E1207")
-    keep = op.option("keep_num_dims") and data[-1:] == (depth,)
-    return (rows, depth), declared or ((*data[:-1], channels) if keep else (rows, channels))
 
 
 register_op(

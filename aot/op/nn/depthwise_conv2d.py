@@ -7,29 +7,17 @@ Oracle: TFLite's reference kernels `DepthwiseConvPerChannel` (int8, int16) and `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.conv_window import padded, spatial_shape, tap_value, window
-from aot.op.common.float_layer import is_float_layer
-from aot.op.common.quantized_layer import check_quantized_layer, finish_layer, layer_weights
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.common.window import Window, explicit_padding
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.nn.depthwise_conv2d_float import convert_float
-from aot.op.qnn.hybrid import convert_hybrid, is_hybrid_layer
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr, call
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import TensorFn, reduce_axis, sum, tensor_fn, wrapping
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr as TirExpr
-from aot.tir.expr import cast, imm
+from aot.tir.expr import Expr, cast, imm
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,65 +63,15 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DepthwiseConv2DAtt
     wide = wrapping(attrs.acc_dtype)
     _, kh, kw, _ = weight.shape
 
-    def rule(b: IRBuilder, n: TirExpr, y: TirExpr, x: TirExpr, o: TirExpr) -> TirExpr:
-        def term(ky: TirExpr, kx: TirExpr) -> TirExpr:
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        def term(ky: Expr, kx: Expr) -> Expr:
             tap = tap_value(b, data, (n, y, x, o // attrs.multiplier), tap=(ky, kx), attrs=attrs)
             w = cast("int32", weight.at(b, (imm(0), ky, kx, o))) - attrs.weight_zp
             return cast(wide, w) * cast(wide, tap)
 
-        return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=wide))
+        return cast(attrs.acc_dtype, sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=wide))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite(
-    "DEPTHWISE_CONV_2D",
-    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
-    "nn.depthwise_conv2d nn.depthwise_conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
-)
-@legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """depthwise_conv2d + bias_add + requantize (+ clip).
-
-    The multiplier is taken from the shapes, as the reference does; the option of that name is only a hint in old files.
-    """
-    if is_float_layer(ctx, op):
-        return convert_float(ctx, op)
-    if is_hybrid_layer(ctx, op):
-        return _convert_hybrid(ctx, op)
-    data = operand(ctx, op, 0)
-    layer = check_quantized_layer(ctx, op, channel_axis=3)
-    zp = layer.input_zp
-    window = replace(_window(ctx, op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
-    weight = layer_weights(ctx, op, layer, channel_axis=3)
-    acc = call("nn.depthwise_conv2d", [data, weight], window, span=ctx.span(op))
-    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
-
-
-def _window(ctx: ConvertContext, op: OperatorView) -> DepthwiseConv2DAttrs:
-    shape, weight_type = ctx.input_type(op, 0).shape, ctx.input_type(op, 1)
-    if len(shape) != 4 or len(weight_type.shape) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
-    multiplier, rest = divmod(weight_type.shape[3], shape[3])
-    if rest or multiplier == 0:
-        unsupported(ctx, op, f"{weight_type.shape[3]} weight channels are no multiple of {shape[3]} data channels", code="E1207")
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
-    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
-    return DepthwiseConv2DAttrs(strides, pads, dilation, multiplier=multiplier)
-
-
-def _convert_hybrid(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """Float32 data with int8 weights: each image is quantised as a whole."""
-    attrs = _window(ctx, op)
-    return convert_hybrid(
-        ctx,
-        op,
-        lambda integers, weight: call("nn.depthwise_conv2d", [integers, weight], attrs, span=ctx.span(op)),
-        data=operand(ctx, op, 0),
-        channel_axis=3,
-        asymmetric=True,
-    )
 
 
 register_op(

@@ -10,13 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.float_layer import FloatWindowAttrs, convert_window, np_layer, np_taps, tap, te_window, window_types
-from aot.op.convert import ConvertContext
+from aot.op.common.float_layer import FloatWindowAttrs, np_layer, np_taps, tap, te_window, window_types
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
@@ -49,11 +46,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatWindowAttrs, 
         return value * weight.at(b, (imm(0), ky, kx, o))
 
     return te_window(args, product, attrs=attrs, out_type=out_type)
-
-
-def convert_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """DEPTHWISE_CONV_2D whose data, weights and result are float32."""
-    return convert_window(ctx, op, NAME)
 
 
 register_op(

@@ -12,26 +12,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.convert import ConvertContext, operand
-from aot.op.math.unary import UnaryAttrs, convert_unary, gelu
-from aot.relay.expr import Expr, call, tensor_type
+from aot.op.math.unary import UnaryAttrs, gelu
 
 VECTOR = 4
 """Elements of float32 in a vector of the reference's."""
 
 LEFT_OVER = "eigen_scalar_"
 """Whose erfc the elements take that are left over."""
-
-
-def convert_gelu_by_size(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """GELU by erfc on float32: the operator for a tensor of this size."""
-    whole = convert_unary(ctx, op, "gelu")
-    if tensor_type(whole).size % VECTOR == 0:
-        return whole
-    return call("gelu_uneven", [operand(ctx, op, 0)], UnaryAttrs(), span=ctx.span(op))
 
 
 def infer_type(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:

@@ -10,19 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import POW_DOUBLE, pow_double
-from aot.op.common.check import require_dtype
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
-from aot.te.tensor import sum as te_sum
+from aot.te.tensor import TensorFn, reduce_axis, sum, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, maximum, minimum
 
@@ -70,21 +64,10 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: LrnAttrs, out_type
             value = b.let("value", data.at(b, (*i[:-1], k)))
             return value * value
 
-        total = te_sum(b, [axis], square, init=imm(0.0, "float32"), dtype="float32")
+        total = sum(b, [axis], square, init=imm(0.0, "float32"), dtype="float32")
         return data.at(b, i) * cast("float32", POW_DOUBLE(bias + alpha * cast("float64", total), power))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("LOCAL_RESPONSE_NORMALIZATION", "float32", "nn.lrn")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """nn.lrn."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"float32"})
-    numbers = [float(op.option(name)) for name in ("bias", "alpha", "beta")]
-    if len(data.shape) != 4 or op.option("radius") < 0 or not np.isfinite(numbers).all():
-        unsupported(ctx, op, f"radius {op.option('radius')} with {numbers} on {data}", code="E1122")
-    return call("nn.lrn", [operand(ctx, op, 0)], LrnAttrs(op.option("radius"), *numbers), span=ctx.span(op))
 
 
 register_op(

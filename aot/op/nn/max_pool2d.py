@@ -10,13 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType
-from aot.op.common.pool import PoolAttrs, convert_pool, infer_pool, pad_widths, taps, window_axes
-from aot.op.convert import ConvertContext, from_tflite
+from aot.op.common.pool import PoolAttrs, infer_pool, pad_widths, taps, window_axes
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
 from aot.support.dtype import int_range, is_float, lowest
 from aot.te.tensor import TensorFn, reduce, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -51,12 +48,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_typ
         return cast(out_type.dtype, best if (attrs.lo, attrs.hi) == (low, high) else clamp(best, attrs.lo, attrs.hi))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("MAX_POOL_2D", "int8 uint8 int16 float32", "nn.max_pool2d")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """nn.max_pool2d."""
-    return convert_pool(ctx, op, name="nn.max_pool2d", dtypes=("int8", "int16", "uint8", "float32"))
 
 
 register_op(

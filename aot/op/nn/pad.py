@@ -9,23 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype, require_same_quant
-from aot.op.common.half import moves_halves
-from aot.op.common.move import MOVABLE
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, logical_and
-
-DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +64,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: PadAttrs, out_type
         return value[0]
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def _convert(ctx: ConvertContext, op: OperatorView, value: int | float) -> RelayExpr:
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
-    amounts = ctx.constant(op, 1)
-    if amounts.shape != (len(data.shape), 2) or (amounts < 0).any():
-        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
-    width = tuple((int(before), int(after)) for before, after in amounts)
-    return call("nn.pad", [operand(ctx, op, 0)], PadAttrs(width, value), span=ctx.span(op))
-
-
-@from_tflite("PAD", EVERY, "bitcast nn.pad")
-@moves_halves
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """nn.pad with the output's zero point."""
-    out = ctx.output_type(op)
-    zero = 0.0 if is_float(out.dtype) else out.quant.zero_point[0] if out.quant is not None else 0
-    return _convert(ctx, op, zero)
-
-
-@from_tflite("PADV2", EVERY, "bitcast nn.pad")
-@moves_halves
-def convert_v2(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """nn.pad with the value of operand 2."""
-    value = ctx.constant(op, 2)
-    if value.size != 1 or str(value.dtype) != ctx.input_type(op, 0).dtype:
-        unsupported(ctx, op, "the padding value must be one number of the data's type", code="E1121")
-    require_same_quant(ctx, op, ctx.input_type(op, 0), ctx.input_type(op, 2))
-    return _convert(ctx, op, value.ravel()[0].item())
 
 
 register_op(

@@ -12,13 +12,11 @@ For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import (
@@ -26,22 +24,13 @@ from aot.numerics.fixed_point import (
     multiply_by_quantized_multiplier,
     named,
     quantize_multiplier,
-    round_half_away,
     tir_multiply_by_quantized_multiplier,
 )
 from aot.numerics.multipliers import precision, quotient
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import Clamped, fused_range, require_alike, require_dtype, require_quant
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import BinaryAttrs, add_halves, convert_plain, is_plain
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.qnn.quantize import QuantizeAttrs
+from aot.op.common.check import Clamped
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp
@@ -190,85 +179,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddAttrs, out_type
         return cast(out_type.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def _through_float(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The sum of quantised values and numbers as float32, quantised again where the result is codes.
-
-    Files with such an ADD exist; there is no kernel for it in the reference, which adds up codes of one scale.
-    """
-    span, out = ctx.span(op), ctx.output_type(op)
-    sides: list[RelayExpr] = []
-    for i in range(2):
-        type_, x = ctx.input_type(op, i), operand(ctx, op, i)
-        require_dtype(ctx, op, type_, ("float32", "int8"))
-        if type_.dtype != "float32":
-            x = call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, type_)), span=span)
-        sides.append(x)
-    total = call("add", sides, BinaryAttrs(), span=span)
-    if out.dtype == "float32":
-        return total
-    scale, zp = require_quant(ctx, op, out, what="the result")
-    return call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype), span=span)
-
-
-@from_tflite("ADD", "int8 uint8 int16 int32 int64 float16 float32", "add cast qnn.add relu")
-@add_halves
-@legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """add of numbers, qnn.add of quantised values."""
-    dtypes = {t.dtype for t in (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))}
-    if dtypes == {"int8", "float32"}:
-        return _through_float(ctx, op)
-    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
-        return convert_plain(ctx, op, "add")
-    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=1), span=ctx.span(op))
-
-
-@from_tflite("SUB", "int8 uint8 int16 int32 int64 float32", "qnn.add subtract")
-@legacy_uint8
-def convert_sub(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """subtract of numbers, qnn.add with a negative second operand of quantised values."""
-    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
-        return convert_plain(ctx, op, "subtract")
-    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _attrs(ctx, op, sign=-1), span=ctx.span(op))
-
-
-def _exponent(scale: float) -> int | None:
-    """log2 of a scale that is a power of two (CheckedLog2: to within a thousandth)."""
-    exact = math.log2(np.float32(scale))
-    nearest = round_half_away(exact)
-    return nearest if abs(exact - nearest) < 1e-3 else None
-
-
-def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType]) -> tuple[int, int] | None:
-    """Right shifts of the operands where int16 operands are added by shifting; None for the general method."""
-    if types[0].dtype != "int16" or not op.option("pot_scale_int16"):
-        return None
-    logs = [_exponent(require_quant(ctx, op, t)[0]) for t in types]
-    if logs[0] is None or logs[1] is None or logs[2] is None:
-        return None
-    shifts = logs[2] - logs[0], logs[2] - logs[1]
-    if min(shifts) != 0:
-        message = "power-of-two scales of which none is the result's are not supported(TFLite rejects it too)"
-        unsupported(ctx, op, message, code="E1226")
-    return shifts
-
-
-def _attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
-    """The multipliers as AddPrepare and PrepareGeneralSubOp compute them."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
-    lo, hi = fused_range(ctx, op, types[2])
-    pot = _pot_shifts(ctx, op, types)
-    if pot is not None:
-        half = 1 << 30
-        return AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
-    quant = types[2].quant
-    found = add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
-    if found is None:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
-    return found
 
 
 def add_attrs(

@@ -12,19 +12,11 @@ from functools import reduce
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import Int64, quantize_multiplier, requantize, tir_requantize, wrap_int32
-from aot.numerics.multipliers import real_multiplier
-from aot.op.common.check import require_dtype, require_quant, require_same_quant
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.numerics.fixed_point import Int64, requantize, tir_requantize, wrap_int32
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -77,35 +69,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddNAttrs, out_typ
         return tir_sum_code(b, codes - attrs.input_zp * (len(args) + 1), attrs)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:
-    """The parameters of a sum of quantised values like operand 0, in double precision as TFLM computes them."""
-    out = ctx.output_type(op)
-    require_dtype(ctx, op, out, {"int8"}, what="a result")
-    (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, ctx.input_type(op, 0)), require_quant(ctx, op, out, what="the result")
-    multiplier, shift = quantize_multiplier(
-        real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (SUM_SHIFT + 1), scale), oracle="tflm")
-    )
-    if shift > 0:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1226")
-    return AddNAttrs(zp_in, multiplier, shift, zp, out.quant)
-
-
-@from_tflite("ADD_N", "int8 int32 float32", "add qnn.add_n", oracle="LiteRT; TFLM for int8")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """add of add of ... of numbers, qnn.add_n of quantised values."""
-    types = [ctx.input_type(op, i) for i in range(len(op.inputs))]
-    operands, span = [operand(ctx, op, i) for i in range(len(types))], ctx.span(op)
-    for type_ in types:
-        require_dtype(ctx, op, type_, ("float32", "int32", "int8"))
-        if (type_.shape, type_.dtype) != (types[0].shape, types[0].dtype):
-            raise TypeRuleError(f"a sum of {types[0]} and {type_}")
-        require_same_quant(ctx, op, types[0], type_)
-    if types[0].dtype == "int8":
-        return call("qnn.add_n", operands, sum_attrs(ctx, op), span=span)
-    attrs = BinaryAttrs(*FLOAT_ACTIVATIONS["NONE"]) if types[0].dtype == "float32" else BinaryAttrs()
-    return reduce(lambda total, x: call("add", [total, x], attrs, span=span), operands)
 
 
 register_op(

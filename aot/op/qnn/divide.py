@@ -14,28 +14,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import (
     Int64,
     clamp_array,
     named,
-    quantize_multiplier,
     reciprocal,
     saturating_rounding_doubling_high_mul,
     tir_one_over_one_plus_x,
     tir_saturating_rounding_doubling_high_mul,
 )
-from aot.numerics.multipliers import real_multiplier
 from aot.op.common.binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import fused_range, require_alike
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
@@ -137,23 +128,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DivideAttrs, out_t
         return cast(out_type.dtype, clamp(value + attrs.zero_point, attrs.lo, attrs.hi))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle="LiteRT, or TFLM with `--oracle tflm`")
-@legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """divide of numbers, qnn.divide of quantised values."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    if is_plain(*types[:2]):
-        return convert_plain(ctx, op, "divide")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, BITS, may_be_zero=True)
-    real = real_multiplier(op.opcode, types[0].dtype, (scale_a,), (scale_b, scale), oracle=ctx.oracle)
-    multiplier, shift = quantize_multiplier(min(real, 2.0**31))
-    if shift > 31:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
-    lo, hi = fused_range(ctx, op, types[2])
-    attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, ctx.oracle == "tflm")
-    return call("qnn.divide", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
 register_op(

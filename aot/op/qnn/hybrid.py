@@ -12,26 +12,19 @@ asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.float_layer import bounds
-from aot.op.convert import ConvertContext, unsupported
-from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Constant, call, const
-from aot.relay.expr import Expr as RelayExpr
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
 
 NAME = "qnn.hybrid_output"
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,68 +78,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: HybridOutputAttrs,
         return value
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-# ---- conversion
-
-
-def is_hybrid_layer(ctx: ConvertContext, op: OperatorView) -> bool:
-    """Whether data and result are float32 and the weights integers; the reference has no 4-bit weights of DEPTHWISE_CONV_2D."""
-    kinds = (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype)
-    narrow = kinds == ("float32", "int4", "float32") and op.opcode != "DEPTHWISE_CONV_2D"
-    return narrow or kinds == ("float32", "int8", "float32")
-
-
-def is_symmetric_conv(ctx: ConvertContext, op: OperatorView) -> bool:
-    """Whether CONV_2D takes its data symmetrically: with one weight scale (or equal ones) and one group."""
-    weight = ctx.input_type(op, 1)
-    return weight.quant is not None and len(set(weight.quant.scale)) == 1 and weight.shape[3] == ctx.input_type(op, 0).shape[3]
-
-
-def convert_hybrid(
-    ctx: ConvertContext,
-    op: OperatorView,
-    layer: Callable[[RelayExpr, Constant], RelayExpr],
-    *,
-    data: RelayExpr,
-    channel_axis: int,
-    asymmetric: bool,
-    weight_first: bool = False,
-) -> RelayExpr:
-    """The layer on `data`, which is quantised batch by batch; `channel_axis` is that of the weights' output channels.
-
-    `layer(integers, weights)` gives the sums, int32 [B, ..., C].
-    """
-    scales, weight = hybrid_weights(ctx, op, channel_axis=channel_axis)
-    span = ctx.span(op)
-    ends = call(RANGE, [data], span=span)
-    params = call(PARAMS, [ends], DynamicQuantizeAttrs(asymmetric), span=span)
-    integers = call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric), span=span)
-    operands = [layer(integers, weight), params, const(scales)]
-    bias = ctx.input(op, 2)
-    if bias is not None:
-        if ctx.input_type(op, 2).dtype != "float32":
-            unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
-        operands.append(bias)
-    lo, hi = bounds(ctx, op)
-    if op.opcode != "FULLY_CONNECTED":  # convolutions always clamp to finite numbers
-        lo, hi = -_LARGEST if lo is None else lo, _LARGEST if hi is None else hi
-    return call(NAME, operands, HybridOutputAttrs(weight_first, lo, hi), span=span)
-
-
-def hybrid_weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tuple[Array, Constant]:
-    """Weight scales, float32 [1] or [C], and the weights."""
-    type_ = ctx.input_type(op, 1)
-    if type_.quant is None:
-        unsupported(ctx, op, f"weights of {type_.dtype} have no quantisation parameters", code="E1206")
-    count = len(type_.quant.scale)
-    if count not in (1, type_.shape[channel_axis]) or (count > 1 and type_.quant.axis != channel_axis):
-        unsupported(ctx, op, f"{count} weight scales along axis {type_.quant.axis} do not match the weights", code="E1223")
-    if any(type_.quant.zero_point):
-        unsupported(ctx, op, "integer weights with a zero point are not supported with float32 data", code="E1224")
-    scales = np.asarray(type_.quant.scale, np.float32)
-    # equal scales along the axis are one; the integer kernels of int16 data have their weights in bytes
-    return (scales[:1] if len(set(type_.quant.scale)) == 1 else scales), const(ctx.constant(op, 1), dtype="int8")
 
 
 register_op(

@@ -10,28 +10,17 @@ There is no te rule: the row's sum must be computed once a row.  `aot.topi.gener
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array, multiply_by_quantized_multiplier
 from aot.numerics.inv_sqrt import inverse_sqrt
-from aot.op.common.check import require_dtype, require_quant, require_rows
-from aot.op.common.uint8 import is_legacy, legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.row_norm import convert_l2
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 
 OUTPUT_BITS = 7
 """The result has scale 2^-7 and zero point 0."""
-
-MAX_DEPTH = 1 << 15
-"""Elements of a row; more could overflow the sum of their squares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +49,6 @@ def evaluate(data: Array, *, attrs: L2NormalizeAttrs, out_type: TensorType) -> A
     exponent = shift[rows] + (OUTPUT_BITS - attrs.left_shift)
     scaled = multiply_by_quantized_multiplier(wide << attrs.left_shift, multiplier[rows], exponent)
     return clamp_array(scaled, -128, 127, "int8")
-
-
-@from_tflite("L2_NORMALIZATION", "int8 uint8 float32", "divide qnn.l2_normalize relu sqrt square sum")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[RelayExpr]:
-    """qnn.l2_normalize, or float32 arithmetic."""
-    left_shift = OUTPUT_BITS if is_legacy(ctx.input_type(op, 0)) else 0
-    return legacy_uint8(partial(_convert, left_shift=left_shift))(ctx, op)
-
-
-def _convert(ctx: ConvertContext, op: OperatorView, *, left_shift: int) -> RelayExpr:
-    if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "a fused activation is not supported(TFLite rejects it too)")
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    if data.dtype == "float32":
-        return convert_l2(ctx, op)
-    require_dtype(ctx, op, data, {"int8"})
-    require_dtype(ctx, op, out, {"int8"}, what="a result")
-    _, zp = require_quant(ctx, op, data, may_be_zero=True)
-    if require_quant(ctx, op, out, what="the result") != (2.0**-OUTPUT_BITS, 0):
-        unsupported(ctx, op, "the result must have scale 1/128 and zero point 0 (128 for uint8)", code="E1225")
-    require_rows(ctx, op, data, most=MAX_DEPTH)
-    return call("qnn.l2_normalize", [operand(ctx, op, 0)], L2NormalizeAttrs(zp, left_shift), span=ctx.span(op))
 
 
 register_op(

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import (
@@ -25,17 +24,9 @@ from aot.numerics.fixed_point import (
     exp_on_negative_values,
     multiply_by_quantized_multiplier,
     one_over_one_plus_x,
-    quantize_multiplier,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
-    softmax_scaling,
 )
-from aot.op.common.check import require_dtype, require_quant, require_rows
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.row_norm import convert_log_softmax
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 
 ACCUMULATION_INTEGER_BITS = 12
@@ -45,8 +36,7 @@ FRACTION_BITS = 22
 
 OUTPUT_SCALE = 1 / 16
 OUTPUT_ZERO_POINT = 127
-MAX_DEPTH = 4095
-"""Elements of a row; more could overflow the sum's 12 integer bits."""
+
 
 LOG_INTEGER_BITS = INPUT_INTEGER_BITS + 1
 """Of the logarithm before its last step."""
@@ -77,12 +67,6 @@ def infer_type(types: Sequence[Type], _attrs: LogSoftmaxAttrs) -> Type:
     if not isinstance(data, TensorType) or data.dtype != "int8" or not data.shape:
         raise TypeRuleError(f"log_softmax takes an int8 tensor, not {data}")
     return data.with_dtype("int8", QuantParams((OUTPUT_SCALE,), (OUTPUT_ZERO_POINT,)))
-
-
-def log_scaling(input_scale: float) -> LogSoftmaxAttrs:
-    """PreprocessLogSoftmaxScalingExp and CalculateInputRadius for a scale above 2^-26."""
-    multiplier, left_shift, diff_min = softmax_scaling(input_scale)
-    return LogSoftmaxAttrs(multiplier, left_shift, diff_min, *quantize_multiplier((1 << (31 - left_shift)) / multiplier))
 
 
 def scaled_differences(attrs: LogSoftmaxAttrs) -> Int64:
@@ -131,24 +115,6 @@ def evaluate(data: Array, *, attrs: LogSoftmaxAttrs, out_type: TensorType) -> Ar
     limit = multiply_by_quantized_multiplier(logs + INT32_MIN, attrs.reverse_multiplier, attrs.reverse_shift)
     codes = rounding_divide_by_pot(scaled_differences(attrs)[below] - logs, FRACTION_BITS) + OUTPUT_ZERO_POINT
     return np.where(-below > np.maximum(limit, attrs.diff_min - 1), np.clip(codes, -128, 127), -128).astype(np.int8)
-
-
-@from_tflite("LOG_SOFTMAX", "int8 uint8 float32", "exp log qnn.log_softmax reduce_max subtract sum")
-@legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.log_softmax with the integers of LogSoftmaxPrepare, or float32 arithmetic."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    if data.dtype == "float32":
-        return convert_log_softmax(ctx, op)
-    require_dtype(ctx, op, data, {"int8"})
-    require_dtype(ctx, op, out, {"int8"}, what="a result")
-    scale, _ = require_quant(ctx, op, data)
-    if require_quant(ctx, op, out, what="the result") != (OUTPUT_SCALE, OUTPUT_ZERO_POINT):
-        unsupported(ctx, op, "the result must have scale 1/16 and its largest value as zero point", code="E1225")
-    require_rows(ctx, op, data, most=MAX_DEPTH)
-    if not scale * (1 << 26) > 1:
-        unsupported(ctx, op, f"scale {scale} is not supported", code="E1226")
-    return call("qnn.log_softmax", [operand(ctx, op, 0)], log_scaling(scale), span=ctx.span(op))
 
 
 register_op(

@@ -6,23 +6,18 @@ has the functions and their oracles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import NotAMultiplierError, round_half_away
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
-
-Float32 = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +65,6 @@ def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: LutAttrs, out_type:
         return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-# --- tables ---------------------------------------------------------------------------------------------------------
-
-
-def codes() -> npt.NDArray[np.int64]:
-    return np.arange(-128, 128, dtype=np.int64)
-
-
-@lru_cache(maxsize=64)  # a network over time that is unrolled has few different ones
-def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
-    """LUTPopulate of `kernels/internal/common.h`: a float32 function between (scale, zero point) of data and of result."""
-    (scale_in, zp_in), (scale, zp) = data, out
-    real = np.float32(scale_in) * (codes() - zp_in).astype(np.float32)
-    scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
-    if np.isnan(scaled).any():
-        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not numbers")
-    bounded = np.clip(scaled, -(2.0**30), 2.0**30)  # far beyond all codes; the reference's conversion is undefined beyond int32
-    return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
 
 
 register_op(

@@ -169,23 +169,6 @@ def tir_sigmoid16(b: IRBuilder, x: Expr, table: TensorFn, attrs: Sigmoid16Attrs)
     return cast("int16", select(argument >= 0, value - (1 << 23) + 128, imm((1 << 23) + 127) - value) >> 8)
 
 
-def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
-    """TanhPrepare and SigmoidPrepare: (multiplier, shift) of the argument.
-
-    `shifts`: with a scale of 2^(s - 12) for one of these s, the multiplier is exactly 3 * 2^s.
-    """
-    if scale == 0:  # of a constant of zeros
-        return 0, 0
-    exact = math.log2(np.float32(scale))
-    nearest = math.floor(exact + 0.5)
-    if abs(exact - nearest) < 1e-3 and nearest + 12 in shifts:
-        return 3 << (nearest + 12), 0
-    multiplier, shift = float(np.float32(scale)) * 4096.0 * 3.0, 0
-    while multiplier <= 32767.0 / 2.0 and shift <= 30:
-        shift, multiplier = shift + 1, multiplier * 2.0
-    return int(multiplier), shift
-
-
 register_op(
     "qnn.lut16",
     1,

@@ -11,20 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import TensorType, Type
-from aot.numerics.fixed_point import named, quantize_multiplier, requantize, tir_requantize
+from aot.numerics.fixed_point import named, requantize, tir_requantize
 from aot.numerics.linear import Rescaling, rescaling_of_products
-from aot.numerics.multipliers import real_multiplier
 from aot.op.common.binary import RescaledAttrs, broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import fused_range, require_alike
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand
-from aot.op.math.arithmetic import add_halves, convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
@@ -64,27 +56,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out
         return cast(out_type.dtype, value)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite(
-    "MUL",
-    "int8 uint8 int16 int32 uint32 int64 float16 float32",
-    "cast multiply qnn.multiply relu",
-    oracle="LiteRT, or TFLM with `--oracle tflm`",
-)
-@add_halves
-@legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """multiply of numbers, qnn.multiply of quantised values."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    if is_plain(*types[:2]):
-        return convert_plain(ctx, op, "multiply")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, CODES, may_be_zero=True)
-    real = real_multiplier(op.opcode, types[0].dtype, (scale_a, scale_b), (scale,), oracle=ctx.oracle)
-    multiplier, shift = quantize_multiplier(real)
-    lo, hi = fused_range(ctx, op, types[2])
-    attrs = RescaledAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
-    return call("qnn.multiply", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
 register_op(

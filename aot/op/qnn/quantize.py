@@ -13,23 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import (
-    named,
-    quantize_multiplier,
-    requantize,
-    tir_multiply_by_quantized_multiplier,
-    tir_requantize,
-)
+from aot.numerics.fixed_point import named, requantize, tir_multiply_by_quantized_multiplier, tir_requantize
 from aot.numerics.linear import Rescaling, rescaling_of_range
-from aot.numerics.multipliers import real_multiplier
-from aot.op.common.check import Clamped, require_dtype, require_quant
-from aot.op.convert import ConvertContext, from_tflite, operand
+from aot.op.common.check import Clamped
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
@@ -168,23 +157,6 @@ def _te_requantize32(data: TensorFn, attrs: Requantize8Attrs, out_type: TensorTy
         return cast(attrs.dtype, clamp(scaled, attrs.lo - zp, attrs.hi - zp) + zp)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.quantize of float32, qnn.requantize8 of quantised values."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, ("float32", *SOURCES))
-    require_dtype(ctx, op, out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")
-    scale, zp = require_quant(ctx, op, out, what="the result")
-    low, high = int_range(out.dtype)
-    x, span = operand(ctx, op, 0), ctx.span(op)
-    if data.dtype == "float32":
-        return call("qnn.quantize", [x], QuantizeAttrs(scale, zp, low, high, out.dtype), span=span)
-    scale_in, zp_in = require_quant(ctx, op, data, may_be_zero=True)
-    multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale,), oracle=ctx.oracle))
-    attrs = Requantize8Attrs(zp_in, multiplier, shift, zp, low, high, out.dtype, out.quant)
-    return call("qnn.requantize8", [x], attrs, span=span)
 
 
 register_op(

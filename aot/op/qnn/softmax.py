@@ -11,11 +11,9 @@ There is no te rule: the row's maximum and sum must be computed once a row.  `ao
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import (
@@ -25,26 +23,11 @@ from aot.numerics.fixed_point import (
     reciprocal,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
-    softmax_scaling,
 )
-from aot.numerics.multipliers import real_multiplier
-from aot.op.common.check import require_dtype, require_quant, require_rows
-from aot.op.common.half import widens_halves
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.row_norm import convert_softmax
-from aot.op.qnn.softmax16 import convert_softmax16
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 
 ACCUMULATION_INTEGER_BITS = 12
-RESULTS = frozenset({"int8", "int16"})
-"""Types of the result; the scale is 2^-bits and the zero point the type's lowest value."""
-
-MAX_DEPTH = 4095
-"""Elements of a row; more could overflow the sum's 12 integer bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,37 +72,6 @@ def evaluate(data: Array, *, attrs: SoftmaxAttrs, out_type: TensorType) -> Array
     right = bits_over_unit + 31 - bits(attrs.out_dtype)
     result = rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scale, exps), right)
     return clamp_array(result + attrs.zero_point, *int_range(attrs.out_dtype), attrs.out_dtype)
-
-
-@from_tflite(
-    "SOFTMAX",
-    "int8 uint8 int16 float16 float32",
-    "cast divide exp qnn.softmax qnn.softmax16 reduce_max subtract sum",
-    oracle="LiteRT; of int16 TFLM with `--oracle tflm`",
-)
-@legacy_uint8
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[RelayExpr]:
-    """qnn.softmax with the integers of SoftmaxPrepare, qnn.softmax16, or float32 arithmetic."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    if data.dtype == "int16":
-        return convert_softmax16(ctx, op)
-    if data.dtype == "float32":
-        return convert_softmax(ctx, op)
-    if data.dtype == "float16":
-        return widens_halves(partial(convert_softmax, halves=True))(ctx, op)
-    require_dtype(ctx, op, data, {"int8"})
-    require_dtype(ctx, op, out, RESULTS, what="a result")
-    scale, _ = require_quant(ctx, op, data)
-    out_scale, out_zp = require_quant(ctx, op, out, what="the result")
-    codes, lowest = 2 ** bits(out.dtype), int_range(out.dtype)[0]
-    if abs(out_scale * codes - 1) > 0.001 or out_zp != lowest:
-        unsupported(ctx, op, f"the result must have scale 1/{codes} and zero point {lowest}", code="E1225")
-    require_rows(ctx, op, data, most=MAX_DEPTH)
-    real = real_multiplier(op.opcode, data.dtype, (op.option("beta"), scale), oracle=ctx.oracle)
-    if not real * (1 << 26) > 1:
-        unsupported(ctx, op, f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    attrs = SoftmaxAttrs(*softmax_scaling(real), out.dtype)
-    return call("qnn.softmax", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

@@ -15,23 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import apply
-from aot.numerics.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
-from aot.numerics.multipliers import real_multiplier
-from aot.op.common.check import require_dtype, require_quant, require_rows
-from aot.op.convert import ConvertContext, operand, unsupported
+from aot.numerics.fixed_point import multiply_by_quantized_multiplier
 from aot.op.qnn.lut16 import look_up, populate
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 
 RANGE = 65535
 KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
-MAX_DEPTH = 1 << 15
-"""Elements of a row; more could overflow the sum of their exponentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +70,6 @@ def evaluate(data: Array, *, attrs: Softmax16Attrs, out_type: TensorType) -> Arr
     right = 31 - zeros
     result = (exps * scale + (np.int64(1) << (right - 1))) >> right
     return np.asarray(np.clip(result, 0, 32767)).astype(np.int16)
-
-
-def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.softmax16 with the integers of SoftmaxPrepare (called by the converter of SOFTMAX)."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, out, {"int16"}, what="a result")
-    scale, zp = require_quant(ctx, op, data, may_be_zero=True)
-    out_scale, out_zp = require_quant(ctx, op, out, what="the result")
-    if zp or out_zp or abs(out_scale * 32768 - 1) > 0.001:
-        unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1225")
-    require_rows(ctx, op, data, most=MAX_DEPTH)
-    beta = float(np.float32(op.option("beta")))
-    real = real_multiplier(op.opcode, "int16", (scale, beta), (10.0 / 65535.0,), oracle=ctx.oracle)
-    if not (0 < real < 2.0**14 or scale == 0):
-        unsupported(ctx, op, f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    attrs = Softmax16Attrs(*quantize_multiplier(real), "float64" if ctx.oracle == "litert" else "float32")
-    return call("qnn.softmax16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

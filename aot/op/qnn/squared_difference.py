@@ -11,25 +11,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import (
     multiply_by_quantized_multiplier,
     named,
-    quantize_multiplier,
     requantize,
     tir_multiply_by_quantized_multiplier,
     tir_requantize,
 )
-from aot.numerics.multipliers import precision, quotient
 from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.check import require_alike
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import convert_plain, is_plain
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
@@ -93,30 +85,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: SquaredDifferenceA
         return cast(out_type.dtype, value)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite(
-    "SQUARED_DIFFERENCE",
-    "int8 int16 int32 float32",
-    "qnn.squared_difference squared_difference",
-    oracle="LiteRT; TFLM for int16",
-)
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """squared_difference of numbers, qnn.squared_difference of quantised values."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    if is_plain(*types[:2]):
-        return convert_plain(ctx, op, "squared_difference")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
-    twice_max = 2.0 * max(scale_a, scale_b)
-    if types[0].dtype == "int16" and (zp_a or zp_b or zp):
-        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLM rejects it too)", code="E1224")
-    how = precision(op.opcode, types[0].dtype, oracle=ctx.oracle)
-    m, s = quantize_multiplier(quotient((twice_max, twice_max), (4.0 ** LEFT_SHIFT[types[0].dtype], scale), how))
-    if s > (0 if types[0].dtype == "int8" and ctx.oracle == "litert" else 30):
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
-    (m_a, s_a), (m_b, s_b) = (quantize_multiplier(quotient((x,), (twice_max,), how)) for x in (scale_a, scale_b))
-    attrs = SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
-    return call("qnn.squared_difference", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
 register_op(

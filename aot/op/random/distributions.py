@@ -10,30 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import IN_FLOAT32, MATH
-from aot.numerics.random import WORDS
-from aot.op.common.check import require_dtype
-from aot.op.common.move import constant_ints, one_int, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.random.bits import LARGEST, AdvanceAttrs, BitsAttrs
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call, const
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, equal, imm, select
-
-ORACLES = ("litert",)
-SKIPPED = 512
-"""Samples that MULTINOMIAL leaves out for each of its own, rounded up to four a row: TensorFlow's kernel may need as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,53 +121,6 @@ def evaluate_multinomial(logits: Array, bits: Array, *, attrs: MultinomialAttrs,
             sums.append(total)
         out[:] = np.searchsorted(np.array(sums), draws * total, side="right")
     return found.astype(out_type.dtype)
-
-
-def _drawn(ctx: ConvertContext, op: OperatorView, count: int, *, blocks: int) -> RelayExpr:
-    """`count` words of the operator's generator, which goes on by `blocks`; the reference reads 32 bits of a seed."""
-    seeds = [((int(op.option(name)) & 0xFFFFFFFF) ^ 1 << 31) - (1 << 31) & 0xFFFFFFFFFFFFFFFF for name in ("seed", "seed2")]
-    if not any(seeds):
-        unsupported(ctx, op, "its seeds are 0, for which the reference takes random ones: no run repeats another", code="E1260")
-    if not 1 <= count <= LARGEST:
-        unsupported(ctx, op, f"{count} random words at a time", code="E1122")
-    key, start = ([s & 0xFFFFFFFF, s >> 32] for s in seeds)
-    state = ctx.own_variable(op, "counter", np.array([0, 0, *start], np.uint32))
-    counter, span, words = state.read(), ctx.span(op), WORDS["philox"]
-    state.assign(call("random.advance", [counter], AdvanceAttrs(blocks, words), span=span))
-    args = [counter, const(np.array(key, np.uint32), span=span)]
-    return call("random.bits", args, BitsAttrs("philox", count, words), span=span)
-
-
-@from_tflite("RANDOM_UNIFORM", "int32", "random.advance random.bits random.uniform")
-@from_tflite("RANDOM_STANDARD_NORMAL", "int32", "random.advance random.bits random.normal")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """Numbers in the shape that the operand, a constant, says."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), ("int32",), what="a shape")
-    require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
-    shape = tuple(constant_ints(ctx, op, 0))
-    if any(n < 1 for n in shape):
-        unsupported(ctx, op, f"random numbers in the shape {list(shape)}", code="E1122")
-    count = prod(shape)
-    blocks = -(-count // WORDS["philox"])
-    words = blocks * WORDS["philox"]
-    kind = "random.uniform" if op.opcode == "RANDOM_UNIFORM" else "random.normal"
-    found = call(kind, [_drawn(ctx, op, words, blocks=blocks)], DistributionAttrs(count), span=ctx.span(op))
-    return reshaped(found, shape, ctx.span(op))
-
-
-@from_tflite("MULTINOMIAL", "float32", "random.advance random.bits random.multinomial")
-def convert_multinomial(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """random.multinomial; the number of draws is a constant."""
-    logits, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, logits, ("float32",))
-    require_dtype(ctx, op, out, ("int32", "int64"), what="a result")
-    samples = one_int(ctx, op, 1)
-    if len(logits.shape) != 2 or not logits.size or samples < 1:
-        unsupported(ctx, op, f"{samples} draws from {logits}", code="E1207")
-    rows = logits.shape[0]
-    skipped = rows * -(-samples // 4) * 4 * SKIPPED
-    bits = _drawn(ctx, op, 2 * rows * samples, blocks=skipped)
-    return call("random.multinomial", [operand(ctx, op, 0), bits], MultinomialAttrs(samples, out.dtype), span=ctx.span(op))
 
 
 for _name, _evaluate, _doc in (

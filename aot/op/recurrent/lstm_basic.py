@@ -21,24 +21,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, TupleType, Type
 from aot.numerics.elementary import apply
 from aot.numerics.fixed16 import sigmoid16, tanh16
-from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.common.check import require_dtype, require_quant
 from aot.op.common.lanes import LANES, np_eigen_sum
-from aot.op.convert import ConvertContext, operand, unsupported
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.relay.expr import Expr, call, const, get_item
 from aot.support.dataclass import dataclass
 
 NAME = "nn.lstm_basic"
 DATA_ZP = 128
-CELL_POWER = -11
-"""Of the cell's scale: the reference takes no other."""
-_GATE = 2.0**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,49 +105,6 @@ def _halves_away(x: Array, shift: int) -> Array:
 
 def _clamped(x: Array, bits: int) -> Array:
     return np.clip(x, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-
-def convert_basic(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """(output, cell, v, gates), all four of which the file may read; both states get new values."""
-    if len(op.inputs) != 5 or len(op.outputs) != 4:
-        unsupported(ctx, op, f"the basic kernel takes 5 operands and gives 4 results, not {len(op.inputs)} and {len(op.outputs)}")
-    data, weight, bias = (ctx.input_type(op, i) for i in (0, 2, 3))
-    output, cell = ctx.variable(op, 1), ctx.variable(op, 4)
-    kinds = ("float32",) * 5 if data.dtype == "float32" else ("uint8", "uint8", "uint8", "int32", "int16")
-    for type_, kind in zip((data, output.type, weight, bias, cell.type), kinds, strict=True):
-        require_dtype(ctx, op, type_, {kind}, what="an operand of the basic kernel")
-    _check_shapes(ctx, op, data, output.type, weight, bias, cell.type)
-    if kinds[0] == "float32" and data.shape[0] > 1:
-        # the reference then multiplies matrices, whose order of summation depends on all their sizes
-        unsupported(ctx, op, f"{data.shape[0]} batches of float32 data are not supported by the basic kernel; 1 is")
-    attrs = LstmBasicAttrs() if kinds[0] == "float32" else _attrs(ctx, op)
-    span = ctx.span(op)
-    joined = call("concatenate", [operand(ctx, op, 0), output.read()], ConcatenateAttrs(1), span=span)
-    constants = [const(ctx.constant(op, i)) for i in (2, 3)]
-    made = call(NAME, [joined, cell.read(), *constants], attrs, span=span)
-    results = [get_item(made, i, span=span) for i in range(3)]
-    output.assign(results[0])
-    cell.assign(results[1])
-    return [results[0], results[1], joined, results[2]]
-
-
-def _check_shapes(ctx: ConvertContext, op: OperatorView, *types: TensorType) -> None:
-    data, output, weight, bias, cell = (t.shape for t in types)
-    rows = 4 * cell[-1]
-    wanted = ((*data[:1], cell[-1]), (rows, data[-1] + cell[-1]), (rows,), (*data[:1], cell[-1]))
-    if len(data) != 2 or (output, weight, bias, cell) != wanted:
-        shapes = ", ".join(str(list(t.shape)) for t in types)
-        unsupported(ctx, op, f"data, output, weights, bias and cell of {shapes} do not match", code="E1207")
-
-
-def _attrs(ctx: ConvertContext, op: OperatorView) -> LstmBasicAttrs:
-    scale, _ = require_quant(ctx, op, ctx.output_type(op, 1), what="the cell")
-    if abs(np.log2(scale) - CELL_POWER) >= 1e-3:
-        unsupported(ctx, op, f"the cell's scale, {scale}, is not 2^{CELL_POWER}, the only one of the basic kernel", code="E1226")
-    _, weight_zp = require_quant(ctx, op, ctx.input_type(op, 2), what="the weights")
-    bias, _ = require_quant(ctx, op, ctx.input_type(op, 3), what="the bias")
-    quants = tuple(ctx.output_type(op, i).quant for i in (0, 1, 3))
-    return LstmBasicAttrs(weight_zp, *quantize_multiplier(_GATE * float(np.float32(bias))), quants)
 
 
 register_op(

@@ -14,23 +14,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
-from aot.op.common.check import require_dtype
-from aot.op.common.move import normalized_axis, one_int, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, equal, imm, logical_and
-
-DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +84,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ArgReduceAttrs, ou
         return where[0]
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("ARG_MAX", " ".join(DTYPES), "argmax")
-@from_tflite("ARG_MIN", " ".join(DTYPES), "argmin")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """argmax or argmin along a constant axis."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, DTYPES)
-    require_dtype(ctx, op, out, ("int32", "int64"), what="a result")
-    axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
-    if not data.shape[axis]:
-        unsupported(ctx, op, f"axis {axis} has no elements", code="E1126")
-    largest = op.opcode == "ARG_MAX"
-    attrs = ArgReduceAttrs(axis, largest, out.dtype, passes_nan=is_float(data.dtype) and ctx.oracle != "tflm")
-    return call("argmax" if largest else "argmin", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 for _name in ("argmax", "argmin"):

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import normalized_axis, one_int, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand
-from aot.op.qnn.add_n import AddNAttrs, sum_attrs, sum_codes
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
+from aot.op.qnn.add_n import AddNAttrs, sum_codes
 from aot.support.dataclass import dataclass
 
 DTYPES = ("int32", "int64", "float32")
@@ -66,17 +61,6 @@ def evaluate(data: Array, *, attrs: CumSumAttrs, out_type: TensorType) -> Array:
     sums = sums[..., :-1] if attrs.exclusive else sums[..., 1:]
     sums = sums[..., ::-1] if attrs.reverse else sums
     return np.ascontiguousarray(np.moveaxis(sums, -1, attrs.axis))
-
-
-@from_tflite("CUMSUM", "int8 int32 int64 float32", "cumsum qnn.cumsum", oracle="LiteRT; TFLM for int8")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """cumsum of numbers, qnn.cumsum of quantised values."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, (*DTYPES, "int8"))
-    axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
-    codes = sum_attrs(ctx, op) if data.dtype == "int8" else None
-    attrs = CumSumAttrs(axis, bool(op.option("exclusive")), bool(op.option("reverse")), codes)
-    return call("cumsum" if codes is None else "qnn.cumsum", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

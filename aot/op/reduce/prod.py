@@ -12,25 +12,12 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import (
-    Int64,
-    clamp_array,
-    quantize_multiplier,
-    reduced_multiplier,
-    tir_multiply_wide,
-    wrap_int32,
-)
-from aot.numerics.multipliers import real_multiplier
-from aot.op.common.check import require_dtype, require_quant
+from aot.numerics.fixed_point import Int64, clamp_array, tir_multiply_wide, wrap_int32
 from aot.op.common.move import tensors_of
-from aot.op.common.reduce import constant_axes, reduced_index, reduced_shape
-from aot.op.convert import ConvertContext, operand, unsupported
+from aot.op.common.reduce import reduced_index, reduced_shape
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn
@@ -38,7 +25,6 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, equal, logical_and
 
 CODES = ("int8", "int16")
-_LARGEST_SHIFT = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,27 +87,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ProdAttrs, out_typ
         return cast(out_type.dtype, clamp(result, *int_range(out_type.dtype)))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def convert_prod(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """qnn.prod."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, out, (data.dtype,), what="a result")
-    scale_in, zp_in = require_quant(ctx, op, data, may_be_zero=True)
-    scale, zp = require_quant(ctx, op, out, what="the result")
-    if data.dtype == "int16" and (zp_in or zp):
-        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
-    axes = constant_axes(ctx, op, 1, len(data.shape))
-    count = prod(data.shape[a] for a in axes)
-    if not axes or not count:
-        unsupported(ctx, op, "a product of no elements", code="E1121")
-    multiplier, shift = quantize_multiplier(
-        min(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale ** (1.0 / count),)), 2.0**31)
-    )
-    if shift > _LARGEST_SHIFT:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1226")
-    attrs = ProdAttrs(axes, bool(op.option("keep_dims")), zp_in, reduced_multiplier(multiplier), shift, zp, out.quant)
-    return call("qnn.prod", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

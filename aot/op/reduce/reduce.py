@@ -12,19 +12,11 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype, require_same_quant
 from aot.op.common.move import tensors_of
-from aot.op.common.reduce import constant_axes, reduced_index, reduced_shape
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.reduce.mean import convert_quantized
-from aot.op.reduce.prod import CODES as PROD_CODES
-from aot.op.reduce.prod import convert_prod
+from aot.op.common.reduce import reduced_index, reduced_shape
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float
 from aot.te.tensor import TensorFn, reduce, reduce_axis, tensor_fn
@@ -45,8 +37,6 @@ OPERATORS = {
 }
 """TFLite operator -> relay operator, element types."""
 
-OF_BOOL = {"SUM": "any", "REDUCE_PROD": "all", "REDUCE_MAX": "any", "REDUCE_MIN": "all"}
-"""What the reductions of numbers are on bool, where true and true is true."""
 
 _TYPES = dict(OPERATORS.values())
 _LARGEST = float(np.finfo(np.float32).max)
@@ -144,37 +134,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReduceAttrs, out_t
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """The reduction, or what `mean.py` makes of sums and means of quantised values."""
-    data = ctx.input_type(op, 0)
-    kind, types = OPERATORS[op.opcode]
-    if op.opcode in ("SUM", "MEAN") and data.dtype in ("int8", "uint8", "int16"):
-        return convert_quantized(ctx, op)
-    if op.opcode == "REDUCE_PROD" and data.dtype in PROD_CODES:
-        return convert_prod(ctx, op)
-    if op.opcode in OF_BOOL and data.dtype == "bool":
-        kind, types = OF_BOOL[op.opcode], ("bool",)
-    require_dtype(ctx, op, data, types)
-    require_same_quant(ctx, op, data, ctx.output_type(op))
-    axes = constant_axes(ctx, op, 1, len(data.shape))
-    if kind == "average" and not data.size:
-        unsupported(ctx, op, "a mean of no elements", code="E1121")
-    attrs = ReduceAttrs(kind, axes, bool(op.option("keep_dims")))
-    return call(kind, [operand(ctx, op, 0)], attrs, span=ctx.span(op))
-
-
-_CODES = "int8 uint8 int16 int32 int64 float32"
-_SUPPORT = {
-    "SUM": (f"bool {_CODES}", "any qnn.sum sum"),
-    "MEAN": (_CODES, "average mean"),
-    "REDUCE_PROD": ("bool int8 int16 int32 int64 float32", "all prod qnn.prod"),
-    "REDUCE_MAX": (f"bool {_CODES}", "any reduce_max"),
-    "REDUCE_MIN": (f"bool {_CODES}", "all reduce_min"),
-}
-_ORACLE = {"SUM": "LiteRT; TFLM for int8 and int16"}
-
 for _opcode, (_kind, _dtypes) in OPERATORS.items():
-    from_tflite(_opcode, *_SUPPORT.get(_opcode, (" ".join(_dtypes), _kind)), oracle=_ORACLE.get(_opcode, "LiteRT"))(convert)
     register_op(
         _kind,
         1,

@@ -11,39 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import constant_ints, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.op.tensor.dilate import LARGEST, dilated, padded_or_cut
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
-from aot.te.tensor import reduce as te_reduce
+from aot.te.tensor import TensorFn, reduce, reduce_axis, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
 DTYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
 KINDS = ("ADD", "MUL", "MINIMUM", "MAXIMUM", "ALL", "ANY")
-BODIES = {
-    **{name: "ADD" for name in ("ADD", "STABLEHLO_ADD")},
-    **{name: "MUL" for name in ("MUL", "STABLEHLO_MULTIPLY")},
-    **{name: "MAXIMUM" for name in ("MAXIMUM", "STABLEHLO_MAXIMUM")},
-    **{name: "MINIMUM" for name in ("MINIMUM", "STABLEHLO_MINIMUM")},
-    **{name: "ALL" for name in ("LOGICAL_AND", "STABLEHLO_AND")},
-    "LOGICAL_OR": "ANY",
-}
-"""The operator of STABLEHLO_REDUCE_WINDOW's subgraph -> what is done."""
-MOST_DIMS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,69 +99,10 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReduceWindowAttrs,
 
         axes = [reduce_axis(w, name="w") for w in attrs.window]
         start = cast(wide, first.at(b, (imm(0),)))
-        found = te_reduce(b, axes, term, combine=lambda x, y: _joined(attrs.kind, x, y), init=start, dtype=wide)
+        found = reduce(b, axes, term, combine=lambda x, y: _joined(attrs.kind, x, y), init=start, dtype=wide)
         return cast(data.dtype, found)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("REDUCE_WINDOW", "bool int8 uint8 int16 int32 int64 float32", "reduce_window")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """reduce_window."""
-    _check(ctx, op, op.option("reduce_function"))
-    window, strides, dilations = (tuple(constant_ints(ctx, op, i)) for i in (2, 3, 4))
-    return _windows(ctx, op, operand(ctx, op, 0), ReduceWindowAttrs(op.option("reduce_function"), window, strides, dilations))
-
-
-@from_tflite(
-    "STABLEHLO_REDUCE_WINDOW", "bool int8 uint8 int16 int32 int64 float32", "nn.pad reduce_window strided_slice"
-)  # fmt: skip
-def convert_stablehlo(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """Dilate, pad or cut, then reduce_window."""
-    data = ctx.input_type(op, 0)
-    body = ctx.operators_of(int(op.option("body_subgraph_index")))
-    kind = BODIES.get(body[0], body[0]) if len(body) == 1 else f"of {len(body)} operators"
-    _check(ctx, op, kind)
-    names = ("window_dimensions", "window_strides", "window_dilations", "base_dilations", "padding")
-    window, strides, dilations, base, padding = (tuple(int(n) for n in op.option(name)) for name in names)
-    rank, low, high = len(data.shape), padding[::2], padding[1::2]
-    if len(base) != rank or len(padding) != 2 * rank or min(base) < 1 or rank > MOST_DIMS:
-        unsupported(ctx, op, f"dilations {base} and paddings {padding} do not suit {data}", code="E1207")
-    whole = [(n - 1) * d + 1 for n, d in zip(data.shape, base, strict=True)]
-    rest = [n + a + z for n, a, z in zip(whole, low, high, strict=True)]
-    if min(rest) < 1 or any(n + min(a, 0) + min(z, 0) < 1 for n, a, z in zip(whole, low, high, strict=True)):
-        unsupported(ctx, op, f"paddings {padding} of {whole} leave nothing", code="E1207")
-    if prod(whole) > LARGEST or prod(rest) > LARGEST:
-        unsupported(ctx, op, f"dilations {base} and paddings {padding} of {data}", code="E1122")
-    expr = operand(ctx, op, 0)
-    if any(padding) or max(base) > 1:
-        first = ctx.constant(op, 1).ravel()[0]
-        value = float(first) if is_float(data.dtype) else int(first)
-        expr = dilated(ctx, op, expr, dilations=base, value=value)
-        expr = padded_or_cut(ctx, op, expr, low=low, high=high, value=value)
-    return _windows(ctx, op, expr, ReduceWindowAttrs(kind, window, strides, dilations))
-
-
-def _check(ctx: ConvertContext, op: OperatorView, kind: str) -> None:
-    """Refuse types and functions that are not known."""
-    data, first = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, DTYPES)
-    if kind not in KINDS:
-        unsupported(ctx, op, f"the function {kind} is not supported; only {', '.join(KINDS)}")
-    if data.dtype == "bool" and kind == "ADD":
-        unsupported(ctx, op, "sums of truth values: the reference counts them in the bytes of a bool; take ANY instead")
-    if first.dtype != data.dtype or first.size != 1 or not data.shape:
-        unsupported(ctx, op, f"windows of {data} cannot start from {first}", code="E1207")
-
-
-def _windows(ctx: ConvertContext, op: OperatorView, expr: RelayExpr, attrs: ReduceWindowAttrs) -> RelayExpr:
-    data, span = tensor_type(expr), ctx.span(op)
-    numbers = (attrs.window, attrs.strides, attrs.dilations)
-    if any(len(n) != len(data.shape) or min(n) < 1 for n in numbers):
-        unsupported(ctx, op, f"windows {attrs.window} by {attrs.strides}, dilated {attrs.dilations}, of {data}", code="E1207")
-    if any(n < (w - 1) * d + 1 for n, w, d in zip(data.shape, attrs.window, attrs.dilations, strict=True)):
-        unsupported(ctx, op, f"no window {attrs.window} fits {data}", code="E1207")
-    return call("reduce_window", [expr, reshaped(operand(ctx, op, 1), (1,), span)], attrs, span=span)
 
 
 register_op(

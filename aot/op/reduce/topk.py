@@ -10,19 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import one_int, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.tensor.take import TakeAttrs
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype
-
-DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +43,6 @@ def evaluate(data: Array, *, attrs: TopKAttrs, out_type: TensorType) -> Array:
         order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
     order = n - 1 - order
     return np.ascontiguousarray(order[..., : attrs.k]).astype(numpy_dtype(attrs.dtype))
-
-
-@from_tflite("TOPK_V2", "int8 uint8 int16 int32 int64 float32", "take topk")
-def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
-    """The values and their positions; k has to be constant."""
-    data, positions = ctx.input_type(op, 0), ctx.output_type(op, 1)
-    require_dtype(ctx, op, data, DTYPES)
-    require_dtype(ctx, op, positions, ("int16", "int32"), what="a position")
-    k = one_int(ctx, op, 1)
-    if not data.shape or not 1 <= k <= data.shape[-1]:
-        unsupported(ctx, op, f"k = {k} is out of range for {data}", code="E1122")
-    x, span, rank = operand(ctx, op, 0), ctx.span(op), len(data.shape)
-    indices = call("topk", [x], TopKAttrs(k, positions.dtype), span=span)
-    values = call("take", [x, indices], TakeAttrs(rank - 1, rank - 1), span=span)
-    return [values, indices]
 
 
 register_op(

@@ -9,22 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, logical_and, select
-
-ORACLES = ("tflm",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +54,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: EnergyAttrs, out_t
         return energy if (attrs.start, attrs.end) == (0, out_type.size) else select(inside, energy, imm(0, "uint32"))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("CUSTOM:SignalEnergy", "int16", "signal.energy", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.energy."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"int16"})
-    if len(data.shape) != 1 or data.shape[0] % 2:
-        unsupported(ctx, op, f"{data} holds no pairs of real and imaginary part", code="E1207")
-    options = CustomOptions(ctx, op)
-    start = options.integer("start_index", 0, data.shape[0] // 2)
-    attrs = EnergyAttrs(start, options.integer("end_index", start, data.shape[0] // 2))
-    return call("signal.energy", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

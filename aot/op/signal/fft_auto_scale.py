@@ -10,20 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm
-
-ORACLES = ("tflm",)
 
 
 def infer_bits(types: Sequence[Type], _attrs: None) -> Type:
@@ -69,17 +62,6 @@ def te_scale_up(_ctx: TeContext, args: Sequence[TensorFn], attrs: None, out_type
         return cast("int16", cast("int32", data.at(b, i)) * factor)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("CUSTOM:SignalFftAutoScale", "int16", "signal.scale_bits signal.scale_up", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> Sequence[RelayExpr]:
-    """The scaled samples, and the bits."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"int16"})
-    if len(data.shape) != 1:
-        unsupported(ctx, op, f"{data} is not one frame", code="E1207")
-    bits = call("signal.scale_bits", [operand(ctx, op, 0)], None, span=ctx.span(op))
-    return [call("signal.scale_up", [operand(ctx, op, 0), bits], None, span=ctx.span(op)), bits]
 
 
 register_op(

@@ -10,20 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-
-ORACLES = ("tflm",)
-
-TABLES = ("weights", "unweights", "channel_frequency_starts", "channel_weight_starts", "channel_widths")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +46,6 @@ def evaluate(data: Array, weights: Array, unweights: Array, *, attrs: FilterBank
         sums.append([np.sum(wide[f : f + n] * factors, dtype=np.uint64) for factors in both])
     own, other = np.array(sums, np.uint64).T
     return np.asarray(own[1:] + other[:-1])
-
-
-@from_tflite("CUSTOM:SignalFilterBank", "uint32", "signal.filter_bank", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.filter_bank; the tables must be constants."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"uint32"})
-    tables = []
-    for i, name in enumerate(TABLES, 1):
-        require_dtype(ctx, op, ctx.input_type(op, i), {"int16"}, what=f"a table ({name})")
-        tables.append(ctx.constant(op, i).ravel())
-    weights, unweights, *ranges = tables
-    count = CustomOptions(ctx, op).integer("num_channels", 1, 1 << 15) + 1
-    if any(len(r) < count for r in ranges) or len(weights) != len(unweights):
-        unsupported(ctx, op, f"its tables are too short for {count - 1} channels", code="E1122")
-    frequencies, places, widths = (tuple(int(v) for v in r[:count]) for r in ranges)
-    for f, w, n in zip(frequencies, places, widths, strict=True):
-        if min(f, w, n) < 0 or len(data.shape) != 1 or f + n > data.shape[0] or w + n > len(weights):
-            unsupported(
-                ctx, op, f"a channel of bins {f} to {f + n} with weights from {w} leaves {data} or its tables", code="E1122"
-            )
-    args = [operand(ctx, op, i) for i in range(3)]
-    return call("signal.filter_bank", args, FilterBankAttrs(frequencies, places, widths), span=ctx.span(op))
 
 
 register_op(

@@ -11,18 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-
-ORACLES = ("tflm",)
 
 ONE = 1 << 16
 STEP = ONE // 128
@@ -65,16 +57,6 @@ def evaluate(data: Array, *, attrs: LogAttrs, out_type: TensorType) -> Array:
     scaled = ((x << attrs.correction_bits) & 0xFFFFFFFF for x in data.ravel().tolist())
     found = [min(scaled_log(x, attrs.scale, table), 32767) if x > 1 else 0 for x in scaled]
     return np.array(found, np.int16).reshape(data.shape)
-
-
-@from_tflite("CUSTOM:SignalFilterBankLog", "uint32", "signal.log", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.log."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), {"uint32"})
-    options = CustomOptions(ctx, op)
-    scale = options.integer("output_scale", -(1 << 31), (1 << 31) - 1) & 0xFFFFFFFF
-    attrs = LogAttrs(scale, options.integer("input_correction_bits", 0, 31))
-    return call("signal.log", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

@@ -11,19 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
-from aot.op.common.move import one_int, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import Var, call, post_order
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
 
 FLOOR = 1e-12
@@ -89,7 +82,7 @@ def cosines(attrs: MfccAttrs) -> Array:
     return np.array([[norm * math.cos(i * step * (j + 0.5)) for j in range(attrs.channels)] for i in rows])
 
 
-def _reaches(bins: int, attrs: MfccAttrs) -> bool:
+def reaches(bins: int, attrs: MfccAttrs) -> bool:
     """Whether a spectrogram of that many bins has the frequencies up to the limit."""
     return attrs.rate is not None and attrs.rate > 0 and mel_bank(bins, attrs).last < bins
 
@@ -102,7 +95,7 @@ def infer_type(types: Sequence[Type], attrs: MfccAttrs) -> Type:
     sizes_fit = 1 <= attrs.coefficients <= attrs.channels <= MOST_CHANNELS and 0 <= attrs.lower < attrs.upper
     if data.dtype != "float32" or len(data.shape) != 3 or data.shape[2] < 2 or not sizes_fit:
         raise TypeRuleError(f"mfcc of {data} by {attrs}")
-    if attrs.rate is not None and not _reaches(data.shape[2], attrs):
+    if attrs.rate is not None and not reaches(data.shape[2], attrs):
         raise TypeRuleError(f"mfcc of {data} up to {attrs.upper} Hz")
     return TensorType((*data.shape[:2], attrs.coefficients), "float32")
 
@@ -110,7 +103,7 @@ def infer_type(types: Sequence[Type], attrs: MfccAttrs) -> Type:
 def evaluate(data: Array, rate: Array | None = None, *, attrs: MfccAttrs, out_type: TensorType) -> Array:
     if rate is not None:
         attrs = replace(attrs, rate=int(rate[0]))
-        if not _reaches(data.shape[2], attrs):
+        if not reaches(data.shape[2], attrs):
             return np.zeros(out_type.shape, np.float32)
     bank, table = mel_bank(data.shape[2], attrs), cosines(attrs)
     with np.errstate(all="ignore"):
@@ -127,26 +120,6 @@ def evaluate(data: Array, rate: Array | None = None, *, attrs: MfccAttrs, out_ty
         for j in range(attrs.channels):
             out += table[:, j] * logs.reshape(mel.shape)[:, j : j + 1]
         return np.where(np.isnan(out), np.nan, out).astype(np.float32).reshape(out_type.shape)
-
-
-@from_tflite("CUSTOM:Mfcc", "float32", "signal.mfcc")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.mfcc; the sample rate is best a constant: its triangles are then computed here."""
-    data, type_ = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, {"float32"})
-    require_dtype(ctx, op, type_, {"int32"})
-    options, given = CustomOptions(ctx, op), operand(ctx, op, 1)
-    channels = options.integer("filterbank_channel_count", 1, MOST_CHANNELS)
-    lower = options.integer("lower_frequency_limit", 0, 1 << 30)
-    upper = options.integer("upper_frequency_limit", lower + 1, 1 << 30)
-    rate = None if any(isinstance(e, Var) for e in post_order(given)) else one_int(ctx, op, 1)
-    attrs = MfccAttrs(rate, lower, upper, channels, options.integer("dct_coefficient_count", 1, channels))
-    if len(data.shape) != 3 or data.shape[2] < 2 or (rate is not None and not _reaches(data.shape[2], attrs)):
-        unsupported(ctx, op, f"{data} at {rate} Hz has no frequencies up to {upper} Hz", code="E1122")
-    if prod(type_.shape) != 1:
-        unsupported(ctx, op, f"the rate {type_} is not one number", code="E1122")
-    rest = [] if rate is not None else [reshaped(given, (1,), ctx.span(op))]
-    return call("signal.mfcc", [operand(ctx, op, 0), *rest], attrs, span=ctx.span(op))
 
 
 register_op(

@@ -7,24 +7,14 @@ Oracle: TFLM's `signal/src/overlap_add.cc`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
-from aot.op.common.move import reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.tensor.strided_slice import slice_of
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
-from aot.support.dtype import numpy_dtype
 
-ORACLES = ("tflm",)
 DTYPES = ("int16", "float32")
 
 
@@ -58,24 +48,6 @@ def evaluate(data: Array, left: Array, *, attrs: OverlapAddAttrs, out_type: Tens
             else:
                 part[...] = np.clip(part.astype(np.int32) + data[:, frame], -32768, 32767)
     return out
-
-
-@from_tflite("CUSTOM:SignalOverlapAdd", "int16 float32", "signal.overlap_add strided_slice", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.overlap_add; its finished samples are the result, the others the state."""
-    data, span = ctx.input_type(op, 0), ctx.span(op)
-    require_dtype(ctx, op, data, DTYPES)
-    if len(data.shape) < 2 or not data.size:
-        unsupported(ctx, op, f"{data} holds no frames", code="E1207")
-    *outer, frames, size = data.shape
-    step, rows = CustomOptions(ctx, op).integer("frame_step", 1, size), prod(outer)
-    if step == size:
-        return reshaped(operand(ctx, op, 0), (*outer, frames * step), span)
-    state = ctx.own_variable(op, "left", np.zeros((rows, size - step), numpy_dtype(data.dtype)))
-    given = reshaped(operand(ctx, op, 0), (rows, frames, size), span)
-    both = call("signal.overlap_add", [given, state.read()], OverlapAddAttrs(step), span=span)
-    state.assign(slice_of(ctx, op, both, [range(rows), range(frames * step, frames * step + size - step)]))
-    return reshaped(slice_of(ctx, op, both, [range(rows), range(frames * step)]), (*outer, frames * step), span)
 
 
 register_op(

@@ -10,18 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-
-ORACLES = ("tflm",)
 
 TABLE = 4 * 32 - 6 + 3
 """Entries of the gain's table: what noise of 32 bits reaches."""
@@ -69,19 +61,6 @@ def evaluate(data: Array, noise: Array, table: Array, *, attrs: PcanAttrs, out_t
     gains = (gain_of(x, entries) for x in noise.tolist())
     scaled = [((x * g & 0xFFFFFFFFFFFFFFFF) >> attrs.snr_shift) & 0xFFFFFFFF for x, g in zip(data.tolist(), gains, strict=True)]
     return np.array([shrink(x) for x in scaled], np.uint32)
-
-
-@from_tflite("CUSTOM:SignalPCAN", "uint32", "signal.pcan", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.pcan."""
-    data, noise, table = (ctx.input_type(op, i) for i in range(3))
-    require_dtype(ctx, op, data, {"uint32"})
-    require_dtype(ctx, op, noise, {"uint32"}, what="noise")
-    require_dtype(ctx, op, table, {"int16"}, what="a table")
-    if len(data.shape) != 1 or noise.shape != data.shape or table.size < TABLE:
-        unsupported(ctx, op, f"{data}, noise {noise} and table {table} do not fit", code="E1207")
-    attrs = PcanAttrs(CustomOptions(ctx, op).integer("snr_shift", 0, 63))
-    return call("signal.pcan", [operand(ctx, op, i) for i in range(3)], attrs, span=ctx.span(op))
 
 
 register_op(

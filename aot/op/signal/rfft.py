@@ -11,19 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.kissfft import inverse_real_transform, is_supported, real_transform
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
-
-ORACLES = ("tflm",)
 
 DTYPES = ("int16", "int32", "float32")
 LONGEST = 1 << 14
@@ -73,35 +65,6 @@ def evaluate_irfft(data: Array, *, attrs: RfftAttrs, out_type: TensorType) -> Ar
     with np.errstate(all="ignore"):
         found = inverse_real_transform(data.reshape(-1, attrs.length // 2 + 1, 2), str(data.dtype)).reshape(out_type.shape)
         return found / np.float32(attrs.length) if data.dtype == np.float32 else found
-
-
-def _length(ctx: ConvertContext, op: OperatorView, data: TensorType) -> int:
-    require_dtype(ctx, op, data, DTYPES)
-    length = CustomOptions(ctx, op).integer("fft_length", 1, 1 << 30)
-    if length % 2 or not 4 <= length <= LONGEST or not is_supported(length // 2):
-        what = f"an even number from 4 to {LONGEST} without prime factors above 5"
-        unsupported(ctx, op, f"a transform of {length} samples is not supported; only of {what}", code="E1180")
-    return length
-
-
-@from_tflite("CUSTOM:SignalRfft", "int16 int32 float32", "signal.rfft", oracle="TFLM")
-def convert_rfft(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.rfft."""
-    data = ctx.input_type(op, 0)
-    length = _length(ctx, op, data)
-    if not data.shape or data.shape[-1] > length:
-        unsupported(ctx, op, f"{data} does not fit into a transform of {length} samples", code="E1122")
-    return call("signal.rfft", [operand(ctx, op, 0)], RfftAttrs(length), span=ctx.span(op))
-
-
-@from_tflite("CUSTOM:SignalIrfft", "int16 int32 float32", "signal.irfft", oracle="TFLM")
-def convert_irfft(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.irfft."""
-    data = ctx.input_type(op, 0)
-    length = _length(ctx, op, data)
-    if not data.shape or data.shape[-1] != length + 2:
-        unsupported(ctx, op, f"{data} is not a spectrum of {length} samples, which has {length + 2} numbers", code="E1122")
-    return call("signal.irfft", [operand(ctx, op, 0)], RfftAttrs(length), span=ctx.span(op))
 
 
 register_op(

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.split_radix import spectrum
-from aot.op.common.check import require_dtype
-from aot.op.common.move import constant_ints, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
 
 LARGEST = 1 << 16
@@ -53,21 +48,6 @@ def evaluate(data: Array, *, attrs: Rfft2dAttrs, out_type: TensorType) -> Array:
     with np.errstate(all="ignore"):
         found = spectrum(filled).astype(np.float32)
     return found.view(np.complex64).reshape(out_type.shape)
-
-
-@from_tflite("RFFT2D", "float32", "signal.rfft2d")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.rfft2d; the sizes must be constants."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"float32"})
-    sizes = constant_ints(ctx, op, 1)
-    if len(data.shape) < 2 or len(sizes) != 2:
-        unsupported(ctx, op, f"{data} with {len(sizes)} sizes is no image", code="E1207")
-    height, width = sizes
-    if not is_power_of_two(height) or not is_power_of_two(width) or width < 2 or max(sizes) > LARGEST:
-        message = f"a transform of {height} x {width} points is not supported; only of powers of two up to {LARGEST}"
-        unsupported(ctx, op, message, code="E1181")
-    return call("signal.rfft2d", [operand(ctx, op, 0)], Rfft2dAttrs(height, width), span=ctx.span(op))
 
 
 register_op(

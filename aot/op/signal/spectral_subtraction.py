@@ -11,22 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, equal, imm, maximum, minimum, select
-
-ORACLES = ("tflm",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,34 +89,6 @@ def te_subtract(_ctx: TeContext, args: Sequence[TensorFn], attrs: NoiseAttrs, ou
         return maximum(left, least)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("CUSTOM:SignalFilterBankSpectralSubtraction", "uint32", "signal.noise_estimate signal.subtract_noise", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> Sequence[RelayExpr]:
-    """What remains of the signal, and the estimate, which is kept for the next run."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"uint32"})
-    options = CustomOptions(ctx, op)
-    count = options.integer("num_channels", 1, 1 << 15)
-    if data.shape != (count,):
-        unsupported(ctx, op, f"{data} does not hold {count} channels", code="E1207")
-
-    def factor(name: str) -> int:
-        return options.integer(name, -(1 << 31), (1 << 31) - 1) & 0xFFFFFFFF
-
-    attrs = NoiseAttrs(
-        (factor("smoothing"), factor("one_minus_smoothing")),
-        (factor("alternate_smoothing"), factor("alternate_one_minus_smoothing")),
-        factor("min_signal_remaining"),
-        options.integer("spectral_subtraction_bits", 0, 63),
-        options.integer("smoothing_bits", 0, 31),
-        options.flag("clamping"),
-    )
-    state = ctx.own_variable(op, "noise_estimate", np.zeros(count, np.uint32))
-    signal, span = operand(ctx, op, 0), ctx.span(op)
-    estimate = call("signal.noise_estimate", [signal, state.read()], attrs, span=span)
-    state.assign(estimate)
-    return [call("signal.subtract_noise", [signal, estimate], attrs, span=span), estimate]
 
 
 for _name, _evaluate, _rule, _doc in (

@@ -11,16 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.split_radix import real_transform
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 
 LARGEST = 1 << 16
@@ -73,19 +67,6 @@ def evaluate(data: Array, *, attrs: SpectrogramAttrs, out_type: TensorType) -> A
         power[:, 0], power[:, -1] = points[:, 0, 0] * points[:, 0, 0], points[:, 0, 1] * points[:, 0, 1]
         single = power.astype(np.float32).reshape(out_type.shape)
         return single if attrs.squared else np.sqrt(single)
-
-
-@from_tflite("CUSTOM:AudioSpectrogram", "float32", "signal.spectrogram")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.spectrogram."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"float32"})
-    options = CustomOptions(ctx, op)
-    if len(data.shape) != 2 or not all(data.shape):
-        unsupported(ctx, op, f"{data} is not [samples, channels]", code="E1207")
-    window = options.integer("window_size", 2, min(LARGEST, data.shape[0]))
-    attrs = SpectrogramAttrs(window, options.integer("stride", 1, 1 << 30), options.flag("magnitude_squared"))
-    return call("signal.spectrogram", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

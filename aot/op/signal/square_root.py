@@ -11,16 +11,9 @@ from math import isqrt
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
-
-ORACLES = ("tflm",)
 
 
 def infer_type(types: Sequence[Type], _attrs: None) -> Type:
@@ -40,17 +33,6 @@ def rounded_root(x: int) -> int:
 def evaluate(data: Array, shift: Array, *, attrs: None, out_type: TensorType) -> Array:
     roots = [rounded_root(x) >> (int(shift.ravel()[0]) & 31) for x in data.ravel().tolist()]
     return np.array(roots, np.uint32).reshape(data.shape)
-
-
-@from_tflite("CUSTOM:SignalFilterBankSquareRoot", "uint64", "signal.square_root", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.square_root."""
-    data, shift = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, {"uint64"})
-    require_dtype(ctx, op, shift, {"int32"}, what="a shift")
-    if shift.size != 1:
-        unsupported(ctx, op, f"the shift is {shift}, not one number", code="E1207")
-    return call("signal.square_root", [operand(ctx, op, 0), operand(ctx, op, 1)], None, span=ctx.span(op))
 
 
 register_op(

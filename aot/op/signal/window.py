@@ -9,22 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.custom import CustomOptions
 from aot.op.common.move import tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp
-
-ORACLES = ("tflm",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +46,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: WindowAttrs, out_t
         return cast("int16", clamp(product >> attrs.shift, -32768, 32767))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("CUSTOM:SignalWindow", "int16", "signal.window", oracle="TFLM")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """signal.window."""
-    data, window = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, {"int16"})
-    require_dtype(ctx, op, window, {"int16"}, what="a window")
-    if not data.shape or window.shape != data.shape[-1:]:
-        unsupported(ctx, op, f"a window {window} does not fit frames of {data}", code="E1207")
-    attrs = WindowAttrs(CustomOptions(ctx, op).integer("shift", 0, 31))
-    return call("signal.window", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
 register_op(

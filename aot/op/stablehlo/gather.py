@@ -11,15 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, clamped_index, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import clamped_index, tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -108,20 +103,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: GatherAttrs, out_t
         return data.at(b, tuple(position))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("STABLEHLO_GATHER", EVERY, "stablehlo.gather")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """stablehlo.gather; all its numbers are attributes."""
-    data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "slice_sizes")
-    offset, collapsed, start, sizes = (tuple(int(n) for n in op.option(name)) for name in names)
-    attrs = GatherAttrs(offset, collapsed, start, int(op.option("index_vector_dim")), sizes)
-    if problem := misfit(data, indices, attrs):
-        unsupported(ctx, op, problem, code="E1207")
-    return call("stablehlo.gather", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
 register_op(

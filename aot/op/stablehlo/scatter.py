@@ -13,14 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
 
 KINDS = {
@@ -110,26 +105,6 @@ def evaluate(data: Array, indices: Array, updates: Array, *, attrs: ScatterAttrs
         for at, place in _places(data, indices, updates, attrs):
             out[place] = join(out[place], updates[at])
     return out.reshape(out_type.shape)
-
-
-@from_tflite("STABLEHLO_SCATTER", " ".join(MOVABLE), "stablehlo.scatter")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """stablehlo.scatter."""
-    data, indices, updates = (ctx.input_type(op, i) for i in range(3))
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, updates, (data.dtype,), what="an update")
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    body = ctx.operators_of(int(op.option("update_computation_subgraph_index")))
-    kind = KINDS.get(body)
-    if kind is None:
-        known = ", ".join(name for (name,) in list(KINDS)[1:])
-        unsupported(ctx, op, f"updates are joined by {', '.join(body)}, where the reference knows one of {known}")
-    names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
-    window, inserted, index_map = (tuple(int(n) for n in op.option(name)) for name in names)
-    attrs = ScatterAttrs(kind, window, inserted, index_map, int(op.option("index_vector_dim")))
-    if problem := misfit(data, indices, updates, attrs):
-        unsupported(ctx, op, problem, code="E1207")
-    return call("stablehlo.scatter", [operand(ctx, op, i) for i in range(3)], attrs, span=ctx.span(op))
 
 
 register_op(

@@ -10,14 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
 from aot.op.common.move import MOVABLE
-from aot.op.convert import ConvertContext, from_tflite, operand
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize, numpy_dtype
 
@@ -34,7 +29,7 @@ class BitcastAttrs:
     dtype: str
 
 
-def _result_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
+def bitcast_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
     """Larger elements take the last dimension, which must hold one; smaller ones make one more.  TypeRuleError else."""
     before, after = itemsize(data.dtype), itemsize(dtype)
     if before == after:
@@ -51,22 +46,13 @@ def infer_type(types: Sequence[Type], attrs: BitcastAttrs) -> Type:
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in BETWEEN or attrs.dtype not in BETWEEN:
         raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}")
-    if attrs.shape != _result_shape(data, attrs.dtype):
+    if attrs.shape != bitcast_shape(data, attrs.dtype):
         raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}{list(attrs.shape)}")
     return TensorType(attrs.shape, attrs.dtype)
 
 
 def evaluate(data: Array, *, attrs: BitcastAttrs, out_type: TensorType) -> Array:
     return np.frombuffer(np.ascontiguousarray(data).tobytes(), numpy_dtype(attrs.dtype)).reshape(attrs.shape)
-
-
-@from_tflite("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float16 float32", "bitcast")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """bitcast to the declared type of the result."""
-    data, dtype = ctx.input_type(op, 0), ctx.output_type(op).dtype
-    require_dtype(ctx, op, data, DTYPES)
-    require_dtype(ctx, op, ctx.output_type(op), DTYPES, what="a result")
-    return call("bitcast", [operand(ctx, op, 0)], BitcastAttrs(_result_shape(data, dtype), dtype), span=ctx.span(op))
 
 
 register_op(

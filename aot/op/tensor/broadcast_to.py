@@ -9,15 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, broadcast_index, constant_ints, reshaped, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import broadcast_index, tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -80,30 +75,6 @@ def te_tile(_ctx: TeContext, args: Sequence[TensorFn], attrs: TileAttrs, out_typ
         return data.at(b, tuple(x if r == 1 else x % n for x, n, r in zip(i, data.shape, attrs.reps, strict=True)))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("BROADCAST_TO", EVERY, "broadcast_to")
-def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """broadcast_to, or a reshape where nothing is repeated."""
-    data, shape = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
-    require_dtype(ctx, op, data, MOVABLE)
-    x = operand(ctx, op, 0)
-    if any(n < 0 for n in shape):
-        unsupported(ctx, op, f"cannot broadcast to {list(shape)}", code="E1132")
-    if np.prod(shape) == data.size:
-        return reshaped(x, shape, ctx.span(op))
-    return call("broadcast_to", [x], BroadcastToAttrs(shape), span=ctx.span(op))
-
-
-@from_tflite("TILE", EVERY, "tile")
-def convert_tile(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """tile, or the data themselves where they come once."""
-    data, reps = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
-    require_dtype(ctx, op, data, MOVABLE)
-    if len(reps) != len(data.shape) or any(r < 0 for r in reps):
-        unsupported(ctx, op, f"multiples {list(reps)} do not fit {len(data.shape)} dimensions", code="E1132")
-    x = operand(ctx, op, 0)
-    return x if all(r == 1 for r in reps) else call("tile", [x], TileAttrs(reps), span=ctx.span(op))
 
 
 # BROADCAST, not INJECTIVE: elements are read several times, so nothing that computes may be fused in front

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, clamped_index, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
+from aot.op.common.move import clamped_index, tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -68,15 +63,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicUpdateSlice
         return value[0]
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """dynamic_update_slice; TFLite does not change scalars either."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), MOVABLE)
-    require_dtype(ctx, op, ctx.input_type(op, 2), ("int32", "int64"), what="a position")
-    args = [operand(ctx, op, i) for i in range(3)]
-    return call("dynamic_update_slice", args, DynamicUpdateSliceAttrs(), span=ctx.span(op))
 
 
 register_op(

@@ -9,15 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, constant_ints, reshaped, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -48,16 +43,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: FullAttrs, out_typ
         return args[0].at(b, (imm(0),))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("FILL", EVERY, "full")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """full in the shape of operand 0."""
-    value, shape = ctx.input_type(op, 1), tuple(constant_ints(ctx, op, 0))
-    require_dtype(ctx, op, value, MOVABLE)
-    if value.size != 1 or any(n < 0 for n in shape):
-        unsupported(ctx, op, f"cannot fill {list(shape)} with {value}", code="E1132")
-    return call("full", [reshaped(operand(ctx, op, 1), (1,), ctx.span(op))], FullAttrs(shape), span=ctx.span(op))
 
 
 register_op(

@@ -10,16 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -70,20 +65,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: MirrorPadAttrs, ou
         return data.at(b, tuple(source))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("MIRROR_PAD", EVERY, "mirror_pad")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """mirror_pad."""
-    data, amounts = ctx.input_type(op, 0), ctx.constant(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
-    if amounts.shape != (len(data.shape), 2):
-        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
-    attrs = MirrorPadAttrs(tuple((int(a), int(b)) for a, b in amounts), op.option("mode") == "SYMMETRIC")
-    for n, pair in zip(data.shape, attrs.pad_width, strict=True):
-        if min(pair) < 0 or max(pair) > n - attrs.skipped:
-            unsupported(ctx, op, f"{n} elements cannot be mirrored to pad by {pair}", code="E1127")
-    return call("mirror_pad", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 register_op(

@@ -9,15 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, normalized_axis, one_int, reshaped, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -56,20 +51,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: OneHotAttrs, out_t
         return select(equal(index, cast(indices.dtype, i[axis])), *values)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("ONE_HOT", EVERY, "one_hot")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """one_hot; an axis of -1 puts the new dimension last."""
-    indices, on = ctx.input_type(op, 0), ctx.input_type(op, 2)
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    require_dtype(ctx, op, on, MOVABLE)
-    if on.size != 1 or ctx.input_type(op, 3).size != 1:
-        unsupported(ctx, op, "on_value and off_value must be scalars", code="E1130")
-    axis = normalized_axis(ctx, op, int(op.option("axis")), len(indices.shape) + 1)
-    span = ctx.span(op)
-    args = [operand(ctx, op, 0), *(reshaped(operand(ctx, op, i), (1,), span) for i in (2, 3))]
-    return call("one_hot", args, OneHotAttrs(one_int(ctx, op, 1), axis), span=span)
 
 
 # an anchor: what computes the indices must not be computed once for each position

@@ -12,15 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, constant_ints, normalized_axis, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -90,28 +85,6 @@ def te_reverse_sequence(_ctx: TeContext, args: Sequence[TensorFn], attrs: Revers
         return data.at(b, (*i[:axis], source, *i[axis + 1 :]))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("REVERSE_V2", EVERY, "reverse")
-def convert_reverse(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """reverse along constant axes."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    axes = tuple(sorted({normalized_axis(ctx, op, a, len(data.shape)) for a in constant_ints(ctx, op, 1)}))
-    return call("reverse", [operand(ctx, op, 0)], ReverseAttrs(axes), span=ctx.span(op))
-
-
-@from_tflite("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
-def convert_reverse_sequence(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """reverse_sequence; the lengths may come at run time."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, ctx.input_type(op, 1), ("int32", "int64"), what="a length")
-    seq, batch = (normalized_axis(ctx, op, int(op.option(name)), len(data.shape)) for name in ("seq_dim", "batch_dim"))
-    if seq == batch:
-        unsupported(ctx, op, f"sequences and batch are both dimension {seq}", code="E1126")
-    args = [operand(ctx, op, 0), operand(ctx, op, 1)]
-    return call("reverse_sequence", args, ReverseSequenceAttrs(seq, batch), span=ctx.span(op))
 
 
 register_op(

@@ -12,15 +12,9 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE, constant_ints, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand
-from aot.op.tensor.take import check_constant_indices
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
 
 
@@ -52,19 +46,6 @@ def evaluate(indices: Array, updates: Array, *, attrs: ScatterNdAttrs, out_type:
     with np.errstate(all="ignore"):
         np.add.at(out, rows, updates.reshape(-1, inner)[inside])
     return out.reshape(attrs.shape)
-
-
-@from_tflite("SCATTER_ND", EVERY, "scatter_nd")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """scatter_nd."""
-    indices, updates = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    require_dtype(ctx, op, updates, MOVABLE)
-    shape = tuple(constant_ints(ctx, op, 2))
-    if indices.shape and indices.shape[-1] <= len(shape):
-        check_constant_indices(ctx, op, 0, shape[: indices.shape[-1]])
-    args = [operand(ctx, op, 0), operand(ctx, op, 1)]
-    return call("scatter_nd", args, ScatterNdAttrs(shape), span=ctx.span(op))
 
 
 register_op(

@@ -13,14 +13,9 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import one_int, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
 
 DTYPES = ("int32", "float32")
@@ -68,36 +63,6 @@ def evaluate(data: Array, ids: Array, *, attrs: SegmentAttrs, out_type: TensorTy
             if 0 <= segment < attrs.count:
                 out[segment] = _JOIN[attrs.kind](out[segment], row)
     return out.reshape(out_type.shape)
-
-
-@from_tflite("UNSORTED_SEGMENT_SUM", "int32 float32", "unsorted_segment")
-@from_tflite("UNSORTED_SEGMENT_PROD", "int32 float32", "unsorted_segment")
-@from_tflite("UNSORTED_SEGMENT_MAX", "int32 float32", "unsorted_segment")
-@from_tflite("UNSORTED_SEGMENT_MIN", "int32 float32", "unsorted_segment")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """unsorted_segment."""
-    data, ids = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, DTYPES)
-    require_dtype(ctx, op, ids, {"int32"}, what="an id")
-    count = one_int(ctx, op, 2)
-    if count < 1 or data.shape[: len(ids.shape)] != ids.shape or not data.size:
-        unsupported(ctx, op, f"{count} segments of {data} by {ids}", code="E1207")
-    attrs = SegmentAttrs(op.opcode.rpartition("_")[2].lower(), count)
-    return call("unsorted_segment", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
-
-
-@from_tflite("SEGMENT_SUM", "int32 float32", "unsorted_segment")
-def convert_sorted(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """unsorted_segment of as many segments as the constant ids name."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
-    require_dtype(ctx, op, ctx.input_type(op, 1), {"int32"}, what="an id")
-    ids = ctx.constant(op, 1)
-    steps = np.diff(ids.astype(np.int64).ravel(), prepend=-1)
-    if data.shape[:1] != ids.shape or not data.size or steps[0] != 1 or ((steps != 0) & (steps != 1)).any():
-        unsupported(ctx, op, f"{data} in segments {ids.ravel().tolist()}, which do not ascend from 0 by steps of 1", code="E1207")
-    attrs = SegmentAttrs("sum", int(ids[-1]) + 1)
-    return call("unsorted_segment", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
 register_op(

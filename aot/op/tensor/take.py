@@ -12,15 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import INDEX_TYPES, MOVABLE, clamped_index, normalized_axis, tensors_of
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import INDEX_TYPES, clamped_index, tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Constant, call
-from aot.relay.expr import Expr as RelayExpr
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -100,37 +95,6 @@ def te_gather_nd(_ctx: TeContext, args: Sequence[TensorFn], attrs: GatherNdAttrs
         return data.at(b, (*position, *i[outer:]))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def check_constant_indices(ctx: ConvertContext, op: OperatorView, i: int, extents: Sequence[int]) -> None:
-    """Refuse constant indices outside `extents` (one for all, or one for each entry of the last dimension)."""
-    expr = operand(ctx, op, i)
-    if isinstance(expr, Constant) and expr.data.size and ((expr.data < 0) | (expr.data >= np.array(extents))).any():
-        unsupported(ctx, op, f"operand {i} holds an index outside {list(extents)}", code="E1133")
-
-
-@from_tflite("GATHER", EVERY, "take")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """take; axis and batch_dims may be negative."""
-    data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, indices, INDEX_TYPES, what="an index")
-    axis = normalized_axis(ctx, op, int(op.option("axis")), len(data.shape))
-    batch = int(op.option("batch_dims"))
-    batch += len(indices.shape) if batch < 0 else 0
-    check_constant_indices(ctx, op, 1, (data.shape[axis],))
-    return call("take", [operand(ctx, op, 0), operand(ctx, op, 1)], TakeAttrs(axis, batch), span=ctx.span(op))
-
-
-@from_tflite("GATHER_ND", EVERY, "gather_nd")
-def convert_nd(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """gather_nd."""
-    data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, indices, INDEX_TYPES, what="an index")
-    if indices.shape and indices.shape[-1] <= len(data.shape):
-        check_constant_indices(ctx, op, 1, data.shape[: indices.shape[-1]])
-    return call("gather_nd", [operand(ctx, op, 0), operand(ctx, op, 1)], GatherNdAttrs(), span=ctx.span(op))
 
 
 # anchors: what follows may be fused, but what computes data or indices must not be computed once for each use

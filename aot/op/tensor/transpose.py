@@ -9,21 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
-
-DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +44,6 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: TransposeAttrs, ou
         return data.at(b, tuple(i[attrs.axes.index(axis)] for axis in range(len(data.shape))))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("TRANSPOSE", EVERY, "transpose")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """transpose; negative axes count from the end."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
-    rank = len(data.shape)
-    axes = tuple(int(a) + rank if a < 0 else int(a) for a in ctx.constant(op, 1).ravel())
-    if sorted(axes) != list(range(rank)):
-        unsupported(ctx, op, f"{list(axes)} is not a permutation of {rank} dimensions", code="E1126")
-    return call("transpose", [operand(ctx, op, 0)], TransposeAttrs(axes), span=ctx.span(op))
 
 
 register_op(

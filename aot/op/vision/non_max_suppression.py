@@ -12,21 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import apply
-from aot.op.common.check import require_dtype
-from aot.op.common.move import one_int, reshaped, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.tensor.bitcast import BitcastAttrs
-from aot.op.tensor.strided_slice import slice_of
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.op.common.move import tensors_of
 from aot.support.dataclass import dataclass
-
-MOST = 1 << 14
-"""Boxes, and results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +124,6 @@ def evaluate(
     out[1 : 1 + len(chosen)] = chosen
     out[1 + attrs.count : 1 + attrs.count + len(chosen)] = np.array(kept, np.float32).view(np.int32)
     return out
-
-
-@from_tflite("NON_MAX_SUPPRESSION_V4", "float32", "strided_slice vision.soft_nms")
-@from_tflite("NON_MAX_SUPPRESSION_V5", "float32", "bitcast strided_slice vision.soft_nms")
-def convert(ctx: ConvertContext, op: OperatorView) -> list[RelayExpr]:
-    """Numbers of boxes (and their scores), and how many they are; the number of results must be a constant."""
-    soft, span = op.opcode == "NON_MAX_SUPPRESSION_V5", ctx.span(op)
-    boxes, scores = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    for i in (0, 1, 3, 4, *([5] if soft else [])):
-        require_dtype(ctx, op, ctx.input_type(op, i), {"float32"})
-    count = one_int(ctx, op, 2)
-    if boxes.shape != (*scores.shape, 4) or len(scores.shape) != 1 or not 1 <= boxes.shape[0] <= MOST or not 1 <= count <= MOST:
-        unsupported(ctx, op, f"{count} of boxes {boxes} by {scores}", code="E1207")
-    numbers = [reshaped(operand(ctx, op, i), (1,), span) for i in (3, 4, 5 if soft else 4)]
-    args = [operand(ctx, op, 0), operand(ctx, op, 1), *numbers]
-    found = call("vision.soft_nms", args, SoftNmsAttrs(count, soft), span=span)
-    number = reshaped(slice_of(ctx, op, found, [range(1)]), (), span)
-    chosen = slice_of(ctx, op, found, [range(1, 1 + count)])
-    if not soft:
-        return [chosen, number]
-    bits = slice_of(ctx, op, found, [range(1 + count, 1 + 2 * count)])
-    return [chosen, call("bitcast", [bits], BitcastAttrs((count,), "float32"), span=span), number]
 
 
 register_op(

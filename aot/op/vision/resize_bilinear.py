@@ -12,16 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
-from aot.op.common.check import require_dtype
-from aot.op.common.move import constant_ints, tensors_of
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
+from aot.op.common.move import tensors_of
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -126,53 +121,6 @@ def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[Tenso
     weight_type = np.int16 if fixed else np.float32
     columns = ((line.lower, np.int16), (line.upper, np.int16), (line.lower_weight, weight_type), (line.upper_weight, weight_type))
     return [ctx.constant(name, np.array(values, dtype)) for values, dtype in columns]
-
-
-def integer_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
-    """ComputeInterpolationValuesInteger for every position of an axis of `new_size` over one of `size`; C's division."""
-    scale = (ONE * size + new_size // 2) // new_size
-    if align_corners and new_size > 1:
-        scale = (ONE * (size - 1) + (new_size - 1) // 2) // (new_size - 1)
-    rows = []
-    for i in range(new_size):
-        scaled = i * scale + (scale // 2 - (1 << 9) if half_pixel_centers else 0)
-        lower = max(int(scaled / ONE), 0)
-        upper = min(int((scaled + ONE - 1) / ONE), size - 1)
-        rest = scaled - ONE * lower
-        rows.append((min(lower, size - 1), max(upper, 0), ONE - rest, rest))
-    return Line(*zip(*rows, strict=True))
-
-
-def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
-    """ComputeInterpolationValues for every position of an axis, in float32."""
-    f32 = np.float32
-    scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
-    rows = []
-    for i in range(new_size):
-        scaled = (f32(i) + f32(0.5)) * scale - f32(0.5) if half_pixel_centers else f32(i) * scale
-        lower = max(int(np.floor(scaled)), 0)
-        upper = min(int(np.ceil(scaled)), size - 1)
-        rest = f32(scaled - f32(lower))
-        rows.append((min(lower, size - 1), max(upper, 0), float(f32(1) - rest), float(rest)))
-    return Line(*zip(*rows, strict=True))
-
-
-@from_tflite("RESIZE_BILINEAR", "int8 uint8 int16 float32", "image.resize_bilinear")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """image.resize_bilinear; the new size has to be constant."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
-    size = constant_ints(ctx, op, 1)
-    if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
-        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
-    if max(*size, *data.shape[1:3]) >= 1 << 13:
-        unsupported(ctx, op, "images of more than 8191 rows or columns are not supported")
-    line = integer_line if data.dtype in FIXED_POINT else float_line
-    align, half = bool(op.option("align_corners")), bool(op.option("half_pixel_centers"))
-    if align and half:
-        unsupported(ctx, op, "align_corners and half_pixel_centers are mutually exclusive", code="E1131")
-    rows, columns = (line(data.shape[i + 1], size[i], align_corners=align, half_pixel_centers=half) for i in range(2))
-    return call("image.resize_bilinear", [operand(ctx, op, 0)], ResizeBilinearAttrs(rows, columns), span=ctx.span(op))
 
 
 # an anchor: each element is read up to four times, so nothing that computes may be fused in front

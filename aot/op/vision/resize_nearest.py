@@ -10,22 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.numerics.fixed_point import round_half_away
-from aot.op.common.check import require_dtype
-from aot.op.common.move import MOVABLE
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.te_rule import F_TE, TeContext
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast
-
-DTYPES = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +42,6 @@ def evaluate(data: Array, *, attrs: ResizeNearestAttrs, out_type: TensorType) ->
     return np.ascontiguousarray(data[:, list(attrs.rows)][:, :, list(attrs.columns)])
 
 
-def nearest_neighbors(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> tuple[int, ...]:
-    """GetNearestNeighbor for every position of an axis of `new_size` over one of `size`."""
-    f32 = np.float32
-    scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
-    offset = f32(0.5) if half_pixel_centers else f32(0)
-    found = []
-    for i in range(new_size):
-        position = float((f32(i) + offset) * scale)
-        nearest = round_half_away(position) if align_corners else int(np.floor(position))
-        found.append(max(min(nearest, size - 1), 0))
-    return tuple(found)
-
-
 def _position(ctx: TeContext, index: Expr, table: tuple[int, ...], size: int) -> Expr:
     """`table[index]`: by arithmetic where a quotient gives the same, else from a table."""
     n = len(table)
@@ -85,28 +63,6 @@ def te_rule(ctx: TeContext, args: Sequence[TensorFn], attrs: ResizeNearestAttrs,
         return data.at(b, (n, row, column, c))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-@from_tflite("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
-def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
-    """image.resize_nearest; the new size has to be constant."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
-    size = [int(n) for n in ctx.constant(op, 1).ravel()]
-    if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
-        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
-    if max(*size, *data.shape[1:3]) >= 1 << 15:
-        unsupported(ctx, op, "images of more than 32767 rows or columns are not supported")
-    rows, columns = (
-        nearest_neighbors(
-            data.shape[axis + 1],
-            size[axis],
-            align_corners=bool(op.option("align_corners")),
-            half_pixel_centers=bool(op.option("half_pixel_centers")),
-        )
-        for axis in range(2)
-    )
-    return call("image.resize_nearest", [operand(ctx, op, 0)], ResizeNearestAttrs(rows, columns), span=ctx.span(op))
 
 
 register_op(

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from aot.frontend.tflite.convert import ConvertContext, from_tflite, operand, require_dtype
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.common.check import require_dtype
-from aot.op.convert import ConvertContext, from_tflite, operand
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call

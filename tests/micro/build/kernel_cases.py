@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from aot.executor.candidates import accepting, group_of, lower_group
+from aot.frontend.tflite.convert import SUPPORT
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
-from aot.op.convert import SUPPORT
 from aot.op.tensor.reshape import ReshapeAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, post_order
 from aot.relay.interpreter import evaluate

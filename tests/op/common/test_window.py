@@ -5,7 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from aot.op.common.window import Window, explicit_padding, fit_axis, output_size
+from aot.frontend.tflite.layer import Window, explicit_padding, fit_axis
+from aot.op.common.window import output_size
 from tests.op._differential import FAST
 
 

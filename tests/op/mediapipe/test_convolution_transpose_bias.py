@@ -11,7 +11,7 @@ import pytest
 
 from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
-from aot.op.mediapipe.convolution_transpose_bias import extent
+from aot.frontend.tflite.conv import transpose_extent
 from tests.op._differential import FEW, SEEDS, SLOW, check_drawn, dims
 from tests.op._one_op import Spec, draw_array
 from tests.op.mediapipe._models import SAME, VALID, Array, check_by, custom
@@ -21,7 +21,7 @@ NAME = "Convolution2DTransposeBias"
 
 def scattered(data: Array, *, weight: Array, bias: Array, strides: tuple[int, int], same: bool) -> list[Array]:
     """Each pixel adds its products to the window that it reaches."""
-    axes = [extent(data.shape[i + 1], weight.shape[i + 1], strides[i], same=same) for i in (0, 1)]
+    axes = [transpose_extent(data.shape[i + 1], weight.shape[i + 1], strides[i], same=same) for i in (0, 1)]
     (rows, top), (columns, left) = axes
     out = np.zeros((data.shape[0], rows, columns, len(weight)), np.float32) + bias
     places = product(*map(range, (*data.shape, *weight.shape[1:3])))
@@ -33,7 +33,7 @@ def scattered(data: Array, *, weight: Array, bias: Array, strides: tuple[int, in
 
 
 def model_of(data: tuple[int, ...], weight: Array, bias: Array, strides: tuple[int, int], padding: int) -> bytes:
-    size = [extent(data[i + 1], weight.shape[i + 1], strides[i], same=padding == SAME)[0] for i in (0, 1)]
+    size = [transpose_extent(data[i + 1], weight.shape[i + 1], strides[i], same=padding == SAME)[0] for i in (0, 1)]
     operands = [Spec(data, "float32"), Spec(weight.shape, "float32", data=weight), Spec(bias.shape, "float32", data=bias)]
     return custom(NAME, operands, [(data[0], *size, len(weight))], padding, strides[1], strides[0])
 

@@ -11,7 +11,7 @@ import pytest
 
 from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
-from aot.op.common.window import fit_axis
+from aot.frontend.tflite.layer import fit_axis
 from tests.op._differential import FEW, SEEDS, SLOW, check_drawn, dims
 from tests.op._one_op import Spec, draw_array
 from tests.op.mediapipe._models import SAME, VALID, Array, check_by, custom

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.op.convert import SUPPORT
+from aot.frontend.tflite.convert import SUPPORT
 from aot.relay.interpreter import StatefulFunction
 from aot.testing import HAVE_LITERT, ModelBuilder, reference_sets
 from aot.testing.stateful import assign, draw_network, handle, initialize, read

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aot.errors import AotError
-from aot.op.tensor.where import UNIQUE_TYPES, WHERE_TYPES
+from aot.frontend.tflite.tensor import UNIQUE_TYPES, WHERE_TYPES
 from aot.testing import ModelBuilder
 from tests.op._differential import FEW, OFTEN, SEEDS, check, check_drawn, dims, main_of
 from tests.op._one_op import Spec, const, one_op

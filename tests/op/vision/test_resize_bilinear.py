@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from aot.errors import AotError
-from aot.op.vision.resize_bilinear import integer_line
+from aot.frontend.tflite.vision import integer_line
 from aot.testing import Quant
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of
 from tests.op._one_op import Spec, const, moving, one_op

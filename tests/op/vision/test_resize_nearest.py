@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from aot.op.vision.resize_nearest import nearest_neighbors
+from aot.frontend.tflite.vision import nearest_neighbors
 from aot.testing import resize_nearest_model
 from tests.op._differential import FAST, SLOW, check, dims
 

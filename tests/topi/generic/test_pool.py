@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aot.frontend.tflite.reduce import mean_multiplier
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.op.common.pool import PoolAttrs
-from aot.op.reduce.mean import MeanAttrs, mean_multiplier
+from aot.op.reduce.mean import MeanAttrs
 from aot.relay.expr import Var, call
 from aot.relay.interpreter import evaluate
 from aot.tir.builder import IRBuilder

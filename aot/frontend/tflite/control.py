@@ -1,28 +1,28 @@
-"""IF, STABLEHLO_CASE and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
-
-A variable that a subgraph uses is one more operand, and where it is assigned one more result. Constants that go into a subgraph
-are constants inside; of a loop, those that its body passes on unchanged. Oracle: `kernels/if.cc`, `kernels/while.cc`,
-`kernels/stablehlo_case.cc`, which copy tensors into the subgraph and out of it byte by byte.
-"""
+"""Converters of control flow, variables and composites."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
+from aot.frontend.tflite.convert import EVERY, ConvertContext, from_tflite, operand, require_dtype, reshaped, unsupported
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.op.common.check import require_dtype
-from aot.op.common.move import reshaped
-from aot.op.convert import EVERY, ConvertContext, from_tflite, operand, unsupported
 from aot.op.math.compare import CompareAttrs
 from aot.relay.construct import if_then_else, while_loop
 from aot.relay.expr import Constant, Expr, Function, If, Var, call, const, get_item, make_tuple, result_types, tensor_type
 from aot.relay.state import Variable
 from aot.relay.trip_count import results_of
+
+# IF, STABLEHLO_CASE and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
+#
+# A variable that a subgraph uses is one more operand, and where it is assigned one more result. Constants that go into a subgraph
+# are constants inside; of a loop, those that its body passes on unchanged. Oracle: `kernels/if.cc`, `kernels/while.cc`,
+# `kernels/stablehlo_case.cc`, which copy tensors into the subgraph and out of it byte by byte.
 
 
 @from_tflite("IF", EVERY, "")
@@ -33,12 +33,12 @@ def convert_if(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     known = frozenset(i for i, a in enumerate(args) if isinstance(a, Constant))
     indices = [op.option(f"{which}_subgraph_index") for which in ("then", "else")]
     branches, variables = ctx.subgraphs(op, indices, args, known=known)
-    _check_shapes(ctx, op, *branches)
+    _check_loop_shapes(ctx, op, *branches)
     args += [v.read() for v in variables]
-    return _results(ctx, op, if_then_else(cond, args, *branches, span=ctx.span(op)), variables)
+    return _branch_results(ctx, op, if_then_else(cond, args, *branches, span=ctx.span(op)), variables)
 
 
-def _check_shapes(ctx: ConvertContext, op: OperatorView, first: Function, second: Function) -> None:
+def _check_loop_shapes(ctx: ConvertContext, op: OperatorView, first: Function, second: Function) -> None:
     """Refuse branches whose results differ in shape."""
     shapes = [[t.shape for t in result_types(b)] for b in (first, second)]
     if shapes[0] != shapes[1] and len(shapes[0]) == len(shapes[1]):
@@ -61,19 +61,19 @@ def convert_case(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
         unsupported(ctx, op, "it has no branches", code="E1117")
     branches, variables = ctx.subgraphs(op, indices, args, known=known)
     for branch in branches[1:]:
-        _check_shapes(ctx, op, branches[0], branch)
+        _check_loop_shapes(ctx, op, branches[0], branch)
     args = [reshaped(index, (1,), ctx.span(op)), *args, *(v.read() for v in variables)]
-    return _results(ctx, op, _chosen(args, branches, 0, ctx.span(op)), variables)
+    return _branch_results(ctx, op, _chosen_branch(args, branches, 0, ctx.span(op)), variables)
 
 
-def _chosen(args: Sequence[Expr], branches: Sequence[Function], number: int, span: Span) -> If:
+def _chosen_branch(args: Sequence[Expr], branches: Sequence[Function], number: int, span: Span) -> If:
     """If args[0] is `number` the branch of that number, else one of those after it; each takes the other args."""
     index = Var("index", tensor_type(args[0]))
     taken, *others = (Function((index, *b.params), b.body) for b in branches[number : number + 2])
     other = others[0] if others else taken
     if number + 2 < len(branches):
         params = [Var(f"arg{i}", tensor_type(a)) for i, a in enumerate(args)]
-        other = Function(tuple(params), _chosen(params, branches, number + 1, span))
+        other = Function(tuple(params), _chosen_branch(params, branches, number + 1, span))
     this = const(np.array([number], np.int32), span=span)
     return if_then_else(call("equal", [args[0], this], CompareAttrs(), span=span), args, taken, other, span=span)
 
@@ -93,7 +93,7 @@ def convert_while(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     if ctx.oracle == "litert":
         body = _one_after_the_other(body, len(args))
     args += [v.read() for v in variables]
-    return _results(ctx, op, while_loop(args, cond, body, span=ctx.span(op)), variables)
+    return _branch_results(ctx, op, while_loop(args, cond, body, span=ctx.span(op)), variables)
 
 
 def _one_after_the_other(body: Function, count: int) -> Function:
@@ -111,7 +111,7 @@ def _one_after_the_other(body: Function, count: int) -> Function:
     return body if results == list(results_of(body)) else replace(body, body=make_tuple(results))
 
 
-def _results(ctx: ConvertContext, op: OperatorView, whole: Expr, variables: Sequence[Variable]) -> Sequence[Expr]:
+def _branch_results(ctx: ConvertContext, op: OperatorView, whole: Expr, variables: Sequence[Variable]) -> Sequence[Expr]:
     """A node for each result, with its own tensor of the file as origin; what follows the file's results goes to variables."""
     if isinstance(whole.type, TensorType):
         results: list[Expr] = [whole]
@@ -120,3 +120,58 @@ def _results(ctx: ConvertContext, op: OperatorView, whole: Expr, variables: Sequ
     for variable, value in zip(variables, results[len(op.outputs) :], strict=False):
         variable.assign(value)
     return results[: len(op.outputs)]
+
+
+# STABLEHLO_COMPOSITE: a named group of operators that the file also spells out as a subgraph, which is put in its place.
+#
+# The name and the attributes are for compilers that know the composite; the subgraph is its meaning.
+# Oracle: `stablehlo_composite.cc`, which runs the subgraph too.
+
+
+@from_tflite("STABLEHLO_COMPOSITE", EVERY, "")
+def convert_composite(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
+    """The subgraph's outputs on the operands."""
+    return ctx.inline(op, op.option("decomposition_subgraph_index"))
+
+
+# VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE: values that stay from run to run (aot.relay.state).
+#
+# A variable is known by container and shared name.  Its type is that of the first operator that reads or assigns it, its value
+# at the start what the subgraph of CALL_ONCE assigns: that subgraph takes no operands, so it is run by the compiler.  A variable
+# that is read before anything was assigned holds zeros (the zero point of int8 values), as in TFLM; LiteRT refuses such a model.
+
+
+@from_tflite("VAR_HANDLE", EVERY, "")
+def convert_var_handle(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """The number of the variable, a constant."""
+    shape = ctx.output_shape(op) or ()
+    if prod(shape) != 1:
+        unsupported(ctx, op, f"shape of result 0: {list(shape)} is declared, but a handle is one number", code="E1120")
+    number = ctx.resource_id(f"{op.option('container')}/{op.option('shared_name')}")
+    return const(np.full(shape, number, np.int32), span=ctx.span(op))
+
+
+@from_tflite("READ_VARIABLE", EVERY, "")
+def convert_read_variable(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """The value that the operators before have left."""
+    declared, shape = ctx.output_type(op), ctx.output_shape(op)
+    type_ = None if shape is None else TensorType(shape, declared.dtype, declared.quant)
+    return ctx.variable(op, 0, type_).read()
+
+
+@from_tflite("ASSIGN_VARIABLE", EVERY, "")
+def convert_assign_variable(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
+    """From here on the variable has another value."""
+    value, variable = operand(ctx, op, 1), ctx.variable(op, 0, ctx.input_type(op, 1))
+    if (variable.type.shape, variable.type.dtype) != (ctx.input_type(op, 1).shape, ctx.input_type(op, 1).dtype):
+        message = f"{ctx.input_type(op, 1)} is assigned to the variable {variable.param.name}, which is {variable.type}"
+        unsupported(ctx, op, message, code="E1151")
+    variable.assign(value)
+    return ()
+
+
+@from_tflite("CALL_ONCE", EVERY, "")
+def convert_call_once(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
+    """Values at the start."""
+    ctx.initialize(op, op.option("init_subgraph_index"))
+    return ()

@@ -1,12 +1,14 @@
-"""Shared by CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED: their quantisation, bias and activation."""
+"""What converters of convolutions and dense layers share: integer, float32 and hybrid layers (float32 data, integer weights)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf, isfinite
 
 import numpy as np
 
+from aot.frontend.tflite.convert import ConvertContext, fused_range, operand, unsupported
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
@@ -14,14 +16,61 @@ from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.numerics.indefinite import as_fixed_point, cast_sums
 from aot.numerics.multipliers import precision, quotient
 from aot.numerics.ties import Rescaling, rounded_once
-from aot.op.common.check import fused_range
-from aot.op.convert import ConvertContext, unsupported
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS, FloatWindowAttrs
+from aot.op.common.window import Padding
 from aot.op.math.clip import ClipAttrs
 from aot.op.qnn.cast_sums import CastSumsAttrs
+from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
+from aot.op.qnn.hybrid import NAME, HybridOutputAttrs
 from aot.op.qnn.requantize import RequantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, post_order, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
+
+FLOAT_LAYER = ("float32", "float32", "float32")
+
+
+def is_float_layer(ctx: ConvertContext, op: OperatorView) -> bool:
+    """Whether data, weights and result are float32."""
+    return (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype) == FLOAT_LAYER
+
+
+def bounds(ctx: ConvertContext, op: OperatorView) -> tuple[float, float]:
+    """The clamp of the fused activation."""
+    activation = op.option("fused_activation_function")
+    if activation not in FLOAT_ACTIVATIONS:
+        unsupported(ctx, op, f"the fused activation {activation} is not supported")
+    return FLOAT_ACTIVATIONS[activation]
+
+
+def layer_operands(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+    """Data, weights and, where there is one, the bias."""
+    found = [operand(ctx, op, 0), operand(ctx, op, 1)]
+    bias = ctx.input(op, 2)
+    if bias is None:
+        return found
+    if ctx.input_type(op, 2).dtype != "float32":
+        unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
+    return [*found, bias]
+
+
+def convert_window(ctx: ConvertContext, op: OperatorView, name: str) -> Expr:
+    """A call of `name` for a convolution whose weights are [?, KH, KW, ?]."""
+    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
+    if len(shape) != 4 or len(weight) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    return call(name, layer_operands(ctx, op), _window_attrs(ctx, op, weight[1:3]), span=ctx.span(op))
+
+
+def _window_attrs(ctx: ConvertContext, op: OperatorView, kernel: tuple[int, ...]) -> FloatWindowAttrs:
+    """Strides, padding, dilation and activation of a convolution with a window of `kernel`."""
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
+    pads = explicit_padding(op.option("padding"), Window(ctx.input_type(op, 0).shape[1:3], kernel, strides, dilation))
+    return FloatWindowAttrs(strides, pads, dilation, *bounds(ctx, op))
+
+
+# Shared by CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED: their quantisation, bias and activation.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +93,7 @@ class QuantizedLayer:
     acc_dtype: str = "int32"
 
 
-_KINDS = frozenset({("int8", "int8", "int8"), ("int8", "int4", "int8"), ("int16", "int8", "int16")})
+_LAYER_KINDS = frozenset({("int8", "int8", "int8"), ("int8", "int4", "int8"), ("int16", "int8", "int16")})
 """(data, weights, result); uint8 comes as int8 (aot.op.common.uint8)."""
 _SIXTEEN_BY_FOUR = ("int16", "int4", "int16")
 """Of CONV_2D and FULLY_CONNECTED alone: the reference's other kernels do not unpack such weights."""
@@ -68,10 +117,10 @@ def _rounds_once(ctx: ConvertContext, op: OperatorView) -> bool:
 
 
 def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> QuantizedLayer:
-    """Refuse what is not in `_KINDS` with known parameters; weights per tensor or per index of `channel_axis`."""
+    """Refuse what is not in `_LAYER_KINDS` with known parameters; weights per tensor or per index of `channel_axis`."""
     data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kinds = (data.dtype, weight.dtype, out.dtype)
-    if kinds not in _KINDS and not (kinds == _SIXTEEN_BY_FOUR and op.opcode in ("CONV_2D", "FULLY_CONNECTED")):
+    if kinds not in _LAYER_KINDS and not (kinds == _SIXTEEN_BY_FOUR and op.opcode in ("CONV_2D", "FULLY_CONNECTED")):
         unsupported(ctx, op, f"{kinds[0]} data with {kinds[1]} weights giving {kinds[2]} is not supported")
     if data.quant is None or weight.quant is None or out.quant is None:
         unsupported(ctx, op, "quantisation parameters are missing", code="E1206")
@@ -240,3 +289,103 @@ def finish_layer(
     if (lo, hi) != (low, high):
         expr = call("clip", [expr], ClipAttrs(lo, hi), span=span)
     return expr
+
+
+_LARGEST_WEIGHT = float(np.finfo(np.float32).max)
+
+
+# ---- conversion
+
+
+def is_hybrid_layer(ctx: ConvertContext, op: OperatorView) -> bool:
+    """Whether data and result are float32 and the weights integers; the reference has no 4-bit weights of DEPTHWISE_CONV_2D."""
+    kinds = (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype)
+    narrow = kinds == ("float32", "int4", "float32") and op.opcode != "DEPTHWISE_CONV_2D"
+    return narrow or kinds == ("float32", "int8", "float32")
+
+
+def is_symmetric_conv(ctx: ConvertContext, op: OperatorView) -> bool:
+    """Whether CONV_2D takes its data symmetrically: with one weight scale (or equal ones) and one group."""
+    weight = ctx.input_type(op, 1)
+    return weight.quant is not None and len(set(weight.quant.scale)) == 1 and weight.shape[3] == ctx.input_type(op, 0).shape[3]
+
+
+def convert_hybrid(
+    ctx: ConvertContext,
+    op: OperatorView,
+    layer: Callable[[Expr, Constant], Expr],
+    *,
+    data: Expr,
+    channel_axis: int,
+    asymmetric: bool,
+    weight_first: bool = False,
+) -> Expr:
+    """The layer on `data`, which is quantised batch by batch; `channel_axis` is that of the weights' output channels.
+
+    `layer(integers, weights)` gives the sums, int32 [B, ..., C].
+    """
+    scales, weight = hybrid_weights(ctx, op, channel_axis=channel_axis)
+    span = ctx.span(op)
+    ends = call(RANGE, [data], span=span)
+    params = call(PARAMS, [ends], DynamicQuantizeAttrs(asymmetric), span=span)
+    integers = call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric), span=span)
+    operands = [layer(integers, weight), params, const(scales)]
+    bias = ctx.input(op, 2)
+    if bias is not None:
+        if ctx.input_type(op, 2).dtype != "float32":
+            unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
+        operands.append(bias)
+    lo, hi = bounds(ctx, op)
+    if op.opcode != "FULLY_CONNECTED":  # convolutions always clamp to finite numbers
+        lo, hi = -_LARGEST_WEIGHT if lo is None else lo, _LARGEST_WEIGHT if hi is None else hi
+    return call(NAME, operands, HybridOutputAttrs(weight_first, lo, hi), span=span)
+
+
+def hybrid_weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tuple[Array, Constant]:
+    """Weight scales, float32 [1] or [C], and the weights."""
+    type_ = ctx.input_type(op, 1)
+    if type_.quant is None:
+        unsupported(ctx, op, f"weights of {type_.dtype} have no quantisation parameters", code="E1206")
+    count = len(type_.quant.scale)
+    if count not in (1, type_.shape[channel_axis]) or (count > 1 and type_.quant.axis != channel_axis):
+        unsupported(ctx, op, f"{count} weight scales along axis {type_.quant.axis} do not match the weights", code="E1223")
+    if any(type_.quant.zero_point):
+        unsupported(ctx, op, "integer weights with a zero point are not supported with float32 data", code="E1224")
+    scales = np.asarray(type_.quant.scale, np.float32)
+    # equal scales along the axis are one; the integer kernels of int16 data have their weights in bytes
+    return (scales[:1] if len(set(type_.quant.scale)) == 1 else scales), const(ctx.constant(op, 1), dtype="int8")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window sliding over an image; everything is (vertical, horizontal)."""
+
+    image: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...] = (1, 1)
+
+
+def fit_axis(scheme: str, size: int, kernel: int, *, stride: int, dilation: int = 1) -> tuple[int, int, int]:
+    """ComputeOutSize and ComputePaddingWithOffset along one axis: (output size, padding before, after).
+
+    An odd total has the larger half after.
+    """
+    effective = (kernel - 1) * dilation + 1
+    if scheme == "SAME":
+        out = -(-size // stride)
+    elif scheme == "VALID":
+        out = (size + stride - effective) // stride
+    else:
+        raise ValueError(scheme)
+    total = max((out - 1) * stride + effective - size, 0)
+    return out, total // 2, total - total // 2
+
+
+def explicit_padding(scheme: str, window: Window) -> Padding:
+    """SAME or VALID as numbers of rows and columns."""
+    (top, bottom), (left, right) = (
+        fit_axis(scheme, window.image[i], window.kernel[i], stride=window.strides[i], dilation=window.dilation[i])[1:]
+        for i in range(2)
+    )
+    return top, left, bottom, right

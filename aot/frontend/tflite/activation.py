@@ -1,48 +1,123 @@
-"""Converters of functions of one tensor that exist for quantised values too: by number (float32), by table (8 bits), by
-interpolation (int16).
-
-Oracles, for quantised values: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of
-int16 have one of their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, SQRT, RSQRT: `elementwise.cc`; HARD_SWISH,
-LEAKY_RELU: `reference_ops`.
-"""
+"""Converters of operators of one operand: activations and elementary functions, on numbers, by table on codes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
+from aot.frontend.tflite.convert import ConvertContext, from_tflite, is_plain, operand, require_dtype, require_quant, unsupported
+from aot.frontend.tflite.retyped import legacy_uint8, widens_halves
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import (
+    NotAMultiplierError,
     multiply_by_quantized_multiplier,
     quantize_multiplier,
     quantize_value,
     requantize,
+    round_half_away,
     rounding_divide_by_pot,
     wrap_int32,
 )
 from aot.numerics.inv_sqrt import inverse_sqrt
 from aot.numerics.multipliers import real_multiplier
-from aot.op.common.check import require_dtype, require_quant
-from aot.op.common.half import widens_halves
-from aot.op.common.uint8 import legacy_uint8
-from aot.op.convert import ConvertContext, from_tflite, operand, unsupported
-from aot.op.math.arithmetic import is_plain
+from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.cast import CastAttrs
 from aot.op.math.clip import ClipAttrs
-from aot.op.math.unary import UnaryAttrs, convert_unary, gelu, sigmoid
-from aot.op.nn.gelu import convert_gelu_by_size
-from aot.op.qnn.lut import LutAttrs, codes, float_table
-from aot.op.qnn.lut16 import Lut16Attrs, Sigmoid16Attrs, populate, sigmoid_scaling
+from aot.op.math.compare import CompareAttrs
+from aot.op.math.select import SelectAttrs
+from aot.op.math.unary import UNARY, UnaryAttrs, gelu, sigmoid
+from aot.op.nn.gelu import VECTOR
+from aot.op.qnn.lut import LutAttrs
+from aot.op.qnn.lut16 import Lut16Attrs, Sigmoid16Attrs, populate
+from aot.op.qnn.prelu import PreluAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
 from aot.op.qnn.sqrt16 import Sqrt16Attrs, quantized_sqrt
-from aot.relay.expr import Expr as RelayExpr
-from aot.relay.expr import call
+from aot.relay.expr import Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
+
+Float32 = npt.NDArray[np.float32]
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def all_codes() -> npt.NDArray[np.int64]:
+    return np.arange(-128, 128, dtype=np.int64)
+
+
+@lru_cache(maxsize=64)  # a network over time that is unrolled has few different ones
+def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
+    """LUTPopulate of `kernels/internal/common.h`: a float32 function between (scale, zero point) of data and of result."""
+    (scale_in, zp_in), (scale, zp) = data, out
+    real = np.float32(scale_in) * (all_codes() - zp_in).astype(np.float32)
+    scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
+    if np.isnan(scaled).any():
+        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not numbers")
+    bounded = np.clip(scaled, -(2.0**30), 2.0**30)  # far beyond all codes; the reference's conversion is undefined beyond int32
+    return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
+
+
+def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
+    """TanhPrepare and SigmoidPrepare: (multiplier, shift) of the argument.
+
+    `shifts`: with a scale of 2^(s - 12) for one of these s, the multiplier is exactly 3 * 2^s.
+    """
+    if scale == 0:  # of a constant of zeros
+        return 0, 0
+    exact = math.log2(np.float32(scale))
+    nearest = math.floor(exact + 0.5)
+    if abs(exact - nearest) < 1e-3 and nearest + 12 in shifts:
+        return 3 << (nearest + 12), 0
+    multiplier, shift = float(np.float32(scale)) * 4096.0 * 3.0, 0
+    while multiplier <= 32767.0 / 2.0 and shift <= 30:
+        shift, multiplier = shift + 1, multiplier * 2.0
+    return int(multiplier), shift
+
+
+def convert_unary(ctx: ConvertContext, op: OperatorView, name: str, attrs: UnaryAttrs | None = None) -> Expr:
+    """The operator `name` on plain numbers."""
+    require_dtype(ctx, op, ctx.input_type(op, 0), UNARY[name].dtypes)
+    return call(name, [operand(ctx, op, 0)], attrs or UnaryAttrs(), span=ctx.span(op))
+
+
+def _unary_converter(opcode: str, name: str) -> None:
+    halves = opcode in ("NEG", "SIN", "COS", "FLOOR")
+
+    def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+        return convert_unary(ctx, op, name)
+
+    dtypes, through = (*UNARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
+    from_tflite(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
+
+
+for _opcode, _name in (
+    ("NEG", "negative"),
+    ("SIGN", "sign"),
+    ("SQUARE", "square"),
+    ("SIN", "sin"),
+    ("COS", "cos"),
+    ("FLOOR", "floor"),
+    ("CEIL", "ceil"),
+    ("ROUND", "rint"),
+    ("LOGICAL_NOT", "logical_not"),
+):
+    _unary_converter(_opcode, _name)
+
+
+# Converters of functions of one tensor that exist for quantised values too: by number (float32), by table (8 bits), by
+# interpolation (int16).
+#
+# Oracles, for quantised values: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of
+# int16 have one of their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, SQRT, RSQRT: `elementwise.cc`; HARD_SWISH,
+# LEAKY_RELU: `reference_ops`.
+
 
 Real = Callable[[Array], Array]
 Quant = tuple[float, int]
@@ -63,7 +138,7 @@ class Codes:
         return real_multiplier(self.opcode, self.dtype, (self.data[0], factor), (self.out[0],), oracle=self.oracle)
 
 
-def codes_of(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("int8", "int16")) -> Codes:
+def real_codes(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("int8", "int16")) -> Codes:
     """Operand 0 and the result, of one type of `dtypes`; int16 without zero points."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, dtypes)
@@ -75,15 +150,15 @@ def codes_of(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("
     return found
 
 
-def table_call(ctx: ConvertContext, op: OperatorView, table: Array | tuple[int, ...]) -> RelayExpr:
+def table_call(ctx: ConvertContext, op: OperatorView, table: Array | tuple[int, ...]) -> Expr:
     """qnn.lut of operand 0."""
     attrs = LutAttrs(tuple(int(v) for v in table), ctx.output_type(op).quant)
     return call("qnn.lut", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
-def real_call(ctx: ConvertContext, op: OperatorView, function: Real, dtypes: tuple[str, ...] = ("int8", "int16")) -> RelayExpr:
+def real_call(ctx: ConvertContext, op: OperatorView, function: Real, dtypes: tuple[str, ...] = ("int8", "int16")) -> Expr:
     """A real function on quantised values."""
-    found = codes_of(ctx, op, dtypes)
+    found = real_codes(ctx, op, dtypes)
     if found.dtype == "int8":
         return table_call(ctx, op, float_table(function, found.data, found.out))
     try:
@@ -100,9 +175,9 @@ def _tanh(x: Array) -> Array:
     return apply("tanh", x)
 
 
-def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, shifts: tuple[int, ...]) -> RelayExpr:
+def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, shifts: tuple[int, ...]) -> Expr:
     """LOGISTIC or TANH of int16: the result has 15 fractional bits."""
-    found = codes_of(ctx, op)
+    found = real_codes(ctx, op)
     if abs(found.out[0] * 32768 - 1) > 1e-3:
         unsupported(ctx, op, f"the result must have scale 1/32768, not {found.out[0]:g}", code="E1225")
     multiplier, shift = sigmoid_scaling(found.data[0], shifts)
@@ -115,7 +190,7 @@ def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, sh
 @from_tflite("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid")
 @widens_halves
 @legacy_uint8
-def convert_logistic(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_logistic(ctx: ConvertContext, op: OperatorView) -> Expr:
     """1 / (1 + e^-x)."""
     data = ctx.input_type(op, 0)
     if is_plain(data):
@@ -128,7 +203,7 @@ def convert_logistic(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 @from_tflite("TANH", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 tanh")
 @widens_halves
 @legacy_uint8
-def convert_tanh(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_tanh(ctx: ConvertContext, op: OperatorView) -> Expr:
     """The hyperbolic tangent."""
     data = ctx.input_type(op, 0)
     if is_plain(data):
@@ -142,7 +217,7 @@ def convert_tanh(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 @from_tflite("ELU", "int8 float32", "elu qnn.lut")
-def convert_elu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_elu(ctx: ConvertContext, op: OperatorView) -> Expr:
     """x, or e^x - 1 below 0."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "elu")
@@ -150,13 +225,13 @@ def convert_elu(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 @widens_halves
-def _gelu_of_halves(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def _gelu_of_halves(ctx: ConvertContext, op: OperatorView) -> Expr:
     return convert_unary(ctx, op, "gelu_half_tanh" if op.option("approximate") else "gelu_half")
 
 
 @from_tflite("GELU", "int8 uint8 int16 float16 float32", "cast gelu gelu_half gelu_uneven qnn.lut qnn.lut16")
 @legacy_uint8
-def convert_gelu(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[RelayExpr]:
+def convert_gelu(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
     """x times the normal distribution's probability of less than x."""
     approximate = bool(op.option("approximate"))
     if ctx.input_type(op, 0).dtype == "float16":
@@ -167,7 +242,7 @@ def convert_gelu(ctx: ConvertContext, op: OperatorView) -> RelayExpr | Sequence[
 
 
 @from_tflite("EXP", "int8 int16 float32", "exp qnn.lut qnn.lut16")
-def convert_exp(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_exp(ctx: ConvertContext, op: OperatorView) -> Expr:
     """e^x."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "exp")
@@ -175,34 +250,34 @@ def convert_exp(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 
 @from_tflite("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16")
-def convert_log(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_log(ctx: ConvertContext, op: OperatorView) -> Expr:
     """The natural logarithm; of quantised values that are not positive the smallest result."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "log")
-    found = codes_of(ctx, op)
+    found = real_codes(ctx, op)
     lowest = np.float32(int_range(found.dtype)[0] - found.out[1]) * np.float32(found.out[0])
     return real_call(ctx, op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
 
 
 @from_tflite("SQRT", "int8 int16 float32", "qnn.lut qnn.sqrt16 sqrt")
-def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
     """The square root, truncated for quantised values; that of 0 for negative numbers, which the reference reports as errors."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "sqrt")
-    found = codes_of(ctx, op)
+    found = real_codes(ctx, op)
     (scale_in, zp_in), (scale, zp) = found.data, found.out
     if found.dtype == "int16":
         attrs = Sqrt16Attrs(scale_in, scale, ctx.output_type(op).quant)
         return call("qnn.sqrt16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
-    return table_call(ctx, op, np.clip(wrap_int32(quantized_sqrt(codes() - zp_in, scale_in, scale) + zp), -128, 127))
+    return table_call(ctx, op, np.clip(wrap_int32(quantized_sqrt(all_codes() - zp_in, scale_in, scale) + zp), -128, 127))
 
 
 @from_tflite("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
-def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
     """1 / sqrt(x); of 0 the largest value.  (The reference reports negative numbers as errors; here they are as 0.)"""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "rsqrt")
-    found = codes_of(ctx, op)
+    found = real_codes(ctx, op)
     scale, scale_in = np.float32(found.out[0]), np.float32(found.data[0])
     if found.dtype == "int16":
 
@@ -216,7 +291,7 @@ def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     real = real_multiplier(op.opcode, found.dtype, (1.0,), (float(np.sqrt(scale_in)), found.out[0]), oracle=ctx.oracle)
     multiplier, shift = quantize_multiplier(real)
     table = []
-    for value in codes() - found.data[1]:
+    for value in all_codes() - found.data[1]:
         if value <= 0:
             table.append(127)
             continue
@@ -241,7 +316,7 @@ def _register_relu(opcode: str) -> None:
 
     @from_tflite(opcode, "int8 uint8 int16 float32", "clip relu")
     @legacy_uint8
-    def convert(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+    def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
         """A clip where input and output have one quantisation, else rescaled codes."""
         if is_plain(ctx.input_type(op, 0)):
             return convert_unary(ctx, op, "relu", UnaryAttrs(lo=low, hi=high))
@@ -250,17 +325,17 @@ def _register_relu(opcode: str) -> None:
         return _clamped(ctx, op, low, high)
 
 
-def _relu6_of_tflm(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def _relu6_of_tflm(ctx: ConvertContext, op: OperatorView) -> Expr:
     """TFLM clamps the operand's quantised values and rescales nothing, whatever the result's quantisation."""
-    found = codes_of(ctx, op)
+    found = real_codes(ctx, op)
     scale, zp = found.data
     lo, hi = int_range(found.dtype)
     attrs = ClipAttrs(max(lo, zp), min(hi, quantize_value(6.0, scale, zp)))
     return call("clip", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
-def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: float | None) -> RelayExpr:
-    found = codes_of(ctx, op)
+def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: float | None) -> Expr:
+    found = real_codes(ctx, op)
     out, (scale, zp) = ctx.output_type(op), found.out
     lo, hi = int_range(found.dtype)
     if low is not None:
@@ -274,7 +349,7 @@ def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: flo
         return call("clip", [x], ClipAttrs(lo, hi), span=span)
     multiplier, shift = quantize_multiplier(found.ratio())
     if found.dtype == "int8":
-        return table_call(ctx, op, requantize(codes() - found.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
+        return table_call(ctx, op, requantize(all_codes() - found.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
     attrs = Requantize8Attrs(0, multiplier, shift, zp, lo, hi, found.dtype, out.quant)
     return call("qnn.requantize8", [x], attrs, span=span)
 
@@ -284,15 +359,15 @@ for _opcode in _BOUNDS:
 
 
 @from_tflite("ABS", "int8 int16 int32 float32", "abs cast qnn.lut")
-def convert_abs(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_abs(ctx: ConvertContext, op: OperatorView) -> Expr:
     """The absolute value; codes of int8 by table, those of int16 as int32 numbers that are rescaled."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "abs")
-    found = codes_of(ctx, op)
+    found = real_codes(ctx, op)
     multiplier, shift = quantize_multiplier(found.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
     lo, hi = int_range(found.dtype)
     if found.dtype == "int8":
-        size = np.abs(codes() - found.data[1])
+        size = np.abs(all_codes() - found.data[1])
         return table_call(ctx, op, requantize(size, multiplier, shift, zero_point=found.out[1], lo=lo, hi=hi))
     span, x = ctx.span(op), operand(ctx, op, 0)
     size_of = call("abs", [call("cast", [x], CastAttrs("int32"), span=span)], UnaryAttrs(), span=span)
@@ -305,11 +380,11 @@ def convert_abs(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
 
 @from_tflite("HARD_SWISH", "int8 uint8 float32", "hard_swish qnn.lut")
 @legacy_uint8
-def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
+def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> Expr:
     """x * relu6(x + 3) / 6; codes in the reference's 16-bit fixed point."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "hard_swish")
-    found = codes_of(ctx, op, ("int8",))
+    found = real_codes(ctx, op, ("int8",))
     fine = found.data[0] / 128  # exact, as is the reference's product in float32
     out_multiplier, out_exponent = quantize_multiplier(found.ratio(1 / 128))
     if out_exponent > 0:
@@ -317,20 +392,20 @@ def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> RelayExpr:
     relu_multiplier, relu_exponent = quantize_multiplier(
         real_multiplier(op.opcode, found.dtype, (fine,), (3.0 / 32768.0,), oracle=ctx.oracle)
     )
-    x = (codes() - found.data[1]) << 7
+    x = (all_codes() - found.data[1]) << 7
     relu = _saturated(x << (relu_exponent - 1)) if relu_exponent > 0 else x
-    relu = _high_mul16(relu, _narrow(relu_multiplier))
+    relu = _high_mul16(relu, _narrow16(relu_multiplier))
     if relu_exponent > 0:
         relu = _saturated(relu * 2)
     elif relu_exponent < 0:
         relu = _divided16(relu, -relu_exponent)
     relu = (relu + (1 << 15)) >> 1
-    product = relu * _high_mul16(x, _narrow(out_multiplier))
+    product = relu * _high_mul16(x, _narrow16(out_multiplier))
     high = np.sign(product) * (np.abs(product) >> 15)  # C's division rounds towards zero
     return table_call(ctx, op, np.clip(_divided16(high, -out_exponent) + found.out[1], -128, 127))
 
 
-def _narrow(multiplier: int) -> int:
+def _narrow16(multiplier: int) -> int:
     """DownScaleInt32ToInt16Multiplier."""
     return 32767 if multiplier >= (1 << 31) - 1 - (1 << 15) else (multiplier + (1 << 15)) >> 16
 
@@ -362,3 +437,56 @@ def leaky_codes(x: Array, found: Codes, alpha: float) -> Array:
     below = multiply_by_quantized_multiplier(x, *slope) * int(math.copysign(1, alpha))
     total = np.where(x >= 0, multiply_by_quantized_multiplier(x, *identity), below) + found.out[1]
     return np.asarray(np.clip(total, *int_range(found.dtype)))
+
+
+def convert_gelu_by_size(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """GELU by erfc on float32: the operator for a tensor of this size."""
+    whole = convert_unary(ctx, op, "gelu")
+    if tensor_type(whole).size % VECTOR == 0:
+        return whole
+    return call("gelu_uneven", [operand(ctx, op, 0)], UnaryAttrs(), span=ctx.span(op))
+
+
+@from_tflite("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select")
+@legacy_uint8
+def convert_prelu(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """qnn.prelu of quantised values; a select of float32."""
+    data, alpha = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    x, slope, span = operand(ctx, op, 0), operand(ctx, op, 1), ctx.span(op)
+    if is_plain(data):
+        require_dtype(ctx, op, data, {"float32"})
+        return _float_prelu(x, slope, ctx, op)
+    found = real_codes(ctx, op)
+    require_dtype(ctx, op, alpha, {"int8"}, what="an alpha")
+    scale_alpha, alpha_zp = require_quant(ctx, op, alpha, what="alpha", may_be_zero=True)
+    positive = quantize_multiplier(found.ratio())
+    negative = quantize_multiplier(found.ratio(scale_alpha))
+    lo, hi = int_range(found.dtype)
+    attrs = PreluAttrs(found.data[1], alpha_zp, found.out[1], positive, negative, lo, hi, ctx.output_type(op).quant)
+    return call("qnn.prelu", [x, slope], attrs, span=span)
+
+
+def _float_prelu(x: Expr, slope: Expr, ctx: ConvertContext, op: OperatorView) -> Expr:
+    """x, or x * alpha unless x >= 0, which -0 is."""
+    span, zero = ctx.span(op), const(np.zeros((), np.float32))
+    above = call("greater_equal", [x, zero], CompareAttrs(), span=span)
+    return call("select", [above, x, call("multiply", [x, slope], BinaryAttrs(), span=span)], SelectAttrs(), span=span)
+
+
+@from_tflite("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu")
+@legacy_uint8
+def convert_leaky(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """x, or alpha * x below 0."""
+    alpha = float(op.option("alpha"))
+    if is_plain(ctx.input_type(op, 0)):
+        return convert_unary(ctx, op, "leaky_relu", UnaryAttrs(alpha=alpha))
+    found = real_codes(ctx, op)
+    if found.dtype == "int8":
+        return table_call(ctx, op, leaky_codes(all_codes() - found.data[1], found, alpha))
+    if alpha < 0:
+        unsupported(ctx, op, "a negative slope on int16 is not supported", code="E1122")
+    positive, negative = leaky_multipliers(found, alpha)
+    lo, hi = int_range("int16")
+    attrs = PreluAttrs(0, 0, 0, positive, negative, lo, hi, ctx.output_type(op).quant)
+    one = const(np.ones((1,) * len(ctx.input_type(op, 0).shape), np.int8))
+    return call("qnn.prelu", [operand(ctx, op, 0), one], attrs, span=ctx.span(op))

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from aot.frontend.tflite.convert import ConvertContext
 from aot.frontend.view import OperatorView, SubgraphView
-from aot.op.convert import ConvertContext
 from aot.op.tensor.concatenate import ConcatenateAttrs
 from aot.op.tensor.dynamic_update_slice import DynamicUpdateSliceAttrs
 from aot.op.tensor.reshape import ReshapeAttrs

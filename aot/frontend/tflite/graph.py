@@ -21,10 +21,11 @@ from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
 from aot.frontend.check_ops import needs_elements
 from aot.frontend.declared import declared_dtype, declared_type
-from aot.frontend.list_write import convert_list_write, list_writes
 from aot.frontend.persistent import Part, Persistent, inside
 from aot.frontend.problems import Problems, error_of
 from aot.frontend.sparse import SparsityError, to_dense
+from aot.frontend.tflite.convert import Blocks, converter_of
+from aot.frontend.tflite.list_write import convert_list_write, list_writes
 from aot.frontend.view import (
     ABSENT,
     MAX_RANK,
@@ -40,7 +41,6 @@ from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import NotAMultiplierError
-from aot.op.convert import Blocks, converter_of
 from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
 from aot.relay.state import STATE, StateTensor, Variable, constant_of
 from aot.support.dataclass import dataclass

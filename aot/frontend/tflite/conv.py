@@ -1,0 +1,437 @@
+"""Converters of convolutions: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D and what MediaPipe adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aot.errors import UnsupportedError
+from aot.frontend.tflite.convert import (
+    ConvertContext,
+    ForwardingContext,
+    constant_ints,
+    from_tflite,
+    operand,
+    padding_name,
+    require_dtype,
+    slice_of,
+    steps_and_window,
+    struct_options,
+    unsupported,
+)
+from aot.frontend.tflite.layer import (
+    QuantizedLayer,
+    Window,
+    bounds,
+    check_quantized_layer,
+    convert_hybrid,
+    convert_window,
+    explicit_padding,
+    finish_layer,
+    fit_axis,
+    hybrid_weights,
+    is_float_layer,
+    is_hybrid_layer,
+    is_symmetric_conv,
+    layer_operands,
+    layer_weights,
+)
+from aot.frontend.tflite.retyped import legacy_uint8
+from aot.frontend.view import OperatorView
+from aot.ir.op import Array
+from aot.ir.type import QuantParams, TensorType
+from aot.op.common.float_layer import Bounds
+from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.math.unary import UnaryAttrs
+from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv2d_float import NAME
+from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
+from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
+from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
+from aot.op.nn.conv2d_transpose_hybrid import NAME as HYBRID
+from aot.op.nn.conv3d import Conv3DAttrs, Triple
+from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
+from aot.op.nn.depthwise_conv2d_float import NAME as DEPTHWISE_CONV2D_FLOAT_NAME
+from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
+from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.relay.expr import Constant, Expr, call, const, tensor_type
+
+
+@from_tflite(
+    "CONV_2D",
+    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int4 float32*int8 float32*float32",
+    "nn.conv2d nn.conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
+)
+@legacy_uint8
+def convert_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""
+    if is_float_layer(ctx, op):
+        return convert_conv2d_float(ctx, op)
+    if is_hybrid_layer(ctx, op):
+        return _hybrid_conv2d(ctx, op)
+    layer = check_quantized_layer(ctx, op, channel_axis=0)
+    groups, attrs = _conv2d_geometry(ctx, op)
+    zp = layer.input_zp
+    attrs = replace(attrs, input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
+    args = operand(ctx, op, 0), layer_weights(ctx, op, layer, channel_axis=0)
+    if groups > 1:
+        return convert_groups(ctx, op, layer, args=args, attrs=attrs)
+    return finish_layer(ctx, op, call("nn.conv2d", args, attrs, span=ctx.span(op)), layer=layer, rounding="double")
+
+
+def _conv2d_geometry(ctx: ConvertContext, op: OperatorView) -> tuple[int, Conv2DAttrs]:
+    """The number of groups, and the window."""
+    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
+    if len(shape) != 4 or len(weight) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    groups = shape[3] // max(weight[3], 1)
+    if groups == 0 or shape[3] != groups * weight[3] or weight[0] % groups:
+        message = f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not form groups"
+        unsupported(ctx, op, message, code="E1207")
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
+    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation))
+    return groups, Conv2DAttrs(strides, pads, dilation)
+
+
+def _hybrid_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Float32 data with integer weights: each image is quantised as a whole; groups side by side."""
+    groups, attrs = _conv2d_geometry(ctx, op)
+    shape, span = ctx.input_type(op, 0).shape, ctx.span(op)
+    depth, symmetric = shape[3] // groups, is_symmetric_conv(ctx, op)
+
+    def layer(integers: Expr, weight: Constant) -> Expr:
+        if groups == 1:
+            return call("nn.conv2d", [integers, weight], attrs, span=span)
+        parts = []
+        for group, filters in enumerate(np.split(weight.data, groups)):
+            channels = range(group * depth, (group + 1) * depth)
+            data = slice_of(ctx, op, integers, (*map(range, shape[:3]), channels))
+            parts.append(call("nn.conv2d", [data, const(filters)], attrs, span=span))
+        return call("concatenate", parts, ConcatenateAttrs(3), span=span)
+
+    return convert_hybrid(
+        ctx,
+        op,
+        layer,
+        data=operand(ctx, op, 0),
+        channel_axis=0,
+        asymmetric=not symmetric,
+        weight_first=not symmetric,
+    )
+
+
+def convert_conv2d_float(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """CONV_2D whose data, weights and result are float32."""
+    return convert_window(ctx, op, NAME)
+
+
+# CONV_2D in groups: G times as many data channels as the filters have; output channel o reads those of group o / (O / G).
+#
+# With one channel a group that is a depthwise convolution, whose weights lie in another order.  Otherwise it is a convolution of
+# each group's channels (or of those of two small groups), and the results side by side; so every pass and kernel for convolutions
+# applies.  The sums are requantised as the whole layer's.  Oracles: `ConvPerChannel` and `Conv`, as for nn.conv2d.
+
+
+def convert_groups(
+    ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any
+) -> Expr:
+    """From data [N, H, W, G*I] and weights [O, KH, KW, I], O a multiple of G; `attrs` are those of nn.conv2d."""
+    data, weight = args
+    if weight.type.shape[3] == 1:
+        return _groups_as_depthwise(ctx, op, layer, args=args, attrs=attrs)
+    shape = tensor_type(data).shape
+    if weight.type.shape[3] == 2 and shape[3] % 4 == 0:
+        weight = _paired_groups(weight, shape[3] // 2, zero=attrs.weight_zp)
+    count, _, _, depth = weight.type.shape
+    each = count * depth // shape[3]
+    parts = []
+    for g in range(shape[3] // depth):
+        channels = slice(g * each, (g + 1) * each)
+        positions = (*map(range, shape[:3]), range(g * depth, (g + 1) * depth))
+        part = _group_weights(weight, channels)
+        acc = call("nn.conv2d", [slice_of(ctx, op, data, positions), part], attrs, span=ctx.span(op))
+        parts.append(finish_layer(ctx, op, acc, layer=layer, rounding="double", channels=channels))
+    return call("concatenate", parts, ConcatenateAttrs(3), span=ctx.span(op))
+
+
+def _paired_groups(weight: Constant, groups: int, *, zero: int) -> Constant:
+    """Two groups of two channels as one of four, with zeros for the other group's channels.
+
+    Words of data instead of halfwords: half the time on a Cortex-M4 in spite of twice the products.
+    """
+    count, height, width, depth = weight.type.shape
+    pairs = np.full((groups // 2, 2, count // groups, height, width, 2, depth), zero, weight.data.dtype)
+    for side in range(2):
+        pairs[:, side, ..., side, :] = weight.data.reshape(groups // 2, 2, count // groups, height, width, depth)[:, side]
+    return const(pairs.reshape(count, height, width, 2 * depth), quant=weight.type.quant, dtype=weight.type.dtype)
+
+
+def _group_weights(weight: Constant, channels: slice) -> Constant:
+    """Those of some output channels."""
+    quant = weight.type.quant
+    if quant is not None and len(quant.scale) > 1:
+        quant = QuantParams(quant.scale[channels], quant.zero_point[channels], quant.axis)
+    return const(weight.data[channels], quant=quant, dtype=weight.type.dtype)
+
+
+def _groups_as_depthwise(
+    ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any
+) -> Expr:
+    """Groups of one channel: weights [1, KH, KW, O]."""
+    data, weight = args
+    quant = weight.type.quant
+    if quant is not None:
+        quant = QuantParams(quant.scale, quant.zero_point, 3 if quant.is_per_channel else None)
+    moved = const(np.ascontiguousarray(weight.data.transpose(3, 1, 2, 0)), quant=quant, dtype=weight.type.dtype)
+    multiplier = weight.type.shape[0] // tensor_type(data).shape[3]
+    depthwise = DepthwiseConv2DAttrs(
+        attrs.strides,
+        attrs.padding,
+        attrs.dilation,
+        attrs.input_zp,
+        attrs.pad_value,
+        multiplier,
+        attrs.weight_zp,
+        attrs.acc_dtype,
+    )
+    acc = call("nn.depthwise_conv2d", [data, moved], depthwise, span=ctx.span(op))
+    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+
+
+@from_tflite(
+    "DEPTHWISE_CONV_2D",
+    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
+    "nn.depthwise_conv2d nn.depthwise_conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
+)
+@legacy_uint8
+def convert_depthwise_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """depthwise_conv2d + bias_add + requantize (+ clip).
+
+    The multiplier is taken from the shapes, as the reference does; the option of that name is only a hint in old files.
+    """
+    if is_float_layer(ctx, op):
+        return convert_depthwise_float(ctx, op)
+    if is_hybrid_layer(ctx, op):
+        return _hybrid_depthwise(ctx, op)
+    data = operand(ctx, op, 0)
+    layer = check_quantized_layer(ctx, op, channel_axis=3)
+    zp = layer.input_zp
+    window = replace(_depthwise_window(ctx, op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
+    weight = layer_weights(ctx, op, layer, channel_axis=3)
+    acc = call("nn.depthwise_conv2d", [data, weight], window, span=ctx.span(op))
+    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+
+
+def _depthwise_window(ctx: ConvertContext, op: OperatorView) -> DepthwiseConv2DAttrs:
+    shape, weight_type = ctx.input_type(op, 0).shape, ctx.input_type(op, 1)
+    if len(shape) != 4 or len(weight_type.shape) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    multiplier, rest = divmod(weight_type.shape[3], shape[3])
+    if rest or multiplier == 0:
+        unsupported(ctx, op, f"{weight_type.shape[3]} weight channels are no multiple of {shape[3]} data channels", code="E1207")
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
+    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
+    return DepthwiseConv2DAttrs(strides, pads, dilation, multiplier=multiplier)
+
+
+def _hybrid_depthwise(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """Float32 data with int8 weights: each image is quantised as a whole."""
+    attrs = _depthwise_window(ctx, op)
+    return convert_hybrid(
+        ctx,
+        op,
+        lambda integers, weight: call("nn.depthwise_conv2d", [integers, weight], attrs, span=ctx.span(op)),
+        data=operand(ctx, op, 0),
+        channel_axis=3,
+        asymmetric=True,
+    )
+
+
+def convert_depthwise_float(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """DEPTHWISE_CONV_2D whose data, weights and result are float32."""
+    return convert_window(ctx, op, DEPTHWISE_CONV2D_FLOAT_NAME)
+
+
+_TRANSPOSE_INPUTS = (2, 1, 3)
+"""Positions of data, weights and bias among the operands; the first one is the shape of the result."""
+
+
+class _AsConvolution(ForwardingContext):
+    """Shows the operands in the order of a convolution's."""
+
+    def input(self, op: OperatorView, i: int) -> Expr | None:
+        return self._ctx.input(op, _TRANSPOSE_INPUTS[i])
+
+    def constant(self, op: OperatorView, i: int) -> Array:
+        return self._ctx.constant(op, _TRANSPOSE_INPUTS[i])
+
+    def input_type(self, op: OperatorView, i: int) -> TensorType:
+        return self._ctx.input_type(op, _TRANSPOSE_INPUTS[i])
+
+
+def _transposed_size(ctx: ConvertContext, op: OperatorView, image: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+    """The result's shape: operand 0, which some models compute at run time.  Then it is the declared one, or where that is
+    open what undoes a convolution of all of its pixels.
+    """
+    try:
+        return tuple(map(int, ctx.constant(op, 0).ravel()))
+    except UnsupportedError:
+        declared = ctx.output_shape(op)
+    if declared is not None:
+        return declared
+    data, weight = ctx.input_type(op, 2), ctx.input_type(op, 1)
+    strides, same = (op.option("stride_h"), op.option("stride_w")), op.option("padding") == "SAME"
+    sizes = [n * s + (0 if same else max(k - s, 0)) for n, s, k in zip(image, strides, kernel, strict=True)]
+    return (data.shape[0], *sizes, weight.shape[0])
+
+
+@from_tflite(
+    "TRANSPOSE_CONV",
+    "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
+    f"nn.conv2d_transpose {FLOAT} {HYBRID} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
+)
+@legacy_uint8
+def convert_conv2d_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """conv2d_transpose + bias_add + requantize (+ clip), conv2d_transpose_float, or the hybrid one of quantised data."""
+    view = _AsConvolution(ctx)
+    data, weight = view.input_type(op, 0), view.input_type(op, 1)
+    if len(data.shape) != 4 or len(weight.shape) != 4:
+        unsupported(ctx, op, "data and weights must have four dimensions")
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    size = _transposed_size(ctx, op, data.shape[1:3], weight.shape[1:3])
+    if len(size) != 4 or (size[0], size[3]) != (data.shape[0], weight.shape[0]):
+        unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
+    cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
+    if data.dtype == "float32" and ctx.output_type(op).dtype == "float32" and weight.dtype in ("float32", "int8"):
+        float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view, op)))
+        if weight.dtype == "int8":
+            return convert_hybrid_transposed(view, op, float_attrs)
+        return call(FLOAT, layer_operands(view, op), float_attrs, span=ctx.span(op))
+    layer = check_quantized_layer(view, op, channel_axis=0)
+    attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    weights = layer_weights(view, op, layer, channel_axis=0)
+    acc = call("nn.conv2d_transpose", [operand(view, op, 0), weights], attrs, span=ctx.span(op))
+    return finish_layer(view, op, acc, layer=layer, rounding="double")
+
+
+ASYMMETRIC = DynamicQuantizeAttrs(asymmetric=True)
+
+
+def convert_hybrid_transposed(ctx: ConvertContext, op: OperatorView, attrs: FloatTransposeAttrs) -> Expr:
+    """The layer; `ctx` shows data, weights and bias as operands 0, 1 and 2."""
+    scales, weight = hybrid_weights(ctx, op, channel_axis=0)
+    span, data = ctx.span(op), operand(ctx, op, 0)
+    params = call(PARAMS, [call(RANGE, [data], span=span)], ASYMMETRIC, span=span)
+    operands: list[Expr] = [call(QUANTIZE, [data, params], ASYMMETRIC, span=span), params, weight, const(scales)]
+    bias = ctx.input(op, 2)
+    if bias is not None:
+        if ctx.input_type(op, 2).dtype != "float32":
+            unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
+        operands.append(bias)
+    return call(HYBRID, operands, attrs, span=span)
+
+
+# Convolution2DTransposeBias: a transposed convolution on float32 whose sums begin with the bias.
+#
+# Oracle: MediaPipe's `transpose_conv_bias.cc`, which has its own rule for what SAME cuts off.
+
+
+def transpose_extent(size: int, kernel: int, stride: int, *, same: bool) -> tuple[int, int]:
+    """(Rows of the result, rows cut off before the first one) of an image of `size` rows; columns are alike."""
+    cut = max(0, kernel - (size - 1) % stride - 1) if same else 0
+    return stride * (size - 1) + kernel - cut, cut // 2
+
+
+@from_tflite("CUSTOM:Convolution2DTransposeBias", "float32*float32", FLOAT, oracle="MediaPipe")
+def convert_transpose_bias(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """nn.conv2d_transpose_float on data, weights [O, KH, KW, I] and the bias."""
+    types = data, weight, bias = [ctx.input_type(op, i) for i in range(3)]
+    for type_ in types:
+        require_dtype(ctx, op, type_, {"float32"})
+    if (len(data.shape), len(weight.shape)) != (4, 4) or bias.shape != weight.shape[:1] or data.shape[3] != weight.shape[3]:
+        unsupported(ctx, op, f"{data}, {weight} and {bias} do not fit together", code="E1121")
+    padding, width, height = struct_options(ctx, op, 3)
+    steps_and_window(ctx, op, (height, width), (weight.shape[1], weight.shape[2]))
+    same = padding_name(ctx, op, padding) == "SAME"
+    axes = zip(data.shape[1:3], weight.shape[1:3], (height, width), strict=True)
+    (rows, top), (columns, left) = (transpose_extent(n, k, s, same=same) for n, k, s in axes)
+    if min(rows, columns) < 1:
+        unsupported(ctx, op, f"the result has {rows} rows and {columns} columns", code="E1121")
+    attrs = FloatTransposeAttrs((height, width), (top, left), (rows, columns), Bounds(), bias_first=True)
+    return call(FLOAT, [operand(ctx, op, i) for i in range(3)], attrs, span=ctx.span(op))
+
+
+def _conv3d_numbers(op: OperatorView) -> tuple[Triple, Triple]:
+    strides, dilation = (
+        [op.option(f"{kind}_{a}{end}") for a in "dhw"] for kind, end in (("stride", ""), ("dilation", "_factor"))
+    )
+    return (strides[0], strides[1], strides[2]), (dilation[0], dilation[1], dilation[2])
+
+
+def _finish_conv3d(ctx: ConvertContext, op: OperatorView, result: Expr, *, bias: int) -> Expr:
+    """The bias and the clamp of the fused activation."""
+    span, (low, high) = ctx.span(op), bounds(ctx, op)
+    if ctx.input(op, bias) is not None:
+        require_dtype(ctx, op, ctx.input_type(op, bias), {"float32"}, what="a bias")
+        result = call("add", [result, operand(ctx, op, bias)], BinaryAttrs(), span=span)
+    return call("relu", [result], UnaryAttrs(lo=low, hi=high), span=span)
+
+
+def _conv3d_layer(ctx: ConvertContext, op: OperatorView, data: int, weight: int) -> tuple[TensorType, TensorType]:
+    types = ctx.input_type(op, data), ctx.input_type(op, weight)
+    for type_, what in zip(types, ("data", "weights"), strict=True):
+        require_dtype(ctx, op, type_, {"float32"}, what=what)
+        if len(type_.shape) != 5 or not type_.size:
+            unsupported(ctx, op, f"{what} {type_} do not have five dimensions", code="E1207")
+    if min(*_conv3d_numbers(op)[0], *_conv3d_numbers(op)[1]) < 1:
+        unsupported(ctx, op, f"strides and dilations {_conv3d_numbers(op)} are not positive", code="E1122")
+    return types
+
+
+@from_tflite("CONV_3D", "float32", "add nn.conv3d relu")
+def convert_conv3d(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """nn.conv3d, the bias, the clamp."""
+    (data, weight), (strides, dilation) = _conv3d_layer(ctx, op, 0, 1), _conv3d_numbers(op)
+    if data.shape[4] != weight.shape[3]:
+        unsupported(ctx, op, f"{weight} do not suit {data.shape[4]} channels", code="E1207")
+    fits = [
+        fit_axis(op.option("padding"), data.shape[i + 1], weight.shape[i], stride=strides[i], dilation=dilation[i])
+        for i in range(3)
+    ]
+    extents, before = [f[0] for f in fits], [f[1] for f in fits]
+    if min(extents) < 1:
+        unsupported(ctx, op, f"a window {weight} does not fit {data}", code="E1207")
+    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (extents[0], extents[1], extents[2]))
+    result = call("nn.conv3d", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return _finish_conv3d(ctx, op, result, bias=2)
+
+
+@from_tflite("CONV_3D_TRANSPOSE", "float32", "add nn.conv3d_transpose relu")
+def convert_conv3d_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """nn.conv3d_transpose, the bias, the clamp; operand 0 is the result's shape."""
+    (data, weight), (strides, dilation) = _conv3d_layer(ctx, op, 2, 1), _conv3d_numbers(op)
+    shape = constant_ints(ctx, op, 0)
+    if (
+        len(shape) != 5
+        or shape[0] != data.shape[0]
+        or shape[4] != weight.shape[3]
+        or data.shape[4] != weight.shape[4]
+        or min(shape) < 1
+    ):
+        unsupported(ctx, op, f"{weight} do not make {shape} of {data}", code="E1207")
+    before = []
+    for axis in range(3):
+        extent, start, _ = fit_axis(
+            op.option("padding"), shape[axis + 1], weight.shape[axis], stride=strides[axis], dilation=dilation[axis]
+        )
+        if extent != data.shape[axis + 1]:
+            unsupported(ctx, op, f"{data} does not come from {shape} with strides {strides}", code="E1207")
+        before.append(start)
+    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
+    result = call("nn.conv3d_transpose", [operand(ctx, op, 2), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return _finish_conv3d(ctx, op, result, bias=3)

@@ -1,0 +1,139 @@
+"""Converters of operators that change the type of elements: QUANTIZE, DEQUANTIZE, CAST and the like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from aot.frontend.tflite.convert import EVERY, ConvertContext, from_tflite, operand, require_dtype, require_quant, unsupported
+from aot.frontend.view import OperatorView
+from aot.numerics.fixed_point import quantize_multiplier
+from aot.numerics.multipliers import real_multiplier
+from aot.op.math.cast import DTYPES, CastAttrs
+from aot.op.math.fake_quant import FakeQuantAttrs
+from aot.op.qnn.dequantize import DTYPES as DEQUANTIZE_DTYPES
+from aot.op.qnn.dequantize import DequantizeAttrs, evaluate
+from aot.op.qnn.quantize import CODES, SOURCES, QuantizeAttrs, Requantize8Attrs
+from aot.op.tensor.bitcast import DTYPES as BITCAST_DTYPES
+from aot.op.tensor.bitcast import BitcastAttrs, bitcast_shape
+from aot.relay.expr import Constant, Expr, call, const
+from aot.support.dtype import int_range
+
+
+@from_tflite("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")
+def convert_quantize(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """qnn.quantize of float32, qnn.requantize8 of quantised values."""
+    data, out = ctx.input_type(op, 0), ctx.output_type(op)
+    require_dtype(ctx, op, data, ("float32", *SOURCES))
+    require_dtype(ctx, op, out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")
+    scale, zp = require_quant(ctx, op, out, what="the result")
+    low, high = int_range(out.dtype)
+    x, span = operand(ctx, op, 0), ctx.span(op)
+    if data.dtype == "float32":
+        return call("qnn.quantize", [x], QuantizeAttrs(scale, zp, low, high, out.dtype), span=span)
+    scale_in, zp_in = require_quant(ctx, op, data, may_be_zero=True)
+    multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale,), oracle=ctx.oracle))
+    attrs = Requantize8Attrs(zp_in, multiplier, shift, zp, low, high, out.dtype, out.quant)
+    return call("qnn.requantize8", [x], attrs, span=span)
+
+
+@from_tflite("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize cast")
+def convert_dequantize(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """qnn.dequantize, of float16 a cast; of constants (weights stored as float16 or integers, also with a scale a channel) their
+    value, with a note of how they are stored."""
+    data = ctx.input_type(op, 0)
+    x = operand(ctx, op, 0)
+    if isinstance(x, Constant):
+        return _dequantized(ctx, op, x)
+    require_dtype(ctx, op, data, (*DEQUANTIZE_DTYPES, "float16"))
+    require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
+    if data.dtype == "float16":
+        return call("cast", [x], CastAttrs("float32"), span=ctx.span(op))
+    return call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, data, may_be_zero=True)), span=ctx.span(op))
+
+
+def _dequantized(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
+    """The float32 values of float16 numbers, or of integers with one scale or one for each index of an axis."""
+    value = _half_value(ctx, op, x)
+    return replace(value, stored=x.type)
+
+
+def _half_value(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
+    require_dtype(ctx, op, x.type, (*DEQUANTIZE_DTYPES, "int4", "float16"))
+    require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
+    if x.type.dtype == "float16":
+        return const(x.data.astype(np.float32), span=ctx.span(op))
+    quant, shape = x.type.quant, x.type.shape
+    if quant is None or not quant.is_per_channel:
+        attrs = DequantizeAttrs(*require_quant(ctx, op, x.type, may_be_zero=True))
+        return const(evaluate(x.data, attrs=attrs, out_type=x.type.with_dtype("float32")), span=ctx.span(op))
+    require_dtype(ctx, op, x.type, ("int4", "int8", "uint8"), what="data with a scale a channel")
+    axis = quant.axis
+    assert axis is not None
+    if not 0 <= axis < len(shape) or len(quant.scale) != shape[axis]:
+        unsupported(ctx, op, f"{len(quant.scale)} scales along axis {axis} do not match {list(shape)}", code="E1223")
+    along = tuple(-1 if a == axis else 1 for a in range(len(shape)))
+    scale = np.asarray(quant.scale, np.float32).reshape(along)
+    centred = x.data.astype(np.int32) - np.asarray(quant.zero_point, np.int32).reshape(along)
+    return const(scale * centred.astype(np.float32), span=ctx.span(op))
+
+
+def nudged(low: float, high: float, bits: int) -> FakeQuantAttrs:
+    """The range moved so that 0 is one of the numbers; float32 steps."""
+    a, b, top = np.float32(low), np.float32(high), np.float32((1 << bits) - 1)
+    scale = (b - a) / top
+    zero = np.float32(0) - a / scale
+    point = np.float32(np.floor(np.float64(min(max(zero, np.float32(0)), top)) + 0.5))
+    return FakeQuantAttrs(float((np.float32(0) - point) * scale), float((top - point) * scale), float(scale))
+
+
+@from_tflite("FAKE_QUANT", "float32", "fake_quant")
+def convert_fake_quant(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """fake_quant."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, {"float32"})
+    if op.option("narrow_range"):
+        unsupported(ctx, op, "a narrow range is not supported(TFLite rejects it too)")
+    low, high, bits = float(op.option("min")), float(op.option("max")), op.option("num_bits")
+    attrs = nudged(low, high, bits) if 1 <= bits <= 16 and low <= 0 <= high and low < high else None
+    if attrs is None or not np.isfinite([attrs.low, attrs.high]).all() or not attrs.scale >= np.finfo(np.float32).tiny:
+        unsupported(ctx, op, f"{bits} bits from {low} to {high} are not a quantisation", code="E1122")
+    return call("fake_quant", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+
+
+@from_tflite("CAST", EVERY, "cast")
+def convert_cast(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """cast to the declared type of the result; nothing where it is the operand's."""
+    data, out = ctx.input_type(op, 0), ctx.output_type(op)
+    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, out, DTYPES, what="a result")
+    x = operand(ctx, op, 0)
+    return x if data.dtype == out.dtype else call("cast", [x], CastAttrs(out.dtype), span=ctx.span(op))
+
+
+@from_tflite("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float16 float32", "bitcast")
+def convert_bitcast(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """bitcast to the declared type of the result."""
+    data, dtype = ctx.input_type(op, 0), ctx.output_type(op).dtype
+    require_dtype(ctx, op, data, BITCAST_DTYPES)
+    require_dtype(ctx, op, ctx.output_type(op), BITCAST_DTYPES, what="a result")
+    return call("bitcast", [operand(ctx, op, 0)], BitcastAttrs(bitcast_shape(data, dtype), dtype), span=ctx.span(op))
+
+
+# DENSIFY: the zeros of a sparse constant are put in where the constant is read, so nothing is left to do.
+#
+# Oracle: `kernels/densify.cc`.
+
+
+SPARSE_TYPES = ("int8", "float16", "float32")
+
+
+@from_tflite("DENSIFY", "int8 float16 float32", "")
+def convert_densify(ctx: ConvertContext, op: OperatorView) -> Constant:
+    """The constant itself."""
+    require_dtype(ctx, op, ctx.input_type(op, 0), SPARSE_TYPES)
+    value = operand(ctx, op, 0)
+    if not isinstance(value, Constant):
+        unsupported(ctx, op, "only constants can be sparse", code="E1204")
+    return value

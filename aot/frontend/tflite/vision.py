@@ -1,0 +1,311 @@
+"""Converters of operators for images: resizing, boxes, poses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aot.frontend.flexbuffer import FlexbufferError, Scalar, read_map
+from aot.frontend.tflite.convert import (
+    EVERY,
+    ConvertContext,
+    CustomOptions,
+    constant_ints,
+    from_tflite,
+    one_int,
+    operand,
+    require_dtype,
+    require_quant,
+    reshaped,
+    slice_of,
+    unsupported,
+)
+from aot.frontend.view import OperatorView
+from aot.numerics.fixed_point import round_half_away
+from aot.op.common.move import MOVABLE
+from aot.op.math.cast import CastAttrs
+from aot.op.math.compare import CompareAttrs
+from aot.op.math.select import SelectAttrs
+from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.reduce.reduce import ReduceAttrs
+from aot.op.reduce.topk import TopKAttrs
+from aot.op.tensor.bitcast import BitcastAttrs
+from aot.op.tensor.broadcast_to import BroadcastToAttrs
+from aot.op.tensor.take import TakeAttrs
+from aot.op.vision.decode_poses import DTYPES as DECODE_POSES_DTYPES
+from aot.op.vision.decode_poses import EDGES, KEYPOINTS, DecodePosesAttrs, Linear
+from aot.op.vision.detection import CODES, DecodeBoxesAttrs, NmsAttrs, Real, real
+from aot.op.vision.detection import DTYPES as DETECTION_DTYPES
+from aot.op.vision.non_max_suppression import SoftNmsAttrs
+from aot.op.vision.pose_masks import CELLS, PoseMasksAttrs
+from aot.op.vision.resize_bilinear import DTYPES as RESIZE_BILINEAR_DTYPES
+from aot.op.vision.resize_bilinear import FIXED_POINT, ONE, Line, ResizeBilinearAttrs
+from aot.op.vision.resize_nearest import ResizeNearestAttrs
+from aot.relay.expr import Expr, call, const, tensor_type
+from aot.support.dataclass import dataclass
+
+
+def integer_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
+    """ComputeInterpolationValuesInteger for every position of an axis of `new_size` over one of `size`; C's division."""
+    scale = (ONE * size + new_size // 2) // new_size
+    if align_corners and new_size > 1:
+        scale = (ONE * (size - 1) + (new_size - 1) // 2) // (new_size - 1)
+    rows = []
+    for i in range(new_size):
+        scaled = i * scale + (scale // 2 - (1 << 9) if half_pixel_centers else 0)
+        lower = max(int(scaled / ONE), 0)
+        upper = min(int((scaled + ONE - 1) / ONE), size - 1)
+        rest = scaled - ONE * lower
+        rows.append((min(lower, size - 1), max(upper, 0), ONE - rest, rest))
+    return Line(*zip(*rows, strict=True))
+
+
+def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
+    """ComputeInterpolationValues for every position of an axis, in float32."""
+    f32 = np.float32
+    scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
+    rows = []
+    for i in range(new_size):
+        scaled = (f32(i) + f32(0.5)) * scale - f32(0.5) if half_pixel_centers else f32(i) * scale
+        lower = max(int(np.floor(scaled)), 0)
+        upper = min(int(np.ceil(scaled)), size - 1)
+        rest = f32(scaled - f32(lower))
+        rows.append((min(lower, size - 1), max(upper, 0), float(f32(1) - rest), float(rest)))
+    return Line(*zip(*rows, strict=True))
+
+
+@from_tflite("RESIZE_BILINEAR", "int8 uint8 int16 float32", "image.resize_bilinear")
+def convert_resize_bilinear(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """image.resize_bilinear; the new size has to be constant."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, RESIZE_BILINEAR_DTYPES)
+    size = constant_ints(ctx, op, 1)
+    if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
+        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
+    if max(*size, *data.shape[1:3]) >= 1 << 13:
+        unsupported(ctx, op, "images of more than 8191 rows or columns are not supported")
+    line = integer_line if data.dtype in FIXED_POINT else float_line
+    align, half = bool(op.option("align_corners")), bool(op.option("half_pixel_centers"))
+    if align and half:
+        unsupported(ctx, op, "align_corners and half_pixel_centers are mutually exclusive", code="E1131")
+    rows, columns = (line(data.shape[i + 1], size[i], align_corners=align, half_pixel_centers=half) for i in range(2))
+    return call("image.resize_bilinear", [operand(ctx, op, 0)], ResizeBilinearAttrs(rows, columns), span=ctx.span(op))
+
+
+DTYPES = MOVABLE
+
+
+def nearest_neighbors(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> tuple[int, ...]:
+    """GetNearestNeighbor for every position of an axis of `new_size` over one of `size`."""
+    f32 = np.float32
+    scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
+    offset = f32(0.5) if half_pixel_centers else f32(0)
+    found = []
+    for i in range(new_size):
+        position = float((f32(i) + offset) * scale)
+        nearest = round_half_away(position) if align_corners else int(np.floor(position))
+        found.append(max(min(nearest, size - 1), 0))
+    return tuple(found)
+
+
+@from_tflite("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
+def convert_resize_nearest(ctx: ConvertContext, op: OperatorView) -> Expr:
+    """image.resize_nearest; the new size has to be constant."""
+    data = ctx.input_type(op, 0)
+    require_dtype(ctx, op, data, DTYPES)
+    size = [int(n) for n in ctx.constant(op, 1).ravel()]
+    if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
+        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
+    if max(*size, *data.shape[1:3]) >= 1 << 15:
+        unsupported(ctx, op, "images of more than 32767 rows or columns are not supported")
+    rows, columns = (
+        nearest_neighbors(
+            data.shape[axis + 1],
+            size[axis],
+            align_corners=bool(op.option("align_corners")),
+            half_pixel_centers=bool(op.option("half_pixel_centers")),
+        )
+        for axis in range(2)
+    )
+    return call("image.resize_nearest", [operand(ctx, op, 0)], ResizeNearestAttrs(rows, columns), span=ctx.span(op))
+
+
+MOST_BOXES = 1 << 14
+"""Boxes, and results."""
+
+
+@from_tflite("NON_MAX_SUPPRESSION_V4", "float32", "strided_slice vision.soft_nms")
+@from_tflite("NON_MAX_SUPPRESSION_V5", "float32", "bitcast strided_slice vision.soft_nms")
+def convert_non_max_suppression(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+    """Numbers of boxes (and their scores), and how many they are; the number of results must be a constant."""
+    soft, span = op.opcode == "NON_MAX_SUPPRESSION_V5", ctx.span(op)
+    boxes, scores = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    for i in (0, 1, 3, 4, *([5] if soft else [])):
+        require_dtype(ctx, op, ctx.input_type(op, i), {"float32"})
+    count = one_int(ctx, op, 2)
+    if (
+        boxes.shape != (*scores.shape, 4)
+        or len(scores.shape) != 1
+        or not 1 <= boxes.shape[0] <= MOST_BOXES
+        or not 1 <= count <= MOST_BOXES
+    ):
+        unsupported(ctx, op, f"{count} of boxes {boxes} by {scores}", code="E1207")
+    numbers = [reshaped(operand(ctx, op, i), (1,), span) for i in (3, 4, 5 if soft else 4)]
+    args = [operand(ctx, op, 0), operand(ctx, op, 1), *numbers]
+    found = call("vision.soft_nms", args, SoftNmsAttrs(count, soft), span=span)
+    number = reshaped(slice_of(ctx, op, found, [range(1)]), (), span)
+    chosen = slice_of(ctx, op, found, [range(1, 1 + count)])
+    if not soft:
+        return [chosen, number]
+    bits = slice_of(ctx, op, found, [range(1 + count, 1 + 2 * count)])
+    return [chosen, call("bitcast", [bits], BitcastAttrs((count,), "float32"), span=span), number]
+
+
+@dataclass(frozen=True, slots=True)
+class _DetectionOptions:
+    """The options that the fast form uses."""
+
+    max_detections: int
+    max_classes: int
+    num_classes: int
+    score_threshold: float
+    iou_threshold: float
+    scales: tuple[float, float, float, float]
+
+
+def _detection_options(ctx: ConvertContext, op: OperatorView) -> _DetectionOptions:
+    try:
+        found = read_map(op.custom_options)
+    except FlexbufferError as error:
+        unsupported(ctx, op, f"its options cannot be read: {error}", code="E1116")
+
+    def get(name: str, default: Scalar | None = None) -> Scalar:
+        value = found.get(name, default)
+        if value is None:
+            unsupported(ctx, op, f"its options lack {name}", code="E1116")
+        return value
+
+    if get("use_regular_nms", default=False):
+        unsupported(ctx, op, "use_regular_nms is not supported; convert with the fast form of non-maximum suppression")
+    scales = tuple(float(get(f"{c}_scale")) for c in "yxhw")
+    options = _DetectionOptions(
+        int(get("max_detections")),
+        int(get("max_classes_per_detection")),
+        int(get("num_classes")),
+        float(get("nms_score_threshold")),
+        float(get("nms_iou_threshold")),
+        (scales[0], scales[1], scales[2], scales[3]),
+    )
+    if min(scales) <= 0 or options.max_detections < 1 or not 1 <= options.max_classes <= options.num_classes:
+        unsupported(ctx, op, f"its options contradict each other: {options}", code="E1122")
+    return options
+
+
+def _score(ctx: ConvertContext, op: OperatorView, i: int) -> Real:
+    type_ = ctx.input_type(op, i)
+    require_dtype(ctx, op, type_, DETECTION_DTYPES)
+    return require_quant(ctx, op, type_) if type_.dtype in CODES else (1.0, 0)
+
+
+def score_limit(threshold: float, dtype: str, quant: Real) -> float:
+    """The smallest score, in units of its type, that reaches the threshold; one more than the largest if none does."""
+    if dtype == "float32":
+        return threshold
+    limits = np.iinfo(dtype)
+    codes = np.arange(limits.min, limits.max + 1)
+    reached = codes[real(codes, quant) >= np.float32(threshold)]
+    return float(reached[0]) if reached.size else float(limits.max + 1)
+
+
+@from_tflite("CUSTOM:TFLite_Detection_PostProcess", "float32", "vision.decode_boxes vision.nms")
+def convert_detection(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+    """Boxes, classes, scores and their number, all float32; anchors may be constants."""
+    options, span = _detection_options(ctx, op), ctx.span(op)
+    boxes, classes, anchors = (ctx.input_type(op, i) for i in range(3))
+    quants = [_score(ctx, op, i) for i in range(3)]
+    sizes_fit = (
+        len(boxes.shape) == 3 and len(classes.shape) == 3 and boxes.shape[:2] == classes.shape[:2] == (1, anchors.shape[0])
+    )
+    first = classes.shape[-1] - options.num_classes
+    if not sizes_fit or first < 0:
+        unsupported(ctx, op, f"boxes {boxes}, classes {classes} and anchors {anchors} do not fit", code="E1122")
+    encodings, scores = (reshaped(operand(ctx, op, i), t.shape[1:], span) for i, t in enumerate((boxes, classes)))
+    decode = DecodeBoxesAttrs(quants[0], quants[2], options.scales)
+    corners = call("vision.decode_boxes", [encodings, operand(ctx, op, 2)], decode, span=span)
+    limit = score_limit(options.score_threshold, classes.dtype, quants[1])
+    nms = NmsAttrs(options.max_detections, first, limit, options.iou_threshold)
+    chosen = call("vision.nms", [corners, scores], nms, span=span)
+    count = tensor_type(scores).shape[1]
+    picked = call("take", [scores, chosen], TakeAttrs(0), span=span)
+    rows = slice_of(ctx, op, picked, [range(options.max_detections), range(first, count)])
+    found = call("topk", [rows], TopKAttrs(options.max_classes), span=span)
+    values: Expr = call("take", [rows, found], TakeAttrs(1, 1), span=span)
+    if classes.dtype in CODES:
+        values = call("qnn.dequantize", [values], DequantizeAttrs(*quants[1]), span=span)
+    return _detections(ctx, op, corners, chosen, found=found, values=values)
+
+
+def _detections(ctx: ConvertContext, op: OperatorView, corners: Expr, chosen: Expr, *, found: Expr, values: Expr) -> list[Expr]:
+    """The operator's four results from chosen boxes, their classes and scores; zeros where nothing was chosen."""
+    span, (count, each) = ctx.span(op), tensor_type(found).shape
+    zero, zero_float = const(np.zeros(1, np.int32)), const(np.zeros(1, np.float32))
+    valid = call("greater_equal", [chosen, zero], CompareAttrs(), span=span)
+
+    def masked(data: Expr, shape: Sequence[int]) -> Expr:
+        extra = [1] * (len(tensor_type(data).shape) - 1)
+        cond = reshaped(valid, (count, *extra), span)
+        return reshaped(call("select", [cond, data, zero_float], SelectAttrs(), span=span), shape, span)
+
+    boxes = call("take", [corners, chosen], TakeAttrs(0), span=span)
+    if each > 1:  # every class of a box comes with its corners
+        boxes = call("broadcast_to", [reshaped(boxes, (count, 1, 4), span)], BroadcastToAttrs((count, each, 4)), span=span)
+    classes = call("cast", [found], CastAttrs("float32"), span=span)
+    number = call("sum", [call("cast", [valid], CastAttrs("int32"), span=span)], ReduceAttrs("sum", (0,), True), span=span)
+    return [
+        masked(boxes, (1, count * each, 4)),
+        masked(classes, (1, count * each)),
+        masked(values, (1, count * each)),
+        call("cast", [number], CastAttrs("float32"), span=span),
+    ]
+
+
+MOST_POSES = 1 << 10
+"""Persons."""
+
+
+def _pose_scale(ctx: ConvertContext, op: OperatorView, i: int, *, stride: int) -> Linear:
+    """What operand i stands for, in cells: factors are divided by `stride` in float32."""
+    type_, part = ctx.input_type(op, i), np.float32(1.0 / stride)
+    require_dtype(ctx, op, type_, DECODE_POSES_DTYPES)
+    scale, zero_point = require_quant(ctx, op, type_) if type_.dtype == "uint8" else (1.0, 0)
+    return float(np.float32(scale) * part), zero_point
+
+
+@from_tflite("CUSTOM:PosenetDecoderOp", "uint8 float32", "strided_slice vision.decode_poses vision.pose_masks", oracle="libcoral")
+def convert_pose_masks(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+    """Keypoints, their scores, persons' scores, their number, and masks where long offsets are given; all float32."""
+    options, span, given = CustomOptions(ctx, op), ctx.span(op), len(op.inputs)
+    count, stride = options.integer("max_detections", 1, MOST_POSES), options.integer("stride", 1, 1 << 10)
+    threshold, radius = options.real("score_threshold"), options.real("nms_radius")
+    if (given, len(op.outputs)) not in ((3, 4), (4, 5)):
+        unsupported(ctx, op, f"it has {given} operands and {len(op.outputs)} results; 3 and 4, or 4 and 5, fit", code="E1122")
+    shapes = [ctx.input_type(op, i).shape for i in range(given)]
+    channels = (KEYPOINTS, 2 * KEYPOINTS, 4 * EDGES, 2 * KEYPOINTS)
+    cells = [shapes[0][1:3]] * 3 + [(CELLS, CELLS)]
+    if any(s != (1, *n, c) for s, n, c in zip(shapes, cells, channels, strict=False)):
+        unsupported(ctx, op, f"maps of {shapes} do not fit; they have {channels} channels, long offsets 33 x 33", code="E1122")
+    maps = [_pose_scale(ctx, op, i, stride=stride if i else 1) for i in range(given)]
+    data = [reshaped(operand(ctx, op, i), shape[1:], span) for i, shape in enumerate(shapes)]
+    near = float(np.float32(radius) / np.float32(stride))
+    attrs = DecodePosesAttrs((maps[0], maps[1], maps[2]), stride, count, float(np.float32(threshold)), near)
+    persons = call("vision.decode_poses", data[:3], attrs, span=span)
+    results, start = [], 0
+    for shape in ((1, count, KEYPOINTS, 2), (1, count, KEYPOINTS), (1, count), (1,)):
+        size = int(np.prod(shape))
+        results.append(reshaped(slice_of(ctx, op, persons, [range(start, start + size)]), shape, span))
+        start += size
+    if given == 4:
+        masks = call("vision.pose_masks", [data[3], persons], PoseMasksAttrs(maps[3], stride, count), span=span)
+        results.append(reshaped(masks, (1, count, CELLS, CELLS), span))
+    return results
