@@ -356,7 +356,7 @@ def _writers(graph: SubgraphView, problems: Problems) -> dict[int, int]:
 
 
 CONVERTED_CUSTOM: set[str] = set()
-"""Names of the custom operators that have a converter, entered where the converter is (aot.op.convert)."""
+"""Names of the custom operators that have a converter, entered where the converter is (aot.frontend.tflite.convert)."""
 
 
 def is_known_custom(op: OperatorView) -> bool:

@@ -50,7 +50,7 @@ class ConvertContext(Protocol):
 
     @property
     def is_legacy(self) -> bool:
-        """Whether uint8 values of the file are shown as int8 (`aot.op.common.uint8`)."""
+        """Whether uint8 values of the file are shown as int8 (`aot.frontend.tflite.retyped`)."""
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         """Operand i as a relay expression; None if the operator leaves it out."""

@@ -153,7 +153,7 @@ class GraphWalk:
                 if check.open_axes(self.graph.tensors[index]):
                     self._unshaped.add(index)
 
-    # What converters ask for (aot.op.convert.ConvertContext).
+    # What converters ask for (aot.frontend.tflite.convert.ConvertContext).
 
     @property
     def oracle(self) -> str:

@@ -94,7 +94,7 @@ class QuantizedLayer:
 
 
 _LAYER_KINDS = frozenset({("int8", "int8", "int8"), ("int8", "int4", "int8"), ("int16", "int8", "int16")})
-"""(data, weights, result); uint8 comes as int8 (aot.op.common.uint8)."""
+"""(data, weights, result); uint8 comes as int8 (aot.frontend.tflite.retyped)."""
 _SIXTEEN_BY_FOUR = ("int16", "int4", "int16")
 """Of CONV_2D and FULLY_CONNECTED alone: the reference's other kernels do not unpack such weights."""
 

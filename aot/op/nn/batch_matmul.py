@@ -47,6 +47,7 @@ def infer_type(types: Sequence[Type], attrs: BatchMatmulAttrs) -> TensorType:
 
 
 def matrix_of(shape: tuple[int, ...], swapped: bool) -> tuple[int, int]:
+    """(rows, columns) of an operand as it is multiplied."""
     rows, columns = shape[-2:]
     return (columns, rows) if swapped else (rows, columns)
 
