@@ -1,8 +1,8 @@
 """Plug-ins: Python files, or installed packages of the entry-point group `aot.plugins`, that register things of their own.
 
 What can be registered: operators (`aot.ir.op.register_op`), converters (`aot.frontend.tflite.convert.from_tflite`), kernels
-(`register_impl` of `aot.topi.strategy`), targets and boards (`register_core`, `register_boards`), passes (`register_pass`), external
-code generators (`aot.byoc.register_external_codegen`) and oracles (`register_oracle`).
+(`register_impl` of `aot.topi.strategy`), targets and boards (`register_core`, `register_boards`), passes (`register_pass`),
+external code generators (`aot.byoc.register_external_codegen`) and oracles (`register_oracle`).
 """
 
 from __future__ import annotations
