@@ -57,13 +57,14 @@ def _import_all(package: str) -> None:
 
 def files() -> tuple[dict[str, str], dict[str, str]]:
     """Files by what they enter into attribute maps, and by the operators of TensorFlow Lite that they convert."""
-    from aot.frontend.tflite import convert
     from aot.ir.attr_map import AttrMap
+    from aot.op.operator_index import OPERATORS as OLD
     from aot.relay.construct import F_CONSTRUCT
 
+    OLD.clear()  # files may have moved since
     operators: dict[str, set[str]] = {}
     converters: dict[str, set[str]] = {}
-    entered, registered = AttrMap.set, convert.from_tflite
+    entered = AttrMap.set
 
     def enter(self: AttrMap[Any], name: str, value: Any, *, plevel: int = 10) -> None:
         if self is not F_CONSTRUCT:  # all those are in one file, which is imported when a constructor is asked for
@@ -74,7 +75,11 @@ def files() -> tuple[dict[str, str], dict[str, str]]:
         converters.setdefault(opcode, set()).add(_file(CONVERTERS))
         return registered(opcode, types, through, **kwargs)
 
-    AttrMap.set, convert.from_tflite = enter, register  # type: ignore[method-assign]
+    AttrMap.set = enter  # type: ignore[method-assign]
+    from aot.frontend.tflite import convert
+
+    registered = convert.from_tflite
+    convert.from_tflite = register
     _import_all(OPERATORS)
     _import_all(CONVERTERS)
     return _single(operators), _single(converters)

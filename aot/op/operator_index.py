@@ -98,13 +98,17 @@ stablehlo.gather stablehlo.gather
 stablehlo.scatter stablehlo.scatter
 tensor.bitcast bitcast
 tensor.broadcast_to broadcast_to tile
+tensor.concatenate concatenate
+tensor.dynamic_update_slice dynamic_update_slice
 tensor.full full
 tensor.mirror_pad mirror_pad
 tensor.one_hot one_hot
+tensor.reshape reshape
 tensor.reverse reverse reverse_sequence
 tensor.scatter_nd scatter_nd
 tensor.segment unsorted_segment
 tensor.sparse_to_dense sparse_to_dense
+tensor.strided_slice strided_slice
 tensor.take gather_nd take
 tensor.transpose transpose
 vision.decode_poses vision.decode_poses
