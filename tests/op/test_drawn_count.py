@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aot.frontend.extract import STATEFUL
-from aot.frontend.tflite.convert import SUPPORT
+from aot.frontend.tflite.convert import SUPPORT, load_all
 from tests.op import _drawn_count
 from tests.op._differential import FAST, check
 from tests.op._drawn_count import Row, kinds, short, table
 from tests.op._forms import FORMS, LAYERS
 from tests.op._one_op import Spec, one_op
+
+load_all()
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from aot.frontend.tflite.convert import SUPPORT
+from aot.frontend.tflite.convert import SUPPORT, load_all
 from tests.op._differential import check
 from tests.op._forms import FORMS, LAYERS
+
+load_all()
 
 PLAIN = [("ADD_N", "int32"), ("SIGN", "float32"), ("SIGN", "int32"), ("PAD", "int64"), ("TRANSPOSE", "bool")]
 PLAIN += [("PAD", "bool"), ("SLICE", "uint32"), ("RESIZE_NEAREST_NEIGHBOR", "uint16"), ("CONCATENATION", "uint32")]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aot.executor.candidates import accepting, group_of, lower_group
-from aot.frontend.tflite.convert import SUPPORT
+from aot.frontend.tflite.convert import SUPPORT, load_all
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
 from aot.op.tensor.reshape import ReshapeAttrs
@@ -27,6 +27,8 @@ from tests.op.vision.test_detection import case as detection
 from tests.topi.drawn import Case
 from tests.topi.every_kernel import EVERY
 from tests.topi.groups import lowered
+
+load_all()
 
 Array = np.ndarray[Any, Any]
 MODELS = Path(__file__).resolve().parents[2] / "models"
