@@ -18,7 +18,7 @@ from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
 from aot.memory.control import Control
 from aot.memory.order import Order, Work, lowest_peak_order
-from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.op.tensor.shape import ConcatenateAttrs
 from aot.relay.expr import (
     Call,
     Constant,

@@ -14,21 +14,16 @@ import numpy as np
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
 from aot.op.common.float_layer import Bounds, FloatWindowAttrs
-from aot.op.common.pool import PoolAttrs
-from aot.op.math.clip import ClipAttrs
+from aot.op.common.window import PoolAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.nn.pad import PadAttrs
-from aot.op.qnn.add import AddAttrs, add_attrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.arithmetic import AddAttrs, add_attrs
+from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
 from aot.op.qnn.softmax import SoftmaxAttrs
-from aot.op.reduce.reduce import OPERATORS, ReduceAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.op.tensor.reshape import ReshapeAttrs
-from aot.op.tensor.strided_slice import StridedSliceAttrs
-from aot.op.tensor.transpose import TransposeAttrs
+from aot.op.reduce import OPERATORS, ReduceAttrs
+from aot.op.tensor.pad import PadAttrs
+from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, StridedSliceAttrs, TransposeAttrs
 from aot.relay.construct import F_CONSTRUCT, Constructor, constructor, generic, operands_of, refused
 from aot.relay.expr import Expr, call, const
 from aot.support.dtype import int_range, is_float

@@ -20,14 +20,12 @@ from aot.executor.lower_te import execution_order
 from aot.executor.lowered import TensorRef
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
-from aot.op.common.pool import PoolAttrs
-from aot.op.math.clip import ClipAttrs
-from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.nn.pad import PadAttrs
-from aot.op.qnn.add import AddAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
-from aot.op.vision.resize_nearest import ResizeNearestAttrs
+from aot.op.common.window import PoolAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.qnn.arithmetic import AddAttrs
+from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
+from aot.op.tensor.pad import PadAttrs
+from aot.op.vision import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.target.target import find_target

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.common.binary import RescaledAttrs
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.tensor.strided_slice import StridedSliceAttrs
-from aot.op.tensor.transpose import TransposeAttrs
+from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.quantize import DequantizeAttrs
+from aot.op.tensor.shape import StridedSliceAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Function, tensor_type
 from tests.relay.channel_nets import SAME3, VALID, QuantNet
 

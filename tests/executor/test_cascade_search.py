@@ -22,8 +22,8 @@ from aot.executor.cascade_rows import RowPropagator, row_form
 from aot.ir.type import TensorType
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
-from aot.op.common.pool import PoolAttrs
-from aot.op.tensor.broadcast_to import BroadcastToAttrs
+from aot.op.common.window import PoolAttrs
+from aot.op.tensor.pad import BroadcastToAttrs
 from aot.relay.expr import Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.report.figures.size import plan_of

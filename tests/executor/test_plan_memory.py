@@ -14,7 +14,7 @@ from aot.executor.slide_windows import shifted_by_copy
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
 from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, make_tuple
 from aot.relay.interpreter import evaluate
 from tests.relay.slide_nets import SlideNet, slide_net, windows

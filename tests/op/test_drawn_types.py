@@ -9,24 +9,24 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from aot.op.math.cast import CASTABLE
 from aot.testing import ModelBuilder, Quant, output_size
 from tests.op._differential import ACTIVATIONS, SEEDS, check, check_tflm, dims, quants
 from tests.op._layer_models import Kind, rows
 from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
 from tests.op.math.test_arithmetic import COMPARISONS, SHAPES, numbers
 from tests.op.math.test_arithmetic import quant as quant_of
-from tests.op.math.test_cast import DTYPES
 from tests.op.reduce.test_cumsum import cumsums
 from tests.op.reduce.test_topk import topks
-from tests.op.tensor.test_broadcast_to import broadcasts, tiles
-from tests.op.tensor.test_dynamic_update_slice import updates
-from tests.op.tensor.test_mirror_pad import mirrors
-from tests.op.tensor.test_one_hot import one_hots
+from tests.op.tensor.gather.test_dynamic_update_slice import updates
+from tests.op.tensor.gather.test_one_hot import one_hots
+from tests.op.tensor.gather.test_scatter_nd import scatters
+from tests.op.tensor.gather.test_take import gather_nds, gathers
+from tests.op.tensor.pad.test_broadcast_to import broadcasts, tiles
+from tests.op.tensor.pad.test_mirror_pad import mirrors
+from tests.op.tensor.pad.test_reverse import reverses, sequences
 from tests.op.tensor.test_pack import packs
-from tests.op.tensor.test_reverse import reverses, sequences
-from tests.op.tensor.test_scatter_nd import scatters
 from tests.op.tensor.test_strided_slice import slices, strided_slices
-from tests.op.tensor.test_take import gather_nds, gathers
 from tests.op.test_composite import EMPTY_MAP
 from tests.op.test_drawn import Case, alone, run, shapes
 from tests.op.vision.test_resize_bilinear import resizes
@@ -180,7 +180,7 @@ def resized(draw: st.DrawFn) -> Case:
 
 @st.composite
 def casts(draw: st.DrawFn) -> Case:
-    shape, source, result = draw(shapes()), draw(st.sampled_from(DTYPES)), draw(st.sampled_from(DTYPES))
+    shape, source, result = draw(shapes()), draw(st.sampled_from(CASTABLE)), draw(st.sampled_from(CASTABLE))
     return one_op("CAST", [Spec(shape, source)], [Spec(shape, result)]), [draw_array(draw(SEEDS), shape, source)]
 
 

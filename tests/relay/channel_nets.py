@@ -11,19 +11,16 @@ from aot import op as operators
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.common.pool import PoolAttrs
-from aot.op.math.clip import ClipAttrs
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.common.window import PoolAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.nn.pad import PadAttrs
-from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
-from aot.op.reduce.mean import MeanAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.op.tensor.reshape import ReshapeAttrs
-from aot.op.vision.resize_nearest import ResizeNearestAttrs
+from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
+from aot.op.reduce import MeanAttrs
+from aot.op.tensor.pad import PadAttrs
+from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs
+from aot.op.vision import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, make_tuple, tensor_type
 from aot.relay.interpreter import evaluate
 

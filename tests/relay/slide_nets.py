@@ -10,19 +10,15 @@ import numpy as np
 from aot.ir.span import Span
 from aot.ir.type import TensorType, per_tensor
 from aot.op import load_all
-from aot.op.common.pool import PoolAttrs
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.common.window import PoolAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.nn.pad import PadAttrs
-from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
-from aot.op.reduce.reduce import ReduceAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.op.tensor.reshape import ReshapeAttrs
-from aot.op.tensor.strided_slice import StridedSliceAttrs
-from aot.op.tensor.transpose import TransposeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
+from aot.op.reduce import ReduceAttrs
+from aot.op.tensor.pad import PadAttrs
+from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, StridedSliceAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, make_tuple, tensor_type, var
 from aot.relay.transform.sliding import SlidePlan, slide_plan, sliding
 

@@ -13,9 +13,9 @@ from aot import topi
 from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import per_tensor
-from aot.op.qnn.add import AddAttrs
-from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
+from aot.op.qnn.quantize import DequantizeAttrs
 from aot.relay.expr import Function, Var, call, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target, find_target

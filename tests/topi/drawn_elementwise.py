@@ -6,12 +6,10 @@ import numpy as np
 
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
-from aot.op.common.binary import RescaledAttrs
-from aot.op.math.clip import ClipAttrs
-from aot.op.qnn.add import AddAttrs
-from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.qnn.quantize import QuantizeAttrs, Requantize8Attrs
+from aot.op.qnn.quantize import ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
 from aot.op.qnn.softmax import SoftmaxAttrs
 from aot.relay.expr import Expr, Var, call, const
 from aot.support.dtype import int_range

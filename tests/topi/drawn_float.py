@@ -16,8 +16,8 @@ from aot.ir.type import QuantParams, TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds, FloatWindowAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.batch_matmul import BatchMatmulAttrs
-from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
+from aot.op.nn.conv2d_transpose import FloatTransposeAttrs
+from aot.op.nn.dense import BatchMatmulAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Constant, Expr, Function, Var, call
 from aot.relay.interpreter import evaluate

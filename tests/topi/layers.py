@@ -12,10 +12,9 @@ from aot import op as operators
 from aot import topi
 from aot.ir.op import Array
 from aot.ir.type import TensorType, per_tensor
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target

@@ -15,7 +15,7 @@ from aot.executor.config import SelectionConfig
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import FloatWindowAttrs
 from aot.op.math.arithmetic import BinaryAttrs
-from aot.op.nn.batch_matmul import BatchMatmulAttrs
+from aot.op.nn.dense import BatchMatmulAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.common.binary import RescaledAttrs
+from aot.op.common.tensors import RescaledAttrs
 from aot.relay.expr import Var, call, const
 from tests.topi.drawn import KERNELS, random_cases
 from tests.topi.generic.test_copy import ADD

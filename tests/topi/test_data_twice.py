@@ -13,10 +13,9 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
-from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.qnn.add import AddAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.qnn.arithmetic import AddAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.runtime.module import load

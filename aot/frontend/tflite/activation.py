@@ -26,18 +26,11 @@ from aot.numerics.fixed_point import (
 )
 from aot.numerics.inv_sqrt import inverse_sqrt
 from aot.numerics.multipliers import real_multiplier
-from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
 from aot.op.math.cast import CastAttrs
-from aot.op.math.clip import ClipAttrs
-from aot.op.math.compare import CompareAttrs
-from aot.op.math.select import SelectAttrs
-from aot.op.math.unary import UNARY, UnaryAttrs, gelu, sigmoid
-from aot.op.nn.gelu import VECTOR
-from aot.op.qnn.lut import LutAttrs
-from aot.op.qnn.lut16 import Lut16Attrs, Sigmoid16Attrs, populate
-from aot.op.qnn.prelu import PreluAttrs
-from aot.op.qnn.quantize import Requantize8Attrs
-from aot.op.qnn.sqrt16 import Sqrt16Attrs, quantized_sqrt
+from aot.op.math.unary import UNARY, VECTOR, UnaryAttrs, gelu, sigmoid
+from aot.op.qnn.lut import Lut16Attrs, LutAttrs, PreluAttrs, Sigmoid16Attrs, Sqrt16Attrs, populate, quantized_sqrt
+from aot.op.qnn.quantize import ClipAttrs, Requantize8Attrs
 from aot.relay.expr import Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

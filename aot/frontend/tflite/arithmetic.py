@@ -31,24 +31,24 @@ from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier, round_half_away
 from aot.numerics.multipliers import precision, quotient, real_multiplier
-from aot.op.common.binary import RescaledAttrs
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
-from aot.op.common.move import MOVABLE
-from aot.op.math.arithmetic import BINARY, BinaryAttrs
-from aot.op.math.bucketize import DTYPES, BucketizeAttrs
-from aot.op.math.compare import COMPARISONS, CompareAttrs, Rescale
-from aot.op.math.compare import DTYPES as COMPARE_DTYPES
-from aot.op.math.complex import COMPLEX_PARTS
-from aot.op.math.select import SelectAttrs
-from aot.op.math.unary import UnaryAttrs
-from aot.op.qnn.add import LEFT_SHIFT, AddAttrs, add_attrs
-from aot.op.qnn.add_n import SUM_SHIFT, AddNAttrs
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.qnn.divide import BITS, DivideAttrs
-from aot.op.qnn.multiply import CODES
-from aot.op.qnn.quantize import QuantizeAttrs
-from aot.op.qnn.squared_difference import LEFT_SHIFT as SQUARED_DIFFERENCE_LEFT_SHIFT
-from aot.op.qnn.squared_difference import SquaredDifferenceAttrs
+from aot.op.common.tensors import MOVABLE, RescaledAttrs
+from aot.op.math.arithmetic import BINARY, COMPARISONS, BinaryAttrs, CompareAttrs, Rescale, SelectAttrs
+from aot.op.math.arithmetic import COMPARABLE as COMPARE_DTYPES
+from aot.op.math.unary import BUCKETIZED, COMPLEX_PARTS, BucketizeAttrs, UnaryAttrs
+from aot.op.qnn.arithmetic import (
+    ADD_LEFT_SHIFT,
+    BITS,
+    CODES,
+    SUM_SHIFT,
+    AddAttrs,
+    AddNAttrs,
+    DivideAttrs,
+    SquaredDifferenceAttrs,
+    add_attrs,
+)
+from aot.op.qnn.arithmetic import DIFFERENCE_LEFT_SHIFT as SQUARED_DIFFERENCE_LEFT_SHIFT
+from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, call
 from aot.support.dtype import int_range, is_float
 
@@ -191,7 +191,7 @@ def convert_select(ctx: ConvertContext, op: OperatorView) -> Expr:
 @from_tflite("BUCKETIZE", "int32 int64 float32", "bucketize")
 def convert_bucketize(ctx: ConvertContext, op: OperatorView) -> Expr:
     """bucketize."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), DTYPES)
+    require_dtype(ctx, op, ctx.input_type(op, 0), BUCKETIZED)
     boundaries = tuple(float(v) for v in op.option("boundaries"))
     if not boundaries or not np.isfinite(boundaries).all() or list(boundaries) != sorted(boundaries):
         unsupported(ctx, op, "its boundaries are not sorted numbers, one or more", code="E1122")
@@ -273,7 +273,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
 def _add_attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
     """The multipliers as AddPrepare and PrepareGeneralSubOp compute them."""
     types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, LEFT_SHIFT)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, ADD_LEFT_SHIFT)
     lo, hi = fused_range(ctx, op, types[2])
     pot = _pot_shifts(ctx, op, types)
     if pot is not None:

@@ -12,7 +12,7 @@ from aot.frontend.tflite.convert import EVERY, ConvertContext, from_tflite, oper
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.op.math.compare import CompareAttrs
+from aot.op.math.arithmetic import CompareAttrs
 from aot.relay.construct import if_then_else, while_loop
 from aot.relay.expr import Constant, Expr, Function, If, Var, call, const, get_item, make_tuple, result_types, tensor_type
 from aot.relay.state import Variable

@@ -46,17 +46,14 @@ from aot.ir.type import QuantParams, TensorType
 from aot.op.common.float_layer import Bounds
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.nn.conv2d_float import NAME
-from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
-from aot.op.nn.conv2d_transpose_float import NAME as FLOAT
-from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
-from aot.op.nn.conv2d_transpose_hybrid import NAME as HYBRID
+from aot.op.nn.conv2d import CONV2D_FLOAT, Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.nn.conv2d import DEPTHWISE_FLOAT as DEPTHWISE_CONV2D_FLOAT_NAME
+from aot.op.nn.conv2d_transpose import FLOAT_TRANSPOSE as FLOAT
+from aot.op.nn.conv2d_transpose import HYBRID_TRANSPOSE as HYBRID
+from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs, FloatTransposeAttrs
 from aot.op.nn.conv3d import Conv3DAttrs, Triple
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.nn.depthwise_conv2d_float import NAME as DEPTHWISE_CONV2D_FLOAT_NAME
-from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
+from aot.op.tensor.shape import ConcatenateAttrs
 from aot.relay.expr import Constant, Expr, call, const, tensor_type
 
 
@@ -126,7 +123,7 @@ def _hybrid_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 def convert_conv2d_float(ctx: ConvertContext, op: OperatorView) -> Expr:
     """CONV_2D whose data, weights and result are float32."""
-    return convert_window(ctx, op, NAME)
+    return convert_window(ctx, op, CONV2D_FLOAT)
 
 
 # CONV_2D in groups: G times as many data channels as the filters have; output channel o reads those of group o / (O / G).

@@ -19,9 +19,8 @@ from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import activation_range, is_clamp_activation
-from aot.op.common.move import MOVABLE
-from aot.op.tensor.reshape import ReshapeAttrs
-from aot.op.tensor.strided_slice import StridedSliceAttrs
+from aot.op.common.tensors import MOVABLE
+from aot.op.tensor.shape import ReshapeAttrs, StridedSliceAttrs
 from aot.relay.expr import Expr, Function, call, tensor_type
 from aot.relay.state import Variable
 from aot.support.caller import call_place

@@ -36,13 +36,20 @@ from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.numerics.multipliers import real_multiplier
 from aot.op.common.float_layer import Bounds
-from aot.op.nn.batch_matmul import BatchMatmulAttrs, infer_type, matrix_of
-from aot.op.nn.dense import DenseAttrs
-from aot.op.nn.dense_blockwise import MOST, NAME, DenseBlockwiseAttrs, packed
-from aot.op.nn.dense_float import NAME as DENSE_FLOAT_NAME
-from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
-from aot.op.tensor.reshape import ReshapeAttrs
+from aot.op.nn.dense import (
+    BLOCKWISE,
+    MOST,
+    BatchMatmulAttrs,
+    DenseAttrs,
+    DenseBlockwiseAttrs,
+    infer_batch_matmul,
+    matrix_of,
+    packed,
+)
+from aot.op.nn.dense import DENSE_FLOAT as DENSE_FLOAT_NAME
+from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
+from aot.op.tensor.shape import ReshapeAttrs
 from aot.relay.expr import Constant, Expr, call, const
 from aot.support.dtype import int_range
 
@@ -148,7 +155,7 @@ def convert_blockwise(ctx: ConvertContext, op: OperatorView, blocks: Blocks) -> 
         if ctx.input_type(op, 2).dtype != "float32":
             unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
         args.append(bias)
-    found = call(NAME, args, DenseBlockwiseAttrs(blocks.size), span=span)
+    found = call(BLOCKWISE, args, DenseBlockwiseAttrs(blocks.size), span=span)
     return reshaped(found, shape, span)
 
 
@@ -168,7 +175,7 @@ def convert_batch_matmul(ctx: ConvertContext, op: OperatorView) -> Expr:
             dense = call(
                 "nn.dense_float", [_matmul_rows(left, a, span), _matmul_weights(right, adj_y=adj_y)], Bounds(), span=span
             )
-            return call("reshape", [dense], ReshapeAttrs(infer_type([a, b], attrs).shape), span=span)
+            return call("reshape", [dense], ReshapeAttrs(infer_batch_matmul([a, b], attrs).shape), span=span)
         return call("nn.batch_matmul", [left, right], attrs, span=span)
     if kind not in _MATMUL_KINDS:
         unsupported(ctx, op, f"{kind[0]} by {kind[1]} giving {kind[2]} is not supported", code="E1202")
@@ -190,7 +197,7 @@ def convert_batch_matmul(ctx: ConvertContext, op: OperatorView) -> Expr:
     if _is_one_matrix(right) and not adj_x:
         weights = _matmul_weights(right, adj_y=adj_y, quant=b.quant)
         acc = call("nn.dense", [_matmul_rows(left, a, span), weights], DenseAttrs(a_zp, b_zp, acc_dtype), span=span)
-        shape = infer_type([a, b], BatchMatmulAttrs(adj_x, adj_y)).shape
+        shape = infer_batch_matmul([a, b], BatchMatmulAttrs(adj_x, adj_y)).shape
         return call("reshape", [call("qnn.requantize", [acc], requant, span=span)], ReshapeAttrs(shape), span=span)
     acc = call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, a_zp, b_zp, acc_dtype), span=span)
     return call("qnn.requantize", [acc], requant, span=span)

@@ -21,25 +21,22 @@ from aot.frontend.tflite.convert import (
 )
 from aot.frontend.view import OperatorView
 from aot.ir.type import TensorType
-from aot.op.common.move import INDEX_TYPES, MOVABLE
-from aot.op.lookup.binary_search import BinarySearchAttrs
-from aot.op.lookup.embedding_lookup_sparse import EmbeddingLookupSparseAttrs
-from aot.op.lookup.lsh_projection import LshProjectionAttrs, misfit
-from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.common.tensors import INDEX_TYPES, MOVABLE
+from aot.op.lookup import BinarySearchAttrs, EmbeddingLookupSparseAttrs, LshProjectionAttrs, misfit
+from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
 from aot.op.math.cast import CastAttrs
-from aot.op.math.compare import CompareAttrs
-from aot.op.math.select import SelectAttrs
-from aot.op.stablehlo.gather import GatherAttrs
-from aot.op.stablehlo.gather import misfit as gather_misfit
-from aot.op.stablehlo.scatter import KINDS, ScatterAttrs
-from aot.op.stablehlo.scatter import misfit as scatter_misfit
-from aot.op.tensor.dynamic_update_slice import DynamicUpdateSliceAttrs
-from aot.op.tensor.full import FullAttrs
-from aot.op.tensor.one_hot import OneHotAttrs
-from aot.op.tensor.scatter_nd import ScatterNdAttrs
-from aot.op.tensor.segment import DTYPES, SegmentAttrs
-from aot.op.tensor.sparse_to_dense import SparseToDenseAttrs
-from aot.op.tensor.take import GatherNdAttrs, TakeAttrs
+from aot.op.stablehlo import KINDS, GatherAttrs, ScatterAttrs, gather_misfit, scatter_misfit
+from aot.op.tensor.gather import (
+    SEGMENT_TYPES,
+    DynamicUpdateSliceAttrs,
+    GatherNdAttrs,
+    OneHotAttrs,
+    ScatterNdAttrs,
+    SegmentAttrs,
+    SparseToDenseAttrs,
+    TakeAttrs,
+)
+from aot.op.tensor.pad import FullAttrs
 from aot.relay.expr import Constant, Expr, call, const
 
 
@@ -108,7 +105,7 @@ def convert_one_hot(ctx: ConvertContext, op: OperatorView) -> Expr:
 def convert_unsorted_segment(ctx: ConvertContext, op: OperatorView) -> Expr:
     """unsorted_segment."""
     data, ids = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, data, SEGMENT_TYPES)
     require_dtype(ctx, op, ids, {"int32"}, what="an id")
     count = one_int(ctx, op, 2)
     if count < 1 or data.shape[: len(ids.shape)] != ids.shape or not data.size:
@@ -121,7 +118,7 @@ def convert_unsorted_segment(ctx: ConvertContext, op: OperatorView) -> Expr:
 def convert_segment_sum(ctx: ConvertContext, op: OperatorView) -> Expr:
     """unsorted_segment of as many segments as the constant ids name."""
     data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, data, SEGMENT_TYPES)
     require_dtype(ctx, op, ctx.input_type(op, 1), {"int32"}, what="an id")
     ids = ctx.constant(op, 1)
     steps = np.diff(ids.astype(np.int64).ravel(), prepend=-1)

@@ -18,11 +18,8 @@ from aot.numerics.multipliers import precision, quotient
 from aot.numerics.ties import Rescaling, rounded_once
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, FloatWindowAttrs
 from aot.op.common.window import Padding
-from aot.op.math.clip import ClipAttrs
-from aot.op.qnn.cast_sums import CastSumsAttrs
-from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
-from aot.op.qnn.hybrid import NAME, HybridOutputAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.hybrid import HYBRID, PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs
+from aot.op.qnn.quantize import CastSumsAttrs, ClipAttrs, RequantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, post_order, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
@@ -338,7 +335,7 @@ def convert_hybrid(
     lo, hi = bounds(ctx, op)
     if op.opcode != "FULLY_CONNECTED":  # convolutions always clamp to finite numbers
         lo, hi = -_LARGEST_WEIGHT if lo is None else lo, _LARGEST_WEIGHT if hi is None else hi
-    return call(NAME, operands, HybridOutputAttrs(weight_first, lo, hi), span=span)
+    return call(HYBRID, operands, HybridOutputAttrs(weight_first, lo, hi), span=span)
 
 
 def hybrid_weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> tuple[Array, Constant]:

@@ -13,9 +13,8 @@ import numpy as np
 
 from aot.frontend.tflite.convert import ConvertContext
 from aot.frontend.view import OperatorView, SubgraphView
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.op.tensor.dynamic_update_slice import DynamicUpdateSliceAttrs
-from aot.op.tensor.reshape import ReshapeAttrs
+from aot.op.tensor.gather import DynamicUpdateSliceAttrs
+from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs
 from aot.relay.expr import Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 

@@ -23,12 +23,17 @@ from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
 from aot.numerics.multipliers import real_multiplier
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.local_response_norm import LrnAttrs
-from aot.op.qnn.l2_normalization import OUTPUT_BITS, L2NormalizeAttrs
-from aot.op.qnn.log_softmax import OUTPUT_SCALE, OUTPUT_ZERO_POINT, LogSoftmaxAttrs
-from aot.op.qnn.softmax import SoftmaxAttrs
-from aot.op.qnn.softmax16 import Softmax16Attrs
-from aot.op.reduce.reduce import ReduceAttrs
+from aot.op.qnn.softmax import (
+    OUTPUT_BITS,
+    OUTPUT_SCALE,
+    OUTPUT_ZERO_POINT,
+    L2NormalizeAttrs,
+    LogSoftmaxAttrs,
+    LrnAttrs,
+    Softmax16Attrs,
+    SoftmaxAttrs,
+)
+from aot.op.reduce import ReduceAttrs
 from aot.relay.expr import Expr, call, const, tensor_type
 from aot.support.dtype import bits, int_range
 

@@ -21,11 +21,10 @@ from aot.frontend.tflite.convert import (
 from aot.frontend.tflite.layer import Window, bounds, explicit_padding
 from aot.frontend.view import OperatorView
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
-from aot.op.common.pool import PoolAttrs
+from aot.op.common.window import PoolAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.mediapipe.max_pool_argmax import NAME
-from aot.op.mediapipe.max_unpooling import NAME as MAX_UNPOOLING_NAME
-from aot.op.mediapipe.max_unpooling import UnpoolAttrs
+from aot.op.nn.pool import ARGMAX, UnpoolAttrs
+from aot.op.nn.pool import UNPOOLING as MAX_UNPOOLING_NAME
 from aot.relay.expr import Expr, call
 from aot.support.dtype import is_float
 
@@ -87,7 +86,7 @@ def convert_l2_pool2d(ctx: ConvertContext, op: OperatorView) -> Expr:
     return call("relu", [call("sqrt", [means], UnaryAttrs(), span=span)], UnaryAttrs(lo=low, hi=high), span=span)
 
 
-@from_tflite("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{NAME} nn.max_pool2d relu", oracle="MediaPipe")
+@from_tflite("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{ARGMAX} nn.max_pool2d relu", oracle="MediaPipe")
 def convert_max_pool_argmax(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
     """The maxima, clamped by the activation, and their places."""
     data, span = ctx.input_type(op, 0), ctx.span(op)
@@ -102,7 +101,7 @@ def convert_max_pool_argmax(ctx: ConvertContext, op: OperatorView) -> list[Expr]
     attrs = PoolAttrs((height, width), (sy, sx), around, 0, 0)
     x, (low, high) = operand(ctx, op, 0), FLOAT_ACTIVATIONS[ACTIVATION_NAMES[activation]]
     maxima = call("relu", [call("nn.max_pool2d", [x], attrs, span=span)], UnaryAttrs(lo=low, hi=high), span=span)
-    return [maxima, call(NAME, [x], attrs, span=span)]
+    return [maxima, call(ARGMAX, [x], attrs, span=span)]
 
 
 @from_tflite("CUSTOM:MaxUnpooling2D", "float32", MAX_UNPOOLING_NAME, oracle="MediaPipe")

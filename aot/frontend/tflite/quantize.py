@@ -10,13 +10,10 @@ from aot.frontend.tflite.convert import EVERY, ConvertContext, from_tflite, oper
 from aot.frontend.view import OperatorView
 from aot.numerics.fixed_point import quantize_multiplier
 from aot.numerics.multipliers import real_multiplier
-from aot.op.math.cast import DTYPES, CastAttrs
-from aot.op.math.fake_quant import FakeQuantAttrs
-from aot.op.qnn.dequantize import DTYPES as DEQUANTIZE_DTYPES
-from aot.op.qnn.dequantize import DequantizeAttrs, evaluate
-from aot.op.qnn.quantize import CODES, SOURCES, QuantizeAttrs, Requantize8Attrs
-from aot.op.tensor.bitcast import DTYPES as BITCAST_DTYPES
-from aot.op.tensor.bitcast import BitcastAttrs, bitcast_shape
+from aot.op.math.cast import BITCASTABLE as BITCAST_DTYPES
+from aot.op.math.cast import CASTABLE, BitcastAttrs, CastAttrs, FakeQuantAttrs, bitcast_shape
+from aot.op.qnn.quantize import CODES, SOURCES, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs, evaluate_dequantize
+from aot.op.qnn.quantize import DEQUANTIZABLE as DEQUANTIZE_DTYPES
 from aot.relay.expr import Constant, Expr, call, const
 from aot.support.dtype import int_range
 
@@ -67,7 +64,7 @@ def _half_value(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
     quant, shape = x.type.quant, x.type.shape
     if quant is None or not quant.is_per_channel:
         attrs = DequantizeAttrs(*require_quant(ctx, op, x.type, may_be_zero=True))
-        return const(evaluate(x.data, attrs=attrs, out_type=x.type.with_dtype("float32")), span=ctx.span(op))
+        return const(evaluate_dequantize(x.data, attrs=attrs, out_type=x.type.with_dtype("float32")), span=ctx.span(op))
     require_dtype(ctx, op, x.type, ("int4", "int8", "uint8"), what="data with a scale a channel")
     axis = quant.axis
     assert axis is not None
@@ -106,8 +103,8 @@ def convert_fake_quant(ctx: ConvertContext, op: OperatorView) -> Expr:
 def convert_cast(ctx: ConvertContext, op: OperatorView) -> Expr:
     """cast to the declared type of the result; nothing where it is the operand's."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, DTYPES)
-    require_dtype(ctx, op, out, DTYPES, what="a result")
+    require_dtype(ctx, op, data, CASTABLE)
+    require_dtype(ctx, op, out, CASTABLE, what="a result")
     x = operand(ctx, op, 0)
     return x if data.dtype == out.dtype else call("cast", [x], CastAttrs(out.dtype), span=ctx.span(op))
 

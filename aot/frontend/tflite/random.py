@@ -20,10 +20,9 @@ from aot.frontend.tflite.convert import (
 )
 from aot.frontend.view import OperatorView
 from aot.numerics.random import WORDS
-from aot.op.random.bits import LARGEST, AdvanceAttrs, BitsAttrs
-from aot.op.random.distributions import DistributionAttrs, MultinomialAttrs
-from aot.op.tensor.bitcast import BitcastAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.op.math.cast import BitcastAttrs
+from aot.op.random import LARGEST, AdvanceAttrs, BitsAttrs, DistributionAttrs, MultinomialAttrs
+from aot.op.tensor.shape import ConcatenateAttrs
 from aot.relay.expr import Expr, call, const
 
 _WORDS_OF = {"int32": 1, "uint32": 1, "int64": 2, "uint64": 2}

@@ -16,20 +16,15 @@ from aot.numerics.multipliers import real_multiplier
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.qnn.dynamic_quantize import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
-from aot.op.qnn.hybrid import NAME as HYBRID_OUTPUT
-from aot.op.qnn.hybrid import HybridOutputAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
-from aot.op.recurrent.dense_lanes import NAME as DENSE_LANES
-from aot.op.recurrent.lstm_basic import NAME, LstmBasicAttrs
-from aot.op.recurrent.lstm_float import NAME as LSTM_FLOAT_NAME
-from aot.op.recurrent.lstm_float import LstmFloatAttrs
-from aot.op.recurrent.lstm_integer import NAME as LSTM_INTEGER_NAME
-from aot.op.recurrent.lstm_integer import LstmAttrs, Scale
-from aot.op.recurrent.rnn import BOUNDS, RnnAttrs
-from aot.op.recurrent.rnn import NAME as RNN_NAME
-from aot.op.recurrent.svdf_filter import MEMORY, TIME, SvdfMemoryAttrs, SvdfTimeAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
+from aot.op.qnn.hybrid import HYBRID as HYBRID_OUTPUT
+from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
+from aot.op.recurrent.lstm import DENSE_LANES, LSTM_BASIC, LstmAttrs, LstmBasicAttrs, LstmFloatAttrs, Scale
+from aot.op.recurrent.lstm import LSTM_FLOAT as LSTM_FLOAT_NAME
+from aot.op.recurrent.lstm import LSTM_INTEGER as LSTM_INTEGER_NAME
+from aot.op.recurrent.rnn import BOUNDS, MEMORY, TIME, RnnAttrs, SvdfMemoryAttrs, SvdfTimeAttrs
+from aot.op.recurrent.rnn import RNN as RNN_NAME
+from aot.op.tensor.shape import ConcatenateAttrs
 from aot.relay.expr import Expr, call, const, get_item
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
@@ -157,7 +152,7 @@ def convert_basic_lstm(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
     span = ctx.span(op)
     joined = call("concatenate", [operand(ctx, op, 0), output.read()], ConcatenateAttrs(1), span=span)
     constants = [const(ctx.constant(op, i)) for i in (2, 3)]
-    made = call(NAME, [joined, cell.read(), *constants], attrs, span=span)
+    made = call(LSTM_BASIC, [joined, cell.read(), *constants], attrs, span=span)
     results = [get_item(made, i, span=span) for i in range(3)]
     output.assign(results[0])
     cell.assign(results[1])

@@ -23,17 +23,23 @@ from aot.frontend.tflite.tensor import LARGEST_PAD, dilated, padded_or_cut
 from aot.frontend.view import OperatorView
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.numerics.multipliers import real_multiplier
-from aot.op.reduce.arg_reduce import ArgReduceAttrs
-from aot.op.reduce.cumsum import DTYPES, CumSumAttrs
-from aot.op.reduce.mean import CODES, MeanAttrs
-from aot.op.reduce.prod import CODES as PROD_CODES
-from aot.op.reduce.prod import ProdAttrs
-from aot.op.reduce.reduce import OPERATORS, ReduceAttrs
-from aot.op.reduce.reduce_window import DTYPES as REDUCE_WINDOW_DTYPES
-from aot.op.reduce.reduce_window import KINDS, ReduceWindowAttrs
-from aot.op.reduce.topk import TopKAttrs
-from aot.op.tensor.bitcast import BitcastAttrs
-from aot.op.tensor.take import TakeAttrs
+from aot.op.math.cast import BitcastAttrs
+from aot.op.reduce import (
+    CUMSUM_TYPES,
+    KINDS,
+    MEAN_CODES,
+    OPERATORS,
+    PROD_CODES,
+    ArgReduceAttrs,
+    CumSumAttrs,
+    MeanAttrs,
+    ProdAttrs,
+    ReduceAttrs,
+    ReduceWindowAttrs,
+    TopKAttrs,
+)
+from aot.op.reduce import WINDOWED_TYPES as REDUCE_WINDOW_DTYPES
+from aot.op.tensor.gather import TakeAttrs
 from aot.relay.expr import Expr, call, tensor_type
 from aot.support.dtype import bits, int_range, is_float
 
@@ -87,7 +93,7 @@ def mean_multiplier(real: float, count: int) -> tuple[int, int]:
 def convert_quantized(ctx: ConvertContext, op: OperatorView) -> Expr:
     """mean or qnn.sum of quantised values, by the operator's name."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, CODES)
+    require_dtype(ctx, op, data, MEAN_CODES)
     require_dtype(ctx, op, out, (data.dtype,), what="a result")
     scale_in, zp_in = require_quant(ctx, op, data, may_be_zero=True)
     scale, zp = require_quant(ctx, op, out, what="the result")
@@ -160,7 +166,7 @@ def convert_arg_reduce(ctx: ConvertContext, op: OperatorView) -> Expr:
 def convert_cumsum(ctx: ConvertContext, op: OperatorView) -> Expr:
     """cumsum of numbers, qnn.cumsum of quantised values."""
     data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, (*DTYPES, "int8"))
+    require_dtype(ctx, op, data, (*CUMSUM_TYPES, "int8"))
     axis = normalized_axis(ctx, op, one_int(ctx, op, 1), len(data.shape))
     codes = sum_attrs(ctx, op) if data.dtype == "int8" else None
     attrs = CumSumAttrs(axis, bool(op.option("exclusive")), bool(op.option("reverse")), codes)

@@ -13,9 +13,8 @@ from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
-from aot.op.math.cast import CastAttrs
+from aot.op.math.cast import BitcastAttrs, CastAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
-from aot.op.tensor.bitcast import BitcastAttrs
 from aot.relay.expr import Constant, Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

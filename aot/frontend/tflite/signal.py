@@ -24,25 +24,32 @@ from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.numerics.kissfft import is_supported
-from aot.op.math.arithmetic import BinaryAttrs
-from aot.op.math.compare import CompareAttrs
-from aot.op.math.select import SelectAttrs
-from aot.op.signal.energy import EnergyAttrs
-from aot.op.signal.filter_bank import FilterBankAttrs
-from aot.op.signal.filter_bank_log import LogAttrs
-from aot.op.signal.mfcc import MOST_CHANNELS, MfccAttrs, reaches
-from aot.op.signal.overlap_add import DTYPES, OverlapAddAttrs
-from aot.op.signal.pcan import TABLE, PcanAttrs
-from aot.op.signal.rfft import DTYPES as RFFT_DTYPES
-from aot.op.signal.rfft import LONGEST, RfftAttrs
-from aot.op.signal.rfft2d import LARGEST, Rfft2dAttrs, is_power_of_two
-from aot.op.signal.spectral_subtraction import NoiseAttrs
-from aot.op.signal.spectrogram import LARGEST as SPECTROGRAM_LARGEST
-from aot.op.signal.spectrogram import SpectrogramAttrs
-from aot.op.signal.window import WindowAttrs
-from aot.op.tensor.broadcast_to import BroadcastToAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.op.tensor.take import TakeAttrs
+from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
+from aot.op.signal import (
+    LONGEST,
+    MOST_CHANNELS,
+    OVERLAP_TYPES,
+    RFFT2D_LARGEST,
+    SPECTROGRAM_LARGEST,
+    TABLE,
+    EnergyAttrs,
+    FilterBankAttrs,
+    LogAttrs,
+    MfccAttrs,
+    NoiseAttrs,
+    OverlapAddAttrs,
+    PcanAttrs,
+    Rfft2dAttrs,
+    RfftAttrs,
+    SpectrogramAttrs,
+    WindowAttrs,
+    is_power_of_two,
+    reaches,
+)
+from aot.op.signal import RFFT_TYPES as RFFT_DTYPES
+from aot.op.tensor.gather import TakeAttrs
+from aot.op.tensor.pad import BroadcastToAttrs
+from aot.op.tensor.shape import ConcatenateAttrs
 from aot.relay.expr import Expr, Var, call, const, post_order, tensor_type
 from aot.support.dtype import numpy_dtype
 
@@ -110,8 +117,8 @@ def convert_rfft2d(ctx: ConvertContext, op: OperatorView) -> Expr:
     if len(data.shape) < 2 or len(sizes) != 2:
         unsupported(ctx, op, f"{data} with {len(sizes)} sizes is no image", code="E1207")
     height, width = sizes
-    if not is_power_of_two(height) or not is_power_of_two(width) or width < 2 or max(sizes) > LARGEST:
-        message = f"a transform of {height} x {width} points is not supported; only of powers of two up to {LARGEST}"
+    if not is_power_of_two(height) or not is_power_of_two(width) or width < 2 or max(sizes) > RFFT2D_LARGEST:
+        message = f"a transform of {height} x {width} points is not supported; only of powers of two up to {RFFT2D_LARGEST}"
         unsupported(ctx, op, message, code="E1181")
     return call("signal.rfft2d", [operand(ctx, op, 0)], Rfft2dAttrs(height, width), span=ctx.span(op))
 
@@ -219,7 +226,7 @@ def convert_pcan(ctx: ConvertContext, op: OperatorView) -> Expr:
 def convert_overlap_add(ctx: ConvertContext, op: OperatorView) -> Expr:
     """signal.overlap_add; its finished samples are the result, the others the state."""
     data, span = ctx.input_type(op, 0), ctx.span(op)
-    require_dtype(ctx, op, data, DTYPES)
+    require_dtype(ctx, op, data, OVERLAP_TYPES)
     if len(data.shape) < 2 or not data.size:
         unsupported(ctx, op, f"{data} holds no frames", code="E1207")
     *outer, frames, size = data.shape

@@ -28,20 +28,13 @@ from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import TensorType, per_tensor
 from aot.numerics.fixed_point import round_half_away
-from aot.op.common.move import INDEX_TYPES, MOVABLE
-from aot.op.math.arithmetic import BinaryAttrs
-from aot.op.math.select import SelectAttrs
-from aot.op.nn.pad import PadAttrs
+from aot.op.common.tensors import INDEX_TYPES, MOVABLE
+from aot.op.math.arithmetic import BinaryAttrs, SelectAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
-from aot.op.tensor.broadcast_to import BroadcastToAttrs, TileAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.op.tensor.full import FullAttrs
-from aot.op.tensor.mirror_pad import MirrorPadAttrs
-from aot.op.tensor.reshape import ReshapeAttrs
-from aot.op.tensor.reverse import ReverseAttrs, ReverseSequenceAttrs
-from aot.op.tensor.take import GatherNdAttrs
-from aot.op.tensor.transpose import TransposeAttrs
+from aot.op.tensor.gather import GatherNdAttrs
+from aot.op.tensor.pad import BroadcastToAttrs, FullAttrs, MirrorPadAttrs, PadAttrs, ReverseAttrs, ReverseSequenceAttrs, TileAttrs
+from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Constant, Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype

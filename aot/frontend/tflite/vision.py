@@ -23,25 +23,35 @@ from aot.frontend.tflite.convert import (
 )
 from aot.frontend.view import OperatorView
 from aot.numerics.fixed_point import round_half_away
-from aot.op.common.move import MOVABLE
-from aot.op.math.cast import CastAttrs
-from aot.op.math.compare import CompareAttrs
-from aot.op.math.select import SelectAttrs
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.reduce.reduce import ReduceAttrs
-from aot.op.reduce.topk import TopKAttrs
-from aot.op.tensor.bitcast import BitcastAttrs
-from aot.op.tensor.broadcast_to import BroadcastToAttrs
-from aot.op.tensor.take import TakeAttrs
-from aot.op.vision.decode_poses import DTYPES as DECODE_POSES_DTYPES
-from aot.op.vision.decode_poses import EDGES, KEYPOINTS, DecodePosesAttrs, Linear
-from aot.op.vision.detection import CODES, DecodeBoxesAttrs, NmsAttrs, Real, real
-from aot.op.vision.detection import DTYPES as DETECTION_DTYPES
-from aot.op.vision.non_max_suppression import SoftNmsAttrs
-from aot.op.vision.pose_masks import CELLS, PoseMasksAttrs
-from aot.op.vision.resize_bilinear import DTYPES as RESIZE_BILINEAR_DTYPES
-from aot.op.vision.resize_bilinear import FIXED_POINT, ONE, Line, ResizeBilinearAttrs
-from aot.op.vision.resize_nearest import ResizeNearestAttrs
+from aot.op.common.tensors import MOVABLE
+from aot.op.math.arithmetic import CompareAttrs, SelectAttrs
+from aot.op.math.cast import BitcastAttrs, CastAttrs
+from aot.op.qnn.quantize import DequantizeAttrs
+from aot.op.reduce import ReduceAttrs, TopKAttrs
+from aot.op.tensor.gather import TakeAttrs
+from aot.op.tensor.pad import BroadcastToAttrs
+from aot.op.vision import BOX_TYPES as DETECTION_DTYPES
+from aot.op.vision import (
+    CELLS,
+    CODES,
+    EDGES,
+    FIXED_POINT,
+    KEYPOINTS,
+    ONE,
+    DecodeBoxesAttrs,
+    DecodePosesAttrs,
+    Line,
+    Linear,
+    NmsAttrs,
+    PoseMasksAttrs,
+    Real,
+    ResizeBilinearAttrs,
+    ResizeNearestAttrs,
+    SoftNmsAttrs,
+    real,
+)
+from aot.op.vision import POSE_TYPES as DECODE_POSES_DTYPES
+from aot.op.vision import RESIZABLE as RESIZE_BILINEAR_DTYPES
 from aot.relay.expr import Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 

@@ -1,10 +1,4 @@
-"""add, subtract, multiply, ...: arithmetic of two tensors of plain numbers (float32, int32, int64 ...) with broadcasting.
-
-Integers wrap around; a division by zero, which the reference reports as an error, gives 0.  Fused activations clamp.
-Oracles: `reference_ops::BroadcastAdd6DSlow`, `BroadcastSubSlow`, `BroadcastMul6DSlow`, `BroadcastDivSlow`,
-`FloorDiv`, `FloorMod`, `MaximumMinimumBroadcastSlow`, `EvalSquaredDifference`, `EvalLogicalOr` ...  (`floor_mod` of
-floats: fmod with the sign of the divisor.)
-"""
+"""Operators of two or three tensors of plain numbers, element by element: arithmetic, comparisons, select."""
 
 from __future__ import annotations
 
@@ -12,20 +6,27 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aot.ir.op import F_DOMAIN, Array, OpPattern, register_op
-from aot.ir.type import TensorType, Type
+from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import ATAN2, FMOD, POW
 from aot.numerics.fdlibm_atan import atan2f
-from aot.numerics.fixed_point import named
+from aot.numerics.fixed_point import multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
 from aot.numerics.glibc_pow import powf
-from aot.op.common.binary import broadcast_at, broadcast_type, two_of_one_type
-from aot.op.common.move import tensors_of
+from aot.op.common.tensors import broadcast_at, broadcast_index, broadcast_type, tensors_of, two_of_one_type
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, minimum, select
+
+# add, subtract, multiply, ...: arithmetic of two tensors of plain numbers (float32, int32, int64 ...) with broadcasting.
+#
+# Integers wrap around; a division by zero, which the reference reports as an error, gives 0.  Fused activations clamp.
+# Oracles: `reference_ops::BroadcastAdd6DSlow`, `BroadcastSubSlow`, `BroadcastMul6DSlow`, `BroadcastDivSlow`,
+# `FloorDiv`, `FloorMod`, `MaximumMinimumBroadcastSlow`, `EvalSquaredDifference`, `EvalLogicalOr` ...  (`floor_mod` of
+# floats: fmod with the sign of the divisor.)
+
 
 NUMBERS = ("float32", "int32", "int64")
 BITS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -257,7 +258,7 @@ DOC = {
 }
 
 
-def _register(name: str, binary: Binary) -> None:
+def _register_binary(name: str, binary: Binary) -> None:
     """Type rule, meaning and te rule of one operator."""
 
     def infer_type(types: Sequence[Type], _attrs: BinaryAttrs) -> Type:
@@ -299,7 +300,7 @@ def _register(name: str, binary: Binary) -> None:
 
 
 for _name, _binary in BINARY.items():
-    _register(_name, _binary)
+    _register_binary(_name, _binary)
 
 
 def domain_divisor(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
@@ -319,3 +320,154 @@ for _name in ("divide", "floor_divide", "floor_mod"):
 
 
 F_DOMAIN.set("power", domain_power)
+
+
+# equal, less, ...: comparisons of two tensors with broadcasting; bool.
+#
+# Codes of different quantisations are brought to one scale first: rescale((x - zp) << 8) by their own scale, double rounding;
+# int16 only for EQUAL and NOT_EQUAL (and by TFLM, for GREATER): LESS and the like of LiteRT compare int16 values without
+# rescaling. Oracles: `reference_ops::BroadcastComparison4DSlowImpl`, `ComparisonWithScaling` with the parameters of
+# `comparisons.cc`.
+
+
+COMPARABLE = ("float32", "int32", "int64", "int16", "int8", "uint8", "bool")
+LEFT_SHIFT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """(x - zero_point) << 8, times the scale."""
+
+    zero_point: int
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAttrs:
+    """How codes of the operands come to one scale; None for plain numbers."""
+
+    rescale: tuple[Rescale, Rescale] | None = None
+
+
+def infer_compare(types: Sequence[Type], _attrs: CompareAttrs) -> Type:
+    """Two tensors of one type whose shapes broadcast -> bool."""
+    a, b = two_of_one_type(list(types), "a comparison", COMPARABLE)
+    return broadcast_type(a, b, "bool")
+
+
+def _scaled(x: Array, rescale: Rescale) -> Array:
+    shifted = (x.astype(np.int64) - rescale.zero_point) << LEFT_SHIFT
+    return np.asarray(multiply_by_quantized_multiplier(shifted, rescale.multiplier, rescale.shift))
+
+
+def _tir_scaled(b: IRBuilder, x: Expr, rescale: Rescale) -> Expr:
+    shifted = named(b, "x", (cast("int32", x) - rescale.zero_point) * (1 << LEFT_SHIFT))
+    return named(b, "scaled", tir_multiply_by_quantized_multiplier(b, shifted, rescale.multiplier, rescale.shift))
+
+
+COMPARISONS = {
+    "equal": ("==", "EQUAL"),
+    "not_equal": ("!=", "NOT_EQUAL"),
+    "less": ("<", "LESS"),
+    "less_equal": ("<=", "LESS_EQUAL"),
+    "greater": (">", "GREATER"),
+    "greater_equal": (">=", "GREATER_EQUAL"),
+}
+"""Operator -> (in C, in TFLite)."""
+
+
+def _register_comparison(name: str, symbol: str, opcode: str) -> None:
+    function = getattr(np, name)
+
+    def evaluate(a: Array, b: Array, *, attrs: CompareAttrs, out_type: TensorType) -> Array:
+        if attrs.rescale is not None:
+            a, b = _scaled(a, attrs.rescale[0]), _scaled(b, attrs.rescale[1])
+        return np.asarray(function(a, b)).reshape(out_type.shape)
+
+    def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CompareAttrs, out_type: TensorType) -> TensorFn:
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            x, y = broadcast_at(b, args[0], i), broadcast_at(b, args[1], i)
+            if attrs.rescale is not None:
+                x, y = _tir_scaled(b, x, attrs.rescale[0]), _tir_scaled(b, y, attrs.rescale[1])
+            elif x.dtype == "bool":
+                x, y = cast("int32", x), cast("int32", y)
+            return binop(symbol, x, y)
+
+        return tensor_fn(out_type.shape, "bool", rule)
+
+    register_op(
+        name,
+        2,
+        arguments=[("a", "numbers, int8", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+        attrs_type=CompareAttrs,
+        pattern=OpPattern.BROADCAST,
+        infer_type=infer_compare,
+        evaluate=evaluate,
+        doc=f"{opcode}; all types",
+    )
+    F_TE.set(name, te_rule)
+
+
+for _name, (_symbol, _opcode) in COMPARISONS.items():
+    _register_comparison(_name, _symbol, _opcode)
+
+
+# select: SELECT and SELECT_V2 of TFLite: out = cond ? a : b, with broadcasting.
+#
+# Oracles: `reference_ops::Select`, `RankOneSelect`, `BroadcastSelect5DSlow`; data of any type are moved, never rescaled.
+
+
+@dataclass(frozen=True, slots=True)
+class SelectAttrs:
+    """The result's parameters."""
+
+    quant: QuantParams | None = None
+
+
+def infer_select(types: Sequence[Type], attrs: SelectAttrs) -> Type:
+    """bool, T, T whose shapes broadcast -> T."""
+    cond, a, b = tensors_of(types, 3)
+    if cond.dtype != "bool" or a.dtype != b.dtype:
+        raise TypeRuleError(f"select by {cond} of {a} and {b}")
+    try:
+        shape = np.broadcast_shapes(cond.shape, a.shape, b.shape)
+    except ValueError:
+        raise TypeRuleError(f"shapes of {cond}, {a} and {b} do not broadcast") from None
+    return TensorType(tuple(map(int, shape)), a.dtype, attrs.quant)
+
+
+def evaluate_select(cond: Array, a: Array, b: Array, *, attrs: SelectAttrs, out_type: TensorType) -> Array:
+    return np.where(cond, a, b)
+
+
+def te_select(_ctx: TeContext, args: Sequence[TensorFn], attrs: SelectAttrs, out_type: TensorType) -> TensorFn:
+    cond, x, y = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        # branches and not a select: only the chosen operand is computed
+        value = b.local("value", (1,), out_type.dtype)
+        with b.if_(cond.at(b, broadcast_index(cond, i))):
+            b.store(value, 0, x.at(b, broadcast_index(x, i)))
+        with b.else_():
+            b.store(value, 0, y.at(b, broadcast_index(y, i)))
+        return value[0]
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "select",
+    3,
+    arguments=[
+        ("cond", "bool", "which"),
+        ("a", "any", "the values where it is true"),
+        ("b", "as a", "the values where it is false"),
+    ],
+    attrs_type=SelectAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_select,
+    evaluate=evaluate_select,
+    doc="SELECT, SELECT_V2; with broadcasting",
+)
+F_TE.set("select", te_select)

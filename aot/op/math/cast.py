@@ -1,9 +1,4 @@
-"""cast: CAST of TFLite between element types.
-
-Integers keep their low bits, a float is cut towards zero and saturates (NaN gives the upper bound), anything but 0 is true.
-What comes from or goes to float16 passes through float32.
-Oracle: `kernels/cast.cc`.
-"""
+"""Operators that change the type of elements: cast, bitcast, and fake_quant, which only rounds."""
 
 from __future__ import annotations
 
@@ -14,15 +9,22 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
-from aot.op.common.move import MOVABLE, tensors_of
+from aot.op.common.tensors import MOVABLE, tensors_of
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
-from aot.support.dtype import int_range, is_float, numpy_dtype
+from aot.support.dtype import int_range, is_float, itemsize, numpy_dtype
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
-DTYPES = MOVABLE
+# cast: CAST of TFLite between element types.
+#
+# Integers keep their low bits, a float is cut towards zero and saturates (NaN gives the upper bound), anything but 0 is true.
+# What comes from or goes to float16 passes through float32.
+# Oracle: `kernels/cast.cc`.
+
+
+CASTABLE = MOVABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,10 @@ class CastAttrs:
     dtype: str
 
 
-def infer_type(types: Sequence[Type], attrs: CastAttrs) -> Type:
+def infer_cast(types: Sequence[Type], attrs: CastAttrs) -> Type:
     """A tensor -> the same shape in another type."""
     (data,) = tensors_of(types, 1)
-    if data.dtype not in DTYPES or attrs.dtype not in DTYPES:
+    if data.dtype not in CASTABLE or attrs.dtype not in CASTABLE:
         raise TypeRuleError(f"cast of {data} to {attrs.dtype}")
     return data.with_dtype(attrs.dtype)
 
@@ -46,7 +48,7 @@ def _float_limits(dtype: str) -> tuple[float, float]:
     return float(low), float(high + 1)
 
 
-def evaluate(data: Array, *, attrs: CastAttrs, out_type: TensorType) -> Array:
+def evaluate_cast(data: Array, *, attrs: CastAttrs, out_type: TensorType) -> Array:
     if "float16" in (attrs.dtype, str(data.dtype)):
         data = data.astype(np.float32)
     if attrs.dtype == "float16":
@@ -63,7 +65,7 @@ def evaluate(data: Array, *, attrs: CastAttrs, out_type: TensorType) -> Array:
     return np.where((data >= high) | np.isnan(data), dtype.type(largest), result).astype(dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CastAttrs, out_type: TensorType) -> TensorFn:
+def te_cast(_ctx: TeContext, args: Sequence[TensorFn], attrs: CastAttrs, out_type: TensorType) -> TensorFn:
     (data,) = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -89,8 +91,126 @@ register_op(
     arguments=[("data", "numbers", "the operand")],
     attrs_type=CastAttrs,
     pattern=OpPattern.ELEMWISE,
-    infer_type=infer_type,
-    evaluate=evaluate,
+    infer_type=infer_cast,
+    evaluate=evaluate_cast,
     doc="CAST; all plain types and float16",
 )
-F_TE.set("cast", te_rule)
+F_TE.set("cast", te_cast)
+
+
+# bitcast: BITCAST of TFLite: the same bytes as elements of another type, which costs nothing at run time.
+#
+# Where the sizes differ the last dimension is split or joined: int16[3] is int8[3, 2].
+# Oracle: `bitcast.cc`, which copies the bytes.
+
+
+BITCASTABLE = tuple(d for d in MOVABLE if d != "bool")
+BETWEEN = (*BITCASTABLE, "uint64")
+"""Types that the graph's operator takes: other operators are made with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BitcastAttrs:
+    """Type and dimensions of the result."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def bitcast_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
+    """Larger elements take the last dimension, which must hold one; smaller ones make one more.  TypeRuleError else."""
+    before, after = itemsize(data.dtype), itemsize(dtype)
+    if before == after:
+        return data.shape
+    if before > after:
+        return (*data.shape, before // after)
+    if data.shape[-1:] != (after // before,):
+        raise TypeRuleError(f"bitcast of {data} to {dtype}")
+    return data.shape[:-1]
+
+
+def infer_bitcast(types: Sequence[Type], attrs: BitcastAttrs) -> Type:
+    """A tensor -> as many bytes of another type."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype not in BETWEEN or attrs.dtype not in BETWEEN:
+        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}")
+    if attrs.shape != bitcast_shape(data, attrs.dtype):
+        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}{list(attrs.shape)}")
+    return TensorType(attrs.shape, attrs.dtype)
+
+
+def evaluate_bitcast(data: Array, *, attrs: BitcastAttrs, out_type: TensorType) -> Array:
+    return np.frombuffer(np.ascontiguousarray(data).tobytes(), numpy_dtype(attrs.dtype)).reshape(attrs.shape)
+
+
+register_op(
+    "bitcast",
+    1,
+    arguments=[("data", "any", "the operand")],
+    attrs_type=BitcastAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_bitcast,
+    evaluate=evaluate_bitcast,
+    doc="BITCAST; no instruction at run time",
+    is_view=True,
+)
+
+
+# fake_quant: FAKE_QUANT of TFLite: float32 to the nearest of 2^bits equally spaced numbers, one of which is 0.
+#
+# out = round((clamp(x) - low) * (1 / scale)) * scale + low, halves up, in float32; NaN becomes the lowest number.
+# Oracle: `reference_ops::FakeQuant`.
+
+
+@dataclass(frozen=True, slots=True)
+class FakeQuantAttrs:
+    """float32 numbers: the lowest and the highest result, the distance between two."""
+
+    low: float
+    high: float
+    scale: float
+
+
+def infer_fake_quant(types: Sequence[Type], attrs: FakeQuantAttrs) -> Type:
+    """float32 -> float32."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "float32" or not attrs.low <= attrs.high or attrs.scale <= 0:
+        raise TypeRuleError(f"fake_quant of {data} by {attrs}")
+    return data
+
+
+def evaluate_fake_quant(data: Array, *, attrs: FakeQuantAttrs, out_type: TensorType) -> Array:
+    low, high, scale = (np.float32(v) for v in (attrs.low, attrs.high, attrs.scale))
+    above = np.where(low < data, data, low)
+    bounded = np.where(above < high, above, high)
+    steps = (bounded - low) * (np.float32(1) / scale)
+    return np.asarray(np.floor(steps.astype(np.float64) + 0.5).astype(np.float32) * scale + low, np.float32)
+
+
+def te_fake_quant(_ctx: TeContext, args: Sequence[TensorFn], attrs: FakeQuantAttrs, out_type: TensorType) -> TensorFn:
+    (data,) = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        low, high, scale = (imm(float(np.float32(v)), "float32") for v in (attrs.low, attrs.high, attrs.scale))
+        inverse = imm(float(np.float32(1) / np.float32(attrs.scale)), "float32")
+        x = b.let("x", data.at(b, i))
+        above = b.let("above", select(low < x, x, low))
+        steps = b.let("steps", (select(above < high, above, high) - low) * inverse)
+        whole = b.let("whole", cast("int32", steps))
+        nearest = whole + select(steps - cast("float32", whole) < imm(0.5, "float32"), imm(0), imm(1))
+        return cast("float32", nearest) * scale + low
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "fake_quant",
+    1,
+    arguments=[("data", "float32", "numbers")],
+    attrs_type=FakeQuantAttrs,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_fake_quant,
+    evaluate=evaluate_fake_quant,
+    doc="FAKE_QUANT; float32",
+)
+F_TE.set("fake_quant", te_fake_quant)

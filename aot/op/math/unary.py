@@ -1,8 +1,4 @@
-"""abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some of integers, logical_not of bool).
-
-Elementary functions have the bits of the C library that the reference runs with (`elementary`).  Oracles: `elementwise.cc`,
-`neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`, `Logistic`.
-"""
+"""Operators of one tensor, element by element: elementary functions and activations, parts of complex numbers, buckets."""
 
 from __future__ import annotations
 
@@ -15,12 +11,20 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import named
+from aot.op.common.tensors import tensors_of
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
+
+# abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some of integers, logical_not of bool).
+#
+# Elementary functions have the bits of the C library that the reference runs with (`elementary`).  Oracles: `elementwise.cc`,
+# `neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`, `Logistic`.
+
 
 FLOAT = ("float32",)
 
@@ -278,3 +282,146 @@ def _register(name: str, unary: Unary) -> None:
 
 for _name, _unary in UNARY.items():
     _register(_name, _unary)
+
+
+# gelu_uneven: GELU of float32 tensors whose size is not a multiple of four.  No quantisation.
+#
+# The reference computes float32 by Eigen, in vectors of four elements of the flat tensor; the one to three that are left over it
+# computes one by one, and their erfc differs in the last bit now and then.  `gelu` is the form for vectors alone, for
+# which it does not matter where an element lies; this one is not element-wise, and is fused with nothing.
+# There is no te rule: `aot.topi.generic.gelu` lowers it.  Oracle: `reference_ops::Gelu`.
+
+
+VECTOR = 4
+"""Elements of float32 in a vector of the reference's."""
+
+LEFT_OVER = "eigen_scalar_"
+"""Whose erfc the elements take that are left over."""
+
+
+def infer_gelu(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "float32":
+        raise TypeRuleError(f"gelu_uneven takes a tensor of float32, not {data}")
+    return data
+
+
+def evaluate_gelu(data: Array, *, attrs: UnaryAttrs, out_type: TensorType) -> Array:
+    flat = data.reshape(-1)
+    whole = flat.size - flat.size % VECTOR
+    with np.errstate(all="ignore"):
+        first = gelu(flat[:whole], approximate=False, library="eigen_")
+        rest = gelu(flat[whole:], approximate=False, library=LEFT_OVER)
+    return np.concatenate([first, rest]).reshape(out_type.shape)
+
+
+register_op(
+    "gelu_uneven",
+    1,
+    arguments=[("data", "float32", "the operand")],
+    attrs_type=UnaryAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_gelu,
+    evaluate=evaluate_gelu,
+    doc="GELU; float32, a size that is not a multiple of four",
+)
+
+
+# complex_abs, real and imag: parts of complex64 numbers.
+#
+# The absolute value is the root in double precision of the sum of the squares, rounded once; infinite where a part is, even
+# beside a NaN.  Oracle: `kernels/complex_support.cc`; `std::abs` is hypotf of glibc there.
+
+
+def infer_complex(types: Sequence[Type], _attrs: None) -> Type:
+    """complex64 -> float32 of the same shape."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "complex64":
+        raise TypeRuleError(f"parts of {data}, which is not complex")
+    return TensorType(data.shape, "float32")
+
+
+def evaluate_abs(data: Array, *, attrs: None, out_type: TensorType) -> Array:
+    real, imaginary = data.real.astype(np.float64), data.imag.astype(np.float64)
+    with np.errstate(all="ignore"):
+        found = np.sqrt(real * real + imaginary * imaginary).astype(np.float32)
+    return np.where(np.isinf(real) | np.isinf(imaginary), np.float32(np.inf), found)
+
+
+def evaluate_real(data: Array, *, attrs: None, out_type: TensorType) -> Array:
+    return np.ascontiguousarray(data.real)
+
+
+def evaluate_imag(data: Array, *, attrs: None, out_type: TensorType) -> Array:
+    return np.ascontiguousarray(data.imag)
+
+
+COMPLEX_PARTS = {"COMPLEX_ABS": "complex_abs", "REAL": "real", "IMAG": "imag"}
+
+
+_MEANINGS: dict[str, Callable[..., Array]] = {"complex_abs": evaluate_abs, "real": evaluate_real, "imag": evaluate_imag}
+
+for _opcode, _name in COMPLEX_PARTS.items():
+    register_op(
+        _name,
+        1,
+        arguments=[("data", "complex64", "the operand")],
+        attrs_type=None,
+        pattern=OpPattern.OPAQUE,
+        infer_type=infer_complex,
+        evaluate=_MEANINGS[_name],
+        doc=f"{_opcode}; complex64 to float32",
+    )
+
+
+# bucketize: BUCKETIZE of TFLite: in which interval between sorted boundaries a number lies.
+#
+# out = how many boundaries are not above x, compared in float32; NaN lies after all.  Oracle: `kernels/bucketize.cc`.
+
+
+BUCKETIZED = ("int32", "int64", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class BucketizeAttrs:
+    """float32 numbers, sorted."""
+
+    boundaries: tuple[float, ...]
+
+
+def infer_bucketize(types: Sequence[Type], attrs: BucketizeAttrs) -> Type:
+    """Numbers -> int32 of the same shape."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype not in BUCKETIZED or not attrs.boundaries or list(attrs.boundaries) != sorted(attrs.boundaries):
+        raise TypeRuleError(f"bucketize of {data} by {attrs.boundaries}")
+    return TensorType(data.shape, "int32")
+
+
+def evaluate_bucketize(data: Array, *, attrs: BucketizeAttrs, out_type: TensorType) -> Array:
+    below = data.astype(np.float32)[..., None] < np.array(attrs.boundaries, np.float32)
+    return np.asarray((~below).sum(axis=-1), np.int32)
+
+
+def te_bucketize(ctx: TeContext, args: Sequence[TensorFn], attrs: BucketizeAttrs, out_type: TensorType) -> TensorFn:
+    (data,) = args
+    table = ctx.constant("boundaries", np.array(attrs.boundaries, np.float32))
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x = b.let("x", cast("float32", data.at(b, i)))
+        axis = reduce_axis(len(attrs.boundaries), name="k")
+        return te_sum(b, [axis], lambda k: select(x < table.at(b, (k,)), imm(0), imm(1)))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "bucketize",
+    1,
+    arguments=[("data", "int32, int64, float32", "numbers")],
+    attrs_type=BucketizeAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_bucketize,
+    evaluate=evaluate_bucketize,
+    doc="BUCKETIZE; int32, int64, float32",
+)
+F_TE.set("bucketize", te_bucketize)

@@ -1,9 +1,4 @@
-"""nn.conv2d_transpose: TRANSPOSE_CONV of TFLite: each input pixel adds a window of products to the output.
-
-acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] -
-input_zp), over the taps for which both quotients are whole and inside the image.  Oracle:
-`reference_integer_ops::TransposeConv`.
-"""
+"""Transposed convolutions: of integers, of float32, and hybrid (float32 data, int8 weights)."""
 
 from __future__ import annotations
 
@@ -11,14 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
 from aot.op.common.window import TransposedWindow
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, sum, tensor_fn, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
+from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast
+from aot.tir.expr import Expr, cast, imm
+
+# nn.conv2d_transpose: TRANSPOSE_CONV of TFLite: each input pixel adds a window of products to the output.
+#
+# acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] -
+# input_zp), over the taps for which both quotients are whole and inside the image.  Oracle:
+# `reference_integer_ops::TransposeConv`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Conv2DTransposeAttrs:
     acc_dtype: str = "int32"
 
 
-def infer_type(types: Sequence[Type], attrs: Conv2DTransposeAttrs) -> Type:
+def infer_transpose(types: Sequence[Type], attrs: Conv2DTransposeAttrs) -> Type:
     """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, *attrs.size, O]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
@@ -45,7 +48,7 @@ def infer_type(types: Sequence[Type], attrs: Conv2DTransposeAttrs) -> Type:
     return TensorType((data.shape[0], *attrs.size, weight.shape[0]), attrs.acc_dtype)
 
 
-def evaluate(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Array:
+def evaluate_transpose(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Array:
     x, w = data.astype(np.float64) - attrs.input_zp, weight.astype(np.float64) - attrs.weight_zp
     (n, height, width, _), (channels, kh, kw, _) = data.shape, weight.shape
     (sy, sx), (top, left) = attrs.strides, attrs.padding
@@ -59,7 +62,7 @@ def evaluate(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_typ
     return result.astype(np.int64).astype(out_type.dtype)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> TensorFn:
+def te_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> TensorFn:
     data, weight = args
     wide = wrapping(attrs.acc_dtype)
     window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
@@ -79,7 +82,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DTransposeAtt
             reduce_axis(column.last, start=column.first, name="tx"),
             reduce_axis(weight.shape[3], name="i"),
         ]
-        return cast(attrs.acc_dtype, sum(b, axes, term, dtype=wide))
+        return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
@@ -93,8 +96,200 @@ register_op(
     ],
     attrs_type=Conv2DTransposeAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_type,
-    evaluate=evaluate,
+    infer_type=infer_transpose,
+    evaluate=evaluate_transpose,
     doc="TRANSPOSE_CONV; int8, int16 x int8, uint8",
 )
-F_TE.set("nn.conv2d_transpose", te_rule)
+F_TE.set("nn.conv2d_transpose", te_transpose)
+
+
+# nn.conv2d_transpose_float: TRANSPOSE_CONV of TFLite on float32.
+#
+# out[n, y, x, o] = clamp(sum over ty, tx, i of w[o, ky, kx, i] * data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] +
+# bias[o]), over the taps for which both quotients are whole and inside the image, in the order of the image's pixels. Oracles:
+# `reference_ops::TransposeConv` of float; MediaPipe's Convolution2DTransposeBias, whose sums begin with the bias.
+
+
+FLOAT_TRANSPOSE = "nn.conv2d_transpose_float"
+
+
+@dataclass(frozen=True, slots=True)
+class FloatTransposeAttrs:
+    """(vertical, horizontal) strides, what is cut off at the top and the left, the output's height and width, the clamp.
+
+    `bias_first`: the sum begins with the bias.
+    """
+
+    strides: tuple[int, int]
+    padding: tuple[int, int]
+    size: tuple[int, int]
+    clamp: Bounds
+    bias_first: bool = False
+
+
+def infer_float_transpose(types: Sequence[Type], attrs: FloatTransposeAttrs) -> Type:
+    """data [N, H, W, I], weight [O, KH, KW, I], bias [O] -> float32 [N, *attrs.size, O]."""
+    data, weight, *_ = layer_types(types, FLOAT_TRANSPOSE, rank=4, channels=lambda w: w.shape[0])
+    if data.shape[3] != weight.shape[3]:
+        raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
+    if min(*attrs.strides, *attrs.size) < 1 or min(attrs.padding) < 0:
+        raise TypeRuleError(f"strides {attrs.strides}, padding {attrs.padding}, size {attrs.size}")
+    return TensorType((data.shape[0], *attrs.size, weight.shape[0]), "float32")
+
+
+def evaluate_float_transpose(data: Array, weight: Array, *bias: Array, attrs: FloatTransposeAttrs, out_type: TensorType) -> Array:
+    (n, height, width, _), (channels, kh, kw, depth) = data.shape, weight.shape
+    (sy, sx), (top, left), (rows, columns) = attrs.strides, attrs.padding, attrs.size
+    whole = (n, max((height - 1) * sy + kh, top + rows), max((width - 1) * sx + kw, left + columns), channels)
+
+    def product(ky: int, kx: int, i: int) -> Array:
+        """Of all pixels, at the outputs that they reach with this tap; adding 0 changes no other."""
+        found = np.zeros(whole, np.float32)
+        pixels = data[..., i, None] * weight[:, ky, kx, i]
+        found[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] = pixels
+        return found[:, top : top + rows, left : left + columns]
+
+    # of the pixels that reach an output, the last tap meets the first one
+    products = (product(ky, kx, i) for ky in reversed(range(kh)) for kx in reversed(range(kw)) for i in range(depth))
+    first, last = (bias, ()) if attrs.bias_first else ((), bias)
+    return np_layer(products, last, attrs=attrs.clamp, out_type=out_type, first=first)
+
+
+def te_float_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttrs, out_type: TensorType) -> TensorFn:
+    data, weight, *bias = args
+    window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
+    sy, sx = attrs.strides
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        row, column = window.taps(b, y, x)
+
+        def product(uy: Expr, ux: Expr, i: Expr) -> Expr:
+            ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
+            w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
+            return w * data.at(b, (n, row.quotient - ty, column.quotient - tx, i))
+
+        axes = [
+            reduce_axis(row.last, start=row.first, name="uy"),
+            reduce_axis(column.last, start=column.first, name="ux"),
+            reduce_axis(weight.shape[3], name="i"),
+        ]
+        first, last = (bias, []) if attrs.bias_first else ([], bias)
+        return tir_layer(b, axes, product, bias=last, channel=o, attrs=attrs.clamp, first=first)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    FLOAT_TRANSPOSE,
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [N, H, W, I]", "the image"),
+        ("weight", "float32 [O, KH, KW, I]", "one filter for each output channel"),
+        ("bias?", "float32 [O]", "what is added to each output channel"),
+    ],
+    attrs_type=FloatTransposeAttrs,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_float_transpose,
+    evaluate=evaluate_float_transpose,
+    doc="TRANSPOSE_CONV, Convolution2DTransposeBias; float32",
+)
+F_TE.set(FLOAT_TRANSPOSE, te_float_transpose)
+
+
+# qnn.conv2d_transpose_hybrid: TRANSPOSE_CONV of TFLite on float32 data with integer weights.
+#
+# The data is quantised image by image, asymmetrically (`qnn/dynamic_quantize.py`).  Unlike other hybrid layers, whose sums are
+# integers, the reference scales every product and adds up float32:
+#
+#   out[n, y, x, o] = clamp(sum over ty, tx, i of float(w[o, ky, kx, i] * q[n, ..., i]) * weight scale[o] * data scale[n]
+#                     + bias[o])
+#
+# in the order of the image's pixels, as nn.conv2d_transpose_float.  Oracle: `reference_ops::HybridTransposeConv`.
+
+
+HYBRID_TRANSPOSE = "qnn.conv2d_transpose_hybrid"
+
+
+def infer_hybrid_transpose(types: Sequence[Type], attrs: FloatTransposeAttrs) -> Type:
+    """Data int16 [N, H, W, I], params float32 [N, 3], weight int8 [O, KH, KW, I], scales float32 [1] or [O], bias float32 [O]
+    -> float32 [N, *attrs.size, O].
+    """
+    found = [t for t in types if isinstance(t, TensorType)]
+    if len(found) != len(types) or [t.dtype for t in found] not in (_DTYPES[:4], _DTYPES):
+        raise TypeRuleError(f"{HYBRID_TRANSPOSE} does not take {', '.join(map(str, types))}")
+    data, params, weight, scales, *bias = found
+    if len(data.shape) != 4 or len(weight.shape) != 4 or data.shape[3] != weight.shape[3] or params.shape != (data.shape[0], 3):
+        raise TypeRuleError(f"{HYBRID_TRANSPOSE} of {data} has weights {weight} and parameters {params}")
+    channels = weight.shape[0]
+    if scales.shape not in ((1,), (channels,)) or any(t.size != channels for t in bias):
+        raise TypeRuleError(f"{HYBRID_TRANSPOSE} of {channels} channels has {scales.size} scales or a bias of another size")
+    if min(*attrs.strides, *attrs.size) < 1 or min(attrs.padding) < 0:
+        raise TypeRuleError(f"strides {attrs.strides}, padding {attrs.padding}, size {attrs.size}")
+    return TensorType((data.shape[0], *attrs.size, channels), "float32")
+
+
+_DTYPES = ["int16", "float32", "int8", "float32", "float32"]
+
+
+def evaluate_hybrid_transpose(
+    data: Array, params: Array, weight: Array, scales: Array, *bias: Array, attrs: FloatTransposeAttrs, out_type: TensorType
+) -> Array:  # fmt: skip
+    (n, height, width, _), (channels, kh, kw, depth) = data.shape, weight.shape
+    (sy, sx), (top, left), (rows, columns) = attrs.strides, attrs.padding, attrs.size
+    whole = (n, max((height - 1) * sy + kh, top + rows), max((width - 1) * sx + kw, left + columns), channels)
+    image, filters, of_image = data.astype(np.float32), weight.astype(np.float32), params[:, 0].reshape(-1, 1, 1, 1)
+
+    def product(ky: int, kx: int, i: int) -> Array:
+        """Of all pixels, at the outputs that they reach with this tap; adding 0 changes no other."""
+        found = np.zeros(whole, np.float32)
+        pixels = image[..., i, None] * filters[:, ky, kx, i]  # exact: 9 bits times 8
+        found[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] = pixels * scales * of_image
+        return found[:, top : top + rows, left : left + columns]
+
+    products = (product(ky, kx, i) for ky in reversed(range(kh)) for kx in reversed(range(kw)) for i in range(depth))
+    return np_layer(products, bias, attrs=attrs.clamp, out_type=out_type)
+
+
+def te_hybrid_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttrs, out_type: TensorType) -> TensorFn:
+    data, params, weight, scales, *bias = args
+    window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
+    sy, sx = attrs.strides
+
+    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+        row, column = window.taps(b, y, x)
+        of_weight = b.let("of_weight", scales.at(b, (o if scales.shape[0] > 1 else imm(0),)))
+        of_image = b.let("of_image", params.at(b, (n, imm(0))))
+
+        def product(uy: Expr, ux: Expr, i: Expr) -> Expr:
+            ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
+            w = cast("int32", weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i)))
+            value = cast("int32", data.at(b, (n, row.quotient - ty, column.quotient - tx, i)))
+            return cast("float32", w * value) * of_weight * of_image
+
+        axes = [
+            reduce_axis(row.last, start=row.first, name="uy"),
+            reduce_axis(column.last, start=column.first, name="ux"),
+            reduce_axis(weight.shape[3], name="i"),
+        ]
+        return tir_layer(b, axes, product, bias=bias, channel=o, attrs=attrs.clamp)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    HYBRID_TRANSPOSE,
+    VARIABLE,
+    arguments=[
+        ("data", "int16 [N, H, W, I]", "the image, quantised, its zero point taken off"),
+        ("params", "float32 [N, 3]", "of the quantised images"),
+        ("weight", "int8 [O, KH, KW, I]", "one filter for each output channel"),
+        ("scales", "float32 [1] or [O]", "of the weights"),
+        ("bias?", "float32 [O]", "what is added to each output channel"),
+    ],
+    attrs_type=FloatTransposeAttrs,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_hybrid_transpose,
+    evaluate=evaluate_hybrid_transpose,
+    doc="TRANSPOSE_CONV; float32 x int8",
+)
+F_TE.set(HYBRID_TRANSPOSE, te_hybrid_transpose)

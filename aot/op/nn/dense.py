@@ -1,9 +1,4 @@
-"""nn.dense: FULLY_CONNECTED of TFLite.
-
-acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel
-`FullyConnected`, which rounds once, halves away from zero, where its convolutions round twice; TFLite Micro rounds twice here
-too (`--oracle tflm`).
-"""
+"""Matrix products: dense layers of integers, of float32, with weights quantised in blocks; batch_matmul."""
 
 from __future__ import annotations
 
@@ -11,13 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, sum, tensor_fn, wrapping
+from aot.support.dtype import is_float
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
+from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast
+from aot.tir.expr import Expr, cast, imm
+
+# nn.dense: FULLY_CONNECTED of TFLite.
+#
+# acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel
+# `FullyConnected`, which rounds once, halves away from zero, where its convolutions round twice; TFLite Micro rounds twice here
+# too (`--oracle tflm`).
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class DenseAttrs:
     acc_dtype: str = "int32"
 
 
-def infer_type(types: Sequence[Type], attrs: DenseAttrs) -> Type:
+def infer_dense(types: Sequence[Type], attrs: DenseAttrs) -> Type:
     """data [M, K], weight [O, K] -> attrs.acc_dtype [M, O]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 2 or len(weight.shape) != 2:
@@ -39,14 +43,14 @@ def infer_type(types: Sequence[Type], attrs: DenseAttrs) -> Type:
     return TensorType((data.shape[0], weight.shape[0]), attrs.acc_dtype)
 
 
-def evaluate(data: Array, weight: Array, *, attrs: DenseAttrs, out_type: TensorType) -> Array:
+def evaluate_dense(data: Array, weight: Array, *, attrs: DenseAttrs, out_type: TensorType) -> Array:
     x = data.astype(np.float64) - attrs.input_zp
     w = weight.astype(np.float64) - attrs.weight_zp
     result: Array = (x @ w.T).astype(np.int64).astype(out_type.dtype)
     return result
 
 
-def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DenseAttrs, out_type: TensorType) -> TensorFn:
+def te_dense(_ctx: TeContext, args: Sequence[TensorFn], attrs: DenseAttrs, out_type: TensorType) -> TensorFn:
     data, weight = args
     wide = wrapping(attrs.acc_dtype)
 
@@ -55,7 +59,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: DenseAttrs, out_ty
             w, x = cast("int32", weight.at(b, (o, k))) - attrs.weight_zp, cast("int32", data.at(b, (m, k))) - attrs.input_zp
             return cast(wide, w) * cast(wide, x)
 
-        return cast(attrs.acc_dtype, sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=wide))
+        return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=wide))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
@@ -66,8 +70,241 @@ register_op(
     arguments=[("data", "int8, int16 [M, K]", "rows of data"), ("weight", "int8, int4 [O, K]", "one row for each output")],
     attrs_type=DenseAttrs,
     pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_type,
-    evaluate=evaluate,
+    infer_type=infer_dense,
+    evaluate=evaluate_dense,
     doc="FULLY_CONNECTED; int8, int16 x int8, int8 and int16 x int4, uint8; one rounding (TFLite) or two (TFLite Micro)",
 )
-F_TE.set("nn.dense", te_rule)
+F_TE.set("nn.dense", te_dense)
+
+
+# nn.dense_float: FULLY_CONNECTED of TFLite on float32.
+#
+# out[m, o] = clamp(sum over k of data[m, k] * w[o, k] + bias[o]), in this order.
+# Oracle: `reference_ops::FullyConnected` of float.
+
+
+DENSE_FLOAT = "nn.dense_float"
+
+
+def infer_dense_float(types: Sequence[Type], _attrs: Bounds) -> Type:
+    """data [M, K], weight [O, K], bias [O] -> float32 [M, O]."""
+    data, weight, *_ = layer_types(types, DENSE_FLOAT, rank=2, channels=lambda w: w.shape[0])
+    if data.shape[1] != weight.shape[1]:
+        raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
+    return TensorType((data.shape[0], weight.shape[0]), "float32")
+
+
+def evaluate_dense_float(data: Array, weight: Array, *bias: Array, attrs: Bounds, out_type: TensorType) -> Array:
+    products = (data[:, k, None] * weight[:, k] for k in range(weight.shape[1]))
+    return np_layer(products, bias, attrs=attrs, out_type=out_type)
+
+
+def te_dense_float(_ctx: TeContext, args: Sequence[TensorFn], attrs: Bounds, out_type: TensorType) -> TensorFn:
+    data, weight, *bias = args
+
+    def rule(b: IRBuilder, m: Expr, o: Expr) -> Expr:
+        axes = [reduce_axis(weight.shape[1], name="k")]
+        return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=attrs)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    DENSE_FLOAT,
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [M, K]", "rows of data"),
+        ("weight", "float32 [O, K]", "one row for each output"),
+        ("bias?", "float32 [O]", "what is added to each output channel"),
+    ],
+    attrs_type=Bounds,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_dense_float,
+    evaluate=evaluate_dense_float,
+    doc="FULLY_CONNECTED; float32",
+)
+F_TE.set(DENSE_FLOAT, te_dense_float)
+
+
+# qnn.dense_blockwise: FULLY_CONNECTED of float32 data with 4-bit weights that have a scale for each block of a row.
+#
+# The data is quantised row by row (qnn.dynamic_quantize, asymmetric).  With sums a_b of quantised values
+# times weights and w_b of weights of
+# block b: out = (sum of a_b * scale_b - zp * sum of w_b * scale_b) * data_scale + bias, all in float32 in this order.
+# Oracle: `EvalBlockwise4Bit` of `kernels/fully_connected.cc`, which leaves a fused activation out.
+
+
+BLOCKWISE = "qnn.dense_blockwise"
+MOST = 1 << 12
+"""Weights of a block; the reference's sums are exact in float32 up to here."""
+
+
+@dataclass(frozen=True, slots=True)
+class DenseBlockwiseAttrs:
+    """Weights of a block."""
+
+    size: int
+
+
+def infer_blockwise(types: Sequence[Type], attrs: DenseBlockwiseAttrs) -> Type:
+    """int16 [M, K], float32 [M, 3], uint8 [O, K / 2], float32 [O, K / size] (, float32 [O]) -> float32 [M, O]."""
+    found = [t for t in types if isinstance(t, TensorType)]
+    if len(found) != len(types) or len(found) not in (4, 5):
+        raise TypeRuleError(f"{BLOCKWISE} does not take {', '.join(map(str, types))}")
+    data, params, weight, scales, *bias = found
+    rows, width = data.shape if len(data.shape) == 2 else (0, 0)
+    outputs = weight.shape[0] if weight.shape else 0
+    kinds_fit = (data.dtype, params.dtype, weight.dtype, scales.dtype) == ("int16", "float32", "uint8", "float32")
+    sizes_fit = params.shape == (rows, 3) and weight.shape == (outputs, width // 2) and 2 <= attrs.size <= MOST
+    if not kinds_fit or not sizes_fit or attrs.size % 2 or scales.shape != (outputs, width // attrs.size) or width % attrs.size:
+        raise TypeRuleError(f"{BLOCKWISE} of {data} by {weight} in blocks of {attrs.size} with scales {scales}")
+    if any(b.shape != (outputs,) or b.dtype != "float32" for b in bias):
+        raise TypeRuleError(f"{BLOCKWISE} of {outputs} outputs has a bias {bias[0]}")
+    return TensorType((rows, outputs), "float32")
+
+
+def packed(weight: Array) -> Array:
+    """Two weights a byte, the first one in the low half."""
+    low, high = weight[:, 0::2].astype(np.uint8) & 15, weight[:, 1::2].astype(np.uint8) & 15
+    return np.asarray(low | (high << 4), np.uint8)
+
+
+def unpacked(weight: Array) -> Array:
+    """The weights of bytes, int32."""
+    both = np.stack([weight & 15, weight >> 4], axis=-1).reshape(len(weight), -1).astype(np.int32)
+    return np.asarray((both ^ 8) - 8)
+
+
+def evaluate_blockwise(
+    data: Array, params: Array, weight: Array, scales: Array, *bias: Array, attrs: DenseBlockwiseAttrs, out_type: TensorType
+) -> Array:  # fmt: skip
+    w, zero_points = unpacked(weight), params[:, 2:3]
+    total, weights = np.zeros(out_type.shape, np.float32), np.zeros(len(w), np.float32)
+    with np.errstate(all="ignore"):
+        for b in range(scales.shape[1]):
+            part = slice(b * attrs.size, (b + 1) * attrs.size)
+            sums = w[:, part].sum(axis=1)
+            codes = data[:, part].astype(np.int32) @ w[:, part].T + zero_points.astype(np.int32) * sums
+            total += codes.astype(np.float32) * scales[:, b]
+            weights += scales[:, b] * sums.astype(np.float32)
+        value = (total - zero_points * weights) * params[:, 0:1]
+        return np.asarray(value + bias[0] if bias else value, np.float32)
+
+
+register_op(
+    BLOCKWISE,
+    VARIABLE,
+    arguments=[
+        ("data", "int16 [M, K]", "quantised data without zero point"),
+        ("params", "float32 [M, 3]", "of the quantised data"),
+        ("weight", "uint8 [O, K / 2]", "two 4-bit weights a byte"),
+        ("scales", "float32 [O, blocks]", "of the weights"),
+        ("bias?", "float32 [O]", "what is added to each output"),
+    ],
+    attrs_type=DenseBlockwiseAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_blockwise,
+    evaluate=evaluate_blockwise,
+    doc="FULLY_CONNECTED; float32 data, 4-bit weights with a scale a block",
+)
+
+
+# nn.batch_matmul: BATCH_MATMUL of TFLite: matrix products over broadcast leading dimensions, either side transposed or not.
+#
+# acc[..., m, n] = sum over k of (a[..., m, k] - a_zp) * (b[..., k, n] - b_zp).  Oracle: `reference_ops::BatchMatMul`
+# with the parameters of `batch_matmul.cc`: int8 adds up in 32 bits, int16 in 64 and requantises by reduced multipliers.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMatmulAttrs:
+    """Whether the last two dimensions of a side are swapped; zero points still to be subtracted."""
+
+    adj_x: bool
+    adj_y: bool
+    a_zp: int = 0
+    b_zp: int = 0
+    acc_dtype: str = "int32"
+
+
+def infer_batch_matmul(types: Sequence[Type], attrs: BatchMatmulAttrs) -> TensorType:
+    """a [..., M, K], b [..., K, N] -> attrs.acc_dtype [..., M, N]."""
+    a, b = types
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or min(len(a.shape), len(b.shape)) < 2:
+        raise TypeRuleError(f"batch_matmul takes two tensors of at least two dimensions, not {a} and {b}")
+    (m, k), (depth, n) = matrix_of(a.shape, attrs.adj_x), matrix_of(b.shape, attrs.adj_y)
+    if k != depth:
+        raise TypeRuleError(f"rows of {k} values by columns of {depth}")
+    try:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise TypeRuleError(f"leading dimensions of {a} and {b} do not broadcast") from None
+    return TensorType((*map(int, batch), m, n), attrs.acc_dtype)
+
+
+def matrix_of(shape: tuple[int, ...], swapped: bool) -> tuple[int, int]:
+    """(rows, columns) of an operand as it is multiplied."""
+    rows, columns = shape[-2:]
+    return (columns, rows) if swapped else (rows, columns)
+
+
+def evaluate_batch_matmul(a: Array, b: Array, *, attrs: BatchMatmulAttrs, out_type: TensorType) -> Array:
+    if is_float(out_type.dtype):
+        return _float_product(a, b, attrs, out_type)
+    x, y = a.astype(np.float64) - attrs.a_zp, b.astype(np.float64) - attrs.b_zp
+    x = np.swapaxes(x, -1, -2) if attrs.adj_x else x
+    y = np.swapaxes(y, -1, -2) if attrs.adj_y else y
+    product: Array = x @ y
+    return product.astype(np.int64).astype(out_type.dtype)
+
+
+def _float_product(a: Array, b: Array, attrs: BatchMatmulAttrs, out_type: TensorType) -> Array:
+    """The products of one result added one after the other in float32, as the reference and the kernels do."""
+    x = np.swapaxes(a, -1, -2) if attrs.adj_x else a
+    y = np.swapaxes(b, -1, -2) if attrs.adj_y else b
+    total = np.zeros(out_type.shape, np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(x.shape[-1]):
+            total = total + x[..., :, k, None] * y[..., None, k, :]
+    return total
+
+
+def te_batch_matmul(_ctx: TeContext, args: Sequence[TensorFn], attrs: BatchMatmulAttrs, out_type: TensorType) -> TensorFn:
+    a, b_side = args
+    wide = wrapping(attrs.acc_dtype)
+
+    def element(b: IRBuilder, data: TensorFn, index: tuple[Expr, ...], *, zero_point: int) -> Expr:
+        """One factor; `index` is that of the result's batch, then row and column of the matrix as stored."""
+        own = index[len(index) - len(data.shape) :]
+        lead = tuple(imm(0) if n == 1 else i for n, i in zip(data.shape[:-2], own[:-2], strict=True))
+        value = data.at(b, (*lead, *own[-2:]))
+        return value if is_float(value.dtype) else cast(wide, cast("int32", value) - zero_point)
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        *batch, m, n = i
+        depth = matrix_of(a.shape, attrs.adj_x)[1]
+
+        def term(k: Expr) -> Expr:
+            left = (*batch, k, m) if attrs.adj_x else (*batch, m, k)
+            right = (*batch, n, k) if attrs.adj_y else (*batch, k, n)
+            return element(b, a, left, zero_point=attrs.a_zp) * element(b, b_side, right, zero_point=attrs.b_zp)
+
+        zero = 0.0 if is_float(attrs.acc_dtype) else 0
+        return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(depth, name="k")], term, init=zero, dtype=wide))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "nn.batch_matmul",
+    2,
+    arguments=[
+        ("a", "int8, int16, float32 [..., M, K]", "the left matrices"),
+        ("b", "as a, or int8 [..., K, N]", "the right matrices; attrs say what is transposed"),
+    ],
+    attrs_type=BatchMatmulAttrs,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_batch_matmul,
+    evaluate=evaluate_batch_matmul,
+    doc="BATCH_MATMUL; int8, int16, int16 x int8, float32",
+)
+F_TE.set("nn.batch_matmul", te_batch_matmul)

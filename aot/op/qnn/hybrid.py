@@ -1,30 +1,323 @@
-"""qnn.hybrid_output, and the hybrid forms of FULLY_CONNECTED, CONV_2D and DEPTHWISE_CONV_2D: float32 data, integer weights.
-
-The data is quantised as it comes (`dynamic_quantize.py`), the products are added up in integers, and the sums become float32:
-
-  out = clamp(float(acc) * (weight scale * data scale) + bias)   FULLY_CONNECTED, DEPTHWISE_CONV_2D, CONV_2D of one weight scale
-  out = clamp(float(acc) * weight scale * data scale + bias)     CONV_2D of several weight scales or several groups
-
-Without a bias 0 is added: the reference adds to an output of zeros, which makes 0 of the -0 of a product that underflows.
-FULLY_CONNECTED takes the data symmetrically unless its option says otherwise, CONV_2D of one weight scale symmetrically, all else
-asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel`, `DepthwiseConvHybridPerChannel`.
-"""
+"""Hybrid layers: float32 data quantised at run time, and their results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op.qnn.quantize import tir_nearest
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import max as te_max
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, imm, select
+from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
 
-NAME = "qnn.hybrid_output"
+# qnn.dynamic_range, qnn.dynamic_params and qnn.dynamic_quantize: float32 data made integers at run time, for hybrid layers.
+#
+# Each of B batches (rows of a fully connected layer, images of a convolution) has a scale of its own, from its least and largest
+# value, zero included:
+#
+#   symmetric:   scale = max|x| / 127, factor = 127 / max|x|, q = clamp(round(x * factor), -127, 127)
+#   asymmetric:  scale = (max - min) / 255, factor = 1 / scale, q = clamp(zp + round(x * factor), -128, 127)
+#
+# All in float32, but for the zero point of an asymmetric quantisation, which is found in double precision.  Halves round away
+# from zero; as the reference takes whole vectors of eight by adding 0.5 and cutting, 0.49999997 becomes 1 there and 0 in what is
+# left over at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and needs no zero point
+# afterwards. The factor of the smallest data is infinite; it is 0 if the scale of an asymmetric quantisation rounds to 0.  A
+# product that is infinite, or NaN (of a zero), becomes what the reference's x86-64 build makes of it:
+#
+#   symmetric:   in vectors 127 for infinity; everything else, and everything at the end, INT_MIN and so -127
+#   asymmetric:  in vectors INT_MAX for infinity and INT_MIN for the rest, to which the zero point is added and may wrap; at the
+#                end the sum with the zero point saturates, and NaN is 0
+#
+# Infinite data and NaN have no defined result in the reference; here they follow the same rule.
+# Oracles: `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 also runs them).
+
+
+RANGE, PARAMS, QUANTIZE = "qnn.dynamic_range", "qnn.dynamic_params", "qnn.dynamic_quantize"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicQuantizeAttrs:
+    """Whether zero points follow the data (`asymmetric`) or are zero."""
+
+    asymmetric: bool = False
+
+
+# ---- qnn.dynamic_range
+
+
+def infer_range(types: Sequence[Type], _attrs: None) -> Type:
+    """float32 [B, ...] -> float32 [B, 2]: the largest of -x and 0, the largest of x and 0."""
+    (data,) = types
+    if not isinstance(data, TensorType) or data.dtype != "float32" or not data.size:
+        raise TypeRuleError(f"{RANGE} takes float32 data, not {data}")
+    return TensorType((data.shape[0], 2), "float32")
+
+
+def evaluate_range(data: Array, *, attrs: None, out_type: TensorType) -> Array:
+    rows = data.reshape(len(data), -1)
+    zero = np.float32(0)
+    ends = np.stack([np.fmax.reduce(-rows, axis=1, initial=zero), np.fmax.reduce(rows, axis=1, initial=zero)], axis=1)
+    return np.asarray(ends + zero, np.float32)  # -0 is no end of a range
+
+
+def te_range(_ctx: TeContext, args: Sequence[TensorFn], _attrs: None, out_type: TensorType) -> TensorFn:
+    (data,) = args
+
+    def rule(b: IRBuilder, batch: Expr, side: Expr) -> Expr:
+        def term(*index: Expr) -> Expr:
+            value = b.let("x", data.at(b, (batch, *index)))
+            return select(binop("==", side, 0), zero - value, value)
+
+        zero = imm(0.0, "float32")
+        return te_max(b, [reduce_axis(extent, name="r") for extent in data.shape[1:]], term, init=zero, dtype="float32")
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+# ---- qnn.dynamic_params
+
+
+def infer_params(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
+    """Ends float32 [B, 2] -> float32 [B, 3]: scale, factor from data to integers, zero point."""
+    (ends,) = types
+    if not isinstance(ends, TensorType) or ends.dtype != "float32" or len(ends.shape) != 2 or ends.shape[1] != 2:
+        raise TypeRuleError(f"{PARAMS} takes float32 [batches, 2], not {ends}")
+    return TensorType((ends.shape[0], 3), "float32")
+
+
+def evaluate_params(ends: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
+    return np.asarray([(_asymmetric if attrs.asymmetric else _symmetric)(*row) for row in ends], np.float32)
+
+
+def _symmetric(below: np.float32, above: np.float32) -> tuple[float, float, float]:
+    largest = max(below, above)
+    if largest == 0:
+        return 1.0, 0.0, 0.0
+    with np.errstate(all="ignore"):
+        return float(largest / np.float32(127)), float(np.float32(127) / largest), 0.0
+
+
+def _asymmetric(below: np.float32, above: np.float32) -> tuple[float, float, float]:
+    low, high = -np.float64(below), np.float64(above)
+    if low == high:
+        return 1.0, 0.0, 0.0
+    with np.errstate(all="ignore"):
+        scale = np.float64(np.float32(above + below)) / 255.0
+        from_low, from_high = -128.0 - low / scale, 127.0 - high / scale
+        nearer = from_low if 128.0 + abs(low / scale) < 127.0 + abs(high / scale) else from_high
+        zero_point = min(max(np.sign(nearer) * np.floor(abs(nearer) + 0.5), -128.0), 127.0)
+        narrow = np.float32(scale)
+        return float(narrow), float(np.float32(1) / narrow) if narrow else 0.0, float(zero_point)
+
+
+def te_params(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
+    (ends,) = args
+
+    def rule(b: IRBuilder, batch: Expr, which: Expr) -> Expr:
+        below, above = (b.let(name, ends.at(b, (batch, imm(i)))) for i, name in enumerate(("below", "above")))
+        found = _tir_asymmetric(b, below, above) if attrs.asymmetric else _tir_symmetric(b, below, above)
+        scale, factor, zero_point = found
+        return select(binop("==", which, 0), scale, select(binop("==", which, 1), factor, zero_point))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+def _tir_symmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr, Expr]:
+    largest, zero, top = b.let("largest", maximum(below, above)), imm(0.0, "float32"), imm(127.0, "float32")
+    is_zero = largest <= zero
+    divisor = b.let("divisor", select(is_zero, top, largest))
+    return divisor / top, select(is_zero, zero, top / divisor), zero
+
+
+def _tir_asymmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr, Expr]:
+    zero, one = imm(0.0, "float32"), imm(1.0, "float32")
+    down, up = b.let("down", cast("float64", below)), b.let("up", cast("float64", above))  # -min and max
+    is_zero = (below + above) <= zero
+    scale = b.let("scale", select(is_zero, imm(1.0, "float64"), cast("float64", below + above) / imm(255.0, "float64")))
+    steps_down, steps_up = b.let("steps_down", down / scale), b.let("steps_up", up / scale)
+    closer = imm(128.0, "float64") + steps_down < imm(127.0, "float64") + steps_up
+    nearer = b.let("nearer", select(closer, steps_down - imm(128.0, "float64"), imm(127.0, "float64") - steps_up))
+    bounded = maximum(imm(-128.0, "float64"), minimum(nearer, imm(127.0, "float64")))
+    zero_point = cast("float32", tir_nearest(b, bounded))
+    narrow = b.let("narrow", cast("float32", scale))
+    factor = select(narrow > zero, one / select(narrow > zero, narrow, one), zero)
+    return narrow, select(is_zero, zero, factor), select(is_zero, zero, zero_point)
+
+
+# ---- qnn.dynamic_quantize
+
+
+def infer_quantize(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
+    """data float32 [B, ...], params float32 [B, 3] -> int8, or int16 where `asymmetric`, of the data's shape."""
+    data, params = types
+    if not isinstance(data, TensorType) or data.dtype != "float32" or not isinstance(params, TensorType):
+        raise TypeRuleError(f"{QUANTIZE} takes float32 data and parameters, not {data} and {params}")
+    if params.dtype != "float32" or params.shape != (data.shape[0], 3):
+        raise TypeRuleError(f"{QUANTIZE} of {data} has parameters {params}")
+    return data.with_dtype("int16" if attrs.asymmetric else "int8")
+
+
+_VECTOR = 8
+"""Elements that the reference quantises at once."""
+
+_FAR = 512.0
+"""Beyond all products by a finite factor: what is not smaller is infinite or NaN."""
+
+
+def evaluate_quantize(data: Array, params: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
+    factor, zero_point = params[:, 1:2], params[:, 2:3]
+    with np.errstate(all="ignore"):
+        product = data.reshape(len(params), -1) * factor
+    whole = np.arange(product.shape[1]) < product.shape[1] // _VECTOR * _VECTOR
+    in_vectors, at_end = _bounds(zero_point if attrs.asymmetric else None)
+    with np.errstate(all="ignore"):
+        kind = np.where(product >= _FAR, 0, np.where(product <= -_FAR, 1, 2))
+        far = np.where(whole, np.choose(kind, in_vectors), np.choose(kind, at_end))
+        value = np.where(np.abs(product) < _FAR, product, far).astype(np.float32)
+    wide = np.abs(np.where(whole, value, value.astype(np.float64)))  # float32 numbers
+    added = np.where(whole, (np.abs(value) + np.float32(0.5)).astype(np.float64), wide + 0.5)
+    nearest = np.sign(value) * np.floor(added)
+    low = -128 if attrs.asymmetric else -127
+    return np.asarray(np.clip(nearest, low - zero_point, 127 - zero_point), out_type.dtype).reshape(data.shape)
+
+
+def _bounds(zero_point: Array | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What infinity, minus infinity and NaN become before they are clamped: in vectors, and at the end."""
+    if zero_point is None:
+        return (_FAR, -_FAR, -_FAR), (-_FAR, -_FAR, -_FAR)
+    rest = np.where(zero_point < 0, _FAR, -_FAR)
+    return (np.where(zero_point > 0, -_FAR, _FAR), rest, rest), (_FAR, -_FAR, -zero_point)
+
+
+def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
+    data, params = args
+    each = prod(data.shape[1:])
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        value = b.let("value", data.at(b, i) * params.at(b, (i[0], imm(1))))
+        position = _position(i[1:], data.shape[1:])
+        zero_point = params.at(b, (i[0], imm(2))) if attrs.asymmetric else None
+        code = b.let("code", _rounded(b, _bounded(b, value, zero_point, position, each), position, each))
+        if zero_point is None:
+            return cast(out_type.dtype, clamp(code, -127, 127))
+        zp = b.let("zp", cast("int32", zero_point))
+        return cast(out_type.dtype, maximum(imm(-128) - zp, minimum(code, imm(127) - zp)))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+def _bounded(b: IRBuilder, value: Expr, zero_point: Expr | None, position: Expr, each: int) -> Expr:
+    """A product, or what stands for one that is infinite or NaN; the last comparison, only made then, tells which it is."""
+    low, high, zero = (imm(v, "float32") for v in (-_FAR, _FAR, 0.0))
+    in_vectors: list[Expr] = [high, low, low]
+    at_end: list[Expr] = [low, low, low]
+    if zero_point is not None:
+        rest = select(zero_point < zero, high, low)
+        in_vectors, at_end = [select(zero_point > zero, low, high), rest, rest], [high, low, zero - zero_point]
+    whole = each // _VECTOR * _VECTOR
+    if whole == each:
+        found = in_vectors
+    else:
+        found = [select(position < whole, v, e) for v, e in zip(in_vectors, at_end, strict=True)] if whole else at_end
+    above, below, other = found
+    within = select(value > low, value, below)
+    return b.let("bounded", select(value < high, within, select(value >= high, above, other)))
+
+
+def _rounded(b: IRBuilder, value: Expr, position: Expr, each: int) -> Expr:
+    """The integer of a batch's value at `position`."""
+    zero, half = imm(0.0, "float32"), imm(0.5, "float32")
+    in_vectors = each // _VECTOR * _VECTOR
+    cut = cast("int32", value + select(value < zero, zero - half, half))
+    if in_vectors == each:
+        return cut
+    nearest = tir_nearest(b, value)
+    return select(position < in_vectors, cut, nearest) if in_vectors else nearest
+
+
+def _position(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """Where in memory an element of this shape is."""
+    flat: Expr = imm(0)
+    for i, extent in zip(index, shape, strict=True):
+        flat = flat * extent + i
+    return flat
+
+
+_DATA = ("data", "float32 [B, ...]", "batches")
+_PARAMETERS = ("params", "float32 [B, 3]", "scale, its inverse and zero point of each batch")
+
+register_op(
+    RANGE,
+    1,
+    arguments=[_DATA],
+    attrs_type=None,
+    pattern=OpPattern.COMM_REDUCE,
+    infer_type=infer_range,
+    evaluate=evaluate_range,
+    doc="hybrid layers: least and largest value of each batch",
+)
+register_op(
+    PARAMS,
+    1,
+    arguments=[("ends", "float32 [B, 2]", "least and largest value of each batch")],
+    attrs_type=DynamicQuantizeAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_params,
+    evaluate=evaluate_params,
+    doc="hybrid layers: scale, its inverse and zero point of each batch",
+)
+register_op(
+    QUANTIZE,
+    2,
+    arguments=[_DATA, _PARAMETERS],
+    attrs_type=DynamicQuantizeAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_quantize,
+    evaluate=evaluate_quantize,
+    doc="hybrid layers: float32 to integers by each batch's parameters",
+)
+for _name, _te in ((RANGE, te_range), (PARAMS, te_params), (QUANTIZE, te_quantize)):
+    F_TE.set(_name, _te)
+
+
+# One float32 vector made integers at run time, as hybrid recurrent layers need it at each step.
+
+
+def quantized(x: Array, *, asymmetric: bool) -> tuple[Array, np.float32]:
+    """A vector as integers without zero point, and its scale."""
+    attrs, row = DynamicQuantizeAttrs(asymmetric), x[None]
+    ends = evaluate_range(row, attrs=None, out_type=TensorType((1, 2), "float32"))
+    params = evaluate_params(ends, attrs=attrs, out_type=TensorType((1, 3), "float32"))
+    integers = evaluate_quantize(row, params, attrs=attrs, out_type=TensorType(row.shape, integer_type(asymmetric)))
+    return integers[0], np.float32(params[0, 0])
+
+
+def integer_type(asymmetric: bool) -> str:
+    """What quantised vectors are kept in: without a zero point they may need 9 bits."""
+    return "int16" if asymmetric else "int8"
+
+
+# qnn.hybrid_output, and the hybrid forms of FULLY_CONNECTED, CONV_2D and DEPTHWISE_CONV_2D: float32 data, integer weights.
+#
+# The data is quantised as it comes (`dynamic_quantize.py`), the products are added up in integers, and the sums become float32:
+#
+#   out = clamp(float(acc) * (weight scale * data scale) + bias)   FULLY_CONNECTED, DEPTHWISE_CONV_2D, CONV_2D of one weight scale
+#   out = clamp(float(acc) * weight scale * data scale + bias)     CONV_2D of several weight scales or several groups
+#
+# Without a bias 0 is added: the reference adds to an output of zeros, which makes 0 of the -0 of a product that underflows.
+# FULLY_CONNECTED takes the data symmetrically unless its option says otherwise, CONV_2D of one weight scale symmetrically, all
+# else asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel`, `DepthwiseConvHybridPerChannel`.
+
+
+HYBRID = "qnn.hybrid_output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +329,22 @@ class HybridOutputAttrs:
     hi: float | None = None
 
 
-def infer_type(types: Sequence[Type], _attrs: HybridOutputAttrs) -> Type:
+def infer_hybrid(types: Sequence[Type], _attrs: HybridOutputAttrs) -> Type:
     """acc int32 [B, ..., C], params float32 [B, 3], weight scales float32 [1] or [C], bias float32 [C] -> float32 [B, ..., C]."""
     found = [t for t in types if isinstance(t, TensorType)]
     if len(found) != len(types) or len(found) not in (3, 4) or found[0].dtype != "int32" or not found[0].shape:
-        raise TypeRuleError(f"{NAME} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{HYBRID} does not take {', '.join(map(str, types))}")
     acc, params, scales, *bias = found
     if any(t.dtype != "float32" for t in found[1:]) or params.shape != (acc.shape[0], 3):
-        raise TypeRuleError(f"{NAME} of {acc} has parameters {params}")
+        raise TypeRuleError(f"{HYBRID} of {acc} has parameters {params}")
     if scales.size not in (1, acc.shape[-1]) or any(t.size != acc.shape[-1] for t in bias):
-        raise TypeRuleError(f"{NAME} of {acc.shape[-1]} channels has {scales.size} scales or a bias of another size")
+        raise TypeRuleError(f"{HYBRID} of {acc.shape[-1]} channels has {scales.size} scales or a bias of another size")
     return acc.with_dtype("float32")
 
 
-def evaluate(acc: Array, params: Array, scales: Array, *bias: Array, attrs: HybridOutputAttrs, out_type: TensorType) -> Array:
+def evaluate_hybrid(
+    acc: Array, params: Array, scales: Array, *bias: Array, attrs: HybridOutputAttrs, out_type: TensorType
+) -> Array:
     data_scale = params[:, 0].reshape((-1,) + (1,) * (acc.ndim - 1))
     weight_scale = scales.reshape(-1)
     total = acc.astype(np.float32)
@@ -61,7 +356,7 @@ def evaluate(acc: Array, params: Array, scales: Array, *bias: Array, attrs: Hybr
     return np.asarray(value, np.float32)
 
 
-def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: HybridOutputAttrs, out_type: TensorType) -> TensorFn:
+def te_hybrid(_ctx: TeContext, args: Sequence[TensorFn], attrs: HybridOutputAttrs, out_type: TensorType) -> TensorFn:
     acc, params, scales, *bias = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -81,7 +376,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: HybridOutputAttrs,
 
 
 register_op(
-    NAME,
+    HYBRID,
     VARIABLE,
     arguments=[
         ("acc", "int32 [B, ..., C]", "the sums of a layer"),
@@ -91,8 +386,8 @@ register_op(
     ],
     attrs_type=HybridOutputAttrs,
     pattern=OpPattern.BROADCAST,
-    infer_type=infer_type,
-    evaluate=evaluate,
+    infer_type=infer_hybrid,
+    evaluate=evaluate_hybrid,
     doc="hybrid layers: integer sums to float32, bias and activation",
 )
-F_TE.set(NAME, te_rule)
+F_TE.set(HYBRID, te_hybrid)

@@ -1,10 +1,4 @@
-"""nn.rnn: RNN, UNIDIRECTIONAL_SEQUENCE_RNN and BIDIRECTIONAL_SEQUENCE_RNN of TFLite, on float32 or hybrid.
-
-At each step h = activation(bias + W x + V y + R h), y being auxiliary data.  Products of float32 are added up by four lanes
-(`aot.op.common.lanes`); hybrid, the matrices are int8 and vectors are quantised as they come (`aot.op.qnn.dynamic_quantize`).
-Oracle: `RnnBatchStep` of `kernel_utils.cc`.  BIDIRECTIONAL_SEQUENCE_RNN has faults there, which are reproduced: hybrid with the
-time first, it walks the sequence once for each step; with the batches first, the backward half ignores auxiliary data of its own.
-"""
+"""Recurrent cells without gates: RNN and SVDF; the axes of a sequence."""
 
 from __future__ import annotations
 
@@ -15,12 +9,57 @@ import numpy as np
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, TupleType, Type
 from aot.numerics.elementary import apply
-from aot.op.common.integer_vector import quantized
-from aot.op.common.lanes import np_lane_sum
-from aot.op.common.sequence import Sequences
+from aot.op.common.float_layer import np_lane_sum, tir_lane_sum
+from aot.op.common.tensors import tensors_of
+from aot.op.qnn.hybrid import quantized
+from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
+from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import sum as te_sum
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, logical_and, select
 
-NAME = "nn.rnn"
+# The axes of a sequence: time, batch, and what there is at each step.
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """Data of shape [T, B, I] (`time_major`) or [B, T, I]."""
+
+    shape: tuple[int, ...]
+    time_major: bool
+
+    @property
+    def steps(self) -> int:
+        return self.shape[0 if self.time_major else 1]
+
+    @property
+    def batch(self) -> int:
+        return self.shape[1 if self.time_major else 0]
+
+    @property
+    def depth(self) -> int:
+        return self.shape[2]
+
+    def by_time(self, data: Array) -> Array:
+        """[T, B, I]."""
+        return data if self.time_major else np.swapaxes(data, 0, 1)
+
+    def from_time(self, data: Array) -> Array:
+        """The other way."""
+        return np.ascontiguousarray(data if self.time_major else np.swapaxes(data, 0, 1))
+
+
+# nn.rnn: RNN, UNIDIRECTIONAL_SEQUENCE_RNN and BIDIRECTIONAL_SEQUENCE_RNN of TFLite, on float32 or hybrid.
+#
+# At each step h = activation(bias + W x + V y + R h), y being auxiliary data.  Products of float32 are added up by four lanes
+# (`aot.op.common.float_layer`); hybrid, the matrices are int8 and vectors are quantised as they come (`aot.op.qnn.hybrid`).
+# Oracle: `RnnBatchStep` of `kernel_utils.cc`.  BIDIRECTIONAL_SEQUENCE_RNN has faults there, which are reproduced: hybrid with the
+# time first, it walks the sequence once for each step; with the batches first, the backward half ignores auxiliary data of its
+# own.
+
+
+RNN = "nn.rnn"
 _F = np.float32
 BOUNDS: dict[str, tuple[float, float | None]] = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 
@@ -42,22 +81,22 @@ class RnnAttrs:
     passes: int = 1
 
 
-def infer_type(types: Sequence[Type], attrs: RnnAttrs) -> Type:
+def infer_rnn(types: Sequence[Type], attrs: RnnAttrs) -> Type:
     """data [T, B, I] (or [B, T, I]), output [B, N], weights, bias -> (outputs [T, B, N], output)."""
     matrices = ("int8", "float32") if attrs.scales else ("float32",)
     found = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
     if len(found) != len(types) or len(found) != 5 + 2 * attrs.auxiliary or len(found[0].shape) != 3:
-        raise TypeRuleError(f"{NAME} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{RNN} does not take {', '.join(map(str, types))}")
     data, output, weight, recurrent, bias = found[:5]
     units = output.shape[-1]
     batch = Sequences(data.shape, time_major=attrs.time_major).batch
     wanted = [(batch, units), (units, data.shape[2]), (units, units), (units,)]
     if [t.shape for t in (output, weight, recurrent, bias)] != wanted:
-        raise TypeRuleError(f"{NAME}: {output}, {weight}, {recurrent}, {bias} do not match {data}")
+        raise TypeRuleError(f"{RNN}: {output}, {weight}, {recurrent}, {bias} do not match {data}")
     return TupleType((TensorType((*data.shape[:2], units), "float32"), output))
 
 
-def evaluate(
+def evaluate_rnn(
     data: Array, output: Array, weight: Array, recurrent: Array, bias: Array, *more: Array, attrs: RnnAttrs, out_type: TupleType
 ) -> tuple[Array, Array]:
     sizes = Sequences(data.shape, time_major=attrs.time_major)
@@ -93,7 +132,7 @@ def activated(x: Array, activation: str) -> Array:
 
 
 register_op(
-    NAME,
+    RNN,
     VARIABLE,
     arguments=[
         ("data", "float32 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
@@ -105,7 +144,142 @@ register_op(
     ],
     attrs_type=RnnAttrs,
     pattern=OpPattern.OPAQUE,
-    infer_type=infer_type,
-    evaluate=evaluate,
+    infer_type=infer_rnn,
+    evaluate=evaluate_rnn,
     doc="RNN, UNIDIRECTIONAL_SEQUENCE_RNN, BIDIRECTIONAL_SEQUENCE_RNN; float32, hybrid",
 )
+
+
+# nn.svdf_memory and nn.svdf_time: the two halves of SVDF's filter in time.
+#
+# nn.svdf_memory: state [B, F * M] holds the last M features of each of F filters, oldest first:
+#   out[b, f, m] = state[b, f, m + 1], the newest being feature[b, f] + zero point (int8 wraps there, as in TFLM).
+# nn.svdf_time: each of U = F / rank units adds up `rank` filters:
+#   acc[b, u] = sum over r, m of weight[u * rank + r, m] * state[b, u * rank + r, m]
+# Integers give int32 sums; float32 is added up by four lanes (`aot.op.common.float_layer`), first over m, then over r.
+# Oracles: `reference_ops::EvalIntegerSVDF`, `EvalFloatSVDF`.
+
+
+MEMORY, TIME = "nn.svdf_memory", "nn.svdf_time"
+
+
+@dataclass(frozen=True, slots=True)
+class SvdfMemoryAttrs:
+    """What is added to a feature to make it a value of the state."""
+
+    state_zp: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SvdfTimeAttrs:
+    """Filters of one unit; the state's zero point."""
+
+    rank: int
+    state_zp: int = 0
+
+
+# ---- nn.svdf_memory
+
+
+def infer_memory(types: Sequence[Type], _attrs: SvdfMemoryAttrs) -> Type:
+    """state [B, F * M] and feature [B, F] of one type -> the type of state."""
+    state, feature = tensors_of(types, 2)
+    if len(state.shape) != 2 or len(feature.shape) != 2 or state.dtype != feature.dtype:
+        raise TypeRuleError(f"{MEMORY} takes a state and features, not {state} and {feature}")
+    if state.shape[0] != feature.shape[0] or state.shape[1] % feature.shape[1]:
+        raise TypeRuleError(f"{MEMORY}: features {feature} do not fit the state {state}")
+    return state
+
+
+def evaluate_memory(state: Array, feature: Array, *, attrs: SvdfMemoryAttrs, out_type: TensorType) -> Array:
+    filters = state.reshape(*feature.shape, -1)
+    newest = feature if feature.dtype == np.float32 else (feature.astype(np.int32) + attrs.state_zp).astype(state.dtype)
+    return np.concatenate([filters[..., 1:], newest[..., None]], axis=-1).reshape(state.shape)
+
+
+def te_memory(_ctx: TeContext, args: Sequence[TensorFn], attrs: SvdfMemoryAttrs, out_type: TensorType) -> TensorFn:
+    state, feature = args
+    depth = state.shape[1] // feature.shape[1]
+
+    def rule(b: IRBuilder, batch: Expr, place: Expr) -> Expr:
+        newest = feature.at(b, (batch, place // depth))
+        if attrs.state_zp:
+            newest = cast(state.dtype, cast("int32", newest) + attrs.state_zp)
+        older = logical_and(place % depth < depth - 1, place < state.shape[1] - 1)
+        return select(older, state.at(b, (batch, place + 1)), newest)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+# ---- nn.svdf_time
+
+
+def infer_time(types: Sequence[Type], attrs: SvdfTimeAttrs) -> Type:
+    """state [B, F * M], weight [F, M] -> int32 or float32 [B, F / rank]."""
+    state, weight = tensors_of(types, 2)
+    if len(state.shape) != 2 or len(weight.shape) != 2 or state.shape[1] != weight.size:
+        raise TypeRuleError(f"{TIME} takes a state and weights of as many values, not {state} and {weight}")
+    if (state.dtype == "float32") != (weight.dtype == "float32") or attrs.rank < 1 or weight.shape[0] % attrs.rank:
+        raise TypeRuleError(f"{TIME}: rank {attrs.rank} or types do not fit {state} and {weight}")
+    dtype = "float32" if state.dtype == "float32" else "int32"
+    return TensorType((state.shape[0], weight.shape[0] // attrs.rank), dtype)
+
+
+def evaluate_time(state: Array, weight: Array, *, attrs: SvdfTimeAttrs, out_type: TensorType) -> Array:
+    filters = state.reshape(len(state), *weight.shape)
+    units = (len(state), -1, attrs.rank)
+    if out_type.dtype == "float32":
+        with np.errstate(all="ignore"):
+            return np_lane_sum(np_lane_sum(weight * filters).reshape(units))
+    products = weight.astype(np.int64) * (filters.astype(np.int64) - attrs.state_zp)
+    return np.asarray(products.sum(-1).reshape(units).sum(-1).astype(np.int32))
+
+
+def te_time(_ctx: TeContext, args: Sequence[TensorFn], attrs: SvdfTimeAttrs, out_type: TensorType) -> TensorFn:
+    state, weight = args
+    depth = weight.shape[1]
+
+    def exact(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
+        def term(r: Expr, m: Expr) -> Expr:
+            row = unit * attrs.rank + r
+            value = cast("int32", state.at(b, (batch, row * depth + m))) - attrs.state_zp
+            return cast("uint32", cast("int32", weight.at(b, (row, m))) * value)
+
+        axes = [reduce_axis(attrs.rank, name="r"), reduce_axis(depth, name="m")]
+        return cast("int32", te_sum(b, axes, term, dtype="uint32"))
+
+    def floating(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
+        def filtered(r: Expr) -> Expr:
+            row = b.let("row", unit * attrs.rank + r)
+            return tir_lane_sum(b, depth, lambda m: weight.at(b, (row, m)) * state.at(b, (batch, row * depth + m)))
+
+        return tir_lane_sum(b, attrs.rank, filtered)
+
+    return tensor_fn(out_type.shape, out_type.dtype, floating if out_type.dtype == "float32" else exact)
+
+
+register_op(
+    MEMORY,
+    2,
+    arguments=[("state", "int8, int16, float32 [B, F * M]", "the last features"), ("feature", "as state [B, F]", "the newest")],
+    attrs_type=SvdfMemoryAttrs,
+    pattern=OpPattern.INJECTIVE,
+    infer_type=infer_memory,
+    evaluate=evaluate_memory,
+    doc="SVDF's state: every filter forgets its oldest feature",
+)
+register_op(
+    TIME,
+    2,
+    arguments=[
+        ("state", "int8, int16, float32 [B, F * M]", "the last features of each filter"),
+        ("weight", "int8, int16, float32 [F, M]", "one for each of them"),
+    ],
+    attrs_type=SvdfTimeAttrs,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_time,
+    evaluate=evaluate_time,
+    doc="SVDF's filter in time; int8, int16, float32",
+)
+F_TE.set(MEMORY, te_memory)
+F_TE.set(TIME, te_time)

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

@@ -15,9 +15,9 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.numerics.fixed16 import SIGMOID16, TANH16
-from aot.op.qnn.requantize import RequantizeAttrs
-from aot.op.recurrent import lstm_integer
-from aot.op.recurrent.lstm_integer import LstmAttrs, Scale
+from aot.op.qnn.quantize import RequantizeAttrs
+from aot.op.recurrent import lstm
+from aot.op.recurrent.lstm import LstmAttrs, Scale
 from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dataclass import dataclass
@@ -340,7 +340,7 @@ def _table(activation: str, bits: int | None) -> HalfTable | None:
     attrs = replace(_ATTRS, activation=activation)
 
     def function(x: Array) -> Array:
-        return lstm_integer.sigmoid(x, attrs) if bits is None else lstm_integer.tanh(x, attrs, bits)
+        return lstm.sigmoid(x, attrs) if bits is None else lstm.tanh(x, attrs, bits)
 
     return half_table(function)
 

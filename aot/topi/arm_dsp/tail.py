@@ -6,7 +6,7 @@ back.
 
 from __future__ import annotations
 
-from aot.op.qnn.dequantize import DequantizeAttrs
+from aot.op.qnn.quantize import DequantizeAttrs
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region

@@ -11,8 +11,8 @@ from typing import cast
 import numpy as np
 
 from aot.ir.op import Array, Op
-from aot.op.nn.conv2d_transpose_float import NAME as TRANSPOSE
-from aot.op.nn.conv2d_transpose_float import FloatTransposeAttrs
+from aot.op.nn.conv2d_transpose import FLOAT_TRANSPOSE as TRANSPOSE
+from aot.op.nn.conv2d_transpose import FloatTransposeAttrs
 from aot.relay.expr import Constant, tensor_type
 from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aot.ir.op import Op
-from aot.op.nn.batch_matmul import BatchMatmulAttrs
+from aot.op.nn.dense import BatchMatmulAttrs
 from aot.relay.expr import Constant, tensor_type
 from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass

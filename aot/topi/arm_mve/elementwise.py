@@ -8,10 +8,8 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.qnn.quantize import Requantize8Attrs, evaluate_requantize8
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import DequantizeAttrs, Requantize8Attrs, RequantizeAttrs, evaluate_requantize8
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, numpy_dtype
 from aot.target.target import Target

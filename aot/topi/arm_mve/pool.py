@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from aot.op.common.window import inside
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.tir.buffer import Buffer

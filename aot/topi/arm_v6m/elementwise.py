@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal
 
 from aot.numerics.linear import SPLIT, Rescaling, rescaling_of_products
-from aot.op.common.binary import RescaledAttrs
+from aot.op.common.tensors import RescaledAttrs
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder

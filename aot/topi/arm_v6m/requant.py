@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder

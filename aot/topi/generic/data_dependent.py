@@ -10,11 +10,11 @@ from math import prod
 from aot.numerics import farmhash
 from aot.numerics.elementary import MATH
 from aot.numerics.farmhash import BLOCK, State, Words, blocks_of, short_hash
-from aot.op.common.move import clamped_index
-from aot.op.lookup.embedding_lookup_sparse import EmbeddingLookupSparseAttrs
-from aot.op.qnn.add_n import tir_sum_code
-from aot.op.stablehlo.scatter import ScatterAttrs
-from aot.op.tensor.segment import initial
+from aot.op.common.tensors import clamped_index
+from aot.op.lookup import EmbeddingLookupSparseAttrs
+from aot.op.qnn.arithmetic import tir_sum_code
+from aot.op.stablehlo import ScatterAttrs
+from aot.op.tensor.gather import initial
 from aot.relay.expr import tensor_type
 from aot.support.dtype import is_float, itemsize
 from aot.tir.buffer import Buffer

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from aot.op.math.unary import gelu_rule
-from aot.op.nn.gelu import LEFT_OVER, VECTOR
+from aot.op.math.unary import LEFT_OVER, VECTOR, gelu_rule
 from aot.topi.generic.flat import FlatKernel, register_flat
 
 

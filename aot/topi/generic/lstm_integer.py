@@ -9,9 +9,9 @@ from aot.ir.type import TupleType
 from aot.numerics.fixed16 import SIGMOID16, TANH16
 from aot.numerics.fixed_point import tir_multiply_by_quantized_multiplier, tir_multiply_wide, tir_rounding_divide_by_pot
 from aot.numerics.inv_sqrt import tir_inverse_sqrt
-from aot.op.common.sequence import Sequences
-from aot.op.qnn.lut16 import sigmoid_table, tir_sigmoid16
-from aot.op.recurrent.lstm_integer import LstmAttrs, Scale, peephole_of, table_attrs
+from aot.op.qnn.lut import sigmoid_table, tir_sigmoid16
+from aot.op.recurrent.lstm import LstmAttrs, Scale, peephole_of, table_attrs
+from aot.op.recurrent.rnn import Sequences
 from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dataclass import dataclass

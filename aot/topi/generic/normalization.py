@@ -14,9 +14,8 @@ from aot.numerics.fixed_point import (
     tir_saturating_rounding_doubling_high_mul,
 )
 from aot.numerics.inv_sqrt import tir_inverse_sqrt
-from aot.op.qnn.l2_normalization import OUTPUT_BITS
-from aot.op.qnn.log_softmax import ACCUMULATION_INTEGER_BITS as LOG_SUM_BITS
-from aot.op.qnn.log_softmax import (
+from aot.op.qnn.lut import tir_look_up
+from aot.op.qnn.softmax import (
     ALPHA_D,
     ALPHA_F,
     ALPHA_I,
@@ -24,16 +23,17 @@ from aot.op.qnn.log_softmax import (
     FRACTION_BITS,
     LOG_2,
     LOG_INTEGER_BITS,
+    OUTPUT_BITS,
     OUTPUT_ZERO_POINT,
     QUARTER,
     SQRT_HALF,
     SQRT_SQRT_HALF,
     LogSoftmaxAttrs,
+    exp_table16,
+    log_exp_table,
+    reciprocal_table,
 )
-from aot.op.qnn.log_softmax import exp_table as log_exp_table
-from aot.op.qnn.lut16 import tir_look_up
-from aot.op.qnn.softmax16 import exp_table as exp_table16
-from aot.op.qnn.softmax16 import reciprocal_table
+from aot.op.qnn.softmax import LOG_ACCUMULATION_BITS as LOG_SUM_BITS
 from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
@@ -127,7 +127,7 @@ def _element(b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: E
 
 
 def _log(b: IRBuilder, total: Expr) -> Expr:
-    """`aot.op.qnn.log_softmax.log` of an int32 >= 2^19.
+    """`aot.op.qnn.softmax.log` of an int32 >= 2^19.
 
     With the leading zeros gone, z * sqrt(1/2) has either as many as z had or one more; in the second case z itself, shifted by as
     many, would saturate.

@@ -20,9 +20,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.qnn.dequantize import evaluate as evaluate_dequantize
-from aot.op.qnn.quantize import QuantizeAttrs, evaluate_quantize
+from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs, evaluate_dequantize, evaluate_quantize
 from aot.relay.expr import Var, tensor_type
 from aot.support.dataclass import dataclass
 from aot.target.target import Target

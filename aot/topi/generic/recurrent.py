@@ -9,13 +9,10 @@ from aot.ir.type import TensorType
 from aot.numerics.elementary import MATH
 from aot.numerics.fixed16 import SIGMOID16, TANH16
 from aot.numerics.fixed_point import tir_rounding_divide_by_pot
-from aot.op.common.integer_vector import integer_type
-from aot.op.common.lanes import LANES, tir_eigen_sum, tir_lane_sum
-from aot.op.common.sequence import Sequences
-from aot.op.qnn.dynamic_quantize import DynamicQuantizeAttrs, te_params, te_quantize, te_range
-from aot.op.recurrent.lstm_basic import DATA_ZP, NAME, LstmBasicAttrs
-from aot.op.recurrent.lstm_float import LstmFloatAttrs
-from aot.op.recurrent.rnn import BOUNDS, RnnAttrs
+from aot.op.common.float_layer import LANES, tir_eigen_sum, tir_lane_sum
+from aot.op.qnn.hybrid import DynamicQuantizeAttrs, integer_type, te_params, te_quantize, te_range
+from aot.op.recurrent.lstm import DATA_ZP, LSTM_BASIC, LstmBasicAttrs, LstmFloatAttrs
+from aot.op.recurrent.rnn import BOUNDS, RnnAttrs, Sequences
 from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dataclass import dataclass
@@ -409,7 +406,7 @@ def lower_lstm_basic(group: Group, _target: Target, name: str) -> Lowered:
     return kernel(group, name).lower()
 
 
-register_impl(OpImplementation("generic.lstm_basic", NAME, accepts_basic, lower_lstm_basic))
+register_impl(OpImplementation("generic.lstm_basic", LSTM_BASIC, accepts_basic, lower_lstm_basic))
 
 
 # nn.rnn step by step, batch by batch: all units of a step into the result, from where they become the state.

@@ -14,10 +14,7 @@ from aot.numerics import kissfft, split_radix
 from aot.numerics.elementary import LOG1P_DOUBLE, LOG_DOUBLE, MATH, SQRT_DOUBLE
 from aot.numerics.kissfft import FRACTION_BITS, Complex, Stage
 from aot.numerics.split_radix import KEPT, MIDDLE, OTHER, START
-from aot.op.signal.filter_bank_log import LN_2, ONE, STEP, log_table
-from aot.op.signal.mfcc import FLOOR, MEL, cosines, mel_bank, mel_edges
-from aot.op.signal.pcan import OUTPUT_BITS, SNR_BITS
-from aot.op.signal.spectrogram import hann
+from aot.op.signal import FLOOR, LN_2, MEL, ONE, OUTPUT_BITS, SNR_BITS, STEP, cosines, hann, log_table, mel_bank, mel_edges
 from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float

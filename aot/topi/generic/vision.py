@@ -8,11 +8,19 @@ from math import prod
 import numpy as np
 
 from aot.numerics.elementary import EXP_DOUBLE, MATH
-from aot.op.vision.decode_poses import EDGES, KEYPOINTS, REFINEMENTS, DecodePosesAttrs, Linear, steps
-from aot.op.vision.detection import Real, decoded_parts
-from aot.op.vision.non_max_suppression import turns
-from aot.op.vision.pose_masks import CELLS
-from aot.op.vision.pose_masks import REFINEMENTS as MASK_REFINEMENTS
+from aot.op.vision import (
+    CELLS,
+    EDGES,
+    KEYPOINTS,
+    MASK_REFINEMENTS,
+    REFINEMENTS,
+    DecodePosesAttrs,
+    Linear,
+    Real,
+    decoded_parts,
+    steps,
+    turns,
+)
 from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.qnn.add import AddAttrs, linear_form
+from aot.op.qnn.arithmetic import AddAttrs, linear_form
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, Var, tensor_type
 from aot.relay.expr import Expr as RelayExpr

@@ -17,8 +17,8 @@ from aot.errors import Problem, UnsupportedError
 from aot.ir.op import Array, Op
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.op.qnn.add import linear_form
-from aot.op.qnn.requantize import RequantizeAttrs, evaluate
+from aot.op.qnn.arithmetic import linear_form
+from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
 from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.support.dataclass import dataclass
@@ -167,7 +167,7 @@ def settle_constant_channels(
     """
     shape = TensorType(low.shape, dtype)
     accs = [np.clip(a, *int_range(dtype)).astype(dtype) for a in (low, high)]
-    ends = [evaluate(a, attrs=requant, out_type=shape).astype(np.int64) for a in accs]
+    ends = [evaluate_requantize(a, attrs=requant, out_type=shape).astype(np.int64) for a in accs]
     constant = ends[0] == ends[1]
     if not constant.any():
         return constant, requant, low

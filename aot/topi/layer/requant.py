@@ -25,7 +25,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.numerics.fixed_point import is_reduced, tir_multiply_by_quantized_multiplier, tir_multiply_long, tir_multiply_wide
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target

@@ -25,7 +25,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.qnn.requantize import RequantizeAttrs, evaluate
+from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
 from aot.target.target import Target
 from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field, HighMultiply
 
@@ -173,7 +173,7 @@ def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> 
     def short(d: int) -> Array:
         """Where the result d accumulators above the estimate is below its code."""
         acc = estimate + d
-        results = evaluate(np.clip(acc, low, high).astype(np.int32), attrs=attrs, out_type=out)
+        results = evaluate_requantize(np.clip(acc, low, high).astype(np.int32), attrs=attrs, out_type=out)
         below: Array = (acc < low) | (acc <= high) & (results < codes)
         return below
 

@@ -1,6 +1,6 @@
 """Operators of two tensors with broadcasting: codes of 8 and 16 bits, plain numbers, comparisons.
 
-Products of codes: tests/op/qnn/test_multiply.py.
+Products of codes: tests/op/qnn/arithmetic/test_multiply.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
-from aot.op.math.clip import ClipAttrs
+from aot.op.qnn.quantize import ClipAttrs
 from aot.relay.expr import Function, Var, call
 from tests.op._differential import EVERY_CODE, check_lowering, evaluate, same
 

@@ -7,7 +7,7 @@ import pytest
 
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
-from aot.op.nn.bias_add import infer_type
+from aot.op.nn.conv2d import infer_bias_add
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from tests.op._differential import check_lowering
@@ -36,4 +36,4 @@ def test_sums_wrap() -> None:
 @pytest.mark.parametrize("bias", [TensorType((4,), "int32"), TensorType((5,), "int64"), TensorType((1, 5), "int32")])
 def test_one_value_of_the_same_type_for_each_channel(bias: TensorType) -> None:
     with pytest.raises(TypeRuleError, match="a bias of"):
-        infer_type([TensorType((2, 5), "int32"), bias], None)
+        infer_bias_add([TensorType((2, 5), "int32"), bias], None)

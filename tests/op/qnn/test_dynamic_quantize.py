@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.qnn.dynamic_quantize import DynamicQuantizeAttrs, evaluate_params, evaluate_quantize, evaluate_range
+from aot.op.qnn.hybrid import DynamicQuantizeAttrs, evaluate_params, evaluate_quantize, evaluate_range
 from tests.op._differential import check
 from tests.op._layer_models import Kind, LayerModel
 from tests.op.qnn.test_hybrid import build

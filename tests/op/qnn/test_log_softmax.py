@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from aot.errors import UnsupportedError
-from aot.op.qnn.log_softmax import log
+from aot.op.qnn.softmax import log
 from aot.testing import Quant
 from tests.op._differential import FAST, SEEDS, SLOW, check, main_of
 from tests.op._one_op import Spec, one_op

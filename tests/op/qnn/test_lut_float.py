@@ -10,7 +10,7 @@ from hypothesis import given
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.op import load_all
-from aot.op.qnn.lut_float import LutFloatAttrs
+from aot.op.qnn.lut import LutFloatAttrs
 from aot.relay.expr import Var, call
 from aot.testing import ModelBuilder
 from tests.op._differential import FEW, SLOW, check

@@ -11,7 +11,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.op import load_all
-from aot.op.qnn.steps import StepsAttrs, cell_of, cells_of
+from aot.op.qnn.lut import StepsAttrs, cell_of, cells_of
 from aot.relay.expr import Call, Function, Var, call, post_order
 from aot.relay.interpreter import evaluate
 from aot.relay.transform import graph_pipeline

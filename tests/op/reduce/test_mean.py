@@ -11,7 +11,7 @@ from hypothesis import given
 
 from aot.errors import AotError
 from aot.frontend.tflite.convert import normalized_axes
-from aot.op.common.reduce import reduced_shape
+from aot.op.common.tensors import reduced_shape
 from aot.relay.interpreter import evaluate
 from aot.testing import HAVE_LITERT, Quant, mean_model, reference_sets
 from tests.op._differential import FAST, SEEDS, SLOW, check, check_lowering, dims, main_of, quants, random_sets, same

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from aot.frontend.tflite.convert import normalized_axes
 from aot.frontend.tflite.reduce import OF_BOOL
-from aot.op.reduce.reduce import OPERATORS
+from aot.op.reduce import OPERATORS
 from aot.relay.interpreter import evaluate
 from aot.testing import Quant
 from tests.op._differential import FAST, SEEDS, SLOW, check, dims, main_of, same_as_tflm, scales

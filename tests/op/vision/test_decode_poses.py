@@ -9,7 +9,7 @@ import pytest
 
 from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
-from aot.op.vision.decode_poses import KEYPOINTS, steps
+from aot.op.vision import KEYPOINTS, steps
 from tests.op._differential import FEW, SLOW, check_drawn
 from tests.op.vision._poses import QUANTS, Poses, check_maps, check_poses, drawn
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aot.op.qnn.add import AddAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.arithmetic import AddAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Expr, Function, const, post_order, tensor_type
 from aot.relay.interpreter import evaluate, evaluate_all
 from aot.relay.transform.channels import Interval, channel_intervals

@@ -10,12 +10,11 @@ import pytest
 from aot import op as operators
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
-from aot.op.common.binary import RescaledAttrs
+from aot.op.common.tensors import RescaledAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.qnn.dequantize import DequantizeAttrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.qnn.quantize import QuantizeAttrs
+from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, make_tuple, post_order
 from aot.relay.interpreter import evaluate
 from aot.relay.transform import fold_to_table

@@ -10,7 +10,7 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.op import load_all
-from aot.op.reduce.reduce import ReduceAttrs
+from aot.op.reduce import ReduceAttrs
 from aot.relay.construct import constructor
 from aot.relay.expr import Constant, Expr, Function, Var, call, const, is_call, make_tuple, post_order, tensor_type
 from aot.relay.transform.sink_transpose import Rearrangement, sink_transpose

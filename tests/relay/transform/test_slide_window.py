@@ -7,8 +7,7 @@ import pytest
 
 from aot.ir.type import TensorType, per_tensor
 from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.tensor.reshape import ReshapeAttrs
-from aot.op.tensor.transpose import TransposeAttrs
+from aot.op.tensor.shape import ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import StatefulFunction, evaluate
 from aot.relay.transform.slide_window import narrow_windows, slide_window

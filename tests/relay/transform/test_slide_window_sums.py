@@ -7,7 +7,7 @@ import pytest
 from aot.frontend.tflite.reduce import mean_multiplier
 from aot.ir.type import TensorType, per_tensor
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.reduce.mean import MeanAttrs
+from aot.op.reduce import MeanAttrs
 from aot.relay.expr import Function, Var, call
 from tests.relay.slide_nets import SlideNet, planned, slide_net
 from tests.relay.transform.test_slide_window import check_runs

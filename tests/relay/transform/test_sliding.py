@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from aot.op.common.pool import PoolAttrs
+from aot.op.common.window import PoolAttrs
 from aot.op.nn.conv2d import Conv2DAttrs
 from aot.relay.expr import Expr, Function, call, const, make_tuple, post_order, tensor_type
 from aot.relay.interpreter import evaluate
@@ -77,7 +77,7 @@ def test_branches_must_move_alike() -> None:
 
 
 def _along(axis: int) -> object:
-    from aot.op.tensor.concatenate import ConcatenateAttrs
+    from aot.op.tensor.shape import ConcatenateAttrs
 
     return ConcatenateAttrs(axis)
 

@@ -8,7 +8,7 @@ import pytest
 from aot.executor.candidates import group_of
 from aot.ir.type import TensorType
 from aot.op.nn.dense import DenseAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.target.target import find_target
 from aot.topi.strategy import OpImplementation, implementations

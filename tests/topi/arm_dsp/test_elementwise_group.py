@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.common.binary import RescaledAttrs
-from aot.op.qnn.add import AddAttrs, add_attrs
+from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import AddAttrs, add_attrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.tensor.strided_slice import StridedSliceAttrs
+from aot.op.tensor.shape import StridedSliceAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, post_order
 from aot.relay.interpreter import evaluate
 from aot.tir.analysis.overlap import safe_distances

@@ -13,8 +13,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.nn.dense import DenseAttrs
-from aot.op.qnn.dynamic_quantize import QUANTIZE, RANGE, DynamicQuantizeAttrs
-from aot.op.qnn.hybrid import HybridOutputAttrs
+from aot.op.qnn.hybrid import QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs
 from aot.relay.expr import Constant, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -14,11 +14,10 @@ import pytest
 from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.nn.depthwise_conv2d import DepthwiseConv2DAttrs
-from aot.op.qnn.add import AddAttrs
-from aot.op.qnn.requantize import RequantizeAttrs
+from aot.op.qnn.arithmetic import AddAttrs
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Call, Function, Var, call, const, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

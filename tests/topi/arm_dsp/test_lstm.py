@@ -13,7 +13,7 @@ from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.recurrent.lstm_integer import NAME, LstmAttrs, Scale
+from aot.op.recurrent.lstm import LSTM_INTEGER, LstmAttrs, Scale
 from aot.relay.expr import Call, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
@@ -22,7 +22,7 @@ from tests.topi.drawn import Case, pick
 from tests.topi.groups import data_of
 from tests.topi.runs import interpreted
 
-KERNELS: dict[str, OpImplementation] = {i.name: i for i in implementations(NAME) if i.name.startswith("arm_dsp.")}
+KERNELS: dict[str, OpImplementation] = {i.name: i for i in implementations(LSTM_INTEGER) if i.name.startswith("arm_dsp.")}
 TARGET = find_target("cortex-m4")
 TOGETHER = 10
 """Cases of one program: the tables are in it for each."""
@@ -62,7 +62,7 @@ def layer(rng: np.random.Generator) -> Function:
         TensorType((batch, cells), "int16"),
     ]
     params = [Var(f"x{i}", t) for i, t in enumerate(types)]
-    return Function(tuple(params), call(NAME, [*params, *map(const, constants)], attrs), {"Primitive": 1})
+    return Function(tuple(params), call(LSTM_INTEGER, [*params, *map(const, constants)], attrs), {"Primitive": 1})
 
 
 def _attrs(rng: np.random.Generator, gates: int, *, is_tflm: bool, plain: bool, time_major: bool) -> LstmAttrs:
@@ -113,5 +113,7 @@ def test_some_in_the_interpreter(name: str) -> None:
 def test_estimates_order_the_kernels() -> None:
     """Tables are the faster form, and both leave the generic kernel far behind."""
     group = group_of(layer(np.random.default_rng(5)))
-    found = {i.name: i.lower(group, TARGET, "kernel").instructions for i in implementations(NAME) if i.accepts(group, TARGET)}
+    found = {
+        i.name: i.lower(group, TARGET, "kernel").instructions for i in implementations(LSTM_INTEGER) if i.accepts(group, TARGET)
+    }
     assert found["arm_dsp.lstm_w8_tables"] < found["arm_dsp.lstm_w8"] < found["generic.lstm"]

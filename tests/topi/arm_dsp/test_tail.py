@@ -10,7 +10,7 @@ import pytest
 
 from aot.executor.candidates import group_of
 from aot.ir.type import TensorType
-from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.arithmetic import AddAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.tensor.reshape import ReshapeAttrs
-from aot.op.tensor.transpose import TransposeAttrs
+from aot.op.tensor.shape import ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Var, call
 from tests.topi.groups import check_group, lowered
 

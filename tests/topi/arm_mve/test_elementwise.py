@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.common.binary import RescaledAttrs
+from aot.op.common.tensors import RescaledAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
 from aot.relay.expr import Var, call
 from aot.support.dtype import int_range

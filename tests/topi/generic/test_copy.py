@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.nn.pad import PadAttrs
-from aot.op.qnn.add import AddAttrs
+from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.tensor.concatenate import ConcatenateAttrs
-from aot.op.tensor.transpose import TransposeAttrs
-from aot.op.vision.resize_nearest import ResizeNearestAttrs
+from aot.op.tensor.pad import PadAttrs
+from aot.op.tensor.shape import ConcatenateAttrs, TransposeAttrs
+from aot.op.vision import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.tir.functor import accesses, walk

@@ -9,10 +9,8 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.math.clip import ClipAttrs
-from aot.op.qnn.add import AddAttrs
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.qnn.quantize import QuantizeAttrs, Requantize8Attrs
+from aot.op.qnn.arithmetic import AddAttrs
+from aot.op.qnn.quantize import ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
 from aot.relay.expr import Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
 from tests.scale import cases

@@ -10,8 +10,8 @@ import pytest
 from aot.frontend.tflite.reduce import mean_multiplier
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
-from aot.op.common.pool import PoolAttrs
-from aot.op.reduce.mean import MeanAttrs
+from aot.op.common.window import PoolAttrs
+from aot.op.reduce import MeanAttrs
 from aot.relay.expr import Var, call
 from aot.relay.interpreter import evaluate
 from aot.tir.builder import IRBuilder

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.qnn.quantize import QuantizeAttrs
+from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.topi.generic.quantize import LEAST, quantizer

@@ -10,7 +10,7 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.micro.board import load_board
-from aot.op.common.binary import RescaledAttrs
+from aot.op.common.tensors import RescaledAttrs
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -12,8 +12,7 @@ import pytest
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.qnn.dequantize import DequantizeAttrs
-from aot.op.qnn.quantize import QuantizeAttrs
+from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.support.dtype import int_range

@@ -1,0 +1,128 @@
+"""What operators share: clamps, movable types, indices, broadcasting, reduced axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from aot.ir.op import TypeRuleError
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.support.dataclass import dataclass
+from aot.te.tensor import TensorFn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, imm
+
+# Checks that several converters make, each ending in a coded refusal.
+
+
+class Clamped:
+    """Attributes, a frozen dataclass, of an operator that clamps its result to [lo, hi]."""
+
+    __slots__ = ()
+
+    lo: int
+    hi: int
+
+    def clipped(self, lo: int, hi: int) -> Self:
+        """The same followed by a clamp to [lo, hi]."""
+        return replace(self, lo=min(max(self.lo, lo), hi), hi=max(min(self.hi, hi), lo))  # type: ignore[type-var]
+
+
+# What operators that move data share: their element types, constant operands, axes.
+
+
+MOVABLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32")
+"""Element types that movement of data takes: bytes are copied, whatever they mean."""
+
+INDEX_TYPES = ("int16", "int32", "int64")
+
+
+def tensors_of(types: Sequence[Type], count: int) -> list[TensorType]:
+    """The operands' types, which must be `count` single tensors."""
+    found = [t for t in types if isinstance(t, TensorType)]
+    if len(found) != count or len(types) != count:
+        raise TypeRuleError(f"{count} tensors are expected, not {', '.join(map(str, types))}")
+    return found
+
+
+def broadcast_index(data: TensorFn, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The element of `data` that belongs to element `indices` of a result it is broadcast to."""
+    own = indices[len(indices) - len(data.shape) :]
+    return tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True))
+
+
+def clamped_index(b: IRBuilder, value: Expr, extent: int) -> Expr:
+    """An index that comes from data, brought into [0, extent): whatever the data say, no access leaves the tensor.
+
+    The reference reports an error instead; there is nobody to report to here.
+    """
+    return b.let("index", cast("int32", clamp(value, 0, extent - 1)))
+
+
+# What operators of two tensors with broadcasting share.
+
+
+@dataclass(frozen=True, slots=True)
+class RescaledAttrs(Clamped):
+    """Zero points of the operands; multiplier, shift and zero point of the result; the clamp [lo, hi]."""
+
+    input_zp: tuple[int, int]
+    multiplier: int
+    shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    quant: QuantParams | None = None
+
+
+def broadcast_shape(a: TensorType, b: TensorType) -> tuple[int, ...]:
+    """The common shape of two tensors; TypeRuleError if there is none."""
+    try:
+        return tuple(map(int, np.broadcast_shapes(a.shape, b.shape)))
+    except ValueError:
+        raise TypeRuleError(f"shapes of {a} and {b} do not broadcast") from None
+
+
+def two_of_one_type(types: tuple[Type, ...] | list[Type], name: str, dtypes: tuple[str, ...]) -> tuple[TensorType, TensorType]:
+    """Two tensors of one element type of `dtypes`."""
+    a, b = types
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype or a.dtype not in dtypes:
+        raise TypeRuleError(f"{name} takes two tensors of one type of {', '.join(dtypes)}, not {a} and {b}")
+    return a, b
+
+
+def broadcast_type(a: TensorType, b: TensorType, dtype: str, quant: QuantParams | None = None) -> TensorType:
+    """The result's type."""
+    return TensorType(broadcast_shape(a, b), dtype, quant)
+
+
+def broadcast_at(b: IRBuilder, data: TensorFn, indices: tuple[Expr, ...]) -> Expr:
+    """The element of `data` that belongs to element `indices` of the broadcast result."""
+    own = indices[len(indices) - len(data.shape) :]
+    return data.at(b, tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True)))
+
+
+# What reductions share: axes, shapes and indices.
+
+
+def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:
+    """`shape` without the axes, or with extent 1 in their place."""
+    if any(not 0 <= a < len(shape) for a in axes):
+        raise TypeRuleError(f"axes {axes} of {list(shape)}")
+    return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
+
+
+def reduced_index(outer: Sequence[Expr], inner: Sequence[Expr], *, axes: Sequence[int], keepdims: bool) -> tuple[Expr, ...]:
+    """The element of the data for element `outer` of the result and positions `inner` along the (sorted) axes."""
+    rank = len(outer) if keepdims else len(outer) + len(axes)
+    kept, reduced = iter(outer), iter(inner)
+    index = []
+    for axis in range(rank):
+        own = next(kept) if keepdims or axis not in axes else None
+        found = next(reduced) if axis in axes else own
+        assert found is not None
+        index.append(found)
+    return tuple(index)

@@ -1,0 +1,247 @@
+"""Tables that are searched: binary search, sparse embeddings, locality-sensitive hashing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from aot.ir.op import F_DOMAIN, VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.farmhash import fingerprint64
+from aot.op.common.tensors import tensors_of
+from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, equal, logical_and
+
+# binary_search: HASHTABLE_LOOKUP of TFLite: rows of a table by int32 keys that stand in ascending order.
+#
+# The result's row is zeros, and its hit 0, if no key matches.  The search halves the range as C's bsearch
+# does in glibc, so that of equal keys the same one is found; keys are compared without the overflow of the reference's
+# difference. Oracle: `kernels/hashtable_lookup.cc`.
+
+
+@dataclass(frozen=True, slots=True)
+class BinarySearchAttrs:
+    """No attributes: the shapes determine everything."""
+
+
+def infer_binary_search(types: Sequence[Type], _attrs: BinarySearchAttrs) -> Type:
+    """int32 [n] sought, int32 [k] keys in ascending order -> int32 [n]: where each is, -1 for nowhere."""
+    sought, keys = tensors_of(types, 2)
+    if (sought.dtype, keys.dtype) != ("int32", "int32") or len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size:
+        raise TypeRuleError(f"binary search of {sought} in {keys}")
+    return TensorType(sought.shape, "int32")
+
+
+def _found(key: int, keys: list[int]) -> int:
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] == key:
+            return middle
+        low, high = (low, middle) if key < keys[middle] else (middle + 1, high)
+    return -1
+
+
+def evaluate_binary_search(sought: Array, keys: Array, *, attrs: BinarySearchAttrs, out_type: TensorType) -> Array:
+    table = keys.tolist()
+    return np.array([_found(key, table) for key in sought.tolist()], np.int32).reshape(out_type.shape)
+
+
+def te_binary_search(_ctx: TeContext, args: Sequence[TensorFn], _attrs: BinarySearchAttrs, out_type: TensorType) -> TensorFn:
+    sought, keys = args
+    size = keys.shape[0]
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        key = b.let("key", sought.at(b, (i,)))
+        low, high = b.local("low", (1,), "int32", init=0), b.local("high", (1,), "int32", init=size)
+        found = b.local("found", (1,), "int32", init=-1)
+        with b.for_("step", size.bit_length()), b.if_(logical_and(found[0] < 0, low[0] < high[0])):
+            middle = b.let("middle", (low[0] + high[0]) / 2)
+            other = b.let("other", keys.at(b, (middle,)))
+            with b.if_(equal(key, other)):
+                b.store(found, 0, middle)
+            with b.else_():
+                with b.if_(key < other):
+                    b.store(high, 0, middle)
+                with b.else_():
+                    b.store(low, 0, middle + 1)
+        return found[0]
+
+    return tensor_fn(out_type.shape, "int32", rule)
+
+
+register_op(
+    "binary_search",
+    2,
+    arguments=[("sought", "int32 [n]", "what is looked up"), ("keys", "int32 [k]", "in ascending order")],
+    attrs_type=BinarySearchAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_binary_search,
+    evaluate=evaluate_binary_search,
+    doc="HASHTABLE_LOOKUP; int32 keys",
+)
+F_TE.set("binary_search", te_binary_search)
+
+
+# embedding_lookup_sparse: EMBEDDING_LOOKUP_SPARSE of TFLite: weighted sums of a table's rows, gathered in places of a result.
+#
+# Entry i adds weights[i] * table[ids[i]] to the place that indices[i], without its last number, says.  mean and sqrtn divide a
+# place by the sum of its weights, or by the root of the sum of their squares, whenever the next entry goes elsewhere, and after
+# the last one. Entries whose id or place lies outside are left out (the reference reports an error, or is undefined). Oracle:
+# `kernels/embedding_lookup_sparse.cc`.
+
+
+COMBINERS = ("SUM", "MEAN", "SQRTN")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingLookupSparseAttrs:
+    """How sums are divided, and the dimensions of the places."""
+
+    combiner: str
+    places: tuple[int, ...]
+
+
+def infer_embedding_lookup(types: Sequence[Type], attrs: EmbeddingLookupSparseAttrs) -> Type:
+    """int32 ids [n], int32 indices [n, k + 1], float32 weights [n], float32 table [m, ...] -> [places (k of them), ...]."""
+    ids, indices, weights, table = tensors_of(types, 4)
+    n, depth = ids.size, len(attrs.places) + 1
+    if (ids.dtype, indices.dtype, weights.dtype, table.dtype) != ("int32", "int32", "float32", "float32"):
+        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights}")
+    if (ids.shape, indices.shape, weights.shape) != ((n,), (n, depth), (n,)) or len(table.shape) < 2 or not table.size or not n:
+        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights}")
+    if attrs.combiner not in COMBINERS or any(p < 1 for p in attrs.places):
+        raise TypeRuleError(f"embedding_lookup_sparse by {attrs}")
+    return TensorType((*attrs.places, *table.shape[1:]), "float32")
+
+
+def evaluate_embedding_lookup(
+    ids: Array, indices: Array, weights: Array, table: Array, *, attrs: EmbeddingLookupSparseAttrs, out_type: TensorType
+) -> Array:
+    rows = table.reshape(len(table), -1)
+    out = np.zeros((prod(attrs.places), rows.shape[1]), np.float32)
+    now, number = 0, 0
+    total = squares = np.float32(0)
+
+    def divide() -> None:
+        if attrs.combiner != "SUM" and number:
+            out[now] /= total if attrs.combiner == "MEAN" else np.sqrt(squares)
+
+    with np.errstate(all="ignore"):
+        for i, w, index in zip(ids.tolist(), weights, indices[:, :-1].tolist(), strict=True):
+            if not 0 <= i < len(rows) or any(not 0 <= k < p for k, p in zip(index, attrs.places, strict=True)):
+                continue
+            place = 0
+            for k, p in zip(index, attrs.places, strict=True):
+                place = place * p + k
+            if place != now:
+                divide()
+                now, number, total, squares = place, 0, np.float32(0), np.float32(0)
+            number, total, squares = number + 1, total + w, squares + w * w
+            out[now] += rows[i] * w
+        divide()
+    return out.reshape(out_type.shape)
+
+
+register_op(
+    "embedding_lookup_sparse",
+    4,
+    arguments=[
+        ("ids", "int32 [n]", "rows of the table"),
+        ("indices", "int32 [n, k + 1]", "the place of each entry; the last number means nothing"),
+        ("weights", "float32 [n]", "of each entry"),
+        ("table", "float32 [m, ...]", "rows"),
+    ],
+    attrs_type=EmbeddingLookupSparseAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_embedding_lookup,
+    evaluate=evaluate_embedding_lookup,
+    doc="EMBEDDING_LOOKUP_SPARSE; sum, mean, sqrtn",
+)
+
+
+def domain_embedding_lookup(types: Sequence[Type], attrs: EmbeddingLookupSparseAttrs) -> dict[int, tuple[float, float]]:
+    """Ids are rows of the table, indices lie in the smallest of the dimensions."""
+    *_, table = tensors_of(types, 4)
+    return {0: (0, table.shape[0] - 1), 1: (0, min(attrs.places, default=1) - 1)}
+
+
+F_DOMAIN.set("embedding_lookup_sparse", domain_embedding_lookup)
+
+
+# lsh_projection: LSH_PROJECTION of TFLite: bits that say on which side of random planes a set of items lies.
+#
+# An item is a row of any type, taken as bytes.  Of each seed a bit is whether the sum over items of weight * hash(seed, item) is
+# above 0, in double precision, the hash being FarmHash's, of the seed's four bytes and the item's, as a signed number.  Dense:
+# one number a bit; sparse: the bits of a row of seeds as one number, with row * 2^bits added.  Oracle:
+# `kernels/lsh_projection.cc`.
+
+
+@dataclass(frozen=True, slots=True)
+class LshProjectionAttrs:
+    """Whether each bit is a number of its own."""
+
+    dense: bool
+
+
+def misfit(seeds: TensorType, items: TensorType, weights: TensorType | None, *, dense: bool) -> str:
+    """Why these operands do not go together; empty where they do."""
+    most = 32 if dense else 31
+    if seeds.dtype != "float32" or len(seeds.shape) != 2 or not seeds.size or seeds.shape[1] > most:
+        return f"seeds {seeds}, at most {most} a row"
+    if not items.shape or not items.size:
+        return f"items {items}"
+    if weights is not None and (weights.dtype, weights.shape) != ("float32", items.shape[:1]):
+        return f"weights {weights} of {items}"
+    return ""
+
+
+def infer_lsh_projection(types: Sequence[Type], attrs: LshProjectionAttrs) -> Type:
+    """float32 seeds [rows, bits], items [n, ...], perhaps float32 weights [n] -> int32 [rows], dense [rows * bits]."""
+    found = [t for t in types if isinstance(t, TensorType)]
+    problem = misfit(found[0], found[1], found[2] if len(found) > 2 else None, dense=attrs.dense)
+    if problem or len(found) != len(types):
+        raise TypeRuleError(problem or "an operand is no tensor")
+    rows, bits = found[0].shape
+    return TensorType((rows * bits if attrs.dense else rows,), "int32")
+
+
+def evaluate_lsh_projection(
+    seeds: Array, items: Array, *weights: Array, attrs: LshProjectionAttrs, out_type: TensorType
+) -> Array:
+    count = items.shape[0]
+    contents = np.ascontiguousarray(items).view(np.uint8).reshape(count, -1)
+    keys = np.ascontiguousarray(seeds).view(np.uint8).reshape(-1, 4)
+    score = np.zeros(len(keys))
+    with np.errstate(all="ignore"):
+        for i in range(count):  # in this order: sums round
+            row = np.broadcast_to(contents[i], (len(keys), contents.shape[1]))
+            value = fingerprint64(np.concatenate([keys, row], axis=1)).view(np.int64).astype(np.float64)
+            score += np.float64(weights[0][i]) * value if weights else value
+    bits = (score > 0).astype(np.int32)
+    if attrs.dense:
+        return bits
+    rows, width = seeds.shape
+    signs = (bits.reshape(rows, width).astype(np.int64) << np.arange(width - 1, -1, -1)).sum(axis=1)
+    return np.asarray((signs + (np.arange(rows, dtype=np.int64) << width)).astype(np.uint32).view(np.int32))
+
+
+register_op(
+    "lsh_projection",
+    VARIABLE,
+    arguments=[
+        ("seeds", "float32 [rows, bits]", "of the hashes"),
+        ("items", "any [n, ...]", "what is hashed"),
+        ("weights?", "float32 [n]", "of the items"),
+    ],
+    attrs_type=LshProjectionAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_lsh_projection,
+    evaluate=evaluate_lsh_projection,
+    doc="LSH_PROJECTION; sparse and dense",
+)

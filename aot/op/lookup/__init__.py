@@ -1,1 +1,0 @@
-"""Tables that are searched by key, hash or id."""

@@ -1,1 +1,0 @@
-"""The custom operators of MediaPipe's models, whose meaning is in MediaPipe's own kernels."""

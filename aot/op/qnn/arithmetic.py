@@ -1,0 +1,555 @@
+"""Operators of two and more quantised tensors, element by element: add, multiply, divide, squared difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, reduce
+
+import numpy as np
+
+from aot.ir.op import F_DOMAIN, VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, Type
+from aot.numerics.fixed_point import (
+    Int64,
+    clamp_array,
+    multiply_by_quantized_multiplier,
+    named,
+    quantize_multiplier,
+    reciprocal,
+    requantize,
+    saturating_rounding_doubling_high_mul,
+    tir_multiply_by_quantized_multiplier,
+    tir_one_over_one_plus_x,
+    tir_requantize,
+    tir_saturating_rounding_doubling_high_mul,
+    wrap_int32,
+)
+from aot.numerics.linear import Rescaling, rescaling_of_products
+from aot.numerics.multipliers import precision, quotient
+from aot.op.common.tensors import Clamped, RescaledAttrs, broadcast_at, broadcast_type, tensors_of, two_of_one_type
+from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
+from aot.support.dtype import int_range
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
+
+# qnn.add: ADD and SUB of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
+#
+# out = clamp(zp + rescale(rescale_a((a - zp_a) << n) + sign * rescale_b((b - zp_b) << n)), lo, hi), each rescale a
+# MultiplyByQuantizedMultiplier with double rounding; n is 20 for int8 and 15 for int16.  Oracles:
+# `reference_integer_ops::Add` with the parameters of `add.cc`, `reference_ops::BroadcastQuantSubSlow` with those of
+# `sub.cc`.  int16 with `pot_scale_int16` and scales that are powers of two (`Add` and `BroadcastSub16POTSlow`) is the
+# same formula with n = 1: (a << 1) * 2^-(1+s) rounds like a / 2^s.
+#
+# For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such numbers give the same result for all
+# 65,536 pairs: `linear_form` searches for them and keeps only what it has checked on every pair.
+
+
+ADD_LEFT_SHIFT = {"int8": 20, "int16": 15}
+"""Bits by which the operands are scaled up before they are rescaled."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddAttrs(Clamped):
+    """Zero point, multiplier and shift of each operand and of the result; the clamp [lo, hi]; the result's parameters."""
+
+    input_zp: tuple[int, int]
+    multiplier: tuple[int, int]
+    shift: tuple[int, int]
+    output_multiplier: int
+    output_shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    quant: QuantParams | None = None
+    left_shift: int = ADD_LEFT_SHIFT["int8"]
+    sign: int = 1
+
+
+def infer_add(types: Sequence[Type], attrs: AddAttrs) -> Type:
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.add", tuple(ADD_LEFT_SHIFT))
+    return broadcast_type(a, b, a.dtype, attrs.quant)
+
+
+def _rescaled(values: Array, attrs: AddAttrs, side: int) -> Int64:
+    """One operand in the common scale, int64."""
+    shifted = (values.astype(np.int64) - attrs.input_zp[side]) << attrs.left_shift
+    return multiply_by_quantized_multiplier(shifted, attrs.multiplier[side], attrs.shift[side])
+
+
+def evaluate_add(a: Array, b: Array, *, attrs: AddAttrs, out_type: TensorType) -> Array:
+    total = _rescaled(a, attrs, 0) + attrs.sign * _rescaled(b, attrs, 1)
+    scaled = multiply_by_quantized_multiplier(total, attrs.output_multiplier, attrs.output_shift)
+    return np.clip(scaled + attrs.zero_point, attrs.lo, attrs.hi).astype(out_type.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """out = clamp((a_factor*a + b_factor*b + bias) >> shift, lo, hi); no intermediate leaves int32."""
+
+    a_factor: int
+    b_factor: int
+    bias: int
+    shift: int
+
+
+_FREE = 1 << 32
+"""The result of a pair of codes that bounds no bias from one side: so far from all results that it is never the nearest."""
+
+_FACTOR_STEPS = (0, 1, -1, 2, -2)
+
+
+@lru_cache(maxsize=256)
+def linear_form(attrs: AddAttrs) -> LinearForm | None:
+    """Numbers, the finest that fit into 32 bits, that give ADD's result for all pairs of int8; None if none are found."""
+    codes = np.arange(-128, 128, dtype=np.int64)
+    type_ = TensorType((256, 256), "int8")
+    wanted = evaluate_add(codes[:, None], codes[None, :], attrs=attrs, out_type=type_).astype(np.int64)
+    if attrs.lo == attrs.hi:
+        return LinearForm(0, 0, 0, 0)
+    output = attrs.output_multiplier * 2.0 ** (attrs.output_shift - 31)
+    reals = [attrs.multiplier[i] * 2.0 ** (attrs.shift[i] - 31 + attrs.left_shift) * output for i in range(2)]
+    reals[1] *= attrs.sign
+    fit = _Fit(wanted, attrs.lo, attrs.hi)
+    for shift in range(22, 16, -1):
+        factors = [round(r * 2.0**shift) for r in reals]
+        if 256 * max(map(abs, factors)) >= 1 << 31:
+            continue
+        for da in _FACTOR_STEPS:
+            for db in _FACTOR_STEPS:
+                form = fit.form((factors[0] + da, factors[1] + db), shift)
+                if form is not None:
+                    return form
+    return None
+
+
+class _Fit:
+    """Biases for one ADD: each pair of codes allows an interval of them.
+
+    The pairs that spoilt a choice of factors mostly spoil the next one too, so they are asked before all others.
+    """
+
+    def __init__(self, wanted: Int64, lo: int, hi: int) -> None:
+        self._wanted, self._codes = wanted, np.arange(-128, 128, dtype=np.int64)
+        self._above, self._below = np.where(wanted > lo, wanted, -_FREE), np.where(wanted < hi, wanted, _FREE)
+        self._bounded = bool((wanted > lo).any()), bool((wanted < hi).any())
+        self._spoilers: tuple[list[int], list[int]] = [], []
+
+    def form(self, factors: tuple[int, int], shift: int) -> LinearForm | None:
+        """The bias that makes every pair right with these factors, if there is one."""
+        if self._is_spoilt(factors, shift):
+            return None
+        sides = [f * self._codes for f in factors]
+        sums = np.add.outer(*sides)
+        least, most = (self._above << shift) - sums, (self._below << shift) - sums
+        lowest = int(least.max() if self._bounded[0] else ((self._wanted << shift) - sums).min())
+        highest = int(most.min()) + (1 << shift) - 1 if self._bounded[1] else lowest
+        if lowest > highest:
+            if self._bounded[0]:
+                self._spoilers[0].append(int(least.argmax()))
+                self._spoilers[1].append(int(most.argmin()))
+            return None
+        bias = (lowest + highest) // 2
+        ends = [sum(int(end(s)) for s in sides) for end in (np.min, np.max)]
+        largest = max(*(abs(end + bias) for end in ends), abs(bias) + 128 * max(map(abs, factors)))
+        if largest >= 1 << 31:
+            return None
+        return LinearForm(*factors, bias, shift)
+
+    def _is_spoilt(self, factors: tuple[int, int], shift: int) -> bool:
+        """Whether pairs that were found before leave no bias."""
+        lows, highs = ([self._low(pair, factors, shift) for pair in pairs] for pairs in self._spoilers)
+        return bool(lows and highs) and max(lows) > min(highs) + (1 << shift) - 1
+
+    def _low(self, pair: int, factors: tuple[int, int], shift: int) -> int:
+        a, b = divmod(pair, 256)
+        return (int(self._wanted[a, b]) << shift) - factors[0] * (a - 128) - factors[1] * (b - 128)
+
+
+def _tir_rescaled(b: IRBuilder, value: Expr, attrs: AddAttrs, side: int) -> Expr:
+    centred = cast("int32", value) - attrs.input_zp[side]
+    multiplier, shift = attrs.multiplier[side], attrs.shift[side]
+    if multiplier == 1 << 30 and -attrs.left_shift < shift <= 0:
+        return centred * (1 << (attrs.left_shift - 1 + shift))  # a power of two: nothing to round
+    return tir_multiply_by_quantized_multiplier(b, centred * (1 << attrs.left_shift), multiplier, shift)
+
+
+def te_add(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddAttrs, out_type: TensorType) -> TensorFn:
+    form = linear_form(attrs) if out_type.dtype == "int8" else None
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x, y = (broadcast_at(b, t, i) for t in args)
+        if form is not None:
+            total = cast("int32", x) * form.a_factor + form.bias + cast("int32", y) * form.b_factor
+            return cast("int8", clamp(total >> form.shift, attrs.lo, attrs.hi))
+        left, right = _tir_rescaled(b, x, attrs, 0), _tir_rescaled(b, y, attrs, 1)
+        total = named(b, "sum", left + right if attrs.sign > 0 else left - right)
+        scaled = tir_multiply_by_quantized_multiplier(b, total, attrs.output_multiplier, attrs.output_shift)
+        return cast(out_type.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+def add_attrs(
+    dtype: str,
+    scales: tuple[float, ...],
+    zero_points: tuple[int, ...],
+    *,
+    limits: tuple[int, int],
+    sign: int = 1,
+    quant: QuantParams | None = None,
+) -> AddAttrs | None:
+    """For scales and zero points of a, b and the result; None if the result's scale is too small for the operands'."""
+    (scale_a, scale_b, scale), (zp_a, zp_b, zp) = scales, zero_points
+    left_shift = ADD_LEFT_SHIFT[dtype]
+    twice_max = 2.0 * max(scale_a, scale_b)
+    how = precision("ADD" if sign > 0 else "SUB", dtype, oracle="litert")  # TFLM's is the same
+    output_real = quotient((twice_max,), (2.0**left_shift, scale), how)
+    if output_real >= 1:
+        return None
+    (m_a, s_a), (m_b, s_b) = (quantize_multiplier(quotient((x,), (twice_max,), how)) for x in (scale_a, scale_b))
+    m, s = quantize_multiplier(output_real)
+    return AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, *limits, quant, left_shift, sign)
+
+
+register_op(
+    "qnn.add",
+    2,
+    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+    attrs_type=AddAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_add,
+    evaluate=evaluate_add,
+    doc="ADD, SUB; int8, int16, uint8, with broadcasting",
+)
+F_TE.set("qnn.add", te_add)
+
+
+# ADD_N: the sum of several tensors of one shape: a chain of `add` of numbers, qnn.add_n of int8 values.
+#
+# Oracle: `reference_ops::AddN`, for numbers (float32, int32) in the order of the operands.  For quantised values that of TFLM, as
+# TensorFlow Lite does not have it: out = clamp(zp + rescale(sum << 19)) in 32 bits that wrap, where the sum begins with the
+# quantised value 0, not with the zero point, as it does there: x = code - zp_in, sum = -zp_in + x0 + x1 + ...
+
+
+SUM_SHIFT = 19
+"""Bits by which a sum of quantised values is scaled up before it is rescaled: 20, less the factor 1/2 of the operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddNAttrs:
+    """The operands' zero point; multiplier, shift and zero point of the result."""
+
+    input_zp: int
+    multiplier: int
+    shift: int
+    zero_point: int
+    quant: QuantParams | None = None
+
+
+def infer_add_n(types: Sequence[Type], attrs: AddNAttrs) -> Type:
+    """int8 tensors of one shape -> int8."""
+    first, *rest = tensors_of(types, len(types))
+    if first.dtype != "int8" or any((t.dtype, t.shape) != (first.dtype, first.shape) for t in rest):
+        raise TypeRuleError(f"add_n takes int8 tensors of one shape, not {', '.join(map(str, types))}")
+    return first.with_dtype("int8", attrs.quant)
+
+
+def evaluate_add_n(*tensors: Array, attrs: AddNAttrs, out_type: TensorType) -> Array:
+    total = reduce(np.add, [t.astype(np.int64) for t in tensors])
+    return sum_codes(total - attrs.input_zp * (len(tensors) + 1), attrs)
+
+
+def sum_codes(total: Int64, attrs: AddNAttrs) -> Array:
+    """The int8 values of sums of centred quantised values."""
+    scaled = wrap_int32(total << SUM_SHIFT)
+    return requantize(scaled, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=-128, hi=127).astype(np.int8)
+
+
+def tir_sum_code(b: IRBuilder, total: Expr, attrs: AddNAttrs) -> Expr:
+    """The int8 code of an int32 sum of centred quantised values."""
+    scaled = b.let("scaled", cast("int32", cast("uint32", total) << SUM_SHIFT))
+    multiplier, shift, zp = attrs.multiplier, attrs.shift, attrs.zero_point
+    return cast("int8", tir_requantize(b, scaled, multiplier=multiplier, shift=shift, zero_point=zp, lo=-128, hi=127))
+
+
+def te_add_n(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddNAttrs, out_type: TensorType) -> TensorFn:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        codes = reduce(lambda x, y: x + y, [cast("int32", t.at(b, i)) for t in args])
+        return tir_sum_code(b, codes - attrs.input_zp * (len(args) + 1), attrs)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "qnn.add_n",
+    VARIABLE,
+    arguments=[("*tensors", "int8", "two or more operands of one shape")],
+    attrs_type=AddNAttrs,
+    pattern=OpPattern.ELEMWISE,
+    infer_type=infer_add_n,
+    evaluate=evaluate_add_n,
+    doc="ADD_N; int8",
+)
+F_TE.set("qnn.add_n", te_add_n)
+
+
+# qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
+#
+# out = clamp(zp + rescale((a - zp_a) * (b - zp_b)), lo, hi) with double rounding.
+# For int8 the loop nest uses the 32-bit form of `aot.numerics.linear` where there is one.
+# Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which multiplies the scales in float32 (TFLM in double).
+
+
+CODES = ("int8", "int16")
+
+
+def infer_multiply(types: Sequence[Type], attrs: RescaledAttrs) -> Type:
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.multiply", CODES)
+    return broadcast_type(a, b, a.dtype, attrs.quant)
+
+
+def evaluate_multiply(a: Array, b: Array, *, attrs: RescaledAttrs, out_type: TensorType) -> Array:
+    product = (a.astype(np.int64) - attrs.input_zp[0]) * (b.astype(np.int64) - attrs.input_zp[1])
+    scaled = requantize(product, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
+    return scaled.astype(out_type.dtype)
+
+
+def te_multiply(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out_type: TensorType) -> TensorFn:
+    numbers = Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi)
+    form = rescaling_of_products(attrs.input_zp, numbers) if out_type.dtype == "int8" else None
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x, y = (cast("int32", broadcast_at(b, t, i)) - zp for t, zp in zip(args, attrs.input_zp, strict=True))
+        if form is not None:
+            return cast(out_type.dtype, form.emit(b, x * y))
+        value = tir_requantize(
+            b,
+            named(b, "product", x * y),
+            multiplier=attrs.multiplier,
+            shift=attrs.shift,
+            zero_point=attrs.zero_point,
+            lo=attrs.lo,
+            hi=attrs.hi,
+        )
+        return cast(out_type.dtype, value)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "qnn.multiply",
+    2,
+    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+    attrs_type=RescaledAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_multiply,
+    evaluate=evaluate_multiply,
+    doc="MUL; int8, int16, uint8, with broadcasting",
+)
+F_TE.set("qnn.multiply", te_multiply)
+
+
+# qnn.divide: DIV of TFLite on int8, int16 and legacy uint8 with broadcasting (plain numbers: `arithmetic.py`).
+#
+# out = clamp(zp + round((a - zp_a) * 1/(b - zp_b) * multiplier)) with gemmlowp's reciprocal, all in 32 bits.  Oracle:
+# `DivElementwise` of `reference/div.h`.  Small quotients ask it for right shifts by more than 31, which C leaves undefined; the
+# reference, on the machines that it runs on, shifts by the number modulo 32 and rounds with a mask of all bits.  So does this
+# operator, far from the quotient as those results are, and the same for the shifts by negative numbers that very large
+# multipliers ask for.  A division by zero, an error in the reference, gives the zero point, or
+# with TFLM as the oracle what its arithmetic makes of it: a product with `INVERSE_OF_ZERO`.
+
+
+BITS = {"int8": 8, "int16": 16}
+"""Bits of a centred code's size."""
+INVERSE_OF_ZERO = -1515870788
+"""What gemmlowp's three Newton steps lead to from 0, in 32 bits that wrap; it counts as one of a divisor of half a bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class DivideAttrs(RescaledAttrs):
+    """And whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
+
+    inverts_zero: bool = False
+
+
+def infer_divide(types: Sequence[Type], attrs: DivideAttrs) -> Type:
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.divide", tuple(BITS))
+    return broadcast_type(a, b, a.dtype, attrs.quant)
+
+
+def domain_divide(types: Sequence[Type], attrs: DivideAttrs) -> dict[int, tuple[float, float]]:
+    """The reference stops at a divisor of 0."""
+    _, divisor = two_of_one_type(list(types), "qnn.divide", tuple(BITS))
+    (low, high), zp = int_range(divisor.dtype), attrs.input_zp[1]
+    return {1: (zp + 1, high) if zp < high else (low, zp - 1)}
+
+
+def _sign_bits(x: Int64) -> Int64:
+    """CountLeadingSignBits of int32 values: copies of the sign after the sign."""
+    return 31 - np.frexp(np.where(x < 0, ~x, x).astype(np.float64))[1].astype(np.int64)
+
+
+def _shifted_right(x: Int64, exponent: Int64) -> Int64:
+    """RoundingDivideByPOT as the reference's machine computes it, for exponents in [0, 128)."""
+    mask = np.where(exponent & 32, -1, (np.int64(1) << (exponent & 31)) - 1)
+    return (x >> (exponent & 31)) + ((x & mask) > (mask >> 1) + (x < 0))
+
+
+def evaluate_divide(a: Array, b: Array, *, attrs: DivideAttrs, out_type: TensorType) -> Array:
+    x, y = (v.astype(np.int64) - zp for v, zp in zip((a, b), attrs.input_zp, strict=True))
+    x, y = np.where(y < 0, -x, x), np.abs(y)
+    inverse, over_unit = reciprocal(np.maximum(y, 1), 31)
+    if attrs.inverts_zero:
+        inverse, over_unit = np.where(y == 0, INVERSE_OF_ZERO, inverse), np.where(y == 0, -1, over_unit)
+    headroom = _sign_bits(x)
+    quotient = saturating_rounding_doubling_high_mul(x << headroom, inverse)
+    scaled = saturating_rounding_doubling_high_mul(quotient, attrs.multiplier)
+    result = _shifted_right(scaled, headroom + over_unit - attrs.shift)
+    result = result if attrs.inverts_zero else np.where(y == 0, 0, result)
+    return clamp_array(result + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype)
+
+
+def _normalized(b: IRBuilder, name: str, x: Expr, *, bits: int) -> tuple[Expr, Expr]:
+    """(x shifted up to bit 31, by how much) of a uint32 below 2^bits; 0 is shifted by 31."""
+    value, zeros = b.local(name, (1,), "uint32"), b.local(f"{name}_zeros", (1,), "int32", init=32 - bits)
+    b.store(value, 0, x << (32 - bits))
+    step = bits // 2
+    while step:
+        with b.if_(value[0] < imm(1 << (32 - step), "uint32")):
+            b.store(value, 0, value[0] << step)
+            b.store(zeros, 0, zeros[0] + step)
+        step //= 2
+    return value[0], zeros[0]
+
+
+def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: int) -> Expr:
+    """x / y rescaled, for names of int32 values."""
+    mul = tir_saturating_rounding_doubling_high_mul
+    size, zeros = _normalized(b, "divisor", cast("uint32", maximum(select(y < 0, imm(0) - y, y), 1)), bits=bits)
+    inverse = tir_one_over_one_plus_x(b, b.let("half", cast("int32", size >> 1)))
+    if attrs.inverts_zero:
+        inverse, zeros = select(equal(y, 0), imm(INVERSE_OF_ZERO), inverse), select(equal(y, 0), imm(32), zeros)
+    dividend = b.let("dividend", select(y < 0, imm(0) - x, x))
+    # the sign's copies are the zeros before ~x or x, less the sign itself
+    _, room = _normalized(b, "room", cast("uint32", select(dividend < 0, imm(-1) - dividend, dividend) * 2 + 1), bits=2 * bits)
+    headroom = b.let("headroom", room)
+    quotient = mul(cast("int32", cast("uint32", dividend) << cast("uint32", headroom)), inverse)
+    scaled = b.let("scaled", mul(quotient, imm(attrs.multiplier)))
+    exponent = b.let("exponent", headroom + (31 - attrs.shift) - zeros)
+    count = b.let("count", exponent & 31)
+    mask = b.let("mask", select(equal(exponent & 32, 0), cast("int32", (imm(1, "uint32") << cast("uint32", count)) - 1), imm(-1)))
+    up = (scaled & mask) > (mask >> 1) + cast("int32", scaled < 0)
+    result = (scaled >> count) + cast("int32", up)
+    return result if attrs.inverts_zero else select(equal(y, 0), imm(0), result)
+
+
+def te_divide(_ctx: TeContext, args: Sequence[TensorFn], attrs: DivideAttrs, out_type: TensorType) -> TensorFn:
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        x, y = (
+            named(b, name, cast("int32", broadcast_at(b, t, i)) - zp)
+            for name, t, zp in zip("xy", args, attrs.input_zp, strict=True)
+        )
+        value = _tir_quotient(b, x, y, attrs=attrs, bits=BITS[out_type.dtype])
+        return cast(out_type.dtype, clamp(value + attrs.zero_point, attrs.lo, attrs.hi))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "qnn.divide",
+    2,
+    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+    attrs_type=DivideAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_divide,
+    evaluate=evaluate_divide,
+    doc="DIV; int8, int16, uint8, with broadcasting",
+)
+F_TE.set("qnn.divide", te_divide)
+F_DOMAIN.set("qnn.divide", domain_divide)
+
+
+# qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 and int16 with broadcasting (plain numbers: `arithmetic.py`).
+#
+# d = rescale_a((a - zp_a) << n) - rescale_b((b - zp_b) << n); out = clamp(zp + rescale(d * d)), double rounding; n is 7 for
+# int8 and 0 for int16.  Oracle: `SquaredDifference` of `squared_difference.cc`, that of TFLM for int16, which TensorFlow Lite
+# does not have.
+
+
+DIFFERENCE_LEFT_SHIFT = {"int8": 7, "int16": 0}
+"""Bits by which the operands are scaled up before they are rescaled."""
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredDifferenceAttrs:
+    """Zero point, multiplier and shift of each operand and of the result."""
+
+    input_zp: tuple[int, int]
+    multiplier: tuple[int, int]
+    shift: tuple[int, int]
+    output_multiplier: int
+    output_shift: int
+    zero_point: int
+    quant: QuantParams | None = None
+
+
+def infer_squared_difference(types: Sequence[Type], attrs: SquaredDifferenceAttrs) -> Type:
+    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+    a, b = two_of_one_type(list(types), "qnn.squared_difference", tuple(DIFFERENCE_LEFT_SHIFT))
+    return broadcast_type(a, b, a.dtype, attrs.quant)
+
+
+def evaluate_squared_difference(a: Array, b: Array, *, attrs: SquaredDifferenceAttrs, out_type: TensorType) -> Array:
+    sides = []
+    for i, x in enumerate((a, b)):
+        shifted = (x.astype(np.int64) - attrs.input_zp[i]) << DIFFERENCE_LEFT_SHIFT[out_type.dtype]
+        sides.append(multiply_by_quantized_multiplier(shifted, attrs.multiplier[i], attrs.shift[i]))
+    square = (sides[0] - sides[1]) ** 2
+    zp = attrs.zero_point
+    lo, hi = int_range(out_type.dtype)
+    scaled = requantize(square, attrs.output_multiplier, attrs.output_shift, zero_point=zp, lo=lo, hi=hi)
+    return scaled.astype(out_type.dtype)
+
+
+def te_squared_difference(
+    _ctx: TeContext, args: Sequence[TensorFn], attrs: SquaredDifferenceAttrs, out_type: TensorType
+) -> TensorFn:
+    factor = 1 << DIFFERENCE_LEFT_SHIFT[out_type.dtype]
+    lo, hi = int_range(out_type.dtype)
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        sides = []
+        for k, x in enumerate(args):
+            shifted = named(b, "x", (cast("int32", broadcast_at(b, x, i)) - attrs.input_zp[k]) * factor)
+            sides.append(tir_multiply_by_quantized_multiplier(b, shifted, attrs.multiplier[k], attrs.shift[k]))
+        difference = named(b, "difference", sides[0] - sides[1])
+        value = tir_requantize(
+            b,
+            named(b, "square", difference * difference),
+            multiplier=attrs.output_multiplier,
+            shift=attrs.output_shift,
+            zero_point=attrs.zero_point,
+            lo=lo,
+            hi=hi,
+        )
+        return cast(out_type.dtype, value)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "qnn.squared_difference",
+    2,
+    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+    attrs_type=SquaredDifferenceAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_squared_difference,
+    evaluate=evaluate_squared_difference,
+    doc="SQUARED_DIFFERENCE; int8, int16, with broadcasting",
+)
+F_TE.set("qnn.squared_difference", te_squared_difference)

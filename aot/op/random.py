@@ -1,0 +1,229 @@
+"""Random numbers, the bits of the reference's generators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.elementary import IN_FLOAT32, MATH
+from aot.numerics.random import WORDS, advanced, random_bits
+from aot.op.common.tensors import tensors_of
+from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, cast, equal, imm, select
+
+# random.bits, random.advance: blocks of random bits from a counter and a key, and the counter after them.
+#
+# Oracles: `PhiloxRandom` of TensorFlow's library, which the operators of `distributions.py` draw from, and, for
+# STABLEHLO_RNG_BIT_GENERATOR, `kernels/rng_bit_generator.cc` with `rng_util.cc`.
+
+
+LARGEST = 1 << 24
+"""Words that are drawn at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class BitsAttrs:
+    """The generator (philox, threefry), how many words it gives, and how many words of its counter count as one number."""
+
+    algorithm: str
+    count: int
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceAttrs:
+    """By how many blocks, and how many words of the counter count as one number."""
+
+    blocks: int
+    words: int
+
+
+def infer_bits(types: Sequence[Type], attrs: BitsAttrs) -> Type:
+    """uint32 counter [4 or 2] and key [2] -> uint32 [count]."""
+    counter, key = tensors_of(types, 2)
+    size = WORDS.get(attrs.algorithm, 0)
+    if (counter.dtype, key.dtype, counter.shape, key.shape) != ("uint32", "uint32", (size,), (2,)):
+        raise TypeRuleError(f"{attrs.algorithm} of {counter} by {key}")
+    if not 1 <= attrs.count <= LARGEST or not 1 <= attrs.words <= size:
+        raise TypeRuleError(f"random bits by {attrs}")
+    return TensorType((attrs.count,), "uint32")
+
+
+def evaluate_bits(counter: Array, key: Array, *, attrs: BitsAttrs, out_type: TensorType) -> Array:
+    return random_bits(attrs.algorithm, counter, key, attrs.count, attrs.words)
+
+
+def infer_advance(types: Sequence[Type], attrs: AdvanceAttrs) -> Type:
+    """uint32 [n] -> uint32 [n]."""
+    (counter,) = tensors_of(types, 1)
+    if counter.dtype != "uint32" or len(counter.shape) != 1 or not 1 <= attrs.words <= counter.size or attrs.blocks < 0:
+        raise TypeRuleError(f"{counter} advanced by {attrs}")
+    return counter
+
+
+def evaluate_advance(counter: Array, *, attrs: AdvanceAttrs, out_type: TensorType) -> Array:
+    return advanced(counter, attrs.blocks, attrs.words)
+
+
+register_op(
+    "random.bits",
+    2,
+    arguments=[("counter", "uint32 [4] or [2]", "of the first block"), ("key", "uint32 [2]", "the seed")],
+    attrs_type=BitsAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_bits,
+    evaluate=evaluate_bits,
+    doc="random words of Philox or Threefry",
+)
+register_op(
+    "random.advance",
+    1,
+    arguments=[("counter", "uint32 [n]", "the words of a counter, the lowest first")],
+    attrs_type=AdvanceAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_advance,
+    evaluate=evaluate_advance,
+    doc="the counter of a generator after some blocks",
+)
+
+
+# RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL and MULTINOMIAL of TFLite, drawn from Philox with the seeds of the file.
+#
+# The generator's counter is a state: each run continues where the last one ended, and a reset starts over.  uniform: 23 bits as a
+# fraction.  normal: two words make two numbers by Box and Muller's transform, in float32.  multinomial: the sum of exp(logit -
+# largest) up to each class in double precision, and the first class whose sum is above a fraction (52 bits of two words) of the
+# whole. Oracle: `kernels/random_ops.cc`, TensorFlow's `philox_random.h` and `random_distributions_utils.h`.
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionAttrs:
+    """Elements of the result."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MultinomialAttrs:
+    """Draws a row, and the type of a class."""
+
+    samples: int
+    dtype: str
+
+
+def infer_random(types: Sequence[Type], attrs: DistributionAttrs) -> Type:
+    """uint32 [at least count] -> float32 [count]; of `normal` an even number of words."""
+    (bits,) = tensors_of(types, 1)
+    if bits.dtype != "uint32" or len(bits.shape) != 1 or bits.size < attrs.count + attrs.count % 2 or attrs.count < 1:
+        raise TypeRuleError(f"{attrs.count} random numbers from {bits}")
+    return TensorType((attrs.count,), "float32")
+
+
+FRACTION = 2.0**-23
+TWO_PI = float(np.float32(2)) * math.pi
+EPSILON = float(np.float32(1e-7))
+
+
+def _uniform(bits: Array) -> Array:
+    return (bits & np.uint32(0x7FFFFF)).astype(np.float32) * np.float32(FRACTION)
+
+
+def evaluate_uniform(bits: Array, *, attrs: DistributionAttrs, out_type: TensorType) -> Array:
+    return _uniform(bits[: attrs.count])
+
+
+def evaluate_normal(bits: Array, *, attrs: DistributionAttrs, out_type: TensorType) -> Array:
+    first, second = bits[0::2], bits[1::2]
+    size = np.maximum(_uniform(first), np.float32(EPSILON))
+    radius = np.sqrt(np.float32(-2) * IN_FLOAT32["log"](size))
+    angle = (_uniform(second).astype(np.float64) * TWO_PI).astype(np.float32)
+    pairs = np.stack([IN_FLOAT32["sin"](angle) * radius, IN_FLOAT32["cos"](angle) * radius], axis=1)
+    return np.asarray(pairs.reshape(-1)[: attrs.count], np.float32)
+
+
+def te_uniform(_ctx: TeContext, args: Sequence[TensorFn], attrs: DistributionAttrs, out_type: TensorType) -> TensorFn:
+    return tensor_fn(out_type.shape, "float32", lambda b, i: tir_uniform(args[0].at(b, (i,))))
+
+
+def tir_uniform(bits: Expr) -> Expr:
+    """The fraction that the lower 23 bits of a uint32 are."""
+    return cast("float32", bits & imm(0x7FFFFF, "uint32")) * imm(FRACTION, "float32")
+
+
+def te_normal(_ctx: TeContext, args: Sequence[TensorFn], attrs: DistributionAttrs, out_type: TensorType) -> TensorFn:
+    (bits,) = args
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        pair = b.let("pair", i / 2 * 2)
+        size = b.let("size", tir_uniform(bits.at(b, (pair,))))
+        least = imm(EPSILON, "float32")
+        radius = MATH["sqrt"](imm(-2.0, "float32") * MATH["log"](select(size < least, least, size)))
+        turn = cast("float64", tir_uniform(bits.at(b, (pair + 1,)))) * imm(TWO_PI, "float64")
+        angle = b.let("angle", cast("float32", turn))
+        found = b.local("found", (1,), "float32")
+        with b.if_(equal(pair, i)):
+            b.store(found, 0, MATH["sin"](angle))
+        with b.else_():
+            b.store(found, 0, MATH["cos"](angle))
+        return found[0] * radius
+
+    return tensor_fn(out_type.shape, "float32", rule)
+
+
+def infer_multinomial(types: Sequence[Type], attrs: MultinomialAttrs) -> Type:
+    """float32 logits [rows, classes], uint32 [2 * rows * samples] -> int32 or int64 [rows, samples]."""
+    logits, bits = tensors_of(types, 2)
+    if logits.dtype != "float32" or len(logits.shape) != 2 or not logits.size or attrs.dtype not in ("int32", "int64"):
+        raise TypeRuleError(f"multinomial of {logits} as {attrs.dtype}")
+    if attrs.samples < 1 or (bits.dtype, bits.shape) != ("uint32", (2 * logits.shape[0] * attrs.samples,)):
+        raise TypeRuleError(f"{attrs.samples} draws from {logits} by {bits}")
+    return TensorType((logits.shape[0], attrs.samples), attrs.dtype)
+
+
+def evaluate_multinomial(logits: Array, bits: Array, *, attrs: MultinomialAttrs, out_type: TensorType) -> Array:
+    mantissa = ((bits[0::2].astype(np.uint64) & np.uint64(0xFFFFF)) << np.uint64(32)) | bits[1::2]
+    fractions = (mantissa.astype(np.float64) * 2.0**-52).reshape(out_type.shape)
+    found = np.empty(out_type.shape, np.int64)
+    lowest = float(np.finfo(np.float32).min)
+    for row, draws, out in zip(logits.astype(np.float64).tolist(), fractions, found, strict=True):
+        largest = max((v for v in row if math.isfinite(v)), default=lowest)
+        total, sums = 0.0, []
+        for v in row:
+            total += math.exp(v - largest) if math.isfinite(v) else 0.0
+            sums.append(total)
+        out[:] = np.searchsorted(np.array(sums), draws * total, side="right")
+    return found.astype(out_type.dtype)
+
+
+for _name, _evaluate, _doc in (
+    ("random.uniform", evaluate_uniform, "RANDOM_UNIFORM; from 0 to 1"),
+    ("random.normal", evaluate_normal, "RANDOM_STANDARD_NORMAL"),
+):
+    register_op(
+        _name,
+        1,
+        arguments=[("bits", "uint32 [n]", "random words")],
+        attrs_type=DistributionAttrs,
+        pattern=OpPattern.OPAQUE,
+        infer_type=infer_random,
+        evaluate=_evaluate,
+        doc=_doc,
+    )
+F_TE.set("random.uniform", te_uniform)
+F_TE.set("random.normal", te_normal)
+register_op(
+    "random.multinomial",
+    2,
+    arguments=[("logits", "float32 [rows, classes]", "of each class"), ("bits", "uint32 [2 * rows * samples]", "random words")],
+    attrs_type=MultinomialAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_multinomial,
+    evaluate=evaluate_multinomial,
+    doc="MULTINOMIAL; int32, int64",
+)

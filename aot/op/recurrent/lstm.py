@@ -1,0 +1,645 @@
+"""LSTM cells: float32 and hybrid, integer, and TFLite's basic one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import QuantParams, TensorType, TupleType, Type
+from aot.numerics.elementary import apply
+from aot.numerics.fixed16 import sigmoid16, tanh16
+from aot.numerics.fixed_point import multiply_by_quantized_multiplier
+from aot.numerics.inv_sqrt import inverse_sqrt
+from aot.op.common.float_layer import LANES, np_eigen_sum, np_lane_sum, tir_lane_sum
+from aot.op.qnn.hybrid import quantized
+from aot.op.qnn.lut import Sigmoid16Attrs, evaluate_sigmoid16
+from aot.op.recurrent.rnn import Sequences
+from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr
+
+# nn.dense_lanes: rows times a float32 matrix in the order of the reference's recurrent kernels (`aot.op.common.lanes`).
+#
+# out[m, o] = lanes over k of weight[o, k] * data[m, k].  Oracle: `tensor_utils::MatrixBatchVectorMultiplyAccumulate` of float.
+
+
+DENSE_LANES = "nn.dense_lanes"
+
+
+def infer_dense_lanes(types: Sequence[Type], _attrs: Any) -> Type:
+    """data [M, K], weight [O, K] -> float32 [M, O]."""
+    found = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32" and len(t.shape) == 2]
+    if len(found) != 2 or found[0].shape[1] != found[1].shape[1]:
+        raise TypeRuleError(f"{DENSE_LANES} takes rows and a matrix of float32, not {', '.join(map(str, types))}")
+    return TensorType((found[0].shape[0], found[1].shape[0]), "float32")
+
+
+def evaluate_dense_lanes(data: Array, weight: Array, *, attrs: Any, out_type: TensorType) -> Array:
+    with np.errstate(all="ignore"):
+        return np.float32(0) + np_lane_sum(weight[None] * data[:, None, :])
+
+
+def te_dense_lanes(_ctx: TeContext, args: Sequence[TensorFn], _attrs: Any, out_type: TensorType) -> TensorFn:
+    data, weight = args
+
+    def rule(b: IRBuilder, m: Expr, o: Expr) -> Expr:
+        return tir_lane_sum(b, weight.shape[1], lambda k: weight.at(b, (o, k)) * data.at(b, (m, k)))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    DENSE_LANES,
+    2,
+    arguments=[("data", "float32 [M, K]", "rows of data"), ("weight", "float32 [O, K]", "one row for each output")],
+    attrs_type=None,
+    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    infer_type=infer_dense_lanes,
+    evaluate=evaluate_dense_lanes,
+    doc="matrix products of SVDF; float32, in the order of four partial sums",
+)
+F_TE.set(DENSE_LANES, te_dense_lanes)
+
+
+# nn.lstm: LSTM over all time steps of a sequence of float32, each batch separately.
+#
+# At each step, with x the data, h the last output, c the cell (gates in the order input, forget, cell, output; without an input
+# gate, CIFG, it is 1 - forget):
+#
+#   gate = R h + (W x + bias), with auxiliary data R h + (V y + (W x + bias)), plus peephole * c (not of the cell gate; of the
+#          new c for the output gate); or layer normalisation of that without the bias, times a weight, plus the bias
+#   c    = cell gate * input gate + forget * c, clipped
+#   h    = output gate * tanh(c), or a projection of that, clipped
+#
+# Matrix products are in Eigen's order (`aot.op.common.lanes`).  Hybrid, the matrices are int8 and vectors are quantised as they
+# come (`aot.op.qnn.dynamic_quantize`): a product is float(integer sum) * (vector's scale * matrix's scale).
+#
+# The sigmoid of a gate is that of Eigen's vectors of four, but for what lies before and after them in the reference's scratch
+# memory, where gates follow one another.
+# Oracles: `EvalFloat`, `EvalHybrid` of `lstm_eval.cc`.
+
+
+LSTM_FLOAT = "nn.lstm"
+_F = np.float32
+
+
+@dataclass(frozen=True, slots=True)
+class LstmFloatAttrs:
+    """Which optional operands there are; `backward`: from the last step to the first.  Clips are 0 if there is none.
+
+    `scales`: of hybrid ones, whose matrices are int8, by the names of the matrices; `asymmetric`: how vectors are quantised then.
+    """
+
+    time_major: bool
+    gates: int = 4
+    backward: bool = False
+    auxiliary: bool = False
+    peephole: bool = False
+    norm: bool = False
+    projection: bool = False
+    projection_bias: bool = False
+    cell_clip: float = 0.0
+    projection_clip: float = 0.0
+    activation: str = "TANH"
+    scales: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    asymmetric: bool = False
+
+    def scale(self, name: str, gate: int = 0) -> float:
+        """Of an integer matrix, gate by gate."""
+        return dict(self.scales)[name][gate]
+
+    @property
+    def cell_gate(self) -> int:
+        """The gate that has the activation, no peephole."""
+        return self.gates - 2
+
+    def scratch_place(self, gate: int) -> int:
+        """Where the reference keeps a gate: the cell's goes before the forget gate's."""
+        forget = self.cell_gate - 1
+        return {forget: self.cell_gate, self.cell_gate: forget}.get(gate, gate)
+
+    def peephole_of(self, gate: int) -> int:
+        """Which of the peepholes is the gate's."""
+        return gate if gate < self.cell_gate else gate - 1
+
+    def names(self) -> list[str]:
+        """Of the operands after the states."""
+        found = ["input", "recurrent", "bias"] + ["auxiliary", "auxiliary_weight"] * self.auxiliary
+        found += ["peephole"] * self.peephole + ["norm"] * self.norm
+        return found + ["projection"] * self.projection + ["projection_bias"] * self.projection_bias
+
+
+def infer_lstm_float(types: Sequence[Type], attrs: LstmFloatAttrs) -> Type:
+    """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
+    matrices = ("int8", "float32") if attrs.scales else ("float32",)
+    found = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
+    if len(found) != len(types) or len(found) != 3 + len(attrs.names()) or len(found[0].shape) != 3:
+        raise TypeRuleError(f"{LSTM_FLOAT} does not take {', '.join(map(str, types))}")
+    data, output, cell, weight, recurrent, bias, *_ = found
+    batch, rows = Sequences(data.shape, time_major=attrs.time_major).batch, attrs.gates * cell.shape[-1]
+    wanted = [(batch, output.shape[-1]), (batch, cell.shape[-1]), (rows, data.shape[2]), (rows, output.shape[-1]), (rows,)]
+    if [output.shape, cell.shape, weight.shape, recurrent.shape, bias.shape] != wanted:
+        raise TypeRuleError(f"{LSTM_FLOAT}: {output}, {cell}, {weight}, {recurrent}, {bias} do not match {data}")
+    return TupleType((TensorType((*data.shape[:2], output.shape[-1]), "float32"), output, cell))
+
+
+def first_vector(place: int, cells: int, *, batch: int, batches: int) -> tuple[int, int]:
+    """The elements of a gate that Eigen computes in vectors of four: those that lie on multiples of 16 bytes."""
+    lead = min(-(place * batches + batch) * cells % LANES, cells)
+    return lead, lead + (cells - lead) // LANES * LANES
+
+
+def float_product(matrix: Array, x: Array) -> Array:
+    """matrix * x in Eigen's order."""
+    with np.errstate(all="ignore"):
+        return np_eigen_sum(matrix * x, single=len(matrix) == 1)
+
+
+def activated(x: Array, activation: str) -> Array:
+    """The fused activation, by its name in the file, of float32 values."""
+    match activation:
+        case "TANH":
+            return apply("eigen_tanh", x)
+        case "RELU":
+            return np.where(x > 0, x, _F(0))
+        case "RELU6":
+            return np.clip(x, _F(0), _F(6))
+    return np.clip(x, _F(-1), _F(1))
+
+
+def evaluate_lstm_float(
+    data: Array, output: Array, cell: Array, *others: Array, attrs: LstmFloatAttrs, out_type: TupleType
+) -> tuple[Array, Array, Array]:
+    operands = dict(zip(attrs.names(), others, strict=True))
+    sizes = Sequences(data.shape, time_major=attrs.time_major)
+    steps = sizes.by_time(data)
+    extra = sizes.by_time(operands["auxiliary"]) if attrs.auxiliary else steps
+    result = np.zeros((sizes.steps, sizes.batch, output.shape[-1]), np.float32)
+    h, c = output.copy(), cell.copy()
+    order = range(sizes.steps)[::-1] if attrs.backward else range(sizes.steps)
+    for t in order:
+        for batch in range(sizes.batch):
+            row = _Row(operands, attrs, batch, sizes.batch)
+            h[batch], c[batch] = row.step(steps[t, batch], extra[t, batch], h[batch], c[batch])
+            result[t, batch] = h[batch]
+    return sizes.from_time(result), h, c
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One batch."""
+
+    operands: dict[str, Array]
+    attrs: LstmFloatAttrs
+    batch: int
+    batches: int
+
+    def step(self, x: Array, y: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        attrs, operands = self.attrs, self.operands
+        with np.errstate(all="ignore"):
+            forget = self._gate(attrs.cell_gate - 1, x, y, h, c)
+            entry = self._gate(0, x, y, h, c) if attrs.gates == 4 else _F(1) - forget
+            update = self._gate(attrs.cell_gate, x, y, h, c)
+            c = forget * c + update * entry
+            c = _clipped(c, attrs.cell_clip)
+            hidden = self._gate(attrs.gates - 1, x, y, h, c) * activated(c, attrs.activation)
+            if not attrs.projection:
+                return hidden, c
+            value = self._times("projection", slice(None), 0, hidden) + operands.get("projection_bias", _F(0))
+            return _clipped(value, attrs.projection_clip), c
+
+    def _times(self, name: str, part: slice, gate: int, x: Array) -> Array:
+        """The rows `part` of a matrix times a vector."""
+        matrix = self.operands[name][part]
+        if not self.attrs.scales:
+            return float_product(matrix, x)
+        integers, scale = quantized(x, asymmetric=self.attrs.asymmetric)
+        sums = matrix.astype(np.int64) @ integers.astype(np.int64)
+        return np.asarray(sums.astype(np.float32) * (scale * _F(self.attrs.scale(name, gate))))
+
+    def _gate(self, gate: int, x: Array, y: Array, h: Array, c: Array) -> Array:
+        attrs, operands = self.attrs, self.operands
+        n = len(c)
+        part = slice(gate * n, (gate + 1) * n)
+        bias = operands["bias"][part]
+        value = self._times("input", part, gate, x) + (_F(0) if attrs.norm else bias)
+        if attrs.auxiliary:
+            value = self._times("auxiliary_weight", part, gate, y) + value
+        value = self._times("recurrent", part, gate, h) + value
+        if attrs.peephole and gate != attrs.cell_gate:
+            own = attrs.peephole_of(gate) * n
+            value = value + operands["peephole"][own : own + n] * c
+        if attrs.norm:
+            value = float_normalized(value) * operands["norm"][part] + bias
+        if gate == attrs.cell_gate:
+            return activated(value, attrs.activation)
+        start, stop = first_vector(attrs.scratch_place(gate), n, batch=self.batch, batches=self.batches)
+        inside = (np.arange(n) >= start) & (np.arange(n) < stop)
+        return np.where(inside, apply("eigen_logistic", value), apply("eigen_scalar_logistic", value))
+
+
+def _clipped(x: Array, most: float) -> Array:
+    return np.clip(x, -_F(most), _F(most)) if most > 0 else x
+
+
+def float_normalized(x: Array) -> Array:
+    """(x - mean) / deviation, sums one after the other, as `PortableMeanStddevNormalization`."""
+    count = _F(len(x))
+    total = _F(0)
+    for value in x:
+        total = total + value
+    mean = total / count
+    squares = _F(0)
+    for value in x:
+        squares = squares + (value - mean) * (value - mean)
+    return np.asarray((x - mean) * (_F(1) / np.sqrt(squares / count + _F(1e-8))))
+
+
+register_op(
+    LSTM_FLOAT,
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
+        ("output", "float32 [B, O]", "of the last step"),
+        ("cell", "float32 [B, N]", "of the last step"),
+        ("input_weight", "float32, int8 [G * N, I]", "gate by gate"),
+        ("recurrent_weight", "float32, int8 [G * N, O]", "gate by gate"),
+        ("bias", "float32 [G * N]", "gate by gate"),
+        ("*others", "float32", "auxiliary data and weights; peepholes; layer normalisation; projection and its bias"),
+    ],
+    attrs_type=LstmFloatAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_lstm_float,
+    evaluate=evaluate_lstm_float,
+    doc="UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; float32, hybrid",
+)
+
+
+# qnn.lstm: LSTM over all time steps of a sequence, int8 or int16 data, int8 weights, int16 gates and cells.
+#
+# At each step, with x the data, h the last output, c the cell (gates in the order input, forget, cell, output; without an input
+# gate, CIFG, it is 1 - forget):
+#
+#   gate  = sat(rescale(W x + input bias)), sat(gate + rescale(R h + recurrent bias))
+#   gate += rescale(peephole * c) (not of the cell gate; of the new c for the output gate), layer normalisation
+#   c     = sat(sigmoid(forget) * c + sigmoid(input) * tanh(cell)), clipped
+#   h     = zp + rescale(sigmoid(output) * tanh(c)), or that through a projection, clipped
+#
+# Gates have 12 fractional bits.  `activation` "fixed": gemmlowp's functions (LiteRT); "table": those of int16 LOGISTIC and TANH
+# (TFLM).  Oracles: `LstmStepInteger8x8_16` of `lstm_eval.cc`; TFLM's `lstm_eval.h`.
+
+
+LSTM_INTEGER = "qnn.lstm"
+Scale = tuple[int, int]
+"""Multiplier and shift."""
+
+
+@dataclass(frozen=True, slots=True)
+class LstmAttrs:
+    """`input_scales`, `recurrent_scales`: of each gate; three gates are those of a CIFG LSTM.
+
+    `peephole_scales`: of each gate but the cell's; `norm`: (multiplier, shift, least variance) of each gate; empty without.
+    `forget_scale`, `update_scale`: of the two products that make the cell, a multiplier of 0 for a rounding shift alone.
+    `cell_bits`: integer bits of the cell (for "table" the sigmoid's argument is scaled by it too); see `has_cell_tanh`.
+    `hidden_scale`, `hidden_zp`: of the output before the projection, `projection_scale` (None: there is none) and `output_zp`
+    of that after it.  Clips are 0 if there is none.  `rounding` is that of the sums of products: "single", with 16-bit
+    multipliers, for int16 data.
+    """
+
+    time_major: bool
+    input_scales: tuple[Scale, ...]
+    recurrent_scales: tuple[Scale, ...]
+    forget_scale: Scale
+    update_scale: Scale
+    cell_bits: int
+    hidden_scale: Scale
+    hidden_zp: int
+    output_zp: int = 0
+    projection_scale: Scale | None = None
+    peephole_scales: tuple[Scale, ...] = ()
+    norm: tuple[tuple[int, int, int], ...] = ()
+    cell_clip: int = 0
+    projection_clip: int = 0
+    activation: str = "fixed"
+    rounding: str = "double"
+    quant: QuantParams | None = None
+
+    @property
+    def is_tflm(self) -> bool:
+        """Both shares of a gate are saturated there before they are added."""
+        return self.activation == "table"
+
+    @property
+    def has_cell_tanh(self) -> bool:
+        """LiteRT has tanh for 0 to 6 integer bits; with others it multiplies by the input gate, which its buffer still holds."""
+        return self.is_tflm or 0 <= self.cell_bits <= 6
+
+    @property
+    def gates(self) -> int:
+        return len(self.input_scales)
+
+    @property
+    def cell_gate(self) -> int:
+        """The gate that has tanh, no peephole."""
+        return self.gates - 2
+
+
+@dataclass(frozen=True, slots=True)
+class LstmWeights:
+    """The constant operands, in this order; None for those that the attributes do not ask for."""
+
+    input: Array
+    recurrent: Array
+    input_bias: Array
+    recurrent_bias: Array
+    peephole: Array | None = None
+    norm: Array | None = None
+    norm_bias: Array | None = None
+    projection: Array | None = None
+    projection_bias: Array | None = None
+
+
+def weights_of(attrs: LstmAttrs, constants: Sequence[Array]) -> LstmWeights:
+    """The constants by name."""
+    names = ["input", "recurrent", "input_bias", "recurrent_bias"]
+    names += ["peephole"] * bool(attrs.peephole_scales) + ["norm", "norm_bias"] * bool(attrs.norm)
+    names += ["projection", "projection_bias"] * (attrs.projection_scale is not None)
+    return LstmWeights(**dict(zip(names, constants, strict=True)))
+
+
+def infer_lstm_integer(types: Sequence[Type], attrs: LstmAttrs) -> Type:
+    """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
+    found = [t for t in types if isinstance(t, TensorType)]
+    if len(found) != len(types) or len(found) < 7 or len(found[0].shape) != 3:
+        raise TypeRuleError(f"{LSTM_INTEGER} does not take {', '.join(map(str, types))}")
+    data, output, cell, input_weight, recurrent_weight = found[:5]
+    sizes = Sequences(data.shape, time_major=attrs.time_major)
+    cells, outputs = cell.shape[-1], output.shape[-1]
+    wanted = [(sizes.batch, outputs), (sizes.batch, cells), (attrs.gates * cells, sizes.depth), (attrs.gates * cells, outputs)]
+    if [t.shape for t in found[1:5]] != wanted or data.dtype != output.dtype or cell.dtype != "int16":
+        raise TypeRuleError(f"{LSTM_INTEGER}: {output}, {cell}, {input_weight}, {recurrent_weight} do not match {data}")
+    result = TensorType((*data.shape[:2], outputs), data.dtype, attrs.quant)
+    return TupleType((result, output, cell))
+
+
+def sigmoid(x: Array, attrs: LstmAttrs) -> Array:
+    """Of a gate, int64."""
+    if attrs.activation == "fixed":
+        return sigmoid16(x).astype(np.int64)
+    return _table("logistic", x, 3)
+
+
+def tanh(x: Array, attrs: LstmAttrs, bits: int = 3) -> Array:
+    """Of a gate or, with its integer bits, of the cell; int64."""
+    return tanh16(x, bits).astype(np.int64) if attrs.activation == "fixed" else _table("tanh", x, bits)
+
+
+def _table(function: str, x: Array, bits: int) -> Array:
+    attrs = table_attrs(function, bits)
+    return evaluate_sigmoid16(x, attrs=attrs, out_type=TensorType(x.shape, "int16")).astype(np.int64)
+
+
+def table_attrs(function: str, bits: int) -> Sigmoid16Attrs:
+    """The function of arguments with `bits` integer bits, which are multiplied by 3 * 2^n or 3 / 2^n."""
+    return Sigmoid16Attrs(function, *((3 << (bits - 3), 0) if bits >= 3 else (3, 3 - bits)))
+
+
+def product(a: Array, b: Array, scale: Scale) -> Array:
+    """a * b, rescaled; a multiplier of 0 is a shift to the right with halves away from zero."""
+    multiplier, shift = scale
+    if multiplier:
+        return multiply_by_quantized_multiplier(a * b, multiplier, shift)
+    value = a * b
+    return value if shift == 0 else (value + (1 << (shift - 1)) - (value < 0)) >> shift
+
+
+def _saturated(x: Array, dtype: str = "int16") -> Array:
+    limits = np.iinfo(dtype)
+    return np.clip(x, limits.min, limits.max)
+
+
+def normalized(x: Array, weight: Array, bias: Array, scale: tuple[int, int, int]) -> Array:
+    """Layer normalisation of rows of gates [.., N], as `PortableApplyLayerNorm` has it; int64 within int16."""
+    multiplier, shift, least = scale
+    count = x.shape[-1]
+    rows = []
+    for row in x.reshape(-1, count):
+        total, squares = int(row.sum()), int((row * row).sum())
+        mean = abs(total * 1024) // count * (1 if total >= 0 else -1)
+        spread = squares * ((1 << 20) // count) - mean * mean
+        variance = abs(spread) // (1 << 20) * (1 if spread >= 0 else -1)
+        variance = (variance + (1 << 31)) % (1 << 32) - (1 << 31)
+        inverse, exponent = inverse_sqrt(least if variance < 1 else variance)
+        value = multiply_by_quantized_multiplier(1024 * row - mean, inverse, exponent) * weight + bias
+        value = (np.abs(value) + 512) // 1024 * np.where(value > 0, 1, -1)
+        rows.append(_saturated(multiply_by_quantized_multiplier(value, multiplier, shift + 12)))
+    return np.asarray(rows).reshape(x.shape)
+
+
+def evaluate_lstm_integer(
+    data: Array, output: Array, cell: Array, *constants: Array, attrs: LstmAttrs, out_type: TupleType
+) -> tuple[Array, Array, Array]:
+    weights = weights_of(attrs, [c.astype(np.int64) for c in constants])
+    sizes = Sequences(data.shape, time_major=attrs.time_major)
+    steps = sizes.by_time(data.astype(np.int64))
+    h, c = output.astype(np.int64), cell.astype(np.int64)
+    results = []
+    for x in steps:
+        h, c = _step(x, h, c, weights, attrs, str(data.dtype))
+        results.append(h)
+    made = sizes.from_time(np.stack(results)).astype(data.dtype)
+    return made, h.astype(output.dtype), c.astype(cell.dtype)
+
+
+def _step(x: Array, h: Array, c: Array, weights: LstmWeights, attrs: LstmAttrs, dtype: str) -> tuple[Array, Array]:
+    from_data = x @ weights.input.T + weights.input_bias
+    from_output = h @ weights.recurrent.T + weights.recurrent_bias
+    n = c.shape[-1]
+
+    def gate(g: int, cells: Array) -> Array:
+        part = slice(g * n, (g + 1) * n)
+        share = multiply_by_quantized_multiplier(from_output[:, part], *attrs.recurrent_scales[g], rounding=attrs.rounding)
+        value = _saturated(multiply_by_quantized_multiplier(from_data[:, part], *attrs.input_scales[g], rounding=attrs.rounding))
+        value = _saturated(value + (_saturated(share) if attrs.is_tflm else share))
+        if weights.peephole is not None and g != attrs.cell_gate:
+            value = _peeped(value, cells, weights.peephole, attrs, gate=g, outputs=h.shape[-1])
+        if weights.norm is not None and weights.norm_bias is not None:
+            value = normalized(value, weights.norm[part], weights.norm_bias[part], attrs.norm[g])
+        return tanh(value, attrs) if g == attrs.cell_gate else sigmoid(value, attrs)
+
+    forget = gate(attrs.cell_gate - 1, c)
+    entry = gate(0, c) if attrs.gates == 4 else 32767 - forget
+    update = product(entry, gate(attrs.cell_gate, c), attrs.update_scale)
+    c = _saturated(product(forget, c, attrs.forget_scale).astype(np.int16).astype(np.int64) + update.astype(np.int16))
+    c = np.clip(c, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else c
+    opened = gate(attrs.gates - 1, c)
+    hidden = product(opened, tanh(c, attrs, attrs.cell_bits) if attrs.has_cell_tanh else entry, attrs.hidden_scale)
+    if weights.projection is None or weights.projection_bias is None or attrs.projection_scale is None:
+        return _saturated(hidden + attrs.hidden_zp, dtype), c
+    hidden = _saturated(hidden + attrs.hidden_zp, "int8")
+    sums = hidden @ weights.projection.T + weights.projection_bias
+    h = _saturated(multiply_by_quantized_multiplier(sums, *attrs.projection_scale) + attrs.output_zp, dtype)
+    return (np.clip(h, -attrs.projection_clip, attrs.projection_clip) if attrs.projection_clip else h), c
+
+
+def _peeped(value: Array, cells: Array, weight: Array, attrs: LstmAttrs, *, gate: int, outputs: int) -> Array:
+    """The gate with the cell's share; as in the reference of the first `outputs` cells of each batch, counted through."""
+    index = peephole_of(attrs, gate)
+    multiplier, shift = attrs.peephole_scales[index]
+    n = value.shape[-1]
+    if attrs.time_major:
+        flat, own = value.reshape(-1).copy(), cells.reshape(-1)
+        count = outputs * len(value)
+        share = multiply_by_quantized_multiplier(
+            own[:count] * np.tile(weight[index * n : index * n + outputs], len(value)), multiplier, shift
+        )
+        flat[:count] = _saturated(flat[:count] + share)
+        return flat.reshape(value.shape)
+    value = value.copy()
+    share = multiply_by_quantized_multiplier(cells[:, :outputs] * weight[index * n : index * n + outputs], multiplier, shift)
+    value[:, :outputs] = _saturated(value[:, :outputs] + share)
+    return value
+
+
+def peephole_of(attrs: LstmAttrs, gate: int) -> int:
+    """Which of the peepholes is the gate's: the cell gate has none."""
+    return gate if gate < attrs.cell_gate else gate - 1
+
+
+register_op(
+    LSTM_INTEGER,
+    VARIABLE,
+    arguments=[
+        ("data", "int8, int16 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
+        ("output", "as data [B, O]", "of the last step"),
+        ("cell", "int16 [B, N]", "of the last step"),
+        ("input_weight", "int8 [G * N, I]", "gate by gate"),
+        ("recurrent_weight", "int8 [G * N, O]", "gate by gate"),
+        ("input_bias", "int32 [G * N]", "with the data's zero point in it"),
+        ("recurrent_bias", "int32 [G * N]", "the output's zero point"),
+        ("*others", "int16, int8, int32", "peepholes; layer normalisation and its bias; projection and its bias"),
+    ],
+    attrs_type=LstmAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_lstm_integer,
+    evaluate=evaluate_lstm_integer,
+    doc="UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; int8, int16 x int8",
+)
+
+
+# nn.lstm_basic: one step of TFLite's LSTM with the basic kernel, whose gates share one matrix.
+#
+# With v the data followed by the last output, gates in the order input, cell, forget, output:
+#
+#   gates = W v + bias
+#   c     = sigmoid(input) * tanh(cell gate) + sigmoid(forget) * c
+#   h     = sigmoid(output) * tanh(c)
+#
+# float32: the sums are in Eigen's order (`aot.op.common.lanes`), and the sigmoid is that of Eigen's vectors of four, for the last
+# N % 4 cells that of single elements.
+#
+# uint8: every zero point of v is 128, whatever the file says.  Gates are int16 with three integer bits, cells int16 with four.
+# The sum is rounded twice, halves upwards both times: in the doubling high multiply and in the shift.
+#
+# Oracle: `optimized_ops::LstmCell`, which LiteRT runs whatever the resolver; the file's `LstmCell<4>` for uint8.
+
+
+LSTM_BASIC = "nn.lstm_basic"
+DATA_ZP = 128
+
+
+@dataclass(frozen=True, slots=True)
+class LstmBasicAttrs:
+    """Of integers: the weights' zero point and what turns a sum into a gate; `quants` of the results (output, cell, gates)."""
+
+    weight_zp: int = 0
+    multiplier: int = 0
+    shift: int = 0
+    quants: tuple[QuantParams | None, ...] = (None, None, None)
+
+
+def infer_lstm_basic(types: Sequence[Type], attrs: LstmBasicAttrs) -> Type:
+    """v [B, I + N], cell [B, N], weight [4 N, I + N], bias [4 N] -> (output [B, N], cell [B, N], gates [B, 4 N])."""
+    found = [t for t in types if isinstance(t, TensorType)]
+    kinds = tuple(t.dtype for t in found)
+    if kinds not in (("float32",) * 4, ("uint8", "int16", "uint8", "int32")) or {len(t.shape) for t in found[:3]} != {2}:
+        raise TypeRuleError(f"{LSTM_BASIC} does not take {', '.join(map(str, types))}")
+    data, cell, weight, bias = found
+    (batch, cells), depth = cell.shape, data.shape[1]
+    if data.shape[0] != batch or weight.shape != (4 * cells, depth) or bias.shape != (4 * cells,) or cells >= depth:
+        raise TypeRuleError(f"{LSTM_BASIC}: {data}, {cell}, {weight}, {bias} do not match")
+    shapes = ((batch, cells), (batch, cells), (batch, 4 * cells))
+    dtypes = (data.dtype, cell.dtype, cell.dtype)
+    return TupleType(tuple(map(TensorType, shapes, dtypes, attrs.quants)))
+
+
+def evaluate_lstm_basic(
+    data: Array, cell: Array, weight: Array, bias: Array, *, attrs: LstmBasicAttrs, out_type: TupleType
+) -> tuple[Array, Array, Array]:
+    if data.dtype == np.float32:
+        return _floats(data, cell, weight, bias)
+    return _integers(data, cell, weight, bias, attrs)
+
+
+def _floats(data: Array, cell: Array, weight: Array, bias: Array) -> tuple[Array, Array, Array]:
+    with np.errstate(all="ignore"):
+        gates = np.stack([np_eigen_sum(weight * row, single=False) + bias for row in data])
+        entry, update, forget, opened = np.split(gates, 4, axis=1)
+        new = _sigmoid(entry) * apply("eigen_tanh", update) + _sigmoid(forget) * cell
+        return _sigmoid(opened) * apply("eigen_tanh", new), new, gates
+
+
+def _sigmoid(x: Array) -> Array:
+    whole = x.shape[1] - x.shape[1] % LANES
+    parts = [apply("eigen_logistic", x[:, :whole]), apply("eigen_scalar_logistic", x[:, whole:])]
+    return np.concatenate(parts, axis=1)
+
+
+def _integers(data: Array, cell: Array, weight: Array, bias: Array, attrs: LstmBasicAttrs) -> tuple[Array, Array, Array]:
+    sums = (data.astype(np.int64) - DATA_ZP) @ (weight.astype(np.int64) - attrs.weight_zp).T + bias
+    sums = (sums << max(attrs.shift, 0)).astype(np.int32).astype(np.int64)
+    value = (sums * attrs.multiplier + (1 << 30)) >> 31
+    if attrs.shift < 0:
+        value = (value + (1 << (-attrs.shift - 1))) >> -attrs.shift
+    gates = _clamped(value, 16)
+    entry, update, forget, opened = np.split(gates.astype(np.int16), 4, axis=1)
+    new = _clamped(_halves_away(_product(sigmoid16(entry), tanh16(update, 3)), 4) + _product(sigmoid16(forget), cell), 16)
+    hidden = _product(sigmoid16(opened), tanh16(_clamped(2 * new, 16).astype(np.int16), 3))
+    output = _clamped(_halves_away(hidden, 8), 8) + DATA_ZP
+    return output.astype(np.uint8), new.astype(np.int16), gates.astype(np.int16)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Of fractions of 15 bits, halves upwards."""
+    found: Array = (a.astype(np.int64) * b.astype(np.int64) + (1 << 14)) >> 15
+    return found
+
+
+def _halves_away(x: Array, shift: int) -> Array:
+    return (x + (1 << (shift - 1)) - (x < 0)) >> shift
+
+
+def _clamped(x: Array, bits: int) -> Array:
+    return np.clip(x, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+register_op(
+    LSTM_BASIC,
+    4,
+    arguments=[
+        ("data", "float32, uint8 [B, I + N]", "the data of the step, then the last output"),
+        ("cell", "float32, int16 [B, N]", "of the last step"),
+        ("weight", "float32, uint8 [4 * N, I + N]", "gate by gate"),
+        ("bias", "float32, int32 [4 * N]", "gate by gate"),
+    ],
+    attrs_type=LstmBasicAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_lstm_basic,
+    evaluate=evaluate_lstm_basic,
+    doc="LSTM with the basic kernel; float32, uint8",
+)

@@ -1,1 +1,0 @@
-"""Operators that reduce or scan axes."""

@@ -1,0 +1,897 @@
+"""Signal processing: TFLM's library for sound, Fourier transforms, spectrograms, MFCC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isqrt
+
+import numpy as np
+
+from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.type import TensorType, Type
+from aot.numerics.kissfft import inverse_real_transform, is_supported, real_transform
+from aot.numerics.split_radix import real_transform as split_radix_real_transform
+from aot.numerics.split_radix import spectrum
+from aot.op.common.tensors import tensors_of
+from aot.op.te_rule import F_TE, TeContext
+from aot.support.dataclass import dataclass
+from aot.te.tensor import TensorFn, tensor_fn
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, maximum, minimum, select
+
+# signal.window: SignalWindow of TFLM: each frame times a window, shifted right and clamped to int16.
+#
+# out[..., i] = clamp((data[..., i] * window[i]) >> shift).  Oracle: TFLM's `signal/src/window.cc`.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAttrs:
+    """Bits of the window's fraction."""
+
+    shift: int
+
+
+def infer_window(types: Sequence[Type], _attrs: WindowAttrs) -> Type:
+    """int16 [..., n], int16 [n] -> int16 [..., n]."""
+    data, window = tensors_of(types, 2)
+    if data.dtype != "int16" or window.dtype != "int16" or not data.shape or window.shape != data.shape[-1:]:
+        raise TypeRuleError(f"a window {window} on {data}")
+    return TensorType(data.shape, "int16")
+
+
+def evaluate_window(data: Array, window: Array, *, attrs: WindowAttrs, out_type: TensorType) -> Array:
+    return np.asarray(np.clip((data.astype(np.int32) * window) >> attrs.shift, -32768, 32767), np.int16)
+
+
+def te_window(_ctx: TeContext, args: Sequence[TensorFn], attrs: WindowAttrs, out_type: TensorType) -> TensorFn:
+    data, window = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        product = cast("int32", data.at(b, i)) * cast("int32", window.at(b, i[-1:]))
+        return cast("int16", clamp(product >> attrs.shift, -32768, 32767))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "signal.window",
+    2,
+    arguments=[("data", "int16 [..., n]", "frames"), ("window", "int16 [n]", "a factor for each place of a frame")],
+    attrs_type=WindowAttrs,
+    pattern=OpPattern.BROADCAST,
+    infer_type=infer_window,
+    evaluate=evaluate_window,
+    doc="SignalWindow of TFLM; int16",
+)
+F_TE.set("signal.window", te_window)
+
+
+# signal.energy: SignalEnergy of TFLM: the square of the magnitude of each bin from `start` to `end`.
+#
+# Bins outside are 0; TFLM does not write them.  Oracle: TFLM's `signal/src/energy.cc`.
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyAttrs:
+    """The first bin, and one more than the last."""
+
+    start: int
+    end: int
+
+
+def infer_energy(types: Sequence[Type], attrs: EnergyAttrs) -> Type:
+    """int16 [2 * bins]: pairs -> uint32 [bins]."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "int16" or len(data.shape) != 1 or data.shape[0] % 2 or not 0 <= attrs.start <= attrs.end:
+        raise TypeRuleError(f"energy of {data}")
+    if attrs.end > data.shape[0] // 2:
+        raise TypeRuleError(f"energy of bins {attrs.start} to {attrs.end} of {data}")
+    return TensorType((data.shape[0] // 2,), "uint32")
+
+
+def evaluate_energy(data: Array, *, attrs: EnergyAttrs, out_type: TensorType) -> Array:
+    wide = data.astype(np.int64).reshape(-1, 2)
+    energy = (wide * wide).sum(axis=1).astype(np.uint32)
+    inside = (np.arange(len(energy)) >= attrs.start) & (np.arange(len(energy)) < attrs.end)
+    return np.where(inside, energy, np.uint32(0))
+
+
+def te_energy(_ctx: TeContext, args: Sequence[TensorFn], attrs: EnergyAttrs, out_type: TensorType) -> TensorFn:
+    (data,) = args
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        real, imaginary = (cast("int32", data.at(b, (i * 2 + part,))) for part in (0, 1))
+        energy = cast("uint32", real * real) + cast("uint32", imaginary * imaginary)
+        inside = logical_and(i >= attrs.start, i < attrs.end)
+        return energy if (attrs.start, attrs.end) == (0, out_type.size) else select(inside, energy, imm(0, "uint32"))
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "signal.energy",
+    1,
+    arguments=[("data", "int16 [2 * bins]", "pairs of real and imaginary part")],
+    attrs_type=EnergyAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_energy,
+    evaluate=evaluate_energy,
+    doc="SignalEnergy of TFLM; int16 to uint32",
+)
+F_TE.set("signal.energy", te_energy)
+
+
+# signal.scale_bits and signal.scale_up: SignalFftAutoScale of TFLM: as many bits to the left as the loudest sample leaves free.
+#
+# The bits come from the largest magnitude, found in order in 16 bits: -32768 counts as -32768 there, not as 32768, and later
+# samples replace it.  Silence is not scaled.  Oracle: TFLM's `signal/src/fft_auto_scale.cc` and `max_abs.cc`.
+
+
+def infer_bits(types: Sequence[Type], _attrs: None) -> Type:
+    """int16 [n] -> int32 []: bits that every sample can be shifted left by, 0 to 14."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "int16" or len(data.shape) != 1:
+        raise TypeRuleError(f"scale_bits of {data}")
+    return TensorType((), "int32")
+
+
+def largest_magnitude(data: Array) -> int:
+    """As 16 bits hold it, in the order of the samples."""
+    largest = 0
+    for value in data.ravel().tolist():
+        magnitude = value if value > largest else -value
+        if magnitude > largest:
+            largest = magnitude if magnitude <= 32767 else -32768
+    return largest
+
+
+def evaluate_bits(data: Array, *, attrs: None, out_type: TensorType) -> Array:
+    largest = largest_magnitude(data)
+    return np.asarray(max(15 - largest.bit_length(), 0) if largest > 0 else 0, np.int32)
+
+
+def infer_scale_up(types: Sequence[Type], _attrs: None) -> Type:
+    """int16 of any shape, int32 [] bits -> int16 of the same shape."""
+    data, bits = tensors_of(types, 2)
+    if data.dtype != "int16" or bits.dtype != "int32" or bits.shape:
+        raise TypeRuleError(f"scale_up of {data} by {bits}")
+    return TensorType(data.shape, "int16")
+
+
+def evaluate_scale_up(data: Array, bits: Array, *, attrs: None, out_type: TensorType) -> Array:
+    return (data.astype(np.int32) << (int(bits) & 15)).astype(np.int16)
+
+
+def te_scale_up(_ctx: TeContext, args: Sequence[TensorFn], attrs: None, out_type: TensorType) -> TensorFn:
+    data, bits = args
+
+    def rule(b: IRBuilder, *i: Expr) -> Expr:
+        factor = binop("<<", imm(1), bits.at(b, ()) & 15)
+        return cast("int16", cast("int32", data.at(b, i)) * factor)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+register_op(
+    "signal.scale_bits",
+    1,
+    arguments=[("data", "int16 [n]", "a frame")],
+    attrs_type=None,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_bits,
+    evaluate=evaluate_bits,
+    doc="SignalFftAutoScale of TFLM: bits that the loudest sample leaves free",
+)
+register_op(
+    "signal.scale_up",
+    2,
+    arguments=[("data", "int16", "samples"), ("bits", "int32 []", "bits to the left")],
+    attrs_type=None,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_scale_up,
+    evaluate=evaluate_scale_up,
+    doc="SignalFftAutoScale of TFLM: samples shifted left",
+)
+F_TE.set("signal.scale_up", te_scale_up)
+
+
+# signal.rfft and signal.irfft: SignalRfft and SignalIrfft of TFLM, between real signals and their spectra.
+#
+# A spectrum of n samples has n / 2 + 1 bins, real and imaginary part in turn along the last axis.  Shorter signals are filled up
+# with zeros.  In fixed point the spectrum is divided by n on the way; in float32 the inverse divides by n.
+# Oracle: TFLM's `signal/micro/kernels/rfft.cc` and `irfft.cc`, which run KISS FFT (`aot.numerics.kissfft`).
+
+
+RFFT_TYPES = ("int16", "int32", "float32")
+LONGEST = 1 << 14
+"""Samples; positions are kept in 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class RfftAttrs:
+    """Samples of the transform."""
+
+    length: int
+
+
+def _checked(types: Sequence[Type], attrs: RfftAttrs) -> TensorType:
+    (data,) = tensors_of(types, 1)
+    n = attrs.length
+    if data.dtype not in RFFT_TYPES or not data.shape or n % 2 or not 4 <= n <= LONGEST or not is_supported(n // 2):
+        raise TypeRuleError(f"a transform of {n} samples of {data}")
+    return data
+
+
+def infer_rfft(types: Sequence[Type], attrs: RfftAttrs) -> Type:
+    """[..., samples] -> [..., length + 2]: bins as pairs of the same type."""
+    data = _checked(types, attrs)
+    if data.shape[-1] > attrs.length:
+        raise TypeRuleError(f"rfft of {data.shape[-1]} samples in {attrs.length}")
+    return TensorType((*data.shape[:-1], attrs.length + 2), data.dtype)
+
+
+def evaluate_rfft(data: Array, *, attrs: RfftAttrs, out_type: TensorType) -> Array:
+    rows = data.reshape(-1, data.shape[-1])
+    filled = np.zeros((len(rows), attrs.length), data.dtype)
+    filled[:, : rows.shape[1]] = rows
+    with np.errstate(all="ignore"):
+        return real_transform(filled, str(data.dtype)).reshape(out_type.shape)
+
+
+def infer_irfft(types: Sequence[Type], attrs: RfftAttrs) -> Type:
+    """[..., length + 2]: bins as pairs -> [..., length]."""
+    data = _checked(types, attrs)
+    if data.shape[-1] != attrs.length + 2:
+        raise TypeRuleError(f"irfft of {data.shape[-1]} numbers to {attrs.length} samples")
+    return TensorType((*data.shape[:-1], attrs.length), data.dtype)
+
+
+def evaluate_irfft(data: Array, *, attrs: RfftAttrs, out_type: TensorType) -> Array:
+    with np.errstate(all="ignore"):
+        found = inverse_real_transform(data.reshape(-1, attrs.length // 2 + 1, 2), str(data.dtype)).reshape(out_type.shape)
+        return found / np.float32(attrs.length) if data.dtype == np.float32 else found
+
+
+register_op(
+    "signal.rfft",
+    1,
+    arguments=[("data", "int16, int32, float32 [..., samples]", "the signal")],
+    attrs_type=RfftAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_rfft,
+    evaluate=evaluate_rfft,
+    doc="SignalRfft of TFLM: bins of a real signal",
+)
+register_op(
+    "signal.irfft",
+    1,
+    arguments=[("data", "int16, int32, float32 [..., bins]", "pairs of real and imaginary part")],
+    attrs_type=RfftAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_irfft,
+    evaluate=evaluate_irfft,
+    doc="SignalIrfft of TFLM: a real signal from its bins",
+)
+
+
+# signal.rfft2d: RFFT2D of TFLite, the spectrum of real images (one row: of real signals), computed in double precision.
+#
+# [..., h, w] -> complex64 [..., height, width / 2 + 1]; images are cut or filled up with zeros.  Sizes are powers of two.
+# Oracle: `kernels/rfft2d.cc`, which runs Ooura's transforms (`aot.numerics.split_radix`).
+
+
+RFFT2D_LARGEST = 1 << 16
+"""Points of one transform; places are kept in 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rfft2dAttrs:
+    """Size of the transform."""
+
+    height: int
+    width: int
+
+
+def is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def infer_rfft2d(types: Sequence[Type], attrs: Rfft2dAttrs) -> Type:
+    """float32 [..., h, w] -> complex64 [..., height, width / 2 + 1]."""
+    (data,) = tensors_of(types, 1)
+    sizes_fit = is_power_of_two(attrs.height) and is_power_of_two(attrs.width) and attrs.width >= 2
+    if data.dtype != "float32" or len(data.shape) < 2 or not sizes_fit or max(attrs.height, attrs.width) > RFFT2D_LARGEST:
+        raise TypeRuleError(f"rfft2d of {attrs.height} x {attrs.width} points of {data}")
+    return TensorType((*data.shape[:-2], attrs.height, attrs.width // 2 + 1), "complex64")
+
+
+def evaluate_rfft2d(data: Array, *, attrs: Rfft2dAttrs, out_type: TensorType) -> Array:
+    images = data.reshape(-1, *data.shape[-2:])[:, : attrs.height, : attrs.width]
+    filled = np.zeros((len(images), attrs.height, attrs.width))
+    filled[:, : images.shape[1], : images.shape[2]] = images
+    with np.errstate(all="ignore"):
+        found = spectrum(filled).astype(np.float32)
+    return found.view(np.complex64).reshape(out_type.shape)
+
+
+register_op(
+    "signal.rfft2d",
+    1,
+    arguments=[("data", "float32 [..., h, w]", "images, or signals as images of one row")],
+    attrs_type=Rfft2dAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_rfft2d,
+    evaluate=evaluate_rfft2d,
+    doc="RFFT2D; float32 to complex64",
+)
+
+
+# signal.filter_bank: SignalFilterBank of TFLM: energies of channels, weighted sums of neighbouring bins.
+#
+# Each channel's bins also count, with the complementary weights, for the channel after it; the first one is only such a
+# neighbour. Oracle: TFLM's `signal/src/filter_bank.cc`.
+
+
+@dataclass(frozen=True, slots=True)
+class FilterBankAttrs:
+    """For each channel and the one before the first: its first bin, its first weight, its width in bins."""
+
+    frequency_starts: tuple[int, ...]
+    weight_starts: tuple[int, ...]
+    widths: tuple[int, ...]
+
+
+def infer_filter_bank(types: Sequence[Type], attrs: FilterBankAttrs) -> Type:
+    """uint32 [bins], int16 [w] weights and the same of the complement -> uint64 [channels]."""
+    data, weights, unweights = tensors_of(types, 3)
+    if data.dtype != "uint32" or len(data.shape) != 1 or weights != unweights or weights.dtype != "int16":
+        raise TypeRuleError(f"a filter bank of {data} by {weights} and {unweights}")
+    ends = list(zip(attrs.frequency_starts, attrs.weight_starts, attrs.widths, strict=True))
+    if len(weights.shape) != 1 or len(ends) < 2 or any(
+        min(channel) < 0 or f + n > data.shape[0] or w + n > weights.shape[0] for channel in ends for f, w, n in [channel]
+    ):  # fmt: skip
+        raise TypeRuleError(f"a filter bank whose channels leave {data} or {weights}")
+    return TensorType((len(ends) - 1,), "uint64")
+
+
+def evaluate_filter_bank(data: Array, weights: Array, unweights: Array, *, attrs: FilterBankAttrs, out_type: TensorType) -> Array:
+    wide = data.astype(np.uint64)
+    sums = []
+    for f, w, n in zip(attrs.frequency_starts, attrs.weight_starts, attrs.widths, strict=True):
+        both = (table[w : w + n].astype(np.int64).astype(np.uint64) for table in (weights, unweights))
+        sums.append([np.sum(wide[f : f + n] * factors, dtype=np.uint64) for factors in both])
+    own, other = np.array(sums, np.uint64).T
+    return np.asarray(own[1:] + other[:-1])
+
+
+register_op(
+    "signal.filter_bank",
+    3,
+    arguments=[
+        ("data", "uint32 [bins]", "the energy of each bin"),
+        ("weights", "int16 [w]", "weights of the bins of all channels, one after the other"),
+        ("unweights", "int16 [w]", "what the bins weigh in the channel after"),
+    ],
+    attrs_type=FilterBankAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_filter_bank,
+    evaluate=evaluate_filter_bank,
+    doc="SignalFilterBank of TFLM; uint32 to uint64",
+)
+
+
+# signal.log: SignalFilterBankLog of TFLM: natural logarithm in fixed point of each channel, as int16.
+#
+# log2 has 16 bits of fraction, from a table of 128 steps of log2(1 + x) - x and straight lines between them.
+# Oracle: TFLM's `signal/src/log.cc` and `filter_bank_log.cc`.
+
+
+ONE = 1 << 16
+STEP = ONE // 128
+LN_2 = 45426
+"""ln 2 in 16 bits, rounded."""
+
+
+def log_table() -> tuple[int, ...]:
+    """log2(1 + i / 128) - i / 128 in 16 bits, for i from 0 to 128, and a 0 beyond."""
+    return (*(round(ONE * (math.log2(1 + i / 128) - i / 128)) for i in range(129)), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogAttrs:
+    """What 1.0 of the logarithm is in the result, in 32 bits; bits that the data are shifted left by."""
+
+    scale: int
+    correction_bits: int
+
+
+def infer_filter_bank_log(types: Sequence[Type], attrs: LogAttrs) -> Type:
+    """uint32 [n] -> int16 [n]."""
+    (data,) = tensors_of(types, 1)
+    if data.dtype != "uint32" or not 0 <= attrs.correction_bits < 32 or not 0 <= attrs.scale < 1 << 32:
+        raise TypeRuleError(f"log of {data}")
+    return TensorType(data.shape, "int16")
+
+
+def scaled_log(x: int, scale: int, table: Sequence[int]) -> int:
+    """scale * ln x, with the reference's roundings; x is at least 2."""
+    whole = x.bit_length() - 1
+    fraction = (x - (1 << whole)) << (16 - whole) if whole < 16 else (x - (1 << whole)) >> (whole - 16)
+    step = fraction // STEP
+    log2 = (whole << 16) + fraction + table[step] + (((table[step + 1] - table[step]) * (fraction - STEP * step)) >> 16)
+    return ((scale * ((LN_2 * log2 + ONE // 2) >> 16) + ONE // 2) & 0xFFFFFFFF) >> 16
+
+
+def evaluate_filter_bank_log(data: Array, *, attrs: LogAttrs, out_type: TensorType) -> Array:
+    table = log_table()
+    scaled = ((x << attrs.correction_bits) & 0xFFFFFFFF for x in data.ravel().tolist())
+    found = [min(scaled_log(x, attrs.scale, table), 32767) if x > 1 else 0 for x in scaled]
+    return np.array(found, np.int16).reshape(data.shape)
+
+
+register_op(
+    "signal.log",
+    1,
+    arguments=[("data", "uint32", "channels")],
+    attrs_type=LogAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_filter_bank_log,
+    evaluate=evaluate_filter_bank_log,
+    doc="SignalFilterBankLog of TFLM; uint32 to int16",
+)
+
+
+# signal.square_root: SignalFilterBankSquareRoot of TFLM: the nearest root of each channel, shifted right.
+#
+# A root that rounds up to 2^16 from 32 bits stays 2^16 - 1.  Shifts count modulo 32, as on the machine of the reference.
+# Oracle: TFLM's `signal/src/square_root_64.cc`.
+
+
+def infer_square_root(types: Sequence[Type], _attrs: None) -> Type:
+    """uint64 [n], int32 [] shift -> uint32 [n]."""
+    data, shift = tensors_of(types, 2)
+    if data.dtype != "uint64" or shift.dtype != "int32" or shift.size != 1:
+        raise TypeRuleError(f"square_root of {data} shifted by {shift}")
+    return TensorType(data.shape, "uint32")
+
+
+def rounded_root(x: int) -> int:
+    """The nearest root; 65535 and 2^32 - 1 do not grow."""
+    root = isqrt(x)
+    return root + (x - root * root > root and root not in (0xFFFF, 0xFFFFFFFF))
+
+
+def evaluate_square_root(data: Array, shift: Array, *, attrs: None, out_type: TensorType) -> Array:
+    roots = [rounded_root(x) >> (int(shift.ravel()[0]) & 31) for x in data.ravel().tolist()]
+    return np.array(roots, np.uint32).reshape(data.shape)
+
+
+register_op(
+    "signal.square_root",
+    2,
+    arguments=[("data", "uint64", "energies"), ("shift", "int32 []", "bits that the roots are shifted right by")],
+    attrs_type=None,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_square_root,
+    evaluate=evaluate_square_root,
+    doc="SignalFilterBankSquareRoot of TFLM; uint64 to uint32",
+)
+
+
+# signal.noise_estimate and signal.subtract_noise: SignalFilterBankSpectralSubtraction of TFLM.
+#
+# estimate' = (signal << bits) * smoothing + estimate * (1 - smoothing) in fixed point, for channels of odd numbers with factors
+# of their own; what remains of the signal is at least a part of it.  The estimate is a state and a result. Oracle: TFLM's
+# `signal/src/filter_bank_spectral_subtraction.cc`.
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseAttrs:
+    """(smoothing, 1 - smoothing) of even and of odd channels, the least part that remains, all with `bits` of fraction; bits that
+    the signal is shifted left by; whether the estimate stays below the signal.
+    """
+
+    even: tuple[int, int]
+    odd: tuple[int, int]
+    remaining: int
+    bits: int
+    smoothing_bits: int
+    clamping: bool
+
+
+def infer_spectral_subtraction(types: Sequence[Type], attrs: NoiseAttrs) -> Type:
+    """uint32 [n] signal and estimate -> uint32 [n]."""
+    data, estimate = tensors_of(types, 2)
+    if data.dtype != "uint32" or len(data.shape) != 1 or estimate != data:
+        raise TypeRuleError(f"noise of {data} with estimate {estimate}")
+    if not 0 <= attrs.bits < 64 or not 0 <= attrs.smoothing_bits < 32:
+        raise TypeRuleError(f"noise of {data} by {attrs}")
+    return TensorType(data.shape, "uint32")
+
+
+def evaluate_estimate(data: Array, estimate: Array, *, attrs: NoiseAttrs, out_type: TensorType) -> Array:
+    signal = (data << np.uint32(attrs.smoothing_bits)).astype(np.uint64)
+    is_odd = np.arange(data.size) % 2 == 1
+    new, old = (np.where(is_odd, np.uint64(attrs.odd[i]), np.uint64(attrs.even[i])) for i in range(2))
+    with np.errstate(over="ignore"):
+        found = ((signal * new + estimate.astype(np.uint64) * old) >> np.uint64(attrs.bits)).astype(np.uint32)
+    return np.minimum(found, signal.astype(np.uint32)) if attrs.clamping else found
+
+
+def evaluate_subtract(data: Array, estimate: Array, *, attrs: NoiseAttrs, out_type: TensorType) -> Array:
+    signal = data << np.uint32(attrs.smoothing_bits)
+    left = (signal - np.minimum(estimate, signal)) >> np.uint32(attrs.smoothing_bits)
+    least = ((data.astype(np.uint64) * np.uint64(attrs.remaining)) >> np.uint64(attrs.bits)).astype(np.uint32)
+    return np.asarray(np.maximum(left, least))
+
+
+def te_estimate(_ctx: TeContext, args: Sequence[TensorFn], attrs: NoiseAttrs, out_type: TensorType) -> TensorFn:
+    data, estimate = args
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        signal = b.let("signal", data.at(b, (i,)) << attrs.smoothing_bits)
+        is_even = equal(i % 2, 0)
+        pairs = zip(attrs.even, attrs.odd, strict=True)
+        new, old = (
+            imm(e, "uint64") if e == o else b.let("factor", select(is_even, imm(e, "uint64"), imm(o, "uint64"))) for e, o in pairs
+        )
+        total = cast("uint64", signal) * new + cast("uint64", estimate.at(b, (i,))) * old
+        found = cast("uint32", total >> attrs.bits)
+        return minimum(b.let("found", found), signal) if attrs.clamping else found
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+def te_subtract(_ctx: TeContext, args: Sequence[TensorFn], attrs: NoiseAttrs, out_type: TensorType) -> TensorFn:
+    data, estimate = args
+
+    def rule(b: IRBuilder, i: Expr) -> Expr:
+        value = b.let("value", data.at(b, (i,)))
+        signal = b.let("signal", value << attrs.smoothing_bits)
+        left = b.let("left", (signal - minimum(b.let("noise", estimate.at(b, (i,))), signal)) >> attrs.smoothing_bits)
+        least = b.let("least", cast("uint32", (cast("uint64", value) * attrs.remaining) >> attrs.bits))
+        return maximum(left, least)
+
+    return tensor_fn(out_type.shape, out_type.dtype, rule)
+
+
+for _name, _evaluate, _rule, _doc in (
+    ("signal.noise_estimate", evaluate_estimate, te_estimate, "the new estimate"),
+    ("signal.subtract_noise", evaluate_subtract, te_subtract, "what remains"),
+):
+    register_op(
+        _name,
+        2,
+        arguments=[("data", "uint32 [n]", "the signal in each channel"), ("estimate", "uint32 [n]", "the noise")],
+        attrs_type=NoiseAttrs,
+        pattern=OpPattern.OPAQUE,
+        infer_type=infer_spectral_subtraction,
+        evaluate=_evaluate,
+        doc=f"SignalFilterBankSpectralSubtraction of TFLM: {_doc}",
+    )
+    F_TE.set(_name, _rule)
+
+
+# signal.pcan: SignalPCAN of TFLM: gain control by the noise of each channel, then a curve that is a parabola near 0.
+#
+# The gain is interpolated by parabolas between powers of two of the noise, from a table of 4 numbers for each (3 are used).
+# Oracle: TFLM's `signal/src/pcan_argc_fixed.cc`.
+
+
+TABLE = 4 * 32 - 6 + 3
+"""Entries of the gain's table: what noise of 32 bits reaches."""
+
+SNR_BITS = 12
+OUTPUT_BITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PcanAttrs:
+    """Bits that signal times gain is shifted right by."""
+
+    snr_shift: int
+
+
+def infer_pcan(types: Sequence[Type], _attrs: PcanAttrs) -> Type:
+    """uint32 [n] signal and noise, int16 [125 or more] -> uint32 [n]."""
+    data, noise, table = tensors_of(types, 3)
+    if data.dtype != "uint32" or noise != data or len(data.shape) != 1 or table.dtype != "int16" or table.size < TABLE:
+        raise TypeRuleError(f"pcan of {data} with noise {noise} and table {table}")
+    return TensorType(data.shape, "uint32")
+
+
+def gain_of(x: int, table: Sequence[int]) -> int:
+    """The gain at noise x, as 32 bits of an int16."""
+    if x <= 2:
+        return table[x] & 0xFFFFFFFF
+    interval = x.bit_length()
+    at = 4 * interval - 6
+    fraction = (x << (11 - interval) if interval < 11 else x >> (interval - 11)) & 0x3FF
+    result = ((table[at + 2] * fraction) >> 5) + (table[at + 1] << 5)
+    result = ((result * fraction + (1 << 14)) >> 15) + table[at]
+    return (((result + 32768) & 0xFFFF) - 32768) & 0xFFFFFFFF
+
+
+def shrink(x: int) -> int:
+    """x^2 / 2^20 below 2^13, above it the line that continues it."""
+    if x < 2 << SNR_BITS:
+        return (x * x) >> (2 + 2 * SNR_BITS - OUTPUT_BITS)
+    return (x >> (SNR_BITS - OUTPUT_BITS)) - (1 << OUTPUT_BITS)
+
+
+def evaluate_pcan(data: Array, noise: Array, table: Array, *, attrs: PcanAttrs, out_type: TensorType) -> Array:
+    entries = table.ravel().tolist()
+    gains = (gain_of(x, entries) for x in noise.tolist())
+    scaled = [((x * g & 0xFFFFFFFFFFFFFFFF) >> attrs.snr_shift) & 0xFFFFFFFF for x, g in zip(data.tolist(), gains, strict=True)]
+    return np.array([shrink(x) for x in scaled], np.uint32)
+
+
+register_op(
+    "signal.pcan",
+    3,
+    arguments=[
+        ("data", "uint32 [n]", "the signal in each channel"),
+        ("noise", "uint32 [n]", "the noise in each channel"),
+        ("table", "int16 [125]", "gains"),
+    ],
+    attrs_type=PcanAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_pcan,
+    evaluate=evaluate_pcan,
+    doc="SignalPCAN of TFLM; uint32",
+)
+
+
+# signal.overlap_add: SignalOverlapAdd of TFLM: overlapping frames become a signal again; sums are clamped to int16.
+#
+# Each frame is added to what the frames before have left; `step` samples are finished then.  The others are a state.
+# Oracle: TFLM's `signal/src/overlap_add.cc`.
+
+
+OVERLAP_TYPES = ("int16", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapAddAttrs:
+    """Samples from frame to frame."""
+
+    step: int
+
+
+def infer_overlap_add(types: Sequence[Type], attrs: OverlapAddAttrs) -> Type:
+    """[rows, frames, size] and what is left [rows, size - step] -> [rows, frames * step + size - step]."""
+    data, left = tensors_of(types, 2)
+    if data.dtype not in OVERLAP_TYPES or left.dtype != data.dtype or len(data.shape) != 3 or not 1 <= attrs.step < data.shape[2]:
+        raise TypeRuleError(f"overlap_add of {data} and {left} by {attrs.step}")
+    rows, frames, size = data.shape
+    if left.shape != (rows, size - attrs.step):
+        raise TypeRuleError(f"overlap_add of {data} and {left}")
+    return TensorType((rows, frames * attrs.step + size - attrs.step), data.dtype)
+
+
+def evaluate_overlap_add(data: Array, left: Array, *, attrs: OverlapAddAttrs, out_type: TensorType) -> Array:
+    out = np.zeros(out_type.shape, data.dtype)
+    out[:, : left.shape[1]] = left
+    size = data.shape[2]
+    for frame in range(data.shape[1]):
+        part = out[:, frame * attrs.step : frame * attrs.step + size]
+        with np.errstate(all="ignore"):
+            if data.dtype == np.float32:
+                part += data[:, frame]
+            else:
+                part[...] = np.clip(part.astype(np.int32) + data[:, frame], -32768, 32767)
+    return out
+
+
+register_op(
+    "signal.overlap_add",
+    2,
+    arguments=[
+        ("data", "int16, float32 [rows, frames, size]", "frames"),
+        ("left", "as data [rows, size - step]", "what earlier frames have left"),
+    ],
+    attrs_type=OverlapAddAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_overlap_add,
+    evaluate=evaluate_overlap_add,
+    doc="SignalOverlapAdd of TFLM; int16, float32",
+)
+
+
+# signal.spectrogram: AudioSpectrogram of TFLite: power of each frequency in frames of a signal, in double precision.
+#
+# Frames of `window` samples, one every `stride`, are weighted by a periodic Hann window and filled up to a power of two; the
+# result is the squared magnitude of each bin, or its root in float32.  Oracle: `kernels/audio_spectrogram.cc`,
+# `internal/spectrogram.cc`.
+
+
+SPECTROGRAM_LARGEST = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class SpectrogramAttrs:
+    """Samples of a frame, samples from frame to frame, whether magnitudes stay squared."""
+
+    window: int
+    stride: int
+    squared: bool
+
+    @property
+    def length(self) -> int:
+        """Samples of the transform."""
+        return 1 << (self.window - 1).bit_length()
+
+
+def hann(length: int) -> Array:
+    """The periodic Hann window in double precision."""
+    pi = math.atan(1.0) * 4.0
+    return np.array([0.5 - 0.5 * math.cos(2.0 * pi * i / length) for i in range(length)])
+
+
+def infer_spectrogram(types: Sequence[Type], attrs: SpectrogramAttrs) -> Type:
+    """float32 [samples, channels] -> float32 [channels, frames, bins]."""
+    (data,) = tensors_of(types, 1)
+    if (
+        data.dtype != "float32"
+        or len(data.shape) != 2
+        or attrs.stride < 1
+        or not 2 <= attrs.window <= min(SPECTROGRAM_LARGEST, data.shape[0])
+    ):
+        raise TypeRuleError(f"spectrogram of {data} in frames of {attrs.window} samples")
+    frames = 1 + (data.shape[0] - attrs.window) // attrs.stride
+    return TensorType((data.shape[1], frames, attrs.length // 2 + 1), "float32")
+
+
+def evaluate_spectrogram(data: Array, *, attrs: SpectrogramAttrs, out_type: TensorType) -> Array:
+    channels, frames, bins = out_type.shape
+    starts = np.arange(frames) * attrs.stride
+    rows = np.zeros((channels * frames, attrs.length))
+    with np.errstate(all="ignore"):
+        framed = data.T[:, starts[:, None] + np.arange(attrs.window)] * hann(attrs.window)
+        rows[:, : attrs.window] = framed.reshape(-1, attrs.window)
+        points = split_radix_real_transform(rows).reshape(-1, bins - 1, 2)
+        power = np.zeros((len(rows), bins))
+        power[:, 1:-1] = points[:, 1:, 0] * points[:, 1:, 0] + points[:, 1:, 1] * points[:, 1:, 1]
+        power[:, 0], power[:, -1] = points[:, 0, 0] * points[:, 0, 0], points[:, 0, 1] * points[:, 0, 1]
+        single = power.astype(np.float32).reshape(out_type.shape)
+        return single if attrs.squared else np.sqrt(single)
+
+
+register_op(
+    "signal.spectrogram",
+    1,
+    arguments=[("data", "float32 [samples, channels]", "the signal")],
+    attrs_type=SpectrogramAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_spectrogram,
+    evaluate=evaluate_spectrogram,
+    doc="AudioSpectrogram; float32",
+)
+
+
+# signal.mfcc: Mfcc of TFLite: mel-frequency cepstral coefficients of a spectrogram of squared magnitudes, in double precision.
+#
+# Magnitudes are summed in overlapping triangles that are equally wide on the mel scale, then follow the logarithm (of 1e-12 at
+# least) and a cosine transform.  The rate may come at run time; where the triangles then reach beyond the spectrogram the result
+# is 0, as in the reference, and also for a rate below 1, which the reference refuses.
+# Oracle: `kernels/mfcc.cc`, `internal/mfcc_mel_filterbank.cc`, `internal/mfcc_dct.cc`.
+
+
+FLOOR = 1e-12
+MOST_CHANNELS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class MfccAttrs:
+    """Samples a second (None: an operand); limits of the frequencies that count in Hz; triangles; coefficients."""
+
+    rate: int | None
+    lower: float
+    upper: float
+    channels: int
+    coefficients: int
+
+
+@dataclass(frozen=True, slots=True)
+class MelBank:
+    """Of bins `first` to `last`: the channel on whose falling side each lies (-1: none), and its weight there."""
+
+    first: int
+    last: int
+    channel: tuple[int, ...]
+    weight: tuple[float, ...]
+
+
+MEL = 1127.0
+
+
+def _mel(frequency: float) -> float:
+    return MEL * math.log1p(frequency / 700.0)
+
+
+def mel_edges(attrs: MfccAttrs) -> list[float]:
+    """The lower limit on the mel scale, the centres of the triangles, and the end of the last one."""
+    low, high = _mel(attrs.lower), _mel(attrs.upper)
+    spacing = (high - low) / float(attrs.channels + 1)
+    return [low, *(low + spacing * (i + 1) for i in range(attrs.channels + 1))]
+
+
+def mel_bank(bins: int, attrs: MfccAttrs) -> MelBank:
+    """The triangles of a spectrogram of that many bins, at a rate that is known."""
+    assert attrs.rate is not None
+    edges = mel_edges(attrs)
+    width = 0.5 * attrs.rate / float(bins - 1)
+    first, last = int(1.5 + attrs.lower / width), int(attrs.upper / width)
+    found: list[tuple[int, float]] = []
+    channel = 0
+    for i in range(first, min(last, bins - 1) + 1):
+        mel = _mel(i * width)
+        while channel < attrs.channels and edges[channel + 1] < mel:
+            channel += 1
+        above, below = edges[channel + 1], edges[channel]
+        found.append((channel - 1, (above - mel) / (above - below)))
+    return MelBank(first, last, tuple(c for c, _ in found), tuple(w for _, w in found))
+
+
+def cosines(attrs: MfccAttrs) -> Array:
+    """Factors of the cosine transform, [coefficients, channels]."""
+    norm, step = math.sqrt(2.0 / attrs.channels), math.atan(1.0) * 4.0 / attrs.channels
+    rows = range(attrs.coefficients)
+    return np.array([[norm * math.cos(i * step * (j + 0.5)) for j in range(attrs.channels)] for i in rows])
+
+
+def reaches(bins: int, attrs: MfccAttrs) -> bool:
+    """Whether a spectrogram of that many bins has the frequencies up to the limit."""
+    return attrs.rate is not None and attrs.rate > 0 and mel_bank(bins, attrs).last < bins
+
+
+def infer_mfcc(types: Sequence[Type], attrs: MfccAttrs) -> Type:
+    """float32 [channels, frames, bins], and the rate if it is no attribute -> float32 [channels, frames, coefficients]."""
+    data, *rate = tensors_of(types, 1 if attrs.rate is not None else 2)
+    if rate and (rate[0].dtype, rate[0].shape) != ("int32", (1,)):
+        raise TypeRuleError(f"mfcc at the rate {rate[0]}")
+    sizes_fit = 1 <= attrs.coefficients <= attrs.channels <= MOST_CHANNELS and 0 <= attrs.lower < attrs.upper
+    if data.dtype != "float32" or len(data.shape) != 3 or data.shape[2] < 2 or not sizes_fit:
+        raise TypeRuleError(f"mfcc of {data} by {attrs}")
+    if attrs.rate is not None and not reaches(data.shape[2], attrs):
+        raise TypeRuleError(f"mfcc of {data} up to {attrs.upper} Hz")
+    return TensorType((*data.shape[:2], attrs.coefficients), "float32")
+
+
+def evaluate_mfcc(data: Array, rate: Array | None = None, *, attrs: MfccAttrs, out_type: TensorType) -> Array:
+    if rate is not None:
+        attrs = replace(attrs, rate=int(rate[0]))
+        if not reaches(data.shape[2], attrs):
+            return np.zeros(out_type.shape, np.float32)
+    bank, table = mel_bank(data.shape[2], attrs), cosines(attrs)
+    with np.errstate(all="ignore"):
+        rows = np.sqrt(data.astype(np.float64)).reshape(-1, data.shape[2])
+        mel = np.zeros((len(rows), attrs.channels))
+        for i, (channel, weight) in enumerate(zip(bank.channel, bank.weight, strict=True), bank.first):
+            weighted = rows[:, i] * weight
+            if channel >= 0:
+                mel[:, channel] += weighted
+            if channel + 1 < attrs.channels:
+                mel[:, channel + 1] += rows[:, i] - weighted
+        logs = np.array([math.log(v) if 0 < v < math.inf else v for v in np.where(mel < FLOOR, FLOOR, mel).ravel().tolist()])
+        out = np.zeros((len(rows), attrs.coefficients))
+        for j in range(attrs.channels):
+            out += table[:, j] * logs.reshape(mel.shape)[:, j : j + 1]
+        return np.where(np.isnan(out), np.nan, out).astype(np.float32).reshape(out_type.shape)
+
+
+register_op(
+    "signal.mfcc",
+    VARIABLE,
+    arguments=[
+        ("data", "float32 [channels, frames, bins]", "squared magnitudes"),
+        ("rate?", "int32 [1]", "samples a second, where the attribute is None"),
+    ],
+    attrs_type=MfccAttrs,
+    pattern=OpPattern.OPAQUE,
+    infer_type=infer_mfcc,
+    evaluate=evaluate_mfcc,
+    doc="Mfcc; float32",
+)

@@ -1,1 +1,0 @@
-"""Signal processing: the operators of TFLM's audio front end, spectra of real signals, features of speech."""

@@ -1,1 +1,0 @@
-"""Operators that stand in files under StableHLO's names and that TensorFlow Lite runs itself."""

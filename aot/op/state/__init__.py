@@ -1,1 +1,0 @@
-"""State: variables that one run leaves for the next."""

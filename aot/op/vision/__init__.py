@@ -1,1 +1,0 @@
-"""Resizing of images, detection of objects."""
