@@ -96,7 +96,7 @@ def work(job: Job) -> Report:
     """One model on one board, compiled as `aot report` does without options, but for the --opt of a shared network."""
     from aot.driver.build import build
     from aot.driver.options import Options
-    from aot.memory.pooling import Pooling
+    from aot.memory.memory_pools import Pooling
     from aot.micro.board import load_board
     from aot.micro.build.project import prepare
     from aot.report import DEFAULT_SETS

@@ -35,7 +35,7 @@ def fits(count: int, board_name: str, processes: int, seed: int) -> list[Fit]:
     from aot.micro.board import load_board
     from aot.system.executors import local, outcomes
     from aot.target.target import find_target
-    from aot.tune.job import Job, run_job
+    from aot.tune.tune import Job, run_job
     from tests.tune.drawn_layers import Fit, drawn_layers, inputs_of
 
     board = load_board(board_name)

@@ -89,7 +89,7 @@ def _input(shape: Shape, target: Any, families: Sequence[str]) -> Any:
     from aot.driver.front import front
     from aot.driver.options import Options
     from aot.driver.plugins import load_installed
-    from aot.executor.candidates import Known, all_candidates
+    from aot.executor.candidates import LoweringCache, all_candidates
     from aot.relay.expr import Call, Function, post_order
     from aot.tune.measure import MeasureInput
 
@@ -99,7 +99,7 @@ def _input(shape: Shape, target: Any, families: Sequence[str]) -> Any:
         front(shape.model(), target, name="layer", options=options).main, target, name="layer", options=options
     ).main
     (func,) = (e.op for e in post_order(main.body) if isinstance(e, Call) and isinstance(e.op, Function))
-    found = (c.kernel for c in all_candidates(func, target, "layer", Known()))
+    found = (c.kernel for c in all_candidates(func, target, "layer", LoweringCache()))
     return MeasureInput(shape.text, func, tuple(k for k in found if k.split(".")[0] in families))
 
 

@@ -69,7 +69,7 @@ def compiled(root: Path, case: Case) -> dict[str, str]:
     """File name -> text; {"refused": codes} where the compiler refuses."""
     import aot
     from aot.errors import AotError
-    from aot.memory.pooling import Pooling, parse_pool
+    from aot.memory.memory_pools import Pooling, parse_pool
 
     options = dict(case.options)
     if "pooling" in options:

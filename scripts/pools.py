@@ -23,7 +23,7 @@ from typing import Any
 from aot.driver.build import compile_model
 from aot.driver.options import OPTS, Options
 from aot.errors import AotError
-from aot.memory.pooling import ONE_POOL, Pooling
+from aot.memory.memory_pools import ONE_POOL, Pooling
 from aot.micro.board import board_names, load_board
 from aot.support.pool import Pool
 

@@ -16,7 +16,7 @@ def rows_of(path: Path, hop: int) -> tuple[str, int, int]:
     Networks for keywords take 49 rows of features, flat in some files.
     """
     import aot
-    from aot.driver.outline import outline
+    from aot.driver.front import outline
 
     entry = outline(path.read_bytes(), target="cortex-m4", name=path.stem, options=aot.Options()).inputs[0]
     shape = entry["shape"]

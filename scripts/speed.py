@@ -119,8 +119,8 @@ def _networks(*, below: int) -> list[Path]:
 
 def _checks() -> Timed:
     """What `aot check` does without a board, nothing known of the model."""
+    from aot.driver.front import outline
     from aot.driver.options import Options
-    from aot.driver.outline import outline
     from aot.errors import AotError
     from aot.frontend import view
     from aot.frontend.specialize import specialize

@@ -28,7 +28,7 @@ def counted(models: list[Path], board_name: str, processes: int, records: Path |
     from aot.micro.board import load_board
     from aot.system.executors import local
     from aot.target.target import find_target
-    from aot.tune.database import load, save
+    from aot.tune.record import load, save
     from aot.tune.task import extract_tasks
     from aot.tune.tophub import VERSION
     from aot.tune.tune import tune

@@ -30,7 +30,7 @@ def figures(model: Path, board_name: str, records: Path | None) -> tuple[int, in
     from aot.micro.run.runner import run
     from aot.report.measure.sets import rule_sets
     from aot.target.target import find_target
-    from aot.tune.database import history_of, load, save
+    from aot.tune.record import history_of, load, save
     from aot.tune.task import extract_tasks
     from aot.tune.tune import tune
 

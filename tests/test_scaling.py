@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from aot.driver.build import build
+from aot.driver.front import outline
 from aot.driver.options import Options
-from aot.driver.outline import outline
 from aot.frontend.problems import Problems
 from aot.frontend.view import parse
 from tests.scripts import script

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aot.cli.files import model_name
 from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
-from aot.driver.chain_file import read_model
+from aot.driver.model_file import read_model
 from aot.driver.reading import NamedBytes
 from aot.errors import Problem, TargetError, UsageError
 from aot.support.dataclass import dataclass
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aot.executor.config import History
     from aot.frontend.choice import Choice
     from aot.frontend.view import ModelView
-    from aot.memory.pooling import Pooling
+    from aot.memory.memory_pools import Pooling
     from aot.micro.board import Board
     from aot.report.measure.fitting import Linker
     from aot.report.measure.sets import Sets
@@ -144,7 +144,7 @@ def chosen_history(given: CompileOptions) -> History | None:
     """The records that were given, or those of the package with a note on stderr for what is left out (E5001, E5501, E5502)."""
     if given.tuning is None:
         return None
-    from aot.tune.database import load_history
+    from aot.tune.record import load_history
     from aot.tune.tophub import NAME, load_tophub
 
     if str(given.tuning) != NAME:
@@ -175,7 +175,7 @@ def chosen_hops(given: CompileOptions) -> tuple[tuple[str, int], ...]:
 
 def chosen_pools(given: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
     """The memories that were requested, or else the board's, and what is pinned where (E5018)."""
-    from aot.memory.pooling import Pooling, parse_pool
+    from aot.memory.memory_pools import Pooling, parse_pool
 
     pins = []
     for text in given.pin or ():

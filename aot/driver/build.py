@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from aot.driver.byoc import library_files
-from aot.driver.chain_file import read_model
-from aot.driver.front import Front, front
+from aot.driver.front import FrontendResult, front
+from aot.driver.model_file import read_model
 from aot.driver.options import OPTS, Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes
@@ -25,7 +25,7 @@ from aot.executor.lower_main import TirModule
 from aot.executor.memory_bounds import Bounds, memory_bounds
 from aot.executor.metadata import BuildInfo
 from aot.executor.pipeline import lower_and_plan, lower_main, with_groups
-from aot.executor.plan_search import Attempt, Plans
+from aot.executor.plan_search import PlanRequest, PlanSearch
 from aot.executor.select_kernels import NothingFits
 from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned
@@ -35,7 +35,7 @@ from aot.frontend.macs import nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext, unwatched
-from aot.memory.pooling import ONE_POOL
+from aot.memory.memory_pools import ONE_POOL
 from aot.relay.expr import Function
 from aot.relay.state import state_vars
 from aot.support.dataclass import dataclass
@@ -150,13 +150,13 @@ def _given(
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _PlanOption:
     """A graph with its bounds, and what it may become."""
 
-    front: Front
+    front: FrontendResult
     bounds: Bounds
     fused: FusedModule
-    plans: Plans
+    plans: PlanSearch
 
     def plan(self, budget: int | None, opt: str) -> Planned:
         return self.plans.usual(opt) if budget is None else self.plans.within(budget, opt)
@@ -172,7 +172,7 @@ Shared = dict[str, Any]
 
 def _planned(
     data: bytes | IRModule, cpu: Target, *, name: str, options: Options, shared: Shared
-) -> tuple[Front, Bounds, Planned]:
+) -> tuple[FrontendResult, Bounds, Planned]:
     """The graph and its plan.  Where a window moves and RAM is limited, by a budget or pools, rows that would not fit are
     computed again instead.
 
@@ -180,18 +180,18 @@ def _planned(
     with kernels that take less memory, where that is faster; the last where none fits.
     """
 
-    def way(most: int | None) -> _Way:
+    def way(most: int | None) -> _PlanOption:
         key = _key(cpu, name, options, most if options.slide else None)
         if key not in shared:
             shared[key] = front(data, cpu, name=name, options=options, most_bytes=most)
-        found: Front = shared[key]
+        found: FrontendResult = shared[key]
         # only windows of a state depend on the mode and the budget before the plans do
         windows = f" {_with_rings(_PLAIN, options, slides=found.slides)}" if state_vars(found.main) else ""
         if key + windows + " plans" not in shared:
             fused = fused_module(found.main, cpu, name=name, options=options, slides=found.slides)
             bounds = memory_bounds(found.main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
-            shared[key + windows + " plans"] = _Way(found, bounds, fused, plans_of(fused, bound=bounds.liveness))
-        made: _Way = shared[key + windows + " plans"]
+            shared[key + windows + " plans"] = _PlanOption(found, bounds, fused, plans_of(fused, bound=bounds.liveness))
+        made: _PlanOption = shared[key + windows + " plans"]
         return made
 
     budget, opt, before = options.ram_budget, options.opt, None
@@ -246,21 +246,21 @@ def _with_rings(planning: PlanConfig, options: Options, *, slides: bool) -> Plan
     return replace(planning, rings="slide" if options.rings == "slide" else "copy")
 
 
-def plans_of(fused: FusedModule, *, bound: int) -> Plans:
-    """What the fused graph may become; `bound` as in Plans.  Each attempt is made once, and no instrument sees it."""
+def plans_of(fused: FusedModule, *, bound: int) -> PlanSearch:
+    """What the fused graph may become; `bound` as in PlanSearch.  Each attempt is made once, and no instrument sees it."""
     optimized: Optimized = {}
 
     @cache
-    def made(attempt: Attempt) -> Planned | None:
+    def made(attempt: PlanRequest) -> Planned | None:
         with unwatched(), suppress(NothingFits):
             return lower_and_plan(_for_attempt(fused, attempt), optimized)
         return None
 
     pools = tuple(p.size for p in fused.planning.pooling.pools)
-    return Plans(made, bound, OPTS, fed=fused.config.feed_rows, pools=pools, state=least_state)
+    return PlanSearch(made, bound, OPTS, fed=fused.config.feed_rows, pools=pools, state=least_state)
 
 
-def _for_attempt(fused: FusedModule, attempt: Attempt) -> FusedModule:
+def _for_attempt(fused: FusedModule, attempt: PlanRequest) -> FusedModule:
     config = replace(fused.config, opt=attempt.opt, ram_budget=attempt.ram_budget, whole_limit=attempt.whole_limit)
     return replace(fused, config=config, planning=replace(fused.planning, tight=attempt.tight))
 

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from aot.driver.byoc import with_partitions
-from aot.driver.chain import Chained, chained
+from aot.driver.model_pipeline import PipelineModel, chained
 from aot.driver.options import Options
-from aot.driver.slide import Slid, slid
+from aot.driver.plugins import load_installed
+from aot.driver.slide import SlidingModel, slid
 from aot.errors import Problem, UsageError
+from aot.executor.memory_bounds import row_graph
 from aot.frontend.chain import unpack
-from aot.frontend.macs import nominal_macs
+from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model, from_tflite
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
-from aot.relay.expr import Function
+from aot.ir.type import TensorType
+from aot.memory.streaming import streaming_bound, whole_tensor_bound
+from aot.relay.analysis import cost
+from aot.relay.expr import Call, Constant, Function, all_functions, post_order
+from aot.relay.state import input_vars, state_vars
 from aot.relay.stored import widened
 from aot.relay.transform import pipeline as relay_pipeline
 from aot.relay.transform.narrow_states import narrow_states
 from aot.support.dataclass import dataclass
-from aot.target.target import Target
+from aot.support.text import printable
+from aot.target.target import Target, find_target
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class FrontendResult:
     """`before`: the main function as the file has it; `main`: fused; `slide`: how inputs move on, where they are windows.
 
     `chain`: what a push is made of, where the model is several; `before` is then their graphs as one.
@@ -30,8 +40,8 @@ class Front:
 
     before: Function
     main: Function
-    slide: Slid | None
-    chain: Chained | None = None
+    slide: SlidingModel | None
+    chain: PipelineModel | None = None
 
     @property
     def slides(self) -> bool:
@@ -45,7 +55,7 @@ class Front:
         return sum(stage["macs_window"] * stage["runs"] for stage in self.chain.told["stages"])
 
 
-def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, most_bytes: int | None = None) -> Front:
+def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, most_bytes: int | None = None) -> FrontendResult:
     """Read a model whose shapes are known, and run the passes over graphs (ModelError, UnsupportedError).
 
     `most_bytes`: of rows that are kept with --slide, where that is possible.
@@ -65,7 +75,7 @@ def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, 
         module = relay_pipeline(context.opt_level)(module)
     main = module["main"]
     assert isinstance(main, Function)
-    return Front(before, main, slide, chain)
+    return FrontendResult(before, main, slide, chain)
 
 
 def module_of(model: bytes, *, options: Options, name: str) -> IRModule:
@@ -82,7 +92,7 @@ def problems_of(model: bytes, options: Options) -> list[Problem]:
     return [p for s in chain.stages for p in check_model(specialize(s.model), oracle=options.oracle)]
 
 
-def _chained(model: bytes, options: Options, *, opt_level: int, name: str) -> Chained | None:
+def _chained(model: bytes, options: Options, *, opt_level: int, name: str) -> PipelineModel | None:
     """The chain in these bytes as one module; UsageError E1305 for options of one model."""
     chain = unpack(model)
     if chain is None:
@@ -99,3 +109,66 @@ def _narrowed(module: IRModule, options: Options) -> IRModule:
     main = module["main"]
     assert isinstance(main, Function)
     return module.with_function("main", narrow_states(main, with_shared=options.io != "user"))
+
+
+# ---- what a model needs by rules and bounds alone: its fused graph is read, no kernel is made
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Bytes and counts; `inputs` and `outputs`: name, shape, dtype, bytes, scale and zero point of each.
+
+    `liveness` and `streaming` are the bounds of docs/memory.md; `streaming_least` is what the latter is at least, where its
+    search stopped at its limit.  `weights`: all constants of the graph, equal ones once.
+    """
+
+    layers: int
+    macs: int
+    macs_nominal: int
+    liveness: int
+    streaming: int
+    weights: int
+    state: int
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    slide: Mapping[str, Any] | None
+    chain: Mapping[str, Any] | None = None
+    streaming_least: int | None = None
+
+
+def outline(model: bytes, *, target: str, name: str, options: Options) -> Outline:
+    """The outline of a model whose shapes are known; raises what `build` raises of the model itself."""
+    load_installed()
+    cpu = find_target(target)
+    found = front(model, cpu.with_fast_float() if options.fast_float else cpu, name=name, options=options)
+    main = found.main
+    graph = row_graph(main, nominal_shapes(model), io=options.io)
+    layers = [e for f in all_functions(main) for e in post_order(f.body) if isinstance(e, Call) and isinstance(e.op, Function)]
+    rows = streaming_bound(graph)
+    results = [_tensor(s.name, t) for s, t in zip(main.attrs["outputs"], main.attrs["output_types"], strict=True)]
+    return Outline(
+        len(layers),
+        sum(cost(e.op).macs for e in layers if isinstance(e.op, Function)),
+        found.macs_nominal(model),
+        whole_tensor_bound(graph),
+        rows.nbytes,
+        _weights(main, layers),
+        sum(v.type.nbytes for v in state_vars(main)),
+        [_tensor(v.name, v.type) for v in input_vars(main)],
+        results,
+        None if found.slide is None else found.slide.told(),
+        None if found.chain is None else found.chain.told,
+        None if rows.optimal else rows.lower_bound,
+    )
+
+
+def _weights(main: Function, layers: list[Call]) -> int:
+    functions = [*all_functions(main), *(e.op for e in layers if isinstance(e.op, Function))]
+    constants = (e for f in functions for e in post_order(f.body) if isinstance(e, Constant))
+    return sum({(e.type.dtype, e.data.tobytes()): e.type.nbytes for e in constants}.values())
+
+
+def _tensor(name: str, type_: TensorType) -> dict[str, Any]:
+    quant = type_.quant if type_.quant is not None and not type_.quant.is_per_channel else None
+    row = {"name": printable(name, limit=200), "shape": list(type_.shape), "dtype": type_.dtype, "size": type_.nbytes}
+    return row | {"scale": quant.scale[0] if quant else None, "zero_point": quant.zero_point[0] if quant else None}

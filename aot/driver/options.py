@@ -8,7 +8,7 @@ from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
 from aot.executor.config import History, Io
 from aot.frontend.choice import FIRST_GRAPH, Choice
-from aot.memory.pooling import ONE_POOL, Pooling, check_pooling
+from aot.memory.memory_pools import ONE_POOL, Pooling, check_pooling
 from aot.support.dataclass import dataclass
 from aot.support.near import did_you_mean
 

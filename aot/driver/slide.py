@@ -21,7 +21,7 @@ from aot.support.text import printable
 
 
 @dataclass(frozen=True, slots=True)
-class Slid:
+class SlidingModel:
     """A network that slides: its module, the plan, and of each input by name: number, axis, rows of the window, new rows.
 
     `front`: all plans worth having, those that keep fewer bytes for more work last.
@@ -66,7 +66,9 @@ def _place(expr: Expr) -> dict[str, str]:
     return {"op": expr.span.opcode or name, "name": printable(expr.span.name, limit=200)}
 
 
-def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int | None = None, must_gain: bool = True) -> Slid:
+def slid(
+    module: IRModule, options: Options, *, opt_level: int, most_bytes: int | None = None, must_gain: bool = True
+) -> SlidingModel:
     """The module as a function of fresh rows, by the plan of the least work that keeps at most `most_bytes`, or the fewest.
 
     Without `must_gain` the rows of the window are kept also where all else is computed in each run.  UsageError E5330 for an
@@ -87,7 +89,7 @@ def slid(module: IRModule, options: Options, *, opt_level: int, most_bytes: int 
         for i, v in enumerate(input_vars(main))
         for axis, hop in ([hops[v.name]] if v.name in hops else [])
     }
-    return Slid(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, found, windows)
+    return SlidingModel(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, found, windows)
 
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:

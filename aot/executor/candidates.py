@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from aot.errors import Problem, UnsupportedError, internal
-from aot.executor.cascade_search import Items
+from aot.executor.cascade_search import CascadeSearch
 from aot.executor.config import Counts, PlanConfig, SelectionConfig
 from aot.executor.lowered import LoweredModule
 from aot.executor.selection import Candidate, Stored, stored
@@ -134,7 +134,7 @@ def _in_parts(parts: Sequence[Sequence[Call]], whole: Call) -> Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLayer:
+class CachedLayer:
     """A group, the kernels that accept it, its weights and biases, the key of its function, and its candidates.
 
     These are by implementation and kind of their code's key.
@@ -148,7 +148,7 @@ class KnownLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LoweringCache:
     """What was made for one model and target, and is kept for the next config with the same `kernels`.
 
     `layers` by id of the function: it (its id stays its own), and what is known of its layer, which equal functions share.
@@ -156,10 +156,10 @@ class Known:
     `functions`: the first of each that are equal, by what is cheap to compare.  `accepted`: which kernels take a group.
     """
 
-    layers: dict[tuple[int, str], tuple[Function, KnownLayer]] = field(default_factory=dict)
-    by_key: dict[tuple[str, bytes], KnownLayer] = field(default_factory=dict)
-    drafts: dict[Hashable, Draft] = field(default_factory=dict)
-    items: dict[Hashable, Items] = field(default_factory=dict)
+    layers: dict[tuple[int, str], tuple[Function, CachedLayer]] = field(default_factory=dict)
+    by_key: dict[tuple[str, bytes], CachedLayer] = field(default_factory=dict)
+    drafts: dict[Hashable, CandidateModule] = field(default_factory=dict)
+    items: dict[Hashable, CascadeSearch] = field(default_factory=dict)
     functions: dict[Hashable, list[PrimFunc]] = field(default_factory=dict)
     accepted: Accepted = field(default_factory=dict)
 
@@ -171,7 +171,7 @@ class FusedModule(IRModule):
     target: Target
     config: SelectionConfig = field(default_factory=SelectionConfig)
     planning: PlanConfig = field(default_factory=PlanConfig)
-    known: Known = field(default_factory=Known)
+    known: LoweringCache = field(default_factory=LoweringCache)
 
     @property
     def main(self) -> Function:
@@ -181,7 +181,7 @@ class FusedModule(IRModule):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft(LoweredModule):
+class CandidateModule(LoweredModule):
     """The calls of a model in their order with the preferred kernel of each; `groups` and `found`: the fused functions of the
     calls, and all their kernels.
     """
@@ -189,7 +189,7 @@ class Draft(LoweredModule):
     groups: tuple[Function, ...] = ()
     found: tuple[Sequence[Candidate], ...] = ()
     key: Hashable = None
-    known: Known = field(default_factory=Known)
+    known: LoweringCache = field(default_factory=LoweringCache)
 
 
 # ---- kernels, lowered and priced
@@ -209,7 +209,7 @@ def candidates(
     *,
     keyed: bool = True,
     repeated: Container[Hashable] = (),
-    known: Known | None = None,
+    known: LoweringCache | None = None,
 ) -> list[Candidate]:
     """Every kernel that accepts the group, lowered, best plevel first; the generic path only where there is nothing else.
 
@@ -217,9 +217,9 @@ def candidates(
     weights that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
     Where the policy's history knows the workload, counts take the place of estimates, and whatever was measured competes.
     """
-    known = Known() if known is None else known
+    known = LoweringCache() if known is None else known
     keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
-    layer = known_layer(func, target, name, known)
+    layer = cached_layer(func, target, name, known)
     group, weights = layer.group, layer.weights
     found: list[Candidate] = []
     accepted = layer.accepting
@@ -265,7 +265,7 @@ def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
     return "it is not for --opt size (larger)" if impl.larger and policy.opt == "size" else ""
 
 
-def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, known: Known) -> str:
+def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, known: LoweringCache) -> str:
     """Why a kernel for groups of this anchor is not among the group's candidates; empty where it is."""
     accepted = accepting(group, target, known.accepted)
     if impl not in accepted:
@@ -279,9 +279,9 @@ def why_not(impl: OpImplementation, group: Group, target: Target, policy: Select
     return _unmet_purpose(impl, policy)
 
 
-def all_candidates(func: Function, target: Target, name: str, known: Known) -> list[Candidate]:
+def all_candidates(func: Function, target: Target, name: str, known: LoweringCache) -> list[Candidate]:
     """Every kernel that accepts the group, whatever it is made for; the generic path only where there is nothing else."""
-    layer = known_layer(func, target, name, known)
+    layer = cached_layer(func, target, name, known)
     found: list[Candidate] = []
     for impl in layer.accepting:
         if impl.anchor != "*" or not found:
@@ -309,7 +309,7 @@ class CodeKey:
         return hash(self.text())
 
 
-def _once(lowered: Lowered, known: Known) -> Lowered:
+def _once(lowered: Lowered, known: LoweringCache) -> Lowered:
     """A kernel whose function has buffers and body of an equal one that was lowered before, so that these are analysed once."""
     func = lowered.func
     if func.scalars:
@@ -333,7 +333,7 @@ def _sharing_key(func: PrimFunc) -> str:
     return recall("sharing_key", lambda: equal_key(func).lasting(), digest, pack=str, unpack=str)
 
 
-def known_layer(func: Function, target: Target, name: str, known: Known) -> KnownLayer:
+def cached_layer(func: Function, target: Target, name: str, known: LoweringCache) -> CachedLayer:
     """What is known of a layer: of the same function, or of one that is equal but for names and places in the file."""
     place = (id(func), name)
     if place not in known.layers:
@@ -341,7 +341,7 @@ def known_layer(func: Function, target: Target, name: str, known: Known) -> Know
         layer = None if key is None else known.by_key.get((name, key))
         if layer is None:
             group = group_of(func)
-            layer = KnownLayer(group, tuple(_at_least_one(group, target, known.accepted)), _weights(group), key)
+            layer = CachedLayer(group, tuple(_at_least_one(group, target, known.accepted)), _weights(group), key)
             if key is not None:
                 known.by_key[name, key] = layer
         known.layers[place] = func, layer
@@ -366,7 +366,9 @@ def _packed(found: list[Candidate]) -> list[Candidate]:
     return [c for c in found if weights >= LARGE_MATRIX and c.constants < weights] or found
 
 
-def _candidate(layer: KnownLayer, impl: OpImplementation, target: Target, name: str, *, known: Known, keys: str) -> Candidate:
+def _candidate(
+    layer: CachedLayer, impl: OpImplementation, target: Target, name: str, *, known: LoweringCache, keys: str
+) -> Candidate:
     """A kernel with its price, which may be known from an earlier compilation.
 
     `keys`: the kind of text that is the key of its code; "" of none.

@@ -349,7 +349,7 @@ class StripeConfig:
     wide: bool = False
 
 
-def make_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: TensorRef | None = None) -> StripePlan | None:
+def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: TensorRef | None = None) -> StripePlan | None:
     """The cascade of `parts`, the last of which makes the result (None: there is none).
 
     The external tensor `fed` is not in memory: its rows come one by one, so they are copied even where they need no window.
@@ -396,11 +396,11 @@ def make_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: Tenso
     return None if nest is None else StripePlan(nest, tuple(externals), tuple(makers), tuple(types))
 
 
-def is_fed(chain: StripePlan) -> bool:
+def is_fed(stripe: StripePlan) -> bool:
     """Whether external tensor 0 is only copied, row by row, and its rows drive all the rest."""
-    nodes = chain.nest.nodes
+    nodes = stripe.nest.nodes
     readers = [n for n, node in enumerate(nodes) if any(k.node is None and k.external == 0 for k in node.links)]
-    return readers == [chain.nest.feeding[0]] and chain.makers[readers[0]] is None
+    return readers == [stripe.nest.feeding[0]] and stripe.makers[readers[0]] is None
 
 
 def _node(ref: TensorRef, rows: int, links: tuple[Link, ...]) -> Node:

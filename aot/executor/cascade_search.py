@@ -1,7 +1,7 @@
 """Which layers become cascades: dynamic programming over cut points of the order of execution.
 
-Under a limit for the bytes the items with the fewest instructions that cover all layers are found exactly; `ram` asks for the
-smallest limit whose plan stays within plan_search.MOST_SLOWDOWN of the usual one.  An item's bytes are what the planner needs
+Under a limit for the bytes the segments with the fewest instructions that cover all layers are found exactly; `ram` asks for the
+smallest limit whose plan stays within plan_search.MOST_SLOWDOWN of the usual one.  A segment's bytes are what the planner needs
 for its own buffers, everything else that is alive packed beside them.
 """
 
@@ -24,10 +24,10 @@ from aot.executor.cascade_nest import (
     distances,
     external_name,
     is_fed,
-    make_chain,
+    make_stripe,
 )
 from aot.executor.cascade_rows import row_form, row_variant
-from aot.executor.lowered import CallLowered, CascadeRuns, LoweredModule, TensorRef
+from aot.executor.lowered import CascadeRuns, KernelCall, LoweredModule, TensorRef
 from aot.executor.overlaps import Operand, call_distances
 from aot.executor.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
@@ -48,7 +48,7 @@ PORTABLE = 1.6
 """How many times its estimate a portable convolution takes (first layer of a MobileNet: 5.6 instructions a product, not 3.5)."""
 
 EFFORT = 2_000
-"""Work of the planner for the few buffers of one item."""
+"""Work of the planner for the few buffers of one segment."""
 
 CALL_INSTRUCTIONS = 40
 """Of calling a row kernel: guards, arguments, saved registers."""
@@ -61,19 +61,19 @@ Windows = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """Layers first .. last: `chain` None means one layer as a whole, by one of `kernels`, else one for each node."""
+class Segment:
+    """Layers first .. last: `stripe` None means one layer as a whole, by one of `kernels`, else one for each node."""
 
     first: int
     last: int
     peak: int
     instructions: int
     kernels: tuple[Candidate, ...] = ()
-    chain: StripePlan | None = None
+    stripe: StripePlan | None = None
 
 
-class Items:
-    """The items of a lowered module; everything that is computed is kept."""
+class CascadeSearch:
+    """The segments of a lowered module that a search may choose from; everything that is computed is kept."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Items:
         self._begun: list[int] = []
         self._ended: list[int] = []
 
-    def again(self) -> Items:
+    def again(self) -> CascadeSearch:
         """The same for another search: nothing is computed twice, and nothing that a search refined is in the next one."""
         other = copy(self)
         other._bases = {}
@@ -108,7 +108,7 @@ class Items:
 
     # ---- whole layers
 
-    def whole(self, i: int, limit: int) -> Proposal | None:
+    def whole(self, i: int, limit: int) -> Segment | None:
         """Layer i by its fastest kernel under the limit; `kernels` are all that fit."""
         call = self._lowered.calls[i]
         if i in self._readers:
@@ -117,7 +117,7 @@ class Items:
         fitting = [c for k, c in enumerate(self._found[i]) if self._whole_peak(i, k, rest, limit) <= limit]
         if not fitting:
             return None
-        return Proposal(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
+        return Segment(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
 
     def _whole_peak(self, i: int, k: int, rest: int, limit: int) -> int:
         """An upper bound of the bytes with kernel k; overlaps are looked for only where it takes them to meet the limit."""
@@ -136,7 +136,7 @@ class Items:
             self._trials[func.core] = trial(func.core)
         return self._trials[func.core]
 
-    def _peak_of(self, first: int, last: int, call: CallLowered, func: PrimFunc) -> int:
+    def _peak_of(self, first: int, last: int, call: KernelCall, func: PrimFunc) -> int:
         """What the planner needs while a call of `func` runs in place of layers first .. last."""
         root = self._lowered.root
         tensors = self._resident(call)
@@ -149,7 +149,7 @@ class Items:
         allowed = {(c.a, c.b): c for c in call_distances(func, [Operand(k) for k in keys]) if {c.a, c.b} <= ending | set(scratch)}
         return self._others(first, last, set(tensors)) + _planned(buffers, allowed)
 
-    def _resident(self, call: CallLowered) -> list[TensorRef]:
+    def _resident(self, call: KernelCall) -> list[TensorRef]:
         """The tensors of a call that take memory, each once: constants, and what shows the bytes of one, take none."""
         return [t for t in dict.fromkeys(map(self._lowered.root, (*call.inputs, *call.outputs))) if t in self._lives]
 
@@ -189,7 +189,7 @@ class Items:
 
     # ---- cascades
 
-    def cascades(self, i: int, j: int, limit: int) -> list[Proposal]:
+    def cascades(self, i: int, j: int, limit: int) -> list[Segment]:
         """Cascades of layers i .. j under the limit, each with its fastest kernels."""
         if not self._closed(i, j) or self._least_bytes(i, j) > limit:
             return []
@@ -197,8 +197,8 @@ class Items:
             self._bases[i, j] = {}
             for style in STYLES:
                 self._add(i, j, [style] * (j - i + 1))
-        chosen = (self._choose(i, j, base, chain, limit) for base, chain in self._bases[i, j].values() if base <= limit)
-        return [item for item in chosen if item is not None]
+        chosen = (self._choose(i, j, base, stripe, limit) for base, stripe in self._bases[i, j].values() if base <= limit)
+        return [segment for segment in chosen if segment is not None]
 
     def runs(self, limit: int) -> Iterator[tuple[int, int]]:
         """First and last layer of each run of several that may be a cascade, for all that `_least_bytes` tells of the limit."""
@@ -222,18 +222,18 @@ class Items:
         return None if made is None else self._bases[i, j].setdefault(made[0], made[1:])
 
     def _make(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[Windows, int, StripePlan] | None:
-        chain = make_chain(self.parts[i : j + 1], styles, self._fed)
-        if chain is None or not self._admissible(chain):
+        stripe = make_stripe(self.parts[i : j + 1], styles, self._fed)
+        if stripe is None or not self._admissible(stripe):
             return None
-        if self._fed in chain.externals and not is_fed(chain):
+        if self._fed in stripe.externals and not is_fed(stripe):
             return None
-        windows = tuple((n.rows, sum(n.margins)) for n in chain.nest.nodes)
-        return windows, self._base(i, j, chain), chain
+        windows = tuple((n.rows, sum(n.margins)) for n in stripe.nest.nodes)
+        return windows, self._base(i, j, stripe), stripe
 
-    def refine(self, item: Proposal, limit: int) -> bool:
+    def refine(self, segment: Segment, limit: int) -> bool:
         """Look for other styles that make a cascade faster under the limit; whether there are."""
-        i, j = item.first, item.last
-        styles, best, better = self._styles(item), item, True
+        i, j = segment.first, segment.last
+        styles, best, better = self._styles(segment), segment, True
         while better:
             better = False
             for k in range(len(styles)):
@@ -243,11 +243,11 @@ class Items:
                     new = self._choose(i, j, *made, limit) if made is not None and made[0] <= limit else None
                     if new is not None and new.instructions < best.instructions:
                         styles, best, better = trial, new, True
-        return best is not item
+        return best is not segment
 
-    def _styles(self, item: Proposal) -> list[StripeConfig]:
-        assert item.chain is not None
-        nodes = {k: n for k, n in zip(item.chain.makers, item.chain.nest.nodes, strict=True) if k is not None}
+    def _styles(self, segment: Segment) -> list[StripeConfig]:
+        assert segment.stripe is not None
+        nodes = {k: n for k, n in zip(segment.stripe.makers, segment.stripe.nest.nodes, strict=True) if k is not None}
         return [StripeConfig(n.rows, any(link.wide for link in n.links)) for _, n in sorted(nodes.items())]
 
     def _least_bytes(self, i: int, j: int) -> int:
@@ -278,13 +278,13 @@ class Items:
         inner = {p.outputs[0] for p in parts[:-1]}
         return all(self._lives[t][1] <= j for t in inner) and not inner & set(self._lowered.views.values())
 
-    def _admissible(self, chain: StripePlan) -> bool:
+    def _admissible(self, stripe: StripePlan) -> bool:
         values = self._lowered.values
-        return all(t not in values and self._lowered.root(t) is t for t in chain.externals)
+        return all(t not in values and self._lowered.root(t) is t for t in stripe.externals)
 
-    def _base(self, i: int, j: int, chain: StripePlan) -> int:
+    def _base(self, i: int, j: int, stripe: StripePlan) -> int:
         """Peak without the row kernels' scratch."""
-        nest, externals = chain.nest, chain.externals
+        nest, externals = stripe.nest, stripe.externals
         offsets, total = place_windows(nest)
         windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
         known = distances(nest, [t.type.nbytes for t in externals], windows)
@@ -307,24 +307,24 @@ class Items:
             self._rows[key] = _weighed(self._lower(row_variant(part.func, part.form, node.rows, wide), f"rows_{layer}"))
         return self._rows[key]
 
-    def _choose(self, i: int, j: int, base: int, chain: StripePlan, limit: int) -> Proposal | None:
+    def _choose(self, i: int, j: int, base: int, stripe: StripePlan, limit: int) -> Segment | None:
         """The fastest kernels whose scratch finds room under the limit."""
-        kernels, total = [], _overhead(chain)
-        for n, k in enumerate(chain.makers):
+        kernels, total = [], _overhead(stripe)
+        for n, k in enumerate(stripe.makers):
             if k is None:
                 continue
-            node = chain.nest.nodes[n]
+            node = stripe.nest.nodes[n]
             fitting = [
                 c
                 for c in self._row_kernels(i + k, node)
-                if scratch_bytes(c.lowered.func) <= limit - base and fits_alignment(chain.nest, n, c.lowered.func)
+                if scratch_bytes(c.lowered.func) <= limit - base and fits_alignment(stripe.nest, n, c.lowered.func)
             ]
             if not fitting:
                 return None
             best = min(fitting, key=lambda c: (c.instructions, c.scratch, c.constants))
             kernels.append(best)
             total += (best.instructions + CALL_INSTRUCTIONS) * (node.height // node.rows)
-        return Proposal(i, j, base + max(scratch_bytes(c.lowered.func) for c in kernels), total, tuple(kernels), chain)
+        return Segment(i, j, base + max(scratch_bytes(c.lowered.func) for c in kernels), total, tuple(kernels), stripe)
 
 
 def _words(tensor: TensorRef) -> int:
@@ -349,16 +349,16 @@ def _weighed(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
     return tuple(replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found)
 
 
-def _overhead(chain: StripePlan) -> int:
+def _overhead(stripe: StripePlan) -> int:
     """Instructions of moving rows."""
-    total, nest = 0, chain.nest
+    total, nest = 0, stripe.nest
     for n, node in enumerate(nest.nodes):
         blocks = (nest.guards[n][1] - nest.guards[n][0]) // node.rows + 1
         keep = (nest.windows[n] - node.rows) * node.pitch
         words = node.pitch % 4 == 0
         if keep > 0:
             total += blocks * move_instructions(keep, words=words)
-        if chain.makers[n] is None:
+        if stripe.makers[n] is None:
             total += blocks * move_instructions(node.rows * node.row_bytes, words=words)
     return total
 
@@ -400,32 +400,32 @@ STEP = 64
 """Bytes to which the limit is searched."""
 
 
-def cover(items: Items, limit: int) -> list[Proposal] | None:
-    """Items that cover all layers under the limit with the fewest instructions; None if there are none."""
-    n = len(items.parts)
-    wholes = [items.whole(i, limit) for i in range(n)]
-    settled = [w is not None and w.instructions == items.fastest(i) for i, w in enumerate(wholes)]
+def cover(search: CascadeSearch, limit: int) -> list[Segment] | None:
+    """CascadeSearch that cover all layers under the limit with the fewest instructions; None if there are none."""
+    n = len(search.parts)
+    wholes = [search.whole(i, limit) for i in range(n)]
+    settled = [w is not None and w.instructions == search.fastest(i) for i, w in enumerate(wholes)]
     cost: list[int | None] = [0] + [None] * n
-    taken: list[Proposal | None] = [None] * (n + 1)
+    taken: list[Segment | None] = [None] * (n + 1)
 
-    def offer(item: Proposal) -> None:
-        before, known = cost[item.first], cost[item.last + 1]
-        if before is not None and (known is None or before + item.instructions < known):
-            cost[item.last + 1], taken[item.last + 1] = before + item.instructions, item
+    def offer(segment: Segment) -> None:
+        before, known = cost[segment.first], cost[segment.last + 1]
+        if before is not None and (known is None or before + segment.instructions < known):
+            cost[segment.last + 1], taken[segment.last + 1] = before + segment.instructions, segment
 
     for j in range(n):
         whole = wholes[j]
         if whole is not None:
             offer(whole)
         for i in range(j, max(-1, j - LONGEST), -1):
-            if items.parts[i].form is None:
+            if search.parts[i].form is None:
                 break
             if cost[i] is not None and not all(settled[i : j + 1]):
-                for item in items.cascades(i, j, limit):
-                    offer(item)
+                for segment in search.cascades(i, j, limit):
+                    offer(segment)
     if cost[n] is None:
         return None
-    found: list[Proposal] = []
+    found: list[Segment] = []
     while n:
         last = taken[n]
         assert last is not None
@@ -434,27 +434,27 @@ def cover(items: Items, limit: int) -> list[Proposal] | None:
     return found
 
 
-def best_cover(items: Items, limit: int) -> list[Proposal] | None:
+def best_cover(search: CascadeSearch, limit: int) -> list[Segment] | None:
     """As `cover`, with the styles of the cascades in it refined until nothing gets faster."""
-    found = cover(items, limit)
-    while found is not None and any([items.refine(item, limit) for item in found if item.chain is not None]):
-        found = cover(items, limit)
+    found = cover(search, limit)
+    while found is not None and any([search.refine(segment, limit) for segment in found if segment.stripe is not None]):
+        found = cover(search, limit)
     return found
 
 
-def cost_of(found: Sequence[Proposal]) -> int:
-    return sum(item.instructions for item in found)
+def cost_of(found: Sequence[Segment]) -> int:
+    return sum(segment.instructions for segment in found)
 
 
-def smallest(items: Items, high: int, *, most: int | None) -> tuple[list[Proposal], int]:
+def smallest(search: CascadeSearch, high: int, *, most: int | None) -> tuple[list[Segment], int]:
     """The cover of at most `most` instructions under the least limit, within STEP bytes, and the limit; `high` must be enough."""
-    low, best = 0, cover(items, high)
+    low, best = 0, cover(search, high)
     assert best is not None, "whole layers fit into the sum of everything"
     while high - low > STEP:
         middle = (low + high) // 2
-        found = cover(items, middle)
+        found = cover(search, middle)
         if found is not None and most is not None and cost_of(found) > most:
-            found = best_cover(items, middle)
+            found = best_cover(search, middle)
         if found is not None and (most is None or cost_of(found) <= most):
             high, best = middle, found
         else:
@@ -462,13 +462,13 @@ def smallest(items: Items, high: int, *, most: int | None) -> tuple[list[Proposa
     return best, high
 
 
-def tried_runs(items: Items, limit: int) -> CascadeRuns:
+def tried_runs(search: CascadeSearch, limit: int) -> CascadeRuns:
     """How many runs of layers could be a cascade under the limit, by what they need at least, and how many were looked at."""
     settled = []
-    for i in range(len(items.parts)):
-        whole = items.whole(i, limit)
-        settled.append(whole is not None and whole.instructions == items.fastest(i))
-    found = [j - i + 1 for i, j in items.runs(limit) if not all(settled[i : j + 1])]
+    for i in range(len(search.parts)):
+        whole = search.whole(i, limit)
+        settled.append(whole is not None and whole.instructions == search.fastest(i))
+    found = [j - i + 1 for i, j in search.runs(limit) if not all(settled[i : j + 1])]
     return CascadeRuns(sum(length <= LONGEST for length in found), len(found))
 
 
@@ -476,34 +476,34 @@ def tried_runs(items: Items, limit: int) -> CascadeRuns:
 class BuiltCascade:
     """The call that takes the place of several layers, the one kernel that it can have, and the functions that this calls."""
 
-    call: CallLowered
+    call: KernelCall
     candidate: Candidate
     callees: Mapping[str, PrimFunc]
 
 
-def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part], *, fed: bool) -> BuiltCascade:
-    """The cascade in the place of the item's layers."""
-    assert item.chain is not None
-    chain = item.chain
-    kernels = iter(item.kernels)
-    work = [Work(t) if k is None else Work(t, next(kernels).lowered) for k, t in zip(chain.makers, chain.types, strict=True)]
-    calls = lowered.calls[item.first : item.last + 1]
+def build_cascade(lowered: LoweredModule, segment: Segment, parts: Sequence[Part], *, fed: bool) -> BuiltCascade:
+    """The cascade in the place of the segment's layers."""
+    assert segment.stripe is not None
+    stripe = segment.stripe
+    kernels = iter(segment.kernels)
+    work = [Work(t) if k is None else Work(t, next(kernels).lowered) for k, t in zip(stripe.makers, stripe.types, strict=True)]
+    calls = lowered.calls[segment.first : segment.last + 1]
     span = calls[-1].span
-    types = [t.type for t in chain.externals]
-    name = f"cascade_{item.first}"
-    cascade = emit(chain.nest, work, types, name=name, span=span, fed=fed)
+    types = [t.type for t in stripe.externals]
+    name = f"cascade_{segment.first}"
+    cascade = emit(stripe.nest, work, types, name=name, span=span, fed=fed)
     func = cascade.func
-    feed = (FEED.format(name), *chain.nest.arrivals()) if fed else None
+    feed = (FEED.format(name), *stripe.nest.arrivals()) if fed else None
     operators = dict(sorted(pair for c in calls for pair in c.operators.items()))
-    call = CallLowered(
-        name, chain.externals, calls[-1].outputs, span=span, operators=operators, callees=tuple(cascade.callees), feed=feed
+    call = KernelCall(
+        name, stripe.externals, calls[-1].outputs, span=span, operators=operators, callees=tuple(cascade.callees), feed=feed
     )
-    code = {c.key: c.code for c in item.kernels}
+    code = {c.key: c.code for c in segment.kernels}
     candidate = Candidate(
         func.attrs.kernel,
-        Lowered(func, cascade.constants, item.instructions),
-        ("cascade", item.first),
-        item.instructions,
+        Lowered(func, cascade.constants, segment.instructions),
+        ("cascade", segment.first),
+        segment.instructions,
         sum(c.nbytes for c in cascade.constants.values()),
         sum(code.values()),
         sum(b.nbytes for b in func.scratch),
@@ -512,33 +512,35 @@ def build_cascade(lowered: LoweredModule, item: Proposal, parts: Sequence[Part],
     return BuiltCascade(call, candidate, cascade.callees)
 
 
-def use_cascades(lowered: LoweredModule, items: Items, limits: Limits) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
+def use_cascades(
+    lowered: LoweredModule, search: CascadeSearch, limits: Limits
+) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
     """The lowered module with cascades where they pay, and for each of its calls the kernels that may be chosen.
 
     With a budget: the fewest instructions within it, None if nothing fits.  E5054 if the model cannot be fed by rows.
     """
-    if cover(items, items.everything) is None:
+    if cover(search, search.everything) is None:
         where = lowered.inputs[0].name
         raise UsageError(Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed so", where))
-    limit = items.everything if limits.budget is None else limits.budget
-    chosen: list[Proposal] | None
+    limit = search.everything if limits.budget is None else limits.budget
+    chosen: list[Segment] | None
     if limits.budget is None and limits.small:
-        chosen, limit = smallest(items, limit, most=limits.most)
+        chosen, limit = smallest(search, limit, most=limits.most)
     else:
-        chosen = best_cover(items, limit)
+        chosen = best_cover(search, limit)
     if chosen is None:
         return None
-    calls: list[CallLowered] = []
+    calls: list[KernelCall] = []
     kernels: list[Sequence[Candidate]] = []
     functions = dict(lowered.functions)
-    for item in chosen:
-        if item.chain is None:
-            calls.append(lowered.calls[item.first])
-            kernels.append(item.kernels)
+    for segment in chosen:
+        if segment.stripe is None:
+            calls.append(lowered.calls[segment.first])
+            kernels.append(segment.kernels)
         else:
-            built = build_cascade(lowered, item, items.parts, fed=items.fed and item.first == 0)
+            built = build_cascade(lowered, segment, search.parts, fed=search.fed and segment.first == 0)
             calls.append(built.call)
             kernels.append([built.candidate])
             functions |= {**built.callees, built.call.func: built.candidate.lowered.func}
-    runs = tried_runs(items, limit)
+    runs = tried_runs(search, limit)
     return replace(lowered, functions=functions, cascade_runs=runs).with_calls(calls), kernels

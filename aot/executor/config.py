@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Literal
 
-from aot.memory.pooling import ONE_POOL, Pooling
+from aot.memory.memory_pools import ONE_POOL, Pooling
 from aot.support.dataclass import dataclass
 
 Counts = Mapping[str, int]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
+from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef
 from aot.ir.type import TensorType
-from aot.memory.control import Nested, nested, with_steps, without_step
+from aot.memory.liveness import Nested, nested, with_steps, without_step
 from aot.support.dtype import itemsize
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances
@@ -44,7 +44,7 @@ def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = T
     return lowered
 
 
-def without_call(lowered: LoweredModule, call: CallLowered, alias: Alias) -> LoweredModule:
+def without_call(lowered: LoweredModule, call: KernelCall, alias: Alias) -> LoweredModule:
     """The module without a call that the views of `alias` replace; unchanged if a branch or loop does nothing else."""
     controls = without_step(lowered.controls, lowered.calls.index(call))
     if controls is None:
@@ -57,7 +57,7 @@ def without_call(lowered: LoweredModule, call: CallLowered, alias: Alias) -> Low
     )
 
 
-def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | None:
+def _slice(lowered: LoweredModule, call: KernelCall, move: Move) -> Alias | None:
     """The result as a view of the operand; a result of the model stays a tensor of its own."""
     (result,) = call.outputs
     if move.size != result.type.nbytes or is_output(lowered, result) or result in lowered.views:
@@ -68,7 +68,7 @@ def _slice(lowered: LoweredModule, call: CallLowered, move: Move) -> Alias | Non
     return {result: (call.inputs[move.operand], move.source)} if fits_offset(lowered, result, start + move.source) else None
 
 
-def _parts(lowered: LoweredModule, call: CallLowered, moves: Sequence[Move]) -> Alias | None:
+def _parts(lowered: LoweredModule, call: KernelCall, moves: Sequence[Move]) -> Alias | None:
     """All operands as views of the result; each has to be a whole tensor that a layer makes, and no other part."""
     (result,) = call.outputs
     if lowered.root(result) in lowered.variables or {lowered.root(t) for t in call.inputs} & lowered.variables:
@@ -146,7 +146,7 @@ def _kept_apart(lowered: LoweredModule, state: State) -> LoweredModule | None:
         return None
     kept = TensorRef(f"{old.name}_kept", old.type)
 
-    def reading(call: CallLowered) -> CallLowered:
+    def reading(call: KernelCall) -> KernelCall:
         return replace(call, inputs=tuple(kept if t is old else t for t in call.inputs)) if old in call.inputs else call
 
     calls = (*lowered.calls[:at], replace(copies[0], outputs=(kept,)), *map(reading, lowered.calls[at + 1 :]))
@@ -154,7 +154,7 @@ def _kept_apart(lowered: LoweredModule, state: State) -> LoweredModule | None:
     return replace(trial, views={**trial.views, old: target}) if _may_share(trial, source=old, target=target) else None
 
 
-def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, copy: CallLowered | None = None) -> bool:
+def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, copy: KernelCall | None = None) -> bool:
     """Whether a tensor may lie where a variable does; `copy` is the layer that copies the one to the other."""
     is_whole = lowered.is_whole(source) and lowered.is_whole(target)
     source, target = lowered.root(source), lowered.root(target)
@@ -184,7 +184,7 @@ def _parts_are_written(lowered: LoweredModule, root: TensorRef) -> bool:
     return any(lowered.root(t) is root and not lowered.is_whole(t) for call in lowered.calls for t in call.outputs)
 
 
-def _works_in_place(lowered: LoweredModule, call: CallLowered, operand: TensorRef) -> bool:
+def _works_in_place(lowered: LoweredModule, call: KernelCall, operand: TensorRef) -> bool:
     """Whether the layer may write its only result exactly over an operand."""
     func = lowered.kernel(call)
     if func.attrs.distances is not None or len(call.outputs) != 1 or not lowered.is_whole(call.outputs[0]):
@@ -246,7 +246,7 @@ def with_gathered_rows(lowered: LoweredModule, most: int) -> LoweredModule:
     return lowered
 
 
-def _gathered(lowered: LoweredModule, call: CallLowered) -> LoweredModule:
+def _gathered(lowered: LoweredModule, call: KernelCall) -> LoweredModule:
     (result,), moves = call.outputs, moves_of(lowered.kernel(call))
     olds = {lowered.root(s.old) for s in lowered.states}
     if is_output(lowered, result) or result in lowered.views or not any(lowered.root(t) in olds for t in call.inputs):
@@ -267,7 +267,7 @@ def _gathered(lowered: LoweredModule, call: CallLowered) -> LoweredModule:
     return without_call(with_copies(lowered, call, copies, result), call, alias)
 
 
-def with_copies(lowered: LoweredModule, call: CallLowered, copies: Parts, result: TensorRef) -> LoweredModule:
+def with_copies(lowered: LoweredModule, call: KernelCall, copies: Parts, result: TensorRef) -> LoweredModule:
     """With a call in front of `call` for each operand that has to be copied into its result."""
     functions, views, offsets, made = dict(lowered.functions), dict(lowered.views), dict(lowered.offsets), []
     for operand, move in copies:
@@ -281,7 +281,7 @@ def with_copies(lowered: LoweredModule, call: CallLowered, copies: Parts, result
         functions.setdefault(func.name, func)
         part = TensorRef(f"{operand.name}_kept", type_)
         views[part], offsets[part] = result, move.target
-        made.append(CallLowered(func.name, (operand,), (part,), span=call.span, operators=call.operators))
+        made.append(KernelCall(func.name, (operand,), (part,), span=call.span, operators=call.operators))
     at = lowered.calls.index(call)
     calls = (*lowered.calls[:at], *made, *lowered.calls[at:])
     controls = with_steps(lowered.controls, at, len(made))
@@ -342,7 +342,7 @@ def with_windows(lowered: LoweredModule, visiting: Collection[int] = ()) -> Lowe
     return lowered
 
 
-def _always_runs(lowered: LoweredModule, call: CallLowered) -> bool:
+def _always_runs(lowered: LoweredModule, call: KernelCall) -> bool:
     """Whether a call is in no branch or loop, and nothing else writes its results."""
     at = lowered.calls.index(call)
     return not any(at in c for c in lowered.controls) and not lowered.variables.intersection(map(lowered.root, call.outputs))
@@ -363,7 +363,7 @@ def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
     return without_call(lowered, maker, {state.new: (source, moves[0].source)})
 
 
-def _joined(lowered: LoweredModule, call: CallLowered, state: State) -> LoweredModule | None:
+def _joined(lowered: LoweredModule, call: KernelCall, state: State) -> LoweredModule | None:
     """Without the call that joins the state with other tensors: those become parts of the result, or are copied there."""
     (result,) = call.outputs
     if is_output(lowered, result) or state.old in lowered.views:

@@ -10,12 +10,12 @@ from math import prod
 import numpy as np
 
 from aot.errors import internal
-from aot.executor.lowered import CallLowered, LoweredModule, TensorRef, structured
+from aot.executor.lowered import KernelCall, LoweredModule, TensorRef, structured
 from aot.executor.storage_map import STATE_ALIGN, Planned, StorageInfo, StorageMap, alignments, place_constants
 from aot.ir.module import IRModule, of_phase
 from aot.ir.op import Array
 from aot.ir.transform import PassContext, module_pass
-from aot.memory.rings import COUNTER
+from aot.memory.circular_state import COUNTER
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize, stored
 from aot.support.names import SIGNIFICANT, NameSupply, c_identifier, shortened
@@ -38,7 +38,7 @@ class Layer:
     `func` is the layer's own function, which says what the layer is, whichever function is called for it.
     """
 
-    call: CallLowered
+    call: KernelCall
     func: PrimFunc
     function: str
     constants: tuple[int, ...]
@@ -173,7 +173,7 @@ def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tup
     return tuple(arrays), calls, tensors
 
 
-def _note(index: int, call: CallLowered) -> str:
+def _note(index: int, call: KernelCall) -> str:
     """Whose constants these are: `layer 3 op 5 CONV_2D "name"`, `layer 3 ops 5, 6 CONV_2D + ADD "name"`."""
     ops = ", ".join(map(str, call.operators))
     where = f'op{"s" * (len(call.operators) > 1)} {ops} {call.does} "{printable(call.span.name)}"' if ops else str(call.span)

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from aot.errors import Problem, UnsupportedError, internal
-from aot.executor.candidates import Draft, FusedModule, candidates, repeated_weights, with_cut_groups
-from aot.executor.lowered import CallLowered, State, TensorRef
+from aot.executor.candidates import CandidateModule, FusedModule, candidates, repeated_weights, with_cut_groups
+from aot.executor.lowered import KernelCall, State, TensorRef
 from aot.executor.selection import Candidate
 from aot.ir.module import IRModule, of_phase
 from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.ir.span import Span
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
-from aot.memory.control import Control
+from aot.memory.liveness import Control
 from aot.memory.order import Order, Work, lowest_peak_order
 from aot.op.tensor.shape import ConcatenateAttrs
 from aot.relay.expr import (
@@ -48,7 +48,7 @@ from aot.topi.strategy import Lowered
 def lower_te(module: IRModule, _context: PassContext) -> IRModule:
     """Lower every fused call of main in an order of execution: all kernels that accept it, the preferred one in the module.
 
-    In: a FusedModule after cut_groups.  Out: a Draft.
+    In: a FusedModule after cut_groups.  Out: a CandidateModule.
     """
     fused = of_phase(module, FusedModule, "lower_te")
     config, known = fused.config, fused.known
@@ -67,7 +67,7 @@ class _Compiler:
         self._refs: dict[int, tuple[TensorRef, ...]] = {}
         self._views: dict[TensorRef, TensorRef] = {}
         self._values: dict[TensorRef, Array] = {}
-        self._calls: list[CallLowered] = []
+        self._calls: list[KernelCall] = []
         self._prim_funcs: dict[str, Lowered] = {}
         self._global_vars = NameSupply()
         self._functions: list[Function] = []
@@ -81,7 +81,7 @@ class _Compiler:
         self._computed_by = _last_calls(self._func)
         self._carried = carried(self._func)
 
-    def draft(self) -> Draft:
+    def draft(self) -> CandidateModule:
         for param in self._func.params:
             self._refs[id(param)] = (self._ref(param, param.type, param.name),)
         inputs = tuple(self._refs[id(v)][0] for v in input_vars(self._func))
@@ -96,7 +96,7 @@ class _Compiler:
         if self._module.planning.io != "user":  # nobody else sees them
             read = {t for c in self._calls for t in map(self._root, c.inputs)} | set(map(self._root, outputs))
             states = tuple(s for s in states if not s.shared or s.new is not s.old or s.old in read)
-        return Draft(
+        return CandidateModule(
             {name: found.func for name, found in self._prim_funcs.items()},
             self._module.name,
             {name: found.constants for name, found in self._prim_funcs.items()},
@@ -256,10 +256,10 @@ class _Compiler:
         func = self._copies[key]
         found = self._candidates_of(func, "copy")
         operators = {span.op_index: span.opcode} if span.op_index >= 0 else {}
-        call = CallLowered(self._global_vars.fresh("copy"), (source,), (target,), span=span, operators=operators)
+        call = KernelCall(self._global_vars.fresh("copy"), (source,), (target,), span=span, operators=operators)
         self._add(func, found, call)
 
-    def _add(self, func: Function, found: list[Candidate], call: CallLowered) -> None:
+    def _add(self, func: Function, found: list[Candidate], call: KernelCall) -> None:
         self._candidates.append(found)
         self._functions.append(func)
         self._prim_funcs[call.func] = found[0].lowered
@@ -279,7 +279,7 @@ class _Compiler:
         inputs = tuple(self._one(a) for a in call.args)
         operators = dict(sorted(operators_in(call).items()))
         moved = self._carried.layers.get(id(call), 0)
-        layer = CallLowered(self._global_vars.fresh(name), inputs, outputs, span=call.span, operators=operators, carried=moved)
+        layer = KernelCall(self._global_vars.fresh(name), inputs, outputs, span=call.span, operators=operators, carried=moved)
         self._add(func, found, layer)
         return outputs
 

@@ -12,7 +12,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
-from aot.memory.control import Control, Nested, nested
+from aot.memory.liveness import Control, Nested, nested
 from aot.memory.order import Order
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
@@ -40,7 +40,7 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CallLowered:
+class KernelCall:
     """One layer: the module's function `func` over the tensors, in the order of its input and output buffers.
 
     Functions are named, as by TVM's GlobalVar.  `scalars` are the values of the function's scalars.
@@ -121,7 +121,7 @@ class LoweredModule(IRModule):
 
     inputs: tuple[TensorRef, ...] = ()
     outputs: tuple[TensorRef, ...] = ()
-    calls: tuple[CallLowered, ...] = ()
+    calls: tuple[KernelCall, ...] = ()
     views: Mapping[TensorRef, TensorRef] = field(default_factory=dict)
     values: Mapping[TensorRef, Array] = field(default_factory=dict)
     offsets: Mapping[TensorRef, int] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class LoweredModule(IRModule):
         """All functions by name."""
         return {name: func for name, func in self.functions.items() if isinstance(func, PrimFunc)}
 
-    def kernel(self, call: CallLowered) -> PrimFunc:
+    def kernel(self, call: KernelCall) -> PrimFunc:
         """The layer's own function."""
         return self.prim_func(call.func)
 
@@ -156,7 +156,7 @@ class LoweredModule(IRModule):
         main, constants = main_of(self)
         return IRModule({main.name: main, **self.functions}, self.name, {**self.constants, main.name: constants})
 
-    def with_calls(self, calls: Sequence[CallLowered]) -> LoweredModule:
+    def with_calls(self, calls: Sequence[KernelCall]) -> LoweredModule:
         """The module with other calls of its functions, and without those that none of them needs."""
         used = {name for c in calls for name in (*c.callees, c.func, c.emitted)}
         return replace(
@@ -390,7 +390,7 @@ def _is_filled(lowered: LoweredModule, tensor: TensorRef, filled: Filled) -> boo
     return start >= end
 
 
-def _call_faults(lowered: LoweredModule, call: CallLowered) -> Iterator[str]:
+def _call_faults(lowered: LoweredModule, call: KernelCall) -> Iterator[str]:
     missing = [name for name in (*call.callees, call.func, call.emitted) if name not in lowered.functions]
     if missing:
         yield f"the module has no function {missing[0]}"

@@ -7,15 +7,15 @@ from dataclasses import field
 from typing import Any
 
 from aot.executor.lower_main import Layer
-from aot.executor.lowered import CallLowered, CascadeRuns, LoweredModule, State, TensorRef
+from aot.executor.lowered import CascadeRuns, KernelCall, LoweredModule, State, TensorRef
 from aot.executor.memory_bounds import Bounds
 from aot.executor.selection import Selection
 from aot.executor.slide_windows import shifted_by_copy
 from aot.executor.storage_map import STATE_ALIGN, StorageMap, fresh_bytes, is_written_by_copy
 from aot.ir.type import TensorType
-from aot.memory.bounds import liveness_bound
-from aot.memory.control import runs
+from aot.memory.liveness import runs
 from aot.memory.order import Order
+from aot.memory.plan import liveness_bound
 from aot.memory.pool_choice import PoolChoice
 from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype
@@ -397,7 +397,7 @@ def _graph_control(lowered: LoweredModule, table: _Tensors) -> dict[str, Any]:
     return {"control": rows, "max_iterations": lowered.max_iterations} if rows else {}
 
 
-def _scalars(call: CallLowered, func: PrimFunc) -> list[dict[str, Any]]:
+def _scalars(call: KernelCall, func: PrimFunc) -> list[dict[str, Any]]:
     return [{"dtype": v.dtype, "value": value} for v, value in zip(func.scalars, call.scalars, strict=True)]
 
 

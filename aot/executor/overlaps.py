@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
-from aot.memory.control import loops_around
+from aot.executor.lowered import KernelCall, LoweredModule, TensorRef
+from aot.memory.liveness import loops_around
 from aot.memory.plan import Conflict
 from aot.support.dataclass import dataclass
 from aot.tir.analysis.in_place import in_place_pairs
@@ -103,7 +103,7 @@ def in_place_results(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
 
 
 def _pair(
-    lowered: LoweredModule, call: CallLowered, free: set[TensorRef], *, functions: Mapping[str, PrimFunc]
+    lowered: LoweredModule, call: KernelCall, free: set[TensorRef], *, functions: Mapping[str, PrimFunc]
 ) -> tuple[TensorRef, TensorRef] | None:
     """(result, operand) of a call; one with a single result."""
     func = lowered.kernel(call)

@@ -31,7 +31,7 @@ DESCENT = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PlanRequest:
     """One way to compile: `opt`, `ram_budget` (0: as small as can be) and `whole_limit` as in SelectionConfig.
 
     `tight`: views take the place of copies only where the plan does not grow by them.
@@ -44,14 +44,14 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Plans:
+class PlanSearch:
     """The plans of one model: `made` carries an attempt out (None if no layers fit its budget), and keeps its result.
 
     `bound`: bytes of whole tensors that never overlap.  `fed`: the input comes row by row, so some layers always run so.
     `pools`: bytes of the memories that must hold the workspace; none: it may have any size.  `state`: bytes of a plan's state.
     """
 
-    made: Callable[[Attempt], Planned | None]
+    made: Callable[[PlanRequest], Planned | None]
     bound: int
     modes: tuple[str, ...]
     fed: bool = False
@@ -82,7 +82,7 @@ class Plans:
         """The plan of the fewest instructions within the budget that the pools hold; the smallest plan where none is found."""
         limit = budget
         for _ in range(TRIES):
-            trial = self.made(Attempt(opt, limit, tight=True)) if limit > 0 else None
+            trial = self.made(PlanRequest(opt, limit, tight=True)) if limit > 0 else None
             if trial is None:
                 break
             if self._is_good(trial, budget):
@@ -108,7 +108,7 @@ class Plans:
 
     def _made(self, opt: str, *, whole_limit: int | None = None, tight: bool) -> Planned:
         """An attempt that cannot fail, as it has no budget."""
-        planned = self.made(Attempt(opt, None, whole_limit, tight))
+        planned = self.made(PlanRequest(opt, None, whole_limit, tight))
         assert planned is not None, "without a budget there is a plan"
         return planned
 
@@ -136,14 +136,14 @@ class Plans:
         for opt in self.modes:
             yield self._usual(opt)
 
-    def _descents(self, known: Sequence[Planned]) -> Iterator[Attempt]:
+    def _descents(self, known: Sequence[Planned]) -> Iterator[PlanRequest]:
         """The smallest sum of estimates, then limits below the smallest of the plans in `known`."""
-        yield Attempt("ram", 0, tight=True)
+        yield PlanRequest("ram", 0, tight=True)
         for whole in (False,) if self.fed else (False, True):
             limit = min(p.size for p in known) - 1
             for _ in range(DESCENT):
                 before = len(known)
-                yield Attempt("ram", None, limit, tight=True) if whole else Attempt("ram", limit, tight=True)
+                yield PlanRequest("ram", None, limit, tight=True) if whole else PlanRequest("ram", limit, tight=True)
                 if len(known) == before:
                     break
                 limit -= max(1, known[-1].size - limit)  # a plan that comes back is left behind by twice as much

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 
 from aot.errors import Problem, UsageError
-from aot.executor.candidates import Draft, candidates
-from aot.executor.cascade_search import Items, Limits, use_cascades
+from aot.executor.candidates import CandidateModule, candidates
+from aot.executor.cascade_search import CascadeSearch, Limits, use_cascades
 from aot.executor.config import SelectionConfig
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan_search import MOST_SLOWDOWN
 from aot.executor.selection import Budget, Candidate, Selection, Stored, choose, distinct_bytes
 from aot.ir.module import IRModule, of_phase
 from aot.ir.transform import PassContext, module_pass
-from aot.memory.control import runs
+from aot.memory.liveness import runs
 from aot.relay.expr import Function
 
 
@@ -28,9 +28,9 @@ class NothingFits(Exception):  # noqa: N818 - an answer, no error
 def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
     """The functions that the budgets select, in the place of the preferred ones; cascades in the place of several layers.
 
-    In: a Draft.  Out: a LoweredModule.  NothingFits where nothing fits the RAM budget.
+    In: a CandidateModule.  Out: a LoweredModule.  NothingFits where nothing fits the RAM budget.
     """
-    draft = of_phase(module, Draft, "select_kernels")
+    draft = of_phase(module, CandidateModule, "select_kernels")
     config = draft.config
     if config.feed_rows and len(draft.inputs) != 1:
         raise UsageError(Problem("E5054", f"{len(draft.inputs)} inputs; only a single one can be fed by rows", draft.name))
@@ -39,18 +39,18 @@ def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
         raise UsageError(Problem("E5054", text, draft.name))
     lowered, found = without_candidates(draft), list(draft.found)
     if (config.cascades or config.whole_limit is not None) and not draft.controls:
-        items = _items(draft, lowered)
+        search = _items(draft, lowered)
         if config.whole_limit is not None:
-            found = [_within(items, i, layer, config) for i, layer in enumerate(found)]
+            found = [_within(search, i, layer, config) for i, layer in enumerate(found)]
         else:
-            cascaded = use_cascades(lowered, items, _limits(draft))
+            cascaded = use_cascades(lowered, search, _limits(draft))
             if cascaded is None:
                 raise NothingFits
             lowered, found = cascaded
     return choose_kernels(lowered, found, config)
 
 
-def without_candidates(draft: Draft) -> LoweredModule:
+def without_candidates(draft: CandidateModule) -> LoweredModule:
     """The calls of the draft in their order, each with its preferred kernel."""
     return LoweredModule(
         draft.functions, draft.name, draft.constants, inputs=draft.inputs, outputs=draft.outputs, calls=draft.calls,
@@ -60,31 +60,31 @@ def without_candidates(draft: Draft) -> LoweredModule:
     )  # fmt: skip
 
 
-def _items(draft: Draft, lowered: LoweredModule) -> Items:
+def _items(draft: CandidateModule, lowered: LoweredModule) -> CascadeSearch:
     """What may run row by row, from what other configs found out of it."""
-    feed_rows, items = draft.config.feed_rows, draft.known.items
-    if (draft.key, feed_rows) not in items:
+    feed_rows, search = draft.config.feed_rows, draft.known.items
+    if (draft.key, feed_rows) not in search:
         lower = partial(_lower_rows, draft=draft)
         fed = draft.inputs[0] if feed_rows else None
-        items[draft.key, feed_rows] = Items(lowered, draft.groups, draft.found, lower=lower, fed=fed)
-    return items[draft.key, feed_rows].again()
+        search[draft.key, feed_rows] = CascadeSearch(lowered, draft.groups, draft.found, lower=lower, fed=fed)
+    return search[draft.key, feed_rows].again()
 
 
-def _lower_rows(func: Function, name: str, *, draft: Draft) -> list[Candidate]:
+def _lower_rows(func: Function, name: str, *, draft: CandidateModule) -> list[Candidate]:
     assert draft.target is not None
     return candidates(func, draft.target, name, draft.config, keyed=False, known=draft.known)
 
 
-def _within(items: Items, i: int, layer: Sequence[Candidate], config: SelectionConfig) -> Sequence[Candidate]:
+def _within(search: CascadeSearch, i: int, layer: Sequence[Candidate], config: SelectionConfig) -> Sequence[Candidate]:
     """The kernels of layer i that run within `whole_limit`; where none does: all of them, for `ram` the one of least scratch."""
     assert config.whole_limit is not None
-    item = items.whole(i, config.whole_limit)
-    if item is not None:
-        return item.kernels
+    segment = search.whole(i, config.whole_limit)
+    if segment is not None:
+        return segment.kernels
     return layer if config.opt != "ram" else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
 
 
-def _limits(draft: Draft) -> Limits:
+def _limits(draft: CandidateModule) -> Limits:
     """What the search for cascades may take."""
     config = draft.config
     if config.ram_budget is not None:

@@ -1,4 +1,4 @@
-"""The state laid out anew for windows that move on (aot/memory/rings.py)."""
+"""The state laid out anew for windows that move on (aot/memory/circular_state.py)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from aot.errors import InternalError, Problem, internal
 from aot.executor.copy_elision import fits_offset, moves_of, with_copies, without_call
-from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef
+from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef
 from aot.executor.storage_map import STATE_ALIGN, Planned, StorageInfo, StorageMap, WriteBack, fresh_bytes
 from aot.ir.module import BaseFunc, IRModule, of_phase
 from aot.ir.op import Array
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType
+from aot.memory.circular_state import COUNTER, Ring, Rings, choose_rings, packed, tight_rings
 from aot.memory.plan import align_up
-from aot.memory.pools import UsedPool
-from aot.memory.rings import COUNTER, Ring, Rings, choose_rings, packed, tight_rings
+from aot.memory.pool_choice import UsedPool
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
@@ -211,7 +211,7 @@ def _misplaced(layout: StorageMap, rings: Rings) -> list[str]:
 # ---- states that a layer shifts by a place, such as the memory of an SVDF: the state moves on, and only what is new is written
 #
 # Filters lie one behind the other and each forgets its oldest value.  The whole is then the old state from one value on, in which
-# the newest value of a filter comes to where the oldest of the next one was: a window (aot/memory/rings.py) one value longer.
+# the newest value of a filter comes to where the oldest of the next one was: a window (circular_state.py) one value longer.
 #
 # Rows that are copied behind what is left of the old ones, in its place, are such a state too.
 
@@ -224,7 +224,7 @@ class ShiftedState:
     """
 
     state: State
-    call: CallLowered
+    call: KernelCall
     shift: Shift | Move
     ring: Ring
 
@@ -255,7 +255,7 @@ def shifted_by_copy(lowered: LoweredModule, state: State) -> Move | None:
     return None if maker is None else _copied(lowered, maker, state)
 
 
-def _copied(lowered: LoweredModule, maker: CallLowered, state: State) -> Move | None:
+def _copied(lowered: LoweredModule, maker: KernelCall, state: State) -> Move | None:
     moves, size = moves_of(lowered.kernel(maker)), state.old.type.nbytes
     if len(moves) != 2 or maker.inputs[moves[0].operand] is not state.old or maker.inputs[moves[1].operand] is state.old:
         return None
@@ -292,7 +292,7 @@ def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
         assert isinstance(one.shift, Shift)
         func = replace(one.shift.rest, name=names.fresh(one.shift.rest.name))
         functions[func.name] = func
-        call = CallLowered(func.name, one.call.inputs[1:], one.call.outputs, span=one.call.span, operators=one.call.operators)
+        call = KernelCall(func.name, one.call.inputs[1:], one.call.outputs, span=one.call.span, operators=one.call.operators)
         calls[calls.index(one.call)] = call
         states[states.index(one.state)] = replace(one.state, fresh=one.shift.fresh)
     if planned.config.opt != "speed":
@@ -301,7 +301,7 @@ def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
     return of_phase(replace(planned, functions=functions, states=tuple(states)).with_calls(calls), Planned, "slide_windows")
 
 
-def _share(calls: list[CallLowered], numbers: Sequence[int], *, functions: dict[str, BaseFunc], names: NameSupply) -> None:
+def _share(calls: list[KernelCall], numbers: Sequence[int], *, functions: dict[str, BaseFunc], names: NameSupply) -> None:
     """One function for those of these calls that differ in numbers only, as `share_functions` does before memory is planned."""
     own = [functions[calls[i].func] for i in numbers]
     for members, merged in merge_functions([f for f in own if isinstance(f, PrimFunc)]):
@@ -339,7 +339,7 @@ def may_share(planned: Planned, below: TensorRef, above: TensorRef, *, gap: int)
     return True
 
 
-def _is_proven(planned: Planned, call: CallLowered, *, below: TensorRef, above: TensorRef, gap: int) -> bool:
+def _is_proven(planned: Planned, call: KernelCall, *, below: TensorRef, above: TensorRef, gap: int) -> bool:
     """Whether a call is done with each byte of `above` before it writes over it."""
     func = planned.kernel(call)
     if func.attrs.distances is not None:

@@ -10,16 +10,14 @@ from typing import Any, Literal
 from aot.errors import AotError, Problem, TargetError, UsageError
 from aot.executor.config import Io
 from aot.executor.copy_elision import with_aliases, with_gathered_rows, with_windows, without_copies
-from aot.executor.lowered import CallLowered, LoweredModule, State, TensorRef, check_lowered
+from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef, check_lowered
 from aot.executor.overlaps import Operand, call_distances, in_place_results, merge_alignments
-from aot.memory.bounds import liveness_bound
+from aot.memory.circular_state import Rings
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
-from aot.memory.plan import BufferInfo, Conflict, Kind, MemoryPlan, align_up
+from aot.memory.memory_pools import Pooling
+from aot.memory.plan import BufferInfo, Conflict, Kind, MemoryPlan, align_up, liveness_bound
 from aot.memory.planner import plan
-from aot.memory.pool_choice import PoolChoice
-from aot.memory.pooling import Pooling
-from aot.memory.pools import UsedPool, fill_pools, plan_pools, verify_pools, with_known_pins
-from aot.memory.rings import Rings
+from aot.memory.pool_choice import PoolChoice, UsedPool, fill_pools, plan_pools, verify_pools, with_known_pins
 from aot.memory.verify import verify_plan
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
@@ -37,7 +35,7 @@ class StorageInfo:
     """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`;
     `state`: the array of persistent tensors.
 
-    `offset` in bytes from its start; `hop` more for each run since the windows of the state began (aot/memory/rings.py).
+    `offset` in bytes from its start; `hop` more for each run since the windows of the state began (aot/memory/circular_state.py).
     """
 
     where: Literal["workspace", "input", "output", "const", "state"]
@@ -105,7 +103,7 @@ def is_written_by_copy(lowered: LoweredModule, state: State) -> bool:
     return root in (*lowered.inputs, *lowered.values) or (root not in olds and not lowered.is_whole(state.new))
 
 
-def _is_proven(lowered: LoweredModule, call: CallLowered, *, old: TensorRef, new: TensorRef) -> bool:
+def _is_proven(lowered: LoweredModule, call: KernelCall, *, old: TensorRef, new: TensorRef) -> bool:
     """Whether a call is done with each byte of `old` before it writes that byte of `new`, where the two lie in one place."""
     func = lowered.kernel(call)
     places = [lowered.place_in_root(t) for t in call.outputs]
@@ -496,7 +494,7 @@ def _program(
     rewritten = {places[t].key for t in lowered.variables if t in places}
     funcs = lowered.prim_funcs
 
-    def step(call: CallLowered, scratch: tuple[str, ...]) -> Step:
+    def step(call: KernelCall, scratch: tuple[str, ...]) -> Step:
         # a tensor of which other parts are there already is read too, as it must survive; and nothing may lie over it
         reads, writes = keys(call.inputs), keys(call.outputs)
         there = tuple(begun.intersection(writes) - rewritten)

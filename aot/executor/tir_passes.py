@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.lowered import KernelCall, LoweredModule
 from aot.ir.module import IRModule, of_phase
 from aot.ir.transform import PassContext, module_pass
 from aot.support.names import NameSupply
@@ -51,7 +51,7 @@ def share_functions(module: IRModule, _context: PassContext) -> IRModule:
     return replace(lowered, functions=functions).with_calls(calls)
 
 
-def _renamed(call: CallLowered, functions: dict[str, PrimFunc], callees: Callees) -> CallLowered:
+def _renamed(call: KernelCall, functions: dict[str, PrimFunc], callees: Callees) -> KernelCall:
     """A cascade's call after its functions, which call the shared ones now."""
     for name in (*call.callees, call.func):
         if has_calls(functions[name]):

@@ -3,11 +3,303 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from aot.memory.bounds import lower_bound
-from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, conflicts, forbidden_starts
-from aot.memory.planner_exact import improve
+import numpy as np
+
+from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, conflicts, forbidden_starts, lower_bound, possible_savings
+from aot.support.dataclass import dataclass
+
+Neighbour = tuple[int, int, int]
+"""(j, low, high): the distance from the start of buffer j must not lie strictly between low and high."""
+
+Saving = tuple[int, int, int]
+"""(i, j, n): buffers i and j may have n bytes in common."""
+
+_NOWHERE = -(1 << 60)
+"""The place of a buffer that has none yet: far from all others."""
+
+TRIALS = 40_000
+"""Placements that a search may try: what takes the time where a node has many (some fifty, of a hundred buffers)."""
+
+MOST_BUFFERS = 400
+"""Per component: the search recurses once for each, and Python allows about a thousand levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`offsets` by name where a plan below the known one was found; `proven`: no plan is smaller than what is known now."""
+
+    offsets: dict[str, int] | None
+    proven: bool
+    nodes: int
+
+
+def improve(
+    buffers: Sequence[BufferInfo], clashes: Sequence[Conflict], *, known: int, bound: int, nodes: int
+) -> Found:  # fmt: skip
+    """Search for a plan smaller than `known` bytes; `bound` is proven, `nodes` and TRIALS are the effort that may be spent.
+
+    More than `MOST_BUFFERS` that hang together are not searched.
+    """
+    problem = _Problem(buffers, clashes)
+    core, rest = problem.reduce(bound)
+    offsets: dict[int, int] = {}
+    height, proven, spent, trials = bound, False, 0, 0
+    for part in problem.components(core):
+        if len(part) > MOST_BUFFERS:
+            return Found(None, False, spent)
+        search = _Search(problem, part, target=height, limit=known - 1, nodes=nodes - spent, trials=TRIALS - trials)
+        search.run()
+        spent += search.nodes
+        trials += search.trials
+        if search.best is None:
+            return Found(None, search.exhausted, spent)
+        offsets |= search.best
+        if search.height > height:
+            height, proven = search.height, search.exhausted
+    for i in reversed(rest):
+        offsets[i] = problem.lowest(i, offsets)
+    return Found({problem.buffers[i].name: at for i, at in offsets.items()}, proven or height <= bound, spent)
+
+
+class _Problem:
+    """Buffers by index with their conflicts."""
+
+    def __init__(self, buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> None:
+        self.buffers = buffers
+        index = {b.name: i for i, b in enumerate(buffers)}
+        self.size = [b.size for b in buffers]
+        self.align = [b.align for b in buffers]
+        self.neighbours: list[list[Neighbour]] = [[] for _ in buffers]
+        clashes = list(clashes)
+        for c in clashes:
+            i, j = index[c.a], index[c.b]
+            if self.size[i] and self.size[j]:
+                low, high = forbidden_starts(c, buffers[i], buffers[j])
+                if low < high:  # else they may lie as they like
+                    self.neighbours[j].append((i, low, high))
+                    self.neighbours[i].append((j, -high, -low))
+        pairs = possible_savings(buffers, clashes)
+        self.saving = {(index[x], index[y]): s for (x, y), s in pairs.items()}
+
+    def reduce(self, height: int) -> tuple[list[int], list[int]]:
+        """(core, rest): each of `rest` fits below `height` however the core and those after it in `rest` are placed.
+
+        k neighbours with S bytes in all leave at most k + 1 holes, the largest of at least (height - S) / (k + 1) bytes.
+        """
+        core = set(range(len(self.buffers)))
+        rest: list[int] = []
+        waiting = deque(sorted(core, key=lambda i: self.size[i]))
+        asked = set(waiting)
+        while waiting:
+            i = waiting.popleft()
+            asked.discard(i)
+            if i not in core:
+                continue
+            near = {j for j, _, _ in self.neighbours[i] if j in core}
+            need = self.size[i] + 2 * (self.align[i] - 1)
+            if need * (len(near) + 1) <= height - sum(self.size[j] for j in near):
+                core.remove(i)
+                rest.append(i)
+                waiting += [j for j in sorted(near) if j not in asked]
+                asked |= near
+        return sorted(core), rest
+
+    def components(self, core: Sequence[int]) -> list[list[int]]:
+        """Sets of buffers without conflicts between them, the one with most bytes first."""
+        left, parts = set(core), []
+        for i in core:
+            if i not in left:
+                continue
+            part, waiting = [], [i]
+            left.discard(i)
+            while waiting:
+                part.append(waiting.pop())
+                near = [j for j, _, _ in self.neighbours[part[-1]] if j in left]
+                left.difference_update(near)
+                waiting += near
+            parts.append(sorted(set(part)))
+        return sorted(parts, key=lambda p: -sum(self.size[i] for i in p))
+
+    def lowest(self, i: int, offsets: dict[int, int]) -> int:
+        """The lowest place for buffer i beside those that have one."""
+        start = 0
+        for low, high in sorted((offsets[j] + low, offsets[j] + high) for j, low, high in self.neighbours[i] if j in offsets):
+            if low < start < high:
+                start = align_up(high, self.align[i])
+        return start
+
+
+class _Search:
+    """Depth first over the orders of placement of one component, whose buffers go by their index in `part`.
+
+    `best` is a placement of `height` <= `limit` bytes once one was found; `exhausted`: nothing smaller exists.  A height of
+    `target` is good enough.
+    """
+
+    def __init__(self, problem: _Problem, part: list[int], *, target: int, limit: int, nodes: int, trials: int) -> None:
+        self.part, self.target, self.limit, self.budget, self.most_trials = part, target, limit, nodes, trials
+        self.nodes = self.trials = 0
+        self.best: dict[int, int] | None = None
+        self.height = 0
+        self.exhausted = False
+        own = {i: k for k, i in enumerate(part)}
+        self.size = [problem.size[i] for i in part]
+        self.align = [problem.align[i] for i in part]
+        near = [[(own[j], low, high) for j, low, high in problem.neighbours[i] if j in own] for i in part]
+        self.near = [[(j, low, high, self.align[j], self.size[j]) for j, low, high in n] for n in near]
+        self.fences = [tuple(np.array(n, np.int64).reshape(-1, 3).T) for n in near]
+        self.where = np.full(len(part), _NOWHERE, np.int64)  # as `placed`, for many at once
+        self.weight = [-size * len(n) for size, n in zip(self.size, near, strict=True)]
+        self.rising = all(low <= 0 <= high for n in near for _, low, high in n)
+        self.rising = self.rising and _acyclic({i: [j for j, _, high in n if high == 0] for i, n in enumerate(near)})
+        self.cliques = _cliques([problem.buffers[i] for i in part], problem.saving, own)
+        self.seen: dict[Hashable, int] = {}
+        self.bits: dict[tuple[int, int], int] = {}
+
+    def run(self) -> None:
+        self.exhausted = self._visit({}, dict.fromkeys(range(len(self.part)), 0), level=0, top=0, taken=0)
+
+    def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int) -> bool:
+        """Try all below a state; False if the budget did not suffice.  `taken`: `placed` as a set of bits, where it counts."""
+        if top > self.limit or self.limit < self.target:
+            return True
+        if not lowest:
+            self.best = {self.part[i]: at for i, at in placed.items()}
+            self.height, self.limit = top, top - 1
+            return True
+        if self.nodes >= self.budget:
+            return False
+        self.nodes += 1
+        size, seen, bits, rising = self.size, self.seen, self.bits, self.rising
+        for i in self._next(lowest, level):
+            at = lowest[i]
+            height, now = at + size[i], taken
+            if height < top:
+                height = top
+            if not rising:
+                now |= 1 << bits.setdefault((i, at), len(bits))  # compared as one number, which is much faster than as a set
+                if seen.get(now, height + 1) <= height:
+                    continue
+            if self.trials >= self.most_trials:
+                return False
+            self.trials += 1
+            placed[i] = self.where[i] = at
+            left = self._after(i, placed, lowest=lowest, taken=now, top=height)
+            complete = left is None or self._visit(placed, left, level=at, top=height, taken=now)
+            del placed[i]
+            self.where[i] = _NOWHERE
+            if not complete:
+                return False
+        return True
+
+    def _next(self, lowest: dict[int, int], level: int) -> list[int]:
+        """The buffers to place next, in the order in which they are tried."""
+        size, weight = self.size, self.weight
+        ready = lowest.items()
+        if self.rising:
+            ceiling = min([at + size[i] for i, at in ready])
+            return [i for _, _, i in sorted([(at, weight[i], i) for i, at in ready if level <= at < ceiling])]
+        return [i for _, _, i in sorted([(at, weight[i], i) for i, at in ready])]
+
+    def _after(
+        self, i: int, placed: dict[int, int], *, lowest: dict[int, int], taken: int, top: int
+    ) -> dict[int, int] | None:  # fmt: skip
+        """What is left with its lowest places now that buffer i has its own; None if nothing better can follow.
+
+        What can follow depends on the places in `taken`; where offsets only rise, on what is left and its places alone.
+        """
+        at = placed[i]
+        higher = self._higher_after(i, at, lowest)
+        if higher is None:
+            return None
+        left = lowest.copy()
+        del left[i]
+        left.update(higher)
+        state: Hashable = (at, tuple(left), tuple(left.values())) if self.rising else taken
+        if self.seen.get(state, top + 1) <= top or not self._fits(left, at if self.rising else 0):
+            return None
+        self.seen[state] = top
+        return left
+
+    def _higher_after(self, i: int, at: int, lowest: dict[int, int]) -> dict[int, int] | None:
+        """The lowest places that change as buffer i lies at `at`; None if a buffer would end above the limit."""
+        limit, rising, near = self.limit, self.rising, self.near[i]
+        higher: dict[int, int] = {}
+        for n, (j, low, high, align, size) in enumerate(near):
+            start = lowest.get(j)
+            if start is None or not (rising or at - high < start < at - low):
+                continue
+            wanted = at - low
+            if align > 1:
+                wanted = align_up(wanted, align)
+            if wanted > start:
+                higher[j] = start = wanted
+            if not rising and start + size <= limit:  # beyond buffer i another one may be in the way
+                higher[j] = start = self._free_from(j, start)
+            if start + size > limit:
+                near.insert(0, near.pop(n))  # the same one most likely ends too high the next time
+                return None
+        return higher
+
+    def _free_from(self, j: int, start: int) -> int:
+        """The lowest place for buffer j from the aligned `start` on beside those that have one."""
+        near, low, high = self.fences[j]
+        at = self.where[near]
+        while True:
+            blocked = (at + low < start) & (start < at + high)
+            if not blocked.any():
+                return start
+            start = align_up(int((at + high)[blocked].max()), self.align[j])
+
+    def _fits(self, left: dict[int, int], level: int) -> bool:
+        """Whether what is left can still end at or below the limit, as far as sums of sizes tell."""
+        size, limit = self.size, self.limit
+        for j, p in left.items():
+            if (p if p > level else level) + size[j] > limit:
+                return False
+        if not self.rising:
+            return True
+        for n, (clique, savings) in enumerate(self.cliques):
+            open_ = [j for j in clique if j in left]
+            if open_:
+                floor = max(level, min([left[j] for j in open_]))
+                total = sum([size[j] for j in open_])
+                if floor + total > limit:
+                    total -= sum([s for x, y, s in savings if x in left and y in left])
+                if floor + total > limit:
+                    self.cliques.insert(0, self.cliques.pop(n))  # the next state most likely fails there too
+                    return False
+        return True
+
+
+def _cliques(
+    buffers: Sequence[BufferInfo], savings: Mapping[tuple[int, int], int], own: Mapping[int, int]
+) -> list[tuple[list[int], list[Saving]]]:  # fmt: skip
+    """The sets of buffers that are live together, without those that lie inside another one; each with its savings."""
+    sets = {
+        frozenset(k for k, b in enumerate(buffers) if b.first <= step <= b.last)
+        for step in {b.first for b in buffers}
+    }  # fmt: skip
+    saving = {(own[x], own[y]): n for (x, y), n in savings.items() if x in own and y in own}
+    return [
+        (sorted(s), [(x, y, n) for (x, y), n in saving.items() if x in s and y in s])
+        for s in sorted(sets, key=sorted)
+        if not any(s < t for t in sets)
+    ]
+
+
+def _acyclic(below: Mapping[int, Sequence[int]]) -> bool:
+    """Whether no buffer lies, by way of others, on itself."""
+    waiting = {i: set(near) for i, near in below.items()}
+    while True:
+        free = {i for i, near in waiting.items() if not near}
+        if not free:
+            return not waiting
+        waiting = {i: near - free for i, near in waiting.items() if i not in free}
+
 
 CLIMB_WORK = 400_000
 """Placements times neighbours that the hill climb may look at by default: well below a second."""

@@ -12,8 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from aot.errors import InternalError, Problem
-from aot.memory.control import Nested, nested
-from aot.memory.liveness import Step, StorageTrace
+from aot.memory.liveness import Nested, Step, StorageTrace, nested
 from aot.memory.plan import MemoryPlan
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from aot.api import model_source, options_of
 from aot.driver.build import Shared, compile_model
-from aot.driver.chain_file import read_model
 from aot.driver.front import problems_of
+from aot.driver.model_file import read_model
 from aot.driver.options import Options
 from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.frontend.specialize import specialize
 from aot.ir.op import Array
-from aot.memory.pooling import ONE_POOL, Pooling
+from aot.memory.memory_pools import ONE_POOL, Pooling
 from aot.micro.board import Board, load_board
 from aot.micro.build.project import prepare
 from aot.report.figures.size import check_clock, parse_clock

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aot.errors.tvm_names import missing
-from aot.runtime.functions import Module, load_module
+from aot.runtime.functions import Module, PackedFunc, load_module
 from aot.runtime.graph import GraphModule, LayerTime
-from aot.runtime.packed import PackedFunc
 
 __all__ = ["GraphModule", "LayerTime", "Module", "PackedFunc", "load_module"]
 

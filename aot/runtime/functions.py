@@ -6,24 +6,123 @@ import ctypes
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
+from aot.executor.emit import compile_lowered
+from aot.executor.lowered import KernelCall, LoweredModule, TensorRef
 from aot.ir.global_func import register_func
 from aot.ir.module import IRModule
-from aot.runtime.firmware import function_artifact
-from aot.runtime.host_library import build_library
-from aot.runtime.packed import PackedFunc
+from aot.ir.op import Array
+from aot.ir.type import TensorType
+from aot.runtime.module import build_library
 from aot.support.data import data_folder
+from aot.support.dtype import numpy_dtype
 from aot.support.names import model_identifier
 from aot.target.function_source import Parameter, Signature, function_files, signature_of
 from aot.target.target import Target
+from aot.tir.buffer import Buffer
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
+
+
+class PackedFunc:
+    """A compiled function; calling it fills the arrays of its outputs in place.
+
+    Every parameter is one array, of the shape and the element type of the parameter, C-contiguous; outputs are writable and
+    overlap nothing.  Anything else is UsageError E5075.
+    """
+
+    def __init__(self, signature: Signature, entry: Callable[[], Any]) -> None:
+        self._signature = signature
+        self._entry = entry
+
+    @property
+    def name(self) -> str:
+        """The function's name in its module."""
+        return self._signature.name
+
+    @property
+    def params(self) -> tuple[Parameter, ...]:
+        """Name, shape, element type and alignment of each parameter."""
+        return self._signature.params
+
+    def __call__(self, *args: Any) -> None:
+        """Run on one array a parameter."""
+        params = self._signature.params
+        if len(args) != len(params):
+            names = ", ".join(p.name for p in params)
+            raise self._wrong(f"{len(args)} arguments given, {len(params)} are needed: {names}")
+        arrays = [self._array(p, a) for p, a in zip(params, args, strict=True)]
+        for i, written in enumerate(params):
+            for j, other in enumerate(arrays):
+                if written.is_output and i != j and np.may_share_memory(arrays[i], other):
+                    raise self._wrong(f"{written.name} and {params[j].name} overlap in memory")
+        placed = [_aligned(p, a) for p, a in zip(params, arrays, strict=True)]
+        self._entry()(*(ctypes.c_void_p(a.ctypes.data) for a in placed))
+        for param, array, used in zip(params, arrays, placed, strict=True):
+            if param.is_output and used is not array:
+                array[...] = used
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in self.params)
+        return f"PackedFunc({self.name}({params}))"
+
+    def _wrong(self, message: str) -> UsageError:
+        return UsageError(Problem("E5075", message, f"function {self.name}"))
+
+    def _array(self, param: Parameter, value: Any) -> Array:
+        array = value
+        if not isinstance(value, np.ndarray):
+            if not hasattr(value, "__dlpack__"):
+                raise self._wrong(f"{param.name} is {type(value).__name__}, neither a numpy array nor one that supports DLPack")
+            try:
+                array = np.from_dlpack(value)
+            except Exception as error:
+                raise self._wrong(f"{param.name} cannot be taken over by DLPack: {error}") from error
+        wanted = numpy_dtype(param.dtype)
+        if array.shape != param.shape or array.dtype != wanted:
+            got = f"{array.dtype}{list(array.shape)}"
+            raise self._wrong(f"{param.name} is {param.dtype}{list(param.shape)}, not {got}")
+        if param.is_output and not array.flags.writeable:
+            raise self._wrong(f"{param.name} is written, and the array is read-only")
+        if not array.flags.c_contiguous:
+            raise self._wrong(f"{param.name} is not C-contiguous; pass np.ascontiguousarray of it")
+        result: Array = array
+        return result
+
+
+def _aligned(param: Parameter, array: Array) -> Array:
+    """The array itself where it is aligned as the function needs, else a copy that is."""
+    if array.ctypes.data % param.align == 0:
+        return array
+    raw = np.zeros(array.nbytes + param.align, np.uint8)
+    start = -raw.ctypes.data % param.align
+    copy: Array = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+# ---- a single function as a model of one layer, so that boards can do with it all that they can do with a model
+
+
+def function_artifact(func: PrimFunc, name: str, target: Target) -> Artifact:
+    """The Artifact whose inputs and outputs are those of `func`, and whose one layer calls it."""
+    inputs, outputs = (tuple(map(_tensor, buffers)) for buffers in (func.inputs, func.outputs))
+    calls = (KernelCall(func.name, inputs, outputs),)
+    lowered = LoweredModule({func.name: func}, name, inputs=inputs, outputs=outputs, calls=calls)
+    return compile_lowered(lowered, target=target).artifact
+
+
+def _tensor(buffer: Buffer) -> TensorRef:
+    return TensorRef(buffer.name, TensorType(buffer.shape, buffer.dtype))
+
 
 FORMATS = (".so", ".tar", ".c")
 _SYMBOL = "aot_module_metadata"

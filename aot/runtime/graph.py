@@ -13,8 +13,8 @@ import numpy as np
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
-from aot.memory.control import Control, Nested, nested
-from aot.runtime.host_library import build_library
+from aot.memory.liveness import Control, Nested, nested
+from aot.runtime.module import build_library
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 

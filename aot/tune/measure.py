@@ -16,7 +16,7 @@ import numpy as np
 
 from aot.errors import TargetError, ToolchainError, VerificationError, internal
 from aot.executor.artifact import Artifact
-from aot.executor.candidates import Draft, FusedModule, all_candidates
+from aot.executor.candidates import CandidateModule, FusedModule, all_candidates
 from aot.executor.config import SelectionConfig
 from aot.executor.emit import emit
 from aot.executor.lower_te import copying, lower_te
@@ -198,7 +198,7 @@ def drawn(type_: TensorType, *, seed: int) -> Array:
 def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifact:
     """The C of a main function whose layer i is its call number i, by `kernels[i]`; "": by whatever kernel there is."""
     fused = FusedModule({"main": main}, NAME, target=target, config=SelectionConfig(opt="speed"))
-    draft = of_phase(lower_te(fused), Draft, "the measure runner")
+    draft = of_phase(lower_te(fused), CandidateModule, "the measure runner")
     assert isinstance(main.body, Tuple)
     numbers = {id(call): i for i, call in enumerate(_calls(main))}
     by_output = {draft.outputs[i]: numbers[id(_call_of(f))] for i, f in enumerate(main.body.fields)}
@@ -215,7 +215,7 @@ def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifac
     return emit(lower_main(planned), info=BuildInfo(opt="speed")).artifact
 
 
-def _of_name(found: Sequence[Candidate], kernel: str, draft: Draft, i: int) -> Candidate:
+def _of_name(found: Sequence[Candidate], kernel: str, draft: CandidateModule, i: int) -> Candidate:
     """The candidate of a name, under the name of its call."""
     chosen = next((c for c in found if kernel in (c.kernel, "")), None)
     if chosen is None:

@@ -9,8 +9,8 @@ import pytest
 
 from aot import op as operators
 from aot.driver.build import build
+from aot.driver.front import outline
 from aot.driver.options import Options
-from aot.driver.outline import outline
 from aot.executor import candidates
 from aot.frontend import view
 from aot.frontend.specialize import specialize

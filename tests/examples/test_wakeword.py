@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aot.driver.build import compile_model
-from aot.driver.chain_file import read_chain
+from aot.driver.model_file import read_chain
 from aot.driver.options import Options
 from aot.frontend.chain import Chain, Stage, pack
 from aot.micro.board import load_board

@@ -13,7 +13,7 @@ from aot import op as operators
 from aot import topi
 from aot.executor.candidates import candidates
 from aot.executor.cascade_emit import Cascade, Work, emit, fits_alignment
-from aot.executor.cascade_nest import Part, StripeConfig, StripePlan, is_fed, make_chain
+from aot.executor.cascade_nest import Part, StripeConfig, StripePlan, is_fed, make_stripe
 from aot.executor.cascade_rows import row_form, row_variant
 from aot.executor.config import SelectionConfig
 from aot.executor.lower_te import execution_order
@@ -147,7 +147,7 @@ class Built:
 
 def build_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], *, target: str, fed: bool = False) -> Built | None:
     """The cascade of all parts with the first kernels that fit; None where there is none."""
-    chain = make_chain(parts, styles, parts[0].inputs[0] if fed else None)
+    chain = make_stripe(parts, styles, parts[0].inputs[0] if fed else None)
     if chain is None or (fed and not is_fed(chain)):
         return None
     work = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aot.executor.lowered import CallLowered, LoweredModule, TensorRef
+from aot.executor.lowered import KernelCall, LoweredModule, TensorRef
 from aot.ir.span import Span
 from aot.ir.type import TensorType, per_tensor
 from aot.tir.builder import IRBuilder
@@ -59,9 +59,9 @@ def small_net() -> LoweredModule:
     first, second = dense_params(16, 16, 1), dense_params(16, 16, 2)
     span = Span(2, "FULLY_CONNECTED", "second/*", 5)
     calls = (
-        CallLowered("dense_1", (x,), (a,), span=Span(0, "FULLY_CONNECTED", "first", 3), operators={0: "FULLY_CONNECTED"}),
-        CallLowered("dense_2", (v,), (c,), span=span, operators={2: "FULLY_CONNECTED"}),
-        CallLowered("add", (c, v), (y,), span=Span(3, "ADD", "sum", 7), operators={3: "ADD", 4: "RESHAPE"}),
+        KernelCall("dense_1", (x,), (a,), span=Span(0, "FULLY_CONNECTED", "first", 3), operators={0: "FULLY_CONNECTED"}),
+        KernelCall("dense_2", (v,), (c,), span=span, operators={2: "FULLY_CONNECTED"}),
+        KernelCall("add", (c, v), (y,), span=Span(3, "ADD", "sum", 7), operators={3: "ADD", 4: "RESHAPE"}),
     )
     functions = {"dense_1": dense(16, 16), "dense_2": dense(16, 16), "add": add(16)}
     constants = {"dense_1": {"params": first}, "dense_2": {"params": second}}
@@ -82,8 +82,8 @@ def odd_outputs() -> LoweredModule:
     other = tensor("other", 8)
     weights = np.arange(-4, 4, dtype=np.int8)
     calls = (
-        CallLowered("add", (x, other), (a,), operators={0: "ADD"}),
-        CallLowered("add", (a, a), (y,), operators={1: "ADD"}),
+        KernelCall("add", (x, other), (a,), operators={0: "ADD"}),
+        KernelCall("add", (a, a), (y,), operators={1: "ADD"}),
     )
     return LoweredModule(
         {"add": add(8)}, "odd", inputs=(x, w), outputs=(a, a, v, x, k, y), calls=calls, views={v: a},

@@ -15,7 +15,7 @@ import pytest
 
 from aot.errors import InternalError, UsageError
 from aot.executor.emit import LoweredOutput, compile_lowered
-from aot.executor.lowered import CallLowered, LoweredModule, check_lowered
+from aot.executor.lowered import KernelCall, LoweredModule, check_lowered
 from aot.executor.metadata import BuildInfo
 from aot.runtime.module import load
 from aot.target.target import find_target
@@ -204,7 +204,7 @@ def test_library_is_built_once(tmp_path: Path) -> None:
 
 def test_modules_that_contradict_themselves() -> None:
     x, a, y = tensor("x", 16), tensor("a", 16), tensor("y", 16)
-    first, second = CallLowered("dense", (x,), (a,)), CallLowered("add", (a, a), (y,))
+    first, second = KernelCall("dense", (x,), (a,)), KernelCall("add", (a, a), (y,))
     functions, constants = {"dense": dense(16, 16), "add": add(16)}, {"dense": {"params": dense_params(16, 16, 0)}}
     good = LoweredModule(functions, "s", constants, inputs=(x,), outputs=(y,), calls=(first, second))
     check_lowered(good)

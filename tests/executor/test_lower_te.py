@@ -6,7 +6,7 @@ import numpy as np
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.executor.candidates import Draft, FusedModule
+from aot.executor.candidates import CandidateModule, FusedModule
 from aot.executor.lower_te import cut_groups, lower_te
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
@@ -17,12 +17,12 @@ from aot.target.target import find_target
 from tests.executor.matrix_nets import WIDTH, network
 
 
-def draft() -> tuple[Function, Draft]:
+def draft() -> tuple[Function, CandidateModule]:
     func = network([700, -900])
     with PassContext():
         fused = pipeline()(IRModule({"main": func}))
     found = lower_te(cut_groups(FusedModule(fused.functions, "net", target=find_target("cortex-m4"))))
-    assert isinstance(found, Draft)
+    assert isinstance(found, CandidateModule)
     return func, found
 
 

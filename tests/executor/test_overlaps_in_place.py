@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.lowered import KernelCall, LoweredModule
 from aot.executor.overlaps import in_place_results, merge_alignments
 from aot.tir.builder import IRBuilder
 from aot.tir.function import PrimFunc
@@ -23,11 +23,11 @@ def mirrored(n: int) -> PrimFunc:
     return b.finish()
 
 
-def net(*calls: CallLowered, outputs: tuple[object, ...] = (Y,)) -> LoweredModule:
+def net(*calls: KernelCall, outputs: tuple[object, ...] = (Y,)) -> LoweredModule:
     return LoweredModule({"mirrored": mirrored(64)}, "net", inputs=(X,), outputs=outputs, calls=calls)  # type: ignore[arg-type]
 
 
-CALLS = (CallLowered("mirrored", (X,), (A,)), CallLowered("mirrored", (A,), (Y,)))
+CALLS = (KernelCall("mirrored", (X,), (A,)), KernelCall("mirrored", (A,), (Y,)))
 
 
 def test_a_chain_stays_where_it_is() -> None:
@@ -36,7 +36,7 @@ def test_a_chain_stays_where_it_is() -> None:
 
 
 def test_what_is_read_again_or_returned_is_kept() -> None:
-    again = CallLowered("mirrored", (X,), (tensor("z", 64),))
+    again = KernelCall("mirrored", (X,), (tensor("z", 64),))
     assert in_place_results(net(*CALLS, again))[Y] is A
     assert A not in in_place_results(net(*CALLS, again))
     assert in_place_results(net(*CALLS, outputs=(A, Y))) == {A: X}

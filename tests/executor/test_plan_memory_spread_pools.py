@@ -10,7 +10,7 @@ from aot.errors import TargetError, UsageError
 from aot.executor.plan_memory import plan_memory, spread_pools
 from aot.executor.storage_map import Planned
 from aot.ir.module import of_phase
-from aot.memory.pooling import Pooling
+from aot.memory.memory_pools import Pooling
 from aot.support.pool import Pool
 from aot.target.target import find_target
 from tests.executor.nets import small_net

@@ -11,7 +11,7 @@ from aot import topi
 from aot.driver.build import compile_model, fused_module, plans_of
 from aot.driver.options import OPTS, Options
 from aot.executor.memory_bounds import memory_bounds
-from aot.executor.plan_search import Plans
+from aot.executor.plan_search import PlanSearch
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
@@ -33,7 +33,7 @@ def module_of(network: str | int) -> IRModule:
     return from_tflite((MODELS / f"{network}.tflite").read_bytes(), oracle="litert", name=network)
 
 
-def plans(module: IRModule, options: Options | None = None) -> Plans:
+def plans(module: IRModule, options: Options | None = None) -> PlanSearch:
     """The plans of a network on a Cortex-M4; what one of them finds out is kept for the others."""
     operators.load_all()
     topi.load_all()
@@ -44,7 +44,7 @@ def plans(module: IRModule, options: Options | None = None) -> Plans:
     return plans_of(fused, bound=bound)
 
 
-def check(found: Plans, wanted: list[tuple[str, int]]) -> list[str]:
+def check(found: PlanSearch, wanted: list[tuple[str, int]]) -> list[str]:
     """What is wrong with the plans for (mode, budget); the sizes of all of them are compared with each other."""
     usual = {opt: found.usual(opt).size for opt in OPTS}
     sizes = {(opt, budget): found.within(budget, opt).size for opt, budget in wanted}
@@ -60,7 +60,7 @@ def check(found: Plans, wanted: list[tuple[str, int]]) -> list[str]:
     return faults
 
 
-def budgets_of(found: Plans, k: int, count: int) -> list[tuple[str, int]]:
+def budgets_of(found: PlanSearch, k: int, count: int) -> list[tuple[str, int]]:
     """`count` pairs of mode and budget for network `k`: other modes with other networks, all parts in turn."""
     pairs = []
     for n in range(count):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from aot.executor.config import SelectionConfig
-from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.lowered import KernelCall, LoweredModule
 from aot.executor.tir_passes import share_functions
 from aot.tir.interpreter import run
 from aot.tir.transform import optimize
@@ -20,7 +20,7 @@ def net() -> LoweredModule:
     """Sums of vectors of three lengths."""
     names = [f"add_{i}" for i in range(len(SIZES))]
     calls = tuple(
-        CallLowered(name, (tensor(f"x{i}", n), tensor(f"z{i}", n)), (tensor(f"y{i}", n),), operators={i: "ADD"})
+        KernelCall(name, (tensor(f"x{i}", n), tensor(f"z{i}", n)), (tensor(f"y{i}", n),), operators={i: "ADD"})
         for i, (name, n) in enumerate(zip(names, SIZES, strict=True))
     )
     functions = {name: optimize(add(n)) for name, n in zip(names, SIZES, strict=True)}

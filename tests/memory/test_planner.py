@@ -8,9 +8,8 @@ import random
 import pytest
 
 from aot.memory import planner
-from aot.memory.bounds import lower_bound
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness
-from aot.memory.plan import BufferInfo, Conflict, align_up, overlap_in_time
+from aot.memory.plan import BufferInfo, Conflict, align_up, lower_bound, overlap_in_time
 from aot.memory.planner import CLIMB_WORK, plan
 from aot.memory.verify import verify_plan
 from tests.memory.programs import chain, random_program

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.executor.artifact import Artifact
-from aot.memory.pooling import Pooling
+from aot.memory.memory_pools import Pooling
 from aot.micro.board import Board, Memory, board_names, load_board
 from aot.micro.build.project import MODES, prepare
 from aot.micro.run.gdb import symbols

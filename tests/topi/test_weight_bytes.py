@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from aot.executor.candidates import Known, all_candidates
+from aot.executor.candidates import LoweringCache, all_candidates
 from aot.target.target import find_target
 from tests.topi.layers import Layer, build
 
@@ -40,7 +40,7 @@ def constants(place: str, depth: int) -> tuple[int, dict[str, int]]:
     """The weights of a layer, and the bytes of constants of its kernels by name."""
     core, kind = place.split()
     found: dict[str, int] = {}
-    for c in all_candidates(build(layer(kind, depth)), find_target(core), "layer", Known()):
+    for c in all_candidates(build(layer(kind, depth)), find_target(core), "layer", LoweringCache()):
         name = c.kernel if "winograd" in c.kernel else c.kernel.partition("(")[0]
         found.setdefault(name, c.constants)
     return prod(layer(kind, depth).weight), found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aot.executor.candidates import Known
+from aot.executor.candidates import LoweringCache
 from aot.relay.analysis import workload_text
 from aot.relay.expr import Function
 from aot.target.target import Target
@@ -95,7 +95,7 @@ def tail_of(number: int, *, seed: int) -> str:
 
 def inputs_of(layers: Sequence[Layer], target: Target, *, seed: int = 0) -> list[tuple[MeasureInput, dict[str, int], str]]:
     """What to measure of each layer with its tail, the estimates of its kernels, and its text."""
-    found, known = [], Known()
+    found, known = [], LoweringCache()
     for i, layer in enumerate(layers):
         func: Function = with_tail(build(layer), layer, tail_of(i, seed=seed))
         estimates = {c.kernel: c.estimate for c in choices_of(func, target, known) if c.estimate > 0}

@@ -16,7 +16,7 @@ from aot.driver.options import Options
 from aot.errors import UsageError
 from aot.micro.board import load_board
 from aot.system.executors import dask
-from aot.tune.database import merged
+from aot.tune.record import merged
 from aot.tune.task import extract_tasks
 from aot.tune.tune import tune
 from aot.tune.worker import EMULATOR, resource_of
@@ -71,7 +71,7 @@ def resources(client: Any) -> dict[str, dict[str, float]]:
 
 def test_a_cluster_measures_as_one_process(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The records are those of a serial run, byte by byte (tests/regression/killed_worker: with a worker that is killed)."""
-    monkeypatch.setattr("aot.tune.job.MOST_KERNELS", 2)
+    monkeypatch.setattr("aot.tune.tune.MOST_KERNELS", 2)
     tasks = extract_tasks(MODEL, M4, name="net", options=Options())
     board = load_board(BOARD)
     serial = merged(tune(tasks, board).records)

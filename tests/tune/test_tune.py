@@ -25,11 +25,10 @@ from aot.target.target import find_target
 from aot.testing.text_model import text_model
 from aot.topi import strategy
 from aot.topi.strategy import Group, Lowered, OpImplementation, implementations, register_impl
-from aot.tune.database import history_of, merged
-from aot.tune.job import Job, run_job
 from aot.tune.measure import MeasureInput, drawn, measure
+from aot.tune.record import history_of, merged
 from aot.tune.task import Task, extract_tasks
-from aot.tune.tune import tune
+from aot.tune.tune import Job, run_job, tune
 
 ROOT = Path(__file__).resolve().parents[2]
 BOARD = "mps2-an386"

@@ -17,8 +17,8 @@ from aot.errors import TargetError
 
 if TYPE_CHECKING:
     from aot.cli.common import Request
+    from aot.driver.front import Outline
     from aot.driver.options import Options
-    from aot.driver.outline import Outline
     from aot.micro.board import Board
     from aot.report.measure.fitting import Tries
 
@@ -119,7 +119,7 @@ def command(
 def outlined(wanted: Request, out: Output) -> None:
     """What bounds say."""
     from aot.cli.common import import_text
-    from aot.driver.outline import outline
+    from aot.driver.front import outline
     from aot.report.figures.size import macs_of, row_search_of, slide_lines
 
     found = outline(wanted.data, target=wanted.target, name=wanted.name, options=wanted.options)

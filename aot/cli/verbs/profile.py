@@ -38,7 +38,7 @@ def command(
     """
     from aot.cli.common import find_board
     from aot.cli.files import check_usable, write_file
-    from aot.driver.chain_file import read_model
+    from aot.driver.model_file import read_model
     from aot.driver.reading import read_limited
     from aot.micro.board import EMULATED
     from aot.report.gate.budget import Judged, exit_code

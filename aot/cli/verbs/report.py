@@ -80,7 +80,7 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
     from aot.cli.budgets import options_for
     from aot.cli.common import find_board
     from aot.cli.files import model_name
-    from aot.driver.chain_file import read_model
+    from aot.driver.model_file import read_model
     from aot.report.measure.report import Job
 
     names: dict[str, Path] = {}

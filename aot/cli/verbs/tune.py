@@ -51,7 +51,7 @@ def command(
     """
     from aot.cli.common import find_board, request
     from aot.target.target import find_target
-    from aot.tune import database
+    from aot.tune import record as database
     from aot.tune.task import extract_tasks
     from aot.tune.tune import tune
     from aot.tune.worker import resource_of

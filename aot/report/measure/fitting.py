@@ -14,7 +14,7 @@ from aot.driver.options import OPTS, Options
 from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, TargetError, ToolchainError, UsageError
 from aot.executor.artifact import Artifact, over_budget
-from aot.memory.pooling import Pooling
+from aot.memory.memory_pools import Pooling
 from aot.micro.board import Board, Memory, board_names, load_board
 from aot.micro.build.image import POOLED, inspect_image, section_sizes
 from aot.micro.build.project import choose_places, copied_to, fixed_ram, overflow, prepare

@@ -15,7 +15,7 @@ from aot.driver.options import Options
 from aot.executor.config import Io
 from aot.executor.emit import LoweredOutput
 from aot.executor.storage_map import plan_lowered
-from aot.memory.bounds import liveness_bound
+from aot.memory.plan import liveness_bound
 from aot.runtime.module import load
 from aot.testing import ModelBuilder, reference_sets
 from tests.scale import cases

@@ -13,9 +13,9 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import InternalError, UsageError
 from aot.executor.copy_elision import live_after, without_copies
-from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.lowered import KernelCall, LoweredModule
 from aot.frontend.tflite import from_tflite
-from aot.memory.control import Control
+from aot.memory.liveness import Control
 from aot.relay import interpreter
 from aot.relay.expr import Function
 from aot.relay.interpreter import EndlessLoopError, StatefulFunction, evaluate
@@ -34,10 +34,10 @@ X, K, C, A, B, Y = (tensor(n, 8) for n in "xkcaby")
 def net(control: Control) -> LoweredModule:
     """c = x + x; under `control` a = b + k, b = a + k; y = b + b."""
     calls = (
-        CallLowered("add", (X, X), (C,)),
-        CallLowered("add", (B, K), (A,)),
-        CallLowered("add", (A, K), (B,)),
-        CallLowered("add", (B, B), (Y,)),
+        KernelCall("add", (X, X), (C,)),
+        KernelCall("add", (B, K), (A,)),
+        KernelCall("add", (A, K), (B,)),
+        KernelCall("add", (B, B), (Y,)),
     )
     return LoweredModule(
         {"add": add(8)}, "net", inputs=(X, K, B), outputs=(Y,), calls=calls, controls=(control,), conditions=(C,),

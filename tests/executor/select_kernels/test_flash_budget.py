@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aot.executor.config import SelectionConfig
-from aot.executor.lowered import CallLowered, LoweredModule
+from aot.executor.lowered import KernelCall, LoweredModule
 from aot.executor.select_kernels import choose_kernels, main_code, selected_kernels
 from aot.executor.selection import Candidate
-from aot.memory.control import Control
+from aot.memory.liveness import Control
 from aot.topi.strategy import Lowered
 
 NO_KERNEL = Lowered(None)  # type: ignore[arg-type]
@@ -23,7 +23,7 @@ def _layer(name: str, *, small: int, fast: int) -> tuple[Candidate, ...]:
 def test_a_loop_counts_as_often_as_it_runs(trips: int | None) -> None:
     """Room for one of two fast kernels: the first saves 90 instructions, that in the loop's body 20 in each iteration."""
     found = [_layer("before", small=100, fast=10), _layer("condition", small=1, fast=1), _layer("body", small=30, fast=10)]
-    calls = tuple(CallLowered(f"f{i}", (), ()) for i in range(3))
+    calls = tuple(KernelCall(f"f{i}", (), ()) for i in range(3))
     module = LoweredModule({}, "m", calls=calls, controls=(Control("while", 1, 2, 3, trips),))
     lowered = choose_kernels(module, found, SelectionConfig(flash_budget=main_code(3) + 100))
     times = trips or 1

@@ -12,7 +12,7 @@ import pytest
 from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import TargetError, UsageError
-from aot.memory.pooling import parse_pool
+from aot.memory.memory_pools import parse_pool
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
@@ -123,7 +123,7 @@ def test_modes_and_budgets_decide() -> None:
 
 
 def test_a_pool_decides() -> None:
-    from aot.memory.pooling import Pooling
+    from aot.memory.memory_pools import Pooling
 
     model = stream(20, 1)
     needs = compile_model(model).layout.state_size

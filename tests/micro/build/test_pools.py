@@ -14,7 +14,7 @@ from aot.cli.budgets import built_totals
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError
-from aot.memory.pooling import Pooling, parse_pool
+from aot.memory.memory_pools import Pooling, parse_pool
 from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.build.image import inspect_image
 from aot.micro.build.project import copied_to, prepare

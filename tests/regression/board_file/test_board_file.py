@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aot.errors import UsageError
-from aot.memory.pooling import Pooling, check_pooling, parse_pool
+from aot.memory.memory_pools import Pooling, check_pooling, parse_pool
 from aot.micro.board import MAX_TEXT, load_board, parse_board
 from aot.support.data import data_folder
 from aot.support.names import MAX_NAME, model_identifier, name_fault

@@ -11,14 +11,14 @@ import pytest
 from aot.cli.files import model_name
 from aot.errors import UsageError
 from aot.frontend.chain import Stage
-from aot.memory.pooling import Pooling, check_pooling, parse_pool
+from aot.memory.memory_pools import Pooling, check_pooling, parse_pool
 from aot.micro.board import load_board
 from aot.micro.run.runner import CHECK_INSTRUCTIONS, _check_counter
 from aot.report.figures.cycles import estimate_text, timing_of
 from aot.report.figures.size import operators_of
 from aot.report.measure.samples import own_sets
 from aot.testing.text_model import text_model
-from tests.driver.test_chain import ROWS, refused
+from tests.driver.test_model_pipeline import ROWS, refused
 from tests.micro.run.test_gdb import gdb_board
 
 INPUT = {"index": 0, "name": "serving:0", "c_name": "serving_0", "shape": [1, 2], "dtype": "int8"}

@@ -12,7 +12,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import AotError, TargetError, UsageError
 from aot.executor.emit import LoweredOutput
-from aot.memory.pooling import ONE_POOL, Pooling
+from aot.memory.memory_pools import ONE_POOL, Pooling
 from aot.micro.board import board_names, load_board
 from aot.support.pool import Pool
 

@@ -9,7 +9,7 @@ import pytest
 from aot.cli.__main__ import run
 from aot.driver.build import build
 from aot.driver.options import Options
-from aot.memory.pooling import Pooling, parse_pool
+from aot.memory.memory_pools import Pooling, parse_pool
 from aot.report.measure.sets import rule_set
 from aot.runtime.module import load
 

@@ -11,7 +11,7 @@ from aot.driver.build import build
 from aot.driver.options import Options
 from aot.errors import TargetError
 from aot.executor.artifact import Artifact
-from aot.memory.pooling import Pooling, parse_pool
+from aot.memory.memory_pools import Pooling, parse_pool
 from aot.micro.board import load_board
 from aot.micro.build.project import choose_places, linker_script, pool_regions, prepare
 from aot.micro.build.toolchain import have_tool

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.driver.chain_file import read_chain
+from aot.driver.model_file import read_chain
 from aot.driver.plugins import load_file
 from aot.errors import AotError, UsageError
 from aot.frontend.tflite import from_tflite

@@ -9,7 +9,7 @@ import pytest
 
 from aot.driver.options import Options
 from aot.driver.reading import NamedBytes
-from aot.memory.pooling import Pooling, parse_pool
+from aot.memory.memory_pools import Pooling, parse_pool
 from aot.micro.board import Board, board_names, load_board
 from aot.micro.build.image import inspect_image
 from aot.micro.build.project import prepare

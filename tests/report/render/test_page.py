@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import aot
-from aot.memory.pooling import Pooling, parse_pool
+from aot.memory.memory_pools import Pooling, parse_pool
 from aot.report.gate.diff import diff_reports
 from aot.report.measure.report import key_of
 from aot.report.render.blocks import middle

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aot.executor.candidates import Known, candidates, group_of
+from aot.executor.candidates import LoweringCache, candidates, group_of
 from aot.executor.config import History, SelectionConfig
 from aot.relay.analysis import workload_key
 from aot.relay.expr import Call, Function, call
@@ -84,7 +84,7 @@ def test_the_other_orientation_waits_for_a_count() -> None:
     turned = TURNED.lower(group_of(func), m4, "layer").func.attrs.kernel
     assert turned.startswith("arm_dsp.depthwise_turned(")
     assert turned not in plain
-    assert turned in {c.kernel for c in choices_of(func, m4, Known())}
+    assert turned in {c.kernel for c in choices_of(func, m4, LoweringCache())}
     counts = tuple((m4.name, workload_key(func) or "", kernel, 900) for kernel in plain)
     history = History((*counts, (m4.name, workload_key(func) or "", turned, 800)))
     found = candidates(func, m4, "layer", SelectionConfig(opt="speed", history=history))

@@ -35,7 +35,7 @@ class Link:
         return var.type
 
 
-def chain_functions(links: Sequence[Link]) -> Function:
+def compose_functions(links: Sequence[Link]) -> Function:
     """One function of the new rows for all runs of the first link; its results are those of the last, which runs once.
 
     The results of a link lie one after the other as rows of the next one's input, in the order of memory; so the dimensions of

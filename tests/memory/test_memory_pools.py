@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aot.errors import UsageError
-from aot.memory.pooling import Pooling, check_pooling, parse_pool
+from aot.memory.memory_pools import Pooling, check_pooling, parse_pool
 from aot.support.pool import Pool
 
 

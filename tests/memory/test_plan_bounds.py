@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aot.memory.bounds import liveness_bound, lower_bound, possible_savings
-from aot.memory.plan import BufferInfo, Conflict
+from aot.memory.plan import BufferInfo, Conflict, liveness_bound, lower_bound, possible_savings
 from aot.memory.planner import plan
 
 

@@ -5,8 +5,21 @@ from __future__ import annotations
 import pytest
 
 from aot.errors import InternalError
-from aot.memory.control import Control, Nested, all_steps, loops_around, nested, runs, with_steps, without_step
-from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
+from aot.memory.liveness import (
+    Control,
+    Nested,
+    Step,
+    Storage,
+    StorageTrace,
+    all_steps,
+    liveness,
+    loops_around,
+    nested,
+    program_conflicts,
+    runs,
+    with_steps,
+    without_step,
+)
 from aot.memory.plan import MemoryPlan
 from aot.memory.planner import plan
 from aot.memory.verify import verify_plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.driver.chain_file import read_chain, read_model
+from aot.driver.model_file import read_chain, read_model
 from aot.errors import UsageError
 from aot.frontend.chain import Chain, Stage, pack, unpack
 

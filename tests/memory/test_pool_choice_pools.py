@@ -14,11 +14,11 @@ from aot.cli.options import CompileOptions
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import AotError, TargetError, UsageError
-from aot.memory import pool_choice, pools
+from aot.memory import pool_choice
 from aot.memory.liveness import liveness, program_conflicts
+from aot.memory.memory_pools import Pooling
 from aot.memory.plan import BufferInfo, conflicts
-from aot.memory.pooling import Pooling
-from aot.memory.pools import fill_pools, plan_pools, verify_pools
+from aot.memory.pool_choice import fill_pools, plan_pools, verify_pools
 from aot.memory.verify import verify_plan
 from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.build.project import prepare
@@ -82,7 +82,7 @@ def test_exact_choice_where_the_busiest_buffer_leaves_no_room() -> None:
 
 def test_a_search_that_stops_without_a_choice_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"hot": 60, "large": 100}
-    monkeypatch.setattr(pools, "cheapest", lambda *_: Solution(None, 0.0, proven=False))
+    monkeypatch.setattr(pool_choice, "cheapest", lambda *_: Solution(None, 0.0, proven=False))
     with pytest.raises(TargetError, match=r"would help; the search for a choice stopped at its limit, so there may be one \("):
         fill_pools(sizes, (Pool("fast", 100), Pool("slow", 60)), reads={})
     with pytest.raises(TargetError, match=r"10 more than there are .* would help \("):

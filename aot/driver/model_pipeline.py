@@ -14,7 +14,7 @@ from math import gcd, prod
 from typing import Any
 
 from aot.driver.options import Options
-from aot.driver.slide import Slid, slid
+from aot.driver.slide import SlidingModel, slid
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend.chain import Chain, Stage
 from aot.frontend.macs import nominal_macs
@@ -25,7 +25,7 @@ from aot.ir.type import TensorType
 from aot.relay.expr import Function
 from aot.relay.state import input_vars
 from aot.relay.stored import widened
-from aot.relay.transform.chain_functions import Link, chain_functions
+from aot.relay.transform.compose_functions import Link, compose_functions
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.support.near import did_you_mean
@@ -36,7 +36,7 @@ MOST_RUNS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Chained:
+class PipelineModel:
     """One module for a push, and `chain` of the metadata (docs/metadata.md)."""
 
     module: IRModule
@@ -56,10 +56,10 @@ class _Group:
     stages: tuple[Stage, ...]
     link: Link
     result: TensorType
-    slid: Slid | None = None
+    slid: SlidingModel | None = None
 
 
-def chained(chain: Chain, options: Options, *, opt_level: int, name: str) -> Chained:
+def chained(chain: Chain, options: Options, *, opt_level: int, name: str) -> PipelineModel:
     """The chain as one module, with graphs that `graph_pipeline` has been over where they are windows.
 
     UnsupportedError E1301 for codes that do not join, E1302 for sizes and rates, E1303 for results that there are not, E1304
@@ -76,8 +76,8 @@ def chained(chain: Chain, options: Options, *, opt_level: int, name: str) -> Cha
                 groups.append(group)
     groups = [_windowed(g, options, opt_level) for g in groups]
     groups = _with_runs(groups)
-    main = chain_functions([g.link for g in groups])
-    return Chained(IRModule({"main": main}, name), _told(chain, groups))
+    main = compose_functions([g.link for g in groups])
+    return PipelineModel(IRModule({"main": main}, name), _told(chain, groups))
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def _whole_faults(before: _Group, group: _Group) -> list[Problem]:
 
 def _grown(before: _Group, group: _Group) -> _Group:
     """Two groups of which the second takes the results of the first as they are."""
-    main = chain_functions([before.link, group.link])
+    main = compose_functions([before.link, group.link])
     link = replace(before.link, main=main, output=group.link.output)
     return _Group((*before.stages, *group.stages), link, group.result)
 

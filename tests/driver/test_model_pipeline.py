@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aot
-from aot.driver.chain import chained
+from aot.driver.model_pipeline import chained
 from aot.driver.options import Options
 from aot.driver.plugins import load_installed
 from aot.errors import AotError

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from aot.memory.rings import Ring, Rings, choose_rings, packed, tight_rings
+from aot.memory.circular_state import Ring, Rings, choose_rings, packed, tight_rings
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -7,12 +7,10 @@ import random
 
 import pytest
 
-from aot.memory import planner_exact
-from aot.memory.bounds import lower_bound
-from aot.memory.plan import BufferInfo, Conflict
-from aot.memory.planner import EXACT_NODES, FIRST_NODES, plan
-from aot.memory.planner_exact import _Search as Search
-from aot.memory.planner_exact import improve
+from aot.memory import planner
+from aot.memory.plan import BufferInfo, Conflict, lower_bound
+from aot.memory.planner import EXACT_NODES, FIRST_NODES, improve, plan
+from aot.memory.planner import _Search as Search
 from tests.memory.allowed import allowed
 
 
@@ -98,7 +96,7 @@ def test_places_that_are_tried_are_limited_too(monkeypatch: pytest.MonkeyPatch) 
     ]
     known = sum(b.size for b in buffers)
     assert improve(buffers, pairs, known=known, bound=0, nodes=20_000).offsets is not None
-    monkeypatch.setattr(planner_exact, "TRIALS", 3)
+    monkeypatch.setattr(planner, "TRIALS", 3)
     stopped = improve(buffers, pairs, known=known, bound=0, nodes=20_000)
     assert (stopped.offsets, stopped.proven) == (None, False)
     assert stopped.nodes <= 4
@@ -114,10 +112,10 @@ def test_a_layout_without_a_proof_takes_limited_work(monkeypatch: pytest.MonkeyP
         if max(a.first, b.first) <= min(a.last, b.last)
     ]
     searches: list[Search] = []
-    monkeypatch.setattr(planner_exact, "_Search", lambda *a, **limits: searches.append(Search(*a, **limits)) or searches[-1])
+    monkeypatch.setattr(planner, "_Search", lambda *a, **limits: searches.append(Search(*a, **limits)) or searches[-1])
     made = plan(buffers, pairs)
     assert not made.optimal
     assert made.lower_bound < made.size
     assert [s.exhausted for s in searches] == [False, False], "a look before the climb, and one after it"
     assert sum(s.nodes for s in searches) <= FIRST_NODES + EXACT_NODES
-    assert sum(s.trials for s in searches) <= 2 * planner_exact.TRIALS
+    assert sum(s.trials for s in searches) <= 2 * planner.TRIALS

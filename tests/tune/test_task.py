@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aot.tune.task import Choice, Task
-from aot.tune.tuner import FEW, next_round
+from aot.tune.task import FEW, Choice, Task, next_round
 
 NOBODY: Any = None
 

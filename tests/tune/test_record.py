@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from aot.errors import UsageError
-from aot.tune.database import history_of, load, load_history, merged, save
-from aot.tune.record import Record, parse_line
+from aot.tune.record import Record, history_of, load, load_history, merged, parse_line, save
 
 ONE = Record("w", "k(unroll=2)", "cortex-m4", "mps2-an386", "gcc 12", "instructions", 100, 90, "nn.dense int8[1, 8]")
 SLOWER = replace(ONE, kernel="l", count=200)
