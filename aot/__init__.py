@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aot.support.entry_points import declare as _declare
 from aot.version import __version__
 
 if TYPE_CHECKING:
@@ -63,6 +64,18 @@ _HOMES = {
     "structural_hash": "aot.ir.structural",
     "verify": "aot.report.calls",
 }
+
+_declare(
+    {
+        "operator": ("aot.op:load",),
+        "operators": ("aot.op:load_all",),
+        "constructors": ("aot.op.construct",),
+        "pattern tables": ("aot.byoc:load_all",),
+        "kernels": ("aot.topi:load_all",),
+        "passes": ("aot.relay.transform", "aot.tir.transform", "aot.executor.pipeline"),
+        "global function target.build.c": ("aot.runtime.functions",),
+    }
+)
 
 
 def __getattr__(name: str) -> Any:

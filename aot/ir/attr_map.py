@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 from aot.errors import Problem, UsageError
 from aot.support.caller import call_place
+from aot.support.entry_points import reach
 
 T = TypeVar("T")
 
@@ -22,13 +22,13 @@ class RegistryError(UsageError):
 
 @cache
 def _load(name: str) -> None:
-    """Import the file of an operator; `aot.op` is above this package, so that the import is by name."""
-    importlib.import_module("aot.op").load(name)
+    """Import the file of an operator, once."""
+    reach("operator", name)
 
 
 def load_operators() -> None:
     """Import the files of all operators."""
-    importlib.import_module("aot.op").load_all()
+    reach("operators")
 
 
 class AttrMap(Generic[T]):

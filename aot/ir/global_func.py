@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from aot.errors import Problem, UsageError
+from aot.support.entry_points import declared, reach
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
-_HOMES = {"target.build.c": "aot.runtime.functions"}
-"""The compiler's own functions: the module that registers each, which is above this one and imported when it is asked for."""
+_OWN = "global function "
+"""How the entry points of the compiler's own functions begin; their modules are imported when one is asked for."""
 
 
 @overload
@@ -42,8 +42,8 @@ def register_func(name: str, func: F | None = None, *, override: bool = False) -
 
 def _import_home(name: Any) -> None:
     """Let the compiler's own function of that name be registered, where its module has not been imported yet."""
-    if isinstance(name, str) and name in _HOMES:
-        importlib.import_module(_HOMES[name])
+    if isinstance(name, str) and name in declared(_OWN):
+        reach(_OWN + name)
 
 
 def get_global_func(name: str) -> Callable[..., Any]:
@@ -59,7 +59,7 @@ def get_global_func(name: str) -> Callable[..., Any]:
 
 def list_global_func_names() -> list[str]:
     """The names of all global functions, sorted."""
-    for name in _HOMES:
+    for name in declared(_OWN):
         _import_home(name)
     return sorted(_FUNCTIONS)
 

@@ -9,7 +9,6 @@ compiler they run.  Names are in snake case; TVM's spellings are understood wher
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -24,6 +23,7 @@ from aot.ir.dialect import dialect
 from aot.ir.module import IRModule
 from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
+from aot.support.entry_points import reach
 from aot.support.near import did_you_mean
 
 Transform = Callable[[IRModule, "PassContext"], IRModule]
@@ -261,13 +261,9 @@ def _as_pass(given: Any) -> Pass:
 
 
 def is_pass(name: str) -> bool:
-    """Whether there is a pass of that name.
-
-    The compiler's own lie in packages above this one, which are imported by name when a name is not known yet.
-    """
+    """Whether there is a pass of that name; the compiler's own are registered when an unknown name is met."""
     if pass_name(name) not in _PASSES:
-        for package in ("aot.relay.transform", "aot.tir.transform", "aot.executor.pipeline"):
-            importlib.import_module(package)
+        reach("passes")
     return pass_name(name) in _PASSES
 
 

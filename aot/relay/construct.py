@@ -7,7 +7,6 @@ parameters that suit people better (`F_CONSTRUCT`).  Whatever is wrong ends in E
 
 from __future__ import annotations
 
-import importlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +24,7 @@ from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Expr, Function, If, While, call, const, result_types, tensor_type
 from aot.relay.verify import is_condition, same_type
 from aot.support.caller import call_place
+from aot.support.entry_points import reach
 
 Constructor = Callable[..., Any]
 """Yields an expression, or a tuple of several (`nn.batch_norm`)."""
@@ -65,7 +65,7 @@ def named(name: str) -> Constructor | Namespace:
 
     UnknownOperatorError E5101 if there is neither, TvmNameError E5091 for names of TVM's.
     """
-    _load_constructors()
+    reach("constructors")
     if name in F_CONSTRUCT or name in OP_INFO:
         return constructor(name)
     if any(n.startswith(f"{name}.") for n in names()):
@@ -75,13 +75,9 @@ def named(name: str) -> Constructor | Namespace:
     return constructor(name)
 
 
-def _load_constructors() -> None:
-    importlib.import_module("aot.op.construct")  # it is above this package, so the import is by name
-
-
 def constructor(name: str) -> Constructor:
     """The function that builds calls of the operator; UnknownOperatorError E5101 if there is none of that name."""
-    _load_constructors()
+    reach("constructors")
     if name not in F_CONSTRUCT:
         try:
             op_info(name)

@@ -6,7 +6,6 @@ they are written, nothing is folded.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from aot.ir.metadata import HEAD, classes_of, decode, from_text, is_too_deep, pa
 from aot.ir.module import IRModule
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_dtype, is_float
+from aot.support.entry_points import reach
 from aot.tir.buffer import Buffer, Scope
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import FuncAttrs, PrimFunc
@@ -470,7 +470,7 @@ def _own(text: str) -> str:
 
 
 def _intrinsics(name: str) -> Sequence[Any]:
-    """The scalar intrinsics of that name; those of kernels lie in rooms above, which are imported when one is not known yet."""
+    """The scalar intrinsics of that name; kernels' are registered when an unknown one is met."""
     if name not in INTRINSICS:
-        importlib.import_module("aot.topi").load_all()
+        reach("kernels")
     return INTRINSICS.get(name, ())

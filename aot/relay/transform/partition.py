@@ -11,7 +11,6 @@ A pattern table is a list of (name, pattern) or (name, pattern, check); the name
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from aot.relay.expr import Call, Expr, Function, operands, post_order, users, wi
 from aot.relay.transform.fuse_ops import call_group
 from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
+from aot.support.entry_points import reach
 from aot.support.near import did_you_mean
 
 Check = Callable[[Call], bool]
@@ -63,7 +63,7 @@ def register_pattern_table(compiler: str) -> Callable[[Callable[[], Sequence[Ent
 def get_pattern_table(compiler: str) -> tuple[Composite, ...]:
     """The registered table; UsageError E5121 if there is none."""
     if compiler not in _TABLES:
-        importlib.import_module("aot.byoc").load_all()  # it is above this package, so the import is by name
+        reach("pattern tables")
     if compiler not in _TABLES:
         known = ", ".join(sorted(_TABLES)) or "none"
         raise UsageError(Problem("E5121", f"there is no pattern table of {compiler!r}; there are {known}", call_place()))

@@ -1,0 +1,28 @@
+"""What a layer asks of layers above it: by a name, which `aot/__init__.py` ties to modules, so that imports point one way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+_PLACES: dict[str, tuple[str, ...]] = {}
+
+
+def declare(places: Mapping[str, tuple[str, ...]]) -> None:
+    """Tie names to places: "module", which registers something when it is imported, or "module:function"."""
+    _PLACES.update(places)
+
+
+def declared(prefix: str = "") -> list[str]:
+    """The names that begin with `prefix`, without it, sorted."""
+    return sorted(name.removeprefix(prefix) for name in _PLACES if name.startswith(prefix))
+
+
+def reach(name: str, *args: Any) -> None:
+    """Import the modules of a name, and call their functions with `args`; KeyError if nothing is declared."""
+    for place in _PLACES[name]:
+        module, _, function = place.partition(":")
+        above = import_module(module)
+        if function:
+            getattr(above, function)(*args)
