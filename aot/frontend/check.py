@@ -222,7 +222,7 @@ def _check_scales(tensor: TensorView, quant: QuantView, problems: Problems, *, o
     Weights may have negative ones: MCUNet's have, and the reference multiplies on.  A constant of nothing but zeros may have
     scale 0, which converters give the initial states of recurrent networks, and so may what follows from it, which the graph
     walk judges, and biases, whose scale says nothing new.  Where such a state is multiplied by weights, these become zeros with a
-    scale of infinity and their bias gets NaN; aot.numerics.indefinite says what that means for the layers.
+    scale of infinity and their bias gets NaN; aot.numerics.ties says what that means for the layers.
     """
     scales = quant.scales
     bad = ~np.isfinite(scales)

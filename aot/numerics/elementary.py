@@ -13,11 +13,8 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.numerics import eigen
-from aot.numerics.fdlibm import expm1f, tanhf
-from aot.numerics.fdlibm_atan import atan2f
-from aot.numerics.fdlibm_erf import erfcf
-from aot.numerics.glibc import cosf, expf, logf, sinf
-from aot.numerics.glibc_pow import powf
+from aot.numerics.fdlibm import atan2f, erfcf, expm1f, tanhf
+from aot.numerics.glibc import cosf, expf, logf, powf, sinf
 from aot.tir.intrin import Intrin
 
 Float = Callable[[float], float]

@@ -9,7 +9,9 @@ gemmlowp's `fixedpoint.h`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from aot.ir.type import TensorType
 from aot.support.dtype import int_range
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, Var, as_expr, binop, cast, clamp, equal, imm, maximum, minimum, select
+from aot.tir.intrin import Intrin
 
 Int64 = npt.NDArray[np.int64]
 INT32_MIN, INT32_MAX = int_range("int32")
@@ -409,3 +412,269 @@ def clamp_array(x: Any, lo: int, hi: int, dtype: str) -> Array:
     """Clamp and convert to `dtype`."""
     clamped: Array = np.clip(x, lo, hi).astype(dtype)
     return clamped
+
+
+# In which precision each reference multiplies and divides the scales of an operator's tensors: one table, which converters read.
+#
+# A quantised operator rescales by a real number made of scales (a/c, a*b/c, a/(b*c)), which QuantizeMultiplier then turns into 31
+# bits.  The scales are float32; a product or quotient that is rounded to float32 on the way moves the last seven of those bits,
+# which shows in a result now and then.  The references are not of one mind: the rows below are from their Prepare functions,
+# TensorFlow Lite's in `tflite/kernels/NAME.cc`, TFLM's in `tensorflow/lite/micro/kernels/NAME_common.cc`.
+#
+# Multipliers that are infinite or NaN: see `aot.numerics.ties`.
+
+
+class Precision(Enum):
+    """How factors / divisors is computed, each product from left to right."""
+
+    DOUBLE = "every step in double precision"
+    SINGLE = "every step in float32"
+    SINGLE_PRODUCT = "products in float32, the quotient in double precision"
+
+
+_D, _S, _P = Precision.DOUBLE, Precision.SINGLE, Precision.SINGLE_PRODUCT
+
+LITERT: dict[tuple[str, str], Precision] = {
+    # kernel_util.cc PopulateConvolutionQuantizationParams; of uint8 GetQuantizedConvolutionMultipler
+    **{(name, "*"): _D for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")},
+    **{(name, "uint8"): _P for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")},
+    # reference/integer_ops/fully_connected.h and reference/fully_connected.h: effective_output_scale, which stays a double
+    ("FULLY_CONNECTED", "*"): _D,
+    # batch_matmul.cc Prepare: GetQuantizedConvolutionMultipler
+    ("BATCH_MATMUL", "*"): _P,
+    # add.cc, sub.cc, squared_difference.cc: twice_max_input_scale is a double, and the powers of two change no bit
+    **{(name, "*"): _D for name in ("ADD", "SUB", "SQUARED_DIFFERENCE")},
+    # mul.cc, div.cc: real_multiplier is a double made of floats
+    **{(name, "*"): _S for name in ("MUL", "DIV")},
+    # activations.cc ReluPrepare, LeakyReluPrepare, PreluPrepare, HardSwishPrepare
+    **{(name, "*"): _S for name in ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LEAKY_RELU", "PRELU", "HARD_SWISH")},
+    # activations.cc SoftmaxPrepare
+    ("SOFTMAX", "*"): _D,
+    ("SOFTMAX", "int16"): _P,
+    # elementwise.cc SetAbsOutputMultiplier; SetRsqrtOutputMultiplier: 1.0 / (sqrt(in) * out), the product of floats
+    ("ABS", "*"): _S,
+    ("RSQRT", "*"): _P,
+    # svdf.cc Prepare: floats, which become a double at the end
+    ("SVDF", "*"): _S,
+    # quantize.cc Prepare, reduce.cc PrepareMeanOrSum and PrepareProd, comparisons.cc ComparisonQuantized (a scale by itself)
+    **{(name, "*"): _D for name in ("QUANTIZE", "MEAN", "SUM", "REDUCE_PROD")},
+    **{(name, "*"): _D for name in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")},
+}
+"""(TFLite operator, element type of its data, "*" for the others) -> precision in TensorFlow Lite's reference kernels."""
+
+TFLM: dict[tuple[str, str], Precision] = {
+    # add_n.cc CalculateOpData
+    ("ADD_N", "*"): _D,
+    **{(name, "*"): _D for name in ("MUL", "DIV", "PRELU", "RELU", "LEAKY_RELU", "ABS", "BATCH_MATMUL", "HARD_SWISH", "RSQRT")},
+    # softmax_common.cc
+    ("SOFTMAX", "int16"): _D,
+}
+"""The rows of TFLM that differ from LITERT's, or that it does not have."""
+
+
+def precision(opcode: str, dtype: str, *, oracle: str) -> Precision:
+    """That of an operator on data of `dtype` ("per channel": weights with more than one scale).
+
+    KeyError for an operator that makes no multiplier of scales.
+    """
+    keys = ((opcode, dtype), (opcode, "*"))
+    tables = (TFLM, LITERT) if oracle == "tflm" else (LITERT,)
+    found = next((table[key] for table in tables for key in keys if key in table), None)
+    if found is None:
+        raise KeyError(f"{opcode} of {dtype}")
+    return found
+
+
+def quotient(factors: Sequence[float], divisors: Sequence[float], how: Precision) -> float:
+    """The product of the factors over the product of the divisors; infinite or NaN as arithmetic has it, never an exception."""
+    if how is Precision.DOUBLE:
+        return _ratio(float(prod(factors)), float(prod(divisors)))
+    with np.errstate(all="ignore"):
+        above, below = _product32(factors), _product32(divisors)
+        return float(np.float32(above) / np.float32(below)) if how is Precision.SINGLE else _ratio(float(above), float(below))
+
+
+def _ratio(above: float, below: float) -> float:
+    if below:
+        return above / below
+    with np.errstate(all="ignore"):
+        return float(np.float64(above) / np.float64(below))
+
+
+def real_multiplier(
+    opcode: str, dtype: str, factors: Sequence[float], divisors: Sequence[float] = (1.0,), *, oracle: str = "litert"
+) -> float:
+    """What operator `opcode` of the oracle passes to QuantizeMultiplier."""
+    return quotient(factors, divisors, precision(opcode, dtype, oracle=oracle))
+
+
+def _product32(numbers: Sequence[float]) -> float:
+    """From left to right, each product rounded to float32; a single number is returned unchanged."""
+    total = numbers[0]
+    for number in numbers[1:]:
+        total = float(np.float32(total) * np.float32(number))
+    return total
+
+
+# The fixed-point inverse square root of TFLite: used by RSQRT and L2_NORMALIZATION.
+#
+# Five Newton steps from 1 in Q3.28.  Source: `GetInvSqrtQuantizedMultiplierExp` of `kernels/internal/common.h`.
+
+
+_HALF_SQRT_2 = 1518500250
+"""sqrt(2) / 2 in Q0.31."""
+
+
+def _doubling_high_mul(a: int, b: int) -> int:
+    """SaturatingRoundingDoublingHighMul."""
+    return min((a * b + (1 << 30)) >> 31, (1 << 31) - 1)
+
+
+def _saturating_shift_left(x: int, amount: int) -> int:
+    """Saturating."""
+    return max(-(1 << 31), min((1 << 31) - 1, x << amount))
+
+
+def inverse_sqrt(value: int) -> tuple[int, int]:
+    """(multiplier, shift): 1 / sqrt(value) = multiplier * 2^(shift - 31) for value >= 1; 0 counts as 1."""
+    if value <= 1:
+        return (1 << 31) - 1, 0
+    right = 11
+    while value >= 1 << 29:
+        value //= 4
+        right += 1
+    pairs = (31 - value.bit_length()) // 2 - 1
+    right -= pairs
+    value <<= 2 * pairs
+    number = value >> 1  # Q3.28
+    half = (number + 1) >> 1
+    x = 1 << 28
+    for _ in range(5):
+        cube = _saturating_shift_left(_doubling_high_mul(_doubling_high_mul(x, x), x), 6)
+        x = _saturating_shift_left(_doubling_high_mul((1 << 28) + (1 << 27), x) - _doubling_high_mul(half, cube), 3)
+    x = _doubling_high_mul(x, _HALF_SQRT_2)
+    if right < 0:
+        x, right = x << -right, 0
+    return x, -right
+
+
+def tir_inverse_sqrt(b: IRBuilder, value: Expr) -> tuple[Expr, Expr]:
+    """`inverse_sqrt` of an int32 expression >= 0: int32 expressions.  Nothing saturates: x stays below 2 until the last step."""
+    mul = tir_saturating_rounding_doubling_high_mul
+    value = named(b, "value", value)
+    number, right = b.local("number", (1,), "int32"), b.local("right", (1,), "int32", init=11)
+    b.store(number, 0, maximum(value, 2))
+    with b.if_(number[0] >= 1 << 29):
+        b.store(number, 0, number[0] >> 2)
+        b.store(right, 0, 12)
+    for step in (8, 4, 2, 1):
+        with b.if_(number[0] < 1 << (29 - 2 * step)):
+            b.store(number, 0, number[0] * (1 << (2 * step)))
+            b.store(right, 0, right[0] - step)
+    half = b.let("half", ((number[0] >> 1) + 1) >> 1)
+    x = b.local("x", (1,), "int32", init=1 << 28)
+    with b.for_("newton", 5):
+        cube = mul(mul(x[0], x[0]), x[0]) * (1 << 6)
+        b.store(x, 0, (mul(x[0], imm((1 << 28) + (1 << 27))) - mul(half, cube)) * (1 << 3))
+    b.store(x, 0, mul(x[0], imm(_HALF_SQRT_2)))
+    with b.if_(right[0] < 0):
+        b.store(x, 0, x[0] << (imm(0) - right[0]))
+        b.store(right, 0, 0)
+    is_tiny = value <= 1
+    multiplier = b.let("multiplier", select(is_tiny, imm(INT32_MAX), x[0]))
+    return multiplier, b.let("exponent", select(is_tiny, imm(0), imm(0) - right[0]))
+
+
+# Sigmoid and tanh of 16-bit fixed-point numbers as gemmlowp computes them: exp by a barrel shifter, reciprocals by Newton steps.
+#
+# Arguments have 15 - integer_bits fractional bits, results 15.  Source of the method and its constants: gemmlowp, `fixedpoint.h`
+# (`exp_on_negative_values`, `one_over_one_plus_x_for_x_in_0_1`).  `crt/include/aot/fixed16.h` is the same in C.
+
+
+_EXP_EIGHTH, _THIRD = 28918, 10923
+_EXP = (25520, 19875, 12055, 4435, 600, 11, 0)
+"""e^-(2^k) for k from -2 on, as fractions of 2^15."""
+_LOW, _HIGH = -(1 << 15), (1 << 15) - 1
+
+
+def _mul(a: Array, b: Array | int) -> Array:
+    """Half of the product's upper part, halves rounded up."""
+    product: Array = a * b
+    return np.asarray((product + (1 << 14)) >> 15)
+
+
+def _saturated(x: Array) -> Array:
+    return np.clip(x, _LOW, _HIGH)
+
+
+def _halved(x: Array, exponent: int) -> Array:
+    """x / 2^exponent, halves away from zero."""
+    value: Array = (x + (1 << (exponent - 1)) - (x < 0)) >> exponent
+    return value
+
+
+def _exp(a: Array, integer_bits: int) -> Array:
+    """e^a for a <= 0."""
+    fraction_bits = 15 - integer_bits
+    quarter = 1 << (fraction_bits - 2)
+    last = (a & (quarter - 1)) - quarter
+    x = _saturated(last << integer_bits) + (1 << 12)
+    x2 = _mul(x, x)
+    x3, x4 = _mul(x2, x), _mul(x2, x2)
+    series = _halved(_mul(_halved(x4, 2) + x3, _THIRD) + x2, 1)
+    value = _saturated(_EXP_EIGHTH + _mul(x + series, _EXP_EIGHTH))
+    rest = last - a
+    for exponent, factor in enumerate(_EXP, -2):
+        if integer_bits > exponent:
+            value = np.where(rest & (1 << (fraction_bits + exponent)), _mul(value, factor), value)
+    if integer_bits > 5:
+        value = np.where(a < -(1 << (20 - integer_bits)), 0, value)
+    return np.where(a == 0, _HIGH, value)
+
+
+def _reciprocal(a: Array) -> Array:
+    """2 / (1 + a) for a in [0, 1], with 13 fractional bits."""
+    half = (a + (1 << 15)) >> 1
+    x = 23130 + _mul(half, -15420)
+    for _ in range(3):
+        x = x + _saturated(_mul(x, (1 << 13) - _mul(half, x)) * 4)
+    return x
+
+
+def _as_int16(x: Array) -> Array:
+    return np.asarray(x).astype(np.int16).astype(np.int64)
+
+
+def sigmoid16(x: Array) -> Array:
+    """1 / (1 + e^-x) of int16 with three integer bits, int16."""
+    a = x.astype(np.int64)
+    size = np.where(a > 0, a, _as_int16(-a))
+    value = _saturated(2 * _reciprocal(_exp(_as_int16(-size), 3)))
+    return np.where(a == 0, 1 << 14, np.where(a > 0, value, _HIGH - value)).astype(np.int16)
+
+
+def tanh16(x: Array, integer_bits: int) -> Array:
+    """tanh of int16 with 0 to 6 integer bits, int16."""
+    a = x.astype(np.int64)
+    below = np.where(a < 0, a, -a)
+    value = _saturated(4 * (_reciprocal(_exp(below, integer_bits + 1)) - (1 << 13)))
+    return np.where(a == 0, 0, np.where(a < 0, -value, value)).astype(np.int16)
+
+
+SIGMOID16 = Intrin(
+    "aot_sigmoid16",
+    ("int32",),
+    "int32",
+    "aot_sigmoid16({0})",
+    lambda x: int(sigmoid16(np.array([x], np.int16))[0]),
+    header="aot/fixed16.h",
+)
+TANH16 = Intrin(
+    "aot_tanh16",
+    ("int32", "int32"),
+    "int32",
+    "aot_tanh16({0}, {1})",
+    lambda x, bits: int(tanh16(np.array([x], np.int16), bits)[0]),
+    header="aot/fixed16.h",
+)
+"""Of int32 expressions within int16; the second argument is the number of integer bits, a constant."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from aot.support.dtype import is_dtype
+from aot.numerics.elementary import ATAN2, FMOD, MATH, POW
+from aot.support.dtype import is_dtype, is_float
 from aot.te.operation import wrong
-from aot.tir.expr import Expr, ExprOps, Imm, IntoExpr, as_expr, binop, logical_and, maximum, minimum
+from aot.tir.expr import Expr, ExprOps, Imm, IntoExpr, as_expr, binop, imm, logical_and, maximum, minimum
 from aot.tir.expr import select as _select
+from aot.tir.intrin import Intrin
 
 
 def const(value: int | float, dtype: str = "int32") -> Expr:
@@ -76,3 +78,99 @@ def _pair(a: IntoExpr, b: IntoExpr) -> tuple[Expr, Expr]:
         return x, as_expr(b, x.dtype)
     y = as_expr(b)
     return as_expr(a, y.dtype), y
+
+
+# Elementary functions of float32, with the bits that networks' operators have.
+
+
+def exp(x: IntoExpr) -> Expr:
+    """e to the power of x (float32; E5070 for another type)."""
+    return _call("exp", MATH["exp"], x)
+
+
+def log(x: IntoExpr) -> Expr:
+    """The natural logarithm of x (float32; E5070 for another type)."""
+    return _call("log", MATH["log"], x)
+
+
+def sqrt(x: IntoExpr) -> Expr:
+    """The square root of x (float32; E5070 for another type)."""
+    return _call("sqrt", MATH["sqrt"], x)
+
+
+def rsqrt(x: IntoExpr) -> Expr:
+    """1 / sqrt(x), rounded twice (float32; E5070 for another type)."""
+    return imm(1.0, "float32") / sqrt(x)
+
+
+def tanh(x: IntoExpr) -> Expr:
+    """The hyperbolic tangent of x (float32; E5070 for another type)."""
+    return _call("tanh", MATH["tanh"], x)
+
+
+def sigmoid(x: IntoExpr) -> Expr:
+    """1 / (1 + exp(-x)), rounded in each step (float32; E5070 for another type)."""
+    one = imm(1.0, "float32")
+    return one / (one + exp(as_expr(x, "float32") * imm(-1.0, "float32")))
+
+
+def sin(x: IntoExpr) -> Expr:
+    """The sine of x (float32; E5070 for another type)."""
+    return _call("sin", MATH["sin"], x)
+
+
+def cos(x: IntoExpr) -> Expr:
+    """The cosine of x (float32; E5070 for another type)."""
+    return _call("cos", MATH["cos"], x)
+
+
+def floor(x: IntoExpr) -> Expr:
+    """The whole number not above x (float32; E5070 for another type)."""
+    return _call("floor", MATH["floor"], x)
+
+
+def ceil(x: IntoExpr) -> Expr:
+    """The whole number not below x (float32; E5070 for another type)."""
+    return _call("ceil", MATH["ceil"], x)
+
+
+def nearbyint(x: IntoExpr) -> Expr:
+    """The whole number nearest to x, halves to the even one (float32; E5070 for another type)."""
+    return _call("nearbyint", MATH["rint"], x)
+
+
+def trunc(x: IntoExpr) -> Expr:
+    """The whole number next to x towards zero (float32; E5070 for another type)."""
+    value = as_expr(x, "float32")
+    return _select(binop("<", value, 0.0), ceil(value), floor(value))
+
+
+def abs(x: IntoExpr) -> Expr:
+    """The magnitude of x, of any type of signed numbers; the lowest integer has none."""
+    value = as_expr(x)
+    if is_float(value.dtype):
+        return _select(binop(">", value, 0.0), value, binop("-", 0.0, value))
+    return _select(binop("<", value, 0), binop("-", 0, value), value)
+
+
+def power(x: IntoExpr, y: IntoExpr) -> Expr:
+    """x to the power of y (float32; E5070 for another type)."""
+    return _call("power", POW, x, y)
+
+
+def fmod(x: IntoExpr, y: IntoExpr) -> Expr:
+    """The remainder of x / y with the sign of x (float32; E5070 for another type)."""
+    return _call("fmod", FMOD, x, y)
+
+
+def atan2(y: IntoExpr, x: IntoExpr) -> Expr:
+    """The angle of the point (x, y) (float32; E5070 for another type)."""
+    return _call("atan2", ATAN2, y, x)
+
+
+def _call(name: str, intrin: Intrin, *operands: IntoExpr) -> Expr:
+    values = [as_expr(x, "float32") for x in operands]
+    for value in values:
+        if value.dtype != "float32":
+            raise wrong(f'te.{name} of {value.dtype}: convert it with astype("float32")', f"te.{name}")
+    return intrin(*values)

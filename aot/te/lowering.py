@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 
 from aot.errors import Problem, UsageError
 from aot.ir.module import IRModule
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
-from aot.te.affine import Affine
+from aot.te.check import Affine, affine
 from aot.te.operation import ComputeOp, IterVar, Reduce, Tensor, read_tensors
-from aot.te.region import Body, Geometry, Ranges, fixed_variables, make_geometry, needed_part, value_of
-from aot.te.schedule import Schedule, Stage
-from aot.te.tensorize import match_intrinsic
-from aot.te.unrolling import auto_unrolled, check_size, needs_array
-from aot.tir.buffer import Buffer
-from aot.tir.expr import Expr, Imm, Load, Var, cast
+from aot.te.schedule import Schedule, Stage, axis_values, loop_extents
+from aot.tir.arith import Interval, interval
+from aot.tir.buffer import Buffer, flat_index
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, as_expr, cast
 from aot.tir.function import FuncAttrs, PrimFunc
-from aot.tir.functor import Cloner, free_vars, map_children
-from aot.tir.stmt import Allocate, Block, For, ForKind, If, Stmt, Store
+from aot.tir.functor import Cloner, accesses, bodies, free_vars, loads, map_children, walk, walk_expr
+from aot.tir.intrin import TensorIntrin
+from aot.tir.printer import print_stmt
+from aot.tir.schedule import ScheduleError
+from aot.tir.stmt import Allocate, Block, For, ForKind, If, Let, Region, Stmt, Store, While
+from aot.tir.transform.lowering import simplified, simplified_expr, unroll
 from aot.tir.verify import verify
 
 LOCAL_BYTES = 1024
@@ -280,3 +282,355 @@ def _inlined(schedule: Schedule) -> dict[Stage, Body]:
         if stage.inlined:
             rules[stage.tensor] = stage, value_of(bodies[stage])
     return bodies
+
+
+# Which part of a tensor a stage has to compute where it is attached, and how its loops run over that part.
+
+
+Body = Expr | Reduce
+Ranges = dict[Var, Interval]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Geometry:
+    """A stage in its place.
+
+    `starts` and `sizes`: the part of the tensor that is computed, in terms of the loops around; the buffer holds just that.
+    `extents` of all axes and loops; `variables` of the loops; `places`: the axes' variables in the rule -> their values;
+    `elements`: the indices of the buffer that are stored; `guards`: conditions under which the rule applies.
+    """
+
+    stage: Stage
+    body: Body
+    buffer: Buffer
+    starts: tuple[Affine, ...]
+    sizes: tuple[int, ...]
+    extents: Mapping[IterVar, int]
+    variables: Mapping[IterVar, Var]
+    places: Mapping[Var, Expr]
+    elements: tuple[Expr, ...]
+    guards: tuple[Expr, ...] = field(default=())
+
+    def index(self, indices: Sequence[Expr], ranges: Ranges) -> tuple[Expr, ...]:
+        """Indices of the tensor as indices of the buffer."""
+        out: list[Expr] = []
+        for index, start in zip(indices, self.starts, strict=True):
+            whole = not start.terms and not start.offset
+            out.append(index if whole else affine(simplified_expr(index, ranges)).plus(start, -1).expr())
+        return tuple(out)
+
+
+def value_of(body: Body) -> Expr:
+    """The expression of a rule, of a reduction what it combines."""
+    return body.value if isinstance(body, Reduce) else body
+
+
+def make_geometry(stage: Stage, body: Body, buffer: Buffer, *, starts: Sequence[Affine], ranges: Ranges) -> Geometry:
+    """The loops of a stage over a buffer of the part's shape; the ranges of its loops are added to `ranges`."""
+    roots = dict(zip(stage.axis, buffer.shape, strict=True))
+    reduced = {a: a.extent or 1 for a in (body.axes if isinstance(body, Reduce) else ())}
+    extents = loop_extents(stage.relations, {**roots, **reduced})
+    variables = {leaf: Var(leaf.name) for leaf in stage.leaves}
+    ranges.update({v: (0, extents[leaf] - 1) for leaf, v in variables.items()})
+    values, splits = axis_values(stage.relations, extents, dict(variables))
+    guards = [value < extent for _, value, extent in splits if interval(value, ranges)[1] >= extent]
+    places: dict[Var, Expr] = {a.var: values[a] for a in reduced}
+    for axis, start, extent in zip(stage.axis, starts, stage.tensor.shape, strict=True):
+        absolute = start.plus(affine(values[axis])).expr() if start.terms or start.offset else values[axis]
+        places[axis.var] = absolute
+        low, high = interval(absolute, ranges)
+        whole = not start.terms and not start.offset and buffer.shape == stage.tensor.shape
+        guards += [absolute < extent] if high >= extent and not whole else []
+        guards += [absolute >= 0] if low < 0 else []
+    elements = tuple(values[a] for a in stage.axis)
+    return Geometry(
+        stage, body, buffer, tuple(starts), buffer.shape, extents, variables, places, elements, tuple(guards)
+    )  # fmt: skip
+
+
+def fixed_variables(parent: Geometry, axis: IterVar, known: Mapping[Stage, Geometry]) -> set[Var]:
+    """The loop variables that have a value inside of loop `axis` of a stage."""
+    leaves = parent.stage.leaves
+    found = {parent.variables[leaf] for leaf in leaves[: leaves.index(axis) + 1]}
+    if parent.stage.attached is not None:
+        outer, place = parent.stage.attached
+        found |= fixed_variables(known[outer], place, known)
+    return found
+
+
+def needed_part(
+    tensor: Tensor, readers: Sequence[Geometry], *, fixed: set[Var], ranges: Ranges
+) -> tuple[list[Affine], list[int]]:  # fmt: skip
+    """(starts, sizes) of the smallest box that holds all that the readers read while the `fixed` variables keep their values."""
+    boxes = [_box(load, fixed, ranges) for g in readers for load in _reads(tensor, g, ranges)]
+    starts: list[Affine] = []
+    sizes: list[int] = []
+    for dim, extent in enumerate(tensor.shape):
+        parts = [box[dim] for box in boxes]
+        base = parts[0][0]
+        low, high = min(p[1] for p in parts), max(p[2] for p in parts)
+        if not base.terms:
+            low, high = max(low, 0), min(high, extent - 1)
+        if any(p[0].terms != base.terms for p in parts) or high - low + 1 >= extent:
+            base, low, high = Affine(), 0, extent - 1
+        starts.append(Affine(low, base.terms))
+        sizes.append(high - low + 1)
+    return starts, sizes
+
+
+def _reads(tensor: Tensor, reader: Geometry, ranges: Ranges) -> Iterator[Load]:
+    """The accesses, their indices in terms of loops."""
+    cloner = Cloner(reader.places)
+    for load in loads(value_of(reader.body)):
+        if load.buffer is tensor:
+            yield Load(tensor, tuple(simplified_expr(cloner.expr(i), ranges) for i in load.indices), load.dtype)
+
+
+def _box(load: Load, fixed: set[Var], ranges: Ranges) -> list[tuple[Affine, int, int]]:
+    """For each dimension (fixed part without offset, lowest, highest)."""
+    box: list[tuple[Affine, int, int]] = []
+    for index in load.indices:
+        form = affine(index)
+        still: dict[Expr, int] = {}
+        low = high = form.offset
+        for atom, factor in form.terms.items():
+            if _is_fixed(atom, fixed):
+                still[atom] = factor
+                continue
+            ends = [factor * v for v in interval(atom, ranges)]
+            low, high = low + min(ends), high + max(ends)
+        box.append((Affine(0, still), low, high))
+    return box
+
+
+def _is_fixed(atom: Expr, fixed: set[Var]) -> bool:
+    nodes = list(walk_expr(atom))
+    return not any(isinstance(n, (Load, Call)) for n in nodes) and all(n in fixed for n in nodes if isinstance(n, Var))
+
+
+# Does a loop nest do just what an intrinsic does?  Both are run in step, on symbols in the place of memory.
+
+
+MAX_STORES = 1 << 14
+"""Stores of a nest that are compared."""
+
+
+class MismatchError(Exception):
+    """Why the nest is not the intrinsic."""
+
+
+@dataclass(slots=True)
+class _Binding:
+    """The parameters of the description: buffers as (buffer, start), scalars as expressions; ranges of the loops around."""
+
+    ranges: Mapping[Var, Interval]
+    buffers: dict[Buffer, tuple[Buffer, Affine]] = field(default_factory=dict)
+    scalars: dict[Var, Expr] = field(default_factory=dict)
+
+
+def match_intrinsic(
+    loop: For, intrin: TensorIntrin, ranges: Mapping[Var, Interval]
+) -> tuple[Block, dict[Buffer, int]] | str:  # fmt: skip
+    """(the block in the place of the loop, alignments in bytes that buffers need), or why the loop does something else.
+
+    The description has to make the same stores in the same order.
+    """
+    binding = _Binding(ranges)
+    try:
+        stores = _pairs(_run((loop,)), _run(intrin.desc.body))
+        for actual, wanted in stores:
+            _element(binding, (actual.buffer, actual.indices, actual.dtype), (wanted.buffer, wanted.indices, wanted.dtype))
+            _same(binding, actual.value, wanted.value)
+        operands = tuple(_operand(binding, p, ranges) for p in intrin.desc.params)
+        _check_aliases(binding, intrin)
+    except MismatchError as error:
+        return str(error)
+    aligns: dict[Buffer, int] = {}
+    for param, (buffer, _) in binding.buffers.items():
+        aligns[buffer] = max(aligns.get(buffer, 1), param.align)
+    return Block(intrin, operands), aligns
+
+
+def _pairs(actual: Iterator[Store], wanted: Iterator[Store]) -> Iterator[tuple[Store, Store]]:
+    count = 0
+    while True:
+        a, w = next(actual, None), next(wanted, None)
+        if a is None and w is None:
+            return
+        if a is None or w is None:
+            raise MismatchError(f"{'the loop' if a is None else 'the description'} makes only {count} stores")
+        count += 1
+        if count > MAX_STORES:
+            raise MismatchError(f"more than {MAX_STORES} stores")
+        yield a, w
+
+
+def _run(body: tuple[Stmt, ...]) -> Iterator[Store]:
+    """The stores of a nest in order, loop variables replaced by their values."""
+    return _statements(body, Cloner())
+
+
+def _statements(body: tuple[Stmt, ...], env: Cloner) -> Iterator[Store]:
+    for stmt in body:
+        match stmt:
+            case Store(buffer, indices, value, dtype):
+                yield Store(buffer, tuple(env.expr(i) for i in indices), env.expr(value), dtype)
+            case Let(var, value):
+                env.variables[var] = env.expr(value)
+            case For(var, start, stop, inner, step):
+                first, last = env.expr(start), env.expr(stop)
+                if not isinstance(first, Imm) or not isinstance(last, Imm):
+                    raise MismatchError(f"the bounds of loop {var.name} are not constant")
+                for turn in range(int(first.value), int(last.value), step):
+                    env.variables[var] = Imm(turn, var.dtype)
+                    yield from _statements(inner, env)
+            case If(cond, then, orelse):
+                known = env.expr(cond)
+                if not isinstance(known, Imm):
+                    raise MismatchError(f"a condition: {print_stmt(stmt).splitlines()[0]}")
+                yield from _statements(then if known.value else orelse, env)
+            case _:
+                raise MismatchError(f"a statement other than loops and stores: {print_stmt(stmt).splitlines()[0]}")
+
+
+Place = tuple[Buffer, tuple[Expr, ...], str]
+
+
+def _element(binding: _Binding, actual: Place, wanted: Place) -> None:
+    (buffer, indices, dtype), (param, param_indices, param_dtype) = actual, wanted
+    if dtype != param_dtype or buffer.dtype != param.dtype or dtype != buffer.dtype:
+        raise MismatchError(f"{buffer.name} is {dtype}, {param.name} of the description {param_dtype}")
+    place = simplified_expr(flat_index(buffer, indices), binding.ranges)
+    start = affine(place).plus(affine(flat_index(param, param_indices)), -1)
+    known = binding.buffers.setdefault(param, (buffer, start))
+    if known[0] is not buffer:
+        raise MismatchError(f"{param.name} of the description would be {known[0].name} and {buffer.name}")
+    if known[1] != start:
+        raise MismatchError(
+            f"{buffer.name} is not used as {param.name} of the description is: other strides, or another order of loops"
+        )
+
+
+def _same(binding: _Binding, actual: Expr, wanted: Expr) -> None:
+    match actual, wanted:
+        case Load(b, i, t), Load(p, j, u):
+            _element(binding, (b, i, t), (p, j, u))
+        case _, Var():
+            if binding.scalars.setdefault(wanted, actual) != actual:
+                raise MismatchError(f"scalar {wanted.name} of the description would have two values")
+        case Imm(v, t), Imm(w, u) if v == w and t == u:
+            pass
+        case BinOp(op, a, b), BinOp(other, c, d) if op == other:
+            _same(binding, a, c)
+            _same(binding, b, d)
+        case Cast(t, a), Cast(u, c) if t == u:
+            _same(binding, a, c)
+        case Select(a, b, c), Select(d, e, f):
+            for x, y in ((a, d), (b, e), (c, f)):
+                _same(binding, x, y)
+        case Call(f, args), Call(g, others) if f is g:
+            for x, y in zip(args, others, strict=True):
+                _same(binding, x, y)
+        case _:
+            raise MismatchError("the loop computes another expression than the description")
+
+
+def _operand(binding: _Binding, param: Buffer | Var, ranges: Mapping[Var, Interval]) -> Region | Expr:
+    if isinstance(param, Var):
+        if param not in binding.scalars:
+            raise MismatchError(f"scalar {param.name} of the description has no value")
+        return binding.scalars[param]
+    if param not in binding.buffers:
+        raise MismatchError(f"{param.name} of the description is not used")
+    buffer, start = binding.buffers[param]
+    if buffer.scope == "local":
+        if start != Affine() or buffer.size < param.size:
+            raise MismatchError(f"local {buffer.name} is not {param.name} of the description as a whole")
+        return Region(buffer, as_expr(0), param.dtype)
+    index = start.expr()
+    low, high = interval(index, ranges)
+    if low < 0 or high + param.size > buffer.size:
+        raise MismatchError(f"{param.name} of the description might leave {buffer.name}")
+    step = max(1, param.align // itemsize(param.dtype))
+    if any(v % step for v in (start.offset, *start.terms.values())):
+        raise MismatchError(
+            f"{param.name} of the description needs {param.align} bytes alignment, {buffer.name} has parts without"
+        )
+    return Region(buffer, index, param.dtype)
+
+
+def _check_aliases(binding: _Binding, intrin: TensorIntrin) -> None:
+    """What the intrinsic writes must not be what it reads under another name."""
+    written = {binding.buffers[p][0] for p in (*intrin.desc.outputs, *intrin.desc.scratch)}
+    used = [b for b, _ in binding.buffers.values()]
+    for buffer in written:
+        if used.count(buffer) > 1:
+            raise MismatchError(f"{buffer.name} would be two operands of the intrinsic, and is written")
+
+
+# Unrolling as schedules ask for it, and what it means for local buffers.
+
+
+MAX_STATEMENTS = 1 << 14
+"""Of a function, once its loops are unrolled."""
+
+MAX_SCALARS = 64
+"""Elements of a local buffer that become C variables of their own; more make an array."""
+
+
+def auto_unrolled(loop: For, steps: int) -> For:
+    """`loop` with every loop marked for unrolling whose body would be copied at most `steps` times in all."""
+    if _copies(loop) <= steps:
+        return replace(loop, kind="unroll", body=tuple(_marked(s, steps) for s in loop.body))
+    return replace(loop, body=tuple(_marked(s, steps) for s in loop.body))
+
+
+def _marked(stmt: Stmt, steps: int) -> Stmt:
+    match stmt:
+        case For():
+            return auto_unrolled(stmt, steps)
+        case If(then=then, orelse=orelse):
+            return replace(stmt, then=tuple(_marked(s, steps) for s in then), orelse=tuple(_marked(s, steps) for s in orelse))
+        case While(test=test, body=body):
+            return replace(stmt, test=tuple(_marked(s, steps) for s in test), body=tuple(_marked(s, steps) for s in body))
+        case _:
+            return stmt
+
+
+def _extent(loop: For) -> int:
+    assert isinstance(loop.stop, Imm)
+    return int(loop.stop.value)
+
+
+def _copies(stmt: Stmt) -> int:
+    inner = max((_copies(s) for body in bodies(stmt) for s in body), default=1)
+    return _extent(stmt) * inner if isinstance(stmt, For) else inner
+
+
+def check_size(body: Iterable[Stmt], name: str) -> None:
+    """Raise ScheduleError where unrolling makes a function too large."""
+    total = sum(map(_statement_count, body))
+    if total > MAX_STATEMENTS:
+        raise ScheduleError(f"its unrolled loops make {total} statements; at most {MAX_STATEMENTS}", f"function {name}")
+
+
+def _statement_count(stmt: Stmt) -> int:
+    inner = sum(_statement_count(s) for body in bodies(stmt) for s in body)
+    if isinstance(stmt, For):
+        return inner * _extent(stmt) if stmt.kind == "unroll" else inner + 1
+    return inner + 1
+
+
+def needs_array(func: PrimFunc, buffer: Buffer) -> bool:
+    """Whether a local buffer has elements known only at run time, or too many for C variables."""
+    if buffer.size > MAX_SCALARS:
+        return True
+    name, shape = buffer.name, buffer.shape  # copies made by unrolling are other objects
+    for stmt in walk(simplified(unroll(simplified(func))).body):
+        for access in accesses(stmt):
+            if not isinstance(access, (Load, Store)) or access.buffer.scope != "local":
+                continue
+            same = (access.buffer.name, access.buffer.shape) == (name, shape)
+            if same and not all(isinstance(i, Imm) for i in access.indices):
+                return True
+    return False

@@ -13,16 +13,18 @@ schedule is lowered, with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
 from aot.errors.tvm_names import missing
 from aot.support.dataclass import dataclass
-from aot.te.operation import ComputeOp, IterVar, PlaceholderOp, Reduce, Tensor, TensorOp, copy_of, read_tensors, wrong
-from aot.te.relation import Fuse, Relation, Split, canonical_order
-from aot.te.rewrite import commutes, copied_rule, factored, reads_from
-from aot.tir.expr import Expr
+from aot.support.dtype import int_range, is_float, is_signed
+from aot.te.operation import ComputeOp, IterVar, PlaceholderOp, Reduce, Tensor, TensorOp, copy_of, read_tensors, tensor_of, wrong
+from aot.tir.arith import interval
+from aot.tir.buffer import Buffer
+from aot.tir.expr import Expr, Var, imm
+from aot.tir.functor import Cloner
 from aot.tir.intrin import TensorIntrin
 from aot.tir.schedule import ScheduleError
 
@@ -415,3 +417,181 @@ def create_schedule(ops: TensorOp | Tensor | Sequence[TensorOp | Tensor]) -> Sch
 
 def _ceil(extent: int | None, part: int | None) -> int | None:
     return None if extent is None or part is None else -(-extent // part)
+
+
+# How loops come from axes: splits and fusions, their extents, and the axes' values in terms of the loops.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """`parent` = outer * factor + inner; factor or nparts is given, the other follows from the extent."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: int | None
+    nparts: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fuse:
+    """`fused` = outer * extent of inner + inner."""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+
+Relation = Split | Fuse
+
+
+def canonical_order(roots: Sequence[IterVar], relations: Sequence[Relation]) -> list[IterVar]:
+    """The reduction loops in the order in which they visit the elements as the axes do."""
+    order = list(roots)
+    for relation in relations:
+        match relation:
+            case Split(parent, outer, inner) if parent in order:
+                at = order.index(parent)
+                order[at : at + 1] = [outer, inner]
+            case Fuse(outer, inner, fused) if outer in order:
+                order.remove(inner)
+                order[order.index(outer)] = fused
+            case _:
+                pass
+    return order
+
+
+def loop_extents(relations: Sequence[Relation], roots: Mapping[IterVar, int]) -> dict[IterVar, int]:
+    """The extents of all axes and loops of a stage whose axes have the extents `roots`."""
+    extents = dict(roots)
+    for relation in relations:
+        match relation:
+            case Split(parent, outer, inner, factor, nparts):
+                total = extents[parent]
+                extents[inner] = factor if factor is not None else -(-total // (nparts or 1))
+                extents[outer] = nparts if nparts is not None else -(-total // (factor or 1))
+            case Fuse(outer, inner, fused):
+                extents[fused] = extents[outer] * extents[inner]
+    return extents
+
+
+def axis_values(
+    relations: Sequence[Relation], extents: Mapping[IterVar, int], leaves: Mapping[IterVar, Expr]
+) -> tuple[dict[IterVar, Expr], list[tuple[IterVar, Expr, int]]]:
+    """The value of every axis and loop, and what has to be guarded: (axis, its value, its extent).
+
+    `leaves` gives the values of the loops.  A guard is needed where the rounds of a split cover more than its parent.
+    """
+    values = dict(leaves)
+    guards: list[tuple[IterVar, Expr, int]] = []
+    for relation in reversed(relations):
+        match relation:
+            case Split(parent, outer, inner):
+                values[parent] = values[outer] * extents[inner] + values[inner]
+                if extents[outer] * extents[inner] != extents[parent]:
+                    guards.append((parent, values[parent], extents[parent]))
+            case Fuse(outer, inner, fused):
+                size = imm(extents[inner])
+                values[outer], values[inner] = values[fused] / size, values[fused] % size
+    return values, guards
+
+
+# New rules from old ones: readers of a cache, a rule with axes of its own, partial reductions.
+
+
+Body = Expr | Reduce
+
+
+def commutes(body: Reduce, data: Sequence[IterVar]) -> str:
+    """Why the values of a reduction may not be taken in another order; "" where they may.
+
+    Float results depend on the order.  Signed partial sums may overflow in one order and not in another, unless all of them fit.
+    """
+    dtype = body.dtype
+    if is_float(dtype):
+        return f"this changes the order of a {body.combiner} of {dtype}, and with it the rounding"
+    if body.combiner in ("max", "min") or not is_signed(dtype):
+        return ""
+    ranges = {a.var: (0, (a.extent or int_range("int32")[1]) - 1) for a in (*data, *body.axes)}
+    low, high = interval(body.value, ranges)
+    count = 1
+    for axis in body.axes:
+        count *= axis.extent or 1
+    least, most = int_range(dtype)
+    if body.combiner == "sum" and count * min(low, 0) >= least and count * max(high, 0) <= most:
+        return ""
+    return (
+        f"this changes the order of a {body.combiner} of {dtype}, and partial results might overflow: "
+        f"{count} values in {low}..{high}; accumulate in a wider type"
+    )
+
+
+def map_body(body: Body, cloner: Cloner) -> Body:
+    """A rule with its variables and tensors replaced."""
+    if isinstance(body, Reduce):
+        return Reduce(body.combiner, cloner.expr(body.value), body.axes)
+    return cloner.expr(body)
+
+
+def reads_from(body: Body, tensors: Mapping[Tensor, Tensor]) -> Body:
+    """A rule that reads other tensors in the place of some."""
+    replaced: dict[Buffer, Buffer] = {old: new for old, new in tensors.items()}
+    return map_body(body, Cloner(buffers=replaced))
+
+
+def copied_rule(axis: Sequence[IterVar], body: Body, tensor: Tensor, *, name: str) -> Tensor:
+    """A tensor of the same rule with data axes of its own; reduction axes are shared."""
+    fresh = tuple(IterVar(f"{a.name}.c", "data", a.extent) for a in axis)
+    places: dict[Var, Expr] = {a.var: f.var for a, f in zip(axis, fresh, strict=True)}
+    return tensor_of(ComputeOp(name, fresh, map_body(body, Cloner(places))), tensor.shape)
+
+
+def factored(
+    axes: Sequence[IterVar], body: Reduce, relations: tuple[Relation, ...], *, axis: tuple[IterVar, int], name: str
+) -> tuple[Tensor, Reduce] | str:
+    """(tensor of partial results, reduction that combines them), or why that cannot be done.
+
+    `axis`: the loop that becomes dimension number axis[1] of the partial results.
+    """
+    loop, position = axis
+    found = _parts(body, relations, loop)
+    if isinstance(found, str):
+        return found
+    root, factor, other = found
+    extent = loop.extent or 1
+    chosen = IterVar(loop.name, "data", extent)
+    places: dict[Var, Expr] = {}
+    rest = tuple(a for a in body.axes if a is not root)
+    if other is None:
+        places[root.var] = chosen.var
+    else:
+        left = IterVar(other.name, "reduce", other.extent)
+        outer, inner = (chosen, left) if factor > 0 else (left, chosen)
+        places[root.var] = outer.var * abs(factor) + inner.var
+        rest = tuple(left if a is root else a for a in body.axes)
+    fresh = [IterVar(f"{a.name}.f", "data", a.extent) for a in axes]
+    places |= {a.var: f.var for a, f in zip(axes, fresh, strict=True)}
+    value = Cloner(places).expr(body.value)
+    all_axes = (*fresh[:position], chosen, *fresh[position:])
+    op = ComputeOp(name, all_axes, Reduce(body.combiner, value, rest) if rest else value)
+    partial = tensor_of(op, tuple(a.extent or 1 for a in all_axes))
+    last = IterVar(f"{loop.name}.v", "reduce", extent)
+    indices: list[Expr] = [a.var for a in axes]
+    element = partial[(*indices[:position], last.var, *indices[position:])]
+    return partial, Reduce(body.combiner, element, (last,))
+
+
+def _parts(body: Reduce, relations: tuple[Relation, ...], loop: IterVar) -> tuple[IterVar, int, IterVar | None] | str:
+    """(axis, factor of the split, other half): the factor is negative where `loop` is the inner half."""
+    if not relations and loop in body.axes:
+        return loop, 1, None
+    if len(relations) == 1 and isinstance(relations[0], Split) and relations[0].parent in body.axes:
+        split = relations[0]
+        outer, inner, total = split.outer.extent or 1, split.inner.extent or 1, split.parent.extent
+        if outer * inner != total:
+            return f"the split into {outer} times {inner} does not divide the {total} iterations"
+        if loop is split.outer:
+            return split.parent, inner, split.inner
+        if loop is split.inner:
+            return split.parent, -inner, split.outer
+    return "rfactor takes a reduction axis, or one half of its split, before other primitives on the stage"

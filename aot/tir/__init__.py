@@ -19,13 +19,13 @@ from aot.tir.verify import verify
 
 
 def _run(module: Any, name: str, seed: int) -> list[Array] | None:
-    from aot.tir.evaluate import run_drawn  # few compilations run functions, print or read text
+    from aot.tir.interpreter import run_drawn  # few compilations run functions, print or read text
 
     return run_drawn(module, name, seed)
 
 
 def _to_full_text(module: IRModule) -> str:
-    from aot.tir.text import print_module
+    from aot.tir.parser import print_module
 
     return print_module(module)
 

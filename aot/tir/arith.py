@@ -1,11 +1,11 @@
-"""Integer semantics and constant folding of scalar expressions."""
+"""Integer semantics, constant folding and interval arithmetic of scalar expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aot.support.dtype import bits, int_range, is_float, is_int, is_signed
-from aot.tir.expr import BinOp, Expr, Imm
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 
 
 def wrap(value: int, dtype: str) -> int:
@@ -118,3 +118,170 @@ def _fold_left(expr: BinOp, a: int) -> Expr:
     if expr.op in ("+", "*"):
         return fold(BinOp(expr.op, b, expr.a))  # constants go right
     return expr
+
+
+# Bounds: what values can an integer expression have, given the ranges of its variables?
+
+
+Interval = tuple[int, int]
+"""Smallest and largest value, both included."""
+
+
+def exact_interval(op: str, a: Interval, b: Interval, *, dtype: str) -> Interval:
+    """The mathematical values of `a op b`, before they are fitted into `dtype` (the operands' type)."""
+    match op:
+        case "+":
+            return a[0] + b[0], a[1] + b[1]
+        case "-":
+            return a[0] - b[1], a[1] - b[0]
+        case "*":
+            if a[0] >= 0 and b[0] >= 0:
+                return a[0] * b[0], a[1] * b[1]
+            return _corners([x * y for x in a for y in b])
+        case "min":
+            return min(a[0], b[0]), min(a[1], b[1])
+        case "max":
+            return max(a[0], b[0]), max(a[1], b[1])
+        case "/":
+            return _quotient(a, b)
+        case "%":
+            return _remainder(a, b)
+        case "<<" | ">>":
+            return _shifted(op, a, b, dtype=dtype)
+        case "&" | "|" | "^":
+            return _bitwise(op, a, b)
+        case _:
+            return _decided(op, a, b)
+
+
+def _corners(values: list[int]) -> Interval:
+    return min(values), max(values)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    if b[0] <= 0 <= b[1]:
+        largest = max(abs(a[0]), abs(a[1]))
+        return -largest, largest
+    return _corners([trunc_div(x, y) for x in a for y in b])
+
+
+def _remainder(a: Interval, b: Interval) -> Interval:
+    smallest = b[0] if b[0] > 0 else -b[1] if b[1] < 0 else 0
+    if a[0] >= 0 and a[1] < smallest:
+        return a
+    limit = max(abs(b[0]), abs(b[1]), 1) - 1
+    return (0 if a[0] >= 0 else max(-limit, a[0])), (0 if a[1] <= 0 else min(limit, a[1]))
+
+
+def _shifted(op: str, a: Interval, b: Interval, *, dtype: str) -> Interval:
+    """Amounts outside the type are an error elsewhere, so only the valid ones count here."""
+    width = bits(dtype)
+    low, high = max(b[0], 0), min(max(b[1], 0), width - 1)
+    low = min(low, high)
+    if op == "<<":
+        return _corners([x << s for x in a for s in (low, high)])
+    return _corners([x >> s for x in a for s in (low, high)])
+
+
+def _bitwise(op: str, a: Interval, b: Interval) -> Interval:
+    width = max(x.bit_length() for x in (*a, *b))
+    if op == "&" and (a[0] >= 0 or b[0] >= 0):
+        return 0, min(x[1] for x in (a, b) if x[0] >= 0)
+    if a[0] >= 0 and b[0] >= 0:
+        return 0, (1 << width) - 1
+    return -(1 << width), (1 << width) - 1
+
+
+def _decided(op: str, a: Interval, b: Interval) -> Interval:
+    """Comparisons and logical operators: (0, 0), (1, 1) or (0, 1)."""
+    match op:
+        case "<":
+            always, never = a[1] < b[0], a[0] >= b[1]
+        case "<=":
+            always, never = a[1] <= b[0], a[0] > b[1]
+        case ">":
+            always, never = a[0] > b[1], a[1] <= b[0]
+        case ">=":
+            always, never = a[0] >= b[1], a[1] < b[0]
+        case "==":
+            always, never = a[0] == a[1] == b[0] == b[1], a[1] < b[0] or b[1] < a[0]
+        case "!=":
+            always, never = a[1] < b[0] or b[1] < a[0], a[0] == a[1] == b[0] == b[1]
+        case "&&":
+            always, never = 0 not in a and 0 not in b, a == (0, 0) or b == (0, 0)
+        case "||":
+            always, never = a == (1, 1) or b == (1, 1), a == (0, 0) and b == (0, 0)
+        case _:
+            raise TypeError(f"unknown operator {op}")
+    return int(always), int(not never)
+
+
+def fits(value: Interval, dtype: str) -> bool:
+    """Whether every value of the interval is one of `dtype`."""
+    low, high = int_range(dtype)
+    return low <= value[0] and value[1] <= high
+
+
+def fitted(value: Interval, dtype: str) -> Interval:
+    """The interval after the result went into `dtype`: signed results that overflow never come back, unsigned ones wrap."""
+    low, high = int_range(dtype)
+    if low <= value[0] and value[1] <= high:
+        return value
+    if is_signed(dtype) and value[0] <= high and value[1] >= low:
+        return max(low, value[0]), min(high, value[1])
+    return low, high
+
+
+def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
+    """All values that `expr` can take; a variable without a known range has its type's. Integer and bool types only."""
+    return Intervals(ranges).of(expr)
+
+
+class Intervals:
+    """`interval` with a memory: for many questions about expressions that share parts.
+
+    `ranges` may grow in between, but must not change for a variable that was asked about.
+    """
+
+    def __init__(self, ranges: Mapping[Var, Interval]) -> None:
+        self._ranges = ranges
+        self._known: dict[int, tuple[Expr, Interval]] = {}  # by identity; the expression is kept, so that its id stays its own
+
+    def of(self, expr: Expr) -> Interval:
+        kind: type = type(expr)
+        if kind is Imm:
+            value = 0 if is_float(expr.dtype) else int(expr.value)  # type: ignore[union-attr,arg-type]
+            return value, value
+        if kind is Var:
+            return self._ranges.get(expr) or int_range(expr.dtype)  # type: ignore[arg-type]
+        known = self._known.get(id(expr))
+        if known is None:
+            found = self._binop(expr) if kind is BinOp else self._compute(expr)  # type: ignore[arg-type]
+            known = self._known[id(expr)] = expr, found
+        return known[1]
+
+    def _binop(self, expr: BinOp) -> Interval:
+        dtype = expr.a.dtype
+        if is_float(dtype):
+            return (0, 1)
+        exact = exact_interval(expr.op, self.of(expr.a), self.of(expr.b), dtype=dtype)
+        low, high = int_range(expr.dtype)
+        return exact if low <= exact[0] and exact[1] <= high else fitted(exact, expr.dtype)
+
+    def _compute(self, expr: Expr) -> Interval:
+        match expr:
+            case Load() | Call():
+                return int_range(expr.dtype)
+            case Cast(dtype, value):
+                if is_float(value.dtype):
+                    return int_range(dtype)
+                inner = self.of(value)
+                return inner if fits(inner, dtype) else int_range(dtype)
+            case Select(cond, then, orelse):
+                chosen = self.of(cond)
+                if chosen[0] == chosen[1]:
+                    return self.of(then if chosen[0] else orelse)
+                t, o = self.of(then), self.of(orelse)
+                return min(t[0], o[0]), max(t[1], o[1])
+            case _:
+                raise TypeError(f"not an expression: {expr!r}")

@@ -9,19 +9,26 @@ shows a read of scratch that was never written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from math import isinf, isnan
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from aot.errors import InternalError, Problem
+from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
+from aot.support.dtype import bits, int_range, is_float, is_signed, itemsize, numpy_dtype
+from aot.tir.arith import Interval, exact_interval, fits, fitted
 from aot.tir.buffer import Buffer
+from aot.tir.builtin import BUILTINS
+from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.interpreter_source import Translation, translate
+from aot.tir.functor import accesses, walk
 from aot.tir.printer import print_stmt
-from aot.tir.stmt import Stmt
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Memory = memoryview | list[Any]
 """Bytes of a buffer, or the values of a local one."""
@@ -253,3 +260,464 @@ _HELPERS: Mapping[str, Any] = {
     "_inf": float("inf"),
     "_nan": float("nan"),
 }
+
+
+# From a PrimFunc to the Python source that is run.
+#
+# A buffer in memory is one memoryview a dtype, a local buffer a list, or one Python variable an element where all its indices are
+# constants and no block takes it.  While text is built, so is the interval of each value; it decides which checks are needed.
+
+
+_CODES = {
+    "bool": "?",
+    "int4": "b",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "H",
+    "float32": "f",
+    "float64": "d",
+}
+_MAX_DEPTH = 60
+"""Nesting of parentheses at which a value is named, because Python's parser stops at 200."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """Python `source` with a function `entry`; `statements[i]` belongs to line i; the rest are the names it needs."""
+
+    source: str
+    statements: tuple[Stmt | None, ...]
+    intrinsics: Mapping[str, Callable[..., Any]]
+    descriptions: Mapping[str, PrimFunc]
+
+
+class _Code(NamedTuple):
+    """Text of an expression, its values and how deep its parentheses go."""
+
+    text: str
+    values: Interval
+    depth: int
+
+
+def translate(func: PrimFunc) -> Translation:
+    return _Translator(func).translate()
+
+
+class _Translator:
+    def __init__(self, func: PrimFunc) -> None:
+        self._func = func
+        self._lines: list[tuple[str, Stmt | None]] = []
+        self._indent = 1
+        self._stmt: Stmt | None = None
+        self._lazy = 0
+        self._temps = 0
+        self._ranges: dict[Var, Interval] = {}
+        self._vars: dict[Var, str] = {}
+        self._memory: dict[Buffer, str] = {}
+        self._views: dict[tuple[Buffer, str], str] = {}
+        self._scalars = _scalar_locals(func)
+        self._intrinsics: dict[str, Callable[..., Any]] = {}
+        self._descriptions: dict[str, PrimFunc] = {}
+
+    def translate(self) -> Translation:
+        for index, buffer in enumerate(self._func.buffers):
+            self._memory[buffer] = f"m{index}"
+        for var in self._func.scalars:
+            self._define(var)
+        self._body(self._func.body)
+        params = [self._memory[b] for b in self._func.buffers] + [self._vars[v] for v in self._func.scalars]
+        head: list[tuple[str, Stmt | None]] = [(f"def entry({', '.join([*params, 'funcs', 'on_call'])}):", None)]
+        for (buffer, dtype), name in self._views.items():
+            if buffer.scope != "local":
+                head.append((f" {name} = _view({self._memory[buffer]}, {_CODES[dtype]!r}, {itemsize(dtype)})", None))
+        lines = [*head, *self._lines, (" return", None)]
+        return Translation(
+            "\n".join(text for text, _ in lines) + "\n",
+            tuple(stmt for _, stmt in lines),
+            self._intrinsics,
+            self._descriptions,
+        )
+
+    def _emit(self, text: str) -> None:
+        self._lines.append((" " * self._indent + text, self._stmt))
+
+    def _define(self, var: Var) -> str:
+        self._vars[var] = f"v{len(self._vars)}"
+        return self._vars[var]
+
+    def _temp(self) -> str:
+        self._temps += 1
+        return f"t{self._temps}"
+
+    def _body(self, body: tuple[Stmt, ...]) -> None:
+        start = len(self._lines)
+        for stmt in body:
+            self._stmt = stmt
+            self._statement(stmt)
+        if len(self._lines) == start:
+            self._emit("pass")
+
+    def _nested(self, body: tuple[Stmt, ...]) -> None:
+        self._indent += 1
+        self._body(body)
+        self._indent -= 1
+
+    def _statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case For(var, start, stop, body, step):
+                low, high = self._expr(start), self._expr(stop)
+                self._ranges[var] = (low.values[0], max(low.values[0], high.values[1] - 1))
+                self._emit(f"for {self._define(var)} in range({low.text}, {high.text}, {step}):")
+                self._nested(body)
+            case Store(buffer, indices, value, dtype):
+                code = self._expr(value)
+                self._emit(f"{self._element(buffer, indices, dtype)} = {code.text}")
+            case Let(var, value):
+                code = self._expr(value)
+                if not is_float(var.dtype):
+                    self._ranges[var] = code.values
+                self._emit(f"{self._define(var)} = {code.text}")
+            case Allocate(buffer):
+                self._allocate(buffer)
+            case If(cond, then, orelse):
+                self._emit(f"if {self._expr(cond).text}:")
+                self._nested(then)
+                if orelse:
+                    self._stmt = stmt
+                    self._emit("else:")
+                    self._nested(orelse)
+            case While():
+                self._while(stmt)
+            case Block():
+                self._block(stmt)
+            case CallPrim(name, operands, layer):
+                args = "".join(f"{self._operand(o)}, " for o in operands)
+                self._emit(f"_call_prim({name!r}, {layer}, ({args}), funcs, on_call)")
+            case _:
+                raise TypeError(f"not a statement: {stmt!r}")
+
+    def _while(self, loop: While) -> None:
+        count = self._temp()
+        self._emit(f"{count} = 0")
+        self._emit("while True:")
+        self._indent += 1
+        if loop.test:
+            self._body(loop.test)
+        self._stmt = loop
+        self._emit(f"if not {self._expr(loop.cond).text}: break")
+        if loop.limit:
+            self._emit(f"if {count} == {loop.limit}: _endless({loop.limit})")
+        self._emit(f"{count} += 1")
+        self._body(loop.body)
+        self._indent -= 1
+
+    def _allocate(self, buffer: Buffer) -> None:
+        name = f"l{len(self._memory)}"
+        self._memory[buffer] = name
+        if buffer in self._scalars:
+            if buffer.size:
+                self._emit(" = ".join(f"{name}_{i}" for i in range(buffer.size)) + " = None")
+        else:
+            self._views[buffer, buffer.dtype] = name
+            self._emit(f"{name} = [None] * {buffer.size}")
+
+    def _block(self, stmt: Block) -> None:
+        desc = stmt.intrin.desc
+        name = f"d{len(self._descriptions)}"
+        self._descriptions[name] = desc
+        if len(stmt.operands) != len(desc.params):
+            self._fault(f"{stmt.intrin.name} takes {len(desc.params)} operands, not {len(stmt.operands)}")
+            return
+        args: list[str] = []
+        for param, operand in zip(desc.params, stmt.operands, strict=True):
+            if isinstance(param, Var) and not isinstance(operand, Region):
+                args.append(self._expr(operand).text)
+            elif isinstance(param, Buffer) and isinstance(operand, Region):
+                args.append(self._region(operand, param))
+            else:
+                self._fault(f"{stmt.intrin.name}: operand {param.name} is of the wrong kind")
+                return
+        self._emit(f"{name}.call(({''.join(a + ', ' for a in args)}), funcs, on_call)")
+
+    def _fault(self, message: str) -> None:
+        self._emit(f"raise ValueError({message!r})")
+
+    def _region(self, operand: Region, param: Buffer) -> str:
+        buffer = operand.buffer
+        if buffer.scope == "local":
+            if buffer.size < param.size or buffer.dtype != param.dtype:
+                self._fault(f"local {buffer.name} does not fit operand {param.name}")
+            return self._memory[buffer]
+        return f"_region({self._memory[buffer]}, {self._offset(operand)}, ({param.nbytes}, {param.align}))"
+
+    def _offset(self, operand: Region) -> str:
+        size = itemsize(operand.dtype)
+        text = self._expr(operand.index).text
+        return text if size == 1 else f"{text} * {size}"
+
+    def _operand(self, operand: Region | Expr) -> str:
+        if isinstance(operand, Region):
+            return f"({self._memory[operand.buffer]}, {self._offset(operand)})"
+        return self._expr(operand).text
+
+    def _expr(self, expr: Expr) -> _Code:
+        code = self._raw(expr)
+        if code.depth > _MAX_DEPTH and not self._lazy:
+            name = self._temp()
+            self._emit(f"{name} = {code.text}")
+            return _Code(name, code.values, 0)
+        return code
+
+    def _raw(self, expr: Expr) -> _Code:
+        match expr:
+            case Imm(value, dtype):
+                return _literal(value, dtype)
+            case Var(_, dtype):
+                values = self._ranges.get(expr) or _type_range(dtype)
+                return _Code(self._vars.get(expr, f"undefined_{len(self._vars)}"), values, 0)
+            case BinOp(op, a, b):
+                return self._binop(op, a, b)
+            case Cast(dtype, value):
+                return self._cast(dtype, value)
+            case Select(cond, then, orelse):
+                return self._select(cond, then, orelse)
+            case Load(buffer, indices, dtype):
+                return _Code(self._element(buffer, indices, dtype), _type_range(dtype), 4)
+            case Call(intrin, args):
+                name = f"in_{intrin.name}"
+                if self._intrinsics.setdefault(name, intrin.py) is not intrin.py:
+                    name = f"in_{intrin.name}_{len(self._intrinsics)}"
+                    self._intrinsics[name] = intrin.py
+                codes = [self._expr(a) for a in args]
+                depth = 1 + max((c.depth for c in codes), default=0)
+                return _Code(f"{name}({', '.join(c.text for c in codes)})", _type_range(intrin.dtype), depth)
+            case _:
+                raise TypeError(f"not an expression: {expr!r}")
+
+    def _select(self, cond: Expr, then: Expr, orelse: Expr) -> _Code:
+        c = self._expr(cond)
+        self._lazy += 1
+        t, o = self._expr(then), self._expr(orelse)
+        self._lazy -= 1
+        values = min(t.values[0], o.values[0]), max(t.values[1], o.values[1])
+        return _Code(f"({t.text} if {c.text} else {o.text})", values, 1 + max(c.depth, t.depth, o.depth))
+
+    def _binop(self, op: str, a: Expr, b: Expr) -> _Code:
+        x = self._expr(a)
+        if op in LOGICAL:
+            self._lazy += 1
+            y = self._expr(b)
+            self._lazy -= 1
+            return _Code(f"({x.text} {'and' if op == '&&' else 'or'} {y.text})", (0, 1), 1 + max(x.depth, y.depth))
+        y = self._expr(b)
+        depth = 1 + max(x.depth, y.depth)
+        if is_float(a.dtype):
+            return self._float_binop(op, x, y, a.dtype)
+        values = exact_interval(op, x.values, y.values, dtype=a.dtype)
+        if op in COMPARISONS:
+            return _Code(f"({x.text} {op} {y.text})", values, depth)
+        if op in ("min", "max"):
+            return _Code(self._extremum(op, x.text, y.text), values, depth + 1)
+        return self._fit(self._arithmetic(op, x, y, a.dtype), values, dtype=a.dtype, depth=depth)
+
+    def _extremum(self, op: str, x: str, y: str) -> str:
+        s, t = self._temp(), self._temp()
+        return f"({s} if ({s} := {x}) {'<' if op == 'min' else '>'} ({t} := {y}) else {t})"
+
+    def _arithmetic(self, op: str, x: _Code, y: _Code, dtype: str) -> str:
+        if op in ("/", "%"):
+            if x.values[0] >= 0 and y.values[0] >= 0:
+                return f"({x.text} {'//' if op == '/' else '%'} {y.text})"
+            return f"{'_div' if op == '/' else '_mod'}({x.text}, {y.text})"
+        if op in ("<<", ">>") and not (y.values[0] >= 0 and y.values[1] < bits(dtype)):
+            return f"({x.text} {op} _amount({y.text}, {bits(dtype)}))"
+        return f"({x.text} {op} {y.text})"
+
+    def _fit(self, text: str, values: Interval, *, dtype: str, depth: int) -> _Code:
+        """`text` with the check or the wrapping that its type asks for."""
+        if dtype == "bool" or fits(values, dtype):
+            return _Code(text, values, depth)
+        low, high = int_range(dtype)
+        if is_signed(dtype):
+            name = self._temp()
+            text = f"({name} if {low} <= ({name} := {text}) <= {high} else _overflow({name}))"
+            return _Code(text, fitted(values, dtype), depth + 2)
+        return _Code(f"({text} & {high})", (low, high), depth + 1)
+
+    def _float_binop(self, op: str, x: _Code, y: _Code, dtype: str) -> _Code:
+        depth = 2 + max(x.depth, y.depth)
+        if op in COMPARISONS:
+            return _Code(f"({x.text} {op} {y.text})", (0, 1), depth)
+        if op in ("min", "max"):
+            return _Code(self._extremum(op, x.text, y.text), (0, 0), depth)
+        if op not in ("+", "-", "*", "/"):
+            raise TypeError(f"{op} of {dtype}")
+        text = f"_fdiv({x.text}, {y.text})" if op == "/" else f"({x.text} {op} {y.text})"
+        return _Code(f"_f32({text})" if dtype == "float32" else text, (0, 0), depth)
+
+    def _cast(self, dtype: str, value: Expr) -> _Code:
+        x = self._expr(value)
+        if value.dtype == "float16" or dtype == "float16":  # float16 is its bits
+            return _Code(f"{'_widened' if dtype == 'float32' else '_halved'}({x.text})", (0, 0), x.depth + 1)
+        if is_float(dtype):
+            return _Code(f"{'_f32' if dtype == 'float32' else 'float'}({x.text})", (0, 0), x.depth + 1)
+        low, high = int_range(dtype)
+        if is_float(value.dtype):
+            return _Code(f"_to_int({x.text}, {low}, {high})", (low, high), x.depth + 1)
+        if dtype == "bool":
+            return _Code(f"({x.text} != 0)", (0, 1), x.depth + 1)
+        if fits(x.values, dtype):
+            return x
+        if is_signed(dtype):
+            return _Code(f"((({x.text} + {-low}) & {high - low}) - {-low})", (low, high), x.depth + 3)
+        return _Code(f"({x.text} & {high})", (low, high), x.depth + 1)
+
+    def _element(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
+        """The text of one element, for reading or writing, its indices checked."""
+        if buffer not in self._memory:
+            return f"undefined_{buffer.name if buffer.name.isidentifier() else 'buffer'}[0]"
+        if buffer.scope == "local" and dtype != buffer.dtype:
+            raise TypeError(f"{self._func.name}: local {buffer.name} is {buffer.dtype}, not {dtype}")
+        flat = self._flat(buffer, indices, dtype)
+        if buffer in self._scalars:
+            return f"{self._memory[buffer]}_{flat}" if flat.isdigit() else f"({flat})"
+        return f"{self._view(buffer, dtype)}[{flat}]"
+
+    def _view(self, buffer: Buffer, dtype: str) -> str:
+        if (buffer, dtype) not in self._views:
+            self._views[buffer, dtype] = f"{self._memory[buffer]}_{dtype}"
+        return self._views[buffer, dtype]
+
+    def _flat(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
+        if len(indices) == 1:
+            extent = buffer.nbytes // itemsize(dtype) if buffer.is_sized else 1 << 62  # there the view itself is the limit
+            return self._index(indices[0], extent)
+        if len(indices) != len(buffer.shape) or dtype != buffer.dtype:
+            raise TypeError(f"{self._func.name}: {buffer.name} takes {len(buffer.shape)} indices, not {len(indices)}")
+        if all(isinstance(i, Imm) and 0 <= i.value < n for i, n in zip(indices, buffer.shape, strict=True)):
+            flat = 0
+            for index, extent in zip(indices, buffer.shape, strict=True):
+                assert isinstance(index, Imm)
+                flat = flat * extent + int(index.value)
+            return str(flat)
+        text = ""
+        for index, extent in zip(indices, buffer.shape, strict=True):
+            part = self._index(index, extent)
+            if not text or text == "0":
+                text = part
+            elif part == "0":
+                text = f"({text}) * {extent}"
+            else:
+                text = f"({text}) * {extent} + {part}"
+        return text or "0"
+
+    def _index(self, index: Expr, extent: int) -> str:
+        code = self._expr(index)
+        if code.values[0] >= 0 and code.values[1] < extent:
+            return code.text
+        name = self._temp()
+        return f"({name} if 0 <= ({name} := {code.text}) < {extent} else _outside({name}, {extent}))"
+
+
+def _type_range(dtype: str) -> Interval:
+    return (0, 0) if is_float(dtype) else int_range(dtype)
+
+
+def _literal(value: int | float, dtype: str) -> _Code:
+    if dtype == "float16":  # is its bits
+        return _Code(str(int(np.float16(value).view(np.uint16))), (0, 0), 1)
+    if is_float(dtype):
+        if isnan(value):
+            return _Code("_nan", (0, 0), 0)
+        if isinf(value):
+            return _Code("_inf" if value > 0 else "(-_inf)", (0, 0), 1)
+        text = f"({float(value)!r})"
+        return _Code(f"_f32{text}" if dtype == "float32" else text, (0, 0), 1)
+    number = int(value)
+    return _Code(str(number) if number >= 0 else f"({number})", (number, number), 1)
+
+
+def _scalar_locals(func: PrimFunc) -> frozenset[Buffer]:
+    """Local buffers whose elements can be Python variables: constant indices only, in no region, and small."""
+    found: set[Buffer] = set()
+    spoiled: set[Buffer] = set()
+    for stmt in walk(func.body):
+        if isinstance(stmt, Allocate) and stmt.buffer.size <= 64:
+            found.add(stmt.buffer)
+        for access in accesses(stmt):
+            if isinstance(access, Region) or not all(isinstance(i, Imm) for i in access.indices):
+                spoiled.add(access.buffer)
+    return frozenset(found - spoiled)
+
+
+# Functions of a module on drawn operands, by which passes over loop nests are checked.
+
+
+SPANS: tuple[int | None, ...] = (None, 8, 0)
+"""Largest drawn integers, tried in turn: all of the type; small ones where indices or sums go wrong; zeros."""
+
+
+def run_drawn(module: IRModule, name: str, seed: int) -> list[Array] | None:
+    """The outputs of a function as bytes, with the module's constants and everything else drawn.
+
+    None if it cannot run so: buffers of unknown size, or accesses that no drawn value keeps inside the buffers.
+    """
+    func = module.functions[name]
+    assert isinstance(func, PrimFunc)
+    func = func.with_body(_bounded(func.body))
+    if not all(b.is_sized for b in func.buffers):
+        return None
+    funcs = BUILTINS | {n: f for n, f in module.functions.items() if isinstance(f, PrimFunc)}
+    for span in SPANS:
+        try:
+            return _run(func, funcs, module.constants.get(name, {}), rng=np.random.default_rng(seed), span=span)
+        except InternalError:
+            continue
+    return None
+
+
+MOST_ITERATIONS = 64
+"""Iterations of a While on drawn operands, with which it may never end."""
+
+
+def _bounded(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` with a limit for each While."""
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case While(test=test, body=inner):
+                stmt = replace(stmt, test=_bounded(test), body=_bounded(inner), limit=MOST_ITERATIONS)
+            case For(body=inner):
+                stmt = replace(stmt, body=_bounded(inner))
+            case If(then=then, orelse=orelse):
+                stmt = replace(stmt, then=_bounded(then), orelse=_bounded(orelse))
+        out.append(stmt)
+    return tuple(out)
+
+
+def _run(
+    func: PrimFunc, funcs: Mapping[str, PrimFunc], constants: Mapping[str, Array], *, rng: np.random.Generator, span: int | None
+) -> list[Array]:  # fmt: skip
+    buffers = {b.name: _drawn(b, rng, span) for b in (*func.inputs, *func.outputs, *func.consts)}
+    buffers |= {b.name: np.ascontiguousarray(constants[b.name]) for b in func.consts if b.name in constants}
+    buffers |= {b.name: np.zeros(b.shape, numpy_dtype(b.dtype)) for b in func.state}
+    scalars = {v.name: int(rng.integers(0, 8)) if span is None else span for v in func.scalars}
+    run_module(func, funcs, buffers, scalars)
+    return [buffers[b.name].reshape(-1).view(np.uint8) for b in func.outputs]
+
+
+def _drawn(buffer: Buffer, rng: np.random.Generator, span: int | None) -> Array:
+    dtype = numpy_dtype(buffer.dtype)
+    if is_float(buffer.dtype):
+        return rng.standard_normal(buffer.shape).astype(dtype)
+    low, high = int_range(buffer.dtype) if buffer.dtype != "bool" else (0, 1)
+    if span is not None:
+        low, high = max(low, 0), min(high, span)
+    wide = np.uint64 if buffer.dtype == "uint64" else np.int64
+    return rng.integers(low, high, buffer.shape, dtype=wide, endpoint=True).astype(dtype)

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from aot.errors import InternalError, Problem
 from aot.support.dtype import int_range, is_float, is_int, itemsize
-from aot.tir.analysis.bounds import Interval, Intervals
+from aot.tir.arith import Interval, Intervals
 from aot.tir.buffer import Buffer
 from aot.tir.expr import ARITHMETIC, COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc

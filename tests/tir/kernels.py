@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from aot.support.dtype import int_range, is_float, numpy_dtype
-from aot.te.nest import create_prim_func
-from aot.te.tensor import elements_of, reduce_axis, tensor_fn
+from aot.te.tensor import create_prim_func, elements_of, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, select

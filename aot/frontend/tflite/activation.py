@@ -16,16 +16,16 @@ from aot.ir.op import Array
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import (
     NotAMultiplierError,
+    inverse_sqrt,
     multiply_by_quantized_multiplier,
     quantize_multiplier,
     quantize_value,
+    real_multiplier,
     requantize,
     round_half_away,
     rounding_divide_by_pot,
     wrap_int32,
 )
-from aot.numerics.inv_sqrt import inverse_sqrt
-from aot.numerics.multipliers import real_multiplier
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
 from aot.op.math.cast import CastAttrs
 from aot.op.math.unary import UNARY, VECTOR, UnaryAttrs, gelu, sigmoid

@@ -29,8 +29,7 @@ from aot.frontend.tflite.retyped import LARGEST_HALF, legacy_uint8, rounded_to_h
 from aot.frontend.view import OperatorView
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
-from aot.numerics.fixed_point import quantize_multiplier, round_half_away
-from aot.numerics.multipliers import precision, quotient, real_multiplier
+from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, real_multiplier, round_half_away
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.common.tensors import MOVABLE, RescaledAttrs
 from aot.op.math.arithmetic import BINARY, COMPARISONS, BinaryAttrs, CompareAttrs, Rescale, SelectAttrs

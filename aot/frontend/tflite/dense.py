@@ -33,8 +33,7 @@ from aot.frontend.tflite.retyped import legacy_uint8
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
-from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
-from aot.numerics.multipliers import real_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
 from aot.op.common.float_layer import Bounds
 from aot.op.nn.dense import (
     BLOCKWISE,

@@ -12,10 +12,8 @@ from aot.frontend.tflite.convert import ConvertContext, fused_range, operand, un
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
-from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
-from aot.numerics.indefinite import as_fixed_point, cast_sums
-from aot.numerics.multipliers import precision, quotient
-from aot.numerics.ties import Rescaling, rounded_once
+from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, reduced_multiplier
+from aot.numerics.ties import Rescaling, as_fixed_point, cast_sums, rounded_once
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, FloatWindowAttrs
 from aot.op.common.window import Padding
 from aot.op.qnn.hybrid import HYBRID, PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs

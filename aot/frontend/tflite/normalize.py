@@ -19,8 +19,7 @@ from aot.frontend.tflite.convert import (
 from aot.frontend.tflite.retyped import is_legacy, legacy_uint8, rounded_to_half, widens_halves
 from aot.frontend.view import OperatorView
 from aot.ir.span import Span
-from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
-from aot.numerics.multipliers import real_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, softmax_scaling
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.qnn.softmax import (

@@ -8,8 +8,7 @@ import numpy as np
 
 from aot.frontend.tflite.convert import EVERY, ConvertContext, from_tflite, operand, require_dtype, require_quant, unsupported
 from aot.frontend.view import OperatorView
-from aot.numerics.fixed_point import quantize_multiplier
-from aot.numerics.multipliers import real_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, real_multiplier
 from aot.op.math.cast import BITCASTABLE as BITCAST_DTYPES
 from aot.op.math.cast import CASTABLE, BitcastAttrs, CastAttrs, FakeQuantAttrs, bitcast_shape
 from aot.op.qnn.quantize import CODES, SOURCES, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs, evaluate_dequantize

@@ -11,8 +11,7 @@ from aot.frontend.tflite.convert import ConvertContext, from_tflite, operand, re
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
-from aot.numerics.multipliers import real_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.dense import DenseAttrs

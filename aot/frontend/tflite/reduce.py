@@ -21,8 +21,7 @@ from aot.frontend.tflite.convert import (
 )
 from aot.frontend.tflite.tensor import LARGEST_PAD, dilated, padded_or_cut
 from aot.frontend.view import OperatorView
-from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
-from aot.numerics.multipliers import real_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
 from aot.op.math.cast import BitcastAttrs
 from aot.op.reduce import (
     CUMSUM_TYPES,

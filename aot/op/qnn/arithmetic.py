@@ -14,7 +14,9 @@ from aot.numerics.fixed_point import (
     clamp_array,
     multiply_by_quantized_multiplier,
     named,
+    precision,
     quantize_multiplier,
+    quotient,
     reciprocal,
     requantize,
     saturating_rounding_doubling_high_mul,
@@ -25,7 +27,6 @@ from aot.numerics.fixed_point import (
     wrap_int32,
 )
 from aot.numerics.linear import Rescaling, rescaling_of_products
-from aot.numerics.multipliers import precision, quotient
 from aot.op.common.tensors import Clamped, RescaledAttrs, broadcast_at, broadcast_type, tensors_of, two_of_one_type
 from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass

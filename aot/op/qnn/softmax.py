@@ -17,13 +17,13 @@ from aot.numerics.fixed_point import (
     Int64,
     clamp_array,
     exp_on_negative_values,
+    inverse_sqrt,
     multiply_by_quantized_multiplier,
     one_over_one_plus_x,
     reciprocal,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
-from aot.numerics.inv_sqrt import inverse_sqrt
 from aot.op.common.tensors import tensors_of
 from aot.op.qnn.lut import look_up, populate
 from aot.op.te_rule import F_TE, TeContext

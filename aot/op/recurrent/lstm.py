@@ -10,9 +10,7 @@ import numpy as np
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, TupleType, Type
 from aot.numerics.elementary import apply
-from aot.numerics.fixed16 import sigmoid16, tanh16
-from aot.numerics.fixed_point import multiply_by_quantized_multiplier
-from aot.numerics.inv_sqrt import inverse_sqrt
+from aot.numerics.fixed_point import inverse_sqrt, multiply_by_quantized_multiplier, sigmoid16, tanh16
 from aot.op.common.float_layer import LANES, np_eigen_sum, np_lane_sum, tir_lane_sum
 from aot.op.qnn.hybrid import quantized
 from aot.op.qnn.lut import Sigmoid16Attrs, evaluate_sigmoid16

@@ -16,8 +16,7 @@ import numpy as np
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
-from aot.tir.analysis.overlap import Pair, type_based
-from aot.tir.analysis.overlap_span import Cell, Span, evaluate, exact, hull, point
+from aot.tir.analysis.overlap import Cell, Pair, Span, evaluate, exact, hull, point, type_based
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import Expr, Load, Select, Var
 from aot.tir.function import PrimFunc

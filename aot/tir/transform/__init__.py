@@ -8,7 +8,7 @@ from aot.errors.tvm_names import missing
 from aot.ir.module import IRModule
 from aot.ir.transform import Sequential, unwatched
 from aot.tir.function import PrimFunc
-from aot.tir.transform.flatten_buffer import flatten, flatten_buffer
+from aot.tir.transform.lowering import flatten, flatten_buffer, simplified, simplify, unroll, unroll_loop
 from aot.tir.transform.merge_functions import (
     EqualKey,
     Merged,
@@ -18,8 +18,6 @@ from aot.tir.transform.merge_functions import (
     sharing_key,
     structural_key,
 )
-from aot.tir.transform.simplify import simplified, simplify
-from aot.tir.transform.unroll_loop import unroll, unroll_loop
 from aot.tir.verify import verify
 
 __all__ = [

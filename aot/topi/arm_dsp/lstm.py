@@ -14,7 +14,7 @@ from functools import cache, partial
 import numpy as np
 
 from aot.ir.op import Array
-from aot.numerics.fixed16 import SIGMOID16, TANH16
+from aot.numerics.fixed_point import SIGMOID16, TANH16
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.op.recurrent import lstm
 from aot.op.recurrent.lstm import LstmAttrs, Scale

@@ -15,8 +15,7 @@ from aot.relay.expr import Call, Constant, post_order, tensor_type
 from aot.relay.stored import flattened
 from aot.support.dtype import is_float
 from aot.target.target import Target
-from aot.te.nest import emit_flat
-from aot.te.tensor import TensorFn, elements_of
+from aot.te.tensor import TensorFn, elements_of, emit_flat
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl

@@ -6,9 +6,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from aot.ir.type import TupleType
-from aot.numerics.fixed16 import SIGMOID16, TANH16
-from aot.numerics.fixed_point import tir_multiply_by_quantized_multiplier, tir_multiply_wide, tir_rounding_divide_by_pot
-from aot.numerics.inv_sqrt import tir_inverse_sqrt
+from aot.numerics.fixed_point import (
+    SIGMOID16,
+    TANH16,
+    tir_inverse_sqrt,
+    tir_multiply_by_quantized_multiplier,
+    tir_multiply_wide,
+    tir_rounding_divide_by_pot,
+)
 from aot.op.qnn.lut import sigmoid_table, tir_sigmoid16
 from aot.op.recurrent.lstm import LstmAttrs, Scale, peephole_of, table_attrs
 from aot.op.recurrent.rnn import Sequences

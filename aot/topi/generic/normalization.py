@@ -8,12 +8,12 @@ from aot.numerics.fixed_point import (
     INT32_MAX,
     INT32_MIN,
     tir_doubled,
+    tir_inverse_sqrt,
     tir_multiply_by_quantized_multiplier,
     tir_one_over_one_plus_x,
     tir_rounding_divide_by_pot,
     tir_saturating_rounding_doubling_high_mul,
 )
-from aot.numerics.inv_sqrt import tir_inverse_sqrt
 from aot.op.qnn.lut import tir_look_up
 from aot.op.qnn.softmax import (
     ALPHA_D,

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from aot.ir.type import TensorType
 from aot.numerics.elementary import MATH
-from aot.numerics.fixed16 import SIGMOID16, TANH16
-from aot.numerics.fixed_point import tir_rounding_divide_by_pot
+from aot.numerics.fixed_point import SIGMOID16, TANH16, tir_rounding_divide_by_pot
 from aot.op.common.float_layer import LANES, tir_eigen_sum, tir_lane_sum
 from aot.op.qnn.hybrid import DynamicQuantizeAttrs, integer_type, te_params, te_quantize, te_range
 from aot.op.recurrent.lstm import DATA_ZP, LSTM_BASIC, LstmBasicAttrs, LstmFloatAttrs

@@ -13,8 +13,7 @@ from aot.relay.analysis import LAYERS, layer_cost
 from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type, with_operands
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.te.nest import emit_nest
-from aot.te.tensor import TensorFn, elements_of, tensor_fn
+from aot.te.tensor import TensorFn, elements_of, emit_nest, tensor_fn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as Scalar

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aot.errors import AotError
-from aot.numerics.indefinite import cast_sums
+from aot.numerics.ties import cast_sums
 from aot.testing import ModelBuilder
 from tests.op._differential import check, main_of
 from tests.scale import cases

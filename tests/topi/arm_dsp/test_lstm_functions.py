@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from aot.micro.build.toolchain import have_tool
-from aot.numerics.fixed16 import sigmoid16 as real_sigmoid16
-from aot.numerics.fixed16 import tanh16 as real_tanh16
+from aot.numerics.fixed_point import sigmoid16 as real_sigmoid16
+from aot.numerics.fixed_point import tanh16 as real_tanh16
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
 from aot.tir.function import PrimFunc

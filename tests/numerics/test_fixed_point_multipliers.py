@@ -14,9 +14,16 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from aot.numerics import multipliers as table
-from aot.numerics.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier, reduced_multiplier
-from aot.numerics.multipliers import Precision, precision, quotient, real_multiplier
+from aot.numerics import fixed_point as table
+from aot.numerics.fixed_point import (
+    Precision,
+    multiply_by_quantized_multiplier,
+    precision,
+    quantize_multiplier,
+    quotient,
+    real_multiplier,
+    reduced_multiplier,
+)
 from aot.relay.interpreter import evaluate
 from aot.testing import Quant, reference_sets, tflm_reference
 from tests.op._differential import Array, main_of, same

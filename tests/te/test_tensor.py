@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aot.te import tensor as te
-from aot.te.nest import create_prim_func, emit_nest
+from aot.te.tensor import create_prim_func, emit_nest
 from aot.te.tensor import max as te_max
 from aot.te.tensor import min as te_min
 from aot.tir.builder import IRBuilder

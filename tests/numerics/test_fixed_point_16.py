@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aot.numerics.fixed16 import sigmoid16, tanh16
+from aot.numerics.fixed_point import sigmoid16, tanh16
 
 
 def test_functions_are_near_the_real_ones() -> None:

@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 
 from aot.support.dtype import int_range
-from aot.tir.analysis.bounds import exact_interval, fitted, interval
-from aot.tir.arith import INT_MEANING
+from aot.tir.arith import INT_MEANING, exact_interval, fitted, interval
 from aot.tir.expr import ARITHMETIC, COMPARISONS, LOGICAL, BinOp, Cast, Imm, Var, imm, select
 
 RANGES = [(lo, hi) for lo in (-5, -3, -1, 0, 1, 2) for hi in (-3, -1, 0, 1, 3, 4) if lo <= hi]

@@ -1,18 +1,20 @@
-"""simplify: what interval arithmetic decides at compile time is not computed at run time."""
+"""Passes from what a builder or a parser makes to what codegen prints: simplify, flatten_buffer, unroll_loop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from operator import is_
 
+from aot.errors import internal
 from aot.ir.transform import PassContext, prim_func_pass
 from aot.support.dtype import int_range, is_float, is_int
-from aot.tir.analysis.bounds import Interval, Intervals
-from aot.tir.buffer import Buffer
+from aot.tir.arith import Interval, Intervals
+from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Select, Var, cast
 from aot.tir.function import PrimFunc
-from aot.tir.functor import children, expressions, map_children, map_expressions, walk
+from aot.tir.functor import Cloner, children, expressions, map_children, map_expressions, walk
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 
@@ -283,3 +285,99 @@ def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple
 def simplify(func: PrimFunc, _context: PassContext) -> PrimFunc:
     """Decide at compile time what the ranges of loop variables decide; drop what nobody reads."""
     return simplified(func)
+
+
+# flatten_buffer: one row-major index for every access.
+
+
+def flatten(func: PrimFunc) -> PrimFunc:
+    """`func` whose loads and stores have one index each; buffers keep their shapes.
+
+    Afterwards bounds hold for a buffer as a whole only, so run the verifier before.
+    """
+    return func.with_body(_flattened(func.body))
+
+
+def _flattened(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    new = tuple([_stmt(s) for s in body])
+    return body if all(map(is_, new, body)) else new
+
+
+def _stmt(stmt: Stmt) -> Stmt:
+    new = map_expressions(stmt, _expr)
+    match new:
+        case For(body=body):
+            inner = _flattened(body)
+            return new if inner is body else For(new.var, new.start, new.stop, inner, new.step, new.kind)
+        case If(then=then, orelse=orelse):
+            return replace(new, then=_flattened(then), orelse=_flattened(orelse))
+        case While(test=test, body=body):
+            return replace(new, test=_flattened(test), body=_flattened(body))
+        case Store(buffer=buffer, indices=indices) if len(indices) != 1:
+            return Store(buffer, (flat_index(buffer, indices),), new.value, new.dtype)
+        case _:
+            return new
+
+
+def _expr(expr: Expr) -> Expr:
+    kind: type = type(expr)
+    if kind is Imm or kind is Var:
+        return expr
+    new = map_children(expr, _expr)
+    if type(new) is Load and len(new.indices) != 1:
+        return Load(new.buffer, (flat_index(new.buffer, new.indices),), new.dtype)
+    return new
+
+
+@prim_func_pass(opt_level=0, required=True)
+def flatten_buffer(func: PrimFunc, _context: PassContext) -> PrimFunc:
+    """Replace the indices of every access by one row-major index."""
+    return flatten(func)
+
+
+# unroll_loop: loops of kind "unroll" become copies of their body.
+
+
+def unroll(func: PrimFunc) -> PrimFunc:
+    """`func` without loops of kind "unroll"; InternalError where such a loop has bounds that are not constant.
+
+    A body that defines names or registers is copied with new ones, so each copy stands for itself in the enclosing body.
+    """
+    return func.with_body(_unrolled(func.body, where=func.name))
+
+
+def _unrolled(body: tuple[Stmt, ...], *, where: str) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case For(kind="unroll"):
+                out.extend(_copies(stmt, where=where))
+            case For(body=inner):
+                out.append(replace(stmt, body=_unrolled(inner, where=where)))
+            case If(then=then, orelse=orelse):
+                out.append(replace(stmt, then=_unrolled(then, where=where), orelse=_unrolled(orelse, where=where)))
+            case While(test=test, body=inner):
+                out.append(replace(stmt, test=_unrolled(test, where=where), body=_unrolled(inner, where=where)))
+            case _:
+                out.append(stmt)
+    return tuple(out)
+
+
+def _copies(loop: For, *, where: str) -> list[Stmt]:
+    """Unrolled from the outside in, so that inner bounds may depend on outer variables."""
+    if not isinstance(loop.start, Imm) or not isinstance(loop.stop, Imm):
+        raise internal(f"the loop over {loop.var.name} is to be unrolled, but its bounds are not constant", where=where)
+    out: list[Stmt] = []
+    for value in range(int(loop.start.value), int(loop.stop.value), loop.step):
+        copy = Cloner({loop.var: Imm(value, loop.var.dtype)}).body(loop.body)
+        out.extend(_unrolled(copy, where=where))
+    return out
+
+
+@prim_func_pass(opt_level=0)
+def unroll_loop(func: PrimFunc, _context: PassContext) -> PrimFunc:
+    """Replace loops of kind "unroll" by copies of their bodies.
+
+    Without it they are loops of the C code as well, but for those that index registers.
+    """
+    return unroll(func)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aot.numerics.inv_sqrt import inverse_sqrt, tir_inverse_sqrt
+from aot.numerics.fixed_point import inverse_sqrt, tir_inverse_sqrt
 from aot.tir.builder import IRBuilder
 from aot.tir.interpreter import run
 
