@@ -57,7 +57,7 @@ def _import_all(package: str) -> None:
 
 def files() -> tuple[dict[str, str], dict[str, str]]:
     """Files by what they enter into attribute maps, and by the operators of TensorFlow Lite that they convert."""
-    from aot.ir.attr_map import AttrMap
+    from aot.ir.op import AttrMap
     from aot.op.operator_index import OPERATORS as OLD
     from aot.relay.construct import F_CONSTRUCT
 

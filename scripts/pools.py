@@ -25,7 +25,7 @@ from aot.driver.options import OPTS, Options
 from aot.errors import AotError
 from aot.memory.memory_pools import ONE_POOL, Pooling
 from aot.micro.board import board_names, load_board
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "models"

@@ -125,7 +125,7 @@ def _checks() -> Timed:
     from aot.frontend import view
     from aot.frontend.specialize import specialize
     from aot.frontend.tflite import activation, convert
-    from aot.support.garbage import rare_collections
+    from aot.system.gc_tuning import rare_collections
 
     convert.load_all()
 

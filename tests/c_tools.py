@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 
 WARNINGS = (  # noqa: SIM905
     "-std=c99 -pedantic -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wundef -Wvla -Wcast-align=strict "

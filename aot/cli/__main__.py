@@ -14,7 +14,7 @@ from aot.cli.app import run_app
 from aot.cli.output import print_problems
 from aot.cli.streams import guarded, open_standard_files
 from aot.errors import EXIT_INTERNAL, EXIT_USAGE, AotError, Problem
-from aot.support.garbage import OBJECTS_BETWEEN
+from aot.system.gc_tuning import OBJECTS_BETWEEN
 
 EXIT_INTERRUPTED = 130
 

@@ -16,7 +16,7 @@ from aot.driver.model_file import read_model
 from aot.driver.reading import NamedBytes
 from aot.errors import Problem, TargetError, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aot.micro.board import Board
     from aot.report.measure.fitting import Linker
     from aot.report.measure.sets import Sets
-    from aot.support.pool import Pool
+    from aot.support.memory_pool import Pool
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
 
@@ -246,7 +246,7 @@ def compile_model(wanted: Request) -> Artifact:
     from aot.driver import model_cache
     from aot.driver.plugins import any_loaded
     from aot.ir.transform import PassContext
-    from aot.system.facts import remembering
+    from aot.system.disk_memo import remembering
 
     cached = wanted.cached and not model_cache.is_off() and not any_loaded()
 

@@ -13,11 +13,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from aot.errors import Problem, UsageError
-from aot.support.digest import digest
 from aot.support.names import is_keyword, model_identifier, name_fault
 from aot.support.text import printable
 from aot.support.untrusted import parse_json
-from aot.system.files import write_error
+from aot.system.files import digest, write_error
 
 MANIFEST = "aot-output.json"
 SCHEMA = "aot-output/1"

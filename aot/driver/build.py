@@ -39,9 +39,9 @@ from aot.memory.memory_pools import ONE_POOL
 from aot.relay.expr import Function
 from aot.relay.state import state_vars
 from aot.support.dataclass import dataclass
-from aot.support.garbage import rare_collections
 from aot.support.names import model_identifier
 from aot.support.text import printable
+from aot.system.gc_tuning import rare_collections
 from aot.target.target import Target, find_target, require_c
 from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize

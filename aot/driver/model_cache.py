@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from aot.executor.artifact import Artifact
 from aot.support.untrusted import parse_json
-from aot.system.cache import cache_folder, files_by_use, read_own, replace_file, seal, secret
-from aot.system.fingerprint import compiler_fingerprint
+from aot.system.disk_cache import cache_folder, compiler_fingerprint, files_by_use, read_own, replace_file, seal, secret
 
 if TYPE_CHECKING:
     from aot.driver.options import Options

@@ -28,7 +28,7 @@ from aot.relay.stored import widened
 from aot.relay.transform.compose_functions import Link, compose_functions
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
 
 MOST_RUNS = 64

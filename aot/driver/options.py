@@ -10,7 +10,7 @@ from aot.executor.config import History, Io
 from aot.frontend.choice import FIRST_GRAPH, Choice
 from aot.memory.memory_pools import ONE_POOL, Pooling, check_pooling
 from aot.support.dataclass import dataclass
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 
 KERNELS = ("native", "generic")
 FLOAT16 = ("keep", "fold")

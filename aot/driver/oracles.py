@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from aot.errors import Problem, UsageError
-from aot.support.caller import call_place
+from aot.errors import Problem, UsageError, call_place
 
 if TYPE_CHECKING:
     from aot.ir.op import Array

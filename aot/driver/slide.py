@@ -16,7 +16,7 @@ from aot.relay.transform.slide_window import narrow_windows, slide_window
 from aot.relay.transform.sliding import LayerRows, RunningSum, SlideFront, SlidePlan, slide_front, slide_plan, sliding
 from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
 
 

@@ -7,6 +7,10 @@ E4xxx verification, E5xxx usage and files, E9xxx our own fault.  `aot explain CO
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import FrameType
+
 from aot.support.dataclass import dataclass
 from aot.support.text import escaped_lines
 
@@ -93,3 +97,14 @@ class InternalError(AotError):
 def internal(message: str, *, where: str = "") -> InternalError:
     """An E9001 for a broken invariant of our own."""
     return InternalError(Problem("E9001", message, where))
+
+
+def call_place() -> str:
+    """`script.py:12` of the innermost frame outside of this package; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in ("aot", "importlib", "functools", "contextlib"):
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

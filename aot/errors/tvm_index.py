@@ -37,7 +37,7 @@ NAMES: Mapping[str, str] = {
     "ir.assert_structural_equal": "is here: aot.ir.structural_equal in an assertion",
     "ir.load_json": "is here: aot.ir.IRModule.astext with show_meta_data=True, and aot.ir.parse",
     "ir.register_intrin_lowering": "is not here: an aot.tir.intrin.Intrin has its C expression and its meaning with it",
-    "ir.register_op_attr": "is here: aot.ir.op.Op.set_attr, or an aot.ir.attr_map.AttrMap of one's own",
+    "ir.register_op_attr": "is here: aot.ir.op.Op.set_attr, or an aot.ir.op.AttrMap of one's own",
     "ir.save_json": "is here: aot.ir.IRModule.astext with show_meta_data=True, and aot.ir.parse",
     "meta_schedule": "is not here: kernels are written and chosen by cost (ADR 1); aot tune counts those that compete",
     "nd": "is here: aot.runtime.PackedFunc: takes numpy arrays and everything that supports DLPack",

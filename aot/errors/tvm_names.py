@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.errors.tvm_index import NAMES
-from aot.support.caller import call_place
 
 
 class TvmNameError(UsageError, AttributeError):

@@ -16,10 +16,9 @@ from aot.executor.templates import aot_workspace_c, aot_workspace_h, model_c, mo
 from aot.ir.type import TensorType
 from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, itemsize
-from aot.support.licence import PARAMETERS, spdx_line
 from aot.support.text import commas
-from aot.target.c_text import comment, float_literal
-from aot.target.codegen_calls import print_calls
+from aot.target.c_text import PARAMETERS, comment, float_literal, spdx_line
+from aot.target.codegen_c import print_calls
 from aot.target.source_module import NamedFunc, Param, internal_header, kernels_source, params_source
 from aot.target.target import Target
 from aot.tir.expr import BinOp, Expr, Imm, Load

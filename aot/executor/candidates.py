@@ -21,7 +21,7 @@ from aot.relay.analysis import LAYERS, group_key, workload_key
 from aot.relay.expr import Call, Constant, Expr, Function, all_functions, map_inner_functions, operands, post_order, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.support.dataclass import dataclass
-from aot.system.facts import recall
+from aot.system.disk_memo import recall
 from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.tir.transform import equal_key, interface_key, sharing_key, simplified, structural_key

@@ -40,7 +40,7 @@ from aot.relay.state import carried, input_vars, state_of, state_vars
 from aot.relay.transform.fuse_ops import call_group
 from aot.relay.trip_count import results_of, trip_count
 from aot.support.names import NameSupply, c_identifier
-from aot.system.facts import recall
+from aot.system.disk_memo import recall
 from aot.topi.strategy import Lowered
 
 

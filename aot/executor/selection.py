@@ -29,7 +29,7 @@ import numpy as np
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.support.milp import Entries, Row, Solution, minimise, relaxed
-from aot.system.facts import recall
+from aot.system.disk_memo import recall
 from aot.topi.strategy import Lowered
 
 

@@ -21,10 +21,10 @@ from aot.memory.pool_choice import PoolChoice, UsedPool, fill_pools, plan_pools,
 from aot.memory.verify import verify_plan
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
+from aot.support.memory_pool import Pool
 from aot.support.names import NameSupply
-from aot.support.pool import Pool
 from aot.support.text import printable
-from aot.system.facts import recall
+from aot.system.disk_memo import recall
 from aot.target.source_module import Param
 from aot.tir.analysis.in_place import in_place_pairs
 from aot.tir.analysis.overlap import safe_distances

@@ -21,7 +21,7 @@ from aot.frontend.problems import Problems
 from aot.frontend.tensor_lists import has_lists, open_batch, without_lists
 from aot.frontend.tflite.graph import GraphWalk
 from aot.frontend.view import SubgraphView, TensorView, parse
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
 
 

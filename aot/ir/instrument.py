@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from aot.errors import InternalError, Problem, UsageError
+from aot.errors import InternalError, Problem, UsageError, call_place
 from aot.errors.tvm_names import missing
-from aot.ir.dialect import Dialect, dialect_of
-from aot.ir.module import BaseFunc, IRModule
+from aot.ir.module import BaseFunc, Dialect, IRModule, dialect_of
 from aot.ir.op import Array
 from aot.ir.transform import Pass, PassInstrument, get_pass
 from aot.ir.type import TensorType
-from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 

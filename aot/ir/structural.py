@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.ir.metadata import WRITTEN
 from aot.ir.module import IRModule
 from aot.ir.span import Span
-from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 
 

@@ -17,14 +17,12 @@ from dataclasses import field, replace
 from types import TracebackType
 from typing import Any
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.errors.tvm_names import missing
-from aot.ir.dialect import dialect
-from aot.ir.module import IRModule
-from aot.support.caller import call_place
+from aot.ir.module import IRModule, dialect
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 
 Transform = Callable[[IRModule, "PassContext"], IRModule]
 

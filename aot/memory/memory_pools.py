@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
-from aot.support.near import did_you_mean
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
+from aot.support.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

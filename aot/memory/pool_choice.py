@@ -26,9 +26,9 @@ from aot.memory.memory_pools import Pooling
 from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, common_bytes, lower_bound, possible_savings
 from aot.memory.planner import plan
 from aot.support.dataclass import dataclass
+from aot.support.memory_pool import Pool
 from aot.support.milp import Row, Solution, minimise
-from aot.support.near import did_you_mean
-from aot.support.pool import Pool
+from aot.support.suggestions import did_you_mean
 
 ROUNDS = 30
 """Choices of the integer program that are tried; each that cannot be placed adds a limit."""

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from aot.errors import Problem, UsageError
-from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
+from aot.support.memory_pool import Pool
 from aot.support.names import name_fault
-from aot.support.near import did_you_mean
-from aot.support.pool import Pool
+from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
+from aot.system.files import data_folder
 from aot.target.cpu import CORES
 
 UARTS = ("cmsdk",)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.attr_map import AttrMap
-from aot.ir.op import Array
+from aot.ir.op import Array, AttrMap
 from aot.ir.type import TensorType
 from aot.relay.expr import Constant
 from aot.relay.stored import codes_of

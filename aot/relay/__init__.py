@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aot.ir.dialect import Dialect, register_dialect
-from aot.ir.module import IRModule
+from aot.ir.module import Dialect, IRModule, register_dialect
 from aot.ir.op import Array
 from aot.ir.structural import Structure, register_structure
 from aot.relay import analysis

@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.errors.tvm_names import is_tvm_name, missing
-from aot.ir.attr_map import AttrMap
-from aot.ir.op import OP_INFO, OpInfo, TypeRuleError, op_info
+from aot.ir.op import OP_INFO, AttrMap, OpInfo, TypeRuleError, op_info
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType, TupleType
 from aot.relay.expr import Call, Expr, Function, If, While, call, const, result_types, tensor_type
 from aot.relay.verify import is_condition, same_type
-from aot.support.caller import call_place
 from aot.support.entry_points import reach
 
 Constructor = Callable[..., Any]

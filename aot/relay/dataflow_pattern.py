@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.errors.tvm_names import missing
 from aot.ir.op import Op
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, ExprMutator, Function, Tuple, TupleGetItem, Var
-from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.support.dtype import known_dtypes
 

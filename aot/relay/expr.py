@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.ir.op import F_INFER_TYPE, Array, Op, OpInfo, TypeRuleError, op_info
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams, TensorType, TupleType, Type
-from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, is_int, known_dtypes, numpy_dtype
 

@@ -22,9 +22,9 @@ from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.runtime.module import build_library
-from aot.support.data import data_folder
 from aot.support.dtype import numpy_dtype
 from aot.support.names import model_identifier
+from aot.system.files import data_folder
 from aot.target.function_source import Parameter, Signature, function_files, signature_of
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

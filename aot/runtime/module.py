@@ -17,11 +17,10 @@ import numpy as np
 from aot.errors import Problem, ToolchainError, UsageError, internal
 from aot.executor.artifact import Artifact
 from aot.ir.op import Array
-from aot.support.data import data_folder
 from aot.support.dtype import numpy_dtype
 from aot.support.notebook import section, table
-from aot.system.cache import cache_folder
-from aot.system.files import write_error
+from aot.system.disk_cache import cache_folder
+from aot.system.files import data_folder, write_error
 from aot.system.process import require_output, run_program, version_of
 
 FLAGS = ("-std=c99", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-DAOT_HOOKS=1")
@@ -214,7 +213,7 @@ class HostModel:
 def load(artifact: Artifact, *, cache: Path | None = None) -> HostModel:
     """Build the sources of `artifact` for this machine (once for each content) and load the library.
 
-    The library is kept in `cache`, by default in a folder that nobody else can write to (aot.system.cache).
+    The library is kept in `cache`, by default in a folder that nobody else can write to (aot.system.disk_cache).
     Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 if it cannot be kept.
     """
     files = {**artifact.files, "aot_probe.c": _PROBE}

@@ -1,8 +1,9 @@
-"""Errors of writing, by what the user can do about them."""
+"""Files: those that come with the tool, their checksums, and errors of writing."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 from pathlib import Path
 
 from aot.errors import Problem, UsageError
@@ -13,3 +14,20 @@ def write_error(path: Path, error: OSError) -> UsageError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     code = "E5006" if full else "E5007"
     return UsageError(Problem(code, f"cannot write '{path}': {error.strerror}; nothing was changed there"))
+
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def data_folder(name: str) -> Path:
+    """The folder `crt` or `boards`: inside an installed package, else at the root of the checkout."""
+    installed = _PACKAGE / "_data" / name
+    return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+def digest(content: str | bytes) -> str:
+    """SHA-256 of a file, blind to the line endings that a version control system may change in texts."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    if b"\0" not in data:
+        data = data.replace(b"\r\n", b"\n")
+    return hashlib.sha256(data).hexdigest()

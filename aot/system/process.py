@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -137,3 +139,30 @@ def require_output(path: Path, program: str, *, magic: bytes = b"") -> None:
     if not start or not start.startswith(magic):
         what = "nothing" if not start else "something else"
         raise ToolchainError(Problem("E3006", f"{program} reported success, but wrote {what} where its output should be"))
+
+
+@dataclass(slots=True)
+class Heard:
+    """`text`: all words in one line, once the work is over."""
+
+    text: str = ""
+
+
+@contextmanager
+def heard() -> Iterator[Heard]:
+    """Standard error of this process, as C libraries write to it, goes to `text` instead; not for two threads at once."""
+    found = Heard()
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no standard error
+        yield found
+        return
+    with tempfile.TemporaryFile() as stream:
+        os.dup2(stream.fileno(), 2)
+        try:
+            yield found
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            stream.seek(0)
+            found.text = " ".join(stream.read().decode(errors="replace").split())

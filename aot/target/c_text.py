@@ -1,4 +1,4 @@
-"""Small pieces of C text: comments, literals, wrapped argument lists."""
+"""Small pieces of C text: comments, literals, wrapped argument lists, the line that states a licence."""
 
 from __future__ import annotations
 
@@ -86,3 +86,14 @@ def _break(line: str, first: int) -> int | None:
         elif c == " " and at >= first and _BETWEEN.match(line, at - 1) and (best is None or depth <= best[0]):
             best = depth, at
     return None if best is None else best[1]
+
+
+GENERATED = "0BSD"
+PARAMETERS = "LicenseRef-model"
+"""Licences of generated files: what the compiler writes is its user's, and 0BSD asks for nothing, not even for a notice; the
+numbers of the model are under the model's own licence.  The files of crt, copied or included, keep Apache-2.0."""
+
+
+def spdx_line(licence: str = GENERATED) -> str:
+    """The comment in C for the first line of a file, in the form of SPDX; no line break at the end."""
+    return f"/* SPDX-License-Identifier: {licence} */"

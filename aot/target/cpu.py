@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.errors import Problem, UsageError
-from aot.support.caller import call_place
+from aot.errors import Problem, UsageError, call_place
 from aot.support.dataclass import dataclass
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

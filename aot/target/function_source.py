@@ -8,9 +8,8 @@ from typing import Any
 from aot.errors import Problem, UsageError
 from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, itemsize
-from aot.support.licence import spdx_line
 from aot.support.names import NameSupply, c_identifier, model_identifier
-from aot.target.c_text import comment, wrap_call
+from aot.target.c_text import comment, spdx_line, wrap_call
 from aot.target.codegen_c import emit_func, emit_prototype, headers
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

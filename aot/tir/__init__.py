@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aot.errors.tvm_names import missing
-from aot.ir.dialect import Dialect, register_dialect
-from aot.ir.module import IRModule
+from aot.ir.module import Dialect, IRModule, register_dialect
 from aot.ir.op import Array
 from aot.ir.structural import Structure, counting_fields, register_structure
 from aot.tir.buffer import Buffer

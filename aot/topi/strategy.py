@@ -8,10 +8,9 @@ from dataclasses import field, replace
 from functools import cache, lru_cache
 from typing import TypeVar
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.ir.op import Array
 from aot.relay.expr import Call, Expr, Function, Var
-from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.function import PrimFunc

@@ -16,7 +16,7 @@ from aot.driver import model_cache
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.executor.artifact import Artifact
-from aot.system import fingerprint
+from aot.system import disk_cache
 from tests.models.golden import FOLDER
 
 MODEL = FOLDER / "add.tflite"
@@ -84,9 +84,9 @@ def test_the_key_tells_everything_apart(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_fingerprint_sees_a_changed_file(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("1")
-    before = list(fingerprint._files(tmp_path))
+    before = list(disk_cache._files(tmp_path))
     os.utime(tmp_path / "a.py", ns=(1, 1))
-    assert list(fingerprint._files(tmp_path)) != before
+    assert list(disk_cache._files(tmp_path)) != before
 
 
 def test_the_least_recently_used_go(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from aot.executor.plan_memory import plan_memory, spread_pools
 from aot.executor.storage_map import Planned
 from aot.ir.module import of_phase
 from aot.memory.memory_pools import Pooling
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 from aot.target.target import find_target
 from tests.executor.nets import small_net
 

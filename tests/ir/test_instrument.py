@@ -10,9 +10,8 @@ import pytest
 
 from aot.driver.build import compile_model
 from aot.errors import InternalError
-from aot.ir.dialect import Dialect, dialect, dialect_of, register_dialect
 from aot.ir.instrument import CheckSemantics, DumpIR, PassTimingInstrument, StopAfter, Stopped, VerifyIR, random_inputs
-from aot.ir.module import IRModule
+from aot.ir.module import Dialect, IRModule, dialect, dialect_of, register_dialect
 from aot.ir.transform import Pass, PassContext, PassInstrument
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Expr, Function, const, post_order, rewrite

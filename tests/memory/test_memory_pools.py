@@ -6,7 +6,7 @@ import pytest
 
 from aot.errors import UsageError
 from aot.memory.memory_pools import Pooling, check_pooling, parse_pool
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 
 
 def test_texts_of_pools() -> None:

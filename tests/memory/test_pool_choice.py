@@ -14,7 +14,7 @@ import pytest
 from aot.memory import pool_choice
 from aot.memory.plan import BufferInfo, Conflict, conflicts
 from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30))])

@@ -24,8 +24,8 @@ from aot.micro.board import data_folder, load_board, parse_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.runtime.module import load
+from aot.support.memory_pool import Pool
 from aot.support.milp import Solution
-from aot.support.pool import Pool
 from tests.memory.programs import random_program
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.tflite"

@@ -7,7 +7,7 @@ import pytest
 
 from aot.errors import UsageError
 from aot.micro.board import board_names, emulated_names, load_board, parse_board
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 
 EIGHT = ["host", "microbit", "mps2-an385", "mps2-an385-v6m", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547"]
 DESK = [

@@ -21,7 +21,7 @@ from aot.micro.board import Board, Memory, board_names, load_board
 from aot.micro.build.project import MODES, prepare
 from aot.micro.run.gdb import symbols
 from aot.micro.run.runner import run
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 from tests.micro.run.test_gdb import LINK, QEMU
 from tests.models.golden import FOLDER, load_golden, sets_of
 

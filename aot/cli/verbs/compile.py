@@ -87,7 +87,7 @@ def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
 
 def with_headers(sources: Mapping[str, str]) -> dict[str, str | bytes]:
     """The sources of a folder by name, and the headers of the runtime that they include."""
-    from aot.support.data import data_folder
+    from aot.system.files import data_folder
 
     folder = data_folder("crt") / "include"
     headers = {f"include/{name}": (folder / name).read_bytes() for name in runtime_headers(sources.values(), folder)}
@@ -125,7 +125,7 @@ PROFILER = ("layer_profile.c", "include/aot/layer_profile.h")
 
 def with_profiler(files: dict[str, str | bytes], *, wanted: bool) -> dict[str, str | bytes]:
     """The files of a folder, and those that count cycles of each layer in firmware where they are wanted."""
-    from aot.support.data import data_folder
+    from aot.system.files import data_folder
 
     if not wanted:
         return files

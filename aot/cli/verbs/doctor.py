@@ -131,10 +131,10 @@ def _records() -> dict[str, Any]:
 
 def _cache() -> dict[str, str | int]:
     from aot.driver.model_cache import LIMIT, usage
-    from aot.system import facts
+    from aot.system import disk_memo
 
     folder, count, size = usage()
-    return {"folder": str(folder), "entries": count, "bytes": size, "limit": LIMIT, "facts_bytes": facts.usage()[1]}
+    return {"folder": str(folder), "entries": count, "bytes": size, "limit": LIMIT, "facts_bytes": disk_memo.usage()[1]}
 
 
 def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:

@@ -14,7 +14,7 @@ from aot.cli import completion
 from aot.cli.options import BoardName, CompileOptions, JsonFlag, ModelPath, TargetName, compiles
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from aot.ir.module import IRModule
@@ -66,7 +66,7 @@ ListFlag = Annotated[bool, typer.Option("--list", help="List the passes in the o
 
 def module_text(module: IRModule, form: str | None) -> str:
     """The functions of one IR (or of both), main first."""
-    from aot.ir.dialect import dialect_of
+    from aot.ir.module import dialect_of
 
     parts = []
     for name in sorted(module.functions, key=lambda n: (n != "main", n)):

@@ -13,7 +13,7 @@ from aot.cli import completion
 from aot.cli.options import JsonFlag, QuietFlag
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.version import __version__
 
 NAME = "man"

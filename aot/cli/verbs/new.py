@@ -153,7 +153,7 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] |
     """
     from aot.cli.files import write_new_folder
     from aot.micro.new.generate import MANIFEST
-    from aot.support.digest import digest
+    from aot.system.files import digest
 
     if old is None:
         every = {**files.once, **files.generated}
@@ -194,7 +194,7 @@ def _fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
 def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str]) -> list[str]:
     """Generated files whose content the user changed; models and boards are his to exchange."""
     from aot.micro.new.generate import MANIFEST
-    from aot.support.digest import digest
+    from aot.system.files import digest
 
     found = []
     for name in sorted({*files.generated, *listed}):

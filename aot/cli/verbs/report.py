@@ -18,7 +18,7 @@ from aot.cli.output import Output, paint
 from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
 from aot.cli.workers import Jobs, Scheduler, pool_of_boards
 from aot.errors import Problem, UsageError
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.support.text import does_of, escaped
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
-from aot.errors import Problem, UnsupportedError, UsageError
+from aot.errors import Problem, UnsupportedError, UsageError, call_place
 from aot.frontend.check import CONVERTED_CUSTOM
 from aot.frontend.flexbuffer import FlexbufferError, Scalar, read_map
 from aot.frontend.tflite.converter_index import FILES
@@ -23,7 +23,6 @@ from aot.op.common.tensors import MOVABLE
 from aot.op.tensor.shape import ReshapeAttrs, StridedSliceAttrs
 from aot.relay.expr import Expr, Function, call, tensor_type
 from aot.relay.state import Variable
-from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.support.dtype import known_dtypes
 

@@ -28,12 +28,11 @@ from aot.executor.artifact import LARGEST, Artifact, layer_text, peak_of
 from aot.micro.board import Board, Memory
 from aot.micro.build.poison import areas, dead_intervals, within_areas
 from aot.micro.build.toolchain import Tool, find_tool, run_tool
-from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
 from aot.support.quote import FILTERS
 from aot.support.text import printable
-from aot.system.cache import cache_folder
-from aot.system.files import write_error
+from aot.system.disk_cache import cache_folder
+from aot.system.files import data_folder, write_error
 from aot.system.process import require_output
 
 WARNINGS = (

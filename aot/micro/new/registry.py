@@ -20,10 +20,10 @@ from aot.executor.artifact import Artifact
 from aot.micro.board import EMULATED, Board
 from aot.micro.build.image import is_integer_model
 from aot.micro.build.project import Places, choose_places
-from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
 from aot.support.quote import FILTERS
+from aot.system.files import data_folder
 from aot.version import __version__
 
 Array = np.ndarray[Any, Any]

@@ -28,9 +28,9 @@ from aot.micro.draft import chosen_sizes
 from aot.micro.new.registry import model_values, render
 from aot.micro.run.runner import decode_outputs, encode_inputs
 from aot.micro.run.serial import SerialLink, opened, parse_port, whole_seconds
-from aot.support.data import data_folder
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
+from aot.system.files import data_folder
 from aot.system.process import run_program
 from aot.target.cpu import CORES
 

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aot.errors import Problem, UsageError
+from aot.errors import Problem, UsageError, call_place
 from aot.ir.module import IRModule
 from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.dataflow_pattern import CallPattern, Match, Pattern
 from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
 from aot.relay.transform.fuse_ops import call_group
-from aot.support.caller import call_place
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 
 Check = Callable[[Call], bool]
 Entry = tuple[str, Pattern] | tuple[str, Pattern, Check]
@@ -68,12 +67,6 @@ def get_pattern_table(compiler: str) -> tuple[Composite, ...]:
         known = ", ".join(sorted(_TABLES)) or "none"
         raise UsageError(Problem("E5121", f"there is no pattern table of {compiler!r}; there are {known}", call_place()))
     return _TABLES[compiler]
-
-
-def reset_pattern_table(compiler: str) -> None:
-    """Forget a table, for what registers one for a while (E5121)."""
-    get_pattern_table(compiler)
-    del _TABLES[compiler]
 
 
 def table_of(given: Any) -> tuple[Composite, ...]:

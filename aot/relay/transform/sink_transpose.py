@@ -290,7 +290,6 @@ def _along(expr: Call, args: Sequence[Moved | Expr], dimensions: Sequence[int]) 
     return None
 
 
-NewAttrs = Callable[[Call, tuple[int, ...], dict[int, int]], Any]
 """Of a call, the shape of its new operand, and which old dimension each new one is, where that matters: the new attributes."""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 from aot.version import DISTRIBUTION, __version__
 
 FILE = "sbom.cdx.json"

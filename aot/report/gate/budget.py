@@ -22,7 +22,7 @@ from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
 from aot.report.gate.diff import FIELDS, baseline_text, check_comparable, diff_reports, load_reports
 from aot.report.measure.report import Report, key_of
 from aot.support.dataclass import dataclass
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.support.text import does_of
 from aot.support.untrusted import parse_toml
 

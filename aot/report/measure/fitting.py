@@ -19,7 +19,7 @@ from aot.micro.board import Board, Memory, board_names, load_board
 from aot.micro.build.image import POOLED, inspect_image, section_sizes
 from aot.micro.build.project import choose_places, copied_to, fixed_ram, overflow, prepare
 from aot.support.dataclass import dataclass
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 
 TRIES = 6
 """Budgets that are tried: what stands beside the workspace and the constants depends on the plan a little."""

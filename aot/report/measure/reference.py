@@ -24,7 +24,7 @@ from aot.ir.op import Array
 from aot.report.measure.litert import Litert, RefusedError
 from aot.report.measure.sets import moved_windows
 from aot.support.dataclass import dataclass
-from aot.support.heard import heard
+from aot.system.process import heard
 
 OWN = "the graph interpreter"
 """Begins the name of the compiler's own interpreter, which is not an independent reference."""

@@ -31,7 +31,7 @@ from aot.report.measure.sets import (
 )
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
-from aot.support.near import did_you_mean
+from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif"})

@@ -8,7 +8,7 @@ import pytest
 from aot.errors import TargetError
 from aot.executor.storage_map import REUSE, count_accesses, place_constants
 from aot.memory.memory_pools import Pooling
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 from aot.target.source_module import Param
 from tests.executor.nets import small_net
 

@@ -21,7 +21,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.build.toolchain import find_tool, have_tool
 from aot.micro.run.runner import run
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 from aot.topi.strategy import _IMPLS as REGISTERED
 from tests.micro.build.build_flags import (
     ABIS,

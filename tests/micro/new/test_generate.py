@@ -12,7 +12,7 @@ import pytest
 
 from aot.micro.new.generate import project_kinds
 from aot.micro.new.registry import _literal
-from aot.support.digest import digest
+from aot.system.files import digest
 from tests.micro.projects import DIGITS, ROOT, TWO_IO, need, new, sh, snapshot
 
 

@@ -23,7 +23,7 @@ from aot.micro.run import rsp
 from aot.micro.run.gdb import free_port
 from aot.micro.run.rsp import parse_memory_map
 from aot.micro.run.runner import run
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 from tests.micro.run.gdb_proxy import Habits, Proxy
 from tests.models.golden import FOLDER, load_golden, sets_of
 

@@ -18,7 +18,7 @@ from aot.frontend.choice import Choice
 from aot.memory.memory_pools import Pooling
 from aot.micro.board import load_board
 from aot.report.measure.fitting import fit
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 from tests.cli.boards import small_board
 from tests.cli.helper import Cli
 

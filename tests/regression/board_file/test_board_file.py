@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from aot.errors import UsageError
 from aot.memory.memory_pools import Pooling, check_pooling, parse_pool
 from aot.micro.board import MAX_TEXT, load_board, parse_board
-from aot.support.data import data_folder
+from aot.support.memory_pool import Pool
 from aot.support.names import MAX_NAME, model_identifier, name_fault
-from aot.support.pool import Pool
+from aot.system.files import data_folder
 
 M4 = (data_folder("boards") / "mps2-an386" / "board.toml").read_text(encoding="utf-8")
 POOL = '[[pool]]\nname = "P"\nsize = 1024\n\n[placement]'

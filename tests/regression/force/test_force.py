@@ -21,7 +21,7 @@ from aot.errors import UsageError
 from aot.micro.new.generate import MANIFEST as PROJECT_MANIFEST
 from aot.micro.new.generate import PROJECT_SCHEMA
 from aot.micro.new.registry import ProjectFiles
-from aot.support.digest import digest
+from aot.system.files import digest
 
 OLD = {"metadata.json": '{"schema": "aot-metadata/1"}', "a.c": "int a;\n", "include/aot/b.h": b"#define B 1\n"}
 NEW = {"metadata.json": '{"schema": "aot-metadata/1"}', "c.c": "int c;\n", "include/aot/b.h": b"#define B 2\n"}

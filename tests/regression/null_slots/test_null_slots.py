@@ -14,7 +14,7 @@ import aot
 from aot.driver.options import Options
 from aot.executor.artifact import Artifact
 from aot.micro.build.project import WARNINGS
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 from aot.testing.text_model import text_model
 
 ROOT = Path(__file__).parents[3]

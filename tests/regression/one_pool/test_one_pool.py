@@ -14,7 +14,7 @@ from aot.errors import AotError, TargetError, UsageError
 from aot.executor.emit import LoweredOutput
 from aot.memory.memory_pools import ONE_POOL, Pooling
 from aot.micro.board import board_names, load_board
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 
 MODELS = Path(__file__).parents[2] / "models"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "models"

@@ -9,7 +9,7 @@ import numpy as np
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
-from aot.support.pool import Pool
+from aot.support.memory_pool import Pool
 from tests.regression.one_pool.test_one_pool import KWS, ROOMY, compiled
 
 

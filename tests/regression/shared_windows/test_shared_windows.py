@@ -15,7 +15,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.build.toolchain import find_tool
 from aot.micro.run.runner import run
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 from aot.testing.builder import ModelBuilder
 from tests.topi.intrin.test_intrin import needs_board
 

@@ -18,8 +18,8 @@ from aot.driver import model_cache
 from aot.driver.build import build
 from aot.errors import UsageError
 from aot.executor.artifact import Artifact
-from aot.system import cache
-from aot.system.cache import cache_folder, read_own
+from aot.system import disk_cache
+from aot.system.disk_cache import cache_folder, read_own
 from tests.models.golden import FOLDER
 from tests.regression.untrusted.mutate import mutants
 
@@ -90,12 +90,12 @@ def test_the_default_gives_way_to_a_private_folder(tmp_path: Path, monkeypatch: 
     (tmp_path / "tmp").mkdir()
     (tmp_path / "home").mkdir()
     (tmp_path / "home").chmod(0o777)
-    cache._private.cache_clear()
+    disk_cache._private.cache_clear()
     assert cache_folder("host").parent.parent == tmp_path / "tmp"
-    cache._private.cache_clear()
+    disk_cache._private.cache_clear()
     (tmp_path / "tmp").chmod(0o777)  # a temporary folder of all users without the sticky bit protects nothing
     assert not cache_folder("host").is_relative_to(tmp_path)
-    cache._private.cache_clear()
+    disk_cache._private.cache_clear()
 
 
 def never() -> Artifact:
@@ -170,11 +170,11 @@ def test_read_own_is_for_files(place: str) -> None:
 
 
 def test_a_fact_that_waits(base: Path) -> None:
-    from aot.system import facts
+    from aot.system import disk_memo
 
     path = cache_folder("facts") / "f"
     os.mkfifo(path)
-    kept = facts.Facts(path)
+    kept = disk_memo.Facts(path)
     assert kept.find(b"k") is None
     kept.enter(b"k", 1)
     kept.write()

@@ -11,7 +11,7 @@ import pytest
 from aot.errors import UsageError
 from aot.micro.board import load_board
 from aot.micro.run.runner import CHECK_INSTRUCTIONS, _check_tick
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 
 BOARD = load_board("mps2-an386")
 

@@ -25,7 +25,7 @@ from aot.relay.transform import (
     partition_for,
     register_pattern_table,
 )
-from aot.relay.transform.partition import reset_pattern_table
+from aot.relay.transform.partition import _TABLES
 from aot.relay.verify import verify
 
 X = relay.var("x", shape=(1, 8, 8, 2), dtype="int8")
@@ -110,7 +110,7 @@ def test_registered_tables() -> None:
         with pytest.raises(UsageError, match="E5121"):
             partition_for("test-compiler", only=["nope"])
     finally:
-        reset_pattern_table("test-compiler")
+        del _TABLES["test-compiler"]
 
 
 WRONG: list[tuple[Callable[[], Any], str]] = [

@@ -14,7 +14,7 @@ import pytest
 
 import aot
 from aot.report.figures.sbom import FILE, sbom
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 from aot.version import __version__
 from tests.cli.helper import Cli
 

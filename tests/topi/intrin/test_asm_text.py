@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aot.micro.build.toolchain import find_tool, have_tool
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 from aot.topi.intrin.asm_text import AsmBlock, count_instructions, counted, counted_offset
 
 

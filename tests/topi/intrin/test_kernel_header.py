@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aot.micro.build.project import WARNINGS
-from aot.support.data import data_folder
+from aot.system.files import data_folder
 
 TYPES = {"I8": "int8_t", "U8": "uint8_t", "I16": "int16_t", "U16": "uint16_t", "I32": "int32_t", "U32": "uint32_t",
          "I64": "int64_t", "U64": "uint64_t", "F16": "uint16_t", "F32": "float", "F64": "double"}  # fmt: skip

@@ -13,8 +13,8 @@ import pytest
 
 from aot.driver.build import build
 from aot.driver.options import Options
-from aot.system import facts
-from aot.system.facts import recall, remembering
+from aot.system import disk_memo
+from aot.system.disk_memo import recall, remembering
 from tests.models.golden import FOLDER
 
 MODELS = sorted(FOLDER.glob("*.tflite"))
@@ -37,7 +37,7 @@ def never() -> list[int]:
 
 
 def one_file() -> Path:
-    (path,) = facts.usage()[0].iterdir()
+    (path,) = disk_memo.usage()[0].iterdir()
     return path
 
 
@@ -51,7 +51,7 @@ def test_a_fact_is_found_again() -> None:
     assert ask(3, lambda: [3, 0]) == [3, 0]  # nothing is remembered out of the block
     mode = one_file().stat()
     assert stat.S_IMODE(mode.st_mode) == 0o600
-    assert stat.S_IMODE(facts.usage()[0].stat().st_mode) == 0o700
+    assert stat.S_IMODE(disk_memo.usage()[0].stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "noise", "other", "empty"])
@@ -95,16 +95,16 @@ def test_processes_may_share_it() -> None:
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "LIMIT", 2000)
+    monkeypatch.setattr(disk_memo, "LIMIT", 2000)
     for n in range(100):
         with remembering():
             ask(n, lambda n=n: [n, *range(50)])  # type: ignore[misc]
-    assert facts.usage()[1] < 2000 + 500
+    assert disk_memo.usage()[1] < 2000 + 500
     for k in range(5):
-        (facts.usage()[0] / f"old{k}").write_bytes(b"x" * k)
+        (disk_memo.usage()[0] / f"old{k}").write_bytes(b"x" * k)
     with remembering():
         ask(1000, lambda: [1000])
-    assert len(list(facts.usage()[0].iterdir())) == facts.VERSIONS
+    assert len(list(disk_memo.usage()[0].iterdir())) == disk_memo.VERSIONS
 
 
 def same_with_and_without(model: Path) -> None:

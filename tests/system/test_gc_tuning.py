@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aot.support.garbage import OBJECTS_BETWEEN, rare_collections
+from aot.system.gc_tuning import OBJECTS_BETWEEN, rare_collections
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aot.support.untrusted import parse_json
-from aot.system.cache import cache_folder, files_by_use, read_own, replace_file, seal, secret
-from aot.system.fingerprint import compiler_fingerprint
+from aot.system.disk_cache import cache_folder, compiler_fingerprint, files_by_use, read_own, replace_file, seal, secret
 
 T = TypeVar("T")
 

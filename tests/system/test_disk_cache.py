@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from aot.errors import UsageError
-from aot.system import cache
-from aot.system.cache import cache_folder
+from aot.system import disk_cache
+from aot.system.disk_cache import cache_folder
 
 NOBODY = 65534
 
@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    cache._private.cache_clear()
+    disk_cache._private.cache_clear()
     return tmp_path / "home"
 
 
@@ -94,8 +94,8 @@ def test_no_home_at_all(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_private_folder_goes_with_the_process(tmp_path: Path) -> None:
-    code = "from aot.system.cache import cache_folder\nprint(cache_folder('host'))\n"
-    pool = "from concurrent.futures import ProcessPoolExecutor as P\nfrom aot.system.cache import cache_folder\n"
+    code = "from aot.system.disk_cache import cache_folder\nprint(cache_folder('host'))\n"
+    pool = "from concurrent.futures import ProcessPoolExecutor as P\nfrom aot.system.disk_cache import cache_folder\n"
     pool += "if __name__ == '__main__':\n    with P(1) as p: print(p.submit(cache_folder, 'host').result())\n"
     variables = {k: v for k, v in os.environ.items() if k not in ("AOT_CACHE", "XDG_CACHE_HOME")}
     variables |= {"HOME": "/dev/null", "TMPDIR": str(tmp_path)}
