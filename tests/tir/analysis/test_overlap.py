@@ -71,9 +71,14 @@ def test_kernels_with_intrinsics_are_never_taken_for_too_close(name: str) -> Non
 
 
 def test_an_intrinsic_that_keeps_its_order_comes_out_exactly() -> None:
-    """The packing of a dense layer's input writes two bytes for each that it reads: the input may lie in the later half."""
-    (kernel,) = layers("dense_no_bias", "native", "speed")
-    assert any(isinstance(s, Block) and s.intrin.ordered for s in walk(kernel[0].body))
+    """The packing of a dense layer's input writes two bytes for each that it reads: the input may be in the later half."""
+    packing = [
+        k
+        for k in layers("net_ad_autoencoder", "native", "speed")
+        if any(isinstance(s, Block) and s.intrin.ordered for s in walk(k[0].body))
+    ]
+    kernel = min(packing, key=lambda k: sum(array.nbytes for array in k[1].values()))
+    assert kernel[0].attrs.kernel.startswith("arm_dsp.dense_w8(")
     assert compare(kernel)
 
 
