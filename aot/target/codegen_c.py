@@ -52,6 +52,8 @@ _PRIMARY, _UNARY, _TERNARY = 15, 14, 2
 # operators between whose operands compilers (and reviewers) want parentheses although C does not need them
 _EXPLICIT = frozenset({"<<", ">>", "&", "^", "|", "&&", "||"}) | COMPARISONS
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
+_LANE, _LONG_MASK = 1 << 15, 1 << 8
+"""A factor and a mask from which on the digits hide the bits: beside them strides and small numbers are read as they are."""
 _PLAIN_CALL = re.compile(r"\w+\((\{\d+\}(, )?)*\)")
 
 
@@ -454,6 +456,8 @@ class Printer:
         if op == ">>" and isinstance(e.b, Imm):
             return f"{self._side(e.a, op, precedence)} >> {e.b.value}", precedence
         left = self._wide(e.a, precedence) if isinstance(e.a, Imm) else self._side(e.a, op, precedence)
+        if isinstance(e.b, Imm) and (bit_pattern := _bit_pattern(op, e.b)):
+            return f"{left} {op} {bit_pattern}", precedence
         right = e.b
         if isinstance(right, Cast) and right.dtype == "int64" == dtype and op != ">>" and not is_float(right.value.dtype):
             right = right.value if right.value.dtype != "uint64" else right  # C widens it to the left side's type
@@ -549,6 +553,14 @@ _SATURATIONS = {int_range(t): f"aot_{'s' if is_signed(t) else 'u'}sat{bits(t)}" 
 
 _SATURATE_SHIFT = 24
 """Largest shift that these functions exist with."""
+
+
+def _bit_pattern(op: str, constant: Imm) -> str:
+    """A constant whose bits say more than its digits: `(1 << 21)` as a factor, `0x1fffffu` as a mask; empty for others."""
+    value, dtype = int(constant.value), constant.dtype
+    if op == "*" and dtype == "int32" and value >= _LANE and value & (value - 1) == 0:
+        return f"(1 << {value.bit_length() - 1})"
+    return f"{value:#x}u" if op == "&" and dtype == "uint32" and value >= _LONG_MASK else ""
 
 
 def _saturation(e: BinOp) -> tuple[Expr, str] | None:
