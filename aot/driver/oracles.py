@@ -1,6 +1,6 @@
 """Oracles: whose bytes are right. "litert" and "tflm" are built in; a plug-in may add one.
 
-"litert-reference" is LiteRT's reference kernels to the letter, with what they alone do wrong (`report/measure/faults.py`).
+"litert-reference" is LiteRT's reference kernels to the letter, with what they alone do wrong (`report/measure/divergence.py`).
 """
 
 from __future__ import annotations

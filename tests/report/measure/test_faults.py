@@ -147,3 +147,26 @@ def test_detections_of_one_set_do_not_show_in_the_next(tmp_path: Path) -> None:
     artifact = build(model, target="host", name="boxes")
     sets = Sets((tuple(inputs), tuple(few)))
     assert verify(model, artifact, prepare(artifact, load_board("host")), sets).exact
+
+
+@needs_gcc
+@needs_litert
+@pytest.mark.slow
+@pytest.mark.skipif(not HAVE_TFLM, reason="tflite-micro is not installed")
+def test_a_fault_of_tflm_is_told_and_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """TFLM shows no tensors: it is asked for the operator alone, and LiteRT too."""
+    builder, codes = ModelBuilder(), np.arange(8, dtype=np.int8)
+    data, plain = builder.tensor("data", (1, 4), "float32"), builder.tensor("plain", (2, 4), "float32")
+    weights = builder.tensor("weights", (2, 4), "int8", scale=(0.5, 0.25), axis=0, data=codes)
+    out = builder.tensor("out", (1, 2), "float32")
+    builder.op("DEQUANTIZE", [weights], [plain], version=5)
+    builder.op("FULLY_CONNECTED", [data, plain, -1], [out])
+    path, cli = tmp_path / "dense.tflite", Cli(capsys)
+    path.write_bytes(builder.build([data], [out]))
+    done = cli("verify", path, "--board", "host", "--oracle", "tflm", "-o", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    validate(done.json)
+    assert not done.json["exact"]
+    fault = done.json["known_fault"]
+    assert (fault["operator"], fault["layer"]) == ("DEQUANTIZE", None)
+    assert fault["compared_with"].startswith("ai-edge-litert")
