@@ -557,10 +557,10 @@ _SATURATE_SHIFT = 24
 
 def _bit_pattern(op: str, constant: Imm) -> str:
     """A constant whose bits say more than its digits: `(1 << 21)` as a factor, `0x1fffffu` as a mask; empty for others."""
-    value, dtype = int(constant.value), constant.dtype
-    if op == "*" and dtype == "int32" and value >= _LANE and value & (value - 1) == 0:
-        return f"(1 << {value.bit_length() - 1})"
-    return f"{value:#x}u" if op == "&" and dtype == "uint32" and value >= _LONG_MASK else ""
+    dtype = constant.dtype
+    if op == "*" and dtype == "int32" and constant.value >= _LANE and int(constant.value).bit_count() == 1:
+        return f"(1 << {int(constant.value).bit_length() - 1})"
+    return f"{int(constant.value):#x}u" if op == "&" and dtype == "uint32" and constant.value >= _LONG_MASK else ""
 
 
 def _saturation(e: BinOp) -> tuple[Expr, str] | None:

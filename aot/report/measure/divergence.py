@@ -324,13 +324,15 @@ def explain_difference(
     model: bytes,
     *,
     oracle: str,
+    layers: Sequence[Mapping[str, Any]],
     first: Mapping[str, Any],
     inputs: Sequence[Sequence[Array]],
     actual: Sequence[Sequence[Array]],
 ) -> dict[str, Any] | None:
     """Why outputs differ, if a known fault of the reference is all of it, else None.
 
-    `first` is the first divergence, `actual[set][output]` what the compiled model gave for `inputs[set][input]`.  TFLM shows no
+    `layers` are those of metadata.json, `first` is the first divergence, `actual[set][output]` what the compiled model gave for
+    `inputs[set][input]`.  TFLM shows no
     tensors: if every layer gives those of LiteRT, any operator of the model may be at fault, and TFLM is asked for it alone.
     """
     view = parse(model, Problems())
@@ -351,14 +353,15 @@ def explain_difference(
     if agrees is False or (unknown and (agrees is None or _alone(model, index, result, tensors, oracle="tflm")[1] is not False)):
         return None
     words = {"operator": fault.opcode, "what": fault.what, "example": fault.example, "versions": fault.versions}
-    return {**words, "layer": first.get("layer"), "compared_with": engine}
+    # an operator on constants is folded into the layer that uses them, or into none
+    layer = first.get("layer", next((x["index"] for x in layers if any(op >= index for op in x["ops"])), 0))
+    return {**words, "layer": layer, "compared_with": engine}
 
 
 def fault_text(fault: Mapping[str, Any]) -> str:
     """A known fault of the reference in one sentence."""
     other = f"; {fault['compared_with']} agrees with the compiled model" if fault["compared_with"] else ""
-    layer = "" if fault["layer"] is None else f"layer {fault['layer']}, "
-    here = f"{layer}{fault['operator']}, {fault['versions']}"
+    here = f"layer {fault['layer']}, {fault['operator']}, {fault['versions']}"
     return f"differs from the reference, which is wrong here ({here}): {fault['what']}; {fault['example']}{other}"
 
 

@@ -86,7 +86,12 @@ def make_report(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
         verdict["known_fault"] = explain_difference(
-            model, oracle=meta["oracle"], first=verdict["first_divergence"], inputs=sets.inputs, actual=result.outputs
+            model,
+            oracle=meta["oracle"],
+            layers=meta["layers"],
+            first=verdict["first_divergence"],
+            inputs=sets.inputs,
+            actual=result.outputs,
         )
         verdict["accepted"] = accept_known_faults and verdict["known_fault"] is not None
     return {

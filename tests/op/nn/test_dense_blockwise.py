@@ -101,7 +101,7 @@ def test_the_reference_to_the_letter_on_host() -> None:
 
 def test_the_reference_kernels_are_known_to_be_wrong() -> None:
     assert known_fault("FULLY_CONNECTED", "float32", oracle="litert") is None
-    fault = known_fault("FULLY_CONNECTED", "float32", oracle="litert", blockwise=True)
+    fault = known_fault("FULLY_CONNECTED", "float32", oracle="litert", scales="block")
     assert fault is not None
     model = blockwise(1, 4, 1, size=32, seed=0, bias=False)
     data = np.ones((1, 32), np.float32)

@@ -168,5 +168,5 @@ def test_a_fault_of_tflm_is_told_and_accepted(tmp_path: Path, capsys: pytest.Cap
     validate(done.json)
     assert not done.json["exact"]
     fault = done.json["known_fault"]
-    assert (fault["operator"], fault["layer"]) == ("DEQUANTIZE", None)
+    assert (fault["operator"], fault["layer"]) == ("DEQUANTIZE", 0)
     assert fault["compared_with"].startswith("ai-edge-litert")
