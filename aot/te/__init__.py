@@ -93,53 +93,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "IterVar": "aot.te.operation",
-    "Reduce": "aot.te.operation",
-    "Schedule": "aot.te.schedule",
-    "ScheduleError": "aot.tir.schedule",
-    "Stage": "aot.te.schedule",
-    "Tensor": "aot.te.operation",
-    "abs": "aot.te.elementwise",
-    "all": "aot.te.elementwise",
-    "any": "aot.te.elementwise",
-    "atan2": "aot.te.elementwise",
-    "ceil": "aot.te.elementwise",
-    "clip": "aot.te.elementwise",
-    "compute": "aot.te.operation",
-    "const": "aot.te.elementwise",
-    "cos": "aot.te.elementwise",
-    "create_schedule": "aot.te.schedule",
-    "exp": "aot.te.elementwise",
-    "floor": "aot.te.elementwise",
-    "fmod": "aot.te.elementwise",
-    "if_then_else": "aot.te.elementwise",
-    "log": "aot.te.elementwise",
-    "lower": "aot.te.lowering",
-    "max": "aot.te.operation",
-    "max_value": "aot.te.operation",
-    "maximum_of": "aot.te.elementwise",
-    "min": "aot.te.operation",
-    "min_value": "aot.te.operation",
-    "minimum_of": "aot.te.elementwise",
-    "nearbyint": "aot.te.elementwise",
-    "placeholder": "aot.te.operation",
-    "power": "aot.te.elementwise",
-    "product": "aot.te.operation",
-    "reduce_axis": "aot.te.operation",
-    "rsqrt": "aot.te.elementwise",
-    "sigmoid": "aot.te.elementwise",
-    "sin": "aot.te.elementwise",
-    "sqrt": "aot.te.elementwise",
-    "sum": "aot.te.operation",
-    "tanh": "aot.te.elementwise",
-    "trunc": "aot.te.elementwise",
+    "aot.te.operation": (
+        *("IterVar", "Reduce", "Tensor", "compute", "max", "max_value", "min", "min_value"),
+        *("placeholder", "product", "reduce_axis", "sum"),
+    ),
+    "aot.te.schedule": ("Schedule", "Stage", "create_schedule"),
+    "aot.te.lowering": ("lower",),
+    "aot.tir.schedule": ("ScheduleError",),
 }
+"""Where names are that are not in aot.te.elementwise."""
 
 
 def __getattr__(name: str) -> Any:
     """The file of a name is imported when it is used: the rules of operators need little of this package."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        home = next((file for file, names in _HOMES.items() if name in names), "aot.te.elementwise")
+        return getattr(import_module(home), name)
     from aot.errors.tvm_names import missing
 
     raise missing("te", name)
