@@ -123,8 +123,8 @@ def _checks() -> Timed:
     from aot.driver.options import Options
     from aot.errors import AotError
     from aot.frontend import view
-    from aot.frontend.specialize import specialize
     from aot.frontend.tflite import activation, convert
+    from aot.frontend.tflite.specialize import specialize
     from aot.system.gc_tuning import rare_collections
 
     convert.load_all()

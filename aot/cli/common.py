@@ -51,7 +51,7 @@ class Request:
     @property
     def data(self) -> bytes:
         """The model with the chosen shapes (E5027); one that comes from the cache may do without."""
-        from aot.frontend.specialize import specialize
+        from aot.frontend.tflite.specialize import specialize
 
         return specialize(self.source.data, self.options.choice)
 

@@ -14,8 +14,8 @@ from aot.errors import Problem, UsageError
 from aot.executor.memory_bounds import row_graph
 from aot.frontend.chain import unpack
 from aot.frontend.macs import nominal_macs, nominal_shapes
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model, from_tflite
+from aot.frontend.tflite.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext
 from aot.ir.type import TensorType

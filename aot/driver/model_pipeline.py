@@ -18,8 +18,8 @@ from aot.driver.slide import SlidingModel, slid
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend.chain import Chain, Stage
 from aot.frontend.macs import nominal_macs
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import from_tflite
+from aot.frontend.tflite.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
 from aot.relay.expr import Function

@@ -16,7 +16,7 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
-from aot.op.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

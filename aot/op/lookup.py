@@ -10,8 +10,8 @@ import numpy as np
 from aot.ir.op import F_DOMAIN, VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.farmhash import fingerprint64
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import tensors_of
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -20,9 +20,9 @@ from aot.numerics.fixed_point import (
     tir_requantize,
     wrap_int32,
 )
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import Clamped, reduced_index, reduced_shape, tensors_of
 from aot.op.qnn.arithmetic import AddNAttrs, sum_codes
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 from aot.te.tensor import TensorFn, reduce, reduce_axis, tensor_fn

@@ -14,8 +14,8 @@ from aot.ir.type import TensorType, Type
 from aot.numerics.kissfft import inverse_real_transform, is_supported, real_transform
 from aot.numerics.split_radix import real_transform as split_radix_real_transform
 from aot.numerics.split_radix import spectrum
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import tensors_of
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -10,8 +10,8 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import named
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import tensors_of
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

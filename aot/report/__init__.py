@@ -10,9 +10,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-DEFAULT_SETS = 4
-"""Sets of made-up inputs, where nobody says how many."""
-
 
 class _Callable(ModuleType):
     """One name for a package and its main function: both are `aot.report` to those who use them."""

@@ -15,7 +15,7 @@ from aot import relay
 from aot.ir import IRModule
 from aot.ir.op import Array, Op, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast

@@ -13,8 +13,8 @@ from aot.driver.front import outline
 from aot.driver.options import Options
 from aot.executor import candidates
 from aot.frontend import view
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import activation
+from aot.frontend.tflite.specialize import specialize
 from aot.topi.strategy import OpImplementation
 from tests.cli.boards import small_board
 from tests.cli.helper import Cli

@@ -14,8 +14,8 @@ import pytest
 from aot.driver.build import build
 from aot.frontend.choice import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model, from_tflite
+from aot.frontend.tflite.specialize import specialize
 from aot.frontend.view import parse
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate

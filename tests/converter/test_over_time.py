@@ -14,7 +14,7 @@ from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import UnsupportedError
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import Choice
+from aot.frontend.tflite.specialize import Choice
 from aot.frontend.view import parse
 from aot.runtime.module import load
 from aot.testing import HAVE_LITERT

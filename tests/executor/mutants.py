@@ -16,7 +16,7 @@ from aot.frontend.decode import Record, decode_model
 from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import specialize
+from aot.frontend.tflite.specialize import specialize
 
 FACTORS = (0.5, 2.0, 0.75, 1.0000001, 1e-3, 1e3, 1e-6, 1e6, 2.0**-20, 2.0**20, 3.0, 1 / 3)
 _ENDS = {"INT8": (-128, 127), "UINT8": (0, 255)}

@@ -10,8 +10,8 @@ import pytest
 
 from aot.frontend.check import check_structure
 from aot.frontend.choice import Choice
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model
+from aot.frontend.tflite.specialize import specialize
 
 OWN = Path(__file__).parents[1] / "models"
 SHARED = Path(__file__).parents[3] / "shared" / "models"

@@ -14,8 +14,8 @@ from aot.frontend.encode import encode_model
 from aot.frontend.flatbuffer import Reader
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model, from_tflite
+from aot.frontend.tflite.specialize import specialize
 from aot.relay.printer import print_module
 from aot.testing import ModelBuilder
 from tests.op._differential import check

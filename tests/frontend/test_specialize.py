@@ -13,8 +13,8 @@ import pytest
 from aot.errors import AotError, UsageError
 from aot.frontend.choice import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model
+from aot.frontend.tflite.specialize import specialize
 from aot.frontend.view import parse
 from aot.testing import ModelBuilder
 from tests.corpus.test_corpus import difference

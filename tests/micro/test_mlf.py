@@ -15,7 +15,7 @@ from aot.driver.build import build
 from aot.driver.options import Options
 from aot.errors import UsageError
 from aot.executor.artifact import Artifact
-from aot.micro.mlf import artifact_of, pack, unpack
+from aot.micro.new.mlf import artifact_of, pack, unpack
 from tests.micro.projects import DIGITS, ROOT, need, sh
 
 

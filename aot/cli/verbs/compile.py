@@ -308,7 +308,7 @@ StackFlag = Annotated[
 def check_library(path: Path, *, force: bool) -> None:
     """An archive is replaced only with --force, and only by another archive (E5004, E5005)."""
     from aot.driver.reading import read_limited
-    from aot.micro.mlf import unpack
+    from aot.micro.new.mlf import unpack
 
     if not os.path.exists(path):
         return
@@ -324,7 +324,7 @@ def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
     """Write one archive in Model Library Format; the paths of its members."""
     from aot.cli.files import write_file
     from aot.driver.front import module_of
-    from aot.micro.mlf import pack, unpack
+    from aot.micro.new.mlf import pack, unpack
     from aot.relay.printer import print_module
 
     relay = print_module(module_of(wanted.data, options=wanted.options, name=wanted.name))

@@ -96,7 +96,7 @@ def missing_rows() -> list[dict[str, str]]:
 def _kernel_classes(through: Sequence[str]) -> list[str]:
     """Which kinds of kernels there are for the relay operators that one is made of."""
     from aot.ir.op import F_IS_VIEW
-    from aot.op.te_rule import F_TE
+    from aot.op.common.te_rule import F_TE
     from aot.topi.strategy import implementations
 
     if not through:

@@ -26,7 +26,7 @@ from aot.cli.options import (
 )
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
-from aot.report import DEFAULT_SETS
+from aot.report.measure import DEFAULT_SETS
 from aot.support.text import does_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from aot.numerics.elementary import ATAN2, FMOD, POW
 from aot.numerics.fdlibm import atan2f
 from aot.numerics.fixed_point import multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
 from aot.numerics.glibc import powf
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import broadcast_at, broadcast_index, broadcast_type, tensors_of, two_of_one_type
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize
 from aot.te.tensor import TensorFn, tensor_fn

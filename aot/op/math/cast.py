@@ -9,8 +9,8 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import MOVABLE, tensors_of
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize, numpy_dtype
 from aot.te.tensor import TensorFn, tensor_fn

@@ -11,8 +11,8 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import named
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import tensors_of
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn

@@ -10,8 +10,8 @@ import numpy as np
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import FloatWindowAttrs, np_layer, np_taps, tap, te_window, window_types
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.window import padded, spatial_shape, tap_value, window
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
 from aot.te.tensor import sum as te_sum

@@ -9,7 +9,7 @@ import numpy as np
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
-from aot.op.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping

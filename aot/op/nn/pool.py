@@ -10,9 +10,9 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import Clamped
 from aot.op.common.window import PoolAttrs, infer_pool, inside, pad_widths, taps, window_axes
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, lowest
 from aot.te.tensor import TensorFn, reduce, tensor_fn

@@ -27,8 +27,8 @@ from aot.numerics.fixed_point import (
     wrap_int32,
 )
 from aot.numerics.linear import Rescaling, rescaling_of_products
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import Clamped, RescaledAttrs, broadcast_at, broadcast_type, tensors_of, two_of_one_type
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.te.tensor import TensorFn, tensor_fn

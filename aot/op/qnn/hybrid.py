@@ -10,8 +10,8 @@ import numpy as np
 
 from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.quantize import tir_nearest
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import max as te_max

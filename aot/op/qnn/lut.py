@@ -13,8 +13,8 @@ from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import clamp_array, multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import Clamped, broadcast_at, broadcast_shape
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

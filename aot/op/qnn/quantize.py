@@ -20,8 +20,8 @@ from aot.numerics.fixed_point import (
     tir_requantize,
 )
 from aot.numerics.linear import Rescaling, rescaling_of_range
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import Clamped
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_int
 from aot.te.tensor import TensorFn, tensor_fn

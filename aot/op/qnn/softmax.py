@@ -24,9 +24,9 @@ from aot.numerics.fixed_point import (
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import tensors_of
 from aot.op.qnn.lut import look_up, populate
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn

@@ -12,10 +12,10 @@ from aot.ir.type import QuantParams, TensorType, TupleType, Type
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import inverse_sqrt, multiply_by_quantized_multiplier, sigmoid16, tanh16
 from aot.op.common.float_layer import LANES, np_eigen_sum, np_lane_sum, tir_lane_sum
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.hybrid import quantized
 from aot.op.qnn.lut import Sigmoid16Attrs, evaluate_sigmoid16
 from aot.op.recurrent.rnn import Sequences
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -10,9 +10,9 @@ from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, TupleType, Type
 from aot.numerics.elementary import apply
 from aot.op.common.float_layer import np_lane_sum, tir_lane_sum
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import tensors_of
 from aot.op.qnn.hybrid import quantized
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum

@@ -9,8 +9,8 @@ import numpy as np
 
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import INDEX_TYPES, clamped_index, tensors_of
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder

@@ -18,7 +18,7 @@ from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
 from aot.frontend.chain import Chain, Stage, unpack
 from aot.frontend.problems import Problems
-from aot.frontend.specialize import specialize
+from aot.frontend.tflite.specialize import specialize
 from aot.frontend.view import TensorView, parse
 from aot.ir.op import Array
 from aot.report.measure.litert import Litert, RefusedError

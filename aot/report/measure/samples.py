@@ -16,7 +16,7 @@ import numpy as np
 from aot.driver.reading import read_limited
 from aot.errors import Problem, ToolchainError, UsageError
 from aot.ir.op import Array
-from aot.report import DEFAULT_SETS
+from aot.report.measure import DEFAULT_SETS
 from aot.report.measure.sets import (
     Sets,
     TensorInfo,

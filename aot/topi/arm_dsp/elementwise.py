@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 
 from aot.ir.type import TensorType
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import RescaledAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs, RequantizeAttrs, tir_quantize
-from aot.op.te_rule import F_TE, TeContext
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target

@@ -23,9 +23,9 @@ import numpy as np
 
 from aot.ir.op import T_OP_PATTERN, Array, Op, OpPattern
 from aot.ir.type import TensorType
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import RescaledAttrs
 from aot.op.qnn.arithmetic import linear_form
-from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, is_call, post_order, tensor_type
 from aot.relay.interpreter import call_op
 from aot.relay.one_tensor import BY_CHANNEL

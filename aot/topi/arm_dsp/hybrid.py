@@ -23,9 +23,9 @@ import numpy as np
 
 from aot.ir.op import Array, Op
 from aot.ir.type import TensorType
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.hybrid import HYBRID as HYBRID_OUTPUT
 from aot.op.qnn.hybrid import QUANTIZE, RANGE
-from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, is_call, tensor_type
 from aot.relay.expr import Var as RelayVar
 from aot.support.dataclass import dataclass

@@ -18,7 +18,7 @@ import numpy as np
 from aot.ir.op import Array, Op
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.op.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, is_call, tensor_type
 from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.te_rule import pack_nibbles
+from aot.op.common.te_rule import pack_nibbles
 from aot.relay.expr import Constant
 from aot.relay.stored import Codes, codes_of, encoded
 from aot.support.dataclass import dataclass

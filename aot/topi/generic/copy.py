@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from aot.ir.op import F_EVALUATE, Op
 from aot.ir.type import TensorType
-from aot.op.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, itemsize

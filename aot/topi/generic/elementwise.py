@@ -10,7 +10,7 @@ from math import prod
 
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType
-from aot.op.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, post_order, tensor_type
 from aot.relay.stored import flattened
 from aot.support.dtype import is_float

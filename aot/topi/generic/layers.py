@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
-from aot.op.te_rule import TeContext
+from aot.op.common.te_rule import TeContext
 from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.target.target import Target

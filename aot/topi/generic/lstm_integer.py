@@ -14,10 +14,10 @@ from aot.numerics.fixed_point import (
     tir_multiply_wide,
     tir_rounding_divide_by_pot,
 )
+from aot.op.common.te_rule import TeContext
 from aot.op.qnn.lut import sigmoid_table, tir_sigmoid16
 from aot.op.recurrent.lstm import LstmAttrs, Scale, peephole_of, table_attrs
 from aot.op.recurrent.rnn import Sequences
-from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

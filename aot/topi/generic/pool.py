@@ -18,9 +18,9 @@ import numpy as np
 from aot.ir.op import Array, Op
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import tir_requantize
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.window import inside
 from aot.op.math.unary import UnaryAttrs
-from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Var, is_call, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, lowest

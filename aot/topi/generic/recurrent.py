@@ -9,10 +9,10 @@ from aot.ir.type import TensorType
 from aot.numerics.elementary import MATH
 from aot.numerics.fixed_point import SIGMOID16, TANH16, tir_rounding_divide_by_pot
 from aot.op.common.float_layer import LANES, tir_eigen_sum, tir_lane_sum
+from aot.op.common.te_rule import TeContext
 from aot.op.qnn.hybrid import DynamicQuantizeAttrs, integer_type, te_params, te_quantize, te_range
 from aot.op.recurrent.lstm import DATA_ZP, LSTM_BASIC, LstmBasicAttrs, LstmFloatAttrs
 from aot.op.recurrent.rnn import BOUNDS, RnnAttrs, Sequences
-from aot.op.te_rule import TeContext
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize

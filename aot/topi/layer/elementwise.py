@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.arithmetic import AddAttrs, linear_form
-from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Constant, Var, tensor_type
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dataclass import dataclass

@@ -17,9 +17,9 @@ from aot.errors import Problem, UnsupportedError
 from aot.ir.op import Array, Op
 from aot.ir.span import Span
 from aot.ir.type import TensorType
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.arithmetic import linear_form
 from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
-from aot.op.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

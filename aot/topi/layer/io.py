@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.te_rule import TeContext
+from aot.op.common.te_rule import TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import elements_of
 from aot.tir.buffer import Buffer

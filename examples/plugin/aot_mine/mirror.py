@@ -10,7 +10,7 @@ from aot.frontend.tflite.convert import ConvertContext, from_tflite, operand, re
 from aot.frontend.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
-from aot.op.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import F_TE, TeContext
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import call
 from aot.te.tensor import TensorFn, tensor_fn

@@ -9,8 +9,8 @@ from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import AotError
 from aot.frontend.choice import Choice
-from aot.frontend.specialize import specialize
 from aot.frontend.tflite import check_model
+from aot.frontend.tflite.specialize import specialize
 from aot.runtime.module import load
 from aot.testing import HAVE_LITERT
 from aot.testing.text_model import text_model

@@ -18,7 +18,7 @@ from aot.cli.files import check_replaceable, read_manifest
 from aot.driver.build import build
 from aot.errors import AotError, UsageError
 from aot.frontend.chain import MARK, Chain, Stage, pack, unpack
-from aot.micro import mlf
+from aot.micro.new import mlf
 from aot.report.figures.schema import find_fault, load_schema
 from aot.report.gate.budget import check_reports, load_budget, parse_limit
 from aot.report.gate.diff import FIELDS, baseline_text, check_whole, diff_reports, load_reports
