@@ -120,9 +120,9 @@ def model_c(v: Mapping[str, Any]) -> Iterator[str]:
         yield from ('\n/* As <string.h> has it. */\nvoid *memset(void *to, int value, size_t bytes);\n',)
     yield from ('\n',)
     if v['shared']:
-        yield from ('#include "aot_workspace.h"\n\n/* void, as only the plan knows what lies at an offset and how it is aligned */\n#define AT(offset) ((void *)&aot_workspace[offset])\n',)
+        yield from ('#include "aot_workspace.h"\n\n/* void: only the plan knows what is at an offset and how it is aligned. Values that are never needed at the same time share\n   bytes, so a layer may have one address for its result and for an operand or scratch memory that it is done with. */\n#define AT(offset) ((void *)&aot_workspace[offset])\n',)
     elif v['workspace_bytes']:
-        yield from ('extern uint8_t ', str(v['name']), '_workspace[', str(v['NAME']), '_WORKSPACE_SIZE];\nAOT_ALIGN(16) AOT_SECTION("', str(v['section']), '") uint8_t ', str(v['name']), '_workspace[', str(v['NAME']), '_WORKSPACE_SIZE];\n\n/* void, as only the plan knows what lies at an offset and how it is aligned */\n#define AT(offset) ((void *)&', str(v['name']), '_workspace[offset])\n',)
+        yield from ('extern uint8_t ', str(v['name']), '_workspace[', str(v['NAME']), '_WORKSPACE_SIZE];\nAOT_ALIGN(16) AOT_SECTION("', str(v['section']), '") uint8_t ', str(v['name']), '_workspace[', str(v['NAME']), '_WORKSPACE_SIZE];\n\n/* void: only the plan knows what is at an offset and how it is aligned. Values that are never needed at the same time share\n   bytes, so a layer may have one address for its result and for an operand or scratch memory that it is done with. */\n#define AT(offset) ((void *)&', str(v['name']), '_workspace[offset])\n',)
     for p in v['pools']:
         yield from ('\nextern uint8_t ', str(v['name']), '_pool_', str(p['name']), '[', str(v['NAME']), '_POOL_', str(p['name']), '_SIZE];\nAOT_ALIGN(16) AOT_SECTION(".bss.aot_pool_', str(p['name']), '") uint8_t ', str(v['name']), '_pool_', str(p['name']), '[', str(v['NAME']), '_POOL_', str(p['name']), '_SIZE];\n#define AT_', str(p['name']), '(offset) ((void *)&', str(v['name']), '_pool_', str(p['name']), '[offset])\n',)
     if v['steps']:
