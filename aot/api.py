@@ -22,7 +22,7 @@ from aot.runtime.module import HostModel
 from aot.runtime.module import load as load_artifact
 from aot.support.names import model_identifier
 from aot.support.suggestions import nearest
-from aot.target.function_source import signature_of
+from aot.target.source_module import signature_of
 from aot.target.target import C_KIND, Target
 from aot.tir.function import PrimFunc
 from aot.tir.verify import verify

@@ -99,7 +99,7 @@ def work(job: Job) -> Report:
     from aot.memory.memory_pools import Pooling
     from aot.micro.board import load_board
     from aot.micro.build.project import prepare
-    from aot.report import DEFAULT_SETS
+    from aot.report.measure import DEFAULT_SETS
     from aot.report.measure.report import make_report
     from aot.report.measure.sets import rule_sets
 

@@ -102,7 +102,7 @@ def rows_of_bounds() -> list[str]:
     from aot.driver.front import front
     from aot.driver.options import Options
     from aot.driver.plugins import load_installed
-    from aot.executor.memory_bounds import memory_bounds
+    from aot.executor.plan_memory import memory_bounds
     from aot.frontend.macs import nominal_shapes
     from aot.target.target import find_target
 

@@ -432,7 +432,6 @@ _TESTED_BY: dict[str, str] = {
     "executor/cascade_nest.py": "tests/executor/test_cascade_search.py",
     "executor/cascade_rows.py": "tests/executor/test_cascade_search.py",
     "executor/lowered.py": "tests/executor/test_emit.py",  # lowered by hand, checked, emitted
-    "executor/memory_bounds.py": "tests/memory/test_streaming.py",  # graphs of rows for streaming.py
     "topi/generic/data_dependent.py": "tests/op/reduce/test_topk.py",  # five kernels, each with its operator: topk, cumsum, ...
     "topi/generic/normalization.py": "tests/op/qnn/test_log_softmax.py",  # and test_softmax16.py, test_l2_normalization.py
     "topi/generic/random.py": "tests/op/random/test_bits.py",  # the kernels of all files of op/random

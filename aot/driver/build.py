@@ -22,9 +22,9 @@ from aot.executor.candidates import FusedModule, lower_group
 from aot.executor.config import SLIDE_SHARE, History, PlanConfig, SelectionConfig
 from aot.executor.emit import LoweredOutput, emit
 from aot.executor.lower_main import TirModule
-from aot.executor.memory_bounds import Bounds, memory_bounds
 from aot.executor.metadata import BuildInfo
 from aot.executor.pipeline import lower_and_plan, lower_main, with_groups
+from aot.executor.plan_memory import Bounds, memory_bounds
 from aot.executor.plan_search import PlanRequest, PlanSearch
 from aot.executor.select_kernels import NothingFits
 from aot.executor.slide_windows import least_state

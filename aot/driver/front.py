@@ -11,7 +11,7 @@ from aot.driver.options import Options
 from aot.driver.plugins import load_installed
 from aot.driver.slide import SlidingModel, slid
 from aot.errors import Problem, UsageError
-from aot.executor.memory_bounds import row_graph
+from aot.executor.plan_memory import row_graph
 from aot.frontend.chain import unpack
 from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.tflite import check_model, from_tflite

@@ -21,8 +21,8 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 from aot.target.source_module import NamedFunc, Param
 from aot.target.target import Target
-from aot.tir.builtin import BUILTINS
 from aot.tir.interpreter import InterpreterError, OnCall, run_module
+from aot.tir.intrin import BUILTINS
 
 
 @dataclass(frozen=True, slots=True)

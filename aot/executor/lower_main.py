@@ -24,10 +24,10 @@ from aot.target.codegen_c import canonical
 from aot.target.source_module import NamedFunc, Param, as_stream
 from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
-from aot.tir.builtin import COPY, MOVE
 from aot.tir.expr import Expr, Imm, Load, Var, binop
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.functor import Callees, Cloner, has_calls, walk, with_callees
+from aot.tir.intrin import COPY, MOVE
 from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, Store
 
 

@@ -19,6 +19,7 @@ from aot.ir.type import TensorType, TupleType
 from aot.memory.liveness import Control
 from aot.memory.order import Order, Work, lowest_peak_order
 from aot.op.tensor.shape import ConcatenateAttrs
+from aot.relay.analysis import results_of, trip_count
 from aot.relay.expr import (
     Call,
     Constant,
@@ -38,7 +39,6 @@ from aot.relay.expr import (
 )
 from aot.relay.state import carried, input_vars, state_of, state_vars
 from aot.relay.transform.fuse_ops import call_group
-from aot.relay.trip_count import results_of, trip_count
 from aot.support.names import NameSupply, c_identifier
 from aot.system.disk_memo import recall
 from aot.topi.strategy import Lowered

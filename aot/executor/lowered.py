@@ -20,9 +20,9 @@ from aot.support.names import NameSupply
 from aot.support.text import operators_text
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
-from aot.tir.builtin import COPY
 from aot.tir.expr import Expr, Imm, Load
 from aot.tir.function import PrimFunc
+from aot.tir.intrin import COPY
 from aot.tir.stmt import CallPrim, If, Region, Stmt, While
 
 

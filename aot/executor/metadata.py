@@ -8,7 +8,7 @@ from typing import Any
 
 from aot.executor.lower_main import Layer
 from aot.executor.lowered import CascadeRuns, KernelCall, LoweredModule, State, TensorRef
-from aot.executor.memory_bounds import Bounds
+from aot.executor.plan_memory import Bounds
 from aot.executor.selection import Selection
 from aot.executor.slide_windows import shifted_by_copy
 from aot.executor.storage_map import STATE_ALIGN, StorageMap, fresh_bytes, is_written_by_copy

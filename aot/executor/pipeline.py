@@ -19,10 +19,10 @@ from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.transform import Sequential
 from aot.relay.expr import Call, Function, post_order
 from aot.support.dtype import itemsize
-from aot.tir.builtin import BUILTINS
 from aot.tir.expr import Imm
 from aot.tir.function import PrimFunc
 from aot.tir.functor import walk
+from aot.tir.intrin import BUILTINS
 from aot.tir.stmt import CallPrim, Region
 
 __all__ = [

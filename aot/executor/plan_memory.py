@@ -1,4 +1,4 @@
-"""The passes that plan memory, and spread the chosen plan over the pools.
+"""Planning memory: the bounds of a graph, and the passes that plan it and spread the chosen plan over the pools.
 
 A window is in the state, the new rows behind those that are kept (`copy_elision`).  So the state is longer than what has to
 live from run to run by the new rows of one window, those that no other window has room for.  Where they are many for what is
@@ -7,15 +7,139 @@ kept, and the workspace has room when they are made, a window is put together th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from aot.errors import UsageError
+from aot.executor.cascade_rows import row_form
 from aot.executor.config import SLIDE_SHARE
+from aot.executor.lower_te import execution_order
 from aot.executor.lowered import LoweredModule
 from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned, make_layout, plan_lowered
 from aot.ir.module import IRModule, of_phase
+from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.transform import PassContext, module_pass
+from aot.ir.type import TensorType, TupleType, Type
+from aot.memory.streaming import Read, RowBound, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound
+from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, While, inner_functions, operands
+from aot.relay.state import input_vars, state_vars
+from aot.support.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bytes of the workspace, scratch memory not counted (aot/memory/streaming.py).
+
+    `liveness`: whole tensors that never overlap.  `streaming`: rows on demand, inputs resident.  `fed`: the same with inputs that
+    arrive row by row.
+    """
+
+    liveness: int
+    streaming: RowBound
+    fed: RowBound
+
+
+def memory_bounds(main: Function, shapes: Mapping[int, tuple[int, ...]], *, io: str = "arena") -> Bounds:
+    """The bounds of the fused main function.
+
+    `shapes` are those of the file's tensors by index: where channels were removed, a tensor counts with all that it has in the
+    file, so that the bounds are those of the model and not of what was made of it.  With `io` "user", inputs and outputs are the
+    caller's and count nothing.
+    """
+    graph = row_graph(main, shapes, io=io)
+    return Bounds(whole_tensor_bound(graph), streaming_bound(graph), streaming_bound(fed_by_rows(graph)))
+
+
+def row_graph(main: Function, shapes: Mapping[int, tuple[int, ...]], *, io: str = "arena") -> RowGraph:
+    """The fused main function as the bounds see it, `shapes` and `io` as in `memory_bounds`."""
+    return _Graph(main, shapes).graph(io)
+
+
+class _Graph:
+    """The main function as tensors with rows."""
+
+    def __init__(self, main: Function, shapes: Mapping[int, tuple[int, ...]]) -> None:
+        self.main = main
+        self.shapes = shapes
+        self.removed = main.attrs.get("channels", {})
+        self.tensors: list[RowTensor] = []
+        self.ops: list[RowOp] = []
+        self.refs: dict[int, tuple[int | None, ...]] = {}
+        self.images: list[tuple[int, ...]] = []
+
+    def graph(self, io: str) -> RowGraph:
+        for var in self.main.params:
+            self.refs[id(var)] = (self.tensor(var, var.type),)
+        inputs = tuple(t for v in input_vars(self.main) for t in self.refs[id(v)] if t is not None)
+        states = {t: None for v in state_vars(self.main) for t in self.refs[id(v)] if t is not None}
+        for expr in execution_order(self.main):
+            if id(expr) not in self.refs:
+                self.refs[id(expr)] = self.visit(expr)
+        outputs = tuple(dict.fromkeys(t for t in self.refs[id(self.main.body)] if t is not None))
+        outside = {*inputs, *outputs, *states} if io == "user" else set(states)
+        tensors = tuple(replace(t, row_bytes=0) if i in outside else t for i, t in enumerate(self.tensors))
+        return RowGraph(tensors, tuple(self.ops), (*inputs, *states), outputs)
+
+    def tensor(self, expr: Expr, type_: TensorType) -> int:
+        shape = type_.shape
+        if expr.span.tensor in self.removed and len(self.shapes.get(expr.span.tensor, ())) == len(shape):
+            shape = self.shapes[expr.span.tensor]
+        full = replace(type_, shape=shape, quant=None)
+        rows = shape[1] if len(shape) == 4 and shape[0] == 1 and shape[1] else 1
+        self.tensors.append(RowTensor(expr.span.name, rows, full.nbytes // rows))
+        self.images.append(shape)
+        return len(self.tensors) - 1
+
+    def visit(self, expr: Expr) -> tuple[int | None, ...]:
+        """The tensors behind a node; None for a constant, which is no part of the workspace."""
+        match expr:
+            case Constant():
+                return (None,)
+            case Call(op=Function()):
+                return self.layer(expr)
+            case Call(op=Op(name=op)) if F_IS_VIEW.find(op):
+                return self.refs[id(expr.args[0])]
+            case Tuple():
+                return tuple(t for f in expr.fields for t in self.refs[id(f)])
+            case TupleGetItem():
+                return (self.refs[id(expr.value)][expr.index],)
+            case If() | While():
+                return self.control(expr)
+        return ()
+
+    def control(self, expr: If | While) -> tuple[int, ...]:
+        """A branch or loop as one operator of whole tensors, which needs besides what its functions hold at their busiest."""
+        types: tuple[Type, ...] = expr.type.fields if isinstance(expr.type, TupleType) else (expr.type,)
+        outputs = tuple(self.tensor(expr, t) for t in types if isinstance(t, TensorType))
+        inside = max(whole_tensor_bound(_Graph(f, {}).graph("user")) for f in inner_functions(expr))
+        self.tensors.append(RowTensor("inside", 1, inside))
+        self.images.append(())
+        reads = [Read(t) for o in operands(expr) for t in self.refs[id(o)] if t is not None]
+        self.ops.append(RowOp(tuple(reads), (*outputs, len(self.tensors) - 1), row_local=False))
+        return outputs
+
+    def layer(self, call: Call) -> tuple[int, ...]:
+        func = call.op
+        assert isinstance(func, Function)
+        types: tuple[Type, ...] = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
+        outputs = tuple(self.tensor(call, t) for t in types if isinstance(t, TensorType))
+        form = row_form(func) if len(outputs) == 1 else None
+        reads = []
+        for k, arg in enumerate(call.args):
+            t = self.refs[id(arg)][0]
+            if t is None:
+                continue
+            rows = form.inputs[k] if form else None
+            # a view may cut the bytes into other rows, so its reader needs the whole tensor
+            same = isinstance(arg.type, TensorType) and arg.type.shape[1:2] == self.images[t][1:2] and len(self.images[t]) == 4
+            if rows is None or not same:
+                form = None
+                reads.append(Read(t))
+            else:
+                reads.append(Read(t, rows.extent, rows.stride, rows.before, rows.repeat))
+        self.ops.append(RowOp(tuple(reads), outputs, row_local=form is not None))
+        return outputs
 
 
 @module_pass(required=True)

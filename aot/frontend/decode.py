@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any
 
 from aot.frontend import schema
-from aot.frontend.cut_short import CutShort
-from aot.frontend.flatbuffer import BudgetError, FlatbufferError, Reader, Table
+from aot.frontend.flatbuffer import BudgetError, CutShort, FlatbufferError, Reader, Table
 from aot.frontend.problems import Problems
 
 Record = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 from aot.frontend.problems import Problems
 from aot.frontend.view import SubgraphView, parse
+from aot.relay.analysis import input_ranges
 from aot.relay.expr import Function
-from aot.relay.input_ranges import input_ranges
 from aot.relay.state import input_vars
 from aot.support.dtype import int_range
 

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from aot.frontend import schema
-from aot.frontend.cut_short import CutShort
 from aot.frontend.decode import Record, decode_model, default_record
-from aot.frontend.flatbuffer import FlatbufferError, Reader
+from aot.frontend.flatbuffer import CutShort, FlatbufferError, Reader
 from aot.frontend.problems import Problems
 from aot.support.dataclass import dataclass
 from aot.support.text import printable

@@ -1,21 +1,41 @@
-"""What can be known of a graph without running it: variables, cost, and which fused functions share kernels or figures."""
+"""What can be known of a graph before it is compiled: variables, cost, which fused functions share kernels or figures, how
+often a loop runs, which values the inputs may take."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aot.errors.tvm_names import missing
-from aot.ir.op import Op
+from aot.ir.op import F_DOMAIN, T_OP_PATTERN, Array, Op, OpPattern
 from aot.ir.type import QuantParams, TensorType
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, operands, post_order, tensor_type
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Tuple,
+    TupleGetItem,
+    Var,
+    While,
+    call,
+    const,
+    get_item,
+    inner_functions,
+    make_tuple,
+    operands,
+    post_order,
+    tensor_type,
+)
+from aot.relay.interpreter import call_op, evaluate
 from aot.support.dataclass import dataclass
-from aot.support.dtype import int_range, is_int
+from aot.support.dtype import int_range, is_float, is_int, numpy_dtype
 
 
 def all_vars(expr: Expr | Function) -> list[Var]:
@@ -222,3 +242,306 @@ def layer_cost(expr: Call) -> Cost:
 def __getattr__(name: str) -> Any:
     """What TVM has under a name that is not here (E5091)."""
     raise missing("relay.analysis", name)
+
+
+# How often a loop runs, where that follows from constants: a counter with constant start, step and bound.
+
+
+MOST_ITERATIONS = 4096
+"""Iterations that are tried; a loop of more counts as unknown."""
+
+MOST_OF_A_CONDITION = 64
+"""Elements of a value that may be part of the counting; a larger one is data."""
+
+
+def trip_count(loop: While) -> int | None:
+    """Iterations of a loop, None if they depend on data, are more than MOST_ITERATIONS, or do not end.
+
+    The variables that decide (those that the condition reads, and those that these are computed from) must begin as small
+    constants; then condition and these variables are computed until the condition fails, by the operators' own meaning.
+    """
+    deciding = deciding_variables(loop)
+    values: list[Array] = []
+    for i in deciding:
+        value = constant_value(loop.args[i])
+        if value is None or value.size > MOST_OF_A_CONDITION:
+            return None
+        values.append(value)
+    condition = _part(loop.cond, deciding, loop.cond.body)
+    step = _part(loop.body, deciding, make_tuple([results_of(loop.body)[i] for i in deciding])) if deciding else None
+    if not _is_small(condition) or (step is not None and not _is_small(step)):
+        return None
+    for count in range(MOST_ITERATIONS + 1):
+        (holds,) = evaluate(condition, values)
+        if not holds.reshape(()):
+            return count
+        if step is None:
+            return None
+        values = [np.asarray(v) for v in evaluate(step, values)]
+    return None
+
+
+def deciding_variables(loop: While) -> list[int]:
+    """The loop variables that the condition depends on, in any iteration."""
+    reads = [_reads(loop.body, r) for r in results_of(loop.body)]
+    found = _reads(loop.cond, loop.cond.body)
+    while (more := found.union(*(reads[i] for i in found))) != found:
+        found = more
+    return sorted(found)
+
+
+def live_variables(loop: While, used: set[int]) -> list[int]:
+    """The loop variables that decide, or that those in `used` are computed from."""
+    reads = [_reads(loop.body, r) for r in results_of(loop.body)]
+    found = set(deciding_variables(loop)) | used
+    while (more := found.union(*(reads[i] for i in found))) != found:
+        found = more
+    return sorted(found)
+
+
+def results_of(func: Function) -> tuple[Expr, ...]:
+    """The results of a function as expressions."""
+    match func.body:
+        case Tuple(fields=fields):
+            return fields
+        case body if isinstance(body.type, TensorType):
+            return (body,)
+        case body:
+            return tuple(get_item(body, i, span=body.span) for i in range(len(body.type.fields)))
+
+
+def constant_value(expr: Expr) -> Array | None:
+    """The value of an expression over constants only, None if it depends on more or is large."""
+    if isinstance(expr, Constant):
+        return np.asarray(expr.data)
+    nodes = post_order(expr)
+    if any(isinstance(e, Var) for e in nodes) or not isinstance(expr.type, TensorType) or not all(map(_is_scalar_work, nodes)):
+        return None
+    (value,) = evaluate(Function((), expr), [])
+    return np.asarray(value)
+
+
+def _is_scalar_work(expr: Expr) -> bool:
+    types = (expr.type,) if isinstance(expr.type, TensorType) else expr.type.fields
+    return not inner_functions(expr) and sum(prod(t.shape) for t in types) <= MOST_OF_A_CONDITION
+
+
+def _is_small(func: Function) -> bool:
+    return all(_is_scalar_work(e) for e in post_order(func.body) if not isinstance(e, Tuple))
+
+
+def _reads(func: Function, root: Expr) -> set[int]:
+    """The parameters of `func` that an expression of its body depends on, by number."""
+    numbers = {id(p): i for i, p in enumerate(func.params)}
+    return {numbers[id(e)] for e in post_order(root) if id(e) in numbers}
+
+
+def _part(func: Function, params: Sequence[int], body: Expr) -> Function:
+    return Function(tuple(func.params[i] for i in params), body)
+
+
+# Chains of element-wise calls that depend on one tensor, each element on one element of it.
+
+
+BY_CHANNEL = frozenset({"qnn.requantize", "nn.bias_add"})
+"""Element-wise operators whose attributes or operands may hold a number for each channel."""
+
+COSTLY = frozenset({"elu", "exp", "log", "sigmoid", "tanh"})
+"""Functions of floats that take far longer than a look at a table."""
+
+LEAST_ELEMENTS = 1024
+
+
+def source_of(expr: Expr, known: dict[int, Expr], dtype: str) -> Expr | None:
+    """The tensor of that type whose elements an element-wise call depends on, each of its own on one; None of other nodes.
+
+    `known` has that of the nodes before it.
+    """
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
+        return None
+    name = expr.op.name
+    if name in BY_CHANNEL or T_OP_PATTERN.get(name) > OpPattern.BROADCAST:
+        return None
+    found: list[Expr] = []
+    for arg in expr.args:
+        if isinstance(arg, Constant) and arg.data.size == 1:
+            continue
+        if not isinstance(arg.type, TensorType) or arg.type.shape != expr.type.shape or isinstance(arg, Constant):
+            return None
+        found.append(known.get(id(arg), arg))
+    same = found and all(x is found[0] for x in found)
+    return found[0] if same and tensor_type(found[0]).dtype == dtype else None
+
+
+def chain_to(expr: Expr, x: Expr) -> list[Call]:
+    """The calls between x and the expression, which is the last of them, each after those that it reads."""
+    order: list[Call] = []
+    seen = {id(x)}
+
+    def visit(e: Expr) -> None:
+        if id(e) in seen or not isinstance(e, Call):
+            return
+        seen.add(id(e))
+        for arg in e.args:
+            visit(arg)
+        order.append(e)
+
+    visit(expr)
+    return order
+
+
+def is_costly(expr: Expr, x: Expr) -> bool:
+    """Whether a table pays for the expression of x, which may take one or two kilobytes: such a function, of many elements."""
+    functions = [c.op.name for c in chain_to(expr, x) if isinstance(c.op, Op)]
+    return tensor_type(expr).size >= LEAST_ELEMENTS and not COSTLY.isdisjoint(functions)
+
+
+def on_values(expr: Call, args: list[Array]) -> Array:
+    """What a call of a chain makes of vectors in the place of its tensors; the scalars among its operands stay."""
+    new: list[Expr] = []
+    for old, data in zip(expr.args, args, strict=True):
+        type_ = tensor_type(old)
+        new.append(const(data, dtype=type_.dtype, quant=type_.quant))
+    assert isinstance(expr.op, Op)
+    alone = call(expr.op, new, expr.attrs, span=expr.span)
+    with np.errstate(all="ignore"):
+        return np.asarray(call_op(alone, [a.data for a in alone.args if isinstance(a, Constant)]))
+
+
+def scalar_of(expr: Constant) -> Array:
+    return np.asarray(expr.data).reshape(())
+
+
+def results(expr: Expr, x: Expr, data: Array) -> Array:
+    """The expression for these elements of x, a vector."""
+    values: dict[int, Array] = {id(x): data}
+    for step in chain_to(expr, x):
+        values[id(step)] = on_values(step, [scalar_of(a) if isinstance(a, Constant) else values[id(a)] for a in step.args])
+    return values[id(expr)]
+
+
+# Values that a graph's inputs may take, if operators do not accept all: positions in a table, divisors.
+#
+# An operator says which values of its operands have a meaning (F_DOMAIN).  What that means for the inputs, through whatever
+# is between, is found by trying: all elements of an input get the same number, and the graph is run as far as the operands
+# in question.  The numbers that pass are taken to be an interval around the first one found.
+
+
+Range = tuple[float, float]
+
+MOST_NODES = 200
+MOST_ELEMENTS = 1 << 18
+"""What leads to an operand is run some hundred times: longer ways than this are left alone, and the inputs as they are."""
+
+FURTHEST = 1 << 20
+USUAL = (-128, 127)
+"""A side on which nothing limits the input goes no further than inputs of wide types do by themselves."""
+
+FIRST_TRIED = (0, 1, 2, 3, 5, 8, 16, 32, 64, 127, -1, -2, -8, -32, -128)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """An operand that must lie in [low, high]."""
+
+    expr: Expr
+    low: float
+    high: float
+
+    def holds(self, value: Array) -> bool:
+        return bool(((value >= self.low) & (value <= self.high)).all())
+
+
+def input_ranges(func: Function) -> dict[int, Range]:
+    """Parameter -> the lowest and the highest of its elements, for those of which some operator does not take every value."""
+    limited = [operand for operand in _limited(func) if _is_short(operand.expr)]
+    params = {i for o in limited for i, p in enumerate(func.params) if any(e is p for e in post_order(o.expr))}
+    if not params:
+        return {}
+    trial = Function(func.params, make_tuple([o.expr for o in limited]), {})
+
+    def passes(values: Mapping[int, float]) -> bool:
+        with np.errstate(all="ignore"):
+            found = evaluate(trial, [_filled(p, values.get(i, 0)) for i, p in enumerate(func.params)])
+        return all(o.holds(v) for o, v in zip(limited, found, strict=True))
+
+    first = next((v for v in FIRST_TRIED if _fits(func.params, params, v) and passes(dict.fromkeys(params, v))), None)
+    if first is None:
+        return {}
+    ranges = {}
+    for i in sorted(params):
+        limits = _limits(func.params[i])
+        found = _around(first, limits, partial(_with_one, passes, dict.fromkeys(params, first), i))
+        if found != limits:
+            low = found[0] if found[0] > limits[0] else max(found[0], min(first, USUAL[0]))
+            high = found[1] if found[1] < limits[1] else min(found[1], max(first, USUAL[1]))
+            ranges[i] = low, high
+    return _together(ranges, first, passes)
+
+
+def _with_one(passes: Callable[[Mapping[int, float]], bool], values: Mapping[int, float], i: int, value: float) -> bool:
+    return passes({**values, i: value})
+
+
+def _limited(func: Function) -> list[_Limited]:
+    """Operands that are computed, or come in, and of which not every value is taken."""
+    found = []
+    for node in post_order(func.body):
+        if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.name not in F_DOMAIN:
+            continue
+        domain = F_DOMAIN.get(node.op.name)([a.type for a in node.args], node.attrs)
+        found += [_Limited(node.args[i], *limits) for i, limits in domain.items() if not isinstance(node.args[i], Constant)]
+    return found
+
+
+def _is_short(expr: Expr) -> bool:
+    nodes = [e for e in post_order(expr) if not isinstance(e, Constant)]
+    sizes = (e.type.size for e in nodes if isinstance(e.type, TensorType))
+    layers = any(isinstance(e, Call) and isinstance(e.op, Op) and e.op.name.startswith("nn.") for e in nodes)
+    return (
+        len(nodes) <= MOST_NODES and sum(sizes) <= MOST_ELEMENTS and not layers and not any(isinstance(e, Tuple) for e in nodes)
+    )
+
+
+def _filled(param: Var, value: float) -> Array:
+    type_ = tensor_type(param)
+    return np.full(type_.shape, value, numpy_dtype(type_.dtype))
+
+
+def _limits(param: Var) -> Range:
+    dtype = tensor_type(param).dtype
+    if is_float(dtype):
+        return -FURTHEST, FURTHEST
+    if dtype == "bool":
+        return 0, 1
+    low, high = int_range(dtype)
+    return max(low, -FURTHEST), min(high, FURTHEST)
+
+
+def _fits(params: Sequence[Var], chosen: set[int], value: float) -> bool:
+    return all(low <= value <= high for low, high in (_limits(params[i]) for i in chosen))
+
+
+def _around(first: int, limits: Range, passes: Callable[[float], bool]) -> Range:
+    """The whole numbers next to `first` that pass, up to `limits` on both sides: in growing steps, then by halves."""
+    ends: list[float] = []
+    for limit in map(int, limits):
+        way, room, step, good = (1 if limit > first else -1), abs(limit - first), 1, 0
+        while good < room and passes(first + way * min(step, room)):
+            good, step = min(step, room), 2 * step
+        bad = min(step, room + 1)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if passes(first + way * middle) else (good, middle)
+        ends.append(first + way * good)
+    return ends[0], ends[1]
+
+
+def _together(ranges: dict[int, Range], first: int, passes: Callable[[Mapping[int, float]], bool]) -> dict[int, Range]:
+    """The ranges, drawn in until inputs that are at their ends at once pass as well: a position may be a sum of two."""
+    while any(low < first or high > first for low, high in ranges.values()):
+        corners = ({i: r[end] for i, r in ranges.items()} for end in (0, 1))
+        if all(passes(c) for c in corners):
+            break
+        ranges = {i: (first - (first - low) // 2, first + (high - first) // 2) for i, (low, high) in ranges.items()}
+    return ranges

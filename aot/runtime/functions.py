@@ -25,7 +25,7 @@ from aot.runtime.module import build_library
 from aot.support.dtype import numpy_dtype
 from aot.support.names import model_identifier
 from aot.system.files import data_folder
-from aot.target.function_source import Parameter, Signature, function_files, signature_of
+from aot.target.source_module import Parameter, Signature, function_files, signature_of
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.function import PrimFunc

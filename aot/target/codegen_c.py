@@ -24,11 +24,10 @@ from aot.target.c_text import comment, float_literal, fold_lines, wrap_call
 from aot.target.target import Target
 from aot.tir.arith import wrap
 from aot.tir.buffer import Buffer, flat_index
-from aot.tir.builtin import BUILTINS
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
 from aot.tir.function import PrimFunc
 from aot.tir.functor import walk, walk_expr
-from aot.tir.intrin import EXTERNAL, BlockText, COperand, Intrin
+from aot.tir.intrin import BUILTINS, EXTERNAL, BlockText, COperand, Intrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Linkage = Literal["static", "extern"]

@@ -23,10 +23,10 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range, is_float, is_signed, itemsize, numpy_dtype
 from aot.tir.arith import Interval, exact_interval, fits, fitted
 from aot.tir.buffer import Buffer
-from aot.tir.builtin import BUILTINS
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
 from aot.tir.functor import accesses, walk
+from aot.tir.intrin import BUILTINS
 from aot.tir.printer import print_stmt
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 

@@ -10,7 +10,7 @@ from aot import op as operators
 from aot import topi
 from aot.driver.build import compile_model, fused_module, plans_of
 from aot.driver.options import OPTS, Options
-from aot.executor.memory_bounds import memory_bounds
+from aot.executor.plan_memory import memory_bounds
 from aot.executor.plan_search import PlanSearch
 from aot.frontend.tflite import from_tflite
 from aot.ir.module import IRModule

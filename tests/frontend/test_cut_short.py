@@ -9,8 +9,7 @@ import pytest
 
 from aot.errors import Problem
 from aot.frontend.check import check_structure
-from aot.frontend.cut_short import CutShort
-from aot.frontend.flatbuffer import FlatbufferError
+from aot.frontend.flatbuffer import CutShort, FlatbufferError
 from aot.frontend.problems import Problems
 from aot.testing import conv2d_model
 

@@ -9,7 +9,7 @@ import pytest
 
 from aot import op as operators
 from aot.driver.build import compile_model
-from aot.executor.memory_bounds import memory_bounds
+from aot.executor.plan_memory import memory_bounds
 from aot.frontend.macs import nominal_shapes
 from aot.frontend.tflite import from_tflite
 from aot.memory import streaming

@@ -7,8 +7,8 @@ import pytest
 
 from aot import op as operators
 from aot import relay
+from aot.relay.analysis import input_ranges
 from aot.relay.expr import Expr, Function
-from aot.relay.input_ranges import input_ranges
 
 operators.load_all()
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from aot.ir.type import TensorType
 from aot.op import load_all
+from aot.relay.analysis import chain_to, is_costly, results, source_of
 from aot.relay.construct import constructor
 from aot.relay.expr import Call, Expr, Var, const, post_order
-from aot.relay.one_tensor import chain_to, is_costly, results, source_of
 
 load_all()
 

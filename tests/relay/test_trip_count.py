@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aot import relay
-from aot.relay.trip_count import trip_count
+from aot.relay.analysis import trip_count
 from tests.relay.control_graphs import below, number, twice
 
 

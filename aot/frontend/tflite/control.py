@@ -13,10 +13,10 @@ from aot.frontend.view import OperatorView
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.math.arithmetic import CompareAttrs
+from aot.relay.analysis import results_of
 from aot.relay.construct import if_then_else, while_loop
 from aot.relay.expr import Constant, Expr, Function, If, Var, call, const, get_item, make_tuple, result_types, tensor_type
 from aot.relay.state import Variable
-from aot.relay.trip_count import results_of
 
 # IF, STABLEHLO_CASE and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
 #

@@ -12,7 +12,7 @@ import numpy as np
 
 from aot.errors import Problem, UnsupportedError, UsageError, call_place
 from aot.frontend.check import CONVERTED_CUSTOM
-from aot.frontend.flexbuffer import FlexbufferError, Scalar, read_map
+from aot.frontend.flatbuffer import FlexbufferError, Scalar, read_map
 from aot.frontend.tflite.converter_index import FILES
 from aot.frontend.view import MAX_TENSOR_BYTES, OperatorView, stored_bytes
 from aot.ir.op import Array

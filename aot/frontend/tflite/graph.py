@@ -19,7 +19,7 @@ import numpy as np
 
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend import check
-from aot.frontend.check_ops import needs_elements
+from aot.frontend.check import needs_elements
 from aot.frontend.declared import declared_dtype, declared_type
 from aot.frontend.persistent import Part, Persistent, inside
 from aot.frontend.problems import Problems, error_of

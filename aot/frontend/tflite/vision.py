@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.flexbuffer import FlexbufferError, Scalar, read_map
+from aot.frontend.flatbuffer import FlexbufferError, Scalar, read_map
 from aot.frontend.tflite.convert import (
     EVERY,
     ConvertContext,

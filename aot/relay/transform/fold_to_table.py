@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from aot.ir.op import Array, Op
 from aot.ir.transform import PassContext, function_pass
+from aot.relay.analysis import chain_to, is_costly, on_values, results, scalar_of, source_of
 from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, operands, post_order, tensor_type, users, with_operands
-from aot.relay.one_tensor import chain_to, is_costly, on_values, results, scalar_of, source_of
 from aot.support.dataclass import dataclass
 
 

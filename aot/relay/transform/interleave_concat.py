@@ -7,9 +7,9 @@ from dataclasses import field, replace
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType
+from aot.relay.analysis import BY_CHANNEL
 from aot.relay.construct import reshaped
 from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, operands, post_order, tensor_type, users, with_operands
-from aot.relay.one_tensor import BY_CHANNEL
 from aot.support.dataclass import dataclass
 
 

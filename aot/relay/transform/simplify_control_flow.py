@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType
+from aot.relay.analysis import constant_value, live_variables, results_of, trip_count
 from aot.relay.expr import (
     Constant,
     Expr,
@@ -21,7 +22,6 @@ from aot.relay.expr import (
     post_order,
     with_operands,
 )
-from aot.relay.trip_count import constant_value, live_variables, results_of, trip_count
 
 MOST_COPIES = 1
 """Iterations up to which a loop is written out: once is never worse, as nothing is left of the loop."""

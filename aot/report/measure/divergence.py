@@ -14,7 +14,7 @@ from aot.driver.build import build
 from aot.driver.options import Options
 from aot.errors import AotError
 from aot.frontend.extract import Extract, NotAloneError, extract
-from aot.frontend.flexbuffer import read_map
+from aot.frontend.flatbuffer import read_map
 from aot.frontend.problems import Problems
 from aot.frontend.view import ABSENT, ModelView, OperatorView, parse
 from aot.ir.op import Array

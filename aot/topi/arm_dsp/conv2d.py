@@ -17,9 +17,8 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.topi.arm_dsp.int4_weights import W4
 from aot.topi.arm_dsp.int8_weights import TAPS, W8, PackedWeights, QuadPlan, Weights, pack_unroll, run_quads
-from aot.topi.layer.fused import FusedLayer, match_for, match_layer, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, match_layer, open_io, tail_instructions
 from aot.topi.layer.im2col import RunPacker, WindowRuns, first_pixel, is_rows
-from aot.topi.layer.io import LayerIo, lowered, open_io
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 PIXELS, CHANNELS = 3, 2

@@ -50,9 +50,8 @@ from aot.topi.arm_dsp.int8_weights import (
     run_quads,
     swapped,
 )
-from aot.topi.layer.fused import FusedLayer, match_for, match_layer, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, match_layer, open_io, tail_instructions
 from aot.topi.layer.im2col import RunBytes, WindowRuns, data_align, is_rows, match_rows, window_at
-from aot.topi.layer.io import LayerIo, lowered, open_io
 from aot.topi.layer.requant import HighMultiply, Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 

@@ -26,9 +26,9 @@ from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import RescaledAttrs
 from aot.op.qnn.arithmetic import linear_form
+from aot.relay.analysis import BY_CHANNEL
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, is_call, post_order, tensor_type
 from aot.relay.interpreter import call_op
-from aot.relay.one_tensor import BY_CHANNEL
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of, tensor_fn

@@ -28,9 +28,8 @@ from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.intrin.scalar import saturate, smlad_2x4, smlad_2x4_instructions
-from aot.topi.layer.fused import FusedLayer, match_layer, tail_accepts, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_layer, open_io, tail_accepts, tail_instructions
 from aot.topi.layer.im2col import is_rows, window_at
-from aot.topi.layer.io import LayerIo, lowered, open_io
 from aot.topi.layer.requant import Field, General, Requant, loaded_fields, plan_requantize
 from aot.topi.strategy import Group, Lowered, register_planned
 

@@ -27,8 +27,7 @@ from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.layer.fused import FusedLayer
-from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.layer.threshold import plan_uniform
+from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 
 TAPS = 4
 """Taps in a word of weights."""

@@ -43,8 +43,7 @@ from aot.topi.arm_dsp.int8_weights import (
 from aot.topi.generic.lstm_integer import GATE_BITS, Functions, LstmKernel, Step, accepts
 from aot.topi.intrin.asm_text import AsmBlock, count_instructions
 from aot.topi.intrin.scalar import saturate
-from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.layer.threshold import plan_uniform
+from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 _LARGEST = 1 << 23

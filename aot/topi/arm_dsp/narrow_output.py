@@ -26,9 +26,8 @@ from aot.tir.expr import Expr, Var, cast, imm, logical_and, minimum, select
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.generic.layers import remove_padding_value
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
-from aot.topi.layer.fused import FusedLayer, match_for, table_of, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io, table_of, tail_instructions
 from aot.topi.layer.im2col import is_rows
-from aot.topi.layer.io import LayerIo, lowered, open_io
 from aot.topi.layer.phases import ANCHOR, SubPixelLayer, SubPixels, sub_pixels
 from aot.topi.layer.requant import Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, register_planned

@@ -20,9 +20,8 @@ from aot.tir.expr import Expr, cast, minimum
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.intrin.scalar import SMMLA, saturate
-from aot.topi.layer.fused import FusedLayer, match_for
+from aot.topi.layer.fused import FusedLayer, lowered, match_for, open_io
 from aot.topi.layer.im2col import is_rows
-from aot.topi.layer.io import lowered, open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.strategy import Group, Lowered, register_planned
 

@@ -36,9 +36,8 @@ from aot.topi.arm_dsp.int8_weights import (
     pack_unroll,
 )
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.fused import FusedLayer, match_for, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io, tail_instructions
 from aot.topi.layer.im2col import WindowRuns, is_rows, match_rows, window_at
-from aot.topi.layer.io import LayerIo, lowered, open_io
 from aot.topi.layer.requant import HighMultiply, loaded_fields
 from aot.topi.strategy import Group, Lowered, register_planned
 

@@ -13,8 +13,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.topi.arm_dsp.elementwise import ADD, LANES, NUMBERS_A_TURN, dequantize_8
 from aot.topi.layer.elementwise import Factors
-from aot.topi.layer.fused import FusedLayer, residual_factors, table_of, tail_each
-from aot.topi.layer.io import LayerIo
+from aot.topi.layer.fused import FusedLayer, LayerIo, residual_factors, table_of, tail_each
 
 RUN = 25
 """Instructions around a block of assembly."""

@@ -42,10 +42,8 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.intrin.scalar import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
-from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field
-from aot.topi.layer.threshold import thresholds
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts, tail_each
+from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field, thresholds
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 TILES, CHANNELS = 2, 4
@@ -422,7 +420,7 @@ def plan_scaled(layer: FusedLayer, prescale: Array) -> ScaledRequant | None:
 
 
 def plan_gain(layer: FusedLayer, gain: int, *, limit: int) -> ScaledRequant | None:
-    """For any gain: one S for all channels, 0 < M <= limit, no D, by the proof of aot.topi.layer.threshold; None if not exact."""
+    """For any gain: one S for all channels, 0 < M <= limit, no D, by the proof of aot.topi.layer.requant; None if not exact."""
     attrs, low, high = layer.requant, layer.acc_low.astype(np.int64), layer.acc_high.astype(np.int64)
     at = thresholds(attrs, low, high) if int(np.maximum(np.abs(low), np.abs(high) + 1).max()) * gain <= INT32_MAX else None
     if at is None:

@@ -30,9 +30,8 @@ from aot.topi.arm_mve.intrin_copy import (
 from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, Window, block_bytes, channel_numbers, pack, plan_vectors
 from aot.topi.arm_mve.tail import Results
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
-from aot.topi.layer.fused import FusedLayer, match_for
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io
 from aot.topi.layer.im2col import Origin, WindowRuns, first_pixel, inside, is_rows, window_at
-from aot.topi.layer.io import LayerIo, lowered, open_io
 from aot.topi.strategy import Group, Lowered, register_planned
 
 

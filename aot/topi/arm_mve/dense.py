@@ -21,9 +21,8 @@ from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, Window, channel_numbers, pack, plan_vectors
 from aot.topi.arm_mve.tail import Results
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
-from aot.topi.layer.fused import FusedLayer
+from aot.topi.layer.fused import FusedLayer, lowered, open_io
 from aot.topi.layer.im2col import match_rows
-from aot.topi.layer.io import lowered, open_io
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MAX_ROWS = 2

@@ -32,8 +32,7 @@ from aot.topi.arm_mve.intrin_copy import fill, fill_instructions
 from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, plan_vectors
 from aot.topi.arm_mve.tail import Results
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
-from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, tail_accepts
 from aot.topi.layer.planes import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
 

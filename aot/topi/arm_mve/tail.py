@@ -20,8 +20,7 @@ from aot.topi.arm_mve.elementwise import (
     lut_instructions,
 )
 from aot.topi.layer.elementwise import Factors
-from aot.topi.layer.fused import FusedLayer, residual_factors
-from aot.topi.layer.io import LayerIo
+from aot.topi.layer.fused import FusedLayer, LayerIo, residual_factors
 
 EACH = 12
 """Instructions of a call of the tail for an element where it has no vectors."""

@@ -19,9 +19,8 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.smlal.conv2d import TapSource, border_groups
 from aot.topi.arm_v6m.lanes import SIX, STRIDE, TAP, mul_lanes, tap_loop
 from aot.topi.arm_v6m.requant import instructions, plan
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, open_io, tail_accepts, tail_each
 from aot.topi.layer.im2col import first_pixel, is_rows
-from aot.topi.layer.io import open_io
 from aot.topi.layer.lanes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
 from aot.topi.strategy import Group, Lowered, register_planned
 

@@ -21,9 +21,8 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_v6m.intrin_dense import dot_words, tap_cost, tap_loop
 from aot.topi.arm_v6m.lanes import SIX
 from aot.topi.arm_v6m.requant import instructions, plan
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts, tail_each
 from aot.topi.layer.im2col import is_rows
-from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.lanes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
 from aot.topi.strategy import Group, Lowered, register_planned
 

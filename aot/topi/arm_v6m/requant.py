@@ -1,6 +1,6 @@
 """Requantisation by two products of 32 bits, proven by thresholds.
 
-Requantisation is monotone (aot/topi/layer/threshold.py), so everything between its first and its last threshold determines it:
+Requantisation is monotone (aot/topi/layer/requant.py), so everything between its first and its last threshold determines it:
 with u = acc - (first threshold) + 1 a result is lo for u <= 0, hi for u >= span, and else
 
     lo + ((u * high + (u * low >> split) + constant) >> shift),
@@ -22,8 +22,7 @@ from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
 from aot.topi.layer.lanes import OtherForm, Requant
-from aot.topi.layer.requant import Field, plan_requantize
-from aot.topi.layer.threshold import thresholds
+from aot.topi.layer.requant import Field, plan_requantize, thresholds
 
 WORD = 32
 CODE_BITS = 8

@@ -15,8 +15,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, binop, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.generic.flat import FlatKernel, register_flat
-from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer, tail_accepts, tail_instructions
-from aot.topi.layer.io import open_io
+from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer, open_io, tail_accepts, tail_instructions
 from aot.topi.layer.requant import plan_requantize
 from aot.topi.layer.stream import ChannelBlock, ChannelStream, WeightFormat
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl

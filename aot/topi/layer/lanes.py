@@ -30,8 +30,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.intrin import TensorIntrin
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
-from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, tail_accepts, tail_each
 from aot.topi.layer.planes import Axis, Planes, band_height, counted, orientations, starts
 from aot.topi.layer.requant import Field, General, HighMultiply
 from aot.topi.strategy import Group, Lowered

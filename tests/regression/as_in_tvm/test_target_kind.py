@@ -15,9 +15,9 @@ from aot.ir.module import IRModule
 from aot.runtime.functions import Module
 from aot.target import Target, TargetOption, register_target_kind
 from aot.target import target as targets
-from aot.tir.builtin import BUILTINS
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run_module
+from aot.tir.intrin import BUILTINS
 from tests.cli.helper import Cli
 
 DENSE = Path(__file__).parents[2] / "models" / "dense.tflite"

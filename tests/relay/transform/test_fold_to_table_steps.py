@@ -12,9 +12,9 @@ from hypothesis import given
 from aot.ir.type import TensorType
 from aot.op import load_all
 from aot.op.qnn.quantize import QuantizeAttrs
+from aot.relay.analysis import results
 from aot.relay.construct import constructor
 from aot.relay.expr import Expr, Var, call, const
-from aot.relay.one_tensor import results
 from aot.relay.transform.fold_to_table import Steps, find_steps
 from tests.op._differential import FAST, SLOW
 

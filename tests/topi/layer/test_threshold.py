@@ -8,7 +8,7 @@ import pytest
 from aot.ir.type import TensorType
 from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
 from aot.target.target import find_target
-from aot.topi.layer.threshold import plan_folded, plan_uniform, thresholds
+from aot.topi.layer.requant import plan_folded, plan_uniform, thresholds
 
 M3, M4 = find_target("cortex-m3"), find_target("cortex-m4")
 

@@ -55,8 +55,7 @@ from aot.topi.arm_dsp.depthwise.strip import (
     shared_strip,
 )
 from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.fused import FusedLayer, describe
-from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_flat
 from aot.topi.layer.planes import BAND_BYTES, Axis, Planes, axes, orientations
 from aot.topi.strategy import Group, Lowered, register_planned
 

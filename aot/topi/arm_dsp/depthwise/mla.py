@@ -26,12 +26,10 @@ from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
-from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, tail_accepts, tail_each
 from aot.topi.layer.lanes import LanePlanes, Machine, OtherForm, Requant, Taps, lower_lanes, plan_lanes, plane_sums
 from aot.topi.layer.planes import Axis, axes, counted
-from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requantize
-from aot.topi.layer.threshold import plan_uniform
+from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requantize, plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_SCALE = 14

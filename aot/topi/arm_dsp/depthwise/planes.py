@@ -37,11 +37,9 @@ from aot.topi.arm_dsp.depthwise.strip import (
     instructions,
     packed_words,
 )
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, table_of
-from aot.topi.layer.io import LayerIo, open_flat
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, table_of
 from aot.topi.layer.planes import Axis, Planes, Strips, band_height, cut, each_strip, equal_strips, orientations
-from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.layer.threshold import plan_uniform
+from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
 
 COMMON_SHIFTS = (11, 12, 10, 13, 9, 14, 8, 15, 7, 16, 6, 17, 5, 18, 19, 20, 4, 3)

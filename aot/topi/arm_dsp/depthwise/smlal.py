@@ -48,10 +48,9 @@ from aot.topi.arm_dsp.depthwise.strip import (
 )
 from aot.topi.arm_dsp.smlal.conv2d import INIT_HIGH, INIT_LOW, LANE_BITS, LANE_OFFSET
 from aot.topi.intrin.asm_text import counted_offset
-from aot.topi.layer.fused import FusedLayer, describe, match_layer
-from aot.topi.layer.io import open_flat
+from aot.topi.layer.fused import FusedLayer, describe, match_layer, open_flat
 from aot.topi.layer.planes import Axis, Planes, Strips, band_height, counted, each_strip, equal_strips, orientations
-from aot.topi.layer.threshold import plan_folded
+from aot.topi.layer.requant import plan_folded
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MAX_ROWS, MAX_COLUMNS = 3, 3

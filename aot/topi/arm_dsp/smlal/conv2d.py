@@ -31,7 +31,7 @@ from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.tail import TailRun, run_instructions, tail_run
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts
 from aot.topi.layer.im2col import (
     Origin,
     RunBytes,
@@ -43,9 +43,7 @@ from aot.topi.layer.im2col import (
     is_rows,
     window_at,
 )
-from aot.topi.layer.io import LayerIo, open_io
-from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.layer.threshold import is_folded, plan_folded, plan_uniform
+from aot.topi.layer.requant import HighMultiply, is_folded, plan_folded, plan_high_multiply, plan_uniform
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 LANE_BITS = 21

@@ -43,8 +43,7 @@ from aot.topi.arm_dsp.smlal.conv2d import (
     scaled_sum,
     smlal_chain,
 )
-from aot.topi.layer.fused import FusedLayer, describe, table_of
-from aot.topi.layer.io import LayerIo, open_io
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_io, table_of
 from aot.topi.layer.phases import ANCHOR, PhaseAxis, sub_pixels
 from aot.topi.strategy import Group, Lowered, register_planned
 

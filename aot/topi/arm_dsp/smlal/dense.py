@@ -24,9 +24,8 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.smlal.conv2d import TapLoop
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts, tail_each
 from aot.topi.layer.im2col import is_rows
-from aot.topi.layer.io import LayerIo, open_io
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.strategy import Group, Lowered, register_planned
 
