@@ -43,7 +43,7 @@ MODEL = text_model("""
     CONV_2D r z - -> y padding=SAME stride_w=1 stride_h=1
 """)
 """Four layers that differ, so four jobs at least."""
-SPLIT = "from aot.tune import job\njob.MOST_KERNELS = 2\n"
+SPLIT = "from aot.tune import tune\ntune.MOST_KERNELS = 2\n"
 KILLER = """
 import os, signal
 from aot.micro.run import qemu
