@@ -15,6 +15,7 @@ import aot
 from aot.cli.__main__ import run
 from aot.cli.verbs import targets
 from aot.errors.explanations import codes
+from aot.report.measure import DEFAULT_SETS
 from tests.cli.helper import Cli
 
 VERBS = ["check", "compile", "build", "run", "verify", "dump", "explain", "doctor", "ops", "targets", "boards"]
@@ -49,6 +50,11 @@ def test_help_loads_the_command_line_alone() -> None:
     assert parts <= {"cli", "errors", "report", "support", "system", "version"}
     assert not [name for name in loaded if name.startswith("aot.report.")]
     assert 100 < len(loaded) < 400
+
+
+def test_help_says_how_many_inputs_are_made_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """In words of its own, as the help loads nothing of the report."""
+    assert f"the same each time; default {DEFAULT_SETS}." in " ".join(Cli(capsys)("verify", "--help").out.split())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ from aot.cli.options import (
 )
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
-from aot.report.measure import DEFAULT_SETS
 from aot.support.text import does_of
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ RandomCount = Annotated[
     typer.Option(
         "--random",
         metavar="N",
-        help=f"N sets of generated inputs, the same each time; default {DEFAULT_SETS}.",
+        help="N sets of generated inputs, the same each time; default 4.",
         show_default=False,
     ),
 ]
