@@ -395,8 +395,6 @@ AOT_DEFINE_SAT_ALL(usat, 8, 0, 255)
 /* Stand-ins for the parts. Products of two halfwords fit 32 bits, but for (-2^15)^2 twice, so sums go through uint32_t. */
 #define AOT_MUL(x, y) ((uint32_t)((x) * (y)))
 #define AOT_LL (AOT_MUL(aot_low16(a), aot_low16(b)))
-#define AOT_LH (AOT_MUL(aot_low16(a), aot_high16(b)))
-#define AOT_HL (AOT_MUL(aot_high16(a), aot_low16(b)))
 #define AOT_HH (AOT_MUL(aot_high16(a), aot_high16(b)))
 #define AOT_ACC(sum) aot_i32_bits((uint32_t)acc + (sum))
 #define AOT_BYTE(x, n) ((int32_t)((((x) >> (8 * (n))) & 0xffu) ^ 0x80u) - 0x80)
@@ -406,26 +404,9 @@ AOT_DEFINE_SAT_ALL(usat, 8, 0, 255)
 #define AOT_ACC32 ((uint64_t)(uint32_t)acc << 32)
 
 AOT_DEFINE_DSP3(smlad, uint32_t, "smlad %0, %1, %2, %3", AOT_ACC(AOT_LL + AOT_HH))
-AOT_DEFINE_DSP3(smladx, uint32_t, "smladx %0, %1, %2, %3", AOT_ACC(AOT_LH + AOT_HL))
-AOT_DEFINE_DSP3(smlsd, uint32_t, "smlsd %0, %1, %2, %3", AOT_ACC(AOT_LL - AOT_HH))
-AOT_DEFINE_DSP3(smlabb, uint32_t, "smlabb %0, %1, %2, %3", AOT_ACC(AOT_LL))
-AOT_DEFINE_DSP3(smlabt, uint32_t, "smlabt %0, %1, %2, %3", AOT_ACC(AOT_LH))
-AOT_DEFINE_DSP3(smlatb, uint32_t, "smlatb %0, %1, %2, %3", AOT_ACC(AOT_HL))
-AOT_DEFINE_DSP3(smlatt, uint32_t, "smlatt %0, %1, %2, %3", AOT_ACC(AOT_HH))
 AOT_DEFINE_DSP3(smmla, int32_t, "smmla %0, %1, %2, %3", AOT_TOP(AOT_ACC32 + AOT_PRODUCT))
 AOT_DEFINE_DSP3(smmlar, int32_t, "smmlar %0, %1, %2, %3", AOT_TOP(AOT_ACC32 + AOT_PRODUCT + AOT_ROUND))
-AOT_DEFINE_DSP2(smmul, int32_t, int32_t, int32_t, "smmul %0, %1, %2", AOT_TOP(AOT_PRODUCT))
 AOT_DEFINE_DSP2(smmulr, int32_t, int32_t, int32_t, "smmulr %0, %1, %2", AOT_TOP(AOT_PRODUCT + AOT_ROUND))
-AOT_DEFINE_DSP2(smuad, int32_t, uint32_t, uint32_t, "smuad %0, %1, %2", aot_i32_bits(AOT_LL + AOT_HH))
-AOT_DEFINE_DSP2(smuadx, int32_t, uint32_t, uint32_t, "smuadx %0, %1, %2", aot_i32_bits(AOT_LH + AOT_HL))
-AOT_DEFINE_DSP2(smusd, int32_t, uint32_t, uint32_t, "smusd %0, %1, %2", aot_i32_bits(AOT_LL - AOT_HH))
-AOT_DEFINE_DSP2(smulbb, int32_t, uint32_t, uint32_t, "smulbb %0, %1, %2", aot_i32_bits(AOT_LL))
-AOT_DEFINE_DSP2(smulbt, int32_t, uint32_t, uint32_t, "smulbt %0, %1, %2", aot_i32_bits(AOT_LH))
-AOT_DEFINE_DSP2(smultb, int32_t, uint32_t, uint32_t, "smultb %0, %1, %2", aot_i32_bits(AOT_HL))
-AOT_DEFINE_DSP2(smultt, int32_t, uint32_t, uint32_t, "smultt %0, %1, %2", aot_i32_bits(AOT_HH))
-/* (a * halfword of b) >> 16, of the 48-bit product. */
-AOT_DEFINE_DSP2(smulwb, int32_t, int32_t, uint32_t, "smulwb %0, %1, %2", (int32_t)(((int64_t)a * aot_low16(b)) >> 16))
-AOT_DEFINE_DSP2(smulwt, int32_t, int32_t, uint32_t, "smulwt %0, %1, %2", (int32_t)(((int64_t)a * aot_high16(b)) >> 16))
 
 /* Bytes 0 and 2 (ror8: bytes 1 and 3) to two halfwords, with sign (s) or without (u); the a forms add to halfwords of a. */
 AOT_DEFINE_DSP1(sxtb16, uint32_t, uint32_t, "sxtb16 %0, %1", aot_pack16(AOT_BYTE(a, 0), AOT_BYTE(a, 2)))
@@ -437,37 +418,18 @@ AOT_DEFINE_DSP2(sxtab16, uint32_t, uint32_t, uint32_t, "sxtab16 %0, %1, %2",
 AOT_DEFINE_DSP2(sxtab16_ror8, uint32_t, uint32_t, uint32_t, "sxtab16 %0, %1, %2, ror #8",
                 aot_pack16(aot_low16(a) + AOT_BYTE(b, 1), aot_high16(a) + AOT_BYTE(b, 3)))
 
-/* pkhbt: low half of a, high half of b; pkhbt_lsl16: low halves of a and b; pkhtb_asr16: high half of a, high half of b low. */
+/* pkhbt: low half of a, high half of b; pkhtb: high half of a, low half of b. */
 AOT_DEFINE_DSP2(pkhbt, uint32_t, uint32_t, uint32_t, "pkhbt %0, %1, %2", (a & 0xffffu) | (b & 0xffff0000u))
-AOT_DEFINE_DSP2(pkhbt_lsl16, uint32_t, uint32_t, uint32_t, "pkhbt %0, %1, %2, lsl #16", (a & 0xffffu) | (b << 16))
 AOT_DEFINE_DSP2(pkhtb, uint32_t, uint32_t, uint32_t, "pkhtb %0, %1, %2", (a & 0xffff0000u) | (b & 0xffffu))
-AOT_DEFINE_DSP2(pkhtb_asr16, uint32_t, uint32_t, uint32_t, "pkhtb %0, %1, %2, asr #16", (a & 0xffff0000u) | (b >> 16))
 
 /* Two halfwords at once: wrapping, saturating (q). */
 AOT_DEFINE_DSP2(sadd16, uint32_t, uint32_t, uint32_t, "sadd16 %0, %1, %2",
                 aot_pack16(aot_low16(a) + aot_low16(b), aot_high16(a) + aot_high16(b)))
 AOT_DEFINE_DSP2(ssub16, uint32_t, uint32_t, uint32_t, "ssub16 %0, %1, %2",
                 aot_pack16(aot_low16(a) - aot_low16(b), aot_high16(a) - aot_high16(b)))
-AOT_DEFINE_DSP2(qadd16, uint32_t, uint32_t, uint32_t, "qadd16 %0, %1, %2",
-                aot_pack16(aot_clamp(aot_low16(a) + aot_low16(b), -32768, 32767),
-                           aot_clamp(aot_high16(a) + aot_high16(b), -32768, 32767)))
 AOT_DEFINE_DSP2(qsub16, uint32_t, uint32_t, uint32_t, "qsub16 %0, %1, %2",
                 aot_pack16(aot_clamp(aot_low16(a) - aot_low16(b), -32768, 32767),
                            aot_clamp(aot_high16(a) - aot_high16(b), -32768, 32767)))
-AOT_DEFINE_DSP2(qadd, int32_t, int32_t, int32_t, "qadd %0, %1, %2", aot_clamp((int64_t)a + b, INT32_MIN, INT32_MAX))
-AOT_DEFINE_DSP2(qsub, int32_t, int32_t, int32_t, "qsub %0, %1, %2", aot_clamp((int64_t)a - b, INT32_MIN, INT32_MAX))
-
-/* acc + low * low + high * high in 64 bits. */
-AOT_INLINE int64_t aot_smlald(uint32_t a, uint32_t b, int64_t acc) {
-#if AOT_DSP
-  __asm("smlald %Q0, %R0, %1, %2" : "+r"(acc) : "r"(a), "r"(b));
-  return acc;
-#else
-  int64_t sum = (int64_t)(aot_low16(a) * aot_low16(b)) + aot_high16(a) * aot_high16(b);
-  uint64_t r = (uint64_t)acc + (uint64_t)sum;
-  return r <= (uint64_t)INT64_MAX ? (int64_t)r : -1 - (int64_t)(UINT64_MAX - r);
-#endif
-}
 
 /* acc + a * b in 64 bits; every core from Armv7-M on has SMLAL, which compilers find. */
 AOT_INLINE int64_t aot_smlal(int32_t a, int32_t b, int64_t acc) {
@@ -480,8 +442,6 @@ AOT_INLINE int64_t aot_smlal(int32_t a, int32_t b, int64_t acc) {
 #undef AOT_DEFINE_DSP3
 #undef AOT_MUL
 #undef AOT_LL
-#undef AOT_LH
-#undef AOT_HL
 #undef AOT_HH
 #undef AOT_ACC
 #undef AOT_BYTE
