@@ -32,7 +32,7 @@ class CutShort:
         self._problems = problems
 
     def add(self, error: FlatbufferError, where: str, field: str = "") -> None:
-        """What could not be read, of which part and field of the file; noted at once unless it lies beyond the end."""
+        """Note what could not be read, with its part and field of the file; what is beyond the end is noted once, later."""
         message = f"{field}: {error.message}" if field else error.message
         if error.reaches is None:
             self._problems.add(error.code, message, where)

@@ -12,7 +12,7 @@ from aot.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Steps `first` to `last` - 1, of which `middle` is the first of the second part; not empty.
+    """Steps `first` to `last` - 1, in two parts: the second begins at `middle`; not empty.
 
     if: the first part runs where the condition holds, the second where it does not.  while: the first part computes the
     condition; while it holds the second runs, then the first again.  `trips`: iterations, where they are known.

@@ -534,7 +534,7 @@ register_op(
 
 # reduce_window: REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW of TFLite: windows in any number of dimensions, each made one element.
 #
-# A window starts from a given value and takes its elements in order: sums and products, of which those of integers wrap, minima,
+# A window starts from a given value and takes its elements in order: sums and products (integers wrap), minima,
 # maxima, "and" (ALL) and "or" (ANY), which are 0 or 1 in the type of the data.  Window, strides and dilations are constants.
 # STABLEHLO_REDUCE_WINDOW first puts the given value, a constant there, between the elements and around them, or cuts some off,
 # and says by a subgraph of one operator what is done; the reference looks at its name alone. Oracle:

@@ -453,7 +453,7 @@ class _Limited:
 
 
 def input_ranges(func: Function) -> dict[int, Range]:
-    """Parameter -> the lowest and the highest of its elements, for those of which some operator does not take every value."""
+    """Parameter -> the lowest and highest value its elements may have, for each that some operator restricts."""
     limited = [operand for operand in _limited(func) if _is_short(operand.expr)]
     params = {i for o in limited for i, p in enumerate(func.params) if any(e is p for e in post_order(o.expr))}
     if not params:
@@ -484,7 +484,7 @@ def _with_one(passes: Callable[[Mapping[int, float]], bool], values: Mapping[int
 
 
 def _limited(func: Function) -> list[_Limited]:
-    """Operands that are computed, or come in, and of which not every value is taken."""
+    """Operands, computed or passed in, that an operator accepts some values of only."""
     found = []
     for node in post_order(func.body):
         if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.name not in F_DOMAIN:

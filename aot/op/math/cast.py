@@ -156,7 +156,7 @@ register_op(
 )
 
 
-# fake_quant: FAKE_QUANT of TFLite: float32 to the nearest of 2^bits equally spaced numbers, one of which is 0.
+# fake_quant: FAKE_QUANT of TFLite: float32 to the nearest of 2^bits equally spaced numbers, zero among them.
 #
 # out = round((clamp(x) - low) * (1 / scale)) * scale + low, halves up, in float32; NaN becomes the lowest number.
 # Oracle: `reference_ops::FakeQuant`.

@@ -322,22 +322,22 @@ def known_fault(opcode: str, dtype: str, *, oracle: str, scales: str = "") -> Kn
 
 def explain_difference(
     model: bytes,
+    metadata: Mapping[str, Any],
     *,
-    oracle: str,
-    layers: Sequence[Mapping[str, Any]],
     first: Mapping[str, Any],
     inputs: Sequence[Sequence[Array]],
     actual: Sequence[Sequence[Array]],
 ) -> dict[str, Any] | None:
     """Why outputs differ, if a known fault of the reference is all of it, else None.
 
-    `layers` are those of metadata.json, `first` is the first divergence, `actual[set][output]` what the compiled model gave for
+    `metadata` is that of the compiled model, `first` the first divergence, `actual[set][output]` what the compiled model gave for
     `inputs[set][input]`.  TFLM shows no
     tensors: if every layer gives those of LiteRT, any operator of the model may be at fault, and TFLM is asked for it alone.
     """
     view = parse(model, Problems())
     if view is None:
         return None
+    oracle = metadata["oracle"]
     unknown = oracle == "tflm" and "ops" not in first
     ops = range(len(view.subgraphs[0].operators)) if unknown else first.get("ops", ())
     found = _first_fault(view, ops, oracle)
@@ -354,7 +354,7 @@ def explain_difference(
         return None
     words = {"operator": fault.opcode, "what": fault.what, "example": fault.example, "versions": fault.versions}
     # an operator on constants is folded into the layer that uses them, or into none
-    layer = first.get("layer", next((x["index"] for x in layers if any(op >= index for op in x["ops"])), 0))
+    layer = first.get("layer", next((x["index"] for x in metadata["layers"] if any(op >= index for op in x["ops"])), 0))
     return {**words, "layer": layer, "compared_with": engine}
 
 

@@ -85,14 +85,8 @@ def make_report(
         verdict["first_divergence"], verdict["divergence"] = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
-        verdict["known_fault"] = explain_difference(
-            model,
-            oracle=meta["oracle"],
-            layers=meta["layers"],
-            first=verdict["first_divergence"],
-            inputs=sets.inputs,
-            actual=result.outputs,
-        )
+        first = verdict["first_divergence"]
+        verdict["known_fault"] = explain_difference(model, meta, first=first, inputs=sets.inputs, actual=result.outputs)
         verdict["accepted"] = accept_known_faults and verdict["known_fault"] is not None
     return {
         "name": artifact.name,

@@ -148,9 +148,7 @@ def verify(
         first, rest = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
-        fault = explain_difference(
-            model, oracle=meta["oracle"], layers=meta["layers"], first=first, inputs=sets.inputs, actual=result.outputs
-        )
+        fault = explain_difference(model, meta, first=first, inputs=sets.inputs, actual=result.outputs)
     print_ = fingerprint(project, sets, result.outputs)
     found = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
     load = load_of(meta, result.every, clock)
