@@ -1,16 +1,17 @@
-"""Windows that move on: instead of moving the rows that stay to the front in every run, the window begins behind them.
+"""Circular windows in the state: the window moves forward in memory, so that the rows it keeps need not be copied in every run.
 
-A window (`state_windows`, `shifted_states`) of `size` bytes gets `fresh` new ones a run, `hop` of them behind its end, and `kept`
-bytes stay.  In run k it begins `k * hop` bytes behind its start, so nothing has to be copied; after `turns` runs, all are moved
-back at once.  A counter in the state says which run it is, and all windows share it and the room in front of them:
+A window (`state_windows`, `shifted_states`) has `size` bytes.  Each run adds `hop` bytes at its end (it writes `fresh` bytes in
+all) and keeps `kept` bytes.  In run k the window begins `k * hop` bytes after its start, so nothing is copied; every `turns`
+runs, all windows are moved back at once.  A counter in the state holds the number of the run.  All windows share it, and the room
+behind the last one:
 
     | counter | window | window | ... | window | room |       sorted by hop, the smallest first
 
-A window runs after one that is as fast or faster and never catches up with it, so `(turns - 1) * hop` bytes behind the last of
-them are enough for all.  Windows whose hop is large for what they keep stay where they are and are moved in every run.
+A window follows one that moves as fast or faster and never catches up with it, so `(turns - 1) * hop` bytes behind the last
+window are enough for all.  Windows with a hop that is large for what they keep do not take part: they are moved in every run.
 
-What is new in a window may lie over what leaves the one behind it, where the order of the layers allows that; then windows need
-little more than what they keep.  With one turn nothing moves on: the windows are only packed so, and moved in every run.
+The new bytes of a window may overlap the bytes that leave the next one if the order of the layers allows it; the windows then
+need little more than what they keep.  With `turns` = 1 the windows are only packed like this, and moved in every run.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from aot.memory.plan import align_up
 from aot.support.dataclass import dataclass
 
 MOST_MOVED = (6, 5)
-"""How many bytes may be moved for how many new ones, on average over the runs."""
+"""Limit on copying, averaged over the runs: at most 6 bytes are moved per 5 new bytes."""
 
 COUNTER = "int32"
-"""The type of the counter."""
+"""C type of the counter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """A window of `size` bytes at byte `start` of the state, which moves on by `hop` a run; `kept` bytes of it stay.
+    """A window of `size` bytes at byte `start` of the state that advances by `hop` bytes per run and keeps `kept` bytes.
 
-    A run writes `fresh` bytes of it: at its end the `hop` that are new, or others of which one part after the other is replaced.
+    A run writes `fresh` bytes: the `hop` new bytes at its end, or bytes anywhere in it if its parts are replaced in turn.
     """
 
     start: int
@@ -45,7 +46,7 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class Rings:
-    """Windows that move on together for `turns` runs; `counter` is the byte of the state where they are counted."""
+    """Windows that advance together for `turns` runs; `counter` is the byte offset of the run counter in the state."""
 
     windows: tuple[Ring, ...]
     turns: int
@@ -53,20 +54,20 @@ class Rings:
 
     @property
     def room(self) -> int:
-        """Bytes that the windows need beside their own."""
+        """Bytes needed in addition to the windows themselves."""
         return max((w.hop for w in self.windows), default=0) * (self.turns - 1)
 
     @property
     def moved(self) -> int:
-        """Bytes that are moved back, in one run of `turns`."""
+        """Bytes moved back in one of `turns` runs."""
         return sum(w.kept for w in self.windows)
 
 
 def choose_rings(windows: Sequence[Ring], most_room: int | None = None) -> Rings | None:
-    """Which windows move on, and how often, for the least memory that moves no more than MOST_MOVED.
+    """Return the windows to advance and for how many runs: the least memory that moves no more than MOST_MOVED.
 
-    Those of one hop stay in the order in which they are given.  None where the rows that stay are no more than that anyway.  With
-    `most_room` the least that is moved within so many bytes of room instead.
+    Windows with the same hop keep their order.  Return None if moving them in every run already meets MOST_MOVED.  With
+    `most_room`, return instead what moves the fewest bytes within that many bytes of room.
     """
     able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: w.hop)
     most, of = MOST_MOVED
@@ -75,29 +76,30 @@ def choose_rings(windows: Sequence[Ring], most_room: int | None = None) -> Rings
         return None
     if most_room is not None:
         return _within(able, every, most_room, enough=most * new)
-    found = []
+    options = []
     for k in range(1, len(able) + 1):
         kept = sum(w.kept for w in able[:k])
-        left = most * new - of * (every - kept)  # for these, when the others are moved in every run
+        left = most * new - of * (every - kept)  # the limit for these windows if the others are moved in every run
         if left > 0:
-            found.append(Rings(tuple(able[:k]), -(-of * kept // left)))
-    if not found:  # those that cannot move on take more than all may
+            options.append(Rings(tuple(able[:k]), -(-of * kept // left)))
+    if not options:  # the windows that cannot advance exceed the limit alone
         kept, fresh = sum(w.kept for w in able), sum(w.fresh for w in able)
-        found.append(Rings(tuple(able), -(-of * kept // (most * fresh))))
-    best = min(found, key=lambda r: (r.room, r.turns))
+        options.append(Rings(tuple(able), -(-of * kept // (most * fresh))))
+    best = min(options, key=lambda r: (r.room, r.turns))
     return best if best.turns > 1 else None
 
 
 def tight_rings(windows: Sequence[Ring]) -> Rings | None:
-    """All windows that can move on, without room to do so; None if there are none."""
+    """All windows that can advance, packed without room to do so; None if there are none."""
     able = sorted((w for w in windows if w.hop % w.align == 0), key=lambda w: w.hop)
     return Rings(tuple(able), 1) if able else None
 
 
 def packed(windows: Sequence[Ring], start: int, share: Callable[[Ring, Ring, int], bool]) -> tuple[list[Ring], int]:
-    """The windows one behind another from `start` on, and the end of the last.
+    """Return the windows one after the other from `start`, and the end of the last one.
 
-    `share` (one, the next, bytes from start to start): whether what is new in one may lie over what leaves the next.
+    `share(window, next, distance)`: whether the new bytes of a window may overlap those that leave the next one, which starts
+    `distance` bytes later.
     """
     placed: list[Ring] = []
     end, last = start, None
@@ -113,7 +115,7 @@ def packed(windows: Sequence[Ring], start: int, share: Callable[[Ring, Ring, int
 
 
 def _within(able: Sequence[Ring], every: int, room: int, *, enough: int) -> Rings | None:
-    """The fewest bytes moved of `every`, until `enough` / MOST_MOVED[1]; None where the room is not one step of any window."""
+    """The choice that moves the fewest of `every` bytes, down to `enough` / MOST_MOVED[1]; None if no window can advance once."""
     best: tuple[float, Rings] | None = None
     for k, last in enumerate(able, 1):
         kept = sum(w.kept for w in able[:k])

@@ -1,4 +1,4 @@
-"""Branches and loops over numbered steps, and the life of each buffer in an order of execution."""
+"""Branches and loops over numbered steps, and the lifetime of each buffer in an order of execution."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from aot.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Steps `first` to `last` - 1, in two parts: the second begins at `middle`; not empty.
+    """Steps `first` to `last` - 1 in two parts, not both empty; the second part begins at `middle`.
 
-    if: the first part runs where the condition holds, the second where it does not.  while: the first part computes the
-    condition; while it holds the second runs, then the first again.  `trips`: iterations, where they are known.
+    if: the first part runs if the condition holds, otherwise the second.  while: the first part computes the condition; while it
+    holds, the second part runs, then the first again.  `trips`: the number of iterations, if known.
     """
 
     kind: Literal["if", "while"]
@@ -30,7 +30,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A branch or loop (`index` among all) with what its parts hold: step numbers, and further ones inside."""
+    """A branch or loop, number `index` of all, with the contents of its parts: step numbers and nested branches or loops."""
 
     index: int
     control: Control
@@ -39,7 +39,7 @@ class Nested:
 
 
 def nested(controls: Sequence[Control], steps: int) -> tuple[int | Nested, ...]:
-    """The steps 0 to `steps` - 1 as a tree; `controls` are those outside before those inside, else in the order of the text."""
+    """Return the steps 0 to `steps` - 1 as a tree; `controls` are sorted: outer before inner, else in program order."""
     return _items(controls, list(range(len(controls))), 0, steps)
 
 
@@ -60,24 +60,24 @@ def _items(controls: Sequence[Control], inside: list[int], start: int, stop: int
 
 
 def spread_over_loops(touched: set[int], controls: Sequence[Control]) -> tuple[int, int]:
-    """First and last step between which a storage is in use, given the steps that touch it.
+    """Return the first and last step between which a storage is in use, given the steps that touch it.
 
-    What is used both inside and outside of a loop holds its value through all of it.
+    A storage that is used both inside and outside a loop keeps its value through the whole loop.
     """
     low, high = min(touched), max(touched)
-    for c in reversed(controls):  # those inside first
+    for c in reversed(controls):  # inner loops first
         if c.kind == "while" and any(t in c for t in (low, high)) and not (low in c and high in c):
             low, high = min(low, c.first), max(high, c.last - 1)
     return low, high
 
 
 def loops_around(controls: Sequence[Control], step: int) -> tuple[int, ...]:
-    """The loops that a step is in, outermost first, by their indices."""
+    """Indices of the loops around a step, outermost first."""
     return tuple(k for k, c in enumerate(controls) if c.kind == "while" and step in c)
 
 
 def without_step(controls: Sequence[Control], step: int) -> tuple[Control, ...] | None:
-    """The controls over the steps without one of them; None if one would be left empty."""
+    """The controls with one step removed; None if that leaves one of them empty."""
     moved = [
         replace(c, first=c.first - (step < c.first), middle=c.middle - (step < c.middle), last=c.last - (step < c.last))
         for c in controls
@@ -86,7 +86,7 @@ def without_step(controls: Sequence[Control], step: int) -> tuple[Control, ...] 
 
 
 def with_steps(controls: Sequence[Control], at: int, count: int) -> tuple[Control, ...]:
-    """The controls over the steps with `count` more in front of step `at`, which is in none of them."""
+    """The controls with `count` steps inserted before step `at`, which is in none of them."""
     shifted = (count * (c.first > at) for c in controls)
     return tuple(
         replace(c, first=c.first + n, middle=c.middle + n, last=c.last + n) for c, n in zip(controls, shifted, strict=True)
@@ -94,7 +94,7 @@ def with_steps(controls: Sequence[Control], at: int, count: int) -> tuple[Contro
 
 
 def runs(controls: Sequence[Control], step: int) -> int:
-    """How often a step runs in one run of the program; a loop whose iterations are not known counts as one."""
+    """How often a step runs in one run of the program; a loop with an unknown number of iterations counts once."""
     times = 1
     for c in controls:
         if c.kind == "while" and c.trips is not None and step in c:
@@ -112,7 +112,7 @@ def all_steps(items: Sequence[int | Nested]) -> Iterator[int]:
             yield from all_steps(item.second)
 
 
-# ---- from the order of execution to the life of each buffer
+# ---- from the order of execution to the lifetime of each buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,10 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One layer: names that it reads, and names that it writes; scratch memory counts as written.
+    """One layer: the names that it reads and the names that it writes, including scratch memory.
 
-    `distances` are pairs of these names that may overlap while the layer runs, with the distance that was proven safe for its
-    kernel (`Conflict.min_distance`); pairs that are not there keep apart.
+    `distances` lists pairs of these names that may overlap while the layer runs, with the distance that was proven safe for its
+    kernel (`Conflict.min_distance`); all other pairs keep apart.
     """
 
     reads: tuple[str, ...]
@@ -142,10 +142,10 @@ class Step:
 class StorageTrace:
     """An order of execution over named memory.
 
-    `inputs` hold values before the first step, `outputs` must hold theirs after the last one.  `views` maps another name to the
-    storage whose bytes it stands for (possibly by way of other views).  `copies` happen after the last step, in order:
-    (from, to), where an empty `from` means memory outside of the plan.  `controls` are branches and loops over the steps, and
-    `conditions` the storage of each one's condition ("": outside of the plan).
+    `inputs` hold values before the first step; `outputs` must still hold theirs after the last one.  `views` maps an alias to the
+    storage that has its bytes, possibly through other views.  `copies` happen after the last step, in order: (from, to), where an
+    empty `from` is memory outside the plan.  `controls` are branches and loops over the steps; `conditions` names the storage of
+    the condition for each of them ("": outside the plan).
     """
 
     storages: tuple[Storage, ...]
@@ -159,7 +159,7 @@ class StorageTrace:
 
 
 def liveness(program: StorageTrace) -> tuple[BufferInfo, ...]:
-    """The interval of steps of each storage, in the program's order; a storage that nothing touches is left out."""
+    """Return the lifetime of each storage, in the order of the program; storages that nothing touches are left out."""
     end = len(program.steps)
     touched: dict[str, list[int]] = {}
 
@@ -175,7 +175,7 @@ def liveness(program: StorageTrace) -> tuple[BufferInfo, ...]:
             touch(name, i)
     for c, name in zip(program.controls, program.conditions, strict=True):
         if name:
-            touch(name, c.first if c.kind == "if" else min(c.middle, c.last - 1))  # decided before that step, and after another
+            touch(name, c.first if c.kind == "if" else min(c.middle, c.last - 1))  # tested before this step, or after it
             if c.kind == "while" and not any(name in program.steps[i].writes for i in range(c.first, c.middle)):
                 touch(name, c.first)  # computed before, and read again after each iteration
                 touch(name, c.last - 1)
@@ -190,22 +190,22 @@ def liveness(program: StorageTrace) -> tuple[BufferInfo, ...]:
 
 
 def program_conflicts(program: StorageTrace, buffers: Sequence[BufferInfo]) -> tuple[Conflict, ...]:
-    """All pairs of buffers that are live at one step, with the distances that the steps allow.
+    """Return all pairs of buffers that are live at the same step, with the distances that the steps allow.
 
-    A distance holds for two buffers whose lives have just that step in common, where what is read is not needed later: it may be
-    destroyed while the step runs.
+    A distance applies only if that step is the only one that both lifetimes share and the value read is not needed later: it may
+    be destroyed while the step runs.
     """
     allowed = _allowed(program, {b.name: b for b in buffers})
     pairs = []
     for a, b in live_together(buffers):
         up, down = allowed.get((a.name, b.name)), allowed.get((b.name, a.name))
-        # both directions at once cannot be said, so such a pair keeps apart
+        # one conflict cannot allow both directions, so such a pair keeps apart
         pairs.append((up or down or Conflict(a.name, b.name)) if up is None or down is None else Conflict(a.name, b.name))
     return tuple(pairs)
 
 
 def _allowed(program: StorageTrace, by_name: Mapping[str, BufferInfo]) -> dict[tuple[str, str], Conflict]:
-    """The distances of all steps by pair of storages; the largest one, where a storage is several operands of a step."""
+    """Allowed distances of all steps per pair of storages; the largest one if a storage is several operands of a step."""
     allowed: dict[tuple[str, str], int] = {}
     for i, step in enumerate(program.steps):
         reads = {_root(program, name) for name in step.reads}

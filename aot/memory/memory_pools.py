@@ -1,4 +1,4 @@
-"""The memories that a user names for the workspace and the constants, and what must lie where."""
+"""The memories that a user names for the workspace and the constants, and what is pinned to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aot.support.suggestions import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """The pools in the order of the user, and pairs (tensor, pool) that must lie together; `constants` are pools in flash."""
+    """The workspace pools in the user's order, and pins (tensor, pool); `constants` are pools in flash."""
 
     pools: tuple[Pool, ...] = ()
     pins: tuple[tuple[str, str], ...] = ()
@@ -22,7 +22,7 @@ class Pooling:
 
 
 ONE_POOL = Pooling()
-"""No pools: one workspace, wherever it lies."""
+"""No pools: one workspace, wherever the linker puts it."""
 
 
 _NUMBER = r"0x[0-9A-Fa-f]{1,12}|[0-9]{1,12}"
@@ -30,7 +30,7 @@ _POOL = rf"([A-Za-z][A-Za-z0-9_]*)=([0-9]{{1,12}})(K|KiB|M|MiB)?(?:@({_NUMBER}))
 
 
 def parse_pool(text: str) -> Pool:
-    """`NAME=SIZE@ADDRESS:SPEED`, where @ADDRESS and :SPEED may be missing; SIZE such as 65536, 64K or 64KiB (E5018)."""
+    """Parse `NAME=SIZE@ADDRESS:SPEED`; @ADDRESS and :SPEED are optional, SIZE is like 65536, 64K or 64KiB (E5018)."""
     match = re.fullmatch(_POOL, text)
     if match is None:
         raise UsageError(Problem("E5018", f"pool {text}: give NAME=SIZE@ADDRESS:SPEED, such as DTCM=64K@0x20000000:2"))
@@ -43,22 +43,22 @@ def parse_pool(text: str) -> Pool:
     )
 
 
-def _known(names: Sequence[str]) -> str:
-    """Which pools there are, for a message."""
+def _pool_names(names: Sequence[str]) -> str:
+    """List the pools, for a message."""
     if not names:
-        return "there are none: give --pool, or a board that has some"
-    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}"
+        return "there are no pools: give --pool, or a board that has some"
+    return f"the pools are {', '.join(names)}" if len(names) > 1 else f"the only pool is {names[0]}"
 
 
 def check_pooling(pooling: Pooling) -> None:
-    """Raise E5019 if a pool has a fault, two have one name or share bytes, or a pin names no pool."""
+    """Raise E5019 if a pool is invalid, two pools share a name or bytes, or a pin names no pool."""
     both = (*pooling.pools, *pooling.constants)
     names = [p.name for p in pooling.pools]
     every = [p.name for p in both]
     problems = [Problem("E5019", p.fault) for p in both if p.fault]
     problems += [Problem("E5019", f"there are two pools {n}") for n in sorted({n for n in every if every.count(n) > 1})]
     problems += [
-        Problem("E5019", f"--pin {t}={p}: there is no such pool{did_you_mean(p, names)}; {_known(names)}")
+        Problem("E5019", f"--pin {t}={p}: there is no such pool{did_you_mean(p, names)}; {_pool_names(names)}")
         for t, p in pooling.pins
         if p not in names
     ]

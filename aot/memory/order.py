@@ -1,8 +1,8 @@
 """The order of execution with the lowest peak of live bytes.
 
-A state is the set of operators that have run (a downset of the graph); what is alive, and so every later peak, depends on no
-more.  `lowest_peak_order` asks for orders whose peak stays below a limit, by depth-first search with a memory of the states that
-lead nowhere: dynamic programming over downsets, which is exact.  Where there are too many states, a beam search takes over.
+A state is the set of operators that have run (a downset of the graph); the live bytes, and so all later peaks, depend on nothing
+else.  `lowest_peak_order` searches depth first for an order with a peak below a limit and remembers states that are dead ends:
+dynamic programming over downsets, which is exact.  If there are too many states, a beam search takes over.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from aot.support.dataclass import dataclass
 
 STATES = 5_000
-"""States that the exact search may visit; then the beam search takes over."""
+"""States that the exact search may visit before the beam search takes over."""
 
 BEAM = 32
 """States that the beam search keeps."""
 
 _State = tuple[int, int, int, int]
-"""Peak, bytes alive, the place of the state that it came from by the order that led there, and the last operator."""
+"""Peak, live bytes, place of the previous state in the sorted orders, and the last operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One operator by the numbers of its tensors."""
+    """One operator, by the indices of its tensors."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -31,9 +31,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The operators by number, in their order; `peak`: bytes of the tensors that are alive at the busiest one.
+    """Operator indices in execution order; `peak`: bytes of the tensors that are live at the busiest operator.
 
-    No order has a lower peak than `lower_bound`; where this one is not proven to be that good, the search stopped at STATES.
+    No order has a lower peak than `lower_bound`; if `peak` is above it, the search stopped at STATES.
     """
 
     order: tuple[int, ...]
@@ -47,10 +47,10 @@ class Order:
 
 
 def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]) -> Order:
-    """Indices of `work`, each after those that write what it reads; `sizes` are the tensors' bytes.
+    """Return the indices of `work` in an order with the lowest peak; `sizes` are the tensors' bytes.
 
-    `inputs` are there at the start, `outputs` stay until the end.  The given order, which must be valid, is kept
-    unless another one has a lower peak.
+    Each operator runs after the writers of its operands.  `inputs` are live at the start, `outputs` until the end.  The given
+    order, which must be valid, is kept unless another one has a lower peak.
     """
     graph = _Graph(work, sizes, inputs, outputs)
     best = list(range(len(work)))
@@ -60,27 +60,27 @@ def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Seq
         floor = graph.floor_of_relatives()
     search = _Search(graph)
     while peak > floor:
-        found = search.below(peak)
-        if found is None:
+        order = search.below(peak)
+        if order is None:
             break
-        best, peak = found, graph.peak(found)
+        best, peak = order, graph.peak(order)
     if search.states <= STATES:
         return Order(tuple(best), peak, peak)
-    found = _beam(graph, peak)
-    if found is not None:
-        best = found
+    order = _beam(graph, peak)
+    if order is not None:
+        best = order
     return Order(tuple(best), graph.peak(best), floor)
 
 
 def peak_of_order(
     work: Sequence[Work], sizes: Sequence[int], order: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]
 ) -> int:
-    """Bytes of the tensors that are alive at the busiest operator."""
+    """Bytes of the tensors that are live at the busiest operator."""
     return _Graph(work, sizes, inputs, outputs).peak(order)
 
 
 class _Graph:
-    """Who reads each tensor, and which operators must run before which."""
+    """The readers of each tensor, and the operators that must run before each operator."""
 
     def __init__(self, work: Sequence[Work], sizes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> None:
         self.work = work
@@ -107,7 +107,7 @@ class _Graph:
         self.unread = [sum(sizes[t] for t in tensors) for tensors in unread]
 
     def after(self, k: int, done: int, live: int) -> tuple[int, int]:
-        """Peak during operator k and bytes alive after it, where `done` is the set of those that ran before."""
+        """Peak during operator k and live bytes after it, if the operators in `done` ran before."""
         peak = live + self.made[k]
         left, now = peak - self.unread[k], done | 1 << k
         for readers, size in self.freed[k]:
@@ -124,13 +124,13 @@ class _Graph:
         return peak
 
     def floor(self) -> int:
-        """What some operator needs alone, in any order."""
+        """The largest amount that a single operator needs, in any order."""
         return max([self.start, *(made + sum(self.sizes[t] for t in r) for made, r in zip(self.made, self.reads, strict=True))])
 
     def floor_of_relatives(self) -> int:
-        """What some operator needs in any order, with what comes from before it and goes to what is after it.
+        """The largest amount that an operator needs in any order, including tensors that must be live across it.
 
-        A tensor is alive while those run that are both after its writer and before one of its readers, by the graph.
+        A tensor is live across every operator that the graph puts after its writer and before one of its readers.
         """
         count = len(self.work)
         before, after = list(self.needs), list(self.followers)
@@ -154,11 +154,11 @@ class _Graph:
         return max([self.start, *needed])
 
     def first(self) -> int:
-        """The operators that may run first, as a set of bits."""
+        """The operators that may run first, as a bit set."""
         return sum(1 << k for k, needs in enumerate(self.needs) if not needs)
 
     def ready_after(self, k: int, now: int, ready: int) -> int:
-        """The operators that may run next once `now` have run, operator k last, which was in `ready`."""
+        """The operators that may run next after those in `now`; operator k of `ready` ran last."""
         ready &= ~(1 << k)
         for follower in elements(self.followers[k]):
             if self.needs[follower] & ~now == 0:
@@ -167,7 +167,7 @@ class _Graph:
 
 
 def elements(bits: int) -> Iterator[int]:
-    """The numbers of a set of bits, rising."""
+    """The elements of a bit set, ascending."""
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1
@@ -175,14 +175,14 @@ def elements(bits: int) -> Iterator[int]:
 
 
 class _Search:
-    """Depth first with a memory of dead states."""
+    """Depth-first search that remembers dead states."""
 
     def __init__(self, graph: _Graph) -> None:
         self.graph = graph
         self.states = 0
 
     def below(self, limit: int) -> list[int] | None:
-        """The first order, by the given one, whose peak is below `limit`; None if there is none or the effort is spent."""
+        """The first order with a peak below `limit`, trying operators as given; None if there is none or the effort is spent."""
         graph, full = self.graph, (1 << len(self.graph.work)) - 1
         dead: set[int] = set()
         path: list[int] = []
@@ -209,7 +209,7 @@ class _Search:
         return None
 
     def choices(self, done: int, live: int, ready: int, limit: int) -> list[int]:
-        """Operators to try; one alone where it leaves no more bytes alive than before, since nothing is better than to run it."""
+        """Operators to try; only one if it leaves no more bytes live than before, since running it is always best."""
         fitting = []
         for k in elements(ready):
             peak, left = self.graph.after(k, done, live)
@@ -221,10 +221,10 @@ class _Search:
 
 
 def _beam(graph: _Graph, limit: int) -> list[int] | None:
-    """An order with a peak below `limit`, from the states with the least peak and the fewest live bytes at each length.
+    """Return an order with a peak below `limit`, keeping the states with the least peak and live bytes at each length.
 
-    Of equal ones those whose order comes first.  Orders are as long as each other, so their places among the states before, and
-    the last operator, say which does.
+    Ties go to the order that comes first.  All orders are equally long, so the place of the previous state and the last operator
+    decide.
     """
     states: dict[int, _State] = {0: (graph.start, graph.start, 0, 0)}
     ready, places = {0: graph.first()}, {0: 0}
@@ -252,7 +252,7 @@ def _beam(graph: _Graph, limit: int) -> list[int] | None:
 
 
 def _order_of(steps: Sequence[Sequence[tuple[int, int]]], place: int) -> list[int]:
-    """The operators that led to a state; a step holds, for each state, the place of the one before, and the operator."""
+    """The operators that led to a state; each step holds, per state, the place of the previous state and the operator."""
     order = []
     for step in reversed(steps):
         place, k = step[place]

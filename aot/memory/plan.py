@@ -1,4 +1,4 @@
-"""A memory plan, and bytes that none can go below."""
+"""A memory plan, and lower bounds on its size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["tensor", "input", "output", "scratch"]
 
 @dataclass(frozen=True, slots=True)
 class BufferInfo:
-    """`size` bytes that hold something from step `first` to step `last`, both included.
+    """`size` bytes that hold a value from step `first` to step `last`, both included.
 
     Step i is layer i; inputs live from step -1, outputs until the step after the last layer.  `align`: a power of two, in bytes.
     """
@@ -29,9 +29,9 @@ class BufferInfo:
 class Conflict:
     """Buffers `a` and `b` share a step.
 
-    With `min_distance` None they may not overlap.  With a number, b may also lie over a as long as it starts at least that many
-    bytes after the start of a (a negative number: it may start before it): the kernel that reads one while it writes the other
-    stays ahead.  A kernel that runs upward and writes `out` after its reads of `in` says Conflict(out, in, d).
+    With `min_distance` None they may not overlap.  With a number, b may overlap a if it starts at least that many bytes after a
+    (a negative number: it may start before a), because the kernel reads one and writes the other and stays ahead.  A kernel that
+    runs upward and writes `out` after it reads `in` says Conflict(out, in, d).
     """
 
     a: str
@@ -41,10 +41,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """`offset` of each buffer in the workspace; `size` is what the workspace needs.
+    """`offset` of each buffer in the workspace, and the `size` of the workspace.
 
-    `lower_bound` is what no plan can go below under the conflicts that the planner was given.  `optimal`: it is proven that no
-    plan is smaller, by the bound or by exhaustive search.
+    No plan that keeps the conflicts given to the planner is below `lower_bound`.  `optimal`: proven that no plan is smaller, by
+    the bound or by exhaustive search.
     """
 
     offset: Mapping[str, int]
@@ -54,7 +54,7 @@ class MemoryPlan:
 
     @property
     def gap(self) -> float:
-        """How far the plan may be above the optimum, as a part of the bound: 0.0 where it is proven optimal."""
+        """How far the plan may be above the optimum, relative to the bound: 0.0 if it is proven optimal."""
         return 0.0 if self.optimal or not self.lower_bound else (self.size - self.lower_bound) / self.lower_bound
 
 
@@ -63,7 +63,7 @@ def overlap_in_time(a: BufferInfo, b: BufferInfo) -> bool:
 
 
 def live_together(buffers: Sequence[BufferInfo]) -> Iterator[tuple[BufferInfo, BufferInfo]]:
-    """All pairs that are live at one step, each in the order of `buffers`, in as many steps as there are pairs."""
+    """All pairs that are live at the same step, in the order of `buffers`; the time is linear in the number of pairs."""
     later: list[list[int]] = [[] for _ in buffers]
     active: list[int] = []
     for i in sorted(range(len(buffers)), key=lambda i: buffers[i].first):
@@ -73,20 +73,20 @@ def live_together(buffers: Sequence[BufferInfo]) -> Iterator[tuple[BufferInfo, B
         for k in active:
             later[min(i, k)].append(max(i, k))
         active.append(i)
-    for i, found in enumerate(later):
-        for k in sorted(found):
+    for i, partners in enumerate(later):
+        for k in sorted(partners):
             yield buffers[i], buffers[k]
 
 
 def conflicts(buffers: tuple[BufferInfo, ...]) -> tuple[Conflict, ...]:
-    """All pairs that are live at one step, as conflicts without any overlap."""
+    """All pairs that are live at the same step, as conflicts that allow no overlap."""
     return tuple(Conflict(a.name, b.name) for a, b in live_together(buffers))
 
 
 def forbidden_starts(conflict: Conflict, a: BufferInfo, b: BufferInfo) -> tuple[int, int]:
-    """(low, high): b.offset - a.offset must not lie strictly between them.
+    """(low, high): b.offset - a.offset must not be strictly between them.
 
-    From `high` on b starts far enough after a's start, up to `low` = -b.size it ends before a starts.
+    At `high` or more, b starts far enough after a; at `low` = -b.size or less, it ends before a starts.
     """
     distance = a.size if conflict.min_distance is None else min(conflict.min_distance, a.size)
     return -b.size, max(distance, -b.size)
@@ -96,18 +96,18 @@ def align_up(value: int, align: int) -> int:
     return -(-value // align) * align
 
 
-# ---- bytes that no plan can go below
+# ---- lower bounds on any plan
 
 
 Pair = tuple[int, int, int]
-"""Two indices of live buffers, and the bytes that they can have in common."""
+"""Two indices of live buffers, and the bytes that they can share."""
 
 
 def lower_bound(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict] = ()) -> int:
     """Bytes that the busiest step needs, however the buffers are placed; `clashes` say which may overlap.
 
-    Without overlap, all offsets at a step are multiples of the smallest alignment there, so each buffer but the topmost takes a
-    multiple of it.  With overlap, the union of intervals is at least the sum of their sizes less what the pairs have in common
+    Without overlap, all offsets at a step are multiples of the smallest alignment there, so every buffer but the topmost occupies
+    a multiple of it.  With overlap, the union of the intervals is at least the sum of the sizes less what pairs can share
     (Bonferroni's inequality).
     """
     savings: dict[str, list[tuple[str, int]]] = {}
@@ -131,12 +131,12 @@ def lower_bound(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict] = ())
 
 
 def liveness_bound(buffers: Sequence[BufferInfo]) -> int:
-    """Bytes of the tensors that are alive at the busiest step: whole tensors, no scratch, nothing overlaps."""
+    """Bytes of the tensors that are live at the busiest step: whole tensors, no scratch, no overlap."""
     return lower_bound([b for b in buffers if b.kind != "scratch"])
 
 
 def possible_savings(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> dict[tuple[str, str], int]:
-    """For each pair that may overlap, the most bytes that its two buffers can have in common.
+    """For each pair that may overlap, the most bytes that the two buffers can share.
 
     With b at least d after a, the two span at least max(a.size, b.size, d + b.size) bytes.
     """
@@ -154,7 +154,7 @@ def possible_savings(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict])
 def common_bytes(live: Sequence[BufferInfo], pairs: Sequence[Pair]) -> int:
     """The most bytes by which the union of the buffers can be smaller than the sum of their sizes.
 
-    Where all pairs share one buffer and the others keep apart from each other, it can be no more than that buffer's size.
+    If all pairs have one buffer in common and the others keep apart, it is at most the size of that buffer.
     """
     total = sum(s for _, _, s in pairs)
     for center in {k for i, j, _ in pairs for k in (i, j)}:

@@ -12,24 +12,24 @@ from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, conflict
 from aot.support.dataclass import dataclass
 
 Neighbour = tuple[int, int, int]
-"""(j, low, high): the distance from the start of buffer j must not lie strictly between low and high."""
+"""(j, low, high): this buffer's distance from the start of buffer j must not be strictly between low and high."""
 
 Saving = tuple[int, int, int]
-"""(i, j, n): buffers i and j may have n bytes in common."""
+"""(i, j, n): buffers i and j may share n bytes."""
 
 _NOWHERE = -(1 << 60)
-"""The place of a buffer that has none yet: far from all others."""
+"""The offset of a buffer that is not placed yet: far from all others."""
 
 TRIALS = 40_000
-"""Placements that a search may try: what takes the time where a node has many (some fifty, of a hundred buffers)."""
+"""Placements that a search may try.  They dominate the time of nodes with many children (some fifty, for a hundred buffers)."""
 
 MOST_BUFFERS = 400
-"""Per component: the search recurses once for each, and Python allows about a thousand levels."""
+"""Largest component to search: the search recurses once per buffer, and Python allows about a thousand levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`offsets` by name where a plan below the known one was found; `proven`: no plan is smaller than what is known now."""
+    """`offsets` by name if a plan below the current one was found; `proven`: no plan is smaller than the best one so far."""
 
     offsets: dict[str, int] | None
     proven: bool
@@ -37,20 +37,20 @@ class Found:
 
 
 def improve(
-    buffers: Sequence[BufferInfo], clashes: Sequence[Conflict], *, known: int, bound: int, nodes: int
+    buffers: Sequence[BufferInfo], clashes: Sequence[Conflict], *, current: int, bound: int, nodes: int
 ) -> Found:  # fmt: skip
-    """Search for a plan smaller than `known` bytes; `bound` is proven, `nodes` and TRIALS are the effort that may be spent.
+    """Search for a plan smaller than `current` bytes; `bound` is proven, `nodes` and TRIALS limit the effort.
 
-    More than `MOST_BUFFERS` that hang together are not searched.
+    Components of more than `MOST_BUFFERS` buffers are not searched.
     """
     problem = _Problem(buffers, clashes)
-    core, rest = problem.reduce(bound)
+    core, remainder = problem.reduce(bound)
     offsets: dict[int, int] = {}
     height, proven, spent, trials = bound, False, 0, 0
     for part in problem.components(core):
         if len(part) > MOST_BUFFERS:
             return Found(None, False, spent)
-        search = _Search(problem, part, target=height, limit=known - 1, nodes=nodes - spent, trials=TRIALS - trials)
+        search = _Search(problem, part, target=height, limit=current - 1, nodes=nodes - spent, trials=TRIALS - trials)
         search.run()
         spent += search.nodes
         trials += search.trials
@@ -59,13 +59,13 @@ def improve(
         offsets |= search.best
         if search.height > height:
             height, proven = search.height, search.exhausted
-    for i in reversed(rest):
+    for i in reversed(remainder):
         offsets[i] = problem.lowest(i, offsets)
     return Found({problem.buffers[i].name: at for i, at in offsets.items()}, proven or height <= bound, spent)
 
 
 class _Problem:
-    """Buffers by index with their conflicts."""
+    """Buffers by index, with their conflicts."""
 
     def __init__(self, buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> None:
         self.buffers = buffers
@@ -78,19 +78,19 @@ class _Problem:
             i, j = index[c.a], index[c.b]
             if self.size[i] and self.size[j]:
                 low, high = forbidden_starts(c, buffers[i], buffers[j])
-                if low < high:  # else they may lie as they like
+                if low < high:  # else any distance is allowed
                     self.neighbours[j].append((i, low, high))
                     self.neighbours[i].append((j, -high, -low))
         pairs = possible_savings(buffers, clashes)
         self.saving = {(index[x], index[y]): s for (x, y), s in pairs.items()}
 
     def reduce(self, height: int) -> tuple[list[int], list[int]]:
-        """(core, rest): each of `rest` fits below `height` however the core and those after it in `rest` are placed.
+        """(core, remainder): each of `remainder` fits below `height` wherever the core and the ones after it in `remainder` are.
 
-        k neighbours with S bytes in all leave at most k + 1 holes, the largest of at least (height - S) / (k + 1) bytes.
+        k neighbours of S bytes in total leave at most k + 1 gaps, the largest of at least (height - S) / (k + 1) bytes.
         """
         core = set(range(len(self.buffers)))
-        rest: list[int] = []
+        remainder: list[int] = []
         waiting = deque(sorted(core, key=lambda i: self.size[i]))
         asked = set(waiting)
         while waiting:
@@ -102,13 +102,13 @@ class _Problem:
             need = self.size[i] + 2 * (self.align[i] - 1)
             if need * (len(near) + 1) <= height - sum(self.size[j] for j in near):
                 core.remove(i)
-                rest.append(i)
+                remainder.append(i)
                 waiting += [j for j in sorted(near) if j not in asked]
                 asked |= near
-        return sorted(core), rest
+        return sorted(core), remainder
 
     def components(self, core: Sequence[int]) -> list[list[int]]:
-        """Sets of buffers without conflicts between them, the one with most bytes first."""
+        """Sets of buffers without conflicts between them, the largest in bytes first."""
         left, parts = set(core), []
         for i in core:
             if i not in left:
@@ -124,7 +124,7 @@ class _Problem:
         return sorted(parts, key=lambda p: -sum(self.size[i] for i in p))
 
     def lowest(self, i: int, offsets: dict[int, int]) -> int:
-        """The lowest place for buffer i beside those that have one."""
+        """The lowest offset for buffer i that keeps clear of the placed buffers."""
         start = 0
         for low, high in sorted((offsets[j] + low, offsets[j] + high) for j, low, high in self.neighbours[i] if j in offsets):
             if low < start < high:
@@ -133,10 +133,10 @@ class _Problem:
 
 
 class _Search:
-    """Depth first over the orders of placement of one component, whose buffers go by their index in `part`.
+    """Depth first over the orders of placement of one component; its buffers are numbered by their index in `part`.
 
-    `best` is a placement of `height` <= `limit` bytes once one was found; `exhausted`: nothing smaller exists.  A height of
-    `target` is good enough.
+    `best` is a placement of `height` <= `limit` bytes, once one is found; `exhausted`: nothing smaller exists.  The search stops
+    at a height of `target`.
     """
 
     def __init__(self, problem: _Problem, part: list[int], *, target: int, limit: int, nodes: int, trials: int) -> None:
@@ -151,7 +151,7 @@ class _Search:
         near = [[(own[j], low, high) for j, low, high in problem.neighbours[i] if j in own] for i in part]
         self.near = [[(j, low, high, self.align[j], self.size[j]) for j, low, high in n] for n in near]
         self.fences = [tuple(np.array(n, np.int64).reshape(-1, 3).T) for n in near]
-        self.where = np.full(len(part), _NOWHERE, np.int64)  # as `placed`, for many at once
+        self.where = np.full(len(part), _NOWHERE, np.int64)  # like `placed`, as an array
         self.weight = [-size * len(n) for size, n in zip(self.size, near, strict=True)]
         self.rising = all(low <= 0 <= high for n in near for _, low, high in n)
         self.rising = self.rising and _acyclic({i: [j for j, _, high in n if high == 0] for i, n in enumerate(near)})
@@ -163,7 +163,10 @@ class _Search:
         self.exhausted = self._visit({}, dict.fromkeys(range(len(self.part)), 0), level=0, top=0, taken=0)
 
     def _visit(self, placed: dict[int, int], lowest: dict[int, int], *, level: int, top: int, taken: int) -> bool:
-        """Try all below a state; False if the budget did not suffice.  `taken`: `placed` as a set of bits, where it counts."""
+        """Search the subtree of a state; False if the budget ran out.
+
+        `taken`: `placed` as a bit set, kept only if it matters.
+        """
         if top > self.limit or self.limit < self.target:
             return True
         if not lowest:
@@ -180,7 +183,7 @@ class _Search:
             if height < top:
                 height = top
             if not rising:
-                now |= 1 << bits.setdefault((i, at), len(bits))  # compared as one number, which is much faster than as a set
+                now |= 1 << bits.setdefault((i, at), len(bits))  # one number compares much faster than a set
                 if seen.get(now, height + 1) <= height:
                     continue
             if self.trials >= self.most_trials:
@@ -196,7 +199,7 @@ class _Search:
         return True
 
     def _next(self, lowest: dict[int, int], level: int) -> list[int]:
-        """The buffers to place next, in the order in which they are tried."""
+        """The buffers to place next, in the order to try them."""
         size, weight = self.size, self.weight
         ready = lowest.items()
         if self.rising:
@@ -207,9 +210,9 @@ class _Search:
     def _after(
         self, i: int, placed: dict[int, int], *, lowest: dict[int, int], taken: int, top: int
     ) -> dict[int, int] | None:  # fmt: skip
-        """What is left with its lowest places now that buffer i has its own; None if nothing better can follow.
+        """Return the unplaced buffers with their lowest offsets after placing buffer i; None if nothing better can follow.
 
-        What can follow depends on the places in `taken`; where offsets only rise, on what is left and its places alone.
+        What can follow depends on the placements in `taken`; if offsets only rise, it depends only on the unplaced buffers.
         """
         at = placed[i]
         higher = self._higher_after(i, at, lowest)
@@ -225,27 +228,27 @@ class _Search:
         return left
 
     def _higher_after(self, i: int, at: int, lowest: dict[int, int]) -> dict[int, int] | None:
-        """The lowest places that change as buffer i lies at `at`; None if a buffer would end above the limit."""
+        """The lowest offsets that change when buffer i is placed at `at`; None if a buffer would end above the limit."""
         limit, rising, near = self.limit, self.rising, self.near[i]
         higher: dict[int, int] = {}
         for n, (j, low, high, align, size) in enumerate(near):
             start = lowest.get(j)
             if start is None or not (rising or at - high < start < at - low):
                 continue
-            wanted = at - low
+            moved = at - low
             if align > 1:
-                wanted = align_up(wanted, align)
-            if wanted > start:
-                higher[j] = start = wanted
-            if not rising and start + size <= limit:  # beyond buffer i another one may be in the way
+                moved = align_up(moved, align)
+            if moved > start:
+                higher[j] = start = moved
+            if not rising and start + size <= limit:  # above buffer i another one may be in the way
                 higher[j] = start = self._free_from(j, start)
             if start + size > limit:
-                near.insert(0, near.pop(n))  # the same one most likely ends too high the next time
+                near.insert(0, near.pop(n))  # most likely the same buffer ends too high next time
                 return None
         return higher
 
     def _free_from(self, j: int, start: int) -> int:
-        """The lowest place for buffer j from the aligned `start` on beside those that have one."""
+        """The lowest offset for buffer j, from the aligned `start` on, that keeps clear of the placed buffers."""
         near, low, high = self.fences[j]
         at = self.where[near]
         while True:
@@ -255,7 +258,7 @@ class _Search:
             start = align_up(int((at + high)[blocked].max()), self.align[j])
 
     def _fits(self, left: dict[int, int], level: int) -> bool:
-        """Whether what is left can still end at or below the limit, as far as sums of sizes tell."""
+        """Whether the unplaced buffers can still end at or below the limit, judging by sums of sizes."""
         size, limit = self.size, self.limit
         for j, p in left.items():
             if (p if p > level else level) + size[j] > limit:
@@ -270,7 +273,7 @@ class _Search:
                 if floor + total > limit:
                     total -= sum([s for x, y, s in savings if x in left and y in left])
                 if floor + total > limit:
-                    self.cliques.insert(0, self.cliques.pop(n))  # the next state most likely fails there too
+                    self.cliques.insert(0, self.cliques.pop(n))  # most likely the next state fails there too
                     return False
         return True
 
@@ -278,7 +281,7 @@ class _Search:
 def _cliques(
     buffers: Sequence[BufferInfo], savings: Mapping[tuple[int, int], int], own: Mapping[int, int]
 ) -> list[tuple[list[int], list[Saving]]]:  # fmt: skip
-    """The sets of buffers that are live together, without those that lie inside another one; each with its savings."""
+    """The maximal sets of buffers that are live together, each with its savings."""
     sets = {
         frozenset(k for k, b in enumerate(buffers) if b.first <= step <= b.last)
         for step in {b.first for b in buffers}
@@ -292,7 +295,7 @@ def _cliques(
 
 
 def _acyclic(below: Mapping[int, Sequence[int]]) -> bool:
-    """Whether no buffer lies, by way of others, on itself."""
+    """Whether no buffer is, through others, above itself."""
     waiting = {i: set(near) for i, near in below.items()}
     while True:
         free = {i for i, near in waiting.items() if not near}
@@ -302,16 +305,16 @@ def _acyclic(below: Mapping[int, Sequence[int]]) -> bool:
 
 
 CLIMB_WORK = 400_000
-"""Placements times neighbours that the hill climb may look at by default: well below a second."""
+"""Default limit of the hill climb: placements times neighbours, well below a second."""
 
 EXACT_NODES = 20_000
-"""Nodes that branch and bound may visit by default, with TRIALS less than a second; none where the bound is met."""
+"""Default number of nodes for branch and bound: with TRIALS less than a second; none if the bound is met."""
 
 FIRST_NODES = 1_000
-"""Nodes of them that may be visited before the climb: small sets are proven at once, and nothing is left to climb for."""
+"""How many of them may be visited before the climb: small sets are proven at once, which saves the climb."""
 
 Forbidden = dict[str, list[tuple[str, int, int]]]
-"""For each buffer its neighbours as (name, low, high): starts strictly between, relative to the neighbour's, are not allowed."""
+"""Per buffer, its neighbours as (name, low, high): a start strictly between them, relative to the neighbour's, is not allowed."""
 
 Order = list[BufferInfo]
 
@@ -323,10 +326,10 @@ def plan(
     effort: int = CLIMB_WORK,
     nodes: int = EXACT_NODES,
 ) -> MemoryPlan:
-    """Place all buffers; the same buffers in the same order always give the same plan.
+    """Place all buffers; the result depends only on the buffers and their order.
 
-    `clashes` are all pairs that must keep apart, or keep a distance (`program_conflicts`); without them, every two buffers that
-    are live at one step keep apart.  The plan says whether it is proven optimal.
+    `clashes` are all pairs that must keep apart or keep a distance (`program_conflicts`); by default, buffers that are live at
+    the same step keep apart.  The plan says whether it is proven optimal.
     """
     pairs = list(conflicts(tuple(buffers)) if clashes is None else clashes)
     forbidden = _forbidden(buffers, pairs)
@@ -339,25 +342,25 @@ def plan(
             best_order, best, height = order, offsets, top
         if height <= bound:
             break
-    floor = _floor(buffers, pairs, known=height, bound=bound, nodes=min(nodes, FIRST_NODES)) if height > bound else bound
+    floor = _floor(buffers, pairs, current=height, bound=bound, nodes=min(nodes, FIRST_NODES)) if height > bound else bound
     if height > floor:
         best, height = _climb(best_order, forbidden, best, height=height, bound=floor, effort=effort)
     optimal = height <= floor
     if not optimal and nodes:
-        found = improve(buffers, pairs, known=height, bound=bound, nodes=nodes)
-        optimal = found.proven
-        if found.offsets is not None:
-            best = found.offsets
+        result = improve(buffers, pairs, current=height, bound=bound, nodes=nodes)
+        optimal = result.proven
+        if result.offsets is not None:
+            best = result.offsets
             height = max(best[b.name] + b.size for b in buffers)
     return MemoryPlan({b.name: best[b.name] for b in buffers}, max(height, 0), bound, optimal)
 
 
-def _floor(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], *, known: int, bound: int, nodes: int) -> int:
-    """No plan has fewer bytes than this, at most `known`: the optimum where `nodes` are enough to prove it, else `bound`."""
-    found = improve(buffers, pairs, known=known, bound=bound, nodes=nodes)
-    if not found.proven:
+def _floor(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], *, current: int, bound: int, nodes: int) -> int:
+    """A lower bound of at most `current` bytes on any plan: the optimum if `nodes` suffice to prove it, else `bound`."""
+    result = improve(buffers, pairs, current=current, bound=bound, nodes=nodes)
+    if not result.proven:
         return bound
-    return known if found.offsets is None else max(found.offsets[b.name] + b.size for b in buffers)
+    return current if result.offsets is None else max(result.offsets[b.name] + b.size for b in buffers)
 
 
 _ORDERS: tuple[Callable[[BufferInfo], tuple[int, ...]], ...] = (
@@ -399,7 +402,7 @@ def _place(order: Order, forbidden: Forbidden) -> tuple[dict[str, int], int]:
 def _climb(
     order: Order, forbidden: Forbidden, best: dict[str, int], *, height: int, bound: int, effort: int
 ) -> tuple[dict[str, int], int]:  # fmt: skip
-    """Exchange and move buffers in the order of placement, keep what is not worse; those at the top and near them first."""
+    """Swap and move buffers in the order of placement and keep what is not worse; start with buffers at or near the top."""
     rng = random.Random(len(order))
     work = effort // max(1, sum(map(len, forbidden.values())) + len(order))
     current, offsets, level = order, best, height
@@ -416,7 +419,7 @@ def _climb(
 
 
 def _neighbour(order: Order, offsets: dict[str, int], forbidden: Forbidden, rng: random.Random, *, level: int) -> Order:
-    """An order in which a buffer that reaches the top, or one of its neighbours, is placed at another time."""
+    """Return an order in which a buffer that reaches the top, or one of its neighbours, is placed earlier or later."""
     peak = [i for i, b in enumerate(order) if offsets[b.name] + b.size == level]
     i = rng.choice(peak)
     near = {n for n, _, _ in forbidden[order[i].name]}

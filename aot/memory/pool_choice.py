@@ -1,15 +1,15 @@
 """Which buffer goes into which pool: greedily, then exactly if there is something left to gain.
 
-What lies in several memories may need more of them than one memory would: buffers of different pools never share bytes.  So a
-choice is first one of few bytes, those that one pool without limits needs where that can be, and then a fast one.  The exact
-choice is an integer program; x[i, p] = 1 where item i lies in pool p, h[p] are the bytes that pool p uses:
+Several memories may need more bytes in total than one memory would, because buffers in different pools never share bytes.  So the
+choice is first one of few bytes (no more than a single unlimited pool would need, if possible), then a fast one.  The exact
+choice is an integer program; x[i, p] = 1 if item i is in pool p, h[p] are the bytes that pool p uses:
 
   minimise  sum cost[i, p] * x[i, p]   subject to   sum_p x[i, p] = 1,   sum_p h[p] <= most,   h[p] <= size[p],
-            h[p] >= sum_i size[i] * x[i, p] for what is alive at one step, less what the buffers there can share,
+            h[p] >= sum_i size[i] * x[i, p] for what is live at one step, less what the buffers there can share,
 
-solved by HiGHS, as the choice of kernels is (docs/adr/0005).  The cost is the time of all accesses.  Where the planner needs more
-for a pool than h[p], the program learns it: without some of these buffers it needs less by their sizes at most.  Where no single
-pool is large enough, the least sum of h is searched for first, in the same way.
+solved by HiGHS, like the choice of kernels (docs/adr/0005).  The cost is the time of all accesses.  If the planner needs more
+than h[p] for a pool, the program gets a new constraint: leaving out some of these buffers saves at most their sizes.  If no
+single pool is large enough, the least sum of h is searched for first, in the same way.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from aot.support.milp import Row, Solution, minimise
 from aot.support.suggestions import did_you_mean
 
 ROUNDS = 30
-"""Choices of the integer program that are tried; each that cannot be placed adds a limit."""
+"""Choices of the integer program to try; each one that cannot be placed adds a constraint."""
 
 NODE_LIMIT = 5_000
-"""Branches after which the best choice found so far is taken; a count, so that the result does not depend on the machine."""
+"""Branches until the search stops with the best choice so far; a count, so that results do not depend on the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The items of `sizes` that lie in pool number `pool` have at most `most` in all."""
+    """The items of `sizes` that are in pool number `pool` may have at most `most` bytes in total."""
 
     pool: int
     sizes: Mapping[int, int]
@@ -48,10 +48,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class PoolChoice:
-    """`pool` of each item by name; `total`: the time of all accesses, bytes over the speed of their pool.
+    """`pool` of each item by name; `total`: the time of all accesses, in bytes divided by the speed of their pool.
 
-    No choice of as few bytes for which there is room takes less than `lower_bound`.  `optimal`: that is proven of this choice;
-    else the search stopped at NODE_LIMIT or ROUNDS.
+    No choice that fits in as few bytes is faster than `lower_bound`.  `optimal`: proven that this choice is the fastest;
+    otherwise the search stopped at NODE_LIMIT or ROUNDS.
     """
 
     pool: Mapping[str, str]
@@ -60,14 +60,14 @@ class PoolChoice:
     optimal: bool = True
 
 
-def best_of(pool: Mapping[str, str], found: Solution, *, total: float, least: float) -> PoolChoice:
-    """The choice that a search ended with: proven, or with the search's bound, where that says more than `least`."""
-    bound = found.bound if math.isfinite(found.bound) else least
-    return PoolChoice(pool, total, total if found.proven else min(max(bound, least), total), found.proven)
+def best_of(pool: Mapping[str, str], solution: Solution, *, total: float, least: float) -> PoolChoice:
+    """Return the result of a search: proven optimal, or with the search's bound if that is above `least`."""
+    bound = solution.bound if math.isfinite(solution.bound) else least
+    return PoolChoice(pool, total, total if solution.proven else min(max(bound, least), total), solution.proven)
 
 
 def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -> Solution:
-    """The pool of each item as `values`, None if none were found; `costs[i][p]` of item i in pool p, None: not allowed there."""
+    """The pool of each item as `values` (None if there is no choice); `costs[i][p]` of item i in pool p, None: not allowed."""
     items, pools = len(costs), len(costs[0])
     each = np.kron(np.eye(items), np.ones(pools))
     table = np.zeros((len(limits), items * pools))
@@ -79,14 +79,14 @@ def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -
         rows.append((table, -np.inf, [limit.most for limit in limits]))
     flat = [c for row in costs for c in row]
     upper = [0.0 if c is None else 1.0 for c in flat]
-    found = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT)
-    if found.values is None:
-        return found
-    return replace(found, values=tuple(int(p) for p in found.values.reshape(items, pools).argmax(axis=1)))
+    solution = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT)
+    if solution.values is None:
+        return solution
+    return replace(solution, values=tuple(int(p) for p in solution.values.reshape(items, pools).argmax(axis=1)))
 
 
 Costs = Mapping[str, Mapping[str, float]]
-"""By buffer and pool; pools that are not there are not allowed."""
+"""By buffer and pool; missing pools are not allowed."""
 
 Choice = Mapping[str, str]
 """The pool of each buffer, by name."""
@@ -103,13 +103,13 @@ def choose_pools(
     most: int | None = None,
     fast: bool = True,
 ) -> PoolChoice:
-    """The pool of each buffer by name, `pins` obeyed; buffers for which there is no room are left out.
+    """Return the pool of each buffer by name, obeying `pins`; buffers that do not fit are left out.
 
-    `size` is what all of them need in one memory (None: bytes do not count).  The choices to begin with are all in the fastest
-    pool that is as large, where they may lie there, and each in turn in the fastest pool that has room, those with many accesses
-    for each byte first.  The integer program looks for fewer bytes where both need more than `size`, and with `fast` for less
-    time in no more bytes.  With `fast`, what pins take apart may need the bytes that it does with all else in one pool, at `most`
-    so many.
+    `size` is what all of them need in one memory (None: bytes do not count).  The search starts from two choices: all buffers in
+    the fastest pool of at least that size in which they are allowed; and each in turn in the fastest pool with room, buffers with
+    many accesses per byte first.  The integer program then looks for fewer bytes if both need more than `size`, and with `fast`
+    for less time in no more bytes.  With `fast`, buffers separated by pins may use what the pins alone require, up to `most`
+    bytes.
     """
     if not pools:
         return PoolChoice({}, 0.0, 0.0)
@@ -133,7 +133,7 @@ def choose_pools(
     best = min(first, key=lambda c: (max(free, bytes_of(c)), rooms.time(c), bytes_of(c)), default=None)
     fewest = Solution(None, 0.0, proven=True)
     if size is not None and (best is None or (fast and bytes_of(best) > max(free, size))):
-        fewest = rooms.search(None, known=None if best is None else bytes_of(best), room=None)
+        fewest = rooms.search(None, best_known=None if best is None else bytes_of(best), room=None)
         best = best if fewest.values is None else fewest.values
         if best is None:
             return best_of(greedy, fewest, total=rooms.time(greedy), least=rooms.least)
@@ -141,12 +141,12 @@ def choose_pools(
     if best is not None and (not fast or time <= rooms.least):
         return PoolChoice(best, time, time, fewest.proven)
     room = None if size is None or best is None else bytes_of(best)
-    found = rooms.search(costs, known=None if best is None else time, room=room)
-    if found.values is not None:
-        best, time = found.values, rooms.time(found.values)
+    solution = rooms.search(costs, best_known=None if best is None else time, room=room)
+    if solution.values is not None:
+        best, time = solution.values, rooms.time(solution.values)
     if best is None:
-        return best_of(greedy, found, total=rooms.time(greedy), least=rooms.least)
-    return best_of(best, replace(found, proven=found.proven and fewest.proven), total=time, least=rooms.least)
+        return best_of(greedy, solution, total=rooms.time(greedy), least=rooms.least)
+    return best_of(best, replace(solution, proven=solution.proven and fewest.proven), total=time, least=rooms.least)
 
 
 def _in_order(
@@ -169,7 +169,7 @@ def _in_order(
 
 
 def fits(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pool: Pool) -> bool:
-    """Whether the planner finds room for them in the pool, without its last effort."""
+    """Whether the planner fits the buffers into the pool, without its exact search."""
     return _height(buffers, pairs) <= pool.size
 
 
@@ -184,7 +184,7 @@ def within(pairs: Sequence[Conflict], buffers: Sequence[BufferInfo]) -> list[Con
 
 
 class _Rooms:
-    """The integer program, with what the planner taught it; its columns are x[i, p] by item and pool, then h[p]."""
+    """The integer program, with what the planner added to it; its columns are x[i, p] by item and pool, then h[p]."""
 
     def __init__(
         self, buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pools: Sequence[Pool], costs: Costs
@@ -195,34 +195,35 @@ class _Rooms:
         self.rows: list[Row] = []
 
     def time(self, choice: Choice) -> float:
-        """Of all accesses."""
+        """The time of all accesses."""
         return sum(self.costs[name][pool] for name, pool in choice.items())
 
     def need(self, choice: Choice) -> int:
-        """Bytes of all pools together, each as the planner fills it."""
+        """Bytes of all pools in total, as the planner fills each."""
         return sum(self.height(self.inside(choice, p.name)) for p in self.pools)
 
     def inside(self, choice: Choice, pool: str) -> tuple[int, ...]:
         return tuple(i for i, b in enumerate(self.buffers) if choice.get(b.name) == pool)
 
     def height(self, items: tuple[int, ...]) -> int:
-        """What the planner needs for these buffers alone."""
+        """Bytes that the planner needs for these buffers alone."""
         if items not in self.heights:
             self.heights[items] = _height([self.buffers[i] for i in items], self.pairs)
         return self.heights[items]
 
     def row(self, inside: Mapping[int, float], pool: int, height: float) -> list[float]:
-        """Coefficients: those of the items in the pool, and of the bytes of the pool."""
+        """Coefficients of the items in the pool, and of the pool's bytes."""
         row = [0.0] * (len(self.buffers) + 1) * len(self.pools)
         for i, value in inside.items():
             row[i * len(self.pools) + pool] = value
         row[len(self.buffers) * len(self.pools) + pool] = height
         return row
 
-    def search(self, costs: Costs | None, *, known: float | None, room: int | None) -> Solution:
-        """A choice by name of less than `known` within `room` bytes of all pools for which the planner finds room.
+    def search(self, costs: Costs | None, *, best_known: float | None, room: int | None) -> Solution:
+        """Find a choice that costs less than `best_known`, within `room` bytes of all pools, and that the planner can place.
 
-        Less time, or without `costs` fewer bytes.  Without values if none is found; its bound is then that of the search.
+        The cost is time, or bytes if `costs` is None.  If there is none, the solution has no values, only the bound of the
+        search.
         """
         items, many = len(self.buffers), len(self.pools)
         self.rows = self.rows or self._first_rows()
@@ -232,26 +233,26 @@ class _Rooms:
         best: Choice | None = None
         for _ in range(ROUNDS):
             total: list[Row] = [] if room is None else [([0.0] * (items * many) + [1.0] * many, -np.inf, room)]
-            found = minimise(objective, self.rows + total, upper=upper, node_limit=NODE_LIMIT)
-            if found.values is None:  # where a choice is known, none is better
-                return replace(found, values=best)
-            value = float(found.values @ np.asarray(objective))
-            if known is not None and value >= known:
-                return replace(found, values=best)
-            places = found.values[: items * many].reshape(items, many).argmax(axis=1)
+            solution = minimise(objective, self.rows + total, upper=upper, node_limit=NODE_LIMIT)
+            if solution.values is None:  # no choice beats the known one
+                return replace(solution, values=best)
+            value = float(solution.values @ np.asarray(objective))
+            if best_known is not None and value >= best_known:
+                return replace(solution, values=best)
+            places = solution.values[: items * many].reshape(items, many).argmax(axis=1)
             choice = {b.name: self.pools[p].name for b, p in zip(self.buffers, places, strict=True)}
             needs = [self.height(self.inside(choice, p.name)) for p in self.pools]
             fit = all(n <= p.size for n, p in zip(needs, self.pools, strict=True)) and (room is None or sum(needs) <= room)
             reached = self.time(choice) if costs else sum(needs)
-            if fit and (known is None or reached < known):
-                best, known = choice, reached
+            if fit and (best_known is None or reached < best_known):
+                best, best_known = choice, reached
             if fit and reached <= value:
-                return replace(found, values=best)
-            self._learn(choice, [round(h) for h in found.values[items * many :]])
+                return replace(solution, values=best)
+            self._learn(choice, [round(h) for h in solution.values[items * many :]])
         return Solution(best, -math.inf, proven=False)
 
     def _first_rows(self) -> list[Row]:
-        """Each item has one pool; what is alive at a step, less what it can share, and what all of them need at least."""
+        """One pool per item; per step, live bytes less what they can share; and the least bytes of all buffers together."""
         items, many = len(self.buffers), len(self.pools)
         each = np.hstack([np.kron(np.eye(items), np.ones(many)), np.zeros((items, many))])
         rows: list[Row] = [(each, 1, 1)]
@@ -266,16 +267,16 @@ class _Rooms:
         return [*rows, ([0.0] * (items * many) + [1.0] * many, least, np.inf)]
 
     def _learn(self, choice: Choice, heights: Sequence[int]) -> None:
-        """For each pool that needs more than its height in the program: some of its buffers that do by themselves."""
+        """For each pool that needs more than its height in the program, add a constraint on the buffers that cause it."""
         for p, pool in enumerate(self.pools):
             kept = self.inside(choice, pool.name)
             if self.height(kept) <= heights[p]:
                 continue
             for i in kept:
-                rest = tuple(k for k in kept if k != i)
-                if self.height(rest) > heights[p]:
-                    kept = rest
-            # without one of them the rest needs less by no more than that one's size, as it could lie on top
+                others = tuple(k for k in kept if k != i)
+                if self.height(others) > heights[p]:
+                    kept = others
+            # removing a buffer saves at most its own size, as it could be placed on top of the others
             sizes = {i: self.buffers[i].size + self.buffers[i].align - 1 for i in kept}
             least = self.height(kept) - sum(sizes.values())
             self.rows.append((self.row({i: -float(n) for i, n in sizes.items()}, p, 1.0), least, np.inf))
@@ -283,13 +284,13 @@ class _Rooms:
 
 # ---- one plan over all pools
 #
-# The plan numbers the bytes of all pools one after the other: pool k begins at its `base`.  Buffers of different pools never
-# share bytes, so the verifier needs to know nothing of pools but that a buffer must not reach over the end of one.
+# The plan numbers the bytes of all pools consecutively: pool k begins at its `base`.  Buffers of different pools never share
+# bytes, so all the verifier has to know about pools is that a buffer must not extend past the end of one.
 
 
 @dataclass(frozen=True, slots=True)
 class UsedPool:
-    """What a plan uses of a pool: `used` bytes, which the plan numbers from `base` on."""
+    """What a plan uses of a pool: `used` bytes, numbered from `base` on."""
 
     pool: Pool
     base: int
@@ -307,11 +308,11 @@ def plan_pools(
     most: int | None = None,
     fast: bool = True,
 ) -> tuple[MemoryPlan, tuple[UsedPool, ...], PoolChoice]:
-    """A plan over all pools, those pools that it uses, and how good their choice is; `accesses` are the bytes that each buffer
-    loads and stores, `whole` is the plan of all buffers in one memory, if there is one already.
+    """Return a plan over all pools, the pools that it uses, and how good their choice is.
 
-    With `fast`, less time is looked for where no more bytes are needed for it, up to `most` for what pins take apart.  Raises
-    E2013 if a buffer fits nowhere, and E5019 for a pin that names no buffer.
+    `accesses` are the bytes that each buffer loads and stores; `whole` is the plan of all buffers in one memory, if there is one.
+    With `fast`, look for less time in no more bytes, or up to `most` bytes for what pins separate.  Raises E2013 if a buffer fits
+    nowhere, and E5019 for a pin that names no buffer.
     """
     pairs = list(clashes)
     pins = dict(with_known_pins(pooling, {}, {b.name for b in buffers}).pins)
@@ -334,30 +335,30 @@ def plan_pools(
             continue  # C has no arrays without elements
         used.append(UsedPool(pool, base, part.size, tuple(b.name for b in mine)))
         end = base + part.size
-    # the pools one after the other are a plan for one memory, so none needs less than that
+    # consecutive pools are also a plan for one memory, so none needs less
     optimal = whole.optimal and end <= whole.size
     return MemoryPlan({b.name: offset[b.name] for b in buffers}, end, whole.lower_bound, optimal), tuple(used), choice
 
 
 def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mapping[str, int]) -> PoolChoice:
-    """The pool of each constant, so that all reads take the least time (E2013 if there is no room).
+    """Return the pool of each constant so that all reads take the least time (E2013 if there is no room).
 
-    `sizes` in bytes, with what alignment may cost; constants are never moved, so they fill a pool one after the other.
+    `sizes` are in bytes and include what alignment may cost; constants never overlap, so they fill a pool one after the other.
     """
     if not sizes:
         return PoolChoice({}, 0.0, 0.0)
     costs = [[reads.get(name, 0) / p.speed for p in pools] for name in sizes]
     numbered = dict(enumerate(sizes.values()))
-    found = cheapest(costs, [Limit(k, numbered, p.size) for k, p in enumerate(pools)])
-    if found.values is None:
-        raise TargetError(_no_room_for_constants(sizes, pools, proven=found.proven))
-    chosen = {name: pools[k].name for name, k in zip(sizes, found.values, strict=True)}
-    total = sum(row[k] for row, k in zip(costs, found.values, strict=True))
-    return best_of(chosen, found, total=total, least=sum(map(min, costs)))
+    solution = cheapest(costs, [Limit(k, numbered, p.size) for k, p in enumerate(pools)])
+    if solution.values is None:
+        raise TargetError(_no_room_for_constants(sizes, pools, proven=solution.proven))
+    chosen = {name: pools[k].name for name, k in zip(sizes, solution.values, strict=True)}
+    total = sum(row[k] for row, k in zip(costs, solution.values, strict=True))
+    return best_of(chosen, solution, total=total, least=sum(map(min, costs)))
 
 
 STOPPED = "; the search for a choice stopped at its limit, so there may be one"
-"""What a message adds where it is not proven that there is no room."""
+"""Added to a message if it is not proven that there is no room."""
 
 
 def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool], *, proven: bool) -> Problem:
@@ -365,24 +366,24 @@ def _no_room_for_constants(sizes: Mapping[str, int], pools: Sequence[Pool], *, p
     need, room = sum(sizes.values()), sum(p.size for p in pools)
     largest = ", ".join(f"{n} {sizes[n]:,}" for n in sorted(sizes, key=lambda n: (-sizes[n], n))[:3])
     there = ", ".join(f"{p.name} {p.size:,}" for p in pools)
-    short = f"{need - room:,} more than there are" if need > room else "too large to be split across the pools"
+    short = f"{need - room:,} more than the pools have" if need > room else "too large to be split across the pools"
     return Problem(
         "E2013",
         f"all constants need {need:,} bytes, {short} ({there}); the largest are {largest}; "
-        "--opt size, a larger pool, or another one (--const-pool NAME=SIZE@ADDRESS, such as flash outside) would help"
+        "--opt size, a larger pool, or another one (--const-pool NAME=SIZE@ADDRESS, such as external flash) would help"
         + ("" if proven or need > room else STOPPED),
     )
 
 
 def verify_pools(buffers: Sequence[BufferInfo], memory_plan: MemoryPlan, pools: Sequence[UsedPool]) -> None:
-    """Raise E9005 if a buffer reaches over the end of its pool, or a pool is larger than the user said."""
+    """Raise E9005 if a buffer extends past the end of its pool, or a pool is larger than the user said."""
     faults = [f"pool {u.pool.name} needs {u.used} of {u.pool.size} bytes" for u in pools if u.used > u.pool.size]
     size = {b.name: b.size for b in buffers}
     for used in pools:
         for name in used.buffers:
             at = memory_plan.offset[name] - used.base
             if at < 0 or at + size[name] > used.used:
-                faults.append(f"{name} lies outside of pool {used.pool.name}")
+                faults.append(f"{name} is outside pool {used.pool.name}")
     ends = [(u.base, u.base + u.used) for u in pools]
     faults += ["two pools share bytes" for (_, end), (start, _) in pairwise(ends) if start < end]
     if faults:
@@ -390,16 +391,18 @@ def verify_pools(buffers: Sequence[BufferInfo], memory_plan: MemoryPlan, pools: 
 
 
 def with_known_pins(pooling: Pooling, names: Mapping[str, str], buffers: Collection[str]) -> Pooling:
-    """The pins with buffers for tensors: `names` has those of tensors that lie in a buffer of another name.
+    """Replace tensors in pins by their buffers: `names` maps a tensor to the buffer with another name that holds it.
 
-    Raises E5019 for a pin that names no buffer, and for two tensors of one buffer that are pinned to different pools.
+    Raises E5019 for a pin that names no buffer, and for two tensors in one buffer that are pinned to different pools.
     """
     unknown = [t for t, _ in pooling.pins if t not in buffers and t not in names]
     if unknown:
-        known = ", ".join(sorted(n for n in buffers if n)[:12])
+        listed = ", ".join(sorted(n for n in buffers if n)[:12])
         raise UsageError(
             *(
-                Problem("E5019", f"--pin {t}: no such tensor in the workspace{did_you_mean(t, buffers)}; there are {known}, …")
+                Problem(
+                    "E5019", f"--pin {t}: no such tensor in the workspace{did_you_mean(t, buffers)}; the tensors are {listed}, …"
+                )
                 for t in unknown
             )
         )
@@ -417,7 +420,7 @@ def with_known_pins(pooling: Pooling, names: Mapping[str, str], buffers: Collect
 def _no_room(
     buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], pooling: Pooling, *, choice: PoolChoice, whole: int
 ) -> Problem:  # fmt: skip
-    """What does not fit, what is alive at the busiest step, and what would help."""
+    """The error if a buffer fits nowhere: what does not fit, what is live at the busiest step, and what would help."""
     chosen = choice.pool
     left_out = max((b for b in buffers if b.name not in chosen), key=lambda b: (b.size, b.name))
     steps = sorted({b.first for b in buffers})
@@ -442,5 +445,5 @@ def _no_room(
     helps += "" if choice.optimal else STOPPED
     return Problem(
         "E2013", f"{message} ({'; '.join(room)}); the peak is at {where} with {need:,} bytes: {largest}; "
-        f"in one memory all need {whole:,} bytes; {helps}"
+        f"all buffers in one memory need {whole:,} bytes; {helps}"
     )  # fmt: skip

@@ -1,15 +1,15 @@
-"""How little memory a graph needs when its row-local operators run row by row: the limit that cascades approach.
+"""How little memory a graph needs if its row-local operators run row by row: the limit that cascades approach.
 
-The *streaming bound* is the smallest possible peak of live rows when chains of row-local operators run row by row on demand,
-nothing is computed twice, chains are cut at the best places, rows are packed perfectly, and the inputs are resident at the start;
-scratch memory does not count.
+The *streaming bound* is the smallest possible peak of live rows if chains of row-local operators run row by row on demand,
+nothing is computed twice, chains are cut at the best places, rows are packed perfectly, and the inputs are resident at the start.
+Scratch memory does not count.
 
-* A chain is a run of operators in the order of execution.  External inputs are fully resident at its start, what is needed
-  after it is fully resident at its end.  An operator that is not row-local is a chain of its own and runs at once.
-* Inside, the rows of the last operator are requested one by one; an operator asks for the rows that its next row needs, those of
-  its first operand first.  A row takes its place before the rows it is made from go, and a row goes when all of its readers are
-  past it.  Rows that nobody reads are not made.
-* Chains are chosen so that the largest peak is as small as it can be: the bottleneck path from the first operator to the last.
+* A chain is a run of operators in the order of execution.  External inputs are fully resident when it starts; everything needed
+  later is fully resident when it ends.  An operator that is not row-local is a chain of its own and runs at once.
+* Inside a chain, the rows of the last operator are requested one by one.  An operator requests the rows that its next row needs,
+  starting with its first operand.  A row gets its memory before the rows that it is computed from are freed; a row is freed once
+  all its readers are past it.  Rows that nobody reads are not computed.
+* Chains are chosen to minimise the largest peak: the bottleneck path from the first operator to the last.
 
 This is a bound for whole rows: a kernel that overlaps pixels inside a row, or works in place, may go below it.
 """
@@ -29,18 +29,18 @@ NEVER = 1 << 40
 """Later than every step and every row."""
 
 CHAIN_LENGTH = 400
-"""Operators in one chain at most: rows are requested recursively."""
+"""Most operators in one chain: rows are requested recursively."""
 
 WORK = 2_000_000
-"""Rows to make in all, over all chains that are looked at; then the best bound so far is the answer."""
+"""Rows to compute in total, over all chains tried; after that the best bound so far is the answer."""
 
 SET_UP = 20
-"""Rows of WORK that each operator of a chain counts for, besides those that it makes."""
+"""What each operator of a chain adds to the count of WORK, besides the rows that it computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowTensor:
-    """`rows` of `row_bytes` bytes each; what has no rows is one."""
+    """`rows` of `row_bytes` bytes each; a tensor without rows counts as one row."""
 
     name: str
     rows: int
@@ -53,7 +53,7 @@ class RowTensor:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Row y of the result needs the `extent` rows from y * stride // repeat - before on, as far as they exist."""
+    """Row y of the result needs `extent` rows from y * stride // repeat - before on, clipped to those that exist."""
 
     tensor: int
     extent: int = 1
@@ -64,7 +64,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class RowOp:
-    """An operator by the indices of its tensors.  One that is not row-local reads and writes whole tensors."""
+    """An operator, by the indices of its tensors.  An operator that is not row-local reads and writes whole tensors."""
 
     reads: tuple[Read, ...]
     writes: tuple[int, ...]
@@ -82,22 +82,22 @@ class RowGraph:
 
 
 def whole_tensor_bound(graph: RowGraph) -> int:
-    """The liveness bound: bytes of all tensors that are alive during the busiest operator, as they are with whole tensors."""
+    """The liveness bound: bytes of all tensors that are live during the busiest operator."""
     lives = _Lives(graph)
     return max((lives.during(k) for k in range(len(graph.ops))), default=sum(graph.tensors[t].nbytes for t in graph.inputs))
 
 
 def fed_by_rows(graph: RowGraph) -> RowGraph:
-    """The same graph where the rows of its inputs are delivered when they are requested, instead of being resident."""
+    """The same graph with inputs whose rows are delivered on request instead of being resident."""
     feeds = tuple(RowOp((), (t,), row_local=True) for t in graph.inputs)
     return RowGraph(graph.tensors, feeds + graph.ops, (), graph.outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class RowBound:
-    """The streaming bound in bytes, as far as it was searched for; it is at least `lower_bound`.
+    """The streaming bound in bytes, as far as the search went, and a lower bound on it.
 
-    Where these differ, chains were not looked at, for WORK or CHAIN_LENGTH.
+    If they differ, WORK or CHAIN_LENGTH kept some chains from being tried.
     """
 
     nbytes: int
@@ -105,19 +105,19 @@ class RowBound:
 
     @property
     def optimal(self) -> bool:
-        """Whether it is the bound over all chains."""
+        """Whether this is the bound over all chains."""
         return self.nbytes == self.lower_bound
 
 
 def streaming_bound(graph: RowGraph) -> RowBound:
-    """The bound; at most the liveness bound."""
+    """Return the streaming bound; it is at most the liveness bound."""
     lives = _Lives(graph)
     count = len(graph.ops)
     whole = whole_tensor_bound(graph)
     best = [NEVER] * count + [whole + 1]
     best[0] = 0
     heap, done, work, is_cut = [(0, 0)], set[int](), 0, False
-    known: dict[tuple[int, int], int] = {}
+    peaks: dict[tuple[int, int], int] = {}
     while heap:
         peak, i = heapq.heappop(heap)
         if i in done or i == count:
@@ -135,23 +135,23 @@ def streaming_bound(graph: RowGraph) -> RowBound:
                 continue
             if op.row_local and work < WORK:
                 chain = _Chain(graph, lives, i, j)
-                known[i, j] = chain.run(limit)
-                found = max(peak, known[i, j])
+                peaks[i, j] = chain.run(limit)
+                reached = max(peak, peaks[i, j])
                 work += chain.made_rows + SET_UP * (j + 1 - i)
             else:
                 is_cut |= op.row_local
-                found = max(peak, lives.during(j)) if j == i else NEVER
-            if found < best[j + 1]:
-                best[j + 1] = found
-                heapq.heappush(heap, (found, j + 1))
+                reached = max(peak, lives.during(j)) if j == i else NEVER
+            if reached < best[j + 1]:
+                best[j + 1] = reached
+                heapq.heappush(heap, (reached, j + 1))
     bound = min(best[count], whole)
-    return RowBound(bound, min(bound, _least(lives, known)) if is_cut else bound)
+    return RowBound(bound, min(bound, _least(lives, peaks)) if is_cut else bound)
 
 
 def _least(lives: _Lives, known: Mapping[tuple[int, int], int]) -> int:
-    """What no way through the chains goes below, where the peaks of some are `known`, from below.
+    """Return a lower bound on every path through the chains, given lower bounds on the `peaks` of some of them.
 
-    The others need at least what is there when they start and when they end.
+    The other chains need at least the bytes that are live when they start and when they end.
     """
     ops = lives.graph.ops
     count = len(ops)
@@ -159,7 +159,7 @@ def _least(lives: _Lives, known: Mapping[tuple[int, int], int]) -> int:
     for i, j in known:
         chains[j].append(i)
     least = np.full(count + 1, NEVER, np.int64)
-    start = np.full(count, NEVER, np.int64)  # of a chain from an operator on, with what was before
+    start = np.full(count, NEVER, np.int64)  # of a chain that starts at this operator
     least[0], first = 0, 0
     for j, op in enumerate(ops):
         if not op.row_local:
@@ -175,7 +175,7 @@ def _least(lives: _Lives, known: Mapping[tuple[int, int], int]) -> int:
 
 
 class _Lives:
-    """From which operator on and to which one each tensor is needed; -1 and NEVER outside of the graph."""
+    """The first and last operator that need each tensor; -1 and NEVER outside the graph."""
 
     def __init__(self, graph: RowGraph) -> None:
         self.graph = graph
@@ -202,9 +202,9 @@ class _Lives:
                     changes[end] -= tensor.nbytes
         self._during, self._before = list(accumulate(during)), list(accumulate(before))
         self.windows = [tuple(self._windows(op, read) for read in op.reads) if op.row_local else () for op in graph.ops]
-        """For each operator and what it reads the tensor, and the first row and the end of those that each of its rows needs."""
+        """Per operator and operand: the tensor and, for each row of the operator, the first row that it needs and their end."""
         self.wants = [tuple(_wants(rows, graph.tensors[t].rows) for t, rows in reads) for reads in self.windows]
-        """How many rows of the operator need each row of what it reads."""
+        """How many rows of the operator need each row of its operand."""
 
     def _windows(self, op: RowOp, read: Read) -> tuple[int, list[tuple[int, int]]]:
         height, rows = (self.graph.tensors[t].rows for t in (op.writes[0], read.tensor))
@@ -212,16 +212,16 @@ class _Lives:
         return read.tensor, [(max(first, 0), min(first + read.extent, rows)) for first in firsts]
 
     def during(self, k: int) -> int:
-        """Bytes that are alive while operator k runs as a whole."""
+        """Bytes that are live while operator k runs as a whole."""
         return self._during[k]
 
     def before(self, k: int) -> int:
-        """Bytes that are there when operator k starts and needed by it or later."""
+        """Bytes that are live when operator k starts and that it or a later operator needs."""
         return self._before[k]
 
 
 def _wants(windows: Sequence[tuple[int, int]], rows: int) -> list[int]:
-    """How many of the windows hold each row."""
+    """How many of the windows contain each row."""
     changes = [0] * (rows + 1)
     for first, end in windows:
         if first < end:
@@ -232,7 +232,7 @@ def _wants(windows: Sequence[tuple[int, int]], rows: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Feed:
-    """What an operator of a chain reads: `maker` is the place of the operator that makes it, -1 where none of the chain does."""
+    """An operand in a chain: `maker` is the place in the chain of the operator that computes it, -1 if none does."""
 
     maker: int
     windows: list[tuple[int, int]]
@@ -241,7 +241,7 @@ class _Feed:
 
 
 class _Chain:
-    """The rows of the operators from i to j, made on demand; operators by their place in the chain."""
+    """The rows of the operators from i to j, computed on demand; operators are numbered by their place in the chain."""
 
     def __init__(self, graph: RowGraph, lives: _Lives, i: int, j: int) -> None:
         self.live = self.peak = lives.before(i)
@@ -251,24 +251,24 @@ class _Chain:
         tensors = [graph.tensors[graph.ops[k].writes[0]] for k in ops]
         maker = {graph.ops[k].writes[0]: k - i for k in ops}
         touched = {t for k in ops for t, _ in lives.windows[k]} | set(maker)
-        wanted = {t: [1 if lives.last[t] > j else 0] * graph.tensors[t].rows for t in touched}
+        pending = {t: [1 if lives.last[t] > j else 0] * graph.tensors[t].rows for t in touched}
         for k in ops:
             for (t, _), wants in zip(lives.windows[k], lives.wants[k], strict=True):
-                wanted[t] = list(map(add, wanted[t], wants))
+                pending[t] = list(map(add, pending[t], wants))
         self.next = [0] * len(ops)
         self.row_bytes = [t.row_bytes for t in tensors]
         self.height = [t.rows for t in tensors]
-        self.wanted = [wanted[graph.ops[k].writes[0]] for k in ops]
+        self.wanted = [pending[graph.ops[k].writes[0]] for k in ops]
         self.stays = [lives.last[graph.ops[k].writes[0]] > j for k in ops]
         self.feeds = [
-            [_Feed(maker.get(t, -1), rows, wanted[t], graph.tensors[t].row_bytes) for t, rows in lives.windows[k]] for k in ops
+            [_Feed(maker.get(t, -1), rows, pending[t], graph.tensors[t].row_bytes) for t, rows in lives.windows[k]] for k in ops
         ]
-        # what nobody in the chain reads goes when it starts
+        # rows that nobody in the chain reads are freed when it starts
         for t in touched - set(maker):
-            self.live -= wanted[t].count(0) * graph.tensors[t].row_bytes
+            self.live -= pending[t].count(0) * graph.tensors[t].row_bytes
 
     def run(self, limit: int) -> int:
-        """The peak in bytes, or something >= `limit` as soon as that is certain."""
+        """Return the peak in bytes, or something >= `limit` as soon as that is certain."""
         self.limit = limit
         for k in reversed(range(len(self.next))):
             if self.stays[k]:
@@ -277,7 +277,7 @@ class _Chain:
         return self.peak
 
     def make(self, k: int) -> None:
-        """The next row of operator k, where it is wanted, with the rows that it needs."""
+        """Compute the next row of operator k, if it is needed, with the rows that it reads."""
         following, feeds = self.next, self.feeds[k]
         y = following[k]
         if self.wanted[k][y]:
@@ -293,10 +293,10 @@ class _Chain:
             self.made_rows += 1
         following[k] = y + 1
         for feed in feeds:
-            wanted = feed.wanted
-            made = following[feed.maker] if feed.maker >= 0 else NEVER
+            pending = feed.wanted
+            computed = following[feed.maker] if feed.maker >= 0 else NEVER
             first, end = feed.windows[y]
             for row in range(first, end):
-                left = wanted[row] = wanted[row] - 1
-                if not left and row < made:
+                left = pending[row] = pending[row] - 1
+                if not left and row < computed:
                     self.live -= feed.row_bytes

@@ -1,8 +1,8 @@
 """An independent check of a memory plan: the program is replayed on tagged bytes.
 
-It shares no code with liveness or planner.  Every storage that a step writes leaves its name on the bytes of its interval; a read
-must find that name on each byte.  Both ways of a branch are replayed, and a loop until nothing new is found.  So an overlap
-matters exactly if it destroys something that is still read.  While a step runs, it may destroy what it reads where it says so
+It shares no code with liveness or planner.  Every step tags the bytes of the storages that it writes with their names; a read
+must find its name on every byte.  Both sides of a branch are replayed, and a loop until nothing changes.  So an overlap is a
+fault only if it destroys a value that is still read.  While a step runs, it may destroy its own operands if it says so
 (`Step.distances`) and the plan keeps the distance.
 """
 
@@ -17,7 +17,7 @@ from aot.memory.plan import MemoryPlan
 
 
 class TaggedMemory:
-    """Bytes with the name of what they hold, as maximal runs: `starts[i]` begins the run that has `tags[i]`; None: nothing."""
+    """Bytes tagged with the name of what they hold, as maximal runs: run i starts at `starts[i]`, tagged `tags[i]` or None."""
 
     def __init__(self, size: int, starts: Sequence[int] = (0,), tags: Sequence[str | None] = (None,)) -> None:
         self.starts = list(starts)
@@ -37,12 +37,12 @@ class TaggedMemory:
             self.starts[low:high], self.tags[low:high] = new_starts, list[str | None](new_tags)
 
     def read(self, start: int, stop: int) -> Iterator[str | None]:
-        """The tags of the runs that the interval touches."""
+        """The tags of the runs that overlap the interval."""
         if start < stop:
             yield from self.tags[bisect_right(self.starts, start) - 1 : bisect_left(self.starts, stop)]
 
     def merged(self, other: TaggedMemory) -> TaggedMemory:
-        """What is certain where either of two histories may have happened: the bytes on which they agree."""
+        """What is certain if either history may have happened: the tags on which both agree."""
         starts = sorted({*self.starts, *other.starts})
         pairs = ((self.tags[bisect_right(self.starts, s) - 1], other.tags[bisect_right(other.starts, s) - 1]) for s in starts)
         return TaggedMemory(self.size, starts, [a if a == b else None for a, b in pairs])
@@ -57,7 +57,7 @@ class TaggedMemory:
 
 
 def verify_plan(program: StorageTrace, plan: MemoryPlan) -> None:
-    """Raise E9005 with every fault: a place outside the workspace, a wrong alignment, a value destroyed before it is read."""
+    """Raise E9005 with every fault: an offset outside the workspace, wrong alignment, a value destroyed before it is read."""
     problems = list(_static_faults(program, plan)) or list(_replay_faults(program, plan))
     if problems:
         raise InternalError(*(Problem("E9005", p) for p in problems))
@@ -75,7 +75,7 @@ def _static_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
             continue
         at = plan.offset[s.name]
         if at < 0 or at + s.size > plan.size:
-            yield f"{s.name} at {at} with {s.size} bytes lies outside of the workspace of {plan.size} bytes"
+            yield f"{s.name} at {at} with {s.size} bytes is outside the workspace of {plan.size} bytes"
         if at % s.align:
             yield f"{s.name} at {at} is not aligned to {s.align} bytes"
 
@@ -96,7 +96,7 @@ def _replay_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
 
 
 class _Replay:
-    """The workspace while the program runs; after a branch, and at the head of a loop, what is certain on every way there."""
+    """The workspace while the program runs; after a branch and at the head of a loop, only what is certain on every path."""
 
     def __init__(self, program: StorageTrace, plan: MemoryPlan) -> None:
         self.program = program
@@ -148,15 +148,15 @@ class _Replay:
         step = self.program.steps[i]
         for name in step.reads:
             yield from self.faults(name, f"step {i}")
-        # results last: where they may lie over scratch memory, it is they that must survive
+        # results last: if they may overlap scratch memory, the results must survive
         for name in sorted(step.writes, key=lambda n: n not in self.scratch):
             self.write(name)
-        # what the step reads must survive all of its writes, as a kernel reads while it writes; and so must what it wrote
+        # operands must survive all writes of the step, since a kernel reads while it writes; so must its results
         for name in (*step.reads, *step.writes):
             yield from self.faults(name, f"step {i}", spared=self.may_destroy(name, step))
 
     def place(self, name: str) -> tuple[str, int, int]:
-        """Storage, first byte and end of a name."""
+        """Storage of a name, with its first byte and its end."""
         seen = 0
         while name in self.views and seen <= len(self.views):
             name, seen = self.views[name], seen + 1
@@ -169,7 +169,7 @@ class _Replay:
         self.memory.write(start, stop, root)
 
     def faults(self, name: str, where: str, *, spared: frozenset[str] = frozenset()) -> Iterator[str]:
-        """Whether the bytes of `name` are those of its last write; what a storage of `spared` overwrote counts as right."""
+        """Report `name` if its bytes are not from its last write; bytes overwritten by storages in `spared` are accepted."""
         root, start, stop = self.place(name)
         if root not in self.written:
             yield f"{where} reads {name}, which nothing has written"
@@ -179,7 +179,7 @@ class _Replay:
             yield f"{where} reads {name}, but part of it was overwritten by {', '.join(sorted(names))}"
 
     def may_destroy(self, name: str, step: Step) -> frozenset[str]:
-        """The storages that the step may write over `name` with the distances that the plan keeps."""
+        """The storages that the step may write over `name`, given the distances that the plan keeps."""
         root = self.place(name)[0]
         written = {self.place(w)[0] for w in step.writes}
         kept: dict[str, bool] = {}

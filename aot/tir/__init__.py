@@ -1,4 +1,4 @@
-"""The loop-nest IR: expressions, statements, builder, text, verifier, interpreter; passes lie in `transform`."""
+"""The loop-nest IR: expressions, statements, builder, text, verifier, interpreter; its passes are in `transform`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ register_dialect(
 
 
 def _parts(func: PrimFunc) -> tuple[Any, ...]:
-    """What counts of a function; its attributes speak of the places of buffers, not of their names."""
+    """The parts of a function that structural equality compares; its attributes refer to buffers by position, not by name."""
     places = {b.name: i for i, b in enumerate(func.buffers)}
     attrs = {name: getattr(func.attrs, name) for name in counting_fields(type(func.attrs))}
     attrs["args"] = tuple(places.get(n, n) for n in func.attrs.args)
@@ -75,9 +75,9 @@ register_structure(Allocate, Structure(defines=lambda s: (s.buffer,)))
 register_structure(Intrin, Structure(parts=lambda i: (i.name, i.args, i.dtype), same=True))
 register_structure(
     TensorIntrin, Structure(parts=lambda i: (i.name, i.requires, i.header, i.ordered, i.desc), closed=True)
-)  # by meaning, not by how its C text is made
+)  # by meaning, not by C text
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("tir", name)

@@ -54,7 +54,7 @@ INT_MEANING: dict[str, Callable[[int, int], int]] = {
 
 
 def fold(expr: BinOp) -> Expr:
-    """`expr`, or an equal and never larger expression: constants computed, neutral elements dropped."""
+    """`expr`, or an equal expression that is never larger: constants folded, neutral elements dropped."""
     a, b = expr.a, expr.b
     if is_float(a.dtype):
         return expr
@@ -120,7 +120,7 @@ def _fold_left(expr: BinOp, a: int) -> Expr:
     return expr
 
 
-# Bounds: what values can an integer expression have, given the ranges of its variables?
+# Bounds: which values can an integer expression have, given the ranges of its variables?
 
 
 Interval = tuple[int, int]
@@ -174,7 +174,7 @@ def _remainder(a: Interval, b: Interval) -> Interval:
 
 
 def _shifted(op: str, a: Interval, b: Interval, *, dtype: str) -> Interval:
-    """Amounts outside the type are an error elsewhere, so only the valid ones count here."""
+    """Shift amounts outside the width are reported elsewhere, so only valid ones count here."""
     width = bits(dtype)
     low, high = max(b[0], 0), min(max(b[1], 0), width - 1)
     low = min(low, high)
@@ -223,7 +223,7 @@ def fits(value: Interval, dtype: str) -> bool:
 
 
 def fitted(value: Interval, dtype: str) -> Interval:
-    """The interval after the result went into `dtype`: signed results that overflow never come back, unsigned ones wrap."""
+    """The interval after the result is fitted into `dtype`: signed results that overflow do not return, unsigned ones wrap."""
     low, high = int_range(dtype)
     if low <= value[0] and value[1] <= high:
         return value
@@ -233,19 +233,19 @@ def fitted(value: Interval, dtype: str) -> Interval:
 
 
 def interval(expr: Expr, ranges: Mapping[Var, Interval]) -> Interval:
-    """All values that `expr` can take; a variable without a known range has its type's. Integer and bool types only."""
+    """All possible values of `expr`; a variable without a known range has the range of its type. Integer and bool types only."""
     return Intervals(ranges).of(expr)
 
 
 class Intervals:
-    """`interval` with a memory: for many questions about expressions that share parts.
+    """`interval` with a cache, for many queries about expressions that share parts.
 
-    `ranges` may grow in between, but must not change for a variable that was asked about.
+    `ranges` may grow between queries, but must not change for a variable that was part of one.
     """
 
     def __init__(self, ranges: Mapping[Var, Interval]) -> None:
         self._ranges = ranges
-        self._known: dict[int, tuple[Expr, Interval]] = {}  # by identity; the expression is kept, so that its id stays its own
+        self._known: dict[int, tuple[Expr, Interval]] = {}  # by id; keeping the expression keeps its id unique
 
     def of(self, expr: Expr) -> Interval:
         kind: type = type(expr)
@@ -254,11 +254,11 @@ class Intervals:
             return value, value
         if kind is Var:
             return self._ranges.get(expr) or int_range(expr.dtype)  # type: ignore[arg-type]
-        known = self._known.get(id(expr))
-        if known is None:
-            found = self._binop(expr) if kind is BinOp else self._compute(expr)  # type: ignore[arg-type]
-            known = self._known[id(expr)] = expr, found
-        return known[1]
+        entry = self._known.get(id(expr))
+        if entry is None:
+            values = self._binop(expr) if kind is BinOp else self._compute(expr)  # type: ignore[arg-type]
+            entry = self._known[id(expr)] = expr, values
+        return entry[1]
 
     def _binop(self, expr: BinOp) -> Interval:
         dtype = expr.a.dtype

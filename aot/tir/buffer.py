@@ -12,16 +12,18 @@ from aot.tir.expr import Expr, IntoExpr, Load, as_expr
 Scope = Literal["param", "const", "arena", "state", "local"]
 
 UNKNOWN_EXTENT = -1
-"""The only extent of a parameter of a merged function, whose callers pass buffers of different sizes."""
+"""The only extent of a parameter of a merged function whose callers pass buffers of different sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """`param`: a tensor passed in; `const`: a packed stream in flash; `arena`: planned scratch; `state`: memory that keeps its
-    contents from call to call; `local`: registers.
+    """Typed memory.
 
-    A local buffer has constant indices once loops are unrolled and prints as C scalars, unless `indexed` asks for a small
-    C array.  `align` is in bytes.
+    `param`: a tensor passed in; `const`: a packed stream in flash; `arena`: planned scratch; `state`: memory that keeps its
+    contents between calls; `local`: registers.
+
+    Once loops are unrolled, a local buffer has constant indices and becomes C scalars, or a small C array if `indexed` is set.
+    `align` is in bytes.
     """
 
     name: str
@@ -59,7 +61,7 @@ def as_indices(indices: IntoExpr | tuple[IntoExpr, ...]) -> tuple[Expr, ...]:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The row-major element index of `indices` (Horner's scheme); a single index is returned unchanged, a scalar's is 0."""
+    """The row-major element index of `indices` (Horner's scheme); a single index is returned unchanged, a scalar has index 0."""
     if not indices:
         return as_expr(0)
     if len(indices) == 1:

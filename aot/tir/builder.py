@@ -1,4 +1,4 @@
-"""IRBuilder: kernels are Python functions that append loops and stores to one of these."""
+"""IRBuilder: kernels are Python functions that append loops and stores to a builder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IRBuilder:
 
     @property
     def name(self) -> str:
-        """Of the function that is built."""
+        """The name of the function under construction."""
         return self._name
 
     def _fresh(self, name: str) -> str:
@@ -51,7 +51,7 @@ class IRBuilder:
         return buffer
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: str, *, align: int = 4) -> Buffer:
-        """Planned memory of the workspace for the time of the call."""
+        """Scratch memory in the workspace for the duration of the call."""
         buffer = Buffer(self._fresh(name), shape, dtype, "arena", align)
         self._scratch.append(buffer)
         return buffer
@@ -69,7 +69,7 @@ class IRBuilder:
         self._stack[-1].append(stmt)
 
     def let(self, name: str, value: Expr) -> Var:
-        """Name a value, so that it is computed once."""
+        """Bind a value to a name, so that it is computed once."""
         var = Var(self._fresh(name), value.dtype)
         self.append(Let(var, value))
         return var
@@ -99,7 +99,7 @@ class IRBuilder:
 
     @contextmanager
     def else_(self) -> Iterator[None]:
-        """The other branch of the If appended just before."""
+        """The else branch of the If appended just before."""
         self._stack.append([])
         yield
         orelse = tuple(self._stack.pop())
@@ -135,5 +135,5 @@ class IRBuilder:
 
 
 def region(buffer: Buffer, index: IntoExpr = 0, *, dtype: str | None = None) -> Region:
-    """`buffer` from a flat element index on, seen as `dtype`."""
+    """`buffer` from a flat element index on, read as `dtype`."""
     return Region(buffer, as_expr(index), dtype or buffer.dtype)

@@ -1,8 +1,8 @@
 """Scalar expressions of the loop-nest IR.
 
-Arithmetic is C's, made strict: signed overflow is an error (the interpreter reports it), unsigned types wrap, `/` and `%`
-truncate, `<<` is multiplication by a power of two (also of negative values, where C99 leaves it undefined), `>>` is arithmetic on
-signed types, and shifts need amounts within the width.  Both operands of a BinOp have one dtype.
+Arithmetic follows C, made strict: signed overflow is an error (the interpreter reports it), unsigned types wrap, `/` and `%`
+truncate, `<<` multiplies by a power of two (negative values too, which C99 leaves undefined), `>>` is arithmetic on signed types,
+and shift amounts must be within the width.  Both operands of a BinOp have the same dtype.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 LOGICAL = frozenset({"&&", "||"})
 TRUTHS = COMPARISONS | LOGICAL
-"""What yields bool."""
+"""Operators that yield bool."""
 ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "min", "max"})
 
 
 class ExprError(UsageError, TypeError):
-    """An expression that cannot be built: operands of different types, or no expression at all (E5070)."""
+    """An expression that cannot be built: operands of different types, or a value that is not an expression (E5070)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Problem("E5070", message))
 
 
 class ExprOps:
-    """Operator overloads, which fold constants and drop neutral elements while building."""
+    """Operator overloads that fold constants and drop neutral elements while building."""
 
     __slots__ = ()
 
     def astype(self, dtype: str) -> Expr:
-        """The value converted to `dtype`: low bits are kept on the way to a narrower integer, fractions truncated.
+        """The value converted to `dtype`: narrowing an integer keeps the low bits, float to integer truncates.
 
         Raises E5070 for an unknown type.
         """
@@ -50,7 +50,7 @@ class ExprOps:
         return cast(dtype, as_expr(self))
 
     def equal(self, other: IntoExpr) -> Expr:
-        """`self == other` as an expression; Python's own `==` compares the nodes themselves."""
+        """`self == other` as an expression; Python's `==` compares the nodes themselves."""
         return binop("==", self, other)
 
     def not_equal(self, other: IntoExpr) -> Expr:
@@ -114,12 +114,12 @@ class ExprOps:
 
 
 class Symbol(ExprOps):
-    """An object that may stand where an expression is expected, such as a loop axis."""
+    """An object that can be used as an expression, such as a loop axis."""
 
     __slots__ = ()
 
     def as_expr(self) -> Expr:
-        """The expression that it stands for."""
+        """The expression that it represents."""
         raise NotImplementedError
 
 
@@ -165,8 +165,7 @@ class BinOp(ExprOps):
 
 
 def _setters(node: type) -> tuple[Callable[[Any, Any], None], ...]:
-    """What fills the slots of the commonest nodes: most of a compilation makes them, and a frozen dataclass takes half as long
-    again."""
+    """Return what sets the slots of the commonest nodes: they dominate a compilation, and a frozen dataclass is 50 % slower."""
     return tuple(vars(node)[name].__set__ for name in node.__slots__)  # type: ignore[attr-defined]
 
 
@@ -176,9 +175,9 @@ _set_op, _set_a, _set_b, _set_type = _setters(BinOp)
 
 @dataclass(frozen=True, slots=True)
 class Cast(ExprOps):
-    """Conversion; to a narrower integer it keeps the low bits, from float to int it truncates and must be in range.
+    """Conversion: narrowing an integer keeps the low bits; float to integer truncates and must be in range.
 
-    float16 is a type of storage: it is converted from and to float32 only, and nothing is computed in it.
+    float16 is a storage type: it is converted from and to float32 only; nothing is computed in it.
     """
 
     dtype: str
@@ -202,8 +201,8 @@ class Select(ExprOps):
 class Load(ExprOps):
     """An element of a buffer.
 
-    With `dtype` equal to the buffer's, there is one index a dimension (or one flat index after flatten_buffer).  With another
-    dtype (a typed load from a packed stream) there is one index, counted in elements of that dtype from the buffer's start.
+    If `dtype` is the buffer's, there is one index per dimension (or one flat index after flatten_buffer).  With another dtype (a
+    typed load from a packed stream) there is one index, which counts elements of that dtype from the start of the buffer.
     """
 
     buffer: Buffer
@@ -234,7 +233,7 @@ def imm(value: int | float, dtype: str = "int32") -> Imm:
 
 
 def as_expr(value: IntoExpr, dtype: str = "int32") -> Expr:
-    """A Python number as an Imm of `dtype`; expressions as they are. Raises E5070 for anything else."""
+    """A Python number as an Imm of `dtype`; an expression unchanged. Raises E5070 for anything else."""
     if type(value) in _NODES:
         return value  # type: ignore[return-value]
     if isinstance(value, (int, float)):
@@ -250,7 +249,7 @@ def as_expr(value: IntoExpr, dtype: str = "int32") -> Expr:
 
 
 def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:
-    """Build `a op b`; Python numbers take the other side's dtype. Raises E5070 for operands of different types."""
+    """Build `a op b`; a Python number gets the dtype of the other side. Raises E5070 for operands of different types."""
     if type(a) in _NODES:
         x: Expr = a  # type: ignore[assignment]
         y: Expr = b if type(b) in _NODES else as_expr(b, x.dtype)  # type: ignore[assignment]
@@ -264,14 +263,14 @@ def binop(op: str, a: IntoExpr, b: IntoExpr) -> Expr:
 
 @cache
 def _fold() -> Callable[[BinOp], Expr]:
-    """The folding rules, which need the node classes above."""
+    """The folding rules; imported here because they need the node classes above."""
     from aot.tir.arith import fold
 
     return fold
 
 
 def cast(dtype: str, value: Expr) -> Expr:
-    """Conversion, dropped where it changes nothing."""
+    """Conversion, dropped if it changes nothing."""
     if value.dtype == dtype:
         return value
     if isinstance(value, Imm) and not is_float(dtype) and isinstance(value.value, int):
@@ -282,7 +281,7 @@ def cast(dtype: str, value: Expr) -> Expr:
 
 
 def select(cond: Expr, then: Expr, orelse: Expr) -> Expr:
-    """`cond ? then : orelse`, decided at once where the condition is constant."""
+    """`cond ? then : orelse`, resolved at once if the condition is constant."""
     if isinstance(cond, Imm):
         return then if cond.value else orelse
     return Select(cond, then, orelse)

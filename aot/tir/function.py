@@ -1,4 +1,4 @@
-"""PrimFunc: one C function to be."""
+"""PrimFunc: what becomes one C function."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A result that is the first input from byte `by` on, but for `fresh` bytes, which `rest` computes from the other inputs.
+    """A result that is the first input from byte `by` on, except for `fresh` bytes, which `rest` computes from the other inputs.
 
-    Where the result lies `by` bytes behind the input, `rest` (the other inputs -> the result, of which it writes these bytes
-    alone) does all that there is to do, and the input loses what it wrote there.
+    If the result is `by` bytes after the start of the input, calling `rest` (the other inputs -> the result, of which it writes
+    only these bytes) does the whole job; the input loses the bytes overwritten there.
     """
 
     by: int
@@ -38,15 +38,15 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class FuncAttrs:
-    """What is known of a kernel beside its body.
+    """What is known about a kernel besides its body.
 
-    `kernel` names implementation and schedule (`generic.conv2d(pixels=1, channels=4)`); `macs` are multiply-accumulates of one
-    call; `opt` is the C optimisation level that it wants: "speed" or "size".  `args` are the buffers' names in the order in which
-    a caller gives them, where that is not the order of the PrimFunc.
+    `kernel` names the implementation and schedule (`generic.conv2d(pixels=1, channels=4)`); `macs` are the multiply-accumulates
+    per call; `opt` is the C optimisation level it asks for: "speed" or "size".  `args` are the buffer names in the order in which
+    callers pass them, if that is not the order of the PrimFunc.
 
-    `moves`: all that a kernel does, where that is to copy runs of its operands.  `shift`: where most of what it does is to move
-    its first input (no part of a text: a kernel that was read back moves it).  `distances`: (name of a, name of b) -> d where who
-    made the function knows that start(b) - start(a) >= d is safe; None if that is to be found out.
+    `moves`: everything that a kernel does, if it only copies runs of its operands.  `shift`: set if most of its work is moving
+    its first input (not part of the text: a kernel that was read back moves it).  `distances`: (name of a, name of b) -> d if the
+    author of the function knows that start(b) - start(a) >= d is safe; None means that analysis determines it.
     """
 
     kernel: str = ""
@@ -63,9 +63,9 @@ class FuncAttrs:
 class PrimFunc:
     """A loop nest over buffers.
 
-    `inputs` are read, `outputs` written, `consts` are packed streams in flash, `scratch` is planned memory without contents
-    before or after the call, `state` memory that keeps its contents from call to call, `scalars` are parameters that are numbers
-    (from merging kernels that differ in numbers only).  `like`: a function that is equal but for its name and attributes.
+    `inputs` are read, `outputs` written, `consts` are packed streams in flash; `scratch` is planned memory, undefined before and
+    after the call; `state` is memory that keeps its contents between calls; `scalars` are numeric parameters (from merging
+    kernels that differ in numbers only).  `like`: a function that is equal except for its name and attributes.
     """
 
     name: str
@@ -81,7 +81,7 @@ class PrimFunc:
 
     @property
     def core(self) -> PrimFunc:
-        """The function for which analyses keep what they found: `like`, only while body and buffers are identical."""
+        """The function under which analyses cache their results: `like`, only while body and buffers are identical."""
         other = self.like
         if other is None or other.body is not self.body or other.scalars is not self.scalars:
             return self

@@ -14,7 +14,7 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 
 
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement, outer before inner, in the order of the text."""
+    """Every statement, outer before inner, in program order."""
     for stmt in body:
         yield stmt
         kind: type = type(stmt)
@@ -31,11 +31,11 @@ def has_calls(func: PrimFunc) -> bool:
 
 
 Callees = dict[str, tuple[str, tuple[Expr, ...]]]
-"""Name of a function that is called -> the one to call in its place, and the operands that this takes besides."""
+"""Name of a called function -> the function to call instead, and its extra operands."""
 
 
 def with_callees(func: PrimFunc, callees: Callees) -> PrimFunc:
-    """`func` with its calls of other functions; those that `callees` does not name stay."""
+    """`func` with its calls redirected by `callees`; calls that `callees` does not name stay."""
 
     def stmt(s: Stmt) -> Stmt:
         match s:
@@ -68,7 +68,7 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions that a statement holds itself, not those of nested bodies; a region counts by its index."""
+    """The expressions in a statement itself, excluding nested bodies; a region counts by its index."""
     return _EXPRESSIONS[type(stmt)](stmt)
 
 
@@ -97,7 +97,7 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     Load: lambda e: e.indices,
     Call: lambda e: e.args,
 }
-"""By type, as `match` would try one class after the other in the innermost loop of every pass."""
+"""By type: `match` would test one class after the other in the innermost loop of every pass."""
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -124,7 +124,7 @@ def loads(expr: Expr) -> Iterator[Load]:
 
 def accesses(stmt: Stmt) -> list[Load | Store | Region]:
     """Every use of a buffer by the statement itself: loads, its own store, regions of a block or a call."""
-    found: list[Load | Store | Region] = []
+    uses: list[Load | Store | Region] = []
     stack = list(expressions(stmt)[::-1])
     while stack:
         top = stack.pop()
@@ -133,13 +133,13 @@ def accesses(stmt: Stmt) -> list[Load | Store | Region]:
             stack += (top.b, top.a)  # type: ignore[union-attr]
         elif kind is not Imm and kind is not Var:
             if kind is Load:
-                found.append(top)  # type: ignore[arg-type]
+                uses.append(top)  # type: ignore[arg-type]
             stack += _CHILDREN[kind](top)[::-1]
     if isinstance(stmt, Store):
-        found.append(stmt)
+        uses.append(stmt)
     elif isinstance(stmt, (Block, CallPrim)):
-        found += [o for o in stmt.operands if isinstance(o, Region)]
-    return found
+        uses += [o for o in stmt.operands if isinstance(o, Region)]
+    return uses
 
 
 def free_vars(expr: Expr) -> set[Var]:
@@ -147,8 +147,8 @@ def free_vars(expr: Expr) -> set[Var]:
 
 
 def map_children(expr: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """`expr` with `f` applied to its operands and constants folded; the same object where nothing changed."""
-    kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop of every pass
+    """`expr` with `f` applied to its operands and constants folded; the same object if nothing changed."""
+    kind: type = type(expr)  # `match` would test one class after the other in the innermost loop of every pass
     if kind is Imm or kind is Var:
         return expr
     return _MAPPED[kind](expr, f)
@@ -190,9 +190,9 @@ _MAPPED: dict[type, Callable[[Any, Callable[[Expr], Expr]], Expr]] = {
 
 
 def map_expressions(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
-    """`stmt` with `f` applied to the expressions that it holds itself; nested bodies are left alone.
+    """`stmt` with `f` applied to the expressions in the statement itself; nested bodies are left alone.
 
-    The same object where nothing changed.
+    Returns the same object if nothing changed.
     """
     match stmt:
         case Store(buffer, indices, value, dtype):
@@ -231,10 +231,10 @@ def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
 
 
 class Cloner:
-    """Copies bodies, with variables replaced by expressions and buffers by buffers.
+    """Copies bodies, replacing variables by expressions and buffers by buffers.
 
-    Whatever the copied statements define themselves (loop variables, lets, local buffers) becomes a new object of the same name,
-    so that a body may be copied several times into one function.
+    Whatever the copied statements define (loop variables, lets, local buffers) becomes a new object with the same name, so that a
+    body can be copied into one function several times.
     """
 
     def __init__(self, variables: Mapping[Var, Expr] | None = None, buffers: Mapping[Buffer, Buffer] | None = None) -> None:

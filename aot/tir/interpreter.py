@@ -1,9 +1,9 @@
-"""Runs PrimFuncs: each is translated once to Python source and executed on the caller's memory.
+"""Runs PrimFuncs: each is translated to Python source once and executed on the caller's memory.
 
-Every access is bounds-checked, each dimension separately; a check is left out only where interval arithmetic proves it.
-Signed overflow, shift amounts outside the width, division by zero, conversions from float out of range and reads of unset local
-buffers raise InterpreterError with function and statement.  Scratch memory is filled with `poison`, so a run with another poison
-shows a read of scratch that was never written.
+Every access is bounds-checked, each dimension separately; a check is omitted only if interval arithmetic proves it redundant.
+Signed overflow, shift amounts outside the width, division by zero, float conversions out of range and reads of unset local
+buffers raise InterpreterError with the function and statement.  Scratch memory is filled with `poison`, so a second run with a
+different poison reveals reads of scratch that was never written.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from aot.tir.printer import print_stmt
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Memory = memoryview | list[Any]
-"""Bytes of a buffer, or the values of a local one."""
+"""The bytes of a buffer, or the values of a local buffer."""
 
 OnCall = Callable[[int, str, tuple[memoryview, ...]], None]
 """(layer, function, bytes of each output), called after each CallPrim that is a layer."""
 
 
 class InterpreterError(InternalError):
-    """A statement broke a rule of the IR; `function` and `statement` name the place."""
+    """A statement broke a rule of the IR; `function` and `statement` say where."""
 
     def __init__(self, message: str, *, function: str, statement: str) -> None:
         super().__init__(Problem("E9002", f"{message}\n  in {function}: {statement}"))
@@ -47,12 +47,12 @@ class InterpreterError(InternalError):
 
 
 class FaultError(Exception):
-    """Raised by generated code; becomes an InterpreterError with its place."""
+    """Raised by generated code; becomes an InterpreterError with its location."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
-    """A translated function: `source` is its Python text, `statements[i]` the statement of line i."""
+    """A translated function: `source` is its Python text, `statements[i]` the statement for line i."""
 
     func: PrimFunc
     source: str
@@ -60,7 +60,7 @@ class Compiled:
     entry: Callable[..., None]
 
     def call(self, operands: Sequence[Any], funcs: Mapping[str, Compiled], on_call: OnCall | None) -> None:
-        """Run with one Memory a buffer parameter, then the scalars; see Memory."""
+        """Run with one Memory per buffer parameter, then the scalars; see Memory."""
         try:
             self.entry(*operands, funcs, on_call)
         except InternalError:
@@ -88,7 +88,7 @@ def _what(exc: Exception) -> str:
         case IndexError():
             return "an index is out of bounds"
         case NameError():
-            return f"a name is used outside of its scope ({exc})"
+            return f"a name is used outside its scope ({exc})"
         case TypeError():
             return f"a value is read before it is stored ({exc})"
         case _:
@@ -97,7 +97,7 @@ def _what(exc: Exception) -> str:
 
 @lru_cache(maxsize=512)
 def compiled(func: PrimFunc) -> Compiled:
-    """`func` translated, from the cache if it was before."""
+    """`func` translated, from the cache if possible."""
     translation: Translation = translate(func)
     names: dict[str, Any] = dict(_HELPERS)
     names.update(translation.intrinsics)
@@ -111,10 +111,10 @@ Scalars = Mapping[str, int | float]
 
 
 def run(func: PrimFunc, buffers: Mapping[str, Array], scalars: Scalars | None = None, *, poison: int = 0xA5) -> None:
-    """Run one PrimFunc on numpy arrays by buffer name; outputs are written in place, arrays may share memory.
+    """Run one PrimFunc on numpy arrays by buffer name; outputs are written in place, and arrays may share memory.
 
-    Inputs, outputs, consts and state must be given, C-contiguous and of the buffer's size in bytes; scratch is made here unless
-    given.
+    Inputs, outputs, consts and state are required, C-contiguous and as large as the buffer in bytes; scratch is allocated here
+    unless given.
     """
     run_module(func, {}, buffers, scalars, poison=poison)
 
@@ -151,28 +151,28 @@ def _bytes_of(array: Array, buffer: Buffer, *, writable: bool) -> memoryview:
 
 
 def _view(memory: Memory, code: Any, size: int) -> Any:
-    """The elements of `memory` as typed by struct code `code`; a local buffer's list as it is."""
+    """The elements of `memory` for struct code `code`; the list of a local buffer unchanged."""
     if isinstance(memory, list):
         return memory
     return memory[: len(memory) // size * size].cast(code)
 
 
 def _region(memory: Memory, offset: int, need: tuple[int, int]) -> Memory:
-    """The bytes (from `offset`, need[0] of them, aligned to need[1]) of an operand."""
+    """Bytes of an operand: `need[0]` bytes from `offset`, aligned to `need[1]`."""
     if isinstance(memory, list):
         return memory
     nbytes, align = need
-    if nbytes < 0:  # a parameter without a size takes the rest
+    if nbytes < 0:  # a parameter without a size gets all remaining bytes
         nbytes = max(0, len(memory) - offset)
     if offset < 0 or offset + nbytes > len(memory):
-        raise FaultError(f"an operand of {nbytes} bytes at {offset} lies outside its buffer of {len(memory)} bytes")
+        raise FaultError(f"an operand of {nbytes} bytes at {offset} is outside its buffer of {len(memory)} bytes")
     if offset % align:
         raise FaultError(f"an operand at byte {offset} is not aligned to {align}")
     return memory[offset : offset + nbytes]
 
 
 def _call_prim(name: str, layer: int, operands: Sequence[Any], funcs: Mapping[str, Compiled], on_call: OnCall | None) -> None:
-    """A CallPrim: operands are (memory, byte offset) pairs and integers."""
+    """Run a CallPrim; its operands are (memory, byte offset) pairs and integers."""
     callee = funcs.get(name)
     if callee is None:
         raise FaultError(f"call of an unknown function {name}")
@@ -262,10 +262,11 @@ _HELPERS: Mapping[str, Any] = {
 }
 
 
-# From a PrimFunc to the Python source that is run.
+# From a PrimFunc to the Python source that is executed.
 #
-# A buffer in memory is one memoryview a dtype, a local buffer a list, or one Python variable an element where all its indices are
-# constants and no block takes it.  While text is built, so is the interval of each value; it decides which checks are needed.
+# A buffer in memory is one memoryview per dtype.  A local buffer is a list, or one Python variable per element if all its indices
+# are constant and no block uses it.  The interval of each value is computed along with its text; it decides which checks are
+# needed.
 
 
 _CODES = {
@@ -284,12 +285,12 @@ _CODES = {
     "float64": "d",
 }
 _MAX_DEPTH = 60
-"""Nesting of parentheses at which a value is named, because Python's parser stops at 200."""
+"""Depth of parentheses at which a value is assigned to a name: Python's parser stops at 200."""
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """Python `source` with a function `entry`; `statements[i]` belongs to line i; the rest are the names it needs."""
+    """Python `source` with a function `entry`; `statements[i]` belongs to line i; the other fields are the names it needs."""
 
     source: str
     statements: tuple[Stmt | None, ...]
@@ -298,7 +299,7 @@ class Translation:
 
 
 class _Code(NamedTuple):
-    """Text of an expression, its values and how deep its parentheses go."""
+    """Text of an expression, its interval and the depth of its parentheses."""
 
     text: str
     values: Interval
@@ -540,7 +541,7 @@ class _Translator:
         return f"({x.text} {op} {y.text})"
 
     def _fit(self, text: str, values: Interval, *, dtype: str, depth: int) -> _Code:
-        """`text` with the check or the wrapping that its type asks for."""
+        """`text` with the check or the wrapping that its type requires."""
         if dtype == "bool" or fits(values, dtype):
             return _Code(text, values, depth)
         low, high = int_range(dtype)
@@ -563,7 +564,7 @@ class _Translator:
 
     def _cast(self, dtype: str, value: Expr) -> _Code:
         x = self._expr(value)
-        if value.dtype == "float16" or dtype == "float16":  # float16 is its bits
+        if value.dtype == "float16" or dtype == "float16":  # a float16 is represented by its bits
             return _Code(f"{'_widened' if dtype == 'float32' else '_halved'}({x.text})", (0, 0), x.depth + 1)
         if is_float(dtype):
             return _Code(f"{'_f32' if dtype == 'float32' else 'float'}({x.text})", (0, 0), x.depth + 1)
@@ -579,7 +580,7 @@ class _Translator:
         return _Code(f"({x.text} & {high})", (low, high), x.depth + 1)
 
     def _element(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
-        """The text of one element, for reading or writing, its indices checked."""
+        """The text of one element, for reading or writing, with its indices checked."""
         if buffer not in self._memory:
             return f"undefined_{buffer.name if buffer.name.isidentifier() else 'buffer'}[0]"
         if buffer.scope == "local" and dtype != buffer.dtype:
@@ -596,7 +597,7 @@ class _Translator:
 
     def _flat(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str) -> str:
         if len(indices) == 1:
-            extent = buffer.nbytes // itemsize(dtype) if buffer.is_sized else 1 << 62  # there the view itself is the limit
+            extent = buffer.nbytes // itemsize(dtype) if buffer.is_sized else 1 << 62  # an unsized buffer is limited by its view
             return self._index(indices[0], extent)
         if len(indices) != len(buffer.shape) or dtype != buffer.dtype:
             raise TypeError(f"{self._func.name}: {buffer.name} takes {len(buffer.shape)} indices, not {len(indices)}")
@@ -630,7 +631,7 @@ def _type_range(dtype: str) -> Interval:
 
 
 def _literal(value: int | float, dtype: str) -> _Code:
-    if dtype == "float16":  # is its bits
+    if dtype == "float16":  # represented by its bits
         return _Code(str(int(np.float16(value).view(np.uint16))), (0, 0), 1)
     if is_float(dtype):
         if isnan(value):
@@ -644,29 +645,29 @@ def _literal(value: int | float, dtype: str) -> _Code:
 
 
 def _scalar_locals(func: PrimFunc) -> frozenset[Buffer]:
-    """Local buffers whose elements can be Python variables: constant indices only, in no region, and small."""
-    found: set[Buffer] = set()
+    """Local buffers whose elements can be Python variables: constant indices only, not in any region, and small."""
+    candidates: set[Buffer] = set()
     spoiled: set[Buffer] = set()
     for stmt in walk(func.body):
         if isinstance(stmt, Allocate) and stmt.buffer.size <= 64:
-            found.add(stmt.buffer)
+            candidates.add(stmt.buffer)
         for access in accesses(stmt):
             if isinstance(access, Region) or not all(isinstance(i, Imm) for i in access.indices):
                 spoiled.add(access.buffer)
-    return frozenset(found - spoiled)
+    return frozenset(candidates - spoiled)
 
 
-# Functions of a module on drawn operands, by which passes over loop nests are checked.
+# Running functions of a module on random operands, to check passes over loop nests.
 
 
 SPANS: tuple[int | None, ...] = (None, 8, 0)
-"""Largest drawn integers, tried in turn: all of the type; small ones where indices or sums go wrong; zeros."""
+"""Largest random integers, tried in turn: the whole type; small ones in case indices or sums overflow; zeros."""
 
 
 def run_drawn(module: IRModule, name: str, seed: int) -> list[Array] | None:
-    """The outputs of a function as bytes, with the module's constants and everything else drawn.
+    """The outputs of a function as bytes, computed from the module's constants and random operands.
 
-    None if it cannot run so: buffers of unknown size, or accesses that no drawn value keeps inside the buffers.
+    None if it cannot run like this: buffers of unknown size, or accesses that leave their buffers for every random value.
     """
     func = module.functions[name]
     assert isinstance(func, PrimFunc)
@@ -683,11 +684,11 @@ def run_drawn(module: IRModule, name: str, seed: int) -> list[Array] | None:
 
 
 MOST_ITERATIONS = 64
-"""Iterations of a While on drawn operands, with which it may never end."""
+"""Iterations of a While on random operands, with which it may never end."""
 
 
 def _bounded(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` with a limit for each While."""
+    """`body` with an iteration limit for each While."""
     out: list[Stmt] = []
     for stmt in body:
         match stmt:

@@ -1,4 +1,4 @@
-"""Intrinsics: the only way for C text to get into a kernel, each declared once as {C text, meaning}."""
+"""Intrinsics: the only way to get C text into a kernel, each declared once as {C text, meaning}."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from aot.tir.stmt import For, Store
 class Intrin:
     """A scalar intrinsic: one C expression and its meaning.
 
-    `c` is a format string over the printed arguments (`"aot_smlad({0}, {1}, {2})"`); `py` takes and returns Python ints of the
-    argument and result dtypes; `header` is the crt header that declares it ("" for none); `requires` names a CPU feature ("dsp",
-    "mve") without which the header supplies a portable stand-in.
+    `c` is a format string over the printed arguments (`"aot_smlad({0}, {1}, {2})"`); `py` computes the result from Python ints of
+    the argument dtypes; `header` is the crt header that declares it ("" for none); `requires` names a CPU feature ("dsp", "mve"),
+    without which the header supplies a portable fallback.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Intrin:
 
 
 INTRINSICS: dict[str, list[Intrin]] = {}
-"""Scalar intrinsics by name, filled where they are declared: what a parsed text may call.  Names tell them apart by arguments."""
+"""Scalar intrinsics by name, registered when declared: what parsed text may call.  Overloads differ in their argument types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class COperand:
 
 @dataclass(frozen=True, slots=True)
 class BlockText:
-    """The C statements of a block, and what they take that a build may not have: core registers, an FPU."""
+    """The C statements of a block, and what they need that a build may not have: core registers, an FPU."""
 
     text: str
     registers: int = 0
@@ -66,19 +66,19 @@ class BlockText:
 
 
 EXTERNAL = "external"
-"""`requires` of a block that calls a library: its C text is printed whatever the target, as there is nothing to choose."""
+"""`requires` of a block that calls a library: its C text is printed for every target, since there is no alternative."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorIntrin:
     """A block intrinsic: its meaning is the loop nest `desc`, its C text comes from `emit`.
 
-    `emit` receives the operands by the names of `desc`'s parameters and returns C statements (usually one asm block).  Where the
-    target lacks `requires`, the code generator prints `desc` instead, so host and interpreter run the same meaning; where it has
-    it, both are printed, and the preprocessor takes `desc` in a build that lacks `requires`, the registers or the FPU.
+    `emit` receives the operands by the names of `desc`'s parameters and returns C statements (usually one asm block).  If the
+    target lacks `requires`, the code generator prints `desc` instead, so that host and interpreter run the same meaning.
+    Otherwise it prints both, and the preprocessor selects `desc` in a build that lacks `requires`, the registers or the FPU.
 
-    `ordered`: the C text writes no byte of memory before the loads that `desc` has in front of that store, so that operands may
-    overlap as they may in `desc`.
+    `ordered`: the C text writes no byte of memory before the loads that precede that store in `desc`, so operands may overlap
+    wherever they may in `desc`.
     """
 
     name: str
@@ -89,11 +89,11 @@ class TensorIntrin:
     ordered: bool = False
 
 
-# Functions of C that a main function calls beside its kernels: their names, and their meaning.
+# C functions that a main function calls besides its kernels: their names, and their meaning.
 
 
 def _mover(name: str) -> PrimFunc:
-    """`size` bytes from the operand to the result."""
+    """A function that copies `size` bytes from the operand to the result."""
     source, target = (Buffer(word, (UNKNOWN_EXTENT,), "uint8") for word in ("source", "target"))
     size, i = Var("size", "uint32"), Var("i")
     body = For(i, Imm(0), size, (Store(target, (i,), Load(source, (i,), "uint8"), "uint8"),))
@@ -101,9 +101,9 @@ def _mover(name: str) -> PrimFunc:
 
 
 COPY = "copy"
-"""Between the caller's memory, which may be missing or the same, and the workspace."""
+"""Copies between the caller's memory, which may be missing or the same, and the workspace."""
 
 MOVE = "memmove"
 
 BUILTINS = {name: _mover(name) for name in (COPY, MOVE)}
-"""By name; C has the result first."""
+"""By name; in C the result comes first."""

@@ -1,7 +1,7 @@
-"""Modules of loop nests as text, and back: what aot.tir.printer prints, edited or not.
+"""Parser for modules of loop nests: reads what aot.tir.printer prints, edited or not.
 
-A statement is known by its first word, so that a new kind of statement is one more entry of STATEMENTS.  Expressions are built as
-they are written, nothing is folded.
+The first word identifies a statement, so a new kind of statement is one more entry in STATEMENTS.  Expressions are built exactly
+as written; nothing is folded.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def is_tir(text: str) -> bool:
 
 
 def parse_module(text: str, name: str) -> IRModule:
-    """The module of a text (E5130, E5131); its functions are verified.  Without metadata attributes have their defaults."""
+    """Parse a module (E5130, E5131); its functions are verified.  Without metadata, attributes have their defaults."""
     body, head, metadata = text.partition(HEAD)
     return parsed(_Module(body, from_text(metadata) if head else {}).parse, name)
 
 
 class _Module:
-    """Functions and intrinsics of a text; each may use the intrinsics above it."""
+    """Functions and intrinsics of a text; each may use the intrinsics defined above it."""
 
     def __init__(self, text: str, record: Mapping[str, Any]) -> None:
         self._lines = text.splitlines()
@@ -77,9 +77,9 @@ class _Module:
                 self._intrins[key] = _intrin(key, func, entry)
             else:
                 functions[key] = func
-                known = decode(entry.get("constants", {"map": []}))
-                if known:
-                    constants[key] = known
+                arrays = decode(entry.get("constants", {"map": []}))
+                if arrays:
+                    constants[key] = arrays
         return IRModule(functions, name, constants)
 
     def _entry(self, place: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class _Module:
 
 @dataclass(frozen=True, slots=True)
 class PrintedBlock:
-    """The C text of a parsed block, by the kinds of its operands."""
+    """The C text of a parsed block for each combination of operand kinds."""
 
     name: str
     forms: Mapping[str, Sequence[Any]]
@@ -106,10 +106,10 @@ class PrintedBlock:
     def __call__(self, operands: Mapping[str, COperand]) -> BlockText:
         kinds = [_kind(o) for o in operands.values()]
         general = " ".join("value" if kind.startswith("=") else kind for kind in kinds)
-        found = self.forms.get(" ".join(kinds), self.forms.get(general))
-        if found is None:
+        form = self.forms.get(" ".join(kinds), self.forms.get(general))
+        if form is None:
             raise UsageError(Problem("E5131", f"the metadata of {self.name} has no C text for operands of kinds {general}"))
-        text, registers, fpu = found
+        text, registers, fpu = form
         for name, operand in operands.items():
             text = text.replace(f"@{{{name}.value}}", operand.value).replace(f"@{{{name}.pointer}}", operand.pointer)
             for k, scalar in enumerate(operand.scalars):
@@ -132,7 +132,7 @@ def _intrin(name: str, desc: PrimFunc, entry: Mapping[str, Any]) -> TensorIntrin
 
 
 class FunctionParser:
-    """Reads one function from line `at` on; `at` is then the line after it."""
+    """Parses one function from line `at` on; afterwards `at` is the line after it."""
 
     def __init__(self, lines: Sequence[str], at: int, intrins: Mapping[str, TensorIntrin]) -> None:
         self.at = at
@@ -146,7 +146,7 @@ class FunctionParser:
     # ---- lines and tokens
 
     def line(self) -> None:
-        """Go on to the next line that is not empty."""
+        """Advance to the next line that is not empty."""
         while self.at < len(self._lines) and not self._lines[self.at].strip():
             self.at += 1
         if self.at == len(self._lines):
@@ -157,13 +157,13 @@ class FunctionParser:
         self._tokens, self._next = _TOKEN.findall(text[: remark.start()] if remark is not None else text), 0
         self.at += 1
         if is_too_deep(text):
-            self.fail("brackets that are not nested as deep")
+            self.fail("brackets that are nested less deeply")
 
     def fail(self, expected: str) -> NoReturn:
-        """E5130 with the line, and what should be in it."""
+        """Raise E5130 with the line and what was expected there."""
         line = self._lines[min(self.at, len(self._lines)) - 1].strip() if self._lines else ""
-        found = " ".join(self._tokens[self._next : self._next + 3])
-        near = f" before '{found}'" if found else ""
+        ahead = " ".join(self._tokens[self._next : self._next + 3])
+        near = f" before '{ahead}'" if ahead else ""
         raise UsageError(Problem("E5130", f"{line[:80]!r}: {expected} is expected{near}", f"line {self.at}"))
 
     def peek(self) -> str:
@@ -171,15 +171,15 @@ class FunctionParser:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
 
     def take(self, token: str = "") -> str:
-        """The next token, which has to be `token` where one is named."""
-        found = self.peek()
-        if not found or (token and found != token):
+        """Consume the next token, which must be `token` if given."""
+        actual = self.peek()
+        if not actual or (token and actual != token):
             self.fail(f"'{token}'" if token else "more")
         self._next += 1
-        return found
+        return actual
 
     def accept(self, token: str) -> bool:
-        """Take a token where it is the next one."""
+        """Consume the token if it is the next one."""
         if self.peek() != token:
             return False
         self._next += 1
@@ -199,18 +199,18 @@ class FunctionParser:
         return self.take()
 
     def listed(self, rule: Callable[[], Any], end: str) -> list[Any]:
-        """What `rule` reads, between commas, up to and with `end`."""
-        found: list[Any] = []
+        """Parse a comma-separated list of `rule` up to and including `end`."""
+        items: list[Any] = []
         while not self.accept(end):
-            if found:
+            if items:
                 self.take(",")
-            found.append(rule())
-        return found
+            items.append(rule())
+        return items
 
     # ---- functions
 
     def function(self) -> tuple[str, str, PrimFunc]:
-        """(keyword, name, function); attributes are not in the text."""
+        """(keyword, name, function); attributes are not part of the text."""
         self.line()
         keyword = self.take()
         if keyword not in ("prim_func", "intrin") or not self.peek().startswith("@"):
@@ -257,34 +257,34 @@ class FunctionParser:
         return self.define(text, Buffer(_own(text), shape, dtype, scope, align, indexed))
 
     def define(self, text: str, item: T) -> T:
-        """Enter what the text calls by a new name."""
+        """Define a new name of the text."""
         if text in self._names:
-            self.fail("a name that is new")
+            self.fail("a new name")
         self._names[text] = item
         return item
 
     # ---- statements
 
     def body(self) -> tuple[Stmt, ...]:
-        """The statements up to the line that begins with }, which is then the current one after the brace."""
+        """Parse the statements up to the line that begins with }, which is then the current line, after the brace."""
         if self.peek():
             self.fail("the end of the line")
         self.line()
         return self._body_from_here()
 
     def _body_from_here(self) -> tuple[Stmt, ...]:
-        found: list[Stmt] = []
+        statements: list[Stmt] = []
         while not self.accept("}"):
             rule = STATEMENTS.get(self.peek())
             if rule is not None and self._tokens[self._next + 1 : self._next + 2] not in (["["], ["="]):
                 self.take()
-                found.append(rule(self))
+                statements.append(rule(self))
             else:
-                found.append(self._store())
+                statements.append(self._store())
             if self.peek():
                 self.fail("the end of the line")
             self.line()
-        return tuple(found)
+        return tuple(statements)
 
     def _store(self) -> Store:
         buffer, dtype = self.typed_buffer(self.take())
@@ -348,7 +348,7 @@ class FunctionParser:
         """`block arm_dsp.dot(x[4 ..], 3)`"""
         name = self.take()
         if name not in self._intrins:
-            self.fail(f"an intrinsic that the text has above, not {name},")
+            self.fail(f"an intrinsic defined above, not {name},")
         self.take("(")
         return Block(self._intrins[name], tuple(self.listed(self.operand, ")")))
 
@@ -376,7 +376,7 @@ class FunctionParser:
     # ---- expressions
 
     def expr(self, level: int = 0) -> Expr:
-        """An expression whose operators bind at least as strongly as `level`."""
+        """Parse an expression whose operators bind at least as strongly as `level`."""
         left = self._primary()
         while PRECEDENCE.get(self.peek(), -1) >= max(level, 1):
             op = self.take()
@@ -400,7 +400,7 @@ class FunctionParser:
             self.take()
             return item
         if not self._is_buffer(token):
-            self.fail("a name that is known")
+            self.fail("a known name")
         buffer, dtype = self.typed_buffer(self.take())
         self.take("[")
         return Load(buffer, tuple(self.listed(self.expr, "]")), dtype)
@@ -419,9 +419,9 @@ class FunctionParser:
         self.take("(")
         if is_dtype(name):
             if (self.peek() == "-" or self.peek()[:1].isdigit() or self.peek() in ("inf", "nan")) and self._ends_after_number():
-                made: Expr = self._literal(name)
+                literal: Expr = self._literal(name)
                 self.take(")")
-                return made
+                return literal
             value = self.expr()
             self.take(")")
             return Cast(name, value)
@@ -463,17 +463,17 @@ STATEMENTS: dict[str, Callable[[FunctionParser], Stmt]] = {
     "block": FunctionParser.block,
     "call": FunctionParser.call,
 }
-"""First word of a statement -> what reads the rest; a line that begins otherwise is a store."""
+"""First word of a statement -> its parser; any other line is a store."""
 
 
 def _own(text: str) -> str:
-    """A name without the number that makes it unique."""
+    """A name without the number that made it unique."""
     name, _, number = text.rpartition(".")
     return name if name and number.isdigit() else text
 
 
 def _intrinsics(name: str) -> Sequence[Any]:
-    """The scalar intrinsics of that name; kernels' are registered when an unknown one is met."""
+    """The scalar intrinsics with this name; kernels register theirs when an unknown name comes up."""
     if name not in INTRINSICS:
         reach("kernels")
     return INTRINSICS.get(name, ())
@@ -481,12 +481,12 @@ def _intrinsics(name: str) -> Sequence[Any]:
 
 # Printing a whole module: functions, the meaning of the blocks that they use, and metadata.
 #
-# The metadata have attributes and constants of the functions, and of each block its C text, with `@{x.pointer}` where an operand
-# stands.  So the text does not depend on the process that printed it.
+# The metadata hold the attributes and constants of the functions, and the C text of each block with `@{x.pointer}` in the place
+# of an operand.  So the text does not depend on the process that printed it.
 
 
 Form = tuple[str, ...]
-"""What each operand of a block is: `pointer`, `value`, `=4` for a number (the C text may depend on it), or how many scalars."""
+"""The kind of each operand of a block: `pointer`, `value`, `=4` for a number (C text may depend on it), or a count of scalars."""
 
 
 def print_module(module: IRModule) -> str:
@@ -507,12 +507,12 @@ def print_module(module: IRModule) -> str:
 
 
 def _is_same(a: PrimFunc, b: PrimFunc) -> bool:
-    """Whether two meanings are one, by the names of their variables too: C text is made with these."""
+    """Whether two meanings are the same, down to the names of their variables: C text is generated from these."""
     return structural_equal(a, b) and print_func(a, "desc") == print_func(b, "desc")
 
 
 class _Intrins:
-    """The blocks of a module, each under a name of its own that is one word, and with an entry in `record`."""
+    """The blocks of a module, each under a unique one-word name, with an entry in `record`."""
 
     def __init__(self, record: dict[str, Any]) -> None:
         self.names: dict[TensorIntrin, str] = {}
@@ -520,7 +520,7 @@ class _Intrins:
         self._record = record
 
     def collect(self, func: PrimFunc) -> None:
-        """The blocks of a function and of their meanings, those inside first."""
+        """Collect the blocks of a function and of their descriptions, inner ones first."""
         for stmt in walk(func.body):
             if isinstance(stmt, Block):
                 if stmt.intrin not in self.names:
@@ -531,11 +531,11 @@ class _Intrins:
     def _enter(self, intrin: TensorIntrin) -> None:
         word = re.sub(r"[^\w.]", "_", intrin.name)
         for name in itertools.chain([word], (f"{word}.{n}" for n in itertools.count(1))):
-            known = self.by_name.get(name)
-            if known is None or _is_same(known.desc, intrin.desc):
+            previous = self.by_name.get(name)
+            if previous is None or _is_same(previous.desc, intrin.desc):
                 break
         self.names[intrin] = name
-        if known is not None:
+        if previous is not None:
             return
         self.by_name[name] = intrin
         self._record[f"intrin {name}"] = {
@@ -544,7 +544,7 @@ class _Intrins:
         }  # fmt: skip
 
     def _add_forms(self, block: Block) -> None:
-        """The C text for operands of these kinds, and for numbers other than these."""
+        """Add the C text for operands of these kinds, and for numbers other than these."""
         forms = self._record[f"intrin {self.names[block.intrin]}"]["forms"]
         form = tuple(_form_kind(o) for o in block.operands)
         for one in (form, tuple("value" if kind.startswith("=") else kind for kind in form)):
@@ -563,15 +563,15 @@ def _form_kind(operand: object) -> str:
 
 
 def _placeholders(intrin: TensorIntrin, form: Form) -> dict[str, COperand]:
-    """Operands that stand for those of any block of the form."""
-    found = {}
+    """Operands that stand for the operands of any block of this form."""
+    operands = {}
     for param, kind in zip(intrin.desc.params, form, strict=True):
         if kind.startswith("="):
-            found[param.name] = COperand(value=kind[1:])
+            operands[param.name] = COperand(value=kind[1:])
         elif kind == "value":
-            found[param.name] = COperand(value=f"@{{{param.name}.value}}")
+            operands[param.name] = COperand(value=f"@{{{param.name}.value}}")
         elif kind == "pointer":
-            found[param.name] = COperand(pointer=f"@{{{param.name}.pointer}}")
+            operands[param.name] = COperand(pointer=f"@{{{param.name}.pointer}}")
         else:
-            found[param.name] = COperand(scalars=tuple(f"@{{{param.name}.{k}}}" for k in range(int(kind))))
-    return found
+            operands[param.name] = COperand(scalars=tuple(f"@{{{param.name}.{k}}}" for k in range(int(kind))))
+    return operands

@@ -1,4 +1,4 @@
-"""Text of loop nests, for dumps, errors and golden tests; stable, and parsed back by aot.tir.parser."""
+"""Text of loop nests for dumps, errors and golden tests; stable, and parsed back by aot.tir.parser."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PRECEDENCE = {
     "*": 10, "/": 10, "%": 10, "+": 9, "-": 9, "<<": 8, ">>": 8, "<": 7, "<=": 7, ">": 7, ">=": 7, "==": 6, "!=": 6,
     "&": 5, "^": 4, "|": 3, "&&": 2, "||": 1,
 }  # fmt: skip
-"""C's, so that the text reads as the code that comes out."""
+"""The precedence of C, so that the text reads like the generated code."""
 
 
 def print_func(
     func: PrimFunc, name: str = "", *, keyword: str = "prim_func", intrins: Mapping[TensorIntrin, str] | None = None
 ) -> str:
-    """The whole function, under `name` where one is given; `intrins` are names for blocks in the place of their own."""
+    """The whole function, called `name` if given; `intrins` are names for blocks that replace their own."""
     names = _Names(intrins or {})
     out = TextBuilder()
     params = [f"{names.buffer(b)}: {_type(b)}{_align(b)}" for b in (*func.inputs, *func.outputs)]
@@ -53,7 +53,7 @@ def print_expr(expr: Expr) -> str:
 
 
 class _Names:
-    """Text names of variables and buffers: their own, numbered where two objects share one."""
+    """Text names of variables and buffers: their own, numbered if two objects share one."""
 
     def __init__(self, intrins: Mapping[TensorIntrin, str] | None = None) -> None:
         self._intrins = intrins or {}
@@ -146,7 +146,7 @@ def _element(buffer: Buffer, indices: tuple[Expr, ...], dtype: str, names: _Name
 
 
 def _expr(expr: Expr, names: _Names, outer: int = 0) -> str:
-    """`outer` is the precedence of the operator around."""
+    """`outer` is the precedence of the surrounding operator."""
     match expr:
         case Imm(value, dtype):
             return _literal(value, dtype)
@@ -155,10 +155,10 @@ def _expr(expr: Expr, names: _Names, outer: int = 0) -> str:
         case BinOp("min" | "max" as op, a, b):
             return f"{op}({_expr(a, names)}, {_expr(b, names)})"
         case BinOp(op, a, b):
-            level = PRECEDENCE.get(op, 0)  # a fault is shown too
+            level = PRECEDENCE.get(op, 0)  # unknown operators are printed too
             text = f"{_expr(a, names, level)} {op} {_expr(b, names, level + 1)}"
             return f"({text})" if level < outer else text
-        case Cast(dtype, Imm(value, of)):  # int8(3) is a number, this is none yet
+        case Cast(dtype, Imm(value, of)):  # int8(3) is a literal; this is a cast
             return f"{dtype}({_typed(value, of)})"
         case Cast(dtype, value):
             return f"{dtype}({_expr(value, names)})"
@@ -173,7 +173,7 @@ def _expr(expr: Expr, names: _Names, outer: int = 0) -> str:
 
 
 def _literal(value: int | float, dtype: str) -> str:
-    """int32 and float32 are plain numbers, other types carry their name."""
+    """int32 and float32 are plain numbers; other types are wrapped in their name."""
     if dtype == "bool":
         return "true" if value else "false"
     text = _number(value, dtype)

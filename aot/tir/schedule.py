@@ -1,11 +1,11 @@
-"""Schedule: loop transformations by primitives, each of which checks the conditions under which it keeps the meaning.
+"""Schedule: loop transformations as primitives, each of which checks that it preserves the meaning.
 
     s = Schedule(func)
     outer, inner = s.split(s.loop("c"), 4)
     s.unroll(inner)
     func = s.func
 
-A loop is named by its variable.  A primitive that refuses raises ScheduleError and leaves the schedule as it was.
+A loop is named by its variable.  A primitive that refuses raises ScheduleError and leaves the schedule unchanged.
 """
 
 from __future__ import annotations
@@ -26,53 +26,52 @@ _COMMUTATIVE = frozenset({"+", "min", "max", "&", "|", "^"})
 
 
 class ScheduleError(UsageError):
-    """A primitive was asked to do something that it cannot prove right (E5040)."""
+    """A primitive was asked for something that it cannot prove correct (E5040)."""
 
     def __init__(self, message: str, where: str) -> None:
         super().__init__(Problem("E5040", message, where))
 
 
 class Schedule:
-    """The transformations of one PrimFunc so far; `func` is their result."""
+    """The transformations of one PrimFunc so far; `func` is the result."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
 
     def loops(self) -> list[Var]:
-        """The loop variables, outer before inner, in the order of the text."""
+        """The loop variables, outer before inner, in program order."""
         return [s.var for s in walk(self.func.body) if isinstance(s, For)]
 
     def loop(self, name: str) -> Var:
-        """The loop whose variable has that name; ScheduleError if there is none or more than one."""
-        found = [v for v in self.loops() if v.name == name]
-        if len(found) != 1:
-            raise ScheduleError(f"{len(found)} loops are named {name}", self.func.name)
-        return found[0]
+        """The loop whose variable has this name; ScheduleError if there is none or more than one."""
+        loops = [v for v in self.loops() if v.name == name]
+        if len(loops) != 1:
+            raise ScheduleError(f"{len(loops)} loops are named {name}", self.func.name)
+        return loops[0]
 
     def split(self, loop: Var, factor: int, tail: Tail = "exact") -> tuple[Var, Var]:
         """Replace a loop of n iterations by n / factor outer and `factor` inner ones; return both variables.
 
-        Where factor does not divide n: "exact" refuses, "loop" runs the rest in a loop of its own, "guard" puts the body under
-        a condition.  Bounds must be constant.  ScheduleError E5040 where it is refused.  The order of
-        iterations stays, so nothing else can go wrong.
+        If factor does not divide n, `tail` decides: "exact" refuses, "loop" runs the remaining iterations in a loop of their own,
+        "guard" puts the body under a condition.  Bounds must be constant.  ScheduleError E5040 if refused.  The order of
+        iterations does not change, so no other check is needed.
 
-        `tail`: what becomes of a last round that is not whole.
-        """
+        `tail`: what to do with an incomplete last round."""
         node = self._find(loop)
         start, extent = self._extent(node)
         if factor < 1:
-            raise ScheduleError(f"a factor of {factor}", self._where(loop))
-        full, rest = divmod(extent, factor)
-        if rest and tail == "exact":
+            raise ScheduleError(f"a factor of {factor}; it must be at least 1", self._where(loop))
+        full, remainder = divmod(extent, factor)
+        if remainder and tail == "exact":
             raise ScheduleError(f"{factor} does not divide the {extent} iterations", self._where(loop))
         outer, inner = Var(f"{loop.name}_o", loop.dtype), Var(f"{loop.name}_i", loop.dtype)
         body = _at(node, (outer * factor + inner) * node.step + start)
-        if rest and tail == "guard":
+        if remainder and tail == "guard":
             body = (If((outer * factor + inner) < extent, body),)
             full += 1
         nest = For(inner, Imm(0, loop.dtype), Imm(factor, loop.dtype), body)
         new: list[Stmt] = [For(outer, Imm(0, loop.dtype), Imm(full, loop.dtype), (nest,))]
-        if rest and tail == "loop":
+        if remainder and tail == "loop":
             last = Var(f"{loop.name}_t", loop.dtype)
             low, high = start + full * factor * node.step, start + extent * node.step
             body = Cloner({loop: last}).body(node.body)
@@ -81,7 +80,7 @@ class Schedule:
         return outer, inner
 
     def fuse(self, outer: Var, inner: Var) -> Var:
-        """Make one loop of two perfectly nested ones with constant bounds; return its variable.
+        """Fuse two perfectly nested loops with constant bounds into one; return its variable.
 
         `outer`, `inner`: the loops' variables.
         """
@@ -96,9 +95,9 @@ class Schedule:
     def reorder(self, outer: Var, inner: Var) -> None:
         """Exchange two perfectly nested loops.
 
-        Refused (ScheduleError E5040) unless the order of iterations cannot matter: each buffer that the body writes is
-        written at one place only, and either never read in it with all iterations of both loops writing different elements,
-        or only read to be updated by a commutative operator at that same place. Blocks and calls are refused.
+        Refused (ScheduleError E5040) unless the order of iterations cannot matter: each buffer that the body writes is written at
+        only one place, and either the body never reads it and all iterations of both loops write different elements, or it is
+        read only to be updated by a commutative operator at that same place.  Blocks and calls are refused.
 
         `outer`, `inner`: the loops' variables.
         """
@@ -109,7 +108,7 @@ class Schedule:
         self._replace(a, (replace(b, body=(replace(a, body=b.body),)),))
 
     def unroll(self, loop: Var) -> None:
-        """Mark a loop of constant bounds for unrolling."""
+        """Mark a loop with constant bounds for unrolling."""
         node = self._find(loop)
         self._extent(node)
         self._replace(node, (replace(node, kind="unroll"),))
@@ -131,7 +130,7 @@ class Schedule:
         return start, max(0, -(-(stop - start) // node.step))
 
     def _reach(self, node: For) -> int:
-        """How far the variable goes beyond its first value, plus one; a huge number where its bounds are not constant."""
+        """How far the variable goes beyond its first value, plus one; a huge number if its bounds are not constant."""
         if isinstance(node.start, Imm) and isinstance(node.stop, Imm):
             return max(0, int(node.stop.value) - int(node.start.value))
         return 1 << 62
@@ -168,7 +167,7 @@ class Schedule:
 
 
 def _at(node: For, value: Expr) -> tuple[Stmt, ...]:
-    """The body with `value` for the loop variable."""
+    """The body with `value` substituted for the loop variable."""
     return Cloner({node.var: value}).body(node.body)
 
 
@@ -192,7 +191,7 @@ def _replace(body: tuple[Stmt, ...], rule: Callable[[Stmt], tuple[Stmt, ...] | N
 
 
 def _is_update(store: Store) -> bool:
-    """`x[i] = x[i] op e`, or the other way round, with a commutative integer operator and e free of x."""
+    """`x[i] = x[i] op e`, or `e op x[i]`, with a commutative integer operator and without x in e."""
     value = store.value
     if not isinstance(value, BinOp) or value.op not in _COMMUTATIVE or value.dtype.startswith("float"):
         return False
@@ -203,10 +202,10 @@ def _is_update(store: Store) -> bool:
 
 
 def _indexes(store: Store, var: Var, extents: Mapping[Var, int], lets: set[Var]) -> bool:
-    """Whether different values of `var` surely write different elements.
+    """Whether different values of `var` certainly write different elements.
 
-    True if some index is a mixed-radix number in loop variables of the nest, `var` among them: sorted by factor, each factor
-    is at least the range of all digits before it.  Indices of another form, or through a let, are not looked into.
+    True if some index is a mixed-radix number in loop variables of the nest, including `var`: sorted by factor, each factor is at
+    least the range of all digits before it.  Other forms of index, or indices through a let, are not analysed.
     """
     for index in store.indices:
         terms: dict[Var, int] = {}

@@ -1,4 +1,4 @@
-"""Statements of the loop-nest IR. A body is a tuple of statements; Let and Allocate hold until its end."""
+"""Statements of the loop-nest IR. A body is a tuple of statements; a Let or Allocate is valid until the end of its body."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Let:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocate:
-    """A local buffer for the rest of the body, its elements undefined until stored."""
+    """A local buffer for the rest of the body; its elements are undefined until stored."""
 
     buffer: Buffer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If:
-    """`then` where the condition holds, else `orelse`."""
+    """`then` if the condition holds, else `orelse`."""
 
     cond: Expr
     then: tuple[Stmt, ...]
@@ -64,8 +64,8 @@ class If:
 class While:
     """`for (;;) { test; if (!cond) break; body }`: `test` may compute what `cond` reads.
 
-    With a `limit` above 0 a loop that would run its body more often stops: the function ends there, and its caller gets an
-    error (a main function returns AOT_ERROR_ITERATIONS; the interpreter raises).
+    With a `limit` above 0, a loop that would run its body more often stops: the function returns, and its caller gets an error (a
+    main function returns AOT_ERROR_ITERATIONS; the interpreter raises).
     """
 
     test: tuple[Stmt, ...]
@@ -76,7 +76,7 @@ class While:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """A buffer from element `index` on (flat, in elements of `dtype`); a local buffer is always given whole (index 0)."""
+    """A buffer from element `index` on (flat, in elements of `dtype`); a local buffer is always passed whole (index 0)."""
 
     buffer: Buffer
     index: Expr
@@ -95,7 +95,7 @@ class Block:
 class CallPrim:
     """A call of another PrimFunc of the module, from the main function or a cascade.
 
-    `layer` numbers the layers from 0; -1 for a call that is a part of one.
+    `layer` numbers the layers from 0; -1 for a call that is only part of one.
     """
 
     func: str

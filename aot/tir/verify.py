@@ -1,4 +1,4 @@
-"""Checks that a PrimFunc is well formed; a fault here is a fault of a kernel or a pass, never of the user."""
+"""Checks that a PrimFunc is well formed; a fault here is a bug in a kernel or a pass, never a mistake of the user."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SCOPES = {"inputs": "param", "outputs": "param", "consts": "const", "scratch": 
 
 
 def verify(func: PrimFunc, *, funcs: Mapping[str, PrimFunc] | None = None, unrolled: bool = False) -> None:
-    """Raise InternalError E9003 for the first fault, with the statement and the heads of what it lies in.
+    """Raise InternalError E9003 for the first fault, with the statement and the heads of the statements around it.
 
-    Checked: each variable and local buffer is defined once and used only where it holds; types agree; the number of indices;
-    stores go to outputs, scratch, state and locals; indices that are outside for certain; operands of blocks, and of calls where
+    Checked: each variable and local buffer is defined once and used only in its scope; types agree; the number of indices; stores
+    go to outputs, scratch, state and locals; indices that are certainly out of bounds; operands of blocks, and of calls if
     `funcs` is given.  With `unrolled`, local buffers must have constant indices.
     """
     _Verifier(func, funcs, unrolled).run()
@@ -42,7 +42,7 @@ class _Verifier:
         self._buffers: set[Buffer] = set()
         self._seen: set[Var | Buffer] = set()
         self._ranges: dict[Var, Interval] = {}
-        self._interval = Intervals(self._ranges).of  # a variable is defined once, so its range stays
+        self._interval = Intervals(self._ranges).of  # a variable is defined once, so its range never changes
         self._certain: set[Var] = set()
         self._conditions = 0
         self._to_unroll: set[Var] = set()
@@ -158,7 +158,7 @@ class _Verifier:
             self._body(stmt.orelse)
 
     def _while(self, loop: While) -> None:
-        """What the test defines does not hold in the body, nor in the condition."""
+        """Definitions in the test are visible in neither the body nor the condition."""
         if loop.limit < 0:
             self._fail(f"a limit of {loop.limit} iterations")
         with self._conditional():
@@ -195,12 +195,12 @@ class _Verifier:
                 self._fail(f"{self._shown(index)} is out of bounds of {buffer.name}, extent {extent}")
 
     def _is_constant(self, index: Expr) -> bool:
-        """Once loops are unrolled; those that unroll_loop did not see, as it was disabled, the printer unrolls where it must."""
+        """Constant once loops are unrolled; if unroll_loop is disabled, the printer unrolls where it must."""
         nodes = tuple(walk_expr(index))
         return all(n in self._to_unroll if isinstance(n, Var) else not isinstance(n, Load) for n in nodes)
 
     def _is_outside(self, index: Expr, allowed: Interval) -> bool:
-        """Only what is certain: under no condition, the whole interval outside, or one end of it that is reached."""
+        """Only certain faults: under no condition, and the whole interval is outside or an outside end of it is reached."""
         if self._conditions:
             return False
         low, high = self._interval(index)
@@ -213,7 +213,7 @@ class _Verifier:
         return f"an index in {low}..{high}"
 
     def _reaches_ends(self, index: Expr, used: set[Var]) -> bool:
-        """Whether the index is a sum of multiples of different loop variables, so that its interval is exact."""
+        """Whether the index is a sum of multiples of distinct loop variables, so that its interval is exact."""
         match index:
             case Imm():
                 return True
@@ -229,7 +229,7 @@ class _Verifier:
                 return False
 
     def _expr(self, expr: Expr) -> None:
-        kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop
+        kind: type = type(expr)  # `match` would test one class after the other in the innermost loop
         if kind is Var:
             if expr not in self._vars:
                 self._fail(f"{expr.name} is not in scope")  # type: ignore[union-attr]
@@ -262,7 +262,7 @@ class _Verifier:
         match expr:
             case Imm(value, dtype):
                 if dtype == "float16":
-                    self._fail("a number of float16")
+                    self._fail("a float16 literal")
                 if not is_float(dtype):
                     low, high = int_range(dtype)
                     if not (isinstance(value, int) and low <= value <= high):

@@ -75,7 +75,7 @@ def test_exact_choice_where_the_busiest_buffer_leaves_no_room() -> None:
     assert chosen.pool == {"hot": "slow", "large": "fast"}
     assert chosen.optimal
     with pytest.raises(
-        TargetError, match=r"need 210 bytes, 50 more than there are \(fast 100, slow 60\); .* large 150, hot 60; "
+        TargetError, match=r"need 210 bytes, 50 more than the pools have \(fast 100, slow 60\); .* large 150, hot 60; "
     ):
         fill_pools({"hot": 60, "large": 150}, pooling.pools, reads={})
 
@@ -85,7 +85,7 @@ def test_a_search_that_stops_without_a_choice_says_so(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pool_choice, "cheapest", lambda *_: Solution(None, 0.0, proven=False))
     with pytest.raises(TargetError, match=r"would help; the search for a choice stopped at its limit, so there may be one \("):
         fill_pools(sizes, (Pool("fast", 100), Pool("slow", 60)), reads={})
-    with pytest.raises(TargetError, match=r"10 more than there are .* would help \("):
+    with pytest.raises(TargetError, match=r"10 more than the pools have .* would help \("):
         fill_pools(sizes, (Pool("fast", 100), Pool("slow", 50)), reads={})
     monkeypatch.setattr(pool_choice, "ROUNDS", 0)
     buffers = [BufferInfo("hot", 60, 1, 0, 0), BufferInfo("large", 100, 1, 0, 0)]

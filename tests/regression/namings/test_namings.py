@@ -42,9 +42,9 @@ def test_a_name_says_what_is_wrong_with_it(name: str, said: str) -> None:
 
 
 def test_a_pin_to_no_pool_lists_the_pools() -> None:
-    with pytest.raises(UsageError, match="there is no such pool; there are none: give --pool"):
+    with pytest.raises(UsageError, match="there is no such pool; there are no pools: give --pool"):
         check_pooling(Pooling((), (("foo", "DTCM"),)))
-    with pytest.raises(UsageError, match=r"there are FAST, SLOW"):
+    with pytest.raises(UsageError, match=r"the pools are FAST, SLOW"):
         check_pooling(Pooling((parse_pool("FAST=1K"), parse_pool("SLOW=2K")), (("foo", "XYZ"),)))
 
 

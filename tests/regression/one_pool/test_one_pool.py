@@ -94,7 +94,7 @@ def test_a_pool_is_a_budget() -> None:
     for room in (usual - 1, least):
         pooled, budget = compiled(SWW, Pool("ONE", room)), compiled(SWW, ram_budget=room)
         assert pooled.layout.plan == budget.layout.plan
-    with pytest.raises(TargetError, match=r"E2013 .*; in one memory all need [0-9,]+ bytes"):
+    with pytest.raises(TargetError, match=r"E2013 .*; all buffers in one memory need [0-9,]+ bytes"):
         compiled(MODELS / "graph_pad_then_conv.tflite", Pool("ONE", 64))
 
 
