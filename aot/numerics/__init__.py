@@ -1,1 +1,1 @@
-"""The arithmetic of the references: TFLite's fixed point, and elementary functions with the bits of the C libraries they use."""
+"""The arithmetic of the references: TFLite's fixed point, and elementary functions bit-exact with their C libraries."""

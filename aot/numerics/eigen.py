@@ -1,10 +1,10 @@
-"""erfc, tanh and logistic of float32 as Eigen computes them without fused multiplications; of the reference's GELU and LSTM.
+"""erfc, tanh and logistic of float32 as Eigen computes them without fused multiplications, for the reference's GELU and LSTM.
 
-Eigen takes vectors of four elements, and those that are left over one by one.  For these its erfc and logistic have the
-exponential of the C library instead of its own; tanh is the same.
+Eigen processes vectors of four elements, then the remaining elements one by one.  For single elements its erfc and logistic use
+the exponential of the C library instead of its own; tanh is the same.
 
 Methods and coefficients: Eigen, `SpecialFunctionsImpl.h` (`generic_fast_erfc`), `GenericPacketMathTrig.h` (`ptanh_float`),
-`GenericPacketMathFunctions.h` (`pexp_float`), `UnaryFunctors.h`.  `crt/include/aot/math_float.h` is the same in C.
+`GenericPacketMathFunctions.h` (`pexp_float`), `UnaryFunctors.h`.  `crt/include/aot/math_float.h` is the C equivalent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ERFC_DIVISOR = (
 )
 _TANH = (1.394553628e-8, 2.102733560e-5, 3.520756727e-3, 1.340216100e-1)
 _TANH_DIVISOR = (8.015776984e-7, 3.326951409e-4, 2.597254514e-2, 4.673548340e-1, 1.0)
-"""Of polynomials, the highest power first."""
+"""Coefficients of polynomials, highest power first."""
 
 _ERFC_RANGE, _TANH_RANGE = _F(11), _F(7.90738964080810547)
 
@@ -47,7 +47,7 @@ def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
 
 
 def _exp(x: Array) -> Array:
-    """e^x of values from -121 to 0: x = m ln 2 + r."""
+    """e^x for values from -121 to 0: x = m ln 2 + r."""
     x = np.maximum(x, _F(-104))
     m = np.rint(x * _F(1.44269504088896341))
     r = m * _F(2.12194440e-4) + (m * _F(-0.693359375) + x)
@@ -59,17 +59,17 @@ def _exp(x: Array) -> Array:
 
 
 def erfcf(x: Array) -> Array:
-    """1 - erf(x) of float32 values, float32, as for vectors of four."""
+    """1 - erf(x) of float32 values, as float32; like vectors of four."""
     return _erfc(x, _exp)
 
 
 def scalar_erfcf(x: Array) -> Array:
-    """1 - erf(x) of float32 values, float32, as for single elements."""
+    """1 - erf(x) of float32 values, as float32; like single elements."""
     return _erfc(x, expf)
 
 
 def _erfc(x: Array, exp: Callable[[Array], Array]) -> Array:
-    """A polynomial up to 1, above e^(-x^2) / x times a quotient in 1 / x^2."""
+    """A polynomial for |x| <= 1; beyond, e^(-x^2) / x times a quotient in 1 / x^2."""
     x = np.clip(np.asarray(x, _F), -_ERFC_RANGE, _ERFC_RANGE)
     with np.errstate(all="ignore"):
         x2 = x * x
@@ -79,15 +79,15 @@ def _erfc(x: Array, exp: Callable[[Array], Array]) -> Array:
         wide = _F(4097) * x
         upper = (x - wide) + wide
         lower = x - upper
-        rest = lower * lower + (lower * upper + (upper * lower + (upper * upper - x2)))  # x * x - x2, exactly
+        residual = lower * lower + (lower * upper + (upper * lower + (upper * upper - x2)))  # x * x - x2, exactly
         e, q = exp(-x2), _F(1) / x2
         ratio = _polynomial(_ERFC_LARGE, q) / (x * _polynomial(_ERFC_DIVISOR, q))
-        tail = (e - e * rest) * ratio + np.where(x < 0, _F(2), _F(0))
+        tail = (e - e * residual) * ratio + np.where(x < 0, _F(2), _F(0))
         return np.asarray(np.where(large, tail, small), _F)
 
 
 def tanhf(x: Array) -> Array:
-    """tanh of float32 values, float32: a quotient of polynomials."""
+    """tanh of float32 values, as float32: a quotient of polynomials."""
     x = np.clip(np.asarray(x, _F), -_TANH_RANGE, _TANH_RANGE)
     with np.errstate(all="ignore"):
         x2 = x * x
@@ -100,7 +100,7 @@ _LOGISTIC_ODD = (8.33471305668354034423828125e-3, 0.16666877269744873046875)
 
 
 def logisticf(x: Array) -> Array:
-    """1 / (1 + e^-x) of float32 values, float32, as for vectors of four: e^(x / 2), squared."""
+    """1 / (1 + e^-x) of float32 values, as float32; like vectors of four: e^(x / 2), squared."""
     x = np.asarray(x, _F)
     with np.errstate(all="ignore"):
         half = np.minimum(np.maximum(x, _F(-104)), _LOGISTIC_MOST) * _F(0.5)
@@ -114,7 +114,7 @@ def logisticf(x: Array) -> Array:
 
 
 def scalar_logisticf(x: Array) -> Array:
-    """The same as for single elements."""
+    """1 / (1 + e^-x) of float32 values, as float32; like single elements."""
     with np.errstate(all="ignore"):
         e = expf(np.minimum(np.asarray(x, _F), _LOGISTIC_MOST))
         return np.asarray(e / (_F(1) + e), _F)

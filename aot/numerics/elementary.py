@@ -1,7 +1,7 @@
 """Elementary functions for float32 operators: their C text and their meaning.  Integer models never use them.
 
-What rounds otherwise from one C library to the next has C of its own (`crt/include/aot/math.h`, `math_float.h`), with the bits of
-the library that the reference runs with; see docs/adr/0013.  The others are exact in every C library.
+Functions that round differently from one C library to the next have their own C (`crt/include/aot/math.h`, `math_float.h`), bit
+exact with the library that the reference uses; see docs/adr/0013.  The others are exact in every C library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _float32(func: Float) -> Callable[[float], float]:
 
 
 def _guarded(func: Float, x: float) -> float:
-    """C's answers where Python raises."""
+    """The result of C where Python raises."""
     try:
         return func(x)
     except OverflowError:
@@ -38,12 +38,12 @@ def _guarded(func: Float, x: float) -> float:
 
 
 def round_half_even(x: float) -> float:
-    """The nearest whole number, halves to the even one; a zero has the sign of x."""
+    """The nearest whole number, halves to even; a zero has the sign of x."""
     return math.copysign(round(x), x) if math.isfinite(x) else x
 
 
 def _finite(func: Callable[[float], int]) -> Float:
-    """A zero has the sign of x, as in C."""
+    """Apply `func`; a zero has the sign of x, as in C."""
     return lambda x: math.copysign(func(x), x) if math.isfinite(x) else x
 
 
@@ -53,7 +53,7 @@ LIBRARY: dict[str, Float] = {
     "ceil": _finite(math.ceil),
     "rint": round_half_even,
 }
-"""Functions of the C library that are exact or correctly rounded everywhere: name in C without the f -> meaning."""
+"""Functions of the C library that are exact or correctly rounded everywhere: C name without the f -> meaning."""
 
 IN_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "exp": expf,
@@ -69,13 +69,13 @@ IN_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "eigen_logistic": eigen.logisticf,
     "eigen_scalar_logistic": eigen.scalar_logisticf,
 }
-"""Functions of our own, bit for bit."""
+"""Functions with our own bit-exact implementation."""
 
 _HEADERS = {
     "math.h": ("exp", "log", "sin", "cos"),
     "math_float.h": ("expm1", "tanh", "eigen_erfc", "eigen_scalar_erfc", "eigen_tanh", "eigen_logistic", "eigen_scalar_logistic"),
 }
-"""Header of crt -> the functions that it has as aot_<name>f; erfc is used for tables only."""
+"""Header of crt -> the functions that it declares as aot_<name>f; erfc is used for tables only."""
 
 
 def _one(func: Callable[[Array], Array]) -> Float:
@@ -89,16 +89,16 @@ def _unary(c: str, meaning: Float, header: str) -> Intrin:
 MATH: dict[str, Intrin] = {name: _unary(f"{name}f", _float32(func), "aot/libm.h") for name, func in LIBRARY.items()} | {
     name: _unary(f"aot_{name}f", _one(IN_FLOAT32[name]), f"aot/{header}") for header, names in _HEADERS.items() for name in names
 }
-"""By name."""
+"""Intrinsics by name."""
 
 
 def apply(name: str, x: Array) -> Array:
-    """One of these functions on an array, as float32."""
+    """Apply one of these functions to an array, as float32."""
     if name in IN_FLOAT32:
         return IN_FLOAT32[name](x)
     func = LIBRARY[name]
-    found = np.array([_guarded(func, float(v)) for v in x.astype(np.float64).ravel()], np.float64)
-    return np.asarray(found.astype(np.float32).reshape(x.shape))
+    results = np.array([_guarded(func, float(v)) for v in x.astype(np.float64).ravel()], np.float64)
+    return np.asarray(results.astype(np.float32).reshape(x.shape))
 
 
 FMOD = Intrin(
@@ -127,7 +127,7 @@ def pow_double(x: float, y: float) -> float:
         return math.pow(x, y)
     except OverflowError:
         return -math.inf if x < 0 and y % 2 == 1 else math.inf
-    except ValueError:  # 0 to a negative power, a negative number to a broken one
+    except ValueError:  # 0 to a negative power, a negative number to a fractional one
         return math.copysign(math.inf, x) if x == 0 and y % 2 == 1 else math.inf if x == 0 else math.nan
 
 

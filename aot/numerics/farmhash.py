@@ -1,6 +1,7 @@
 """FarmHash's Fingerprint64 of byte strings of one length, written once for numpy and for the loop nests of kernels.
 
-`Words` says how 64-bit words are made and joined: `ARRAYS` for uint64 arrays, one element a string; kernels have their own.
+`Words` says how 64-bit words are made and combined: `ARRAYS` for uint64 arrays with one element per string; kernels have their
+own.
 Source: farmhash.cc of Google's FarmHash (`farmhashna::Hash64`).
 """
 
@@ -20,14 +21,14 @@ BLOCK = 64
 _MASK = (1 << 64) - 1
 
 Word = Any
-"""A 64-bit word, or something that stands for one: + and * wrap, >> and << take a word, | and & too."""
+"""A 64-bit word, or an object that acts like one: + and * wrap; >>, <<, | and & accept a word."""
 Fetch = Callable[[Any], Word]
-"""The eight bytes from a place on as a little-endian word."""
+"""Loads the eight bytes at a position as a little-endian word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """`constant(n)` as a word, exclusive or, `name(word)`: the same word, computed once."""
+    """`constant(n)` makes a word, `xor` is exclusive or, `name(word)` is the same word, computed once."""
 
     constant: Callable[[int], Word]
     xor: Callable[[Word, Word], Word]
@@ -38,7 +39,7 @@ ARRAYS = Words(lambda n: np.array(n & _MASK, np.uint64), np.bitwise_xor, lambda 
 
 
 def _rotated(w: Words, x: Word, bits: int) -> Word:
-    """To the right."""
+    """Rotate to the right."""
     x = w.name(x)
     return (x >> w.constant(bits)) | (x << w.constant(64 - bits))
 
@@ -49,7 +50,7 @@ def _mixed(w: Words, x: Word) -> Word:
 
 
 def _joined(w: Words, u: Word, v: Word, mul: Word) -> Word:
-    """Two words as one (HashLen16)."""
+    """Combine two words into one (HashLen16)."""
     v = w.name(v)
     a = _mixed(w, w.xor(u, v) * mul)
     return w.name(_mixed(w, w.xor(v, a) * mul) * mul)
@@ -64,7 +65,7 @@ def _up_to_16(w: Words, fetch: Fetch, fetch32: Fetch, length: int) -> Word:
 
 
 def _halves(w: Words, fetch: Fetch, length: int) -> tuple[Word, Word, Word]:
-    """Of strings of 17 to 64 bytes: the two words that are joined first, and the first of those that they are made of."""
+    """For strings of 17 to 64 bytes: the two words that are combined first, and the first of their inputs."""
     mul = w.constant(K2 + length * 2)
     first = w.constant(K1 if length <= 32 else K2)
     a, b = w.name(fetch(0) * first), w.name(fetch(8))
@@ -85,7 +86,7 @@ def _up_to_64(w: Words, fetch: Fetch, length: int) -> Word:
 
 
 def _weak(w: Words, fetch: Fetch, at: Any, a: Word, b: Word) -> tuple[Word, Word]:
-    """32 bytes from `at` on and two words as two words."""
+    """Combine the 32 bytes from `at` on and two words into two words."""
     last = w.name(fetch(at + 24))
     a = w.name(a + fetch(at))
     b = _rotated(w, b + a + last, 21)
@@ -98,7 +99,7 @@ State = tuple[Word, Word, Word, Word, Word, Word, Word]
 
 
 def start(w: Words, fetch: Fetch) -> State:
-    """Before the first block of a string of more than 64 bytes."""
+    """The state before the first block of a string of more than 64 bytes."""
     y = SEED * K1 + 113 & _MASK
     z = y * K2 + 113 & _MASK
     z = (z ^ z >> 47) * K2 & _MASK
@@ -107,7 +108,7 @@ def start(w: Words, fetch: Fetch) -> State:
 
 
 def block(w: Words, fetch: Fetch, at: Any, state: State, *, mul: Word | None = None) -> State:
-    """The state after the 64 bytes from `at` on; `mul` is given for the last ones, which are mixed otherwise."""
+    """The state after the 64 bytes from `at` on; `mul` is given for the last 64 bytes, which are mixed differently."""
     x, y, z, v0, v1, w0, w1 = state
     factor, nine = (w.constant(K1), w.constant(1)) if mul is None else (mul, w.constant(9))
     x = _rotated(w, x + y + v0 + fetch(at + 8), 37) * factor
@@ -121,7 +122,7 @@ def block(w: Words, fetch: Fetch, at: Any, state: State, *, mul: Word | None = N
 
 
 def finish(w: Words, fetch: Fetch, length: int, state: State) -> Word:
-    """The hash from the state after all whole blocks before the last byte."""
+    """The hash, from the state after all whole blocks before the last byte."""
     x, y, z, v0, v1, w0, w1 = state
     mul = w.name(w.constant(K1) + ((z & w.constant(0xFF)) << w.constant(1)))
     w0 = w0 + w.constant((length - 1) & 63)
@@ -133,7 +134,7 @@ def finish(w: Words, fetch: Fetch, length: int, state: State) -> Word:
 
 
 def blocks_of(length: int) -> int:
-    """How many blocks of a string of more than 64 bytes are mixed before the last 64."""
+    """How many blocks of a string of more than 64 bytes are mixed before the last 64 bytes."""
     return (length - 1) // BLOCK
 
 

@@ -1,7 +1,7 @@
-"""expm1f, tanhf, atanf, atan2f and erfcf step by step in float32, as fdlibm has them.
+"""expm1f, tanhf, atanf, atan2f and erfcf step by step in float32, like fdlibm.
 
-TensorFlow Lite makes its tables of GELU, TANH and ELU with the C library's float functions.  These two are not correctly rounded
-in fdlibm, from which newlib and glibc before 2.41 have them, so that a table can differ by one code from that of exact functions.
+TensorFlow Lite builds its tables of GELU, TANH and ELU with the C library's float functions.  expm1f and tanhf are not correctly
+rounded in fdlibm, which newlib and glibc before 2.41 use, so a table can differ by one step from a table of exact functions.
 Method and coefficients: fdlibm, `s_expm1.c` and `s_tanh.c`, in the float versions of Ian Lance Taylor.
 """
 
@@ -17,14 +17,14 @@ from aot.numerics.glibc import expf
 _F = np.float32
 _LN2_HIGH, _LN2_LOW, _INVERSE_LN2 = _F(6.9313812256e-01), _F(9.0580006145e-06), _F(1.4426950216e00)
 _COEFFICIENTS = tuple(map(_F, (-2.0109921195e-07, 4.0082177293e-06, -7.9365076090e-05, 1.5873016091e-03, -3.3333335072e-02)))
-"""Of z^5, ..., z^1 in r(z) = x/2 * (e^x + 1) / (e^x - 1), z = x^2 / 2."""
+"""Coefficients of z^5, ..., z^1 in r(z) = x/2 * (e^x + 1) / (e^x - 1), z = x^2 / 2."""
 
 _TINY_EXPM1, _TINY_TANH = _F(2.0**-25), _F(2.0**-55)
 _OVERFLOW_EXPM1, _LARGEST_TANH = _F(128 * np.log(2)), _F(22)
 
 
 def expm1f(x: Array) -> Array:
-    """e^x - 1 of float32 values, float32.
+    """e^x - 1 of float32 values, as float32.
 
     x = k ln 2 + r with |r| <= ln 2 / 2; e^r - 1 from a rational function of r, then scaled by 2^k.
     """
@@ -33,8 +33,8 @@ def expm1f(x: Array) -> Array:
         k = _halvings(x)
         high, low = x - k * _LN2_HIGH, k * _LN2_LOW
         r = np.where(k == 0, x, high - low)
-        rest = np.where(k == 0, _F(0), (high - r) - low)
-        result = _scaled(r, rest, k)
+        error = np.where(k == 0, _F(0), (high - r) - low)
+        result = _scaled(r, error, k)
         result = np.where(np.abs(x) < _TINY_EXPM1, x, result)
         result = np.where(x <= _F(-27 * np.log(2)), _F(-1), result)
         result = np.where(x >= _OVERFLOW_EXPM1, _F(np.inf), result)
@@ -42,15 +42,15 @@ def expm1f(x: Array) -> Array:
 
 
 def _halvings(x: Array) -> Array:
-    """k as float32: 0 up to ln 2 / 2, 1 up to 3/2 ln 2, then the nearest whole number of x / ln 2; with x's sign."""
+    """k as float32: 0 up to ln 2 / 2, 1 up to 3/2 ln 2, then the whole number nearest to x / ln 2; with x's sign."""
     size = np.abs(x)
     nearest = np.trunc(_INVERSE_LN2 * x + np.copysign(_F(0.5), x))
     k = np.where(size < _F(1.5 * np.log(2)), np.copysign(_F(1), x), nearest)
     return np.asarray(np.where(size > _F(0.5 * np.log(2)), np.nan_to_num(np.clip(k, -60, 130)), _F(0)), _F)
 
 
-def _scaled(r: Array, rest: Array, k: Array) -> Array:
-    """(e^(r + rest)) * 2^k - 1, with the formula that rounds least for each k."""
+def _scaled(r: Array, error: Array, k: Array) -> Array:
+    """(e^(r + error)) * 2^k - 1, with the formula that rounds least for each k."""
     half = _F(0.5) * r
     z = r * half
     q = np.zeros_like(z)
@@ -60,7 +60,7 @@ def _scaled(r: Array, rest: Array, k: Array) -> Array:
     t = _F(3) - q * half
     e = z * ((q - t) / (_F(6) - r * t))
     small = r - (r * e - z)
-    e = (r * (e - rest) - rest) - z
+    e = (r * (e - error) - error) - z
     exponent = k.astype(np.int32)
     below = np.ldexp(_F(1), -exponent)
     whole = np.ldexp(_F(1) - (e - r), exponent) - _F(1)
@@ -72,7 +72,7 @@ def _scaled(r: Array, rest: Array, k: Array) -> Array:
 
 
 def tanhf(x: Array) -> Array:
-    """tanh of float32 values, float32, from expm1f(2|x|) or, below 1, expm1f(-2|x|)."""
+    """tanh of float32 values, as float32: from expm1f(2|x|) or, below 1, expm1f(-2|x|)."""
     x = np.asarray(x, _F)
     size: Array = np.abs(x)
     with np.errstate(all="ignore"):
@@ -87,7 +87,7 @@ def tanhf(x: Array) -> Array:
 
 
 _LIMITS = np.array([0x3EE00000, 0x3F300000, 0x3F980000, 0x401C0000], np.uint32).view(_F)
-"""7/16, 11/16, 19/16, 39/16: up to the first around 0, then around 1/2, 1, 3/2 and infinity."""
+"""7/16, 11/16, 19/16, 39/16: limits between the expansions around 0, 1/2, 1, 3/2 and infinity."""
 _HIGH = np.array([0, 4.6364760399e-01, 7.8539812565e-01, 9.8279368877e-01, 1.5707962513e00], _F)
 _LOW = np.array([0, 5.0121582440e-09, 3.7748947079e-08, 3.4473217170e-08, 7.5497894159e-08], _F)
 _EVEN = (1.6285819933e-02, 4.9768779427e-02, 6.6610731184e-02, 9.0908870101e-02, 1.4285714924e-01, 3.3333334327e-01)
@@ -96,7 +96,7 @@ _PI, _HALF_PI, _REST = _F(3.1415927410e00), _F(1.5707963705e00), _F(-8.742277657
 
 
 def atanf(x: Array) -> Array:
-    """Of float32 values, float32: atan of the nearest centre c plus that of (x - c) / (1 + c x)."""
+    """atan of float32 values, as float32: atan of the nearest centre c plus atan((x - c) / (1 + c x))."""
     x = np.asarray(x, _F)
     size = np.abs(x)
     with np.errstate(all="ignore"):
@@ -108,8 +108,8 @@ def atanf(x: Array) -> Array:
         z = r * r
         w = z * z
         even, odd = z * _horner(_EVEN, w), w * _horner(_ODD, w)
-        rest = r * (even + odd)
-        y = np.where(centre == 0, r - rest, _HIGH[centre] - ((rest - _LOW[centre]) - r))
+        correction = r * (even + odd)
+        y = np.where(centre == 0, r - correction, _HIGH[centre] - ((correction - _LOW[centre]) - r))
         y = np.where(size >= _F(2.0**25), _HIGH[4] + _LOW[4], np.where(size < _F(2.0**-29), size, y))
         return np.asarray(np.where(np.isnan(x), x, np.copysign(y, x)), _F)
 
@@ -122,7 +122,7 @@ def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
 
 
 def atan2f(y: Array, x: Array) -> Array:
-    """The angle of points (x, y), float32: atan |y / x| and the quadrant."""
+    """The angle of points (x, y), as float32: atan |y / x| and the quadrant."""
     y, x = np.broadcast_arrays(np.asarray(y, _F), np.asarray(x, _F))
     with np.errstate(all="ignore"):
         height, width, left = np.abs(y), np.abs(x), np.signbit(x)
@@ -142,12 +142,11 @@ def _bits(x: Array) -> Array:
     return np.ascontiguousarray(x).view(np.int32).reshape(x.shape)
 
 
-# erfcf: fdlibm, `s_erf.c`, in the float version of Ian Lance Taylor.  Its two exponentials are
-# those of the GNU C library.
+# erfcf: fdlibm, `s_erf.c`, in the float version of Ian Lance Taylor.  Its two exponentials come from the GNU C library.
 
 
 _ERF_1 = _F(8.4506291151e-01)
-"""The constant that the part about 1 is relative to."""
+"""The constant to which the expansion about 1 is relative."""
 
 _SMALL = (
     (1.2837916613e-01, -3.2504209876e-01, -2.8481749818e-02, -5.7702702470e-03, -2.3763017452e-05),
@@ -183,14 +182,14 @@ _LARGER = (
         *(3.1998581543e03, 2.5530502930e03, 4.7452853394e02, -2.2440952301e01),
     ),
 )
-"""Numerator and denominator, the constant term first."""
+"""Numerator and denominator, constant term first."""
 
 _LEAST_LARGER = np.array(0x4036DB6D, np.uint32).view(_F)
 """About 1 / 0.35."""
 
 
 def erfcf(x: Array) -> Array:
-    """1 - erf(x) of float32 values, float32."""
+    """1 - erf(x) of float32 values, as float32."""
     x = np.asarray(x, _F)
     size = np.abs(x)
     with np.errstate(all="ignore"):
@@ -206,7 +205,7 @@ def erfcf(x: Array) -> Array:
 
 
 def _tail(size: Array) -> Array:
-    """erfc from 1.25 on: e^(-x^2 - 0.5625 + R/S) / x, with x^2 split so that e's argument is exact."""
+    """erfc from 1.25 on: e^(-x^2 - 0.5625 + R/S) / x, with x^2 split so that the argument of e is exact."""
     s = _F(1) / (size * size)
     ratio = np.where(size < _LEAST_LARGER, _ratio(_LARGE, s), _ratio(_LARGER, s))
     high = (np.ascontiguousarray(size).view(np.uint32) & np.uint32(0xFFFFE000)).view(_F)

@@ -39,13 +39,13 @@ def round_half_away(value: float) -> int:
 
 
 class NotAMultiplierError(ValueError):
-    """Scales of which no integers can be made."""
+    """Scales that have no integer multiplier."""
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """QuantizeMultiplier: the pair (multiplier, shift) of a non-negative double; below 2^-32 it is (0, 0).
 
-    NotAMultiplierError for what is negative, infinite or NaN, of which the reference's result is undefined.
+    NotAMultiplierError for negative, infinite or NaN values, for which the reference's result is undefined.
     """
     if not (math.isfinite(real) and real >= 0):
         raise NotAMultiplierError(f"the scales give a multiplier of {real:g}")
@@ -60,12 +60,12 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
 
 
 def reduced_multiplier(multiplier: int) -> int:
-    """What MultiplyByQuantizedMultiplier for int64 keeps of a multiplier: 16 bits, here in place (a multiple of 2^16)."""
+    """Round a multiplier to 16 bits in place (a multiple of 2^16), as MultiplyByQuantizedMultiplier for int64 does."""
     return ((multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF) << 16
 
 
 def is_reduced(multipliers: Iterable[int]) -> bool:
-    """Whether these are multipliers of 16 bits."""
+    """Whether all multipliers have 16 bits."""
     return not any(m % (1 << 16) for m in multipliers)
 
 
@@ -88,7 +88,7 @@ _ACTIVATION_REAL: dict[str, tuple[float | None, float | None]] = {
 
 
 def activation_range(activation: str, out_type: TensorType) -> tuple[int, int]:
-    """CalculateActivationRangeQuantized: the clamp (lo, hi) of a fused activation in codes of the output.
+    """CalculateActivationRangeQuantized: the clamp (lo, hi) of a fused activation in quantised values of the output.
 
     KeyError for an activation that is not a clamp (TANH, SIGN_BIT).
     """
@@ -96,7 +96,7 @@ def activation_range(activation: str, out_type: TensorType) -> tuple[int, int]:
     lo, hi = int_range(out_type.dtype)
     if low is None and high is None:
         return lo, hi
-    assert out_type.quant is not None, "an activation on codes needs their scale"
+    assert out_type.quant is not None, "an activation on quantised values needs their scale"
     scale, zero_point = out_type.quant.scale[0], out_type.quant.zero_point[0]
     if low is not None:
         lo = max(lo, quantize_value(low, scale, zero_point))
@@ -117,12 +117,12 @@ def _int64(x: Any) -> Int64:
 
 
 def wrap_int32(x: Any) -> Int64:
-    """Values modulo 2^32, in int32's range (what two's complement hardware leaves of an overflow)."""
+    """Values modulo 2^32 in the range of int32 (what two's complement hardware leaves after an overflow)."""
     return _int64(x).astype(np.int32).astype(np.int64)
 
 
 def saturating_rounding_doubling_high_mul(a: Any, b: Any) -> Int64:
-    """SaturatingRoundingDoublingHighMul: floor((a*b + 2^30) / 2^31), INT32_MAX where a == b == INT32_MIN."""
+    """SaturatingRoundingDoublingHighMul: floor((a*b + 2^30) / 2^31), INT32_MAX if a == b == INT32_MIN."""
     high: Int64 = np.minimum((_int64(a) * _int64(b) + (1 << 30)) >> 31, INT32_MAX)
     return high
 
@@ -141,8 +141,9 @@ def saturating_shift_left(x: Any, amount: int) -> Int64:
 
 
 def _rounded_once(v: Int64, m: Int64, total: Int64, *, rounding: str) -> Int64:
-    """floor((v*m + 2^(total-1)) / 2^total) for m < 2^31 and |v| < 2^47 (2^31 where total < 16); the product is split
-    below bit 16.  "away": a negative half falls to the next integer below.
+    """floor((v*m + 2^(total-1)) / 2^total) for m < 2^31 and |v| < 2^47 (2^31 if total < 16).
+
+    The product is split below bit 16.  "away": a negative half rounds to the next integer below.
     """
     half = (np.int64(1) << (total - 1)) - ((v < 0) if rounding == "away" else 0)
     low = (v & 0xFFFF) * m + half
@@ -154,7 +155,7 @@ def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rou
     """MultiplyByQuantizedMultiplier of int32 values; multiplier and shift are numbers or arrays that broadcast (last axis).
 
     `rounding`: "double" rounds the high product, then the shift; "single" is floor((x*m + 2^(30-shift)) / 2^(31-shift));
-    "away" is that with halves away from zero.
+    "away" is the same with halves away from zero.
     """
     v, m, s = _int64(x), _int64(multiplier), _int64(shift)
     if rounding in ("single", "away"):
@@ -169,7 +170,7 @@ def multiply_by_quantized_multiplier(x: Any, multiplier: Any, shift: Any, *, rou
 def multiply_by_long_multiplier(x: Any, multiplier: Any, fraction: Any, shift: Any) -> Int64:
     """round(x * (multiplier + fraction / 2^31) * 2^(shift-31)), halves away from zero, for |x| < 2^47 and shift <= 14.
 
-    The product is added up from its lowest part: each line is worth the power of two after it.
+    The product is summed from its lowest part; the comment after each line is the weight of that line.
     """
     v, m, f = _int64(x), _int64(multiplier), _int64(fraction)
     high, low = v >> 16, v & 0xFFFF
@@ -181,7 +182,7 @@ def multiply_by_long_multiplier(x: Any, multiplier: Any, fraction: Any, shift: A
 
 
 def requantize(x: Any, multiplier: Any, shift: Any, *, zero_point: int, lo: int, hi: int, rounding: str = "double") -> Int64:
-    """Rescaled, shifted by the zero point and clamped to [lo, hi]."""
+    """Rescale, add the zero point and clamp to [lo, hi]."""
     scaled = multiply_by_quantized_multiplier(x, multiplier, shift, rounding=rounding)
     return np.clip(scaled + zero_point, lo, hi)
 
@@ -204,7 +205,7 @@ EXP_INTEGER_BITS = 5
 
 
 def _exp_on_last_quarter(a: Int64) -> Int64:
-    """exp(a) for a in [-1/4, 0), Q0.31: Taylor's series to the fourth power about -1/8."""
+    """exp(a) for a in [-1/4, 0), Q0.31: Taylor series of fourth order about -1/8."""
     mul = saturating_rounding_doubling_high_mul
     x = a + (1 << 28)
     x2 = mul(x, x)
@@ -246,8 +247,9 @@ def reciprocal(x: Any, integer_bits: int) -> tuple[Int64, Int64]:
 
 
 def softmax_scaling(input_scale: float) -> tuple[int, int, int]:
-    """PreprocessSoftmaxScaling, of a scale that holds beta, and CalculateInputRadius: (multiplier, left shift, smallest
-    difference that counts).
+    """PreprocessSoftmaxScaling (for a scale that includes beta) and CalculateInputRadius.
+
+    Return (multiplier, left shift, smallest difference that counts).
     """
     real = min(input_scale * (1 << (31 - EXP_INTEGER_BITS)), (1 << 31) - 1.0)
     multiplier, left_shift = quantize_multiplier(real)
@@ -269,7 +271,7 @@ def tir_multiply_by_quantized_multiplier(
     """MultiplyByQuantizedMultiplier of an int32 expression; multiplier and shift are numbers or int32 expressions.
 
     One multiply, one add, one shift: for s = -shift >= 1, y = floor((x*m + 2^(30+s) + sgn(x)*2^30) / 2^(31+s)) equals rounding
-    twice (checked in tests/op).  Appends a `let` to `b` for an operand that is used more than once.
+    twice (checked in tests/op).  Appends a `let` to `b` for operands that are used more than once.
     """
     if rounding not in ("double", "single", "away"):
         raise ValueError(rounding)
@@ -291,12 +293,12 @@ def tir_multiply_by_quantized_multiplier(
 
 
 def named(b: IRBuilder, name: str, x: Expr) -> Expr:
-    """`x` as something that may be repeated: a variable or a constant."""
+    """`x` as an expression that can be repeated: a variable or a constant."""
     return x if isinstance(x, (Var, Imm)) else b.let(name, x)
 
 
 def tir_multiply_right_shift(x: Expr, multiplier: Expr, right_shift: Expr, *, rounding: str = "double") -> Expr:
-    """The same with a right shift that is an int32 expression in [1, 31] (per channel, from a stream)."""
+    """Like `tir_multiply_by_quantized_multiplier`, with an int32 right shift in [1, 31] (per channel, from a stream)."""
     total = cast("int64", right_shift) + 31
     product = cast("int64", x) * cast("int64", multiplier) + (imm(1, "int64") << (total - 1))
     if rounding == "double":
@@ -309,7 +311,7 @@ def tir_multiply_wide(
 ) -> Expr:
     """MultiplyByQuantizedMultiplier of an int64 expression below 2^47 with one rounding; int32.
 
-    The product is split below bit 16, as it may have more than 64; `reduced` multipliers have nothing there.
+    The product may have more than 64 bits, so it is split below bit 16; `reduced` multipliers are zero there.
     """
     m = cast("int64", as_expr(multiplier))
     total: Expr = imm(15 - shift, "int64") if isinstance(shift, int) else imm(15, "int64") - cast("int64", shift)
@@ -337,7 +339,7 @@ def tir_multiply_long(b: IRBuilder, x: Expr, multiplier: int | Expr, *, fraction
 
 
 def _any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str) -> Expr:
-    """The same with a shift of either sign that is an int32 expression in [-31, 30]."""
+    """Like `tir_multiply_by_quantized_multiplier`, with an int32 shift of either sign in [-31, 30]."""
     wide = cast("int64", x)
     if rounding in ("single", "away"):
         total = imm(31, "int64") - cast("int64", shift)
@@ -346,7 +348,7 @@ def _any_shift(x: Expr, multiplier: Expr, shift: Expr, *, rounding: str) -> Expr
         return cast("int32", (wide * cast("int64", multiplier) + half) >> total)
     left = cast("int32", wide * (imm(1, "int64") << cast("int64", maximum(shift, 0))))
     to_left = cast("int32", (cast("int64", left) * cast("int64", multiplier) + (1 << 30)) >> 31)
-    # the shift is kept in range on the side that is not chosen, for compilers that evaluate both
+    # keep the shift in range on the side that is not chosen too, for compilers that evaluate both
     to_right = tir_multiply_right_shift(x, multiplier, maximum(imm(0) - shift, 1), rounding=rounding)
     return select(shift >= 0, to_left, to_right)
 
@@ -357,14 +359,14 @@ def tir_saturating_rounding_doubling_high_mul(a: Expr, b: Expr) -> Expr:
 
 
 def tir_rounding_divide_by_pot(b: IRBuilder, x: Expr, exponent: int) -> Expr:
-    """RoundingDivideByPOT of an int32 expression by a constant power of two: x + 2^(exponent-1) must stay in 32 bits."""
+    """RoundingDivideByPOT of an int32 expression by a constant power of two; x + 2^(exponent-1) must fit 32 bits."""
     v = named(b, "x", x)
     half = 1 << (exponent - 1)
     return (v + select(v < 0, imm(half - 1), imm(half))) >> exponent
 
 
 def tir_exp_on_negative_values(b: IRBuilder, a: Expr) -> Expr:
-    """`exp_on_negative_values` of an int32 expression; a name of Q0.31."""
+    """`exp_on_negative_values` of an int32 expression; returns a name in Q0.31."""
     mul = tir_saturating_rounding_doubling_high_mul
     v = named(b, "v", a)
     fractional = 31 - EXP_INTEGER_BITS
@@ -385,7 +387,7 @@ def tir_exp_on_negative_values(b: IRBuilder, a: Expr) -> Expr:
 
 
 def tir_one_over_one_plus_x(b: IRBuilder, half: Expr) -> Expr:
-    """`one_over_one_plus_x` of an `a` in [0, 1), given as the name of (1 + a) / 2 in Q0.31; a name of Q0.31."""
+    """`one_over_one_plus_x` for `a` in [0, 1); `half` is the name of (1 + a) / 2 in Q0.31; returns a name in Q0.31."""
     mul = tir_saturating_rounding_doubling_high_mul
     y = b.local("y", (1,), "int32")
     b.store(y, 0, mul(half, imm(-1010580540)) + 1515870810)
@@ -403,7 +405,7 @@ def tir_doubled(x: Expr) -> Expr:
 def tir_requantize(
     b: IRBuilder, x: Expr, *, multiplier: int, shift: int, zero_point: int, lo: int, hi: int, rounding: str = "double"
 ) -> Expr:
-    """Rescaled by constants, shifted by the zero point and clamped to [lo, hi]; an int32 expression."""
+    """Rescale by constants, add the zero point and clamp to [lo, hi]; an int32 expression."""
     scaled = tir_multiply_by_quantized_multiplier(b, x, multiplier, shift, rounding=rounding)
     return clamp(scaled + zero_point, lo, hi)
 
@@ -414,18 +416,18 @@ def clamp_array(x: Any, lo: int, hi: int, dtype: str) -> Array:
     return clamped
 
 
-# In which precision each reference multiplies and divides the scales of an operator's tensors: one table, which converters read.
+# The precision in which each reference multiplies and divides the scales of an operator's tensors: one table for all converters.
 #
-# A quantised operator rescales by a real number made of scales (a/c, a*b/c, a/(b*c)), which QuantizeMultiplier then turns into 31
-# bits.  The scales are float32; a product or quotient that is rounded to float32 on the way moves the last seven of those bits,
-# which shows in a result now and then.  The references are not of one mind: the rows below are from their Prepare functions,
+# A quantised operator rescales by a real number computed from scales (a/c, a*b/c, a/(b*c)), which QuantizeMultiplier then turns
+# into 31 bits.  The scales are float32; rounding a product or quotient to float32 on the way changes the last seven of those
+# bits, which occasionally shows in a result.  The references do not agree: the rows below are from their Prepare functions,
 # TensorFlow Lite's in `tflite/kernels/NAME.cc`, TFLM's in `tensorflow/lite/micro/kernels/NAME_common.cc`.
 #
 # Multipliers that are infinite or NaN: see `aot.numerics.ties`.
 
 
 class Precision(Enum):
-    """How factors / divisors is computed, each product from left to right."""
+    """How factors / divisors is computed; products go from left to right."""
 
     DOUBLE = "every step in double precision"
     SINGLE = "every step in float32"
@@ -435,7 +437,7 @@ class Precision(Enum):
 _D, _S, _P = Precision.DOUBLE, Precision.SINGLE, Precision.SINGLE_PRODUCT
 
 LITERT: dict[tuple[str, str], Precision] = {
-    # kernel_util.cc PopulateConvolutionQuantizationParams; of uint8 GetQuantizedConvolutionMultipler
+    # kernel_util.cc PopulateConvolutionQuantizationParams; for uint8 GetQuantizedConvolutionMultipler
     **{(name, "*"): _D for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")},
     **{(name, "uint8"): _P for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")},
     # reference/integer_ops/fully_connected.h and reference/fully_connected.h: effective_output_scale, which stays a double
@@ -444,7 +446,7 @@ LITERT: dict[tuple[str, str], Precision] = {
     ("BATCH_MATMUL", "*"): _P,
     # add.cc, sub.cc, squared_difference.cc: twice_max_input_scale is a double, and the powers of two change no bit
     **{(name, "*"): _D for name in ("ADD", "SUB", "SQUARED_DIFFERENCE")},
-    # mul.cc, div.cc: real_multiplier is a double made of floats
+    # mul.cc, div.cc: real_multiplier is a double computed from floats
     **{(name, "*"): _S for name in ("MUL", "DIV")},
     # activations.cc ReluPrepare, LeakyReluPrepare, PreluPrepare, HardSwishPrepare
     **{(name, "*"): _S for name in ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LEAKY_RELU", "PRELU", "HARD_SWISH")},
@@ -456,7 +458,7 @@ LITERT: dict[tuple[str, str], Precision] = {
     ("RSQRT", "*"): _P,
     # svdf.cc Prepare: floats, which become a double at the end
     ("SVDF", "*"): _S,
-    # quantize.cc Prepare, reduce.cc PrepareMeanOrSum and PrepareProd, comparisons.cc ComparisonQuantized (a scale by itself)
+    # quantize.cc Prepare, reduce.cc PrepareMeanOrSum and PrepareProd, comparisons.cc ComparisonQuantized (a single scale)
     **{(name, "*"): _D for name in ("QUANTIZE", "MEAN", "SUM", "REDUCE_PROD")},
     **{(name, "*"): _D for name in ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")},
 }
@@ -469,24 +471,24 @@ TFLM: dict[tuple[str, str], Precision] = {
     # softmax_common.cc
     ("SOFTMAX", "int16"): _D,
 }
-"""The rows of TFLM that differ from LITERT's, or that it does not have."""
+"""The rows of TFLM that differ from LITERT's, or that LITERT does not have."""
 
 
 def precision(opcode: str, dtype: str, *, oracle: str) -> Precision:
-    """That of an operator on data of `dtype` ("per channel": weights with more than one scale).
+    """The precision of an operator on data of `dtype` ("per channel": weights with more than one scale).
 
-    KeyError for an operator that makes no multiplier of scales.
+    KeyError for an operator that computes no multiplier from scales.
     """
     keys = ((opcode, dtype), (opcode, "*"))
     tables = (TFLM, LITERT) if oracle == "tflm" else (LITERT,)
-    found = next((table[key] for table in tables for key in keys if key in table), None)
-    if found is None:
+    entry = next((table[key] for table in tables for key in keys if key in table), None)
+    if entry is None:
         raise KeyError(f"{opcode} of {dtype}")
-    return found
+    return entry
 
 
 def quotient(factors: Sequence[float], divisors: Sequence[float], how: Precision) -> float:
-    """The product of the factors over the product of the divisors; infinite or NaN as arithmetic has it, never an exception."""
+    """The product of the factors over the product of the divisors; infinite or NaN as in C arithmetic, never an exception."""
     if how is Precision.DOUBLE:
         return _ratio(float(prod(factors)), float(prod(divisors)))
     with np.errstate(all="ignore"):
@@ -504,7 +506,7 @@ def _ratio(above: float, below: float) -> float:
 def real_multiplier(
     opcode: str, dtype: str, factors: Sequence[float], divisors: Sequence[float] = (1.0,), *, oracle: str = "litert"
 ) -> float:
-    """What operator `opcode` of the oracle passes to QuantizeMultiplier."""
+    """The real number that operator `opcode` of the oracle passes to QuantizeMultiplier."""
     return quotient(factors, divisors, precision(opcode, dtype, oracle=oracle))
 
 
@@ -588,7 +590,7 @@ def tir_inverse_sqrt(b: IRBuilder, value: Expr) -> tuple[Expr, Expr]:
 # Sigmoid and tanh of 16-bit fixed-point numbers as gemmlowp computes them: exp by a barrel shifter, reciprocals by Newton steps.
 #
 # Arguments have 15 - integer_bits fractional bits, results 15.  Source of the method and its constants: gemmlowp, `fixedpoint.h`
-# (`exp_on_negative_values`, `one_over_one_plus_x_for_x_in_0_1`).  `crt/include/aot/fixed16.h` is the same in C.
+# (`exp_on_negative_values`, `one_over_one_plus_x_for_x_in_0_1`).  `crt/include/aot/fixed16.h` is the C equivalent.
 
 
 _EXP_EIGHTH, _THIRD = 28918, 10923
@@ -598,7 +600,7 @@ _LOW, _HIGH = -(1 << 15), (1 << 15) - 1
 
 
 def _mul(a: Array, b: Array | int) -> Array:
-    """Half of the product's upper part, halves rounded up."""
+    """Half of the product's upper part, rounding halves up."""
     product: Array = a * b
     return np.asarray((product + (1 << 14)) >> 15)
 
@@ -623,10 +625,10 @@ def _exp(a: Array, integer_bits: int) -> Array:
     x3, x4 = _mul(x2, x), _mul(x2, x2)
     series = _halved(_mul(_halved(x4, 2) + x3, _THIRD) + x2, 1)
     value = _saturated(_EXP_EIGHTH + _mul(x + series, _EXP_EIGHTH))
-    rest = last - a
+    remainder = last - a
     for exponent, factor in enumerate(_EXP, -2):
         if integer_bits > exponent:
-            value = np.where(rest & (1 << (fraction_bits + exponent)), _mul(value, factor), value)
+            value = np.where(remainder & (1 << (fraction_bits + exponent)), _mul(value, factor), value)
     if integer_bits > 5:
         value = np.where(a < -(1 << (20 - integer_bits)), 0, value)
     return np.where(a == 0, _HIGH, value)
@@ -677,4 +679,4 @@ TANH16 = Intrin(
     lambda x, bits: int(tanh16(np.array([x], np.int16), bits)[0]),
     header="aot/fixed16.h",
 )
-"""Of int32 expressions within int16; the second argument is the number of integer bits, a constant."""
+"""Functions of int32 expressions within int16; the second argument is the constant number of integer bits."""

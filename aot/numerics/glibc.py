@@ -1,7 +1,7 @@
-"""expf, logf, sinf, cosf and powf with the bits of the GNU C library from 2.28 on, whatever machine this runs on.
+"""expf, logf, sinf, cosf and powf, bit-exact with the GNU C library from 2.28 on, on any machine.
 
-Methods, tables and coefficients: Arm's optimized-routines, `expf.c`, `logf.c`, `sincosf.h`.  `crt/include/aot/math.h` is the
-same in C, and says where both differ from there: exp by integers, products that the reference fuses in exact parts.
+Methods, tables and coefficients: Arm's optimized-routines, `expf.c`, `logf.c`, `sincosf.h`.  `crt/include/aot/math.h` is the C
+equivalent and explains where both differ from the original: exp by integers, fused products in exact parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _F, _D, _U = np.float32, np.float64, np.uint64
 
 
 def doubles(*digits: str) -> Array:
-    """Numbers from their hexadecimal form."""
+    """Numbers from hexadecimal text."""
     return np.array([float.fromhex(d) for d in digits])
 
 
@@ -33,23 +33,23 @@ ROOTS = np.array([
     0x1AE89F995AD3AD, 0x1B7F76F2FB5E47, 0x1C199BDD85529C, 0x1CB720DCEF9069, 0x1D5818DCFBA487, 0x1DFC97337B9B5F,
     0x1EA4AFA2A490DA, 0x1F50765B6E4540,
 ], np.int64) * 1024 + OFFSET  # fmt: skip
-"""2^(i/32) with 62 fractional bits and the offset that makes one rounding equal to the reference's two."""
+"""2^(i/32) with 62 fractional bits, plus the offset that makes one rounding equal to the reference's two."""
 
 
 def expf(x: Array) -> Array:
-    """e^x of float32 values, float32."""
+    """e^x of float32 values, as float32."""
     x = np.asarray(x, _F)
     bits = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
     usual = (x <= _LARGEST) & (x >= _SMALLEST) & (np.abs(x) >= _F(2.0**-27))
     with np.errstate(all="ignore"):
-        found = _exp_fixed(np.where(usual, bits, np.uint32(0x3F800000)))
-        found = np.where(np.abs(x) < _F(2.0**-27), _F(1) + x, found)
-        found = np.where(x > _LARGEST, _F(np.inf), np.where(x < _SMALLEST, _F(0), found))
-        return np.asarray(np.where(np.isnan(x), x, found), _F)
+        result = _exp_fixed(np.where(usual, bits, np.uint32(0x3F800000)))
+        result = np.where(np.abs(x) < _F(2.0**-27), _F(1) + x, result)
+        result = np.where(x > _LARGEST, _F(np.inf), np.where(x < _SMALLEST, _F(0), result))
+        return np.asarray(np.where(np.isnan(x), x, result), _F)
 
 
 def _exp_fixed(bits: Array) -> Array:
-    """x * 32 / ln 2 = k + r, a polynomial of r, times 2^(k/32); of float32 values by their bits."""
+    """x * 32 / ln 2 = k + r, a polynomial of r, times 2^(k/32); the argument is the bits of float32 values."""
     mantissa = ((bits & 0x7FFFFF) | 0x800000).astype(_U)
     shift = _U(133) - ((bits >> 23) & 0xFF).astype(_U)
     low = mantissa * _INV_LN2_LOW
@@ -71,7 +71,7 @@ def _exp_fixed(bits: Array) -> Array:
 
 
 def _mulhi(a: Array, b: Array) -> Array:
-    """The high half of products of int64, without the product of both low halves."""
+    """The high half of int64 products, ignoring the product of the low halves."""
     a_low, b_low = a & 0xFFFFFFFF, b & 0xFFFFFFFF
     low = (a_low.view(_U) * (b >> 32).view(_U) >> _U(32)).view(np.int64)
     return np.asarray((a >> 32) * (b >> 32) + ((a >> 32) * b_low >> 32) + low)
@@ -107,7 +107,7 @@ _LOGS = doubles(
 
 
 def logf(x: Array) -> Array:
-    """ln x of float32 values, float32: x = 2^k z, and z by the nearest of 16 divisors."""
+    """ln x of float32 values, as float32: x = 2^k z, and z by the nearest of 16 divisors."""
     x = np.asarray(x, _F)
     with np.errstate(all="ignore"):
         tiny = x < _F(2.0**-126)
@@ -118,9 +118,9 @@ def logf(x: Array) -> Array:
         r = z * INVERSES[entry] - 1
         p = _LOG[1] * r + _LOG[2]
         p = _LOG[0] * (r * r) + p
-        found = (p * (r * r) + ((_LOGS[entry] + k * _LN2) + r)).astype(_F)
-        found = np.where(x == 0, _F(-np.inf), np.where(x < 0, _F(np.nan), found))
-        return np.asarray(np.where(np.isnan(x) | np.isposinf(x), x, found), _F)
+        result = (p * (r * r) + ((_LOGS[entry] + k * _LN2) + r)).astype(_F)
+        result = np.where(x == 0, _F(-np.inf), np.where(x < 0, _F(np.nan), result))
+        return np.asarray(np.where(np.isnan(x) | np.isposinf(x), x, result), _F)
 
 
 # --- sin, cos
@@ -130,22 +130,22 @@ _HALF_PI_HIGH, _HALF_PI_LOW, _PI_63 = map(float.fromhex, ("0x1.921fb54442p0", "0
 _SIN = doubles("-0x1.555545995a603p-3", "0x1.1107605230bc4p-7", "-0x1.994eb3774cf24p-13")
 _COS = doubles("-0x1.ffffffd0c621cp-2", "0x1.55553e1068f19p-5", "-0x1.6c087e89a359dp-10", "0x1.99343027bf8c3p-16")
 _DIGITS = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041
-"""4 / pi * 2^191; the 32 bits from each eighth one on are a table."""
+"""4 / pi * 2^191; the table holds the 32 bits from every eighth bit on."""
 _FOUR_OVER_PI = np.array([(_DIGITS << 24 >> (208 - 8 * i)) & 0xFFFFFFFF for i in range(24)], _U)
 
 
 def sinf(x: Array) -> Array:
-    """sin x of float32 values, float32."""
+    """sin x of float32 values, as float32."""
     return _sin_cos(np.asarray(x, _F), 0)
 
 
 def cosf(x: Array) -> Array:
-    """cos x of float32 values, float32."""
+    """cos x of float32 values, as float32."""
     return _sin_cos(np.asarray(x, _F), 1)
 
 
 def _sin_cos(x: Array, quadrant: int) -> Array:
-    """x = n * pi / 2 + r with |r| <= pi / 4, then a polynomial of r; from 120 on by the product's bits around the point."""
+    """x = n * pi / 2 + r with |r| <= pi / 4, then a polynomial of r; from 120 on, n and r come from an integer product."""
     size = np.abs(x)
     with np.errstate(all="ignore"):
         wide = x.astype(_D)
@@ -160,13 +160,13 @@ def _sin_cos(x: Array, quadrant: int) -> Array:
         r4 = r2 * r2
         cosine = ((1.0 + r2 * _COS[0]) + r4 * _COS[1]) + (r4 * r2) * (_COS[2] + r2 * _COS[3])
         y = np.where(n & 1 == 0, sine, cosine)
-        found = np.where(n & 2 == 0, y, -y).astype(_F)
-        found = np.where(size < _F(2.0**-12), x if quadrant == 0 else _F(1), found)
-        return np.asarray(np.where(np.isfinite(x), found, _F(np.nan)), _F)
+        result = np.where(n & 2 == 0, y, -y).astype(_F)
+        result = np.where(size < _F(2.0**-12), x if quadrant == 0 else _F(1), result)
+        return np.asarray(np.where(np.isfinite(x), result, _F(np.nan)), _F)
 
 
 def _reduced(x: Array) -> tuple[Array, Array]:
-    """(n, r) of x = n * pi / 2 + r for values from 2 on."""
+    """(n, r) with x = n * pi / 2 + r, for values from 2 on."""
     bits = np.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
     place = ((bits >> 26) & 15).astype(np.int64)
     mantissa = (((bits & 0x7FFFFF) | 0x800000) << ((bits >> 23) & 7)).astype(_U)
@@ -197,25 +197,25 @@ _SHIFT, _POW_LARGEST = map(float.fromhex, ("0x1.8p+47", "0x1.fffffffd1d571p+6"))
 
 
 def powf(x: Array, y: Array) -> Array:
-    """x^y of float32 values, float32."""
+    """x^y of float32 values, as float32."""
     x, y = np.broadcast_arrays(np.asarray(x, _F), np.asarray(y, _F))
     with np.errstate(all="ignore"):
         size, wide = np.abs(x), y.astype(_D)
         whole = np.isfinite(y) & (np.floor(wide) == wide)
         sign = np.where(np.signbit(x) & whole & (np.abs(np.fmod(wide, 2)) == 1), _F(-1), _F(1))
         power = wide * _log2(size)
-        found = np.where(power > _POW_LARGEST, _F(np.inf), np.where(power <= -150, _F(0), _exp2(power))) * sign
-        found = np.where(np.signbit(x) & ~whole, _F(np.nan), found)
+        result = np.where(power > _POW_LARGEST, _F(np.inf), np.where(power <= -150, _F(0), _exp2(power))) * sign
+        result = np.where(np.signbit(x) & ~whole, _F(np.nan), result)
         edge = (size == 0) | np.isinf(size)
-        found = np.where(edge, np.where((size == 0) == (y > 0), _F(0), _F(np.inf)) * sign, found)
+        result = np.where(edge, np.where((size == 0) == (y > 0), _F(0), _F(np.inf)) * sign, result)
         endless = np.where(size == 1, _F(1), np.where((size < 1) == (y > 0), _F(0), _F(np.inf)))
-        found = np.where(np.isinf(y), endless, found)
-        found = np.where(np.isnan(x) | np.isnan(y), _F(np.nan), found)
-        return np.asarray(np.where((y == 0) | (x == 1), _F(1), found), _F)
+        result = np.where(np.isinf(y), endless, result)
+        result = np.where(np.isnan(x) | np.isnan(y), _F(np.nan), result)
+        return np.asarray(np.where((y == 0) | (x == 1), _F(1), result), _F)
 
 
 def _log2(size: Array) -> Array:
-    """Of positive values, float64."""
+    """log2 of positive values, as float64."""
     tiny = size < _F(2.0**-126)
     bits = np.where(tiny, size * _F(2.0**23), size).astype(_F).view(np.int32) - np.where(tiny, 23 << 23, 0).astype(np.int32)
     offset = bits - np.int32(0x3F330000)
@@ -230,7 +230,7 @@ def _log2(size: Array) -> Array:
 
 
 def _exp2(power: Array) -> Array:
-    """2^power of values above -150, float32."""
+    """2^power for values above -150, as float32."""
     v = np.clip(np.nan_to_num(power), -150, 129)
     k = (v + _SHIFT) - _SHIFT
     r, places = v - k, (k * 32).astype(np.int64)

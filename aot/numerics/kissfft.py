@@ -1,8 +1,8 @@
-"""Mixed-radix Fourier transforms of complex signals, with the roundings of KISS FFT 1.3.0 in fixed point and in float32.
+"""Mixed-radix Fourier transforms of complex signals, with the rounding of KISS FFT 1.3.0 in fixed point and in float32.
 
-A transform of n = p1 * p2 * ... points reorders its input by the digits of the positions, then joins p short transforms into one,
-stage by stage, the last factor first.  In fixed point every stage divides by its radix before it adds, so that nothing overflows.
-The butterflies are written once, over an `Arithmetic`: numpy's to evaluate, expressions to build kernels.
+A transform of n = p1 * p2 * ... points reorders its input by the digits of the positions, then combines p short transforms into
+one, stage by stage, starting with the last factor.  In fixed point every stage divides by its radix before it adds, so that
+nothing overflows.  The butterflies are written once, over an `Arithmetic`: numpy's to evaluate, expressions to build kernels.
 Source of the method: the mixed-radix decimation in time of KISS FFT's README; twiddles are rounded to nearest from doubles.
 """
 
@@ -18,13 +18,13 @@ from aot.support.dataclass import dataclass
 
 FRACTION_BITS = {"int16": 15, "int32": 31}
 RADICES = (2, 3, 4, 5)
-"""Other prime factors need memory from the heap, which TFLM does not have."""
+"""Supported radices; other prime factors need heap memory, which TFLM does not have."""
 
 Complex = tuple[Any, Any]
 
 
 class Arithmetic(Protocol):
-    """How two samples are combined; every result is a sample again."""
+    """How two samples are combined; every result is again a sample."""
 
     def plus(self, a: Any, b: Any) -> Any: ...
 
@@ -42,7 +42,7 @@ class Arithmetic(Protocol):
         """a / by in fixed point; a itself in float."""
 
     def halved(self, a: Any, b: Any = None, *, minus: bool = False) -> Any:
-        """Half of a, or of a plus or minus b, whose sum does not wrap before."""
+        """Half of a, or of a plus or minus b; the sum does not wrap before it is halved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +56,26 @@ class Stage:
 
 def stages(n: int) -> tuple[Stage, ...]:
     """The stages of a transform of n points, first factor first: fours, then a two, then odd primes."""
-    found, blocks, rest, p, root = [], 1, n, 4, math.isqrt(n)
+    sequence, blocks, remaining, p, root = [], 1, n, 4, math.isqrt(n)
     while True:
-        while rest % p:
+        while remaining % p:
             p = {4: 2, 2: 3}.get(p, p + 2)
             if p > root:
-                p = rest
-        rest //= p
-        found.append(Stage(p, rest, blocks))
+                p = remaining
+        remaining //= p
+        sequence.append(Stage(p, remaining, blocks))
         blocks *= p
-        if rest <= 1:
-            return tuple(found)
+        if remaining <= 1:
+            return tuple(sequence)
 
 
 def is_supported(n: int) -> bool:
-    """Whether all factors of n points are among RADICES, or there is nothing to do."""
+    """Whether all factors of n are in RADICES, or there is nothing to do."""
     return n >= 1 and all(s.radix in (1, *RADICES) for s in stages(n))
 
 
 def order(n: int) -> list[int]:
-    """The input position that each place of the first stage takes its sample from."""
+    """The input position of the sample at each place of the first stage."""
     places = np.zeros(n, np.int64)
     for s in stages(n):
         digit = np.arange(n) // s.length % s.radix
@@ -97,7 +97,7 @@ def twiddles(n: int, dtype: str, *, inverse: bool) -> Array:
 
 
 def half_twiddles(n: int, dtype: str, *, inverse: bool) -> Array:
-    """What joins the even and the odd samples of a real signal of 2n points: [n // 2, 2]."""
+    """Twiddles that combine the even and the odd samples of a real signal of 2n points: [n // 2, 2]."""
     sign = -1 if inverse else 1
     angles = [-math.pi * ((k + 1) / n + 0.5) * sign for k in range(n // 2)]
     return np.array([_scaled(a, dtype) for a in angles], dtype).reshape(n // 2, 2)
@@ -120,7 +120,7 @@ def divide(a: Arithmetic, x: Complex, by: int) -> Complex:
 
 
 def butterfly(a: Arithmetic, x: list[Complex], w: list[Complex], roots: list[Complex], *, inverse: bool) -> list[Complex]:
-    """The results of as many points as the radix: `w[q]` is the twiddle of point q, `roots` are the first roots of unity."""
+    """The results of a butterfly of radix `len(x)`: `w[q]` is the twiddle of point q, `roots` the first roots of unity."""
     x = [divide(a, point, len(x)) for point in x]
     x = [x[0], *(multiply(a, point, w[q]) for q, point in enumerate(x[1:], 1))]
     match len(x):
@@ -195,7 +195,7 @@ def join(a: Arithmetic, near: Complex, far: Complex, w: Complex) -> tuple[Comple
 
 @dataclass(frozen=True, slots=True)
 class _Arrays:
-    """Samples as numpy arrays, of integers as int64 that hold values of `dtype`."""
+    """Samples as numpy arrays; integers are int64 holding values of `dtype`."""
 
     dtype: str
 
@@ -243,16 +243,16 @@ def transform(x: Array, dtype: str, *, inverse: bool) -> Array:
     """The transform of each row of x, [rows, n, 2]."""
     n, a = x.shape[1], _Arrays(dtype)
     table = _samples(twiddles(n, dtype, inverse=inverse), dtype)
-    found = _samples(x[:, order(n)], dtype)
+    samples = _samples(x[:, order(n)], dtype)
     for s in reversed(stages(n)):
-        view = found.reshape(-1, s.blocks, s.radix, s.length, 2)
+        view = samples.reshape(-1, s.blocks, s.radix, s.length, 2)
         points = [(view[:, :, q, :, 0], view[:, :, q, :, 1]) for q in range(s.radix)]
         steps = np.arange(s.length) * s.blocks
         w = [(table[q * steps, 0], table[q * steps, 1]) for q in range(s.radix)]
         roots = [(table[s.blocks * s.length * q % n, 0], table[s.blocks * s.length * q % n, 1]) for q in range(s.radix)]
         joined = butterfly(a, points, w, roots, inverse=inverse)
-        found = np.stack([np.stack(c, axis=-1) for c in joined], axis=2).reshape(-1, n, 2)
-    return found
+        samples = np.stack([np.stack(c, axis=-1) for c in joined], axis=2).reshape(-1, n, 2)
+    return samples
 
 
 def real_transform(x: Array, dtype: str) -> Array:
@@ -272,7 +272,7 @@ def real_transform(x: Array, dtype: str) -> Array:
 
 
 def inverse_real_transform(x: Array, dtype: str) -> Array:
-    """The n samples of each row of n / 2 + 1 bins [rows, bins, 2], as [rows, n] of `dtype`, n times too large in float."""
+    """The n samples of each row of n / 2 + 1 bins [rows, bins, 2], as [rows, n] of `dtype`; n times too large in float."""
     n, a, x = x.shape[1] - 1, _Arrays(dtype), _samples(x, dtype)
     table = _samples(half_twiddles(n, dtype, inverse=True), dtype)
     points = np.zeros((len(x), n, 2), x.dtype)

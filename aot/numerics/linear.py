@@ -1,11 +1,11 @@
-"""Rescaling of few known values by products of 32 bits, found by search and proven by trying every value.
+"""Rescaling of a small set of known values by 32-bit products, found by search and proven by trying every value.
 
-A rescaled value p, shifted by the zero point and clamped to [lo, hi], is for all p of a set
+A rescaled value p, shifted by the zero point and clamped to [lo, hi], equals, for all p of a set,
 
-    clamp((p * high + (p * low >> 15) + bias) >> shift, lo, hi),
+clamp((p * high + (p * low >> 15) + bias) >> shift, lo, hi),
 
-perhaps without `low`, and perhaps with another bias for p < 0, as rounding moves halves of negative values away from zero.
-For given factors each value allows an interval of biases; a form is one whose intervals have a number in common.
+possibly without `low`, and possibly with another bias for p < 0, since rounding moves halves of negative values away from zero.
+For given factors, each value allows an interval of biases; a form exists if all intervals have a number in common.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, clamp
 
 SPLIT = 15
-"""Bits of the lower part of a factor."""
+"""Bits in the lower part of a factor."""
 
 MOST_SHIFT = 23
 
 _TRIED = {0: (2, (0, 1, -1, 2, -2, 3, -3)), SPLIT: (3, (0, 8, -8, 64, -64, 512, -512))}
-"""Of factors without and with a lower part: shifts below the largest possible one, and distances from the true factor."""
+"""For factors without and with a lower part: shifts below the largest possible one, and distances from the true factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescaling:
-    """Numbers and limits of a rescaling by `multiplier * 2^(shift - 31)` with double rounding."""
+    """Parameters and limits of a rescaling by `multiplier * 2^(shift - 31)` with double rounding."""
 
     multiplier: int
     shift: int
@@ -50,9 +50,9 @@ class Rescaling:
 
 @dataclass(frozen=True, slots=True)
 class LinearRescaling:
-    """The form above; `below` is what is added to the bias of p < 0.
+    """The form above; `below` is added to the bias for p < 0.
 
-    No intermediate leaves int32, and no sum `most` in magnitude.
+    No intermediate result leaves int32, and no sum exceeds `most` in magnitude.
     """
 
     high: int
@@ -76,7 +76,7 @@ class LinearRescaling:
         return clamp((total + self.bias) >> self.shift, self.lo, self.hi)
 
     def evaluate(self, values: Array) -> Array:
-        """As `emit`, of int64 values."""
+        """Like `emit`, for int64 values."""
         total = values * self.high + ((values * self.low) >> SPLIT) + np.where(values < 0, self.below, 0) + self.bias
         result: Array = np.clip(total >> self.shift, self.lo, self.hi)
         return result
@@ -84,14 +84,14 @@ class LinearRescaling:
 
 @lru_cache(maxsize=256)
 def rescaling_of_products(zero_points: tuple[int, int], by: Rescaling) -> LinearRescaling | None:
-    """The form for products of two int8 values less their zero points; None where none is found."""
+    """The form for products of two int8 values less their zero points; None if there is none."""
     codes = np.arange(-128, 128, dtype=np.int64)
     return _find(np.unique(np.outer(codes - zero_points[0], codes - zero_points[1])), by)
 
 
 @lru_cache(maxsize=256)
 def rescaling_of_range(first: int, last: int, by: Rescaling) -> LinearRescaling | None:
-    """The form for the values from `first` to `last`; None where none is found."""
+    """The form for the values from `first` to `last`; None if there is none."""
     return _find(np.arange(first, last + 1, dtype=np.int64), by)
 
 
@@ -100,9 +100,9 @@ def _find(values: Array, by: Rescaling) -> LinearRescaling | None:
     search = _Search(values, by)
     for split in (0, SPLIT):
         for signed in (False, True):
-            found = search.form(split, signed=signed)
-            if found is not None:
-                return found
+            form = search.form(split, signed=signed)
+            if form is not None:
+                return form
     return None
 
 
@@ -119,7 +119,7 @@ class _Search:
         self._largest = int(np.abs(values).max())
 
     def form(self, split: int, *, signed: bool) -> LinearRescaling | None:
-        """None if no factor near the true one has biases; `signed`: negative values have their own."""
+        """A form, or None if no factor near the true one has a bias; `signed`: negative values have a bias of their own."""
         if self._real <= 0 or (signed and not self._halves[1].any()):
             return None
         top = min(math.floor(30.9 - math.log2(self._real * max(self._largest, 1))), MOST_SHIFT)
@@ -128,9 +128,9 @@ class _Search:
             factor = round(self._real * 2.0 ** (shift + split))
             for distance in distances:
                 if 0 < factor + distance < 1 << (31 + split - self._largest.bit_length()):
-                    found = self._with(factor + distance, shift, split=split, signed=signed)
-                    if found is not None:
-                        return found
+                    result = self._with(factor + distance, shift, split=split, signed=signed)
+                    if result is not None:
+                        return result
         return None
 
     def _with(self, factor: int, shift: int, *, split: int, signed: bool) -> LinearRescaling | None:
@@ -144,11 +144,11 @@ class _Search:
         most = max(int(np.abs(total).max()) for total in (products, lowered, products + bias, lowered + bias))
         if most >= 1 << 31:
             return None
-        found = LinearRescaling(high, low, bias, below - bias, shift, self._by.lo, self._by.hi, most)
-        return found if (found.evaluate(self._values) == self._wanted).all() else None
+        form = LinearRescaling(high, low, bias, below - bias, shift, self._by.lo, self._by.hi, most)
+        return form if (form.evaluate(self._values) == self._wanted).all() else None
 
     def _bias(self, products: Array, shift: int, chosen: Array) -> int | None:
-        """The middle of what these values allow."""
+        """The middle of the interval that these values allow."""
         least = (self._wanted << shift) - products
         above, below = least[chosen & self._above], least[chosen & self._below]
         lowest = int(above.max()) if above.size else None

@@ -11,7 +11,7 @@ from aot.ir.op import Array
 
 PHILOX_FACTORS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_STEPS = (0x9E3779B9, 0xBB67AE85)
-"""What the halves of the key grow by from round to round: the golden ratio and the root of 3 less 1, as fractions of 2^32."""
+"""Increments of the two halves of the key per round: the golden ratio and sqrt(3) - 1, as fractions of 2^32."""
 PHILOX_ROUNDS = 10
 
 THREEFRY_PARITY = 0x1BD11BDA
@@ -19,7 +19,7 @@ THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 THREEFRY_GROUPS = 5
 
 WORDS = {"philox": 4, "threefry": 2}
-"""Words of a counter, which are also those of a block of random bits."""
+"""Words per counter, and per block of random bits."""
 
 _MASK = 0xFFFFFFFF
 
@@ -52,14 +52,14 @@ def threefry(counters: Array, key: Array) -> Array:
 
 
 def advanced(counter: Array, steps: int, words: int) -> Array:
-    """A counter after `steps` blocks; its first `words` words are one number, the first the lowest."""
+    """A counter after `steps` blocks; its first `words` words are one number, lowest word first."""
     value = sum(int(w) << 32 * i for i, w in enumerate(counter[:words])) + steps
     low = [value >> 32 * i & _MASK for i in range(words)]
     return np.array([*low, *counter[words:]], np.uint32)
 
 
 def random_bits(algorithm: str, counter: Array, key: Array, count: int, words: int) -> Array:
-    """The first `count` words of the blocks of `counter` and those after it."""
+    """The first `count` words of the blocks from `counter` on."""
     blocks = -(-count // WORDS[algorithm])
     counters = np.stack([advanced(counter, i, words) for i in range(blocks)])
     return (philox if algorithm == "philox" else threefry)(counters, key).reshape(-1)[:count]

@@ -1,11 +1,11 @@
 """Fourier transforms of 2^k complex points in double precision by split radix, with the roundings of Ooura's FFT package.
 
-A block of n points is cut in four.  In a block of kind 1 the first two quarters of results need no factors, the others one each;
-a block of kind 2 stands after a rotation by an eighth of the circle that its factors absorb.  The quarters of both are blocks
-again: of kinds 1, 2, 1, 1 and of kinds 1, 2, 1, 2.  Blocks of 2 points end it, then results are put in order of reversed bits.
-Which factor is computed how (a cosine, the mean of two neighbours over a cosine, a sine for a cosine of the complement) decides
-the last bit, so the tables here follow `makewt` and `makect` of that package.  The butterflies are written once, for numpy's
-arrays and for expressions of kernels.
+A block of n points is divided into four.  In a block of kind 1 the first two quarters of the results need no factors, the others
+one each; a block of kind 2 follows a rotation by an eighth of the circle that its factors absorb.  The quarters are blocks again:
+of kinds 1, 2, 1, 1 for kind 1, and 1, 2, 1, 2 for kind 2.  Blocks of 2 points end the recursion; then the results are put into
+bit-reversed order.  How each factor is computed (a cosine, the mean of two neighbours over a cosine, a sine for a cosine of the
+complement) decides its last bit, so the tables here follow `makewt` and `makect` of that package.  The butterflies are written
+once, for numpy arrays and for expressions of kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aot.support.dataclass import dataclass
 
 Complex = tuple[Any, Any]
 Name = Callable[[Any], Any]
-"""Gives a value a name, so that it is computed once; of arrays, the value itself."""
+"""Binds a value to a name, so that it is computed once; an array is returned unchanged."""
 
 EIGHTH = math.cos(math.atan(1.0))
 """cos(pi / 4)."""
@@ -30,7 +30,7 @@ EIGHTH = math.cos(math.atan(1.0))
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """All blocks of `size` points of a transform: where those of each kind begin."""
+    """All blocks of `size` points of a transform: the start of the blocks of each kind."""
 
     size: int
     first: tuple[int, ...]
@@ -39,20 +39,20 @@ class Level:
 
 @lru_cache(maxsize=32)
 def levels(n: int) -> tuple[Level, ...]:
-    """The blocks of a transform of n points, largest first; none of a single point."""
-    found, kinds, size = [], [1], n
+    """The blocks of a transform of n points, largest first; none for a single point."""
+    sequence, kinds, size = [], [1], n
     while size >= 2:
         starts = [(i * size, kind) for i, kind in enumerate(kinds)]
-        found.append(Level(size, tuple(s for s, k in starts if k == 1), tuple(s for s, k in starts if k == 2)))
+        sequence.append(Level(size, tuple(s for s, k in starts if k == 1), tuple(s for s, k in starts if k == 2)))
         if size == 2:
             break
         kinds = [k for kind in kinds for k in (1, 2, 1, kind)]
         size //= 4
-    return tuple(found)
+    return tuple(sequence)
 
 
 def reversed_bits(n: int) -> list[int]:
-    """The place of each result among the blocks' results."""
+    """The position of each result among the results of the blocks."""
     bits = n.bit_length() - 1
     return [int(f"{i:0{bits}b}"[::-1], 2) if bits else 0 for i in range(n)]
 
@@ -66,7 +66,7 @@ def _angles(step: float, k: int) -> tuple[float, float, float, float]:
 def first_factors(size: int, *, outermost: bool) -> Array:
     """Factors of quarters 2 and 3 at each place of a block of kind 1, [size / 4, 2, 2]; those of 0 and of the middle are unused.
 
-    In the outermost block of 32 points or more every other factor is made of its neighbours.
+    In the outermost block of 32 points or more, every other factor is interpolated from its neighbours.
     """
     quarter = size // 4
     middle, table = quarter // 2, np.zeros((quarter, 2, 2))
@@ -81,7 +81,7 @@ def first_factors(size: int, *, outermost: bool) -> Array:
 
 
 def _interpolated(size: int, p: int) -> tuple[float, float, float, float]:
-    """As `_angles` of p places; odd ones are the sum of both neighbours times half the inverse cosine of the step between."""
+    """Like `_angles` for p places; odd places are the sum of both neighbours, over twice the cosine of the step between."""
     step = math.atan(1.0) / (size // 4)
     if p % 2 == 0:
         return _angles(step, 2 * p)
@@ -107,7 +107,7 @@ def second_factors(size: int) -> Array:
         table[quarter - p] = (e1, d1), (s1, c1), (e3, -d3), (s3, -c3)
     c1, s1, *_ = _angles(step, size // 2)
     table[middle] = (c1, s1), (s1, c1), (s1, c1), (c1, s1)
-    if size == 16:  # signs are taken at the sums there, see `signs_at`
+    if size == 16:  # here the sums apply the signs, see `signs_at`
         c1, s1, c3, s3 = _angles(step, 4)
         table[1] = (c1, s1), (-s3, c3), (c3, -s3), (c1, -s1)
         table[3] = (c3, -s3), (s1, c1), (s1, -c1), (-s3, c3)
@@ -115,11 +115,11 @@ def second_factors(size: int) -> Array:
 
 
 KEPT, SWAPPED, NEGATED = "kept", "swapped", "negated"
-"""What becomes of the last two results: as they are, each the other one (the product between them is the negative), negated."""
+"""What happens to the last two results: kept, swapped (the product between them is the negative), or negated."""
 
 
 def signs_at(size: int, place: int, *, kind: int) -> str:
-    """How the reference signs the last results of a place: zeros and equal products tell the difference."""
+    """How the reference signs the last results at a place: zeros and equal products show the difference."""
     if size == 16 and place == 3:
         return NEGATED
     return SWAPPED if kind == 2 and (place == size // 8 or (size == 16 and place > 0)) else KEPT
@@ -130,7 +130,7 @@ def multiply(name: Name, x: Complex, w: Complex) -> Complex:
 
 
 def rotate(name: Name, x: Complex, eighth: Any) -> Complex:
-    """x times e^(i pi / 4), with one product a part."""
+    """x times e^(i pi / 4), with one product per part."""
     return name(eighth * (x[0] - x[1])), name(eighth * (x[1] + x[0]))
 
 
@@ -157,7 +157,7 @@ def minus_i(name: Name, x: Complex, y: Complex) -> Complex:
 
 
 START, MIDDLE, OTHER = "start", "middle", "other"
-"""Where in a quarter a butterfly stands: factors 1, factors of an eighth of the circle, factors of a table."""
+"""Position of a butterfly in a quarter: factors 1, factors of an eighth of the circle, factors from a table."""
 
 
 def first_butterfly(name: Name, a: Sequence[Complex], w: Sequence[Complex], where: str, signs: str) -> list[Complex]:
@@ -203,7 +203,7 @@ def pair(name: Name, a: Sequence[Complex], *, kind: int) -> list[Complex]:
 
 @lru_cache(maxsize=32)
 def real_factors(n: int) -> Array:
-    """(real, imaginary) part of what joins points j and n / 2 - j of the transform of the pairs of n real samples, j < n / 4."""
+    """(real, imaginary) of the factors that combine points j and n / 2 - j of the transform of pairs, j < n / 4."""
     quarter, half = n // 4, n // 8
     step = math.atan(1.0) / half
     c = [0.0] * (quarter + 1)
@@ -230,18 +230,18 @@ def _keep(x: Any) -> Any:
 def transform(x: Array) -> Array:
     """The transform of each row of [rows, n, 2] doubles."""
     n = x.shape[1]
-    found = x.copy()
+    result = x.copy()
     for level in levels(n):
         for kind, starts in ((1, level.first), (2, level.second)):
             if starts:
-                _blocks(found, level.size, np.array(starts), kind=kind, outermost=level.size == n)
-    return found[:, reversed_bits(n)]
+                _blocks(result, level.size, np.array(starts), kind=kind, outermost=level.size == n)
+    return result[:, reversed_bits(n)]
 
 
 def _blocks(x: Array, size: int, starts: Array, *, kind: int, outermost: bool) -> None:
     if size == 2:
-        found = pair(_keep, [(x[:, starts + i, 0], x[:, starts + i, 1]) for i in range(2)], kind=kind)
-        for i, value in enumerate(found):
+        results = pair(_keep, [(x[:, starts + i, 0], x[:, starts + i, 1]) for i in range(2)], kind=kind)
+        for i, value in enumerate(results):
             x[:, starts + i, 0], x[:, starts + i, 1] = value
         return
     quarter = size // 4
@@ -252,13 +252,13 @@ def _blocks(x: Array, size: int, starts: Array, *, kind: int, outermost: bool) -
         butterfly = first_butterfly if kind == 1 else second_butterfly
         w = [(float(r), float(i)) for r, i in table[p]]
         points = [(x[:, at, 0], x[:, at, 1]) for at in places]
-        found = butterfly(_keep, points, w, where, signs_at(size, p, kind=kind))
-        for at, value in zip(places, found, strict=True):
+        results = butterfly(_keep, points, w, where, signs_at(size, p, kind=kind))
+        for at, value in zip(places, results, strict=True):
             x[:, at, 0], x[:, at, 1] = value
 
 
 def real_transform(x: Array) -> Array:
-    """Rows of n real samples [rows, n] to their spectra: the last bin's real part stands for the first's imaginary one."""
+    """Rows of n real samples [rows, n] to their spectra; the first bin's imaginary part holds the last bin's real part."""
     n = x.shape[1]
     if n < 2:
         return x.copy()
@@ -295,7 +295,7 @@ def spectrum(x: Array) -> Array:
 
 
 def _unfold(out: Array, half: int) -> None:
-    """The first and the last column, which share the first one's place, in full."""
+    """Expand the first and the last column, which share the place of the first one."""
     height = out.shape[1]
     for i in range(half + 1, height):
         real, imaginary = out[:, i, 0, 0].copy(), out[:, i, 0, 1].copy()

@@ -1,14 +1,14 @@
-"""The rounding of fully connected layers, whose reference multiplies the accumulator by a double and rounds once.
+"""The rounding of fully connected layers: the reference multiplies the accumulator by a double and rounds once.
 
-The result is round(acc * real), halves away from zero.  Integers do the same where no accumulator that can occur comes out on the
-other side of a half.  A multiplier of 31 bits errs by one part in 2^32, which a half that is nearer than that shows, and ties, of
-which scales that are powers of two have many, need the right side.  So the multiplier and its neighbours are tried, with halves
-upwards ("single"): each must lead to every result at the very accumulator where the reference does.  Nearly every layer of int8
-passes with the first one.  Where none does (results of int16 have 65535 limits between them), the multiplier gets 31 further
-bits, all that a double has, and halves go away from zero ("away").  The reference's product is rounded to a double, which makes a
-half of what is just short of one (15000 * 0.0003), so a little is added if need be.  What is left is that one real number can be
-rounded both ways (45000 * 0.0003 stays below its half): that takes data and weight scales of a few bits, with a result's scale of
-24, and an accumulator in 2^24.
+The result is round(acc * real), halves away from zero.  Integers give the same result unless some possible accumulator ends up on
+the other side of a half.  A 31-bit multiplier errs by one part in 2^32, which matters if a half is closer than that; and ties,
+which are common if scales are powers of two, must go to the right side.  So the multiplier and its neighbours are tried, with
+halves upwards ("single"): each must switch to every result at the same accumulator as the reference.  Nearly every int8 layer
+passes with the first one.  If none passes (int16 results have 65535 limits between them), the multiplier gets 31 more bits, all
+that a double has, and halves go away from zero ("away").  The reference rounds its product to a double, which turns a value just
+below a half into a half (15000 * 0.0003), so a little is added if necessary.  One case remains: a single real number may be
+rounded both ways (45000 * 0.0003 stays below its half).  That takes data and weight scales of a few bits, a result scale of 24
+bits, and an accumulator of 2^24.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from aot.support.dtype import int_range
 
 NEIGHBOURS = (0, 1, -1, 2, -2, 3, -3)
 MOST_LIMITS = 1 << 10
-"""Limits between results up to which further neighbours are worth trying."""
+"""Most limits between results for which it is worth trying further neighbours."""
 LARGEST_SHIFT, LARGEST_SUM = 14, (1 << 47) - 1
-"""Of multipliers with further bits, and what they multiply."""
+"""Limits for multipliers with more bits: their shift, and the sum that they multiply."""
 MORE = (0, 1 << 8, 1 << 9, 1 << 7, 1 << 10, 1 << 6)
-"""What may be added to 62 bits: half a unit of a double's last place lies between 2^8 and 2^9."""
+"""Values to try adding to the 62 bits: half a unit in the last place of a double is between 2^8 and 2^9."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescaling:
-    """Multiplier and shift of each channel or of all, as in `quantize_multiplier`; `fraction` are 31 further bits of each
-    multiplier, or nothing.
+    """Multiplier and shift of each channel or of all, as in `quantize_multiplier`.
+
+    `fraction` holds 31 more bits of each multiplier, or nothing.
     """
 
     multipliers: tuple[int, ...]
@@ -46,23 +47,23 @@ class Rescaling:
 
 
 def rounded_once(reals: Sequence[float], largest: Sequence[int], results: tuple[int, int]) -> Rescaling:
-    """What gives round(acc * real) within results[0] to results[1], for |acc| <= largest, of each channel or of all."""
+    """The rescaling that gives round(acc * real), within `results`, for |acc| <= largest, per channel or for all."""
     return _rounded_once(tuple(reals), tuple(largest), results)
 
 
-@lru_cache(64)  # a layer is converted several times: its shapes are inferred, it is checked, it is compiled
+@lru_cache(64)  # a layer is converted several times: for shape inference, for checks and to compile
 def _rounded_once(reals: tuple[float, ...], largest: tuple[int, ...], results: tuple[int, int]) -> Rescaling:
     pairs = [quantize_multiplier(real) for real in reals]
-    found = []
+    multipliers = []
     for i, ((multiplier, shift), real) in enumerate(zip(pairs, reals, strict=True)):
         bound = max(largest) if len(pairs) == 1 else largest[i]
         better = _in_31_bits(real, multiplier, shift, bound=bound, results=results)
         if better is None:
             break
-        found.append(better)
+        multipliers.append(better)
     shifts = tuple(s for _, s in pairs)
-    if len(found) == len(pairs):
-        return Rescaling(tuple(found), shifts, "single")
+    if len(multipliers) == len(pairs):
+        return Rescaling(tuple(multipliers), shifts, "single")
     if max(shifts) > LARGEST_SHIFT:
         return Rescaling(tuple(m for m, _ in pairs), shifts, "away")
     bounds = largest if len(largest) == len(reals) else [max(largest)] * len(reals)
@@ -71,12 +72,12 @@ def _rounded_once(reals: tuple[float, ...], largest: tuple[int, ...], results: t
 
 
 def _in_62_bits(real: float, *, bound: int, results: tuple[int, int]) -> tuple[int, int]:
-    """The high and the low 31 bits of a double's fraction and a little more; 0 where `quantize_multiplier` leaves nothing."""
+    """The high and low 31 bits of a double's fraction, slightly increased if needed; 0 if `quantize_multiplier` gives 0."""
     multiplier, shift = quantize_multiplier(real)
     if multiplier == 0:
         return 0, 0
     fraction, exponent = math.frexp(real)
-    whole = int(math.ldexp(fraction, 62)) >> (shift - exponent)  # one where the multiplier was rounded up to a power of two
+    whole = int(math.ldexp(fraction, 62)) >> (shift - exponent)  # 1 if the multiplier was rounded up to a power of two
     at, codes = _limits_within(real, min(bound, LARGEST_SUM), close_codes(real, results))
     wrong: dict[tuple[int, int], int] = {}
     for more in MORE:
@@ -90,15 +91,15 @@ def _in_62_bits(real: float, *, bound: int, results: tuple[int, int]) -> tuple[i
 
 @lru_cache(16)
 def _codes(results: tuple[int, int]) -> tuple[Array, Array]:
-    """int64: the codes that have a limit below them; float64: the halves there."""
+    """int64: the quantised values that have a limit below them; float64: the halves there."""
     codes = np.arange(results[0] + 1, results[1] + 1, dtype=np.int64)
     return codes, codes - 0.5
 
 
 def close_codes(real: float, results: tuple[int, int]) -> Array:
-    """int64: the codes whose limit can be missed by 62 bits, since (code - 0.5) / real nearly is an integer.
+    """int64: the quantised values whose limit 62 bits may miss, since (code - 0.5) / real is nearly an integer.
 
-    All numbers here are right to one part in 2^50, which leaves the others on their side.
+    All numbers here are accurate to one part in 2^50, so the others are safe.
     """
     codes, halves = _codes(results)
     if not codes.size:
@@ -117,7 +118,7 @@ def _limits_within(real: float, bound: int, codes: Array) -> tuple[Array, Array]
 
 
 def _in_31_bits(real: float, multiplier: int, shift: int, *, bound: int, results: tuple[int, int]) -> int | None:
-    """The first of the neighbours of `multiplier` whose product, halves upwards, has the reference's limits."""
+    """The first neighbour of `multiplier` whose product, with halves upwards, has the limits of the reference."""
     if multiplier == 0:
         return 0
     if bound >= 1 << 31 or shift > 30:
@@ -133,40 +134,40 @@ def _in_31_bits(real: float, multiplier: int, shift: int, *, bound: int, results
 
 
 def limits(real: float, codes: Array) -> Array:
-    """float64: the smallest integer acc with round(acc * real) >= code, halves away from zero, the product a double."""
+    """float64: the smallest integer acc with round(acc * real) >= code, halves away from zero, with a double as product."""
     at: Array = np.ceil((codes - 0.5) / real) - 2
-    for _ in range(4):  # the quotient is at most two off
+    for _ in range(4):  # the quotient is off by at most two
         product = at * real
         at = np.where(np.where(codes > 0, product < codes - 0.5, product <= codes - 0.5), at + 1, at)
     return at
 
 
-# What is left of a sum whose product is beyond an int32, or no number, when the reference casts it to one.
+# What becomes of a sum whose product does not fit an int32, or is not a number, when the reference casts it to int32.
 #
-# FULLY_CONNECTED of TFLite multiplies the sum by a double and casts the rounded product to int32.  C leaves the cast undefined
-# for NaN and for what does not fit; processors differ (Arm saturates and makes 0 of NaN).  The reference whose bytes count here,
-# the ai-edge-litert wheel that made all golden files, runs on x86-64, whose conversion instruction (CVTTSD2SI) answers all of
-# these with "integer indefinite", INT32_MIN.  Then the zero point is added, modulo 2^32, and the result clamped.  So a product
-# above INT32_MAX, infinite or NaN comes out as the lowest code if the zero point is not negative; else INT32_MIN wraps to the
-# other end, and what is below INT32_MIN - zero_point comes out as the highest.
+# FULLY_CONNECTED of TFLite multiplies the sum by a double and casts the rounded product to int32.  In C the cast is undefined for
+# NaN and for values that do not fit; processors differ (Arm saturates and turns NaN into 0).  The reference that counts here, the
+# ai-edge-litert wheel that produced all golden files, runs on x86-64, whose conversion instruction (CVTTSD2SI) answers all of
+# these with "integer indefinite", INT32_MIN.  Then the zero point is added modulo 2^32, and the result is clamped.  So a product
+# above INT32_MAX, infinite or NaN becomes the lowest quantised value if the zero point is not negative; otherwise INT32_MIN wraps
+# to the other end, and products below INT32_MIN - zero_point become the highest.
 #
-# Multipliers without a value are no fancy: TensorFlow's converter writes weights with scales of infinity for unrolled recurrent
-# layers in 16x8 (aot explain E1111).  The other layers hand them to QuantizeMultiplier, which casts to int64 with the same
-# instruction and keeps the lowest 32 bits of INT64_MIN: a multiplier of 0 (`as_fixed_point`).
+# Such multipliers do occur: TensorFlow's converter writes weights with infinite scales for unrolled recurrent layers in 16x8 (aot
+# explain E1111).  The other layers pass them to QuantizeMultiplier, which casts to int64 with the same instruction and keeps the
+# lowest 32 bits of INT64_MIN: a multiplier of 0 (`as_fixed_point`).
 
 
 SATURATING = 2.0**16
-"""By which a sum of 1 leaves every result's type: larger multipliers give nothing else."""
+"""A multiplier with which a sum of 1 exceeds every result type: larger multipliers change nothing."""
 LARGEST_PRODUCT = 1 << 30
-"""Beyond every result's type, and small enough for an int32 with any zero point."""
+"""Beyond every result type, yet small enough for an int32 with any zero point."""
 
 
 @dataclass(frozen=True, slots=True)
 class CastSums:
     """Sums to be replaced before they are multiplied by `reals`, of each channel or of all.
 
-    A sum on the far side of `limit`, above it for sign 1 and below it for -1, becomes -sign * bound; the others are clamped to
-    [-bound, bound]: all products then fit.
+    A sum beyond `limit` (above it for sign 1, below it for -1) becomes -sign * bound; the others are clamped to [-bound, bound].
+    Then all products fit.
     """
 
     reals: tuple[float, ...]
@@ -176,12 +177,12 @@ class CastSums:
 
 
 def as_fixed_point(real: float) -> float:
-    """The real number whose multiplier QuantizeMultiplier makes of `real` on x86-64: 0 for infinity and NaN."""
+    """The real number whose multiplier QuantizeMultiplier computes for `real` on x86-64: 0 for infinity and NaN."""
     return real if math.isfinite(real) else 0.0
 
 
 def cast_sums(reals: Sequence[float], largest: Sequence[int], *, zero_point: int, dtype: str) -> CastSums | None:
-    """For sums |s| <= largest of integer type `dtype`; None if every product fits, as in any network worth its flash."""
+    """The replacements for sums |s| <= largest of integer type `dtype`; None if every product fits, as in any useful network."""
     highest = int_range(dtype)[1]
     sign = 1 if zero_point >= 0 else -1
     beyond = (1 << 31) - zero_point if sign > 0 else (1 << 31) + 1 + zero_point
@@ -199,7 +200,7 @@ def cast_sums(reals: Sequence[float], largest: Sequence[int], *, zero_point: int
 
 
 def _largest_within(real: float, beyond: int, bound: int) -> int | None:
-    """The largest sum whose rounded product stays below `beyond`, -1 for none; None if every sum up to `bound` does."""
+    """The largest sum whose rounded product stays below `beyond`; -1 if there is none, None if every sum up to `bound` does."""
     if not math.isfinite(real):
         return -1
     if real * bound < beyond - 1:

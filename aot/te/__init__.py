@@ -101,11 +101,11 @@ _HOMES = {
     "aot.te.lowering": ("lower",),
     "aot.tir.schedule": ("ScheduleError",),
 }
-"""Where names are that are not in aot.te.elementwise."""
+"""The module of each name that is not in aot.te.elementwise."""
 
 
 def __getattr__(name: str) -> Any:
-    """The file of a name is imported when it is used: the rules of operators need little of this package."""
+    """Import the module of a name on first use: the rules of operators need only a small part of this package."""
     if name in __all__:
         home = next((file for file, names in _HOMES.items() if name in names), "aot.te.elementwise")
         return getattr(import_module(home), name)

@@ -1,4 +1,4 @@
-"""What a rule may say: types that fit, numbers in range, and indices that stay inside of their tensors."""
+"""Checks of rules: types that fit, numbers in range, and indices that stay inside their tensors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _OF_BOOL = frozenset({"&&", "||", "==", "!="})
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Facts = dict[object, Interval]
-"""The variable part of an expression -> bounds that conditions give it"""
+"""The variable part of an expression -> the bounds that conditions give it."""
 
 
 def check_expression(expr: Expr, where: str) -> None:
-    """Raise UsageError E5070 for the first node that breaks a rule of the types."""
+    """Raise UsageError E5070 for the first node that breaks a type rule."""
     for e in walk_expr(expr):
         fault = _fault(e)
         if fault:
@@ -65,9 +65,9 @@ def _operator_fault(op: str, a: Expr, b: Expr) -> str:
 
 
 def check_indices(expr: Expr, ranges: Mapping[Var, Interval], where: str) -> None:
-    """Raise UsageError E5071 if an index cannot be shown to lie in its tensor.
+    """Raise UsageError E5071 if an index cannot be proven to be inside its tensor.
 
-    Conditions of `if_then_else` around an access count, where they bound the very index or its variable part.
+    Conditions of an enclosing `if_then_else` count if they bound the very index or its variable part.
     """
     _Indices(ranges, where).visit(expr, {})
 
@@ -113,7 +113,7 @@ class _Indices:
         return low, high
 
     def _with(self, facts: Facts, cond: Expr, *, truth: bool) -> Facts:
-        """The facts and what the condition adds to them."""
+        """The facts plus what the condition implies."""
         match cond:
             case BinOp("&&", a, b) if truth:
                 return self._with(self._with(facts, a, truth=True), b, truth=True)
@@ -150,12 +150,12 @@ class _Indices:
         return {**facts, key: (max(old[0], low - offset), min(old[1], high - offset))}
 
 
-# Index arithmetic as sums of multiples: what is equal, what varies, what remains when a start is subtracted.
+# Index arithmetic as sums of multiples: what is equal, what varies, what remains after subtracting a start.
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """offset + the sum of factor * atom; atoms are expressions of another form, equal by structure."""
+    """offset + the sum of factor * atom; an atom is any other form of expression, compared by structure."""
 
     offset: int = 0
     terms: Mapping[Expr, int] = field(default_factory=dict)
@@ -172,12 +172,12 @@ class Affine:
         return Affine().plus(self, factor)
 
     def only(self, atoms: Iterable[Expr]) -> Affine:
-        """The terms of some atoms, without the offset."""
-        wanted = set(atoms)
-        return Affine(0, {a: f for a, f in self.terms.items() if a in wanted})
+        """The terms of these atoms, without the offset."""
+        kept = set(atoms)
+        return Affine(0, {a: f for a, f in self.terms.items() if a in kept})
 
     def expr(self) -> Expr:
-        """As an int32 expression, terms in the order in which they came."""
+        """As an int32 expression, with the terms in insertion order."""
         total: Expr | None = None
         for atom, factor in self.terms.items():
             term = atom * abs(factor) if total is not None else atom * factor
@@ -186,7 +186,7 @@ class Affine:
 
 
 def affine(expr: Expr) -> Affine:
-    """An int32 expression as a sum."""
+    """An int32 expression as a sum of multiples."""
     match expr:
         case Imm(value):
             return Affine(int(value))
@@ -201,6 +201,6 @@ def affine(expr: Expr) -> Affine:
 
 
 def key_of(expr: Expr) -> tuple[object, int]:
-    """(variable part, offset): equal parts of two expressions mean that they differ by their offsets."""
+    """(variable part, offset): expressions with equal variable parts differ only by their offsets."""
     form = affine(expr)
     return frozenset(form.terms.items()), form.offset

@@ -1,4 +1,4 @@
-"""Scalar functions for the rules of computes."""
+"""Scalar functions for the rules of `te.compute`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def const(value: int | float, dtype: str = "int32") -> Expr:
 
 
 def if_then_else(cond: Expr, then: IntoExpr, orelse: IntoExpr) -> Expr:
-    """`then` where `cond` holds, else `orelse`; only the chosen side is computed, so it may guard an index."""
+    """`then` if `cond` holds, else `orelse`; only the chosen side is computed, so it may guard an index."""
     x, y = _pair(then, orelse)
     test = as_expr(cond)
     if test.dtype != "bool":
@@ -39,7 +39,7 @@ def clip(value: IntoExpr, low: int | float, high: int | float) -> Expr:
 def maximum_of(a: IntoExpr, b: IntoExpr) -> Expr:
     """The larger of two values (te.max reduces over an axis).
 
-    `a` and `b` have one element type.
+    `a` and `b` have the same element type.
     """
     return maximum(a, b)
 
@@ -47,18 +47,18 @@ def maximum_of(a: IntoExpr, b: IntoExpr) -> Expr:
 def minimum_of(a: IntoExpr, b: IntoExpr) -> Expr:
     """The smaller of two values (te.min reduces over an axis).
 
-    `a` and `b` have one element type.
+    `a` and `b` have the same element type.
     """
     return minimum(a, b)
 
 
 def all(*conditions: Expr) -> Expr:
-    """Whether every condition holds; each is looked at only where those before it hold."""
+    """Whether every condition holds; each is evaluated only if all before it hold."""
     return _joined("&&", conditions)
 
 
 def any(*conditions: Expr) -> Expr:
-    """Whether one of the conditions holds."""
+    """Whether at least one condition holds."""
     return _joined("||", conditions)
 
 
@@ -72,7 +72,7 @@ def _joined(op: str, conditions: tuple[Expr, ...]) -> Expr:
 
 
 def _pair(a: IntoExpr, b: IntoExpr) -> tuple[Expr, Expr]:
-    """Two values of one type, a Python number taking the other's."""
+    """Two values of the same type; a Python number gets the type of the other."""
     if isinstance(a, ExprOps) and not isinstance(a, Imm):
         x = as_expr(a)
         return x, as_expr(b, x.dtype)
@@ -80,7 +80,7 @@ def _pair(a: IntoExpr, b: IntoExpr) -> tuple[Expr, Expr]:
     return as_expr(a, y.dtype), y
 
 
-# Elementary functions of float32, with the bits that networks' operators have.
+# Elementary functions of float32, bit-exact with the operators of networks.
 
 
 def exp(x: IntoExpr) -> Expr:
@@ -125,28 +125,28 @@ def cos(x: IntoExpr) -> Expr:
 
 
 def floor(x: IntoExpr) -> Expr:
-    """The whole number not above x (float32; E5070 for another type)."""
+    """The largest whole number not above x (float32; E5070 for another type)."""
     return _call("floor", MATH["floor"], x)
 
 
 def ceil(x: IntoExpr) -> Expr:
-    """The whole number not below x (float32; E5070 for another type)."""
+    """The smallest whole number not below x (float32; E5070 for another type)."""
     return _call("ceil", MATH["ceil"], x)
 
 
 def nearbyint(x: IntoExpr) -> Expr:
-    """The whole number nearest to x, halves to the even one (float32; E5070 for another type)."""
+    """The whole number nearest to x, halves to even (float32; E5070 for another type)."""
     return _call("nearbyint", MATH["rint"], x)
 
 
 def trunc(x: IntoExpr) -> Expr:
-    """The whole number next to x towards zero (float32; E5070 for another type)."""
+    """x rounded towards zero (float32; E5070 for another type)."""
     value = as_expr(x, "float32")
     return _select(binop("<", value, 0.0), ceil(value), floor(value))
 
 
 def abs(x: IntoExpr) -> Expr:
-    """The magnitude of x, of any type of signed numbers; the lowest integer has none."""
+    """The magnitude of x, for any signed type; it is undefined for the lowest integer."""
     value = as_expr(x)
     if is_float(value.dtype):
         return _select(binop(">", value, 0.0), value, binop("-", 0.0, value))

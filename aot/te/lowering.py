@@ -1,4 +1,4 @@
-"""From a schedule to a PrimFunc: the loops of each stage, in their places."""
+"""From a schedule to a PrimFunc: the loops of each stage, each in its place."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from aot.tir.transform.lowering import simplified, simplified_expr, unroll
 from aot.tir.verify import verify
 
 LOCAL_BYTES = 1024
-"""Limit for one local tensor: larger ones belong in the workspace."""
+"""Limit for a single local tensor: larger ones belong in the workspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a first lowering finds out about the buffers: which local ones are arrays, and alignments that intrinsics want."""
+    """What a first lowering finds out: local buffers that must be arrays, and alignments that intrinsics need."""
 
     arrays: frozenset[Tensor] = frozenset()
     aligns: Mapping[Tensor, int] = field(default_factory=dict)
 
 
 def lower(schedule: Schedule, args: Sequence[Tensor], name: str = "main") -> IRModule:
-    """The module of one PrimFunc `name` that computes a schedule; `args` are its parameters in order.
+    """Lower a schedule to a module with one PrimFunc `name`; `args` are its parameters in order.
 
-    Every placeholder that is read and every output must be among them (E5073).  Raises ScheduleError E5040 if the stages
-    cannot be put together as they were scheduled.
+    They must include every placeholder that is read and every output (E5073).  Raises ScheduleError E5040 if the stages cannot be
+    combined as scheduled.
     """
     return IRModule({name: lower_function(schedule, args, name)}, name)
 
 
 def lower_function(schedule: Schedule, args: Sequence[Tensor], name: str) -> PrimFunc:
-    """As `lower`, the function itself."""
+    """Like `lower`, but returns the function itself."""
     check_args(schedule, args, name)
     first = _Lowering(schedule, args, Needs())
     func = first.function(name)
@@ -68,14 +68,14 @@ def check_args(schedule: Schedule, args: Sequence[Tensor], name: str) -> None:
             raise UsageError(Problem("E5073", f"an argument is {type(a).__name__}, not a tensor", where))
     if len({id(a) for a in args}) != len(args):
         raise UsageError(Problem("E5073", "one tensor is given twice", where))
-    known = {id(s.tensor) for s in schedule.stages}
-    read = {id(t): t for s in schedule.stages for t in read_tensors(s.body) if id(t) not in known}
+    computed = {id(s.tensor) for s in schedule.stages}
+    read = {id(t): t for s in schedule.stages for t in read_tensors(s.body) if id(t) not in computed}
     for tensor in (*read.values(), *schedule.outputs):
         if all(a is not tensor for a in args):
-            kind = "output" if id(tensor) in known else "placeholder"
+            kind = "output" if id(tensor) in computed else "placeholder"
             raise UsageError(Problem("E5073", f"{kind} {tensor.name} is not among the arguments", where))
     for a in args:
-        if isinstance(a.made_by, ComputeOp) and id(a) not in known:
+        if isinstance(a.made_by, ComputeOp) and id(a) not in computed:
             raise UsageError(Problem("E5073", f"{a.name} is not computed by the schedule", where))
 
 
@@ -96,7 +96,7 @@ class _Lowering:
             self._buffers[tensor] = self._buffer(tensor, tensor.shape, "global")
 
     def function(self, name: str) -> PrimFunc:
-        """The whole schedule."""
+        """Lower the whole schedule."""
         for stage in reversed(self._stages):
             self._place(stage)
         body: list[Stmt] = []
@@ -104,14 +104,14 @@ class _Lowering:
             if stage.attached is None:
                 body += self._stage(stage)
         check_size(body, name)
-        made = {s.tensor for s in self._schedule.stages}
+        computed = {s.tensor for s in self._schedule.stages}
         buffers = self._buffers
         scratch = [b for t, b in buffers.items() if b.scope == "arena" and t not in self._args]
         opts = {p["opt"] for s in self._stages for p in s.pragmas.values() if "opt" in p}
         return PrimFunc(
             name,
-            tuple(buffers[a] for a in self._args if a not in made),
-            tuple(buffers[a] for a in self._args if a in made),
+            tuple(buffers[a] for a in self._args if a not in computed),
+            tuple(buffers[a] for a in self._args if a in computed),
             tuple(body),
             scratch=tuple(reversed(scratch)),
             attrs=FuncAttrs("te", opt="size" if opts == {"size"} else "speed", args=tuple(buffers[a].name for a in self._args)),
@@ -134,7 +134,7 @@ class _Lowering:
                 self.locals[tensor] = self._buffers[tensor]
                 if self._buffers[tensor].nbytes > LOCAL_BYTES:
                     size = self._buffers[tensor].nbytes
-                    raise stage.refusal(f"a local tensor of {size} bytes; at most {LOCAL_BYTES}, otherwise use scope global")
+                    raise stage.refusal(f"a local tensor of {size} bytes; at most {LOCAL_BYTES}; use scope global")
         buffer = self._buffers[tensor]
         self._geometry[stage] = make_geometry(stage, body, buffer, starts=starts, ranges=self._ranges)
 
@@ -154,15 +154,15 @@ class _Lowering:
         if parent not in self._geometry:
             raise stage.refusal(f"compute_at {parent.tensor.name}, which does not read it, or is inlined")
         if axis not in parent.leaves:
-            raise parent.refusal(f"{stage.tensor.name} is computed at {axis.name}, which is not one of its loops any more")
+            raise parent.refusal(f"{stage.tensor.name} is computed at {axis.name}, which is no longer one of its loops")
         if stage.tensor in self._args:
-            raise stage.refusal("it is an argument, which is computed as a whole")
+            raise stage.refusal("it is an argument, so it is computed as a whole")
         readers = self._readers(stage)
         if not readers:
             raise stage.refusal("nothing reads it")
         for reader in readers:
             if not _is_inside(reader, parent, axis):
-                raise stage.refusal(f"{reader.tensor.name} reads it outside of loop {axis.name} of {parent.tensor.name}")
+                raise stage.refusal(f"{reader.tensor.name} reads it outside loop {axis.name} of {parent.tensor.name}")
 
     # ---- statements
 
@@ -173,7 +173,7 @@ class _Lowering:
         return [*start, *_guarded(self._nest(g, 0, update=False), outer)]
 
     def _nest(self, g: Geometry, at: int, *, update: bool) -> tuple[Stmt, ...]:
-        """Loops number `at` and on; with `update`, inside of the reduction."""
+        """The loops from number `at` on; with `update`, inside the reduction."""
         leaves = g.stage.leaves
         if at == len(leaves) and (update or not isinstance(g.body, Reduce)):
             return (self._store(g),)
@@ -200,7 +200,7 @@ class _Lowering:
         return [n for n, leaf in enumerate(g.stage.leaves) if g.variables[leaf] in variables]
 
     def _init(self, g: Geometry, leaves: Sequence[IterVar]) -> tuple[Stmt, ...]:
-        """The accumulators' first values, over the data loops that lie inside of the first reduction."""
+        """The accumulators' initial values, over the data loops inside the first reduction loop."""
         assert isinstance(g.body, Reduce)
         first = len(g.stage.leaves) - len(leaves)
         data = [leaf for leaf in leaves if leaf.kind == "data"]
@@ -219,7 +219,7 @@ class _Lowering:
         return Store(g.buffer, g.elements, cast(g.buffer.dtype, self._value(value, g)), g.buffer.dtype)
 
     def _value(self, expr: Expr, g: Geometry) -> Expr:
-        """A rule's expression with loops for axes, and buffers for tensors."""
+        """A rule's expression with axes replaced by loops and tensors by buffers."""
         if isinstance(expr, Var):
             return g.places.get(expr, expr)
         if isinstance(expr, Load) and expr.buffer is g.buffer:
@@ -227,16 +227,16 @@ class _Lowering:
         new = map_children(expr, lambda e: self._value(e, g))
         if isinstance(new, Load) and isinstance(new.buffer, Tensor):
             source = new.buffer
-            made = next((s for s in self._stages if s.tensor is source), None)
-            indices = new.indices if made is None else self._geometry[made].index(new.indices, self._ranges)
+            producer = next((s for s in self._stages if s.tensor is source), None)
+            indices = new.indices if producer is None else self._geometry[producer].index(new.indices, self._ranges)
             return Load(self._buffers[source], indices, new.dtype)
         return new
 
     def _intrinsic(self, g: Geometry, leaf: IterVar, loop: For) -> Block:
-        found = match_intrinsic(loop, g.stage.intrinsics[leaf], self._ranges)
-        if isinstance(found, str):
-            raise g.stage.refusal(f"tensorize with {g.stage.intrinsics[leaf].name}: {found}", leaf)
-        block, aligns = found
+        match = match_intrinsic(loop, g.stage.intrinsics[leaf], self._ranges)
+        if isinstance(match, str):
+            raise g.stage.refusal(f"tensorize with {g.stage.intrinsics[leaf].name}: {match}", leaf)
+        block, aligns = match
         by_buffer = {b: t for t, b in self._buffers.items()}
         for buffer, align in aligns.items():
             if buffer.scope != "local":
@@ -246,7 +246,7 @@ class _Lowering:
 
 
 def _is_inside(reader: Stage, parent: Stage, axis: IterVar) -> bool:
-    """Whether a stage is computed entirely inside a loop of another one, or is that stage."""
+    """Whether a stage is computed entirely inside a loop of another stage, or is that stage."""
     if reader is parent:
         return True
     place = reader.attached
@@ -265,7 +265,7 @@ def _guarded(body: Iterable[Stmt], conditions: Sequence[Expr]) -> tuple[Stmt, ..
 
 
 def _inlined(schedule: Schedule) -> dict[Stage, Body]:
-    """The rules, with those of inlined stages in the place of their elements."""
+    """The rule of every stage, with the rules of inlined stages substituted for their elements."""
     rules: dict[Buffer, tuple[Stage, Expr]] = {}
 
     def visit(expr: Expr) -> Expr:
@@ -284,7 +284,7 @@ def _inlined(schedule: Schedule) -> dict[Stage, Body]:
     return bodies
 
 
-# Which part of a tensor a stage has to compute where it is attached, and how its loops run over that part.
+# Which part of a tensor a stage has to compute at its place, and how its loops run over that part.
 
 
 Body = Expr | Reduce
@@ -293,11 +293,11 @@ Ranges = dict[Var, Interval]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Geometry:
-    """A stage in its place.
+    """A stage at its place.
 
-    `starts` and `sizes`: the part of the tensor that is computed, in terms of the loops around; the buffer holds just that.
+    `starts` and `sizes`: the part of the tensor that is computed, in terms of the surrounding loops; the buffer holds only that.
     `extents` of all axes and loops; `variables` of the loops; `places`: the axes' variables in the rule -> their values;
-    `elements`: the indices of the buffer that are stored; `guards`: conditions under which the rule applies.
+    `elements`: the buffer indices that are stored; `guards`: conditions under which the rule applies.
     """
 
     stage: Stage
@@ -312,7 +312,7 @@ class Geometry:
     guards: tuple[Expr, ...] = field(default=())
 
     def index(self, indices: Sequence[Expr], ranges: Ranges) -> tuple[Expr, ...]:
-        """Indices of the tensor as indices of the buffer."""
+        """Convert indices of the tensor to indices of the buffer."""
         out: list[Expr] = []
         for index, start in zip(indices, self.starts, strict=True):
             whole = not start.terms and not start.offset
@@ -321,12 +321,12 @@ class Geometry:
 
 
 def value_of(body: Body) -> Expr:
-    """The expression of a rule, of a reduction what it combines."""
+    """The expression of a rule; for a reduction, the value that it combines."""
     return body.value if isinstance(body, Reduce) else body
 
 
 def make_geometry(stage: Stage, body: Body, buffer: Buffer, *, starts: Sequence[Affine], ranges: Ranges) -> Geometry:
-    """The loops of a stage over a buffer of the part's shape; the ranges of its loops are added to `ranges`."""
+    """The loops of a stage over a buffer with the shape of the part; adds the ranges of its loops to `ranges`."""
     roots = dict(zip(stage.axis, buffer.shape, strict=True))
     reduced = {a: a.extent or 1 for a in (body.axes if isinstance(body, Reduce) else ())}
     extents = loop_extents(stage.relations, {**roots, **reduced})
@@ -349,19 +349,19 @@ def make_geometry(stage: Stage, body: Body, buffer: Buffer, *, starts: Sequence[
 
 
 def fixed_variables(parent: Geometry, axis: IterVar, known: Mapping[Stage, Geometry]) -> set[Var]:
-    """The loop variables that have a value inside of loop `axis` of a stage."""
+    """The loop variables that have a value inside loop `axis` of a stage."""
     leaves = parent.stage.leaves
-    found = {parent.variables[leaf] for leaf in leaves[: leaves.index(axis) + 1]}
+    variables = {parent.variables[leaf] for leaf in leaves[: leaves.index(axis) + 1]}
     if parent.stage.attached is not None:
         outer, place = parent.stage.attached
-        found |= fixed_variables(known[outer], place, known)
-    return found
+        variables |= fixed_variables(known[outer], place, known)
+    return variables
 
 
 def needed_part(
     tensor: Tensor, readers: Sequence[Geometry], *, fixed: set[Var], ranges: Ranges
 ) -> tuple[list[Affine], list[int]]:  # fmt: skip
-    """(starts, sizes) of the smallest box that holds all that the readers read while the `fixed` variables keep their values."""
+    """(starts, sizes) of the smallest box that contains all reads while the `fixed` variables keep their values."""
     boxes = [_box(load, fixed, ranges) for g in readers for load in _reads(tensor, g, ranges)]
     starts: list[Affine] = []
     sizes: list[int] = []
@@ -379,7 +379,7 @@ def needed_part(
 
 
 def _reads(tensor: Tensor, reader: Geometry, ranges: Ranges) -> Iterator[Load]:
-    """The accesses, their indices in terms of loops."""
+    """The accesses, with indices in terms of loops."""
     cloner = Cloner(reader.places)
     for load in loads(value_of(reader.body)):
         if load.buffer is tensor:
@@ -408,20 +408,20 @@ def _is_fixed(atom: Expr, fixed: set[Var]) -> bool:
     return not any(isinstance(n, (Load, Call)) for n in nodes) and all(n in fixed for n in nodes if isinstance(n, Var))
 
 
-# Does a loop nest do just what an intrinsic does?  Both are run in step, on symbols in the place of memory.
+# Does a loop nest do exactly what an intrinsic does?  Both are executed in step, on symbols instead of memory.
 
 
 MAX_STORES = 1 << 14
-"""Stores of a nest that are compared."""
+"""Most stores of a nest to compare."""
 
 
 class MismatchError(Exception):
-    """Why the nest is not the intrinsic."""
+    """Why the nest does not match the intrinsic."""
 
 
 @dataclass(slots=True)
 class _Binding:
-    """The parameters of the description: buffers as (buffer, start), scalars as expressions; ranges of the loops around."""
+    """The parameters of the description: buffers as (buffer, start), scalars as expressions; and ranges of surrounding loops."""
 
     ranges: Mapping[Var, Interval]
     buffers: dict[Buffer, tuple[Buffer, Affine]] = field(default_factory=dict)
@@ -431,16 +431,16 @@ class _Binding:
 def match_intrinsic(
     loop: For, intrin: TensorIntrin, ranges: Mapping[Var, Interval]
 ) -> tuple[Block, dict[Buffer, int]] | str:  # fmt: skip
-    """(the block in the place of the loop, alignments in bytes that buffers need), or why the loop does something else.
+    """(block that replaces the loop, alignments in bytes that buffers need), or the reason why the loop does something else.
 
-    The description has to make the same stores in the same order.
+    The description must make the same stores in the same order.
     """
     binding = _Binding(ranges)
     try:
         stores = _pairs(_run((loop,)), _run(intrin.desc.body))
-        for actual, wanted in stores:
-            _element(binding, (actual.buffer, actual.indices, actual.dtype), (wanted.buffer, wanted.indices, wanted.dtype))
-            _same(binding, actual.value, wanted.value)
+        for actual, expected in stores:
+            _element(binding, (actual.buffer, actual.indices, actual.dtype), (expected.buffer, expected.indices, expected.dtype))
+            _same(binding, actual.value, expected.value)
         operands = tuple(_operand(binding, p, ranges) for p in intrin.desc.params)
         _check_aliases(binding, intrin)
     except MismatchError as error:
@@ -451,10 +451,10 @@ def match_intrinsic(
     return Block(intrin, operands), aligns
 
 
-def _pairs(actual: Iterator[Store], wanted: Iterator[Store]) -> Iterator[tuple[Store, Store]]:
+def _pairs(actual: Iterator[Store], expected: Iterator[Store]) -> Iterator[tuple[Store, Store]]:
     count = 0
     while True:
-        a, w = next(actual, None), next(wanted, None)
+        a, w = next(actual, None), next(expected, None)
         if a is None and w is None:
             return
         if a is None or w is None:
@@ -466,7 +466,7 @@ def _pairs(actual: Iterator[Store], wanted: Iterator[Store]) -> Iterator[tuple[S
 
 
 def _run(body: tuple[Stmt, ...]) -> Iterator[Store]:
-    """The stores of a nest in order, loop variables replaced by their values."""
+    """The stores of a nest in order, with loop variables replaced by their values."""
     return _statements(body, Cloner())
 
 
@@ -485,10 +485,10 @@ def _statements(body: tuple[Stmt, ...], env: Cloner) -> Iterator[Store]:
                     env.variables[var] = Imm(turn, var.dtype)
                     yield from _statements(inner, env)
             case If(cond, then, orelse):
-                known = env.expr(cond)
-                if not isinstance(known, Imm):
+                condition = env.expr(cond)
+                if not isinstance(condition, Imm):
                     raise MismatchError(f"a condition: {print_stmt(stmt).splitlines()[0]}")
-                yield from _statements(then if known.value else orelse, env)
+                yield from _statements(then if condition.value else orelse, env)
             case _:
                 raise MismatchError(f"a statement other than loops and stores: {print_stmt(stmt).splitlines()[0]}")
 
@@ -496,28 +496,28 @@ def _statements(body: tuple[Stmt, ...], env: Cloner) -> Iterator[Store]:
 Place = tuple[Buffer, tuple[Expr, ...], str]
 
 
-def _element(binding: _Binding, actual: Place, wanted: Place) -> None:
-    (buffer, indices, dtype), (param, param_indices, param_dtype) = actual, wanted
+def _element(binding: _Binding, actual: Place, expected: Place) -> None:
+    (buffer, indices, dtype), (param, param_indices, param_dtype) = actual, expected
     if dtype != param_dtype or buffer.dtype != param.dtype or dtype != buffer.dtype:
         raise MismatchError(f"{buffer.name} is {dtype}, {param.name} of the description {param_dtype}")
     place = simplified_expr(flat_index(buffer, indices), binding.ranges)
     start = affine(place).plus(affine(flat_index(param, param_indices)), -1)
-    known = binding.buffers.setdefault(param, (buffer, start))
-    if known[0] is not buffer:
-        raise MismatchError(f"{param.name} of the description would be {known[0].name} and {buffer.name}")
-    if known[1] != start:
+    bound = binding.buffers.setdefault(param, (buffer, start))
+    if bound[0] is not buffer:
+        raise MismatchError(f"{param.name} of the description would be {bound[0].name} and {buffer.name}")
+    if bound[1] != start:
         raise MismatchError(
             f"{buffer.name} is not used as {param.name} of the description is: other strides, or another order of loops"
         )
 
 
-def _same(binding: _Binding, actual: Expr, wanted: Expr) -> None:
-    match actual, wanted:
+def _same(binding: _Binding, actual: Expr, expected: Expr) -> None:
+    match actual, expected:
         case Load(b, i, t), Load(p, j, u):
             _element(binding, (b, i, t), (p, j, u))
         case _, Var():
-            if binding.scalars.setdefault(wanted, actual) != actual:
-                raise MismatchError(f"scalar {wanted.name} of the description would have two values")
+            if binding.scalars.setdefault(expected, actual) != actual:
+                raise MismatchError(f"scalar {expected.name} of the description would have two values")
         case Imm(v, t), Imm(w, u) if v == w and t == u:
             pass
         case BinOp(op, a, b), BinOp(other, c, d) if op == other:
@@ -560,26 +560,26 @@ def _operand(binding: _Binding, param: Buffer | Var, ranges: Mapping[Var, Interv
 
 
 def _check_aliases(binding: _Binding, intrin: TensorIntrin) -> None:
-    """What the intrinsic writes must not be what it reads under another name."""
+    """Refuse an intrinsic that writes a buffer which it also reads under another name."""
     written = {binding.buffers[p][0] for p in (*intrin.desc.outputs, *intrin.desc.scratch)}
     used = [b for b, _ in binding.buffers.values()]
     for buffer in written:
         if used.count(buffer) > 1:
-            raise MismatchError(f"{buffer.name} would be two operands of the intrinsic, and is written")
+            raise MismatchError(f"{buffer.name} would be two operands of the intrinsic, one of them written")
 
 
-# Unrolling as schedules ask for it, and what it means for local buffers.
+# Unrolling as requested by schedules, and its effect on local buffers.
 
 
 MAX_STATEMENTS = 1 << 14
-"""Of a function, once its loops are unrolled."""
+"""Limit for a function once its loops are unrolled."""
 
 MAX_SCALARS = 64
-"""Elements of a local buffer that become C variables of their own; more make an array."""
+"""Most elements of a local buffer that become C variables of their own; with more it becomes an array."""
 
 
 def auto_unrolled(loop: For, steps: int) -> For:
-    """`loop` with every loop marked for unrolling whose body would be copied at most `steps` times in all."""
+    """`loop` with every loop marked for unrolling whose body would be copied at most `steps` times in total."""
     if _copies(loop) <= steps:
         return replace(loop, kind="unroll", body=tuple(_marked(s, steps) for s in loop.body))
     return replace(loop, body=tuple(_marked(s, steps) for s in loop.body))
@@ -608,7 +608,7 @@ def _copies(stmt: Stmt) -> int:
 
 
 def check_size(body: Iterable[Stmt], name: str) -> None:
-    """Raise ScheduleError where unrolling makes a function too large."""
+    """Raise ScheduleError if unrolling makes a function too large."""
     total = sum(map(_statement_count, body))
     if total > MAX_STATEMENTS:
         raise ScheduleError(f"its unrolled loops make {total} statements; at most {MAX_STATEMENTS}", f"function {name}")
@@ -622,10 +622,10 @@ def _statement_count(stmt: Stmt) -> int:
 
 
 def needs_array(func: PrimFunc, buffer: Buffer) -> bool:
-    """Whether a local buffer has elements known only at run time, or too many for C variables."""
+    """Whether a local buffer has indices known only at run time, or too many elements for C variables."""
     if buffer.size > MAX_SCALARS:
         return True
-    name, shape = buffer.name, buffer.shape  # copies made by unrolling are other objects
+    name, shape = buffer.name, buffer.shape  # unrolling copies the buffer objects
     for stmt in walk(simplified(unroll(simplified(func))).body):
         for access in accesses(stmt):
             if not isinstance(access, (Load, Store)) or access.buffer.scope != "local":

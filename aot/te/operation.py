@@ -1,11 +1,11 @@
-"""Tensors described by rules: `placeholder`, `compute` and reductions, in the manner of TVM's tensor expressions.
+"""Tensors described by rules: `placeholder`, `compute` and reductions, modelled on TVM's tensor expressions.
 
     A = te.placeholder((8, 16), "int8", name="A")
     k = te.reduce_axis((0, 16), name="k")
     C = te.compute((8,), lambda i: te.sum(A[i, k].astype("int32"), axis=k), name="C")
 
-Wrong use raises UsageError: E5070 for arguments and expressions, E5071 for an index that may leave its tensor, E5072 for a rule
-that fails.
+Misuse raises UsageError: E5070 for arguments and expressions, E5071 for an index that may leave its tensor, E5072 for a rule that
+fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AxisKind = Literal["data", "reduce"]
 Combiner = Literal["sum", "prod", "max", "min"]
 
 MAX_ELEMENTS = 1 << 31
-"""Of one tensor: indices are int32."""
+"""Limit for a single tensor: indices are int32."""
 
 
 def wrong(message: str, where: str = "", *, code: str = "E5070") -> UsageError:
@@ -36,7 +36,7 @@ def wrong(message: str, where: str = "", *, code: str = "E5070") -> UsageError:
 
 
 class IterVar(Symbol):
-    """An axis: a dimension of a compute, a reduction, or a loop that a schedule made of one.
+    """An axis: a dimension of a compute, a reduction, or a loop that a schedule derived from one.
 
     `extent` is the number of iterations, None for a loop whose extent depends on where its stage is computed.
     """
@@ -62,7 +62,7 @@ class IterVar(Symbol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce(Symbol):
-    """A reduction of `value` over `axes`, which only the whole rule of a compute may be."""
+    """A reduction of `value` over `axes`; it can only be the whole rule of a compute."""
 
     combiner: Combiner
     value: Expr
@@ -74,7 +74,7 @@ class Reduce(Symbol):
         return self.value.dtype
 
     def as_expr(self) -> Expr:
-        """Refused: a reduction is not a part of an expression."""
+        """Refuse: a reduction cannot be part of an expression."""
         raise wrong("a reduction must be the whole rule of a compute; compute what follows it in another one")
 
     def identity(self) -> Imm:
@@ -90,7 +90,7 @@ class Reduce(Symbol):
                 return max_value(self.dtype)
 
     def combine(self, acc: Expr) -> Expr:
-        """The accumulator after one more value.
+        """The accumulator after combining one more value.
 
         `acc`: the accumulator before it.
         """
@@ -100,7 +100,7 @@ class Reduce(Symbol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlaceholderOp:
-    """What a tensor given by the caller comes from."""
+    """The operation of a tensor that the caller passes in."""
 
     name: str
 
@@ -120,7 +120,7 @@ class ComputeOp:
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that the rule reads, each once, in the order of the text."""
+        """The tensors that the rule reads, each once, in program order."""
         return read_tensors(self.body)
 
 
@@ -131,14 +131,14 @@ Operation = PlaceholderOp | ComputeOp
 class Tensor(Buffer):
     """A placeholder or the result of a compute; `t[i, j]` is an element of it.
 
-    `made_by` is the operation, which does not know the tensor.
+    `made_by` is the operation, which does not refer back to the tensor.
     """
 
     made_by: Operation | None = None
 
     @property
     def op(self) -> TensorOp:
-        """The tensor's operation, as `create_schedule` and `s[...]` take it."""
+        """The tensor's operation, as accepted by `create_schedule` and `s[...]`."""
         return TensorOp(self)
 
     @property
@@ -147,17 +147,17 @@ class Tensor(Buffer):
         return len(self.shape)
 
     def __getitem__(self, indices: Any) -> Load:
-        given = indices if isinstance(indices, tuple) else (indices,)
-        if len(given) != len(self.shape):
-            raise wrong(f"{len(given)} indices for {len(self.shape)} dimensions", f"tensor {self.name}")
-        converted = tuple(as_expr(i) for i in given)
+        items = indices if isinstance(indices, tuple) else (indices,)
+        if len(items) != len(self.shape):
+            raise wrong(f"{len(items)} indices for {len(self.shape)} dimensions", f"tensor {self.name}")
+        converted = tuple(as_expr(i) for i in items)
         for i in converted:
             if i.dtype != "int32":
                 raise wrong(f"an index of type {i.dtype}; int32 is needed", f"tensor {self.name}")
         return Load(self, converted, self.dtype)
 
     def __call__(self, *indices: IntoExpr) -> Load:
-        """As `t[indices]`."""
+        """The same as `t[indices]`."""
         return self[indices]
 
     def __iter__(self) -> Any:
@@ -169,7 +169,7 @@ class Tensor(Buffer):
 
 @dataclass(frozen=True, slots=True)
 class TensorOp:
-    """`tensor.op`: the axes of a compute, and its place in a schedule."""
+    """`tensor.op`: the axes of a compute, and its key in a schedule."""
 
     tensor: Tensor
 
@@ -180,7 +180,7 @@ class TensorOp:
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """The axes of the compute, one a dimension (none for a placeholder)."""
+        """The axes of the compute, one per dimension (none for a placeholder)."""
         made_by = self.tensor.made_by
         return made_by.axis if isinstance(made_by, ComputeOp) else ()
 
@@ -197,7 +197,7 @@ class TensorOp:
         return made_by.input_tensors if isinstance(made_by, ComputeOp) else ()
 
     def output(self, index: int = 0) -> Tensor:
-        """The tensor; a compute has one, number 0."""
+        """The tensor; a compute has only one, number 0."""
         if index != 0:
             raise wrong(f"output {index} of a compute, which has one", f"tensor {self.name}")
         return self.tensor
@@ -206,18 +206,18 @@ class TensorOp:
 def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "placeholder") -> Tensor:
     """A tensor that the caller passes in: extents of at least 1, and an element type.
 
-    `shape`: the extents; `dtype`: such as "int8"; `name`: how messages and the C call it.
+    `shape`: the extents; `dtype`: such as "int8"; `name`: its name in messages and in C.
     """
     return _new(shape, dtype, PlaceholderOp(_name(name)))
 
 
 def compute(shape: Sequence[int], fcompute: Callable[..., Any], name: str = "compute") -> Tensor:
-    """A tensor by a rule: `fcompute` receives one axis a dimension and returns the expression of that element.
+    """A tensor defined by a rule: `fcompute` receives one axis per dimension and returns the expression of that element.
 
-    The rule may also be one reduction (`te.sum` …).  Raises E5070, E5071 if an index cannot be shown to stay inside of its
+    The rule may also be a single reduction (`te.sum` …).  Raises E5070, E5071 if an index cannot be proven to stay inside its
     tensor, and E5072 if the rule itself fails.
 
-    `shape`: the extents, each at least 1; `name`: how messages and the C call it.
+    `shape`: the extents, each at least 1; `name`: its name in messages and in C.
     """
     name = _name(name)
     extents = _shape(shape, name)
@@ -240,9 +240,9 @@ def compute(shape: Sequence[int], fcompute: Callable[..., Any], name: str = "com
 
 
 def reduce_axis(dom: Sequence[int], name: str = "rv") -> IterVar:
-    """An axis to reduce over: `dom` is (0, extent), as an index of a reduction starts from 0.
+    """An axis to reduce over: `dom` is (0, extent), since a reduction index starts from 0.
 
-    `name`: how messages and the C call it.
+    `name`: its name in messages and in C.
     """
     name = _name(name)
     try:
@@ -255,7 +255,7 @@ def reduce_axis(dom: Sequence[int], name: str = "rv") -> IterVar:
 
 
 def sum(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:
-    """The sum of `expr` over `axis`, in its own type: convert to a wider one before."""
+    """The sum of `expr` over `axis`, in the type of `expr`: convert to a wider one first."""
     return _reduce("sum", expr, axis)
 
 
@@ -275,7 +275,7 @@ def min(expr: IntoExpr, axis: IterVar | Sequence[IterVar]) -> Reduce:
 
 
 def min_value(dtype: str) -> Imm:
-    """The smallest value of a type; of a float type the lowest finite one.
+    """The smallest value of a type; for a float type the lowest finite one.
 
     `dtype`: the element type.
     """
@@ -283,7 +283,7 @@ def min_value(dtype: str) -> Imm:
 
 
 def max_value(dtype: str) -> Imm:
-    """The largest value of a type; of a float type the highest finite one.
+    """The largest value of a type; for a float type the highest finite one.
 
     `dtype`: the element type.
     """
@@ -300,12 +300,12 @@ def read_tensors(body: Expr | Reduce) -> tuple[Tensor, ...]:
 
 
 def copy_of(tensor: Tensor, name: str) -> Tensor:
-    """A compute of the same elements."""
+    """A compute with the same elements."""
     return compute(tensor.shape, lambda *i: tensor[i], name)
 
 
 def tensor_of(op: ComputeOp, shape: Sequence[int]) -> Tensor:
-    """The tensor of a compute that is built by hand."""
+    """The tensor of a ComputeOp that was built by hand."""
     return _new(shape, op.body.dtype, op)
 
 
@@ -334,17 +334,17 @@ def _check_body(body: Expr | Reduce, axis: Sequence[IterVar], where: str) -> Non
     value = body.value if isinstance(body, Reduce) else body
     axes = [*axis, *(body.axes if isinstance(body, Reduce) else ())]
     check_expression(value, where)
-    known = {a.var: (0, (a.extent or 1) - 1) for a in axes}
+    ranges = {a.var: (0, (a.extent or 1) - 1) for a in axes}
     for e in walk_expr(value):
-        if isinstance(e, Var) and e not in known:
+        if isinstance(e, Var) and e not in ranges:
             raise wrong(f"it uses {e.name}, which is neither an axis of it nor reduced over", where)
         if isinstance(e, Load) and not isinstance(e.buffer, Tensor):
             raise wrong(f"it reads {e.buffer.name}, which is not a tensor expression", where)
-    check_indices(value, known, where)
+    check_indices(value, ranges, where)
 
 
 def _axis_names(rule: Any, count: int) -> list[str]:
-    """The names of the rule's parameters where it names them all."""
+    """The names of the rule's parameters, if it names all of them."""
     code = getattr(rule, "__code__", None)
     names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
     return names if len(names) == count else [f"i{n}" for n in range(count)]

@@ -6,9 +6,9 @@
     s[C].reorder(io, j, ii)
     s[C].unroll(ii)
 
-A primitive that cannot show that it keeps the meaning raises ScheduleError (E5040) with the loops of the stage, and leaves the
-schedule as it was.  What depends on other stages (whether a place for `compute_at` suits all readers, say) is checked when the
-schedule is lowered, with the same error.
+A primitive that cannot prove that it preserves the meaning raises ScheduleError (E5040), lists the loops of the stage, and leaves
+the schedule unchanged.  What depends on other stages (whether a place for `compute_at` suits all readers, say) is checked when
+the schedule is lowered, with the same error.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from aot.tir.schedule import ScheduleError
 
 Scope = Literal["global", "local"]
 MAX_UNROLL = 4096
-"""Copies of a loop's body."""
+"""Most copies of a loop's body."""
 
 PRAGMAS = ("auto_unroll_max_step", "opt")
 
 
 class Stage:
-    """The loops of one tensor; made by `create_schedule`, found by `schedule[tensor]`."""
+    """The loops of one tensor; created by `create_schedule`, looked up with `schedule[tensor]`."""
 
     def __init__(self, schedule: Schedule, tensor: Tensor, body: Expr | Reduce, *, scope: Scope = "global") -> None:
         made_by = tensor.made_by
@@ -55,12 +55,12 @@ class Stage:
         self.inlined = False
 
     def __getattr__(self, name: str) -> Any:
-        """What TVM has under a name that is not here (E5091)."""
+        """Raise E5091: the name exists in TVM but not here."""
         raise missing("te.Stage", name)
 
     @property
     def op(self) -> StageOp:
-        """The axes of the stage, as it computes now."""
+        """The axes of the stage, as currently computed."""
         return StageOp(self.tensor.name, self.axis, self.body.axes if isinstance(self.body, Reduce) else ())
 
     @property
@@ -76,16 +76,16 @@ class Stage:
     # ---- loops of this stage
 
     def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
-        """Make two loops of one: `factor` iterations inside, or `nparts` outside; return (outer, inner).
+        """Split a loop in two: `factor` iterations inside, or `nparts` outside; return (outer, inner).
 
-        If the extent is not a multiple, the last round is guarded by a condition.
+        If the extent is not a multiple, a condition guards the last round.
 
         `parent`: the loop to split.
         """
         at = self._leaf(parent, "split")
-        given = nparts if factor is None else factor
-        if (factor is None) == (nparts is None) or isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            raise self.refusal("split takes either a factor or nparts, a whole number of at least 1", parent)
+        parts = nparts if factor is None else factor
+        if (factor is None) == (nparts is None) or isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+            raise self.refusal("split needs either factor or nparts, a whole number of at least 1", parent)
         outer = IterVar(f"{parent.name}.outer", parent.kind, nparts or _ceil(parent.extent, factor))
         inner = IterVar(f"{parent.name}.inner", parent.kind, factor or _ceil(parent.extent, nparts))
         self.leaves[at : at + 1] = [outer, inner]
@@ -93,11 +93,11 @@ class Stage:
         return outer, inner
 
     def fuse(self, *axes: IterVar) -> IterVar:
-        """Make one loop of loops that lie directly inside of one another; return it."""
+        """Fuse directly nested loops into one; return it."""
         if len(axes) == 1 and isinstance(axes[0], (list, tuple)):
             axes = tuple(axes[0])
         if len(axes) < 2:
-            raise self.refusal("fuse takes at least two loops")
+            raise self.refusal("fuse needs at least two loops")
         result = axes[0]
         self._check_adjacent(axes)
         for inner in axes[1:]:
@@ -110,7 +110,7 @@ class Stage:
             if outer.kind != inner.kind:
                 raise self.refusal("a data loop and a reduction cannot be fused", inner)
         if places != list(range(places[0], places[0] + len(places))):
-            raise self.refusal("fuse takes loops that lie directly inside of one another, outermost first", axes[0])
+            raise self.refusal("fuse needs directly nested loops, outermost first", axes[0])
 
     def _fuse(self, outer: IterVar, inner: IterVar) -> IterVar:
         extent = None if outer.extent is None or inner.extent is None else outer.extent * inner.extent
@@ -121,13 +121,13 @@ class Stage:
         return fused
 
     def reorder(self, *axes: IterVar) -> None:
-        """Put loops into the given order, on the places that they have together.
+        """Put loops into the given order, in the places that they occupy together.
 
-        Refused where that would change the order of a float reduction, or of an integer one whose partial sums might overflow.
+        Refused if that would change the order of a float reduction, or of an integer one whose partial sums might overflow.
         """
         places = sorted(self._leaf(a, "reorder") for a in axes)
         if len(set(places)) != len(places):
-            raise self.refusal("reorder takes each loop once")
+            raise self.refusal("reorder accepts each loop only once")
         new = list(self.leaves)
         for place, axis in zip(places, axes, strict=True):
             new[place] = axis
@@ -142,7 +142,7 @@ class Stage:
         self._leaf(x, "tile")
         self._leaf(y, "tile")
         if x is y:
-            raise self.refusal("tile takes two different loops", x)
+            raise self.refusal("tile needs two different loops", x)
         before = self._state()
         try:
             xo, xi = self.split(x, x_factor)
@@ -166,7 +166,7 @@ class Stage:
     def vectorize(self, axis: IterVar) -> None:
         """Compute the iterations of an innermost data loop side by side.
 
-        The cores in question have no vectors that C could name, so that this unrolls; the loop has to be one that vectors suit.
+                The supported cores have no vectors that C can express, so this unrolls; the loop must still be vectorizable.
 
         `axis`: the loop.
         """
@@ -179,9 +179,9 @@ class Stage:
         self.marks[axis] = "vectorize"
 
     def pragma(self, axis: IterVar, name: str, value: int | str = 1) -> None:
-        """A hint for everything inside of a loop.
+        """A hint for everything inside a loop.
 
-        "auto_unroll_max_step": unroll it where that makes at most `value` copies; "opt": "speed" or "size", for GCC.
+        "auto_unroll_max_step": unroll if that makes at most `value` copies; "opt": "speed" or "size", for GCC.
 
         `axis`: the loop; `name`, `value`: `auto_unroll_max_step` with a number, `opt` with "speed" or "size".
         """
@@ -196,7 +196,7 @@ class Stage:
     def tensorize(self, axis: IterVar, intrin: TensorIntrin) -> None:
         """Replace a loop and everything in it by an intrinsic with the same meaning (checked when the schedule is lowered).
 
-        `axis`: the outermost loop of what is replaced; `intrin`: the TensorIntrin.
+        `axis`: the outermost loop to replace; `intrin`: the TensorIntrin.
         """
         self._leaf(axis, "tensorize")
         if not isinstance(intrin, TensorIntrin):
@@ -206,28 +206,28 @@ class Stage:
     # ---- where the stage is computed
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
-        """Compute, inside of a loop of a stage that reads the tensor, just what is read there.
+        """Compute, inside a loop of a stage that reads the tensor, only what is read there.
 
-        `parent`: the stage that reads it; `axis`: the loop of that stage.
+        `parent`: the stage that reads it; `axis`: a loop of that stage.
         """
         if not isinstance(parent, Stage) or parent.schedule is not self.schedule or parent is self:
-            raise self.refusal("compute_at takes another stage of the same schedule")
+            raise self.refusal("compute_at needs another stage of the same schedule")
         parent._leaf(axis, "compute_at")
         if self.is_output:
-            raise self.refusal("it is an output, which is computed as a whole")
+            raise self.refusal("it is an output, so it is computed as a whole")
         place: Stage | None = parent
         while place is not None:
             if place is self:
-                raise self.refusal(f"it is computed inside of itself, through {parent.tensor.name}")
+                raise self.refusal(f"it would be computed inside itself, through {parent.tensor.name}")
             place = place.attached[0] if place.attached else None
         self.attached, self.inlined = (parent, axis), False
 
     def compute_root(self) -> None:
-        """Compute the whole tensor before it is read, as at first."""
+        """Compute the whole tensor before it is read, which is the default."""
         self.attached, self.inlined = None, False
 
     def compute_inline(self) -> None:
-        """Put the rule into the place of each element that is read."""
+        """Substitute the rule for each element that is read."""
         if self.is_output:
             raise self.refusal("it is an output, so there is no reader to inline it into")
         if isinstance(self.body, Reduce):
@@ -235,11 +235,11 @@ class Stage:
         if self.relations or self.marks or self.intrinsics:
             raise self.refusal("its loops are scheduled already, and an inlined stage has none")
         if any(s.attached and s.attached[0] is self for s in self.schedule.stages):
-            raise self.refusal("another stage is computed inside of it")
+            raise self.refusal("another stage is computed inside it")
         self.attached, self.inlined = None, True
 
     def set_scope(self, scope: Scope) -> Stage:
-        """Where the tensor lives: "global" memory of the workspace, or "local" registers or stack; returns the stage.
+        """Set where the tensor is stored: "global" (the workspace) or "local" (registers or stack); returns the stage.
 
         `scope`: "global" or "local".
         """
@@ -253,7 +253,7 @@ class Stage:
     # ---- helpers
 
     def refusal(self, message: str, axis: IterVar | None = None) -> ScheduleError:
-        """An E5040 with the loops of the stage, and an arrow at the one in question.
+        """Return an E5040 that lists the loops of the stage, with an arrow at `axis`.
 
         `message`: the reason; `axis`: the loop in question.
         """
@@ -295,10 +295,10 @@ class StageOp:
 
 
 class Schedule:
-    """All stages, producers before consumers; made by `create_schedule`."""
+    """All stages, producers before consumers; created by `create_schedule`."""
 
     def __getattr__(self, name: str) -> Any:
-        """What TVM has under a name that is not here (E5091)."""
+        """Raise E5091: the name exists in TVM but not here."""
         raise missing("te.Schedule", name)
 
     def __init__(self, outputs: Sequence[Tensor]) -> None:
@@ -329,7 +329,7 @@ class Schedule:
         raise wrong(f"a schedule is indexed by a tensor, not by {type(item).__name__}")
 
     def cache_read(self, tensor: Tensor, scope: Scope, readers: Sequence[Tensor | TensorOp]) -> Tensor:
-        """A copy of a tensor, which `readers` read in its place; place it with compute_at.
+        """Copy a tensor into a cache that `readers` read instead; place it with compute_at.
 
         `scope`: "global" or "local", as in `Stage.set_scope`.
         """
@@ -371,24 +371,27 @@ class Schedule:
         return cache
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
-        """Partial reductions, one for each iteration of a reduction loop, which a second reduction combines; returns the first.
+        """Split a reduction into partial ones, one per iteration of a loop, and a second reduction that combines them; return the
+        first.
 
-        `axis` is a reduction axis, or one half of a split of one.  `factor_axis` is its place among the new
-        tensor's dimensions.
+        `axis` is a reduction axis, or half of a split reduction axis.  `factor_axis` is its place among the dimensions of the new
+        tensor.
         """
         stage = self[tensor]
         stage._leaf(axis, "rfactor")
         if not isinstance(stage.body, Reduce) or axis.kind != "reduce":
-            raise stage.refusal("rfactor takes a reduction loop", axis)
+            raise stage.refusal("rfactor needs a reduction loop", axis)
         if isinstance(factor_axis, bool) or not isinstance(factor_axis, int) or not 0 <= factor_axis <= len(stage.axis):
             raise stage.refusal(f"factor_axis {factor_axis!r}; there are {len(stage.axis)} dimensions", axis)
         fault = commutes(stage.body, stage.axis)
         if fault:
             raise stage.refusal(fault, axis)
-        made = factored(stage.axis, stage.body, tuple(stage.relations), axis=(axis, factor_axis), name=f"{tensor.name}.rf")
-        if isinstance(made, str):
-            raise stage.refusal(made, axis)
-        partial, body = made
+        factored_rule = factored(
+            stage.axis, stage.body, tuple(stage.relations), axis=(axis, factor_axis), name=f"{tensor.name}.rf"
+        )
+        if isinstance(factored_rule, str):
+            raise stage.refusal(factored_rule, axis)
+        partial, body = factored_rule
         assert isinstance(partial.made_by, ComputeOp)
         stage.body, stage.relations = body, []
         stage.leaves = [*stage.axis, *body.axes]
@@ -398,7 +401,7 @@ class Schedule:
 
 
 def create_schedule(ops: TensorOp | Tensor | Sequence[TensorOp | Tensor]) -> Schedule:
-    """The default schedule of the given outputs and everything that they are computed from: a nest of loops a tensor.
+    """The default schedule of the given outputs and everything they are computed from: one loop nest per tensor.
 
     `ops`: an operation, such as `C.op`, or several.
     """
@@ -407,7 +410,7 @@ def create_schedule(ops: TensorOp | Tensor | Sequence[TensorOp | Tensor]) -> Sch
     for item in items:
         tensor = item.tensor if isinstance(item, TensorOp) else item
         if not isinstance(tensor, Tensor) or not isinstance(tensor.made_by, ComputeOp):
-            raise wrong(f"create_schedule takes the operations of computes, not {item!r}")
+            raise wrong(f"create_schedule needs the operations of computes, not {item!r}")
         if all(t is not tensor for t in outputs):
             outputs.append(tensor)
     if not outputs:
@@ -419,12 +422,12 @@ def _ceil(extent: int | None, part: int | None) -> int | None:
     return None if extent is None or part is None else -(-extent // part)
 
 
-# How loops come from axes: splits and fusions, their extents, and the axes' values in terms of the loops.
+# How loops derive from axes: splits and fusions, their extents, and the axes' values in terms of the loops.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """`parent` = outer * factor + inner; factor or nparts is given, the other follows from the extent."""
+    """`parent` = outer * factor + inner; either factor or nparts is given, the other follows from the extent."""
 
     parent: IterVar
     outer: IterVar
@@ -478,9 +481,9 @@ def loop_extents(relations: Sequence[Relation], roots: Mapping[IterVar, int]) ->
 def axis_values(
     relations: Sequence[Relation], extents: Mapping[IterVar, int], leaves: Mapping[IterVar, Expr]
 ) -> tuple[dict[IterVar, Expr], list[tuple[IterVar, Expr, int]]]:
-    """The value of every axis and loop, and what has to be guarded: (axis, its value, its extent).
+    """The value of every axis and loop, and the required guards: (axis, its value, its extent).
 
-    `leaves` gives the values of the loops.  A guard is needed where the rounds of a split cover more than its parent.
+    `leaves` gives the values of the loops.  A guard is required if the rounds of a split cover more than its parent.
     """
     values = dict(leaves)
     guards: list[tuple[IterVar, Expr, int]] = []
@@ -496,16 +499,16 @@ def axis_values(
     return values, guards
 
 
-# New rules from old ones: readers of a cache, a rule with axes of its own, partial reductions.
+# Deriving new rules: reading from a cache, copying a rule with its own axes, partial reductions.
 
 
 Body = Expr | Reduce
 
 
 def commutes(body: Reduce, data: Sequence[IterVar]) -> str:
-    """Why the values of a reduction may not be taken in another order; "" where they may.
+    """Why the values of a reduction may not be combined in another order; "" if they may.
 
-    Float results depend on the order.  Signed partial sums may overflow in one order and not in another, unless all of them fit.
+    Float results depend on the order.  Signed partial sums may overflow in one order but not in another, unless all of them fit.
     """
     dtype = body.dtype
     if is_float(dtype):
@@ -534,13 +537,13 @@ def map_body(body: Body, cloner: Cloner) -> Body:
 
 
 def reads_from(body: Body, tensors: Mapping[Tensor, Tensor]) -> Body:
-    """A rule that reads other tensors in the place of some."""
+    """A rule that reads from replacements of some tensors."""
     replaced: dict[Buffer, Buffer] = {old: new for old, new in tensors.items()}
     return map_body(body, Cloner(buffers=replaced))
 
 
 def copied_rule(axis: Sequence[IterVar], body: Body, tensor: Tensor, *, name: str) -> Tensor:
-    """A tensor of the same rule with data axes of its own; reduction axes are shared."""
+    """A tensor with the same rule and data axes of its own; reduction axes are shared."""
     fresh = tuple(IterVar(f"{a.name}.c", "data", a.extent) for a in axis)
     places: dict[Var, Expr] = {a.var: f.var for a, f in zip(axis, fresh, strict=True)}
     return tensor_of(ComputeOp(name, fresh, map_body(body, Cloner(places))), tensor.shape)
@@ -549,31 +552,31 @@ def copied_rule(axis: Sequence[IterVar], body: Body, tensor: Tensor, *, name: st
 def factored(
     axes: Sequence[IterVar], body: Reduce, relations: tuple[Relation, ...], *, axis: tuple[IterVar, int], name: str
 ) -> tuple[Tensor, Reduce] | str:
-    """(tensor of partial results, reduction that combines them), or why that cannot be done.
+    """(tensor of partial results, reduction that combines them), or the reason why that is impossible.
 
     `axis`: the loop that becomes dimension number axis[1] of the partial results.
     """
     loop, position = axis
-    found = _parts(body, relations, loop)
-    if isinstance(found, str):
-        return found
-    root, factor, other = found
+    split = _parts(body, relations, loop)
+    if isinstance(split, str):
+        return split
+    root, factor, other = split
     extent = loop.extent or 1
     chosen = IterVar(loop.name, "data", extent)
     places: dict[Var, Expr] = {}
-    rest = tuple(a for a in body.axes if a is not root)
+    remaining = tuple(a for a in body.axes if a is not root)
     if other is None:
         places[root.var] = chosen.var
     else:
         left = IterVar(other.name, "reduce", other.extent)
         outer, inner = (chosen, left) if factor > 0 else (left, chosen)
         places[root.var] = outer.var * abs(factor) + inner.var
-        rest = tuple(left if a is root else a for a in body.axes)
+        remaining = tuple(left if a is root else a for a in body.axes)
     fresh = [IterVar(f"{a.name}.f", "data", a.extent) for a in axes]
     places |= {a.var: f.var for a, f in zip(axes, fresh, strict=True)}
     value = Cloner(places).expr(body.value)
     all_axes = (*fresh[:position], chosen, *fresh[position:])
-    op = ComputeOp(name, all_axes, Reduce(body.combiner, value, rest) if rest else value)
+    op = ComputeOp(name, all_axes, Reduce(body.combiner, value, remaining) if remaining else value)
     partial = tensor_of(op, tuple(a.extent or 1 for a in all_axes))
     last = IterVar(f"{loop.name}.v", "reduce", extent)
     indices: list[Expr] = [a.var for a in axes]
@@ -582,7 +585,7 @@ def factored(
 
 
 def _parts(body: Reduce, relations: tuple[Relation, ...], loop: IterVar) -> tuple[IterVar, int, IterVar | None] | str:
-    """(axis, factor of the split, other half): the factor is negative where `loop` is the inner half."""
+    """(axis, factor of the split, other half): the factor is negative if `loop` is the inner half."""
     if not relations and loop in body.axes:
         return loop, 1, None
     if len(relations) == 1 and isinstance(relations[0], Split) and relations[0].parent in body.axes:

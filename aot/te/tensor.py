@@ -1,7 +1,7 @@
-"""Rules of operators: a tensor as a function of its indices (TensorFn; te.Tensor, of the schedules, is an expression).
+"""Rules of operators: a tensor as a function of its indices (TensorFn; te.Tensor, used by schedules, is an expression).
 
 `at(b, indices)` returns the scalar expression of one element.  Element-wise rules only build an expression; reductions append
-their loop to the builder `b` and return the accumulator, so a reduction composes with anything that follows it.
+their loop to the builder `b` and return the accumulator, so a reduction composes with whatever follows it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ At = Callable[[IRBuilder, tuple[Expr, ...]], Expr]
 
 @dataclass(frozen=True, slots=True)
 class TensorFn:
-    """Shape, element type and the rule that gives element `indices`."""
+    """Shape, element type and the rule that computes the element at `indices`."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -41,7 +41,7 @@ def elements_of(buffer: Buffer) -> TensorFn:
 
 
 def tensor_fn(shape: Sequence[int], dtype: str, rule: Callable[..., Expr]) -> TensorFn:
-    """A tensor by an element-wise rule: `rule(b, *indices)`."""
+    """A tensor defined by an element-wise rule: `rule(b, *indices)`."""
     return TensorFn(tuple(shape), dtype, lambda b, i: rule(b, *i))
 
 
@@ -61,19 +61,19 @@ def reduce(
     """Append loops over `axes` that combine `term(*axis variables)` into an accumulator; return the accumulator."""
     acc = b.local("acc", (1,), dtype, init=init)
 
-    def nest(rest: Sequence[IterVar], variables: tuple[Var, ...]) -> None:
-        if not rest:
+    def nest(remaining: Sequence[IterVar], variables: tuple[Var, ...]) -> None:
+        if not remaining:
             b.store(acc, 0, combine(acc[0], term(*variables)))
             return
-        with b.for_(rest[0].name, rest[0].stop, start=rest[0].start) as var:
-            nest(rest[1:], (*variables, var))
+        with b.for_(remaining[0].name, remaining[0].stop, start=remaining[0].start) as var:
+            nest(remaining[1:], (*variables, var))
 
     nest(tuple(axes), ())
     return acc[0]
 
 
 def wrapping(dtype: str) -> str:
-    """The type in which sums of `dtype` wrap, as C leaves an overflow of signed ones undefined; only int32's can occur."""
+    """The type in which sums of `dtype` wrap, since C leaves signed overflow undefined; only int32 can overflow."""
     return "uint32" if dtype == "int32" else dtype
 
 
@@ -89,7 +89,7 @@ def min(b: IRBuilder, axes: Sequence[IterVar], term: Callable[..., Expr], *, ini
     return reduce(b, axes, term, combine=minimum, init=init, dtype=dtype)
 
 
-# From tensors to loop nests: one nest over the output's shape for each output.
+# From tensors to loop nests: one nest per output, over its shape.
 
 
 _NAMES = {1: ("c",), 2: ("m", "c"), 3: ("h", "w", "c"), 4: ("n", "h", "w", "c")}
@@ -98,7 +98,7 @@ _NAMES = {1: ("c",), 2: ("m", "c"), 3: ("h", "w", "c"), 4: ("n", "h", "w", "c")}
 def emit_nest(b: IRBuilder, out: Buffer, tensor: TensorFn) -> None:
     """Append loops over `out.shape` that store each element of `tensor`; an axis of extent 1 gets no loop.
 
-    `out` may differ from `tensor` in shape only by having the same number of elements in one flat axis.
+    The shape of `out` may only differ by being flat: one axis with the same number of elements.
     """
     shape = tensor.shape
     flat = out.shape != shape
@@ -121,27 +121,27 @@ def emit_nest(b: IRBuilder, out: Buffer, tensor: TensorFn) -> None:
 
 
 def emit_flat(b: IRBuilder, out: Buffer, tensor: TensorFn, *, unroll: int = 4) -> None:
-    """Append one loop that stores the elements of a tensor with one axis, `unroll` at a time, and what is left after it.
+    """Append one loop that stores the elements of a one-dimensional tensor, `unroll` at a time, then the remaining elements.
 
-    The values of a turn are computed before any of them is stored, so that loads do not wait for stores.
+    The values of an iteration are computed before any of them is stored, so that loads do not wait for stores.
     """
     (size,) = tensor.shape
     if out.shape != tensor.shape:
         raise ValueError(f"{out.name} of shape {out.shape} cannot hold a tensor of shape {tensor.shape}")
 
-    def turn(start: Expr, count: int) -> None:
+    def iteration(start: Expr, count: int) -> None:
         values = [b.let("value", tensor.at(b, (start + u,))) for u in range(count)]
         for u, value in enumerate(values):
             b.store(out, start + u, value)
 
     whole = size - size % unroll
     if whole == unroll:
-        turn(imm(0), unroll)
+        iteration(imm(0), unroll)
     elif whole:
         with b.for_("i", whole, step=unroll) as i:
-            turn(i, unroll)
+            iteration(i, unroll)
     if whole < size:
-        turn(imm(whole), size - whole)
+        iteration(imm(whole), size - whole)
 
 
 def tensor_size(shape: Sequence[int]) -> int:

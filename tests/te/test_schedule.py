@@ -144,7 +144,7 @@ REFUSED: dict[str, Refused] = {
     "inlined reduction": lambda p: p.s[p.c].compute_inline(),
     "inlined output": lambda p: p.s[p.d].compute_inline(),
     "output inside": lambda p: p.s[p.d].compute_at(p.s[p.c], p.k),
-    "inside of itself": lambda p: p.s[p.c].compute_at(p.s[p.c], p.k),
+    "inside itself": lambda p: p.s[p.c].compute_at(p.s[p.c], p.k),
     "inside of a tensor": lambda p: p.s[p.c].compute_at(p.d, p.d.op.axis[0]),
     "inside of another schedule": lambda p: p.s[p.c].compute_at(Product().s.stages[1], p.k),
     "at a loop that is split": lambda p: (
