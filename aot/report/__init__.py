@@ -1,6 +1,6 @@
-"""What a run says: measured, compared with baselines and budgets, and shown.
+"""Results of a run: measured, compared with baselines and budgets, and rendered.
 
-The package can be called, `aot.report("kws.tflite")`: it is `aot.report.calls.report`.
+The package is callable, `aot.report("kws.tflite")`: it forwards to `aot.report.calls.report`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class _Callable(ModuleType):
-    """One name for a package and its main function: both are `aot.report` to those who use them."""
+    """A module that is both a package and its main function, so that `aot.report` can be imported and called."""
 
     def __call__(self, model: Any, **keywords: Any) -> Any:
-        """`aot.report.calls.report`, which is loaded only now: a run of another verb does not need it."""
+        """Call `aot.report.calls.report`, which is imported only now: other commands do not need it."""
         return import_module("aot.report.calls").report(model, **keywords)
 
 

@@ -1,4 +1,4 @@
-"""What flash, RAM and time a model may be traded for: builds with many options, and the best of them."""
+"""Trade-offs between flash, RAM and time: builds with many options, and the best of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aot.system.executors import Opener, outcomes
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A way to compile: the options, and the words for them on a command line."""
+    """A candidate build: the options, and the same options as command-line words."""
 
     words: str
     options: Options
@@ -33,9 +33,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A build: `flash` are its constants and, by estimate, its kernels; `ram` workspace and state; all in bytes.
+    """A build: `flash` is constants plus estimated kernel code, `ram` is workspace plus state; all in bytes.
 
-    `instructions` of one inference, by estimate.  `boards`: those with room for it.
+    `instructions` of one inference, estimated.  `boards`: those with room for it.
     """
 
     words: str
@@ -51,13 +51,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes that there are; None: no limit."""
+    """Available bytes; None: no limit."""
 
     flash: int | None = None
     ram: int | None = None
 
     def excess(self, point: Point) -> float:
-        """By which factor a point is over the worse of the limits; 1 or less for one that fits."""
+        """The factor by which a point exceeds the worse of the limits; 1 or less if it fits."""
         pairs = ((point.flash, self.flash), (point.ram, self.ram))
         return max((have / max(limit, 1) for have, limit in pairs if limit is not None), default=0.0)
 
@@ -72,20 +72,20 @@ def explore(
     steps: int = 3,
     pool: Opener | None = None,
 ) -> list[Point]:
-    """All points: every mode, rows that are fed, the limits as budgets, and `steps` budgets between the least and the most RAM.
+    """All points: every mode, fed rows, the limits as budgets, and `steps` budgets between the smallest and the largest RAM.
 
-    Builds of equal figures are one, the one with the fewest options; the options of `options` that are not varied hold for all.
-    AotError of the model itself where no build is possible.
+    Of builds with equal figures, the one with the fewest options is kept; options that are not varied apply to all.  Raises the
+    model's own AotError if no build is possible.
     """
     first = list(_modes(options, limits))
-    points = _made(first, source, target=target, name=name, pool=pool)
+    points = _points(first, source, target=target, name=name, pool=pool)
     if not any(points):
-        compile_model(source, target=target, name=name, options=options)  # raises what is wrong
+        compile_model(source, target=target, name=name, options=options)  # raises the problem
     rams = [p.ram for p in points if p is not None]
     budgets = [min(rams) + (max(rams) - min(rams)) * k // (steps + 1) for k in range(1, steps + 1)]
     more = [_budget(options, n) for n in dict.fromkeys(budgets) if min(rams) < n < max(rams)]
     more += [_budget(options, min(rams) - n) for n in _fewer_rows(first, source, target=target, name=name) if n < min(rams)]
-    points += _made(more, source, target=target, name=name, pool=pool)
+    points += _points(more, source, target=target, name=name, pool=pool)
     distinct: dict[tuple[int, int, int], Point] = {}
     for point in sorted((p for p in points if p is not None), key=lambda p: (len(p.words), p.words)):
         distinct.setdefault(point.figures, point)
@@ -93,22 +93,22 @@ def explore(
 
 
 def pareto(points: Sequence[Point]) -> list[Point]:
-    """The points than which no other is better in one figure and no worse in the rest, the fastest first."""
+    """The Pareto-optimal points, the fastest first."""
     return [p for p in points if not any(_beats(q, p) for q in points)]
 
 
 def fastest(points: Sequence[Point], limits: Limits) -> Point | None:
-    """The fastest within the limits."""
+    """The fastest point within the limits."""
     return min((p for p in points if limits.excess(p) <= 1), key=lambda p: (p.instructions, p.ram, p.flash), default=None)
 
 
 def nearest(points: Sequence[Point], limits: Limits, *, count: int = 3) -> list[Point]:
-    """Those that exceed the limits least."""
+    """The points that exceed the limits least."""
     return sorted(points, key=lambda p: (limits.excess(p), p.instructions))[:count]
 
 
 def on_boards(points: Sequence[Point]) -> dict[str, Point | None]:
-    """For every board the fastest point that it has room for."""
+    """For every board the fastest point that fits it."""
     return {name: next((p for p in points if name in p.boards), None) for name in board_names()}
 
 
@@ -117,12 +117,12 @@ def _beats(a: Point, b: Point) -> bool:
 
 
 def _modes(options: Options, limits: Limits) -> Iterator[Trial]:
-    """Every mode, whole and fed by rows, without limits and with them as budgets."""
+    """Every mode, with whole inputs and fed rows, without limits and with the limits as budgets."""
     budgets: list[dict[str, int]] = [{}]
-    given = {"ram_budget": limits.ram, "flash_budget": limits.flash}
-    wanted = {k: v for k, v in given.items() if v is not None}
-    if wanted:
-        budgets.append(wanted)
+    limit_options = {"ram_budget": limits.ram, "flash_budget": limits.flash}
+    limit_budget = {k: v for k, v in limit_options.items() if v is not None}
+    if limit_budget:
+        budgets.append(limit_budget)
     fed = not options.slide and options.io == "arena"
     for budget in budgets:
         for feed in (False, True) if fed else (options.feed_rows,):
@@ -138,41 +138,41 @@ def _budget(options: Options, ram: int) -> Trial:
 
 
 def _fewer_rows(trials: Sequence[Trial], source: NamedBytes | bytes, *, target: str, name: str) -> list[int]:
-    """How many bytes of rows each other plan of a window that moves keeps less: what it is for a budget to compute again."""
+    """Bytes of kept rows that each other plan of a sliding window saves: budgets at which it recomputes rows."""
     if not trials[0].options.slide:
         return []
     with suppress(AotError):
-        made = compile_model(source, target=target, name=name, options=trials[0].options)
-        front = made.artifact.metadata["slide"]["front"]
-        return [front[0]["rows_bytes"] - way["rows_bytes"] for way in front[1:]]
+        compiled = compile_model(source, target=target, name=name, options=trials[0].options)
+        front = compiled.artifact.metadata["slide"]["front"]
+        return [front[0]["rows_bytes"] - plan["rows_bytes"] for plan in front[1:]]
     return []
 
 
-def _made(
+def _points(
     trials: Sequence[Trial], source: NamedBytes | bytes, *, target: str, name: str, pool: Opener | None
 ) -> list[Point | None]:  # fmt: skip
-    """What comes of each trial, in their order."""
+    """The point of each trial, in their order."""
     work = partial(_make_numbered, source=source, target=target, name=name)
-    made = {number: point for (number, _), point in outcomes(work, list(enumerate(trials)), pool)}
-    return [made[i] for i in range(len(trials))]
+    points = {number: point for (number, _), point in outcomes(work, list(enumerate(trials)), pool)}
+    return [points[i] for i in range(len(trials))]
 
 
 def _make_numbered(job: tuple[int, Trial], *, source: NamedBytes | bytes, target: str, name: str) -> Point | None:
-    """`make`, for a job that says which it is."""
+    """`make` for a numbered job."""
     return make(job[1], source, target, name)
 
 
 def make(trial: Trial, source: NamedBytes | bytes, target: str, name: str) -> Point | None:
-    """What comes of a trial; None where the model cannot be compiled so."""
+    """The point of a trial; None if the model cannot be compiled with these options."""
     try:
-        found = compile_model(source, target=target, name=name, options=trial.options)
+        compiled = compile_model(source, target=target, name=name, options=trial.options)
     except AotError:
         return None
-    metadata = found.artifact.metadata
+    metadata = compiled.artifact.metadata
     unlimited = {**metadata, "options": {**metadata["options"], "ram_budget": None, "flash_budget": None}}
     boards = tuple(n for n in board_names() if not problems_on(load_board(n), unlimited))
-    flash = int(metadata["constants"]["size"]) + code_estimate(found.lowered)
-    return Point(trial.words, flash, _ram(metadata), found.lowered.estimate, boards)
+    flash = int(metadata["constants"]["size"]) + code_estimate(compiled.lowered)
+    return Point(trial.words, flash, _ram(metadata), compiled.lowered.estimate, boards)
 
 
 def _ram(metadata: Any) -> int:
@@ -180,7 +180,7 @@ def _ram(metadata: Any) -> int:
 
 
 def code_estimate(lowered: LoweredModule) -> int:
-    """Bytes of the kernels' code as they state it, of those that layers share once."""
+    """Bytes of the kernels' code as they estimate it; shared kernels count once."""
     sizes: dict[str, int] = {}
     for call in lowered.calls:
         kernel = lowered.kernel(call).attrs.kernel
@@ -188,16 +188,16 @@ def code_estimate(lowered: LoweredModule) -> int:
     return sum(sizes.values())
 
 
-# ---- the points as one HTML file: a plot whose axes can be chosen, and a table; no network
+# ---- the points as one HTML file: a plot with selectable axes, and a table; no network
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""Forbids the browser every request."""
+"""Forbids the browser all requests."""
 
 
 def explore_page(title: str, rows: Sequence[Mapping[str, Any]], boards: Mapping[str, str | None]) -> str:
-    """`rows` as `aot explore --json` has them; `boards`: the command of each board's fastest build."""
+    """The page; `rows` as in `aot explore --json`, `boards`: the command of each board's fastest build."""
     data = json.dumps({"rows": list(rows), "boards": dict(boards)}).replace("<", "\\u003c")
     text = (Path(__file__).with_suffix(".html")).read_text(encoding="utf-8")
     parts = {"POLICY": _POLICY, "TITLE": escape(title), "DATA": data}
-    return re.sub("@(POLICY|TITLE|DATA)@", lambda place: parts[place[1]], text)  # in one go: a value may hold such a word
+    return re.sub("@(POLICY|TITLE|DATA)@", lambda place: parts[place[1]], text)  # one pass: a value may contain such a word

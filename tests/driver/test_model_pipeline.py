@@ -112,8 +112,8 @@ def test_a_push_runs_each_stage_as_often_as_it_has_new_rows() -> None:
     assert (told["hop"], told["axis"], told["pushes"]) == (8, 1, 2)
     assert artifact.metadata["inputs"][0]["shape"] == [1, 8]
     assert slide_lines(artifact.metadata) == [
-        "a push takes 8 new rows and runs rows twice, mean once",
-        "mean: 4 of 6 rows of x are new in a run: 0 of 0 MAC, 4 B of rows are kept",
+        "a push consumes 8 new rows and runs rows twice, mean once",
+        "mean: 4 of 6 rows of x are new per run: 0 of 0 MAC, 4 B of rows are kept",
         "mean: MEAN y works over the axis that slides",
     ]
 

@@ -66,7 +66,7 @@ def test_the_load_of_a_chain_is_that_of_verify_on_the_page_too(cli: Cli) -> None
     assert 0 < average <= most
     assert report["load"]["highest"] == most * report["load"]["pushes_per_second"] / 2e6
     said = f"{average:,} instructions on average, {most:,} at most, over 20"
-    load = f"at 2 MHz and an instruction a cycle the longest push takes {100 * report['load']['highest']:.1f} % of its time"
+    load = f"at 2 MHz and one instruction per cycle the longest push needs {100 * report['load']['highest']:.1f} % of its time"
     for text in (told.out, *(Path("made", name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))):
         assert said in text
         assert load in text

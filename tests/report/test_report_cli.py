@@ -132,7 +132,7 @@ def test_one_more_than_the_baseline_exits_4(cli: Cli, bench: Bench, total: str) 
     assert done.code == 4
     (line,) = done.err.splitlines()
     assert line.startswith(f"E2020 a@mps2-an386: {total} ")
-    assert "+1 to the baseline" in line
+    assert "+1 from the baseline" in line
     bench.changes = {total: -1}
     done = cli("report", "a.tflite")
     assert done.code == 0

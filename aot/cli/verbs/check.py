@@ -169,7 +169,7 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
     out.row("flash", flash_of(meta))
     for line in slide_lines(meta):
         out.row("slide", line)
-    if found.way.words:
+    if found.variant.words:
         out.row(place.name if place is not None else "budget", f"fits {price_text(found, tries.asked)}")
     show_fits(out, boards, tries)
     if hot is not None and place is not None:

@@ -1,8 +1,8 @@
-"""Every byte of a linked image, given to a symbol, and every symbol to the layers that use it.
+"""Attribution of every byte of a linked image to a symbol, and of every symbol to the layers that use it.
 
-The linker's map says which input section of which object lies where; the ELF's symbol table splits the sections into functions
-and constants.  A byte after a symbol (literal pool, alignment inside a section) belongs to the symbol before it.  What lies in
-an allocated section and in no input section is padding of the linker; `other` holds nothing else.
+The linker's map says where each input section of each object is; the ELF's symbol table splits the sections into functions
+and constants.  A byte after a symbol (literal pool, alignment inside a section) belongs to the symbol before it.  Bytes in an
+allocated section but in no input section are the linker's padding; `other` holds only these.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from aot.support.dataclass import dataclass
 GROUPS = ("kernels", "weights", "tables", "main", "runtime", "startup", "other")
 """Kinds of flash content.
 
-kernels, weights (with biases and requantisation), tables (of functions such as softmax): the layers'; main: the model's interface
-and its sequence of calls; runtime: crt and members of libgcc and libm that the model links; startup: start-up and measuring
-harness of the image that runs; other: padding between sections.
+kernels, weights (with biases and requantisation) and tables (of functions such as softmax) belong to layers; main: the model's
+interface and its sequence of calls; runtime: crt and the members of libgcc and libm that the model links; startup: start-up code
+and measuring harness of the image that runs; other: padding between sections.
 """
 
 _INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
@@ -34,8 +34,7 @@ _HARNESS_FILES = HARNESS | {"main.c"}
 _FUNCTION_TABLE = re.compile(r"(exps|positions)(_\d+)*$")
 _ANY_TABLE = re.compile(r"table(_\d+)*$")
 _TABLE_BYTES = frozenset({256, 512, 1024, 1028})
-"""of one entry for each 8-bit value, and of 513 of 16 bits with padding: what distinguishes a function's table from a constant
-operand
+"""256 entries of 8 to 32 bits, or 513 of 16 bits with padding: distinguishes a function's table from a constant operand
 """
 
 _SHF_WRITE, _SHF_ALLOC = 1, 2
@@ -43,7 +42,7 @@ _SHF_WRITE, _SHF_ALLOC = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """An allocated section of the image; `in_flash`: it has contents, so that it takes flash (data takes RAM as well)."""
+    """An allocated section of the image; `in_flash`: it has contents, so it occupies flash (.data occupies RAM as well)."""
 
     name: str
     address: int
@@ -67,7 +66,7 @@ class Symbol:
 
 
 def sections_of(elf: Path) -> list[Section]:
-    """The allocated sections that hold something."""
+    """The allocated sections that are not empty."""
     with elf.open("rb") as stream:
         return [
             Section(s.name, int(s["sh_addr"]), int(s["sh_size"]), s["sh_type"] != "SHT_NOBITS", bool(s["sh_flags"] & _SHF_WRITE))
@@ -91,13 +90,13 @@ def symbols_of(elf: Path) -> list[tuple[int, int, str]]:
         table = ELFFile(stream).get_section_by_name(".symtab")
         if not isinstance(table, SymbolTableSection):
             return []
-        found = []
+        rows = []
         for symbol in table.iter_symbols():
             kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
             if kind in ("STT_FUNC", "STT_OBJECT") and index not in ("SHN_UNDEF", "SHN_ABS"):
                 address = int(symbol["st_value"]) & (~1 if kind == "STT_FUNC" else ~0)
-                found.append((address, int(symbol["st_size"]), str(symbol.name)))
-        return sorted(found)
+                rows.append((address, int(symbol["st_size"]), str(symbol.name)))
+        return sorted(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +114,18 @@ _NOT_LOADED = (".debug", ".comment", ".ARM.attributes", ".note", ".stack_sizes")
 
 def _pieces(map_file: Path) -> list[_Piece]:
     text = map_file.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")[2]
-    found = []
+    pieces = []
     for name, address, size, origin in _INPUT.findall(text):
         member = _MEMBER.search(origin)
         where = f"{member.group(1)}({member.group(2)})" if member else origin
-        found.append(_Piece(name, int(address, 16), int(size, 16), where))
-    return sorted((p for p in found if p.size and not p.name.startswith(_NOT_LOADED)), key=lambda p: p.address)
+        pieces.append(_Piece(name, int(address, 16), int(size, 16), where))
+    return sorted((p for p in pieces if p.size and not p.name.startswith(_NOT_LOADED)), key=lambda p: p.address)
 
 
 def split_sections(elf: Path, sections: Sequence[Section], sources: Mapping[str, str]) -> list[tuple[str, int, str]]:
-    """(symbol, bytes, file) of all in `sections`; `sources` gives the source of an object.  The bytes add up to the sections'.
+    """(symbol, bytes, file) of everything in `sections`; `sources` maps objects to sources.  The bytes add up to the sections'.
 
-    Bytes in no input section come under the name of their section in brackets and without a file.
+    Bytes in no input section are listed under their section's name in brackets, without a file.
     """
     symbols = symbols_of(elf)
     pieces = _pieces(elf.with_suffix(".map"))
@@ -161,7 +160,7 @@ def _split_piece(
 
 
 def users_by_symbol(elf: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
-    """The layers that use a symbol: their function, all that it calls, and their constants."""
+    """The layers that use each symbol: a layer uses its function, everything that this calls, and its constants."""
     functions = disassemble(elf)
     by_name = {f.name: f for f in functions.values()}
     users: dict[str, set[int]] = {}
@@ -178,11 +177,11 @@ def users_by_symbol(elf: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str,
             users.setdefault(name, set()).add(index)
             if name in by_name:
                 waiting += [functions[a].name for a in by_name[name].calls if a in functions]
-    return {name: tuple(sorted(found)) for name, found in users.items()}
+    return {name: tuple(sorted(indices)) for name, indices in users.items()}
 
 
 def group_of(symbol: str, file: str, *, model: str, size: int) -> str:
-    """The group of a symbol, from its source, and for constants from their name and size in bytes: one of GROUPS."""
+    """The group of a symbol, one of GROUPS: by its source, and for constants by name and size in bytes."""
     base = file.rsplit("/", 1)[-1]
     if not file:
         return "other"
@@ -202,9 +201,9 @@ def _sources(project: Project) -> dict[str, str]:
 
 
 def variables(project: Project, image: ImageReport) -> dict[str, int]:
-    """Bytes of RAM beside workspace and copied constants: `state` of the model's sources, in a pool too, `runtime` all others.
+    """Bytes of RAM besides workspace and copied constants: `state` of the model's sources, `runtime` the others.
 
-    What pads .data and .bss is of the runtime.
+    A state in a pool counts as state, padding of .data and .bss as runtime.
     """
     meta, elf = project.artifact.metadata, project.model_image()
     sections = [s for s in sections_of(elf) if s.name in (".data", ".bss")]
@@ -216,10 +215,10 @@ def variables(project: Project, image: ImageReport) -> dict[str, int]:
 
 
 def attribute(project: Project, elf: Path) -> list[Symbol]:
-    """All flash of `elf` (the model's own image or the one that runs), equal names merged, largest first."""
+    """All flash of `elf` (the model's own image, or the image that runs), equal names merged, largest first."""
     meta = project.artifact.metadata
     layers = list(meta["layers"])
-    if meta.get("feed"):  # the first layer runs where a row is taken; its function for the whole input is not linked
+    if meta.get("feed"):  # feed_row runs the first layer; its function for the whole input is not linked
         layers[0] = {**layers[0], "function": f"{project.artifact.name}_feed_row"}
     users = users_by_symbol(elf, layers)
     merged: dict[tuple[str, str], int] = {}
@@ -234,7 +233,7 @@ def attribute(project: Project, elf: Path) -> list[Symbol]:
 
 
 def _with_users(symbol: Symbol, symbols: Sequence[Symbol]) -> Symbol:
-    """A constant of the kernels' helpers, such as the powers of two of exp, has the layers of all helpers in its source."""
+    """A constant of the kernels' helpers, such as exp's powers of two, belongs to the layers of all helpers in its source."""
     if symbol.group != "kernels" or symbol.layers:
         return symbol
     helpers = [s for s in symbols if s.file == symbol.file and s.name.startswith("aot_")]
@@ -242,13 +241,13 @@ def _with_users(symbol: Symbol, symbols: Sequence[Symbol]) -> Symbol:
 
 
 def shares(size: int, layers: Sequence[int]) -> dict[int, int]:
-    """`size` bytes in equal parts for `layers`; the first ones get the rest of the division, so that the parts add up."""
-    part, rest = divmod(size, len(layers))
-    return {layer: part + (1 if i < rest else 0) for i, layer in enumerate(layers)}
+    """`size` bytes in equal parts for `layers`; the first ones get the remainder, so that the parts add up."""
+    part, remainder = divmod(size, len(layers))
+    return {layer: part + (1 if i < remainder else 0) for i, layer in enumerate(layers)}
 
 
 def by_layer(symbols: Sequence[Symbol], layers: Sequence[Mapping[str, Any]]) -> list[dict[str, int]]:
-    """One row a layer: bytes of code, weights and tables; a symbol with several users counts for each with its share.
+    """Bytes of code, weights and tables per layer; a symbol with several users counts for each with its share.
 
     `shared` is the part of the sum that comes from such symbols.  Runtime functions are not split: they list their users.
     """

@@ -1,4 +1,4 @@
-"""Estimated cycles: executions of every instruction, counted in QEMU, times what each takes by the timings of the core."""
+"""Estimated cycles: executions of every instruction, counted in QEMU, times the core's cycles for it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def read_disassembly(elf: Path) -> dict[int, Instruction]:
     done = run_tool([find_tool("arm-none-eabi-objdump").path, "-d", elf.name], elf.parent)
     if done.code != 0:
         raise ToolchainError(Problem("E3003", f"objdump failed on {elf.name}: {done.err.strip()[:200]}"))
-    found = {}
+    instructions = {}
     for line in done.out.splitlines():
         match = _LINE.match(line)
         if match:
             name = match.group(4).removesuffix(".w").removesuffix(".n")
             operands = (match.group(5) or "").partition("@")[0].strip()
-            found[int(match.group(1), 16)] = Instruction(name, operands, 4 if match.group(3) else 2)
-    return found
+            instructions[int(match.group(1), 16)] = Instruction(name, operands, 4 if match.group(3) else 2)
+    return instructions
 
 
 def build_plugin(folder: Path) -> Path | None:
-    """The plugin as a shared object in `folder`; None without a host compiler that builds it."""
+    """The plugin as a shared object in `folder`; None if no host compiler builds it."""
     gcc = shutil.which("gcc") or shutil.which("cc")
     if gcc is None:
         return None
@@ -58,7 +58,7 @@ def build_plugin(folder: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Of one inference: instructions and estimated cycles by function, and (address, text, executions) of its instructions."""
+    """One inference: instructions and estimated cycles by function, and (address, text, executions) of the instructions."""
 
     instructions: Mapping[str, int]
     cycles: Mapping[str, int]
@@ -69,7 +69,7 @@ class Profile:
         return sum(self.cycles.values())
 
     def of(self, functions: Iterable[str], instructions: int | None) -> int | None:
-        """The share of a layer that executes so many instructions in these functions: at their mean cycles per instruction."""
+        """Estimated cycles of a layer that executes `instructions` in these functions, at their mean cycles per instruction."""
         counted = [f for f in functions if f in self.instructions]
         executed = sum(self.instructions[f] for f in counted)
         if instructions is None or not executed:
@@ -80,9 +80,9 @@ class Profile:
 def profile_cycles(
     project: Project, elf: Path, inputs: Sequence[Array], *, functions: frozenset[str], timeout: float
 ) -> Profile | None:
-    """Run one set in `elf` under the plugin; `functions` are counted, and divided by the runs of the model's entry.
+    """Run one set in `elf` under the plugin; counts of `functions` are divided by the runs of the model's entry.
 
-    None if the core has no model, or the plugin cannot be built or loaded.
+    None if the core has no timing model, or the plugin cannot be built or loaded.
     """
     timing = timing_of(project.board.cpu)
     spans = [(a, a + size, name) for a, size, name in symbols_of(elf) if name in functions and size]
@@ -96,7 +96,7 @@ def profile_cycles(
         counts = _count(
             project, elf, folder, plugin, inputs, low=min(s[0] for s in spans), high=max(s[1] for s in spans), timeout=timeout
         )
-    first = "feed_begin" if project.artifact.metadata.get("feed") else "run"  # called once a run
+    first = "feed_begin" if project.artifact.metadata.get("feed") else "run"  # called once per run
     entry = next((a for a, _, n in symbols_of(elf) if n == f"{project.artifact.name}_{first}"), None)
     if counts is None or entry is None or not counts.get(entry, (0, 0))[0]:
         return None
@@ -131,7 +131,7 @@ def _count(
     return {int(a, 16): (int(n), int(t)) for a, n, t in rows}
 
 
-# ---- cycles of instructions by the timings of a core (aot/target/cpu.py), and what neighbours change; no wait states
+# ---- cycles of instructions by the core's timings (aot/target/cpu.py), and the influence of neighbours; no wait states
 
 
 def timing_of(cpu: str) -> Timing | None:
@@ -141,16 +141,16 @@ def timing_of(cpu: str) -> Timing | None:
 
 
 def estimate_text(cpu: str, cycles: str | None) -> str:
-    """`1,234 cycles, estimated`, as which core if it is another one, or that there are no timings; `cycles`: the number.
+    """`1,234 cycles, estimated`, with the core that was assumed if it is another one; or that there are no timings.
 
-    Empty if there are timings and the cycles could not be estimated for another reason.
+    `cycles` is the number as text.  Empty if there are timings, but the cycles could not be estimated for another reason.
     """
     timing = timing_of(cpu)
     if cycles is not None:
         other = timing.timed_as if timing is not None else ""
         return f"{cycles} cycles, estimated" + (f" as on a {other.replace('cortex-m', 'Cortex-M')}" if other else "")
     plain = cpu.partition("+")[0]
-    return "" if timing is not None else f"cycles are not estimated: no instruction timings of a {plain} are known"
+    return "" if timing is not None else f"cycles are not estimated: no instruction timings for {plain}"
 
 
 _CONDITIONAL = re.compile(r"^(b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|hs|lo)|cbn?z|le|letp)$")
@@ -201,30 +201,30 @@ class Instruction:
 
     @cached_property
     def is_shifted(self) -> bool:
-        """Goes through the shifter or the DSP unit, of which there is one."""
+        """Uses the shifter or the DSP unit; a core has only one."""
         return bool(_DSP.match(self.mnemonic)) or (bool(_SHIFTED.search(self.operands)) and not (self.is_load or self.is_store))
 
     @cached_property
     def is_vector(self) -> bool:
-        """An instruction on 128-bit vectors; an old disassembler shows some as those of a coprocessor."""
+        """An instruction on 128-bit vectors; old disassemblers show some as coprocessor instructions."""
         if not _VECTOR.match(self.mnemonic):
             return False
         return "q" in re.sub(r"[^a-z0-9]", " ", self.operands).replace("pq", "") or self.mnemonic[0] != "v"
 
     @cached_property
     def writes_back(self) -> bool:
-        """Whether the access moves its base register."""
+        """Whether the access updates its base register."""
         return self.operands.endswith("!") or bool(re.search(r"\], ", self.operands))
 
     @cached_property
     def _registers(self) -> tuple[str, ...]:
         named = {"sb": "r9", "sl": "r10", "fp": "r11", "ip": "r12"}
-        found = re.findall(r"\b(r\d+|s\d+|d\d+|q\d+|sp|lr|pc|sb|sl|fp|ip)\b", self.operands.partition(";")[0])
-        return tuple(named.get(r, r) for r in found)
+        names = re.findall(r"\b(r\d+|s\d+|d\d+|q\d+|sp|lr|pc|sb|sl|fp|ip)\b", self.operands.partition(";")[0])
+        return tuple(named.get(r, r) for r in names)
 
     @cached_property
     def writes(self) -> frozenset[str]:
-        """The register of the result, and the base of an access that moves it."""
+        """The register of the result, and the base register of an access that updates it."""
         if self.is_branch or self.mnemonic in _NO_RESULT or not self._registers or self.is_store:
             return frozenset(self._registers[1:2]) if self.is_store and self.writes_back else frozenset()
         two = self.mnemonic.startswith(("smull", "umull", "smlal", "umlal", "umaal", "ldrd"))
@@ -233,7 +233,7 @@ class Instruction:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """The registers that it needs, its own result where that is an operand as well (`add r0, r1`, accumulators of SMLAL)."""
+        """The registers that it reads, including its result if that is also an operand (`add r0, r1`, accumulators of SMLAL)."""
         if self.is_store or self.is_branch or self.mnemonic in _NO_RESULT:
             return frozenset(self._registers)
         both = len(self._registers) == 2 and not self.mnemonic.startswith(
@@ -250,10 +250,10 @@ class Instruction:
 
     @cached_property
     def words(self) -> int:
-        """How many words the register list of a transfer names."""
-        found = re.search(r"\{([^}]*)\}", self.operands)
+        """The number of words in the register list of a transfer."""
+        registers = re.search(r"\{([^}]*)\}", self.operands)
         total = 0
-        for item in found.group(1).split(",") if found else []:
+        for item in registers.group(1).split(",") if registers else []:
             ends = [e for e in item.strip().split("-") if e]
             if len(ends) == 2 and ends[0][1:].isdigit() and ends[1][1:].isdigit():
                 count = int(ends[1][1:]) - int(ends[0][1:]) + 1
@@ -264,7 +264,7 @@ class Instruction:
 
 
 def base_cycles(here: Instruction, previous: Instruction | None, timing: Timing) -> int:
-    """Cycles of one execution after `previous`, the refill after a conditional branch that is taken left out."""
+    """Cycles of one execution after `previous`, without the refill after a taken conditional branch."""
     name, operands = here.mnemonic, here.operands
     if here.is_vector:
         return 1
@@ -278,7 +278,7 @@ def base_cycles(here: Instruction, previous: Instruction | None, timing: Timing)
     if here.is_store:
         return _store_cycles(here, previous, timing)
     if here.is_conditional_branch:
-        return 0 if name in ("le", "letp") else 1  # the end of a hardware loop is no instruction once the loop runs
+        return 0 if name in ("le", "letp") else 1  # the end of a hardware loop costs nothing once the loop runs
     if name in ("bl", "blx"):
         return 1 + timing.call
     if name in _JUMPS:
@@ -297,7 +297,7 @@ def base_cycles(here: Instruction, previous: Instruction | None, timing: Timing)
 
 
 def _behind_a_load(here: Instruction, previous: Instruction | None) -> bool:
-    """Whether the access can be pipelined: it follows a load and does not wait for what was loaded."""
+    """Whether the access can be pipelined: it follows a load and does not depend on the loaded value."""
     return previous is not None and previous.is_load and not previous.writes & here.address
 
 
@@ -337,13 +337,13 @@ def can_pair(first: Instruction, second: Instruction, timing: Timing) -> bool:
 
 
 def _target(here: Instruction) -> int | None:
-    """Where a direct branch goes."""
-    found = re.search(r"\b([0-9a-f]+) <", here.operands)
-    return int(found.group(1), 16) if found else None
+    """Target address of a direct branch."""
+    match = re.search(r"\b([0-9a-f]+) <", here.operands)
+    return int(match.group(1), 16) if match else None
 
 
 def _refill(here: Instruction, code: Mapping[int, Instruction], timing: Timing) -> int:
-    """Cycles on top of a taken conditional branch."""
+    """Extra cycles of a taken conditional branch."""
     if here.mnemonic in ("le", "letp"):
         return 0
     goal = _target(here)
@@ -352,7 +352,7 @@ def _refill(here: Instruction, code: Mapping[int, Instruction], timing: Timing) 
 
 
 def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, int]], timing: Timing) -> dict[int, int]:
-    """Cycles by address, from (executions, times that control went elsewhere) by address."""
+    """Cycles by address, from (executions, times that the next instruction was not executed) by address."""
     result: dict[int, int] = {}
     previous: Instruction | None = None
     fell, single = 0, False
@@ -363,9 +363,7 @@ def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, in
             spent = executed * base_cycles(here, previous, timing)
             spent += taken * _refill(here, code, timing) if here.is_conditional_branch else 0
             together = min(fell, executed)
-            if (
-                here.is_vector
-            ):  # two beats; the second runs beside the next vector instruction's first where that has another unit
+            if here.is_vector:  # two beats; the second overlaps the first beat of a next vector instruction in the other unit
                 overlaps = previous is not None and previous.is_vector and _unit(previous) != _unit(here)
                 spent += executed - (together if overlaps else 0)
             elif previous is not None and previous.is_load and previous.writes & here.reads:
@@ -380,31 +378,31 @@ def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, in
 
 
 def _unit(here: Instruction) -> str:
-    """Which half of the vector pipeline: memory or arithmetic."""
+    """The half of the vector pipeline: memory or arithmetic."""
     return "memory" if here.mnemonic.startswith(("vld", "vst", "ldc", "stc")) else "arithmetic"
 
 
-# ---- what a layer runs, for readers: the C of its functions, their instructions with counts, its operators in the file
-# These texts are for the page only; report.json and baselines leave them out (aot.report.measure.report.bundle).
+# ---- what a layer runs: the C of its functions, their instructions with counts, its operators in the file
+# These texts are for the page only; report.json and baselines omit them (aot.report.measure.report.bundle).
 
 
 MAX_LINES = 400
-"""Of C, and of instructions, that are shown of one function."""
+"""Maximum number of lines of C, and of instructions, shown per function."""
 
 _FUNCTION = re.compile(r"^[A-Za-z_][^;{}()\n]*?\b(\w+)\([^;{}]*\)\s*\{$", re.MULTILINE)
 
 
 def c_functions(text: str) -> dict[str, str]:
     """The functions of a generated C file by name, each with the comment before it."""
-    found = {}
+    functions = {}
     for match in _FUNCTION.finditer(text):
         end = text.find("\n}\n", match.end())
         start = match.start()
         before = text.rfind("\n\n", 0, start) + 2
         if text.startswith("/*", before) and text[before:start].rstrip().endswith("*/"):
             start = before
-        found[match[1]] = _cut(text[start : end + 2].splitlines(), "lines")
-    return found
+        functions[match[1]] = _cut(text[start : end + 2].splitlines(), "lines")
+    return functions
 
 
 def _cut(lines: Sequence[str], what: str) -> str:
@@ -413,16 +411,16 @@ def _cut(lines: Sequence[str], what: str) -> str:
 
 
 def blocks(lines: Sequence[tuple[int, str, int]]) -> list[dict[str, Any]]:
-    """The instructions (address, text, executions a run) as runs of equal count, those that execute most instructions first."""
-    found: list[dict[str, Any]] = []
+    """The instructions (address, text, executions per run) as runs of equal count; the runs that execute most come first."""
+    runs: list[dict[str, Any]] = []
     for address, text, count in lines:
-        if not found or found[-1]["count"] != count:
-            found.append({"count": count, "lines": []})
-        found[-1]["lines"].append(f"{address:x}  {text}")
-    total = sum(b["count"] * len(b["lines"]) for b in found)
-    for b in found:
+        if not runs or runs[-1]["count"] != count:
+            runs.append({"count": count, "lines": []})
+        runs[-1]["lines"].append(f"{address:x}  {text}")
+    total = sum(b["count"] * len(b["lines"]) for b in runs)
+    for b in runs:
         b["share"] = b["count"] * len(b["lines"]) / total if total else 0.0
-    hot = sorted((b for b in found if b["count"]), key=lambda b: -b["share"])
+    hot = sorted((b for b in runs if b["count"]), key=lambda b: -b["share"])
     kept, room = [], MAX_LINES
     for b in hot:
         if room > 0:
@@ -438,7 +436,7 @@ def operators_of(model: bytes) -> list[str]:
 
 
 def listings(model: bytes, project: Project, profile: Profile | None) -> dict[str, Any]:
-    """`functions`: name -> its C and its blocks of instructions; `operators`: the file's; `candidates` of each layer."""
+    """`functions`: name -> its C and its blocks of instructions; `operators` of the file; `candidates` of each layer."""
     name = project.artifact.name
     source = project.artifact.files.get(f"{name}_kernels.c", "")
     functions: dict[str, dict[str, Any]] = {key: {"c": text, "blocks": []} for key, text in c_functions(source).items()}
@@ -448,7 +446,7 @@ def listings(model: bytes, project: Project, profile: Profile | None) -> dict[st
 
 
 def _candidates(metadata: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """Of each layer the kernels that were possible, by estimated instructions; at most eight."""
+    """The candidate kernels of each layer by estimated instructions; at most eight."""
     rows = []
     for layer in metadata["layers"]:
         sorted_ = sorted(layer.get("candidates", ()), key=lambda c: (c["instructions"], c["kernel"]))

@@ -1,4 +1,4 @@
-"""The memory plan as data: buffers, what overlaps, the peak and the layers that set it."""
+"""The memory plan as data: buffers, overlaps, the peak and the layers that set it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from aot.support.text import does_of
 
 _FIELDS = ("size", "liveness_bound", "streaming_bound", "fed_bound", "plan_lower_bound", "optimal", "buffers")
 _SEARCHES = ("order", "rows", "cascades", "pool_choice")
-"""What other searches say: the first three only if they stopped at their limit."""
+"""Results of other searches; the first three only if they stopped at their limit."""
 
 
 def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The plan of metadata.json as the drawing has it; sizes and addresses in bytes, steps are layers.
+    """The plan of metadata.json as the drawing needs it; sizes and addresses in bytes, steps are layers.
 
-    `overlaps`: pairs of buffers that share addresses during a step.  `peak`: the steps whose buffers reach the end of the
-    workspace, with their layers and what is alive.
+    `overlaps`: pairs of buffers that share addresses during a step.  `peak`: the steps in which a live buffer reaches the end of
+    the workspace, with their layers and live buffers.
     """
     buffers, size = workspace["buffers"], workspace["size"]
     plan = {"layers": len(layers)} | {k: workspace[k] for k in _FIELDS}
@@ -28,7 +28,7 @@ def plan_data(workspace: Mapping[str, Any], layers: Sequence[Mapping[str, Any]])
 
 def overlaps(buffers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Pairs of buffers (`below` starts lower) that share the addresses `offset` to `offset + size` in the steps first to last."""
-    found = []
+    shared = []
     for k, a in enumerate(buffers):
         for b in buffers[k + 1 :]:
             first, last = max(a["first"], b["first"]), min(a["last"], b["last"])
@@ -36,12 +36,12 @@ def overlaps(buffers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             if first <= last and start < end:
                 low, high = (a, b) if a["offset"] <= b["offset"] else (b, a)
                 row = {"below": low["name"], "above": high["name"], "offset": start, "size": end - start}
-                found.append(row | {"first": first, "last": last})
-    return found
+                shared.append(row | {"first": first, "last": last})
+    return shared
 
 
 def peak(buffers: Sequence[Mapping[str, Any]], *, size: int, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The steps at which a live buffer ends where the workspace ends."""
+    """The steps in which a live buffer ends at the end of the workspace."""
     steps = sorted({s for b in buffers if b["offset"] + b["size"] == size for s in range(b["first"], b["last"] + 1)})
     rows = []
     for step in steps:

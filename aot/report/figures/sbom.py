@@ -1,8 +1,8 @@
-"""The bill of materials of a folder that the compiler wrote, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/).
+"""The bill of materials of a generated folder, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/).
 
-It names the models by their hashes, the compiler and what else made the files, the options, and every file with its hash and the
-licence that it states.  Nothing in it depends on the time or the machine: the same build gives the same bytes, its serial number
-(an RFC 4122 UUID, version 5) included.
+It lists the models with their hashes, the compiler and the other tools, the options, and every file with its hash and stated
+licence.  It depends on neither time nor machine: the same build gives the same bytes, including the serial number (an RFC 4122
+UUID, version 5).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aot.system.files import data_folder
 from aot.version import DISTRIBUTION, __version__
 
 FILE = "sbom.cdx.json"
-"""Its name in the folder, by which tools know the format."""
+"""File name in the folder, by which tools recognise the format."""
 
 _STATED = re.compile(rb"SPDX-License-Identifier:\s*([^\n]*?)\s*(?:\*/)?\s*$", re.MULTILINE)
 _OURS = ("0BSD", "Apache-2.0")
@@ -35,14 +35,14 @@ def sbom(
     board: str = "",
     compiler: str = "",
 ) -> str:
-    """The document as text: `models` are their metadata.json, `files` what is written (path in the folder -> content).
+    """The document as text: `models` are metadata.json contents, `files` the generated files (path in the folder -> content).
 
-    `board` and `compiler` (name and version, such as `arm-none-eabi-gcc 12.2.1`) are those of a build that was linked.
+    `board` and `compiler` (name and version, such as `arm-none-eabi-gcc 12.2.1`) belong to a linked build.
     """
     content = {path: text.encode("utf-8") if isinstance(text, str) else text for path, text in sorted(files.items())}
     libraries = [x for x in (_runtime(content), _foreign(content)) if x is not None]
-    taken = {part["name"] for x in libraries for part in x["components"]}
-    own = [_file(path, data) for path, data in content.items() if path not in taken]
+    library_files = {part["name"] for x in libraries for part in x["components"]}
+    own = [_file(path, data) for path, data in content.items() if path not in library_files]
     components = [*map(_model, models), *libraries, *own]
     root = f"build:{name}"
     document = {
@@ -70,14 +70,14 @@ def _hash(data: bytes) -> list[dict[str, str]]:
 
 
 def _model(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A model that was compiled; one that was not read from a file has neither name nor hash of its own."""
-    found: dict[str, Any] = {
+    """A compiled model; one that was not read from a file has no file name and no hash."""
+    component: dict[str, Any] = {
         "type": "machine-learning-model", "bom-ref": f"model:{metadata['name']}",
         "name": metadata["model"]["file"] or metadata["name"],
     }  # fmt: skip
     if metadata["model"]["sha256"]:
-        found["hashes"] = [{"alg": "SHA-256", "content": metadata["model"]["sha256"]}]
-    return found
+        component["hashes"] = [{"alg": "SHA-256", "content": metadata["model"]["sha256"]}]
+    return component
 
 
 def _file(path: str, data: bytes) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _file(path: str, data: bytes) -> dict[str, Any]:
 
 
 def _licences(stated: str) -> list[dict[str, Any]]:
-    """As CycloneDX has them: an identifier of SPDX's list, a name that is in no list, or an expression."""
+    """Licences in CycloneDX form: an SPDX identifier, a name that is in no list, or an expression."""
     if stated in _OURS:
         return [{"license": {"id": stated}}]
     if stated.startswith("LicenseRef-"):
@@ -96,9 +96,9 @@ def _licences(stated: str) -> list[dict[str, Any]]:
 
 
 def _runtime(files: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """The files of crt among them, wherever they are: those with the bytes that aot brings along."""
-    known = {p.read_bytes() for p in data_folder("crt").rglob("*") if p.is_file()}
-    parts = [_file(path, data) for path, data in files.items() if data in known]
+    """The crt files, wherever they are: recognised by their bytes."""
+    shipped = {p.read_bytes() for p in data_folder("crt").rglob("*") if p.is_file()}
+    parts = [_file(path, data) for path, data in files.items() if data in shipped]
     return _library("aot-crt", "crt", parts, version=__version__, licence="Apache-2.0") if parts else None
 
 
@@ -109,12 +109,12 @@ def _foreign(files: Mapping[str, bytes]) -> dict[str, Any] | None:
 
 
 def _library(name: str, ref: str, parts: list[dict[str, Any]], *, version: str = "", licence: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {"type": "library", "bom-ref": f"library:{ref}", "name": name}
+    library: dict[str, Any] = {"type": "library", "bom-ref": f"library:{ref}", "name": name}
     if version:
-        found["version"] = version
+        library["version"] = version
     if licence:
-        found["licenses"] = _licences(licence)
-    return {**found, "components": parts}
+        library["licenses"] = _licences(licence)
+    return {**library, "components": parts}
 
 
 def _tools(compiler: str) -> list[dict[str, Any]]:
@@ -126,13 +126,13 @@ def _tools(compiler: str) -> list[dict[str, Any]]:
 
 
 def _properties(models: Sequence[Mapping[str, Any]], board: str) -> list[dict[str, str]]:
-    """The target, and each option of each model that is not left open, as `aot:option:MODEL:NAME`."""
-    found = [("aot:target", cpu) for cpu in dict.fromkeys(m["target"]["cpu"] for m in models)]
+    """The target, and every option that is set for each model, as `aot:option:MODEL:NAME`."""
+    pairs = [("aot:target", cpu) for cpu in dict.fromkeys(m["target"]["cpu"] for m in models)]
     if board:
-        found.append(("aot:board", board))
+        pairs.append(("aot:board", board))
     for m in models:
-        found += [(f"aot:option:{m['name']}:{key}", value) for key, value in _flat(m["options"])]
-    return [{"name": key, "value": value} for key, value in found]
+        pairs += [(f"aot:option:{m['name']}:{key}", value) for key, value in _flat(m["options"])]
+    return [{"name": key, "value": value} for key, value in pairs]
 
 
 def _flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

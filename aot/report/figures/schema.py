@@ -1,4 +1,4 @@
-"""The published JSON Schemas of our files, and whether a file of others has their form."""
+"""The published JSON Schemas of our files, and a check of files from elsewhere against them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float), "null": type(None),
 }  # fmt: skip
 _MOST = 1 << 62
-"""Beyond all figures that we write, and within what a float holds."""
+"""Larger than any figure that we write, and exact enough as a float."""
 
 
 def find_fault(data: Any, schema: Mapping[str, Any], *, whole: bool = True) -> str:
-    """The first place that a JSON value of others has not in the form of a schema of ours; "" where all is well.
+    """The first place where JSON data from elsewhere violates one of our schemas; "" if it is valid.
 
-    Not `whole`: what is missing is no fault (an older version wrote it, or a baseline), only what has another form.  Keys that
-    the schema does not know are none in either case, as a later version may have them.
+    With `whole` False, missing keys are accepted (an older version wrote the file, or it is a baseline).  Unknown keys are always
+    accepted, since a later version may add them.
     """
     return next(chain(_strange(data, ""), _faults(data, schema, schema, whole=whole, place="")), "")
 
 
 def _strange(data: Any, place: str) -> Iterator[str]:
-    """What we could not write, or calculate with."""
+    """Values that we could not write, or calculate with."""
     if isinstance(data, dict):
         yield from (f"{place or 'it'} has the key {printable(repr(key), limit=40)}" for key in data if not is_text(key))
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
@@ -56,9 +56,9 @@ def _faults(data: Any, schema: Mapping[str, Any], root: Mapping[str, Any], *, wh
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
     if "oneOf" in schema:
-        found = [next(_faults(data, s, root, whole=whole, place=place), "") for s in schema["oneOf"]]
-        if all(found):
-            yield found[0]
+        faults = [next(_faults(data, s, root, whole=whole, place=place), "") for s in schema["oneOf"]]
+        if all(faults):
+            yield faults[0]
         return
     kinds = schema.get("type", [])
     if kinds and not any(_is(data, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
@@ -81,5 +81,5 @@ def _faults(data: Any, schema: Mapping[str, Any], root: Mapping[str, Any], *, wh
 
 
 def _is(data: Any, kind: str) -> bool:
-    """Whether a value is of a JSON type; True and False are no numbers."""
+    """Whether a value has a JSON type; True and False are not numbers."""
     return isinstance(data, _TYPES[kind]) and (kind == "boolean" or not isinstance(data, bool))

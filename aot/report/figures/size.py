@@ -1,4 +1,4 @@
-"""The figures of a compilation as the summaries print them: code, constants, workspace, stack, instructions."""
+"""The figures of a compilation for the summaries: code, constants, workspace, stack, instructions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def operators_of(metadata: Metadata) -> str:
 
 
 def macs_of(macs: int, nominal: int | None = None) -> str:
-    """`3,794,525 MAC (7,489,664 in the file)`: what is computed, and what the file's shapes ask for where that differs."""
+    """`3,794,525 MAC (7,489,664 in the file)`: computed MACs, and those of the shapes in the file if they differ."""
     return f"{commas(macs)} MAC" + (f" ({commas(nominal)} in the file)" if nominal is not None and nominal != macs else "")
 
 
@@ -49,17 +49,17 @@ def plan_of(metadata: Metadata) -> str:
     parts += stopped_searches_of(metadata)
     budget = metadata.get("options", {}).get("ram_budget")
     if budget is not None and size + metadata.get("state", {}).get("size", 0) > budget:
-        parts.append(f"over --ram-budget {_bytes(budget)}: nothing smaller was found")
+        parts.append(f"over --ram-budget {_bytes(budget)}; no smaller plan was found")
     return " · ".join(parts)
 
 
 def stopped_searches_of(metadata: Metadata) -> list[str]:
-    """What the searches besides the plan's own say that stopped at their limit: order, bound of rows, cascades, pools."""
+    """Messages of the searches that stopped at their limit, besides the plan's own: order, bound of rows, cascades, pools."""
     texts = []
     order, rows, runs = (metadata["workspace"].get(key) for key in ("order", "rows", "cascades"))
     if order is not None:
-        over = f"at most {_percent(order['peak'], order['lower_bound'])} above the least of any order"
-        texts.append(f"order of execution: the search stopped at its limit, {_bytes(order['peak'])} of tensors, {over}")
+        over = f"at most {_percent(order['peak'], order['lower_bound'])} above the best order"
+        texts.append(f"order of execution: the search stopped at its limit with {_bytes(order['peak'])} of tensors, {over}")
     if rows is not None:
         for what, key in (("rows", "streaming"), ("rows, fed by rows", "fed")):
             bound, least = metadata["workspace"][f"{key}_bound"], rows[f"{key}_lower_bound"]
@@ -67,22 +67,22 @@ def stopped_searches_of(metadata: Metadata) -> list[str]:
                 texts.append(f"{what}: {row_search_of(bound, least)}")
     if runs is not None:
         tried = f"{commas(runs['tried'])} of {commas(runs['possible'])} runs of layers were tried"
-        texts.append(f"cascades: the search left out long ones, {tried}")
+        texts.append(f"cascades: the search skipped long runs, {tried}")
     return texts + pool_choices_of(metadata)
 
 
 def row_search_of(bound: int, least: int) -> str:
-    """How far the bound of rows may be above the least, where the search for it stopped."""
-    return f"the search stopped at its limit, {_bytes(bound)} are at most {_percent(bound, least)} above the best chains"
+    """How far the bound of rows may be above the minimum if the search for it stopped."""
+    return f"the search stopped at its limit, {_bytes(bound)} is at most {_percent(bound, least)} above the minimum"
 
 
 def pool_choices_of(metadata: Metadata) -> list[str]:
-    """`pools: the search stopped at its limit, at most 1.2 % above the least time of accesses`, of --pool and of --const-pool."""
+    """`pools: the search stopped at its limit, at most 1.2 % above the minimum access time`, for --pool and --const-pool."""
     texts = []
     for what, where in (("pools", "workspace"), ("const pools", "constants")):
-        found = metadata.get(where, {}).get("pool_choice")
-        if found is not None and not found["optimal"]:
-            over = f"at most {_percent(found['total'], found['lower_bound'])} above the least time of accesses"
+        choice = metadata.get(where, {}).get("pool_choice")
+        if choice is not None and not choice["optimal"]:
+            over = f"at most {_percent(choice['total'], choice['lower_bound'])} above the minimum access time"
             texts.append(f"{what}: the search stopped at its limit, {over}")
     return texts
 
@@ -93,30 +93,32 @@ def _percent(value: float, bound: float) -> str:
 
 
 def selection_of(metadata: Metadata) -> str:
-    """`1,203,118 instructions estimated (the fewest within the budgets)`, or how far the choice of kernels may be from them."""
-    found = metadata["selection"]
-    total, own = found["total"], found["lower_bound"]
-    if found["minimised"] == "flash":
-        why = "nothing fits the budgets" if found["optimal"] else "nothing was found that fits the budgets"
-        text, best = f"{_bytes(total)} of flash, as {why}", "the least"
+    """`1,203,118 instructions estimated (the fewest within the budgets)`, or how far it may be from the optimum."""
+    selection = metadata["selection"]
+    total, own = selection["total"], selection["lower_bound"]
+    if selection["minimised"] == "flash":
+        why = "nothing fits the budgets" if selection["optimal"] else "nothing was found that fits the budgets"
+        text, best = f"{_bytes(total)} of flash; {why}", "the minimum"
     else:
         text, best = f"{commas(total)} instructions estimated", "the fewest within the budgets"
-    if found["optimal"]:
+    if selection["optimal"]:
         return f"{text} ({best})"
     return f"{text} (the search stopped at its limit: at most {_percent(total, own)} above {best})"
 
 
 def _state(metadata: Metadata) -> list[str]:
-    """`state 1,564 B`, and what a run moves of it, for models that have one."""
+    """`state 1,564 B`, and how much of it a run copies; empty for models without state."""
     if "state" not in metadata:
         return []
     state = metadata["state"]
-    moved = f", {round(state['bytes_moved']):,} B moved for {_bytes(state['bytes_new'])} new" if state["bytes_moved"] else ""
-    return [f"state {_bytes(state['size'])}{moved}"]
+    text = f"state {_bytes(state['size'])}"
+    if state["bytes_moved"]:
+        text += f", copies {round(state['bytes_moved']):,} B per run to take in {_bytes(state['bytes_new'])}"
+    return [text]
 
 
 def state_figures(metadata: Metadata) -> dict[str, Any] | None:
-    """Bytes of the state, of what is new in it after a run, and of what a run moves only to keep it; None where there is none."""
+    """Bytes of the state, of what a run adds to it, and of what a run copies only to keep it; None without a state."""
     if "state" not in metadata:
         return None
     state = metadata["state"]
@@ -124,7 +126,7 @@ def state_figures(metadata: Metadata) -> dict[str, Any] | None:
 
 
 def flash_of(metadata: Metadata, *, code_bytes: int | None = None, constant_bytes: int | None = None) -> str:
-    """`code … · constants …`, code where it is known, `constant_bytes` where they were measured; then a missed --flash-budget."""
+    """`code … · constants …`, measured sizes if given; then a missed --flash-budget."""
     constants = metadata["constants"]["size"] if constant_bytes is None else constant_bytes
     parts = [] if code_bytes is None else [f"code {_bytes(code_bytes)}"]
     parts.append(f"constants {_bytes(constants)}")
@@ -137,7 +139,7 @@ def flash_of(metadata: Metadata, *, code_bytes: int | None = None, constant_byte
 def ram_of(
     metadata: Metadata, *, touched: int | None = None, stack_bytes: int | None = None, stack_bound: int | None = None
 ) -> str:
-    """`workspace … planned, … touched · state … · stack … measured, … bound · heap 0 B`; what is None is left out."""
+    """`workspace … planned, … touched · state … · stack … measured, … bound · heap 0 B`; None values are left out."""
     parts = [f"workspace {_bytes(metadata['workspace']['size'])} planned"]
     if touched is not None:
         parts[0] += f", {_bytes(touched)} touched"
@@ -149,10 +151,10 @@ def ram_of(
 
 
 def time_of(instructions: int, macs: int, nominal: int | None = None) -> str:
-    """`11,402,118 instructions (2,656,768 MAC, 4.29 instr/MAC)`; `nominal` is added where the file asks for another number."""
+    """`11,402,118 instructions (2,656,768 MAC, 4.29 instr/MAC)`; `nominal` is added if the file has another number of MACs."""
     parts = [f"{commas(macs)} MAC"] + ([f"{instructions / macs:.2f} instr/MAC"] if macs else [])
     if nominal and nominal != macs:
-        parts.append(f"{commas(nominal)} MAC in the file, {instructions / nominal:.2f} each")
+        parts.append(f"{commas(nominal)} MAC in the file, {instructions / nominal:.2f} instr/MAC of the file")
     return f"{commas(instructions)} instructions ({', '.join(parts)})"
 
 
@@ -164,7 +166,7 @@ def cycles_of(cycles: int, macs: int, hz: int | None) -> str:
 
 
 def conditions_of(counted: Mapping[str, Any]) -> str:
-    """`counted by the board at 216 MHz, 7 flash wait states, caches: instruction, data`: what cycles depend on."""
+    """`counted by the board at 216 MHz, 7 flash wait states, caches: instruction, data`: the conditions that cycles depend on."""
     if counted["by"] == "firmware":
         runs = counted["runs"]
         who = f"in firmware, average of {runs:,} run{'s' if runs != 1 else ''}"
@@ -179,7 +181,7 @@ def conditions_of(counted: Mapping[str, Any]) -> str:
 
 
 def slowest_of(layers: Sequence[Mapping[str, Any]], *, count: int = 3) -> str:
-    """`L5 DEPTHWISE_CONV_2D 31 % · …` of layers that have `instructions`; empty if none has."""
+    """`L5 DEPTHWISE_CONV_2D 31 % · …` for layers with `instructions`; empty if none has any."""
     timed = [layer for layer in layers if layer.get("instructions")]
     total = sum(layer["instructions"] for layer in timed)
     worst = sorted(timed, key=lambda layer: (-layer["instructions"], layer["index"]))[:count]
@@ -201,7 +203,7 @@ LAYER_HEADERS = ("layer", "operator", "kernel", "MAC", "instructions", "per MAC"
 
 
 def compile_report(metadata: Metadata) -> dict[str, Any]:
-    """The content of report.json: what is known without a C compiler."""
+    """The content of report.json: figures that need no C compiler."""
     return {
         "schema": "aot-compile/1",
         "name": metadata["name"],
@@ -219,7 +221,7 @@ def compile_report(metadata: Metadata) -> dict[str, Any]:
     }
 
 
-# ---- what a chain costs over time: instructions a second of input, and the share of a core that its worst push needs
+# ---- the cost of a chain over time: instructions per second of input, and the share of a core that its worst push needs
 
 
 _HZ = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(Hz|kHz|MHz|GHz)?\s*", re.IGNORECASE)
@@ -238,17 +240,17 @@ def parse_clock(text: str | int | None) -> int | None:
 
 
 def check_clock(metadata: Mapping[str, Any], clock: int | None) -> None:
-    """E1306 for a clock where nothing says how much input there is in a second."""
+    """Raise E1306 for a clock if the rate of the input is unknown."""
     if clock is not None and metadata.get("chain", {}).get("rate") is None:
-        message = "--clock: the load follows from rate, the elements of the input in a second, in the file of a chain"
+        message = "--clock needs the `rate` of the input (elements per second) in the chain's file"
         raise UsageError(Problem("E1306", message))
 
 
 def load_of(metadata: Mapping[str, Any], every: tuple[int, int] | None, clock: int | None) -> dict[str, Any] | None:
-    """`pushes_per_second`, `instructions_per_second`, `clock_hz` and `highest`, the share of the time between two pushes that
-    the worst of them takes at that clock with an instruction a cycle (None: no clock).
+    """`pushes_per_second`, `instructions_per_second`, `clock_hz` and `highest`: the share of the time between two pushes that the
+    worst push needs at that clock and one instruction per cycle (None without a clock).
 
-    `every`: instructions of a push on average and at most.  None where the rate of the input or the instructions are not known.
+    `every`: instructions of a push on average and at most.  None if the rate of the input or the instructions are unknown.
     """
     chain = metadata.get("chain", {})
     if chain.get("rate") is None or every is None:
@@ -268,36 +270,36 @@ def pushes_text(every: tuple[int, int], count: int) -> str:
 
 
 def load_text(load: Mapping[str, Any]) -> str:
-    """`4,256,700 instructions a second of input (50 pushes); at 64 MHz the worst push takes 6.8 % of its time …`."""
-    text = f"{load['instructions_per_second']:,} instructions for a second of input ({load['pushes_per_second']:g} pushes)"
+    """`4,256,700 instructions per second of input (50 pushes); at 64 MHz and one instruction per cycle …`."""
+    text = f"{load['instructions_per_second']:,} instructions per second of input ({load['pushes_per_second']:g} pushes)"
     if load["highest"] is None:
         return text
     clock = f"{load['clock_hz'] / 1e6:g} MHz"
-    return f"{text}; at {clock} and an instruction a cycle the longest push takes {100 * load['highest']:.1f} % of its time"
+    return f"{text}; at {clock} and one instruction per cycle the longest push needs {100 * load['highest']:.1f} % of its time"
 
 
 def over_time(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """`pushes` and `load` of a report in words, those that it has."""
-    found = []
+    """`pushes` and `load` of a report in words, if it has them."""
+    rows = []
     if "pushes" in report:
         every = report["pushes"]["average"], report["pushes"]["most"]
-        found.append(("pushes", pushes_text(every, report["verdict"]["sets"])))
-    return [*found, ("load", load_text(report["load"]))] if "load" in report else found
+        rows.append(("pushes", pushes_text(every, report["verdict"]["sets"])))
+    return [*rows, ("load", load_text(report["load"]))] if "load" in report else rows
 
 
-# ---- which kernel a layer got, and what the next faster one would cost: from the candidates in the metadata
+# ---- the kernel of a layer, and the cost of the next faster one: from the candidates in the metadata
 
 
 def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The slowest of the candidates that are estimated to be faster than the chosen kernel, and what it costs.
+    """The slowest candidate that is estimated to be faster than the chosen kernel, and its cost.
 
-    `instructions`, `flash` and `scratch` are its estimates minus the chosen one's; None if the chosen one is the fastest.
+    `instructions`, `flash` and `scratch` are differences from the chosen kernel's estimates; None if no candidate is faster.
     """
-    known = {c["kernel"]: c for c in layer.get("candidates", ())}
-    chosen = known.get(layer["kernel"])
+    candidates = {c["kernel"]: c for c in layer.get("candidates", ())}
+    chosen = candidates.get(layer["kernel"])
     if chosen is None:
         return None
-    faster = [c for c in known.values() if c["instructions"] < chosen["instructions"]]
+    faster = [c for c in candidates.values() if c["instructions"] < chosen["instructions"]]
     if not faster:
         return None
     best = max(faster, key=lambda c: (c["instructions"], c["kernel"]))
@@ -322,7 +324,7 @@ CHOICE_HEADERS = ("layer", "operator", "kernel", "MAC", "estimate", "constants",
 
 
 def choice_rows(layers: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]:
-    """Rows of the table of a compilation: what each layer runs, its estimated instructions, bytes, and `next_text`."""
+    """Rows of the table of a compilation: each layer's kernel, estimated instructions, bytes, and `next_text`."""
     rows: list[tuple[object, ...]] = []
     for layer in layers:
         estimates = [c["instructions"] for c in layer["candidates"] if c["kernel"] == layer["kernel"]]
@@ -333,7 +335,7 @@ def choice_rows(layers: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]
 
 
 def next_lines(layers: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each layer that could be faster: `L4 CONV_2D 358,533: arm_dsp...`; of layers of a report."""
+    """A line per layer that has a faster candidate: `L4 CONV_2D 358,533 instructions: arm_dsp...`; for layers of a report."""
     lines = []
     for layer in layers:
         if layer["next_faster"] is not None:
@@ -342,13 +344,11 @@ def next_lines(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-# ---- what a window that moves saves, and what keeps it from saving more
+# ---- what a sliding window saves, and what keeps it from saving more
 
 
 def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
-    """The gain first, then each cause of work that is not for new rows; of a chain those of each
-    stage.  Empty where nothing slides.
-    """
+    """The savings, then each cause of work that is not for new rows; for a chain those of each stage.  Empty without a window."""
     if metadata.get("chain") is not None:
         return _chain(metadata["chain"])
     slide = metadata.get("slide")
@@ -358,15 +358,15 @@ def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
     macs, full = sum(row["macs"] for row in layers), slide["macs_window"]
     moves = ", ".join(f"{row['hop']} of {row['rows']} rows of {row['name']}" for row in slide["inputs"])
     part = f" ({macs / full:.2f})" if full else ""
-    lines = [f"{moves} are new in a run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
+    lines = [f"{moves} are new per run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
     return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide) + _fewer(slide, full) + _stopped(slide)
 
 
 def _chain(chain: Mapping[str, Any]) -> list[str]:
-    """The stages and how often each runs; then what the windows of each save."""
+    """The stages and how often each runs; then the savings of each stage's windows."""
     runs = ", ".join(f"{s['name']} {'once' if s['runs'] == 1 else 'twice' if s['runs'] == 2 else str(s['runs']) + ' times'}"
                      for s in chain["stages"])  # fmt: skip
-    lines = [f"a push takes {chain['hop']} new rows and runs {runs}"]
+    lines = [f"a push consumes {chain['hop']} new rows and runs {runs}"]
     for stage in chain["stages"]:
         if stage["slide"] is not None:
             lines += [f"{stage['name']}: {line}" for line in slide_lines({"slide": stage["slide"]})]
@@ -374,28 +374,28 @@ def _chain(chain: Mapping[str, Any]) -> list[str]:
 
 
 MOST_FEWER = 3
-"""Ways to keep less that are told."""
+"""Maximum number of listed plans that keep fewer rows."""
 
 
 def _fewer(slide: Mapping[str, Any], full: int) -> list[str]:
-    """What --ram-budget may choose instead: fewer rows, some of them computed again; not where nearly nothing is gained then."""
+    """Plans for --ram-budget that keep fewer rows and recompute some; only plans that still save at least a tenth of the MACs."""
     less = [way for way in slide.get("front", ())[1:] if full and way["macs"] <= 0.9 * full][:MOST_FEWER]
     if not less:
         return []
-    ways = ", ".join(f"{way['rows_bytes']:,} B for {way['macs']:,} MAC ({way['macs'] / full:.2f})" for way in less)
-    return [f"within --ram-budget fewer rows are kept where they do not fit: {ways}"]
+    plans = ", ".join(f"{way['rows_bytes']:,} B for {way['macs']:,} MAC ({way['macs'] / full:.2f})" for way in less)
+    return [f"--ram-budget can keep fewer rows: {plans}"]
 
 
 def _stopped(slide: Mapping[str, Any]) -> list[str]:
-    """That the search for ways to keep less stopped at its limit."""
+    """A line if the search for plans with fewer rows stopped at its limit."""
     if "search" not in slide:
         return []
     tried, ways = slide["search"]["tried"], slide["search"]["ways"]
-    return [f"ways to keep fewer rows: the search stopped at its limit, {tried:,} of {ways:,} were tried"]
+    return [f"plans that keep fewer rows: the search stopped at its limit, {tried:,} of {ways:,} were tried"]
 
 
 def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
-    """Rows that padding reaches are computed again, in every later layer as well."""
+    """Layers with padding recompute the rows that it reaches, and so does every later layer."""
     again = [row for row in layers if "rows" in row and row["computed"] > row["new"]]
     if not again:
         return []
@@ -405,25 +405,25 @@ def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
     where = f"{count} layer{'s' if count != 1 else ''}"
     return [
         f"padding in {where}: up to {worst['computed']} of {worst['rows']} rows are computed again"
-        f" ({worst['op']} {worst['name'][:40]}); VALID padding would make it {worst['new']}, and all of it about {without:,} MAC"
+        f" ({worst['op']} {worst['name'][:40]}); with VALID padding {worst['new']}, and about {without:,} MAC in total"
     ]
 
 
 def _sums(slide: Mapping[str, Any]) -> list[str]:
-    """Reductions over all rows that are not computed anew."""
+    """Reductions over all rows that keep running sums."""
     return [
-        f"{row['op']} {row['name'][:40]} is {row['numbers']:,} running sums:"
-        f" {row['read']} rows are read in place of {row['rows']}"
+        f"{row['op']} {row['name'][:40]} keeps {row['numbers']:,} running sums:"
+        f" it reads {row['read']} rows instead of {row['rows']}"
         for row in slide["sums"]
     ]
 
 
 def _whole(slide: Mapping[str, Any]) -> list[str]:
-    """What ends the rows, and what the layers behind it cost."""
-    rest = sum(row["macs"] for row in slide["layers"] if "rows" not in row)
+    """Operators after which rows are no longer separate, and the cost of the layers after them."""
+    whole_macs = sum(row["macs"] for row in slide["layers"] if "rows" not in row)
     lines = [f"{row['op']} {row['name'][:40]} {row['reason']}" for row in slide["whole"]]
-    if not lines and rest:
-        return [f"layers behind all rows run as a whole: {rest:,} MAC"]
-    if rest:
-        lines[-1] += f"; layers behind such places run as a whole: {rest:,} MAC"
+    if not lines and whole_macs:
+        return [f"layers after the rows run in full: {whole_macs:,} MAC"]
+    if whole_macs:
+        lines[-1] += f"; layers after such places run in full: {whole_macs:,} MAC"
     return lines

@@ -1,1 +1,1 @@
-"""Whether the figures may be what they are: baselines, budgets, differences."""
+"""Checks of a report's figures: baselines, budgets, differences."""

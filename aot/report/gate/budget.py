@@ -1,9 +1,9 @@
 """Budgets: limits for the totals of reports, absolute or relative to a baseline.
 
-A rule names a total (measure/report.py): an absolute limit, `"24 KiB"` or `4_000_000`, or an allowed growth over the baseline,
-`"+0.5 %"` or `"+128"`; a list holds several.  Rules at the top hold for all models, those in a table `[kws]`, `["@mps2-an386"]`
-or `["kws@mps2-an386"]` for some; the closest one counts.  With a baseline, totals without a
-rule must not grow at all.  `options` are words of the command line, with which a model is compiled.
+A rule maps a total (measure/report.py) to an absolute limit, `"24 KiB"` or `4_000_000`, or to an allowed growth over the
+baseline, `"+0.5 %"` or `"+128"`; a list holds several limits.  Top-level rules apply to all models, rules in a table `[kws]`,
+`["@mps2-an386"]` or `["kws@mps2-an386"]` to some; the most specific rule wins.  With a baseline, totals without a rule must not
+grow at all.  `options` are command-line options with which a model is compiled.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ METRICS = (
     "estimated_cycles",
 )
 WATCHED = ("instructions", "code", "constants", "workspace", "stack", "stack_bound")
-"""Totals that must not grow over a baseline unless a rule says how much."""
+"""Totals that must not grow over a baseline unless a rule allows it."""
 
 _COVERED = {"flash": ("code", "constants"), "ram": ("workspace", "stack", "stack_bound")}
-"""A rule for the sum takes its parts out of WATCHED."""
+"""A rule for the sum removes its parts from WATCHED."""
 
 _UNITS = {"": 1, "B": 1, "k": 1000, "M": 10**6, "G": 10**9, "kB": 1000, "MB": 10**6, "KiB": 1 << 10, "MiB": 1 << 20}
 _VALUE = re.compile(r"(\+?)\s*(\d[\d_, ]*(?:\.\d+)?)\s*(%|[A-Za-z]*)")
@@ -52,7 +52,7 @@ DEFAULT_BASELINE = "aot-baseline.json"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """`amount` in the total's unit, or percent of the baseline; `relative` ones allow a growth, others are the most."""
+    """`amount` in the total's unit, or in percent of the baseline; a `relative` limit allows growth, others are maxima."""
 
     text: str
     amount: Fraction
@@ -60,7 +60,7 @@ class Limit:
     percent: bool = False
 
     def bound(self, baseline: int | None) -> int | None:
-        """The largest value that is allowed; None for a relative limit without a baseline."""
+        """The largest allowed value; None for a relative limit without a baseline."""
         if not self.relative:
             return int(self.amount)
         if baseline is None:
@@ -70,9 +70,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`rules[scope][total]`: limits; the scope "" is the top.  `baseline`: where the accepted reports lie.
+    """`rules[scope][total]`: limits; the scope "" is the top level.  `baseline`: path of the accepted reports.
 
-    `options[scope]`: words of the command line; `file`: whose content it is.
+    `options[scope]`: command-line options; `file`: the file that the budget was read from.
     """
 
     rules: Mapping[str, Mapping[str, tuple[Limit, ...]]]
@@ -81,15 +81,15 @@ class Budget:
     file: Path = Path()
 
     def limits(self, report: Report, metric: str) -> tuple[Limit, ...] | None:
-        """The closest rule for a total of a report; None without one."""
+        """The most specific rule for a total of a report; None if there is none."""
         for scope in (key_of(report), report["name"], f"@{report['board']}", ""):
-            found = self.rules.get(scope, {}).get(metric)
-            if found is not None:
-                return found
+            limits = self.rules.get(scope, {}).get(metric)
+            if limits is not None:
+                return limits
         return None
 
     def options_of(self, name: str, board: str) -> tuple[str, ...]:
-        """The words for a model on a board; those of the closest table come last, where they count."""
+        """The options for a model on a board; those of the most specific table come last, so they win."""
         scopes = ("", f"@{board}", name, f"{name}@{board}")
         return tuple(word for scope in scopes for word in self.options.get(scope, ()))
 
@@ -108,34 +108,37 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """`instructions 101 exceed 100 (+0 over the baseline 100)`, for people."""
+        """`instructions 101 is more than 100 (no growth, +1 from the baseline)`."""
         if self.state == "new":
             return f"{self.metric} {self.value:,}: not in the baseline"
-        change = "" if self.baseline is None else f", {self.value - self.baseline:+,} to the baseline"
+        change = ""
+        if self.baseline is not None:
+            change = ", unchanged" if self.value == self.baseline else f", {self.value - self.baseline:+,}"
+            change += " from the baseline"
         if self.state == "over":
             return f"{self.metric} {self.value:,} is more than {self.bound:,} ({self.limit}{change})"
         return f"{self.metric} {self.value:,} of {self.bound:,} ({self.limit}{change})"
 
 
 _LONGEST = 40
-"""Characters of a number."""
+"""Maximum number of characters of a number."""
 
 
 def parse_limit(value: object, where: str) -> Limit:
     """One limit of a budget file (E5052)."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return Limit(f"{value:,}", Fraction(value))
-    found = _VALUE.fullmatch(value.strip()) if isinstance(value, str) else None
-    unit = found.group(3) if found else None
-    if found is None or (unit != "%" and unit not in _UNITS) or (unit == "%" and not found.group(1)):
+    match = _VALUE.fullmatch(value.strip()) if isinstance(value, str) else None
+    unit = match.group(3) if match else None
+    if match is None or (unit != "%" and unit not in _UNITS) or (unit == "%" and not match.group(1)):
         form = '"24 KiB", 4000000, "+0.5 %" or "+128"'
-        raise UsageError(Problem("E5052", f"{value!r} is no limit; limits look like {form}", where))
-    if len(found.group(2)) > _LONGEST:
-        raise UsageError(Problem("E5052", f"a limit of {len(found.group(2)):,} digits is none", where))
-    number = Fraction(re.sub(r"[_, ]", "", found.group(2)))
+        raise UsageError(Problem("E5052", f"{value!r} is not a valid limit; examples: {form}", where))
+    if len(match.group(2)) > _LONGEST:
+        raise UsageError(Problem("E5052", f"the limit has {len(match.group(2)):,} digits, at most {_LONGEST} are allowed", where))
+    number = Fraction(re.sub(r"[_, ]", "", match.group(2)))
     assert isinstance(value, str)
     factor = 1 if unit == "%" else _UNITS[unit or ""]
-    return Limit(value.strip(), number * factor, bool(found.group(1)), unit == "%")
+    return Limit(value.strip(), number * factor, bool(match.group(1)), unit == "%")
 
 
 def _limits(value: object, where: str) -> tuple[Limit, ...]:
@@ -145,7 +148,7 @@ def _limits(value: object, where: str) -> tuple[Limit, ...]:
 
 
 def _words(value: object, where: str) -> tuple[str, ...]:
-    """Options as a text, split as a shell splits it (nothing in it is expanded), or as a list of words (E5052)."""
+    """Options as a text, split as a shell does (but not expanded), or as a list of words (E5052)."""
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
     try:
@@ -155,11 +158,11 @@ def _words(value: object, where: str) -> tuple[str, ...]:
 
 
 def _no_words(value: object, where: str) -> NoReturn:
-    raise UsageError(Problem("E5052", f'{value!r} are no options; write "--opt ram --feed-rows"', where))
+    raise UsageError(Problem("E5052", f'{value!r} is not a list of options; write "--opt ram --feed-rows"', where))
 
 
 def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
-    """The content of budget.toml or of [tool.aot.budget]; all its errors at once (E5052)."""
+    """The content of budget.toml or of [tool.aot.budget]; reports all its errors at once (E5052)."""
     rules: dict[str, dict[str, tuple[Limit, ...]]] = {"": {}}
     problems: list[Problem] = []
     baseline = table.get("baseline")
@@ -178,7 +181,8 @@ def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
                 problems.extend(error.problems)
             return
         if metric not in METRICS:
-            problems.append(Problem("E5052", f"unknown total{did_you_mean(metric, METRICS)}; known: {', '.join(METRICS)}", where))
+            text = f"unknown total{did_you_mean(metric, METRICS)}; choose one of {', '.join(METRICS)}"
+            problems.append(Problem("E5052", text, where))
             return
         try:
             rules.setdefault(scope, {})[metric] = _limits(value, where)
@@ -213,12 +217,12 @@ def load_budget(path: Path | None, folder: Path) -> Budget | None:
         if table is not None:
             return parse_budget(table, file)
         if path is not None:
-            raise UsageError(Problem("E5052", "has no table [tool.aot.budget]", str(file)))
+            raise UsageError(Problem("E5052", "there is no table [tool.aot.budget]", str(file)))
     return None
 
 
 def _table(data: Mapping[str, Any], file: Path) -> Mapping[str, Any] | None:
-    """The budget's table: the whole file, unless it is a pyproject.toml or has [tool.aot.budget]."""
+    """The budget's table: the whole file, unless the file is a pyproject.toml or has [tool.aot.budget]."""
     inner: Any = data
     for key in ("tool", "aot", "budget"):
         inner = inner.get(key) if isinstance(inner, Mapping) else None
@@ -228,14 +232,14 @@ def _table(data: Mapping[str, Any], file: Path) -> Mapping[str, Any] | None:
 
 
 def check_report(report: Report, budget: Budget | None, baseline: Report | None) -> list[Finding]:
-    """Every total of a report that has a rule or, with a baseline, is watched."""
-    given = {m: budget.limits(report, m) for m in METRICS} if budget is not None else dict.fromkeys(METRICS)
-    covered = {part for whole, parts in _COVERED.items() if given[whole] is not None for part in parts}
+    """Findings for every total of a report that has a rule or, with a baseline, is watched."""
+    rules = {m: budget.limits(report, m) for m in METRICS} if budget is not None else dict.fromkeys(METRICS)
+    covered = {part for whole, parts in _COVERED.items() if rules[whole] is not None for part in parts}
     findings = []
     for metric in METRICS:
         value = report["totals"].get(metric)
         before = None if baseline is None else baseline["totals"].get(metric)
-        limits = given[metric]
+        limits = rules[metric]
         if limits is None:
             watched = baseline is not None and metric in WATCHED and metric not in covered and before is not None
             limits = (Limit("no growth", Fraction(0), True),) if watched else ()
@@ -256,19 +260,19 @@ def _judge(key: str, metric: str, value: int, *, limit: Limit, before: int | Non
 
 
 def check_reports(reports: Sequence[Report], budget: Budget | None, baseline: Mapping[str, Report] | None) -> list[Finding]:
-    """check_report of all; a report without a counterpart in the baseline is compared with the absolute limits only."""
-    found = []
+    """`check_report` for all; a report that is not in the baseline is checked against the absolute limits only."""
+    findings = []
     for report in reports:
-        found += check_report(report, budget, None if baseline is None else baseline.get(key_of(report)))
-    return found
+        findings += check_report(report, budget, None if baseline is None else baseline.get(key_of(report)))
+    return findings
 
 
-# ---- the gate: what is over, what is not exact, and the exit code that follows
+# ---- the gate: which limits are exceeded, which outputs are not exact, and the resulting exit code
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the reports are compared with: a budget, and the baseline that lies at `path`, where there is one."""
+    """What reports are checked against: a budget, and the baseline at `path`, if it exists."""
 
     budget: Budget | None
     path: Path
@@ -278,7 +282,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of it; `refused` says why the baseline cannot be compared."""
+    """The result of a check; `refused` says why the baseline is not comparable."""
 
     findings: Sequence[Finding]
     changes: Mapping[str, Any] | None
@@ -286,7 +290,7 @@ class Judged:
 
 
 def allowed_parts(allow: Sequence[str] | None) -> frozenset[str]:
-    """The parts of a fingerprint that may differ, by name (E5009)."""
+    """The parts of a fingerprint that are allowed to differ, by name (E5009)."""
     for part in allow or ():
         if part not in FIELDS:
             raise UsageError(Problem("E5009", f"--allow {part}{did_you_mean(part, FIELDS)}: choose one of {', '.join(FIELDS)}"))
@@ -294,26 +298,26 @@ def allowed_parts(allow: Sequence[str] | None) -> frozenset[str]:
 
 
 def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, allow: Sequence[str] | None) -> Gate:
-    """Read budget and baseline before the long work (E5001, E5050, E5052)."""
+    """Read budget and baseline before the expensive work (E5001, E5050, E5052)."""
     budget = load_budget(budget_file, Path())
     named = baseline or (budget.baseline if budget is not None else None)
     path = named or Path(DEFAULT_BASELINE)
-    known = load_reports(path) if os.path.exists(path) else None
+    reports = load_reports(path) if os.path.exists(path) else None
     relative = budget is not None and any(
         limit.relative for rules in budget.rules.values() for limits in rules.values() for limit in limits
     )
-    if known is None and not accept and (named is not None or relative):
-        raise UsageError(Problem("E5052", f"there is no baseline '{path}'; aot report --accept writes it"))
-    return Gate(budget, path, known, allowed_parts(allow) | {"tool", "model"})
+    if reports is None and not accept and (named is not None or relative):
+        raise UsageError(Problem("E5052", f"there is no baseline '{path}'; create it with aot report --accept"))
+    return Gate(budget, path, reports, allowed_parts(allow) | {"tool", "model"})
 
 
 def judge(reports: Sequence[Report], gate: Gate) -> Judged:
-    """The reports compared with the budget and the baseline; where the baseline's cannot be compared, against absolute limits."""
-    known = gate.baseline
-    if known is None:
+    """Check the reports against budget and baseline; if the baseline is not comparable, against absolute limits only."""
+    baseline = gate.baseline
+    if baseline is None:
         return Judged(check_reports(reports, gate.budget, None), None, None)
     by_key = {key_of(r): r for r in reports}
-    before = {k: known[k] for k in known if k in by_key}
+    before = {k: baseline[k] for k in baseline if k in by_key}
     try:
         check_comparable(before, by_key, allow=gate.allow)
     except UsageError as error:
@@ -322,19 +326,19 @@ def judge(reports: Sequence[Report], gate: Gate) -> Judged:
 
 
 def judge_absolute(reports: Sequence[Report], gate: Gate) -> Judged:
-    """What a new baseline must keep to as well: limits that are not relative to one."""
+    """Check the limits that a new baseline must respect too: those that are not relative to a baseline."""
     return Judged([f for f in check_reports(reports, gate.budget, None) if f.state != "new"], None, None)
 
 
 def new_baseline(reports: Sequence[Report], gate: Gate) -> tuple[str, int]:
-    """The baseline's text with `reports`, and how many reports of other models and boards it keeps."""
+    """The text of the baseline with `reports`, and how many reports of other models and boards it keeps."""
     fresh = {key_of(r) for r in reports}
     kept = [r for k, r in (gate.baseline or {}).items() if k not in fresh]
     return baseline_text([*kept, *reports]), len(kept)
 
 
 def exit_code(bundle: Mapping[str, Any], judged: Judged) -> int:
-    """That of the first failure; else 5 for outputs that are not accepted, 2 for a baseline of others, 4 over a limit."""
+    """The first failure's code; else 5 for outputs that are not accepted, 2 for an incomparable baseline, 4 over a limit."""
     if bundle["failures"]:
         return int(bundle["failures"][0]["exit_code"])
     if not all(r["verdict"]["accepted"] for r in bundle["reports"]):
@@ -345,7 +349,7 @@ def exit_code(bundle: Mapping[str, Any], judged: Judged) -> int:
 
 
 def complaints(bundle: Mapping[str, Any], judged: Judged) -> list[Problem]:
-    """All that is wrong: what failed, outputs that are not accepted (E4001), a baseline of others (E5051), limits (E2020)."""
+    """All problems: failures, outputs that are not accepted (E4001), an incomparable baseline (E5051), limits (E2020)."""
     problems = [
         Problem(p["code"], p["message"], " ".join(x for x in (f"{f['model']}@{f['board']}", p["where"]) if x))
         for f in bundle["failures"]
@@ -362,13 +366,13 @@ def complaints(bundle: Mapping[str, Any], judged: Judged) -> list[Problem]:
 
 
 def _first_layer(verdict: Mapping[str, Any]) -> str:
-    """Where to look, and with which inputs."""
-    found = verdict["divergence"]
-    if found is None:
-        return "aot verify names the first layer"
-    place = "every layer agrees with the reference's tensors"
-    if found["layers"]:
-        x = found["layers"][0]
+    """Where the outputs first differ, and with which inputs."""
+    divergence = verdict["divergence"]
+    if divergence is None:
+        return "run aot verify to find the first layer that differs"
+    place = "every layer matches the reference's tensors"
+    if divergence["layers"]:
+        x = divergence["layers"][0]
         where = f'layer {x["layer"]} {does_of(x)} "{x["name"]}", kernel {x["kernel"]}'
         place = f"first at {where}: {x['count']} of {x['size']} values"
-    return f"{place}; inputs in {found['reproducer']}" if found["reproducer"] else place
+    return f"{place}; inputs in {divergence['reproducer']}" if divergence["reproducer"] else place

@@ -1,4 +1,4 @@
-"""What changed from one report to another: totals, and the layers and symbols that moved most."""
+"""Changes from one report to another: totals, and the layers and symbols that changed most."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def baseline_text(reports: Iterable[Report]) -> str:
 
 
 def _text(value: Any, indent: str) -> str:
-    """JSON in which a list or object of plain values stands on one line."""
+    """JSON with lists and objects of plain values on one line each."""
     if not _deep(value):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     inner = indent + " "
@@ -59,48 +59,48 @@ def _text(value: Any, indent: str) -> str:
 
 
 def _deep(value: Any) -> bool:
-    """Whether a list or an object holds such."""
+    """Whether a list or an object holds lists or objects."""
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return any(isinstance(v, Mapping | list) for v in parts)
 
 
-# ---- which layer of one report is which of another: by structure first, then by name
+# ---- matching the layers of two reports: by structure first, then by name
 
 
 Layer = Mapping[str, Any]
 
 EXACT, OPERATOR = 3, 1
-"""Worth of a pair of the same operator and shape, and of the same operator alone; equal names decide between equals."""
+"""Score of a pair with the same operator and shape, and with the same operator only; equal names break ties."""
 
 
 def match_layers(before: Sequence[Layer], after: Sequence[Layer]) -> list[tuple[int | None, int | None]]:
-    """Places of the layers in both, in the order of `after`, and what only `before` has at the end.
+    """Pairs of layer indices (before, after) in the order of `after`, then the layers of `before` without a partner.
 
-    The pairs in order that have the most operators and shapes of their results in common, found by dynamic programming: a model
-    that was trained again has all of them, whatever its tensors are called, and a layer that comes in between moves no other.  Of
-    the rest, layers of the same operator and name are pairs, wherever they are.
+    Dynamic programming finds the order-preserving pairs with the most operators and result shapes in common.  A retrained model
+    therefore matches completely, whatever its tensors are called, and an inserted layer does not shift the others.  The remaining
+    layers are paired by operator and name, in any order.
     """
-    found = _in_order(before, after)
-    taken = set(found.values())
+    matches = _in_order(before, after)
+    matched = set(matches.values())
     named: dict[tuple[str, str], list[int]] = {}
-    for i in reversed([i for i in range(len(before)) if i not in taken]):
+    for i in reversed([i for i in range(len(before)) if i not in matched]):
         named.setdefault((before[i]["op"], before[i]["name"]), []).append(i)
     for j, y in enumerate(after):
         same = named.get((y["op"], y["name"]))
-        if j not in found and same:
-            found[j] = same.pop()
-    taken = set(found.values())
-    pairs: list[tuple[int | None, int | None]] = [(found.get(j), j) for j in range(len(after))]
-    return pairs + [(i, None) for i in range(len(before)) if i not in taken]
+        if j not in matches and same:
+            matches[j] = same.pop()
+    matched = set(matches.values())
+    pairs: list[tuple[int | None, int | None]] = [(matches.get(j), j) for j in range(len(after))]
+    return pairs + [(i, None) for i in range(len(before)) if i not in matched]
 
 
 def same_layers(before: Sequence[Layer], after: Sequence[Layer]) -> bool:
-    """Whether both are the same operators on the same shapes in the same order."""
+    """Whether both have the same operators on the same shapes in the same order."""
     return len(before) == len(after) and all(_worth(x, y) == EXACT for x, y in zip(before, after, strict=True))
 
 
 def _worth(x: Layer, y: Layer) -> int:
-    """A baseline knows no shapes; they count as the same as any."""
+    """Score of a pair.  A baseline has no shapes; there any shape matches."""
     if x["op"] != y["op"]:
         return 0
     shapes = x.get("output"), y.get("output")
@@ -108,8 +108,8 @@ def _worth(x: Layer, y: Layer) -> int:
 
 
 def _in_order(before: Sequence[Layer], after: Sequence[Layer]) -> dict[int, int]:
-    """The pairs in order of the highest worth: place in `after` -> place in `before`."""
-    names = 1 + min(len(before), len(after))  # more than all equal names together are worth
+    """The order-preserving pairs with the highest total score: index in `after` -> index in `before`."""
+    names = 1 + min(len(before), len(after))  # outweighs all equal names together
 
     def worth(x: Layer, y: Layer) -> int:
         points = _worth(x, y)
@@ -121,72 +121,72 @@ def _in_order(before: Sequence[Layer], after: Sequence[Layer]) -> dict[int, int]
         for j, y in enumerate(after):
             row.append(max(above[j + 1], row[j], above[j] + worth(x, y)))
         rows.append(row)
-    found: dict[int, int] = {}
+    matches: dict[int, int] = {}
     i, j = len(before), len(after)
     while i and j:
         points = worth(before[i - 1], after[j - 1])
         if points and rows[i][j] == rows[i - 1][j - 1] + points:
             i, j = i - 1, j - 1
-            found[j] = i
+            matches[j] = i
         elif rows[i][j] == rows[i - 1][j]:
             i -= 1
         else:
             j -= 1
-    return found
+    return matches
 
 
 FIELDS = ("tool", "model", "compiler", "flags", "emulator", "options", "inputs")
-"""Parts of the fingerprint without which figures cannot be compared (the outputs' checksum is a result, no condition)."""
+"""Parts of the fingerprint that must agree for figures to be comparable (the outputs' checksum is a result)."""
 
 DIFF_SCHEMA = "aot-diff/1"
 _MAX_BYTES = 1 << 28
 
 
 def load_reports(path: Path) -> dict[str, Report]:
-    """The reports of a report.json or a baseline, or of the folder that holds a report.json, by key (E5001, E5002, E5050)."""
+    """The reports, by key, of a report.json, a baseline, or the folder of a report.json (E5001, E5002, E5050)."""
     file = path / "report.json" if os.path.isdir(path) else path
     return parse_reports(read_limited(file, limit=_MAX_BYTES), str(file))
 
 
 def check_whole(reports: Mapping[str, Report], file: str) -> None:
-    """Raise UsageError E5050 where a report lacks what only a page shows; entries of a baseline never have it."""
+    """Raise UsageError E5050 if a report lacks data that the page needs; entries of a baseline never have it."""
     schema = load_schema()
     for key, report in reports.items():
         fault = find_fault(report, {**schema["$defs"]["report"], "$defs": schema["$defs"]}) if "plan" in report else ""
         if fault:
-            raise UsageError(Problem("E5050", f"'{file}': {fault}; it is damaged, or another version of aot wrote it", key))
+            raise UsageError(Problem("E5050", f"'{file}': {fault}; it is damaged or was written by another version of aot", key))
 
 
 def parse_reports(content: bytes, file: str) -> dict[str, Report]:
-    """`load_reports` of what `file` holds (E5050)."""
+    """`load_reports` for the content of `file` (E5050)."""
     try:
         data = parse_json(content)
     except ValueError as error:
         raise UsageError(Problem("E5050", f"'{file}' is not JSON: {error}")) from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema not in (SCHEMA, BASELINE_SCHEMA):
-        known = f"'{SCHEMA}' or '{BASELINE_SCHEMA}'"
+        expected = f"'{SCHEMA}' or '{BASELINE_SCHEMA}'"
         shown = printable(repr(schema))
-        raise UsageError(Problem("E5050", f"'{file}' is no report of aot report: its schema is {shown}, not {known}"))
+        raise UsageError(Problem("E5050", f"'{file}' is not an aot report or baseline: its schema is {shown}, not {expected}"))
     fault = find_fault(data, load_schema(REPORT if schema == SCHEMA else BASELINE), whole=False)
     if fault:
         raise UsageError(Problem("E5050", f"'{file}' is damaged: {fault}"))
     try:
-        found = {key_of(r): r for r in data["reports"]}
-        for report in found.values():
+        reports = {key_of(r): r for r in data["reports"]}
+        for report in reports.values():
             _check_form(report)
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(Problem("E5050", f"'{file}' is damaged: {error}")) from None
-    return found
+    return reports
 
 
 def _check_form(report: Report) -> None:
-    """Look at everything a comparison reads, so that a damaged file is reported before the work (KeyError, TypeError)."""
+    """Read every field that a comparison needs, so that a damaged file is rejected at once (KeyError, TypeError)."""
     fingerprint = report["fingerprint"]
     _ = [fingerprint[f] for f in FIELDS], fingerprint["model"]["sha256"], fingerprint["outputs"]["crc32"]
     _ = fingerprint["inputs"]["origin"], fingerprint["inputs"]["sets"], report["verdict"]["exact"]
     if not all(v is None or isinstance(v, int) for v in report["totals"].values()):
-        raise TypeError("a total is no whole number")
+        raise TypeError("a total is not an integer")
     for layer in report["layers"]:
         _ = [layer[k] for k in ("index", "op", "name", "kernel", "instructions", "code", "weights", "tables", "scratch")]
     for symbol in report["flash"]["symbols"] if report["flash"] is not None else ():
@@ -196,8 +196,8 @@ def _check_form(report: Report) -> None:
 def changed_fields(a: Report, b: Report) -> list[dict[str, Any]]:
     """The parts of the fingerprint that differ: `field`, `before`, `after`.
 
-    Inputs of another model may have other shapes, so their checksum counts only where the model is the same.  An option that
-    is not given counts like one that the tool did not have yet.
+    Inputs of different models may differ in shape, so their checksum counts only if the model is the same.  An unset option
+    equals an option that an older version of the tool did not have.
     """
     same_model = a["fingerprint"]["model"]["sha256"] == b["fingerprint"]["model"]["sha256"]
 
@@ -216,27 +216,27 @@ def changed_fields(a: Report, b: Report) -> list[dict[str, Any]]:
 
 
 def _is_unset(value: Any) -> bool:
-    """None, False, or something that holds nothing else."""
+    """Whether a value is None, False or empty, or holds only such values."""
     if isinstance(value, Mapping):
         return all(_is_unset(v) for v in value.values())
     return value is None or value is False or value in ("", [])
 
 
 def check_comparable(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Collection[str]) -> None:
-    """Raise UsageError E5051 when reports of the same key differ in a part of the fingerprint that is not in `allow`."""
+    """Raise UsageError E5051 if reports with the same key differ in a part of the fingerprint that is not in `allow`."""
     problems = []
     for key in a:
         for change in changed_fields(a[key], b[key]) if key in b else ():
             if change["field"] not in allow:
                 before, after = _texts(change["before"], change["after"])
-                text = f"{change['field']} differs: {before} before, {after} now; --allow {change['field']} compares anyway"
+                text = f"{change['field']} differs: {before} before, {after} now; use --allow {change['field']} to compare anyway"
                 problems.append(Problem("E5051", text, key))
     if problems:
         raise UsageError(*problems)
 
 
 def _texts(before: Any, after: Any) -> tuple[str, str]:
-    """Both sides of a difference, without what is the same in them."""
+    """Both sides of a difference, without their common parts."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         keys = [k for k in {**before, **after} if before.get(k) != after.get(k)]
         pairs = {k: _texts(before.get(k), after.get(k)) for k in keys}
@@ -272,7 +272,7 @@ def compare(a: Report, b: Report) -> dict[str, Any]:
 
 
 def moved(before: int | None, after: int | None) -> dict[str, Any]:
-    """`before`, `after`, `change` and `percent` (rounded to 0.01); the last two are None if one side is."""
+    """`before`, `after`, `change` and `percent` (rounded to 0.01); the last two are None if either side is None."""
     if before is None or after is None:
         return {"before": before, "after": after, "change": None, "percent": None}
     percent = round(100 * (after - before) / before, 2) if before else None
@@ -285,7 +285,7 @@ def _bytes_of(layer: Mapping[str, Any] | None) -> int | None:
 
 
 def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
-    """Layers whose instructions, bytes or kernel changed; a layer that only one side has counts from or to nothing."""
+    """Layers whose instructions, bytes or kernel changed; the missing side of an added or removed layer counts as 0."""
     rows = []
     for i, j in match_layers(a["layers"], b["layers"]):
         x, y = (None if k is None else layers[k] for k, layers in ((i, a["layers"]), (j, b["layers"])))
@@ -298,7 +298,7 @@ def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
             "name": here["name"],
             "status": "added" if x is None else "removed" if y is None else "changed",
             "kernel": {"before": x and x["kernel"], "after": y and y["kernel"]},
-            "instructions": moved(_known(x, "instructions", y), _known(y, "instructions", x)),
+            "instructions": moved(_figure(x, "instructions", y), _figure(y, "instructions", x)),
             "bytes": moved(*_bytes_pair(x, y)),
             "scratch": moved(x["scratch"] if x else 0, y["scratch"] if y else 0),
         }
@@ -308,7 +308,7 @@ def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda r: (-abs(r["instructions"]["change"] or 0), -abs(r["bytes"]["change"] or 0), r["layer"]))
 
 
-def _known(layer: Mapping[str, Any] | None, field: str, other: Mapping[str, Any] | None) -> int | None:
+def _figure(layer: Mapping[str, Any] | None, field: str, other: Mapping[str, Any] | None) -> int | None:
     """A layer's figure; 0 if the layer exists on the other side only."""
     if layer is not None:
         value: int | None = layer[field]
@@ -336,12 +336,12 @@ def _symbol_movers(a: Report, b: Report) -> list[dict[str, Any]]:
 
 
 def _renamed(text: str, before: str, after: str) -> str:
-    """A symbol or file of the model `before` as that of the model `after` is called."""
+    """A symbol or file of the model `before` under the name it has in the model `after`."""
     return after + text[len(before) :] if text.startswith((f"{before}_", f"{before}.")) else text
 
 
 def pair_keys(a: Mapping[str, Report], b: Mapping[str, Report]) -> list[tuple[str, str]]:
-    """Equal keys, and reports of different models where each side has a single one for a board."""
+    """Equal keys; and, per board, the two reports of different models if each side has exactly one."""
     pairs = [(k, k) for k in a if k in b]
     for board in sorted({r["board"] for r in a.values()}):
         before, after = ([k for k, r in x.items() if r["board"] == board] for x in (a, b))
@@ -351,7 +351,7 @@ def pair_keys(a: Mapping[str, Report], b: Mapping[str, Report]) -> list[tuple[st
 
 
 def diff_reports(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Collection[str] = ()) -> dict[str, Any]:
-    """All pairs compared (E5051 if they must not be), and the keys that only one side has."""
+    """All pairs compared (E5051 if they are not comparable), and the keys that exist on one side only."""
     pairs = pair_keys(a, b)
     check_comparable({after: a[before] for before, after in pairs}, b, allow=allow)
     return {
@@ -363,7 +363,7 @@ def diff_reports(a: Mapping[str, Report], b: Mapping[str, Report], *, allow: Col
 
 
 def change_text(entry: Mapping[str, Any]) -> str:
-    """`+128 (+0.5 %)`, `=`, or `-` where it is not known."""
+    """`+128 (+0.5 %)`, `=`, or `-` if it is unknown."""
     if entry["change"] is None:
         return "-"
     if not entry["change"]:
@@ -373,7 +373,7 @@ def change_text(entry: Mapping[str, Any]) -> str:
 
 
 def total_rows(pair: Mapping[str, Any], metrics: Sequence[str] | None = None) -> list[tuple[str, int | None, int | None, str]]:
-    """(metric, before, after, change) of all totals that one of both sides knows."""
+    """(metric, before, after, change) of all totals that at least one side has."""
     rows = []
     for metric, entry in pair["totals"].items():
         if (metrics is None or metric in metrics) and (entry["before"] is not None or entry["after"] is not None):

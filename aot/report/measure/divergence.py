@@ -1,4 +1,4 @@
-"""Where a model differs from its reference: layer by layer, by how much, and the files that show it."""
+"""Differences between a model and its reference: layer by layer, how large, and files that reproduce them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aot.support.dataclass import dataclass
 class Difference:
     """The first element of a tensor that differs; `max_abs` is over the whole tensor, None if a value is not finite.
 
-    Numbers that JSON lacks are text: "nan", "inf", "-inf".
+    Values without a JSON number are text: "nan", "inf", "-inf".
     """
 
     element: int
@@ -41,9 +41,9 @@ class Difference:
 
 
 def difference(expected: Array, actual: Array) -> Difference | None:
-    """None if both hold the same bytes; the shape does not matter, size and type do (ValueError).
+    """The difference, or None if both have the same bytes; size and type must match (ValueError), the shape need not.
 
-    A NaN is equal to every NaN: IEEE 754 leaves its sign and payload to the processor.  -0 is not 0.
+    All NaNs are equal: IEEE 754 leaves sign and payload to the processor.  -0 differs from 0.
     """
     if expected.size != actual.size or expected.dtype != actual.dtype:
         raise ValueError(f"{expected.dtype}[{expected.size}] cannot be compared with {actual.dtype}[{actual.size}]")
@@ -72,7 +72,7 @@ def _plain(value: np.generic) -> float | int | str:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`sets` were compared, `bad_sets` of them differ; `max_abs` over all (0 where all is exact, None if not finite)."""
+    """`sets` were compared, `bad_sets` of them differ; `max_abs` over all (0 if all are exact, None if not finite)."""
 
     sets: int
     bad_sets: tuple[int, ...]
@@ -86,17 +86,19 @@ class Comparison:
 
 
 def compare_sets(expected: Sequence[Sequence[Array]], actual: Sequence[Sequence[Array]]) -> Comparison:
-    """All outputs of all sets."""
-    found = [
+    """Compare all outputs of all sets."""
+    differences = [
         (s, o, d)
         for s, (want, got) in enumerate(zip(expected, actual, strict=True))
         for o, (w, g) in enumerate(zip(want, got, strict=True))
         if (d := difference(w, g)) is not None
     ]
-    sizes = [d.max_abs for _, _, d in found]
+    sizes = [d.max_abs for _, _, d in differences]
     finite = [m for m in sizes if m is not None]
     largest = None if len(finite) < len(sizes) else max(finite, default=0.0)
-    return Comparison(len(expected), tuple(sorted({s for s, _, _ in found})), largest, found[0] if found else None)
+    return Comparison(
+        len(expected), tuple(sorted({s for s, _, _ in differences})), largest, differences[0] if differences else None
+    )
 
 
 FAR = 10
@@ -116,22 +118,22 @@ def find_divergence(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The first difference, and all of them: (`first_divergence`, `divergence`) of a verdict (schema aot-report).
 
-    The first set that differs is traced; later layers mostly differ because of earlier ones, so the first is the one to look
-    at.  With a `folder`, that set and the first wrong layer as a model of its own are written there.
+    The first set that differs is traced; later layers mostly differ because of earlier ones, so the first one matters.  With a
+    `folder`, that set and the first wrong layer as a model of its own are written there.
     """
     assert comparison.first is not None
     number, output, diff = comparison.first
     tracer, tensors = trace(model, project.artifact.metadata["oracle"], sets.inputs[number])
     ran = run(project, [sets.inputs[number]], mode="trace", timeout=timeout).layers
-    found = compare_layers(project.artifact.metadata["layers"], ran, tensors)
+    rows = compare_layers(project.artifact.metadata["layers"], ran, tensors)
     first = {"set": number, "output": output, **asdict(diff)}
-    if found:
-        first = {"set": number, "reference": tracer.name, **found[0]}
+    if rows:
+        first = {"set": number, "reference": tracer.name, **rows[0]}
     columns = ("layer", "op", "does", "name", "kernel", "tensor", "count", "size", "max_abs")
     block: dict[str, Any] = {
         "set": number,
         "reference": tracer.name,
-        "layers": [{k: row[k] for k in columns} for row in found],
+        "layers": [{k: row[k] for k in columns} for row in rows],
         "histogram": histogram(expected, actual),
         "reproducer": None,
         "one_layer": None,
@@ -141,47 +143,47 @@ def find_divergence(
         stem = f"{project.artifact.name}@{project.board.name}"
         block["reproducer"] = f"{stem}.npz"
         write_reproducer(folder / f"{stem}.npz", sets.inputs[number], expected[number])
-        if found:
-            block["one_layer"] = _one_layer(model, project, tracer, tensors, first=found[0], folder=folder, timeout=timeout)
+        if rows:
+            block["one_layer"] = _one_layer(model, project, tracer, tensors, first=rows[0], folder=folder, timeout=timeout)
     return first, block
 
 
 def inside(metadata: Mapping[str, Any]) -> int:
-    """How many layers run in branches and loops, where nothing is compared."""
+    """The number of layers in branches and loops, which are not compared."""
     return len({i for c in metadata.get("control", ()) for i in range(c["first"], c["last"] + 1)})
 
 
 def compare_layers(
     layers: Sequence[Mapping[str, Any]], trace: Sequence[LayerResult], tensors: Mapping[int, Array]
 ) -> list[dict[str, Any]]:
-    """The layers of a trace whose output is not the reference's tensor; layers without a counterpart are passed over."""
+    """The layers of a trace whose output differs from the reference's tensor; layers without a counterpart are skipped."""
     by_index = {layer["index"]: layer for layer in layers}
     rows = []
     for step in trace:
         layer = by_index[step.index]
         tensor = layer["output"].get("tensor", -1)
-        wanted = _kept(tensors.get(tensor), layer["output"].get("channels"))
-        if wanted is None or step.output is None:
+        expected = _kept(tensors.get(tensor), layer["output"].get("channels"))
+        if expected is None or step.output is None:
             continue
-        output = _in_the_files_codes(step.output, wanted)
-        if (wanted.size, wanted.dtype) != (output.size, output.dtype):
+        output = _as_file_type(step.output, expected)
+        if (expected.size, expected.dtype) != (output.size, output.dtype):
             continue
-        diff = difference(wanted, output)
+        diff = difference(expected, output)
         if diff is not None:
             place = {"layer": step.index, **{k: layer[k] for k in ("op", "does", "ops", "name", "kernel")}}
             rows.append({**place, "ops": list(layer["ops"]), "tensor": tensor, **asdict(diff)})
     return rows
 
 
-def _in_the_files_codes(output: Array, wanted: Array) -> Array:
-    """What a layer gave, as uint8 where the reference's tensor is uint8: the compiled model keeps those as int8, less 128."""
-    if output.dtype != np.int8 or wanted.dtype != np.uint8:
+def _as_file_type(output: Array, expected: Array) -> Array:
+    """A layer's output as uint8 if the reference's tensor is uint8: the compiled model keeps such tensors as int8, less 128."""
+    if output.dtype != np.int8 or expected.dtype != np.uint8:
         return output
     return np.asarray(output.view(np.uint8) ^ np.uint8(128))
 
 
 def _kept(tensor: Array | None, channels: Sequence[int] | None) -> Array | None:
-    """What the compiled model computes of a reference's tensor: some indices of its last axis, or all of them."""
+    """The part of a reference's tensor that the compiled model computes: some indices of its last axis, or all."""
     if tensor is None or not channels or tensor.ndim == 0 or max(channels) >= tensor.shape[-1]:
         return tensor
     part: Array = tensor[..., list(channels)]
@@ -189,9 +191,9 @@ def _kept(tensor: Array | None, channels: Sequence[int] | None) -> Array | None:
 
 
 def histogram(expected: Sequence[Sequence[Array]], actual: Sequence[Sequence[Array]]) -> list[dict[str, int]]:
-    """How often the integer outputs are off by how much (actual - expected), all sets together, smallest first; 0 is left out.
+    """Counts of the integer outputs' differences (actual - expected), over all sets, smallest first; without 0.
 
-    From -FAR down and from FAR up the differences are counted as -FAR and FAR.  Floats are left out.
+    Differences beyond -FAR and FAR are counted as -FAR and FAR.  Floats are ignored.
     """
     counts: Counter[int] = Counter()
     for want, got in zip(expected, actual, strict=True):
@@ -204,7 +206,7 @@ def histogram(expected: Sequence[Sequence[Array]], actual: Sequence[Sequence[Arr
 
 
 def write_reproducer(path: Path, inputs: Sequence[Array], expected: Sequence[Array]) -> None:
-    """One set with what must come out, as `aot verify MODEL --inputs FILE.npz` reads it."""
+    """Write one set and its expected outputs, as `aot verify MODEL --inputs FILE.npz` reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {f"in{i}_0": a for i, a in enumerate(inputs)} | {f"out{i}_0": a for i, a in enumerate(expected)}
     with path.open("wb") as stream:
@@ -221,10 +223,10 @@ def _one_layer(
     folder: Path,
     timeout: float | None,
 ) -> dict[str, Any]:
-    """The operators of a layer as NAME@BOARD.layerN.tflite, with the reference's tensors around them as .npz.
+    """Write a layer's operators as NAME@BOARD.layerN.tflite, with the reference's tensors around them as .npz.
 
-    `reproduces`: whether that model, compiled in the same way, differs on the same board; `why_not` if there is none.
-    """
+    `reproduces`: whether that model, compiled with the same options, differs on the same board; `why_not` if there is no such
+    model."""
     result = {"layer": first["layer"], "model": None, "inputs": None, "reproduces": None, "why_not": None}
     try:
         alone = extract(model, first["ops"], first["tensor"])
@@ -246,29 +248,28 @@ def _differs(
 ) -> bool | None:
     """Whether the layer alone also differs from the reference; None if it cannot be compiled or run."""
     meta = project.artifact.metadata
-    # options of other kinds name tensors or graphs of the whole model
+    # other options refer to tensors or graphs of the whole model
     plain: dict[str, Any] = {k: v for k, v in meta["options"].items() if v is None or isinstance(v, str | int)}
     try:
         artifact = build(alone.data, target=meta["target"]["cpu"], name="layer", options=Options(**plain))
-        found = run(prepare(artifact, project.board), [inputs], timeout=timeout).outputs
-        return not compare_sets([expected], found).exact
+        outputs = run(prepare(artifact, project.board), [inputs], timeout=timeout).outputs
+        return not compare_sets([expected], outputs).exact
     except (AotError, ValueError):
         return None
 
 
-# ---- faults of the reference: kernels known to be wrong, and places that an operator leaves unwritten
+# ---- faults of the reference: kernels known to be wrong, and outputs that an operator leaves undefined
 # A model whose outputs differ because of a known fault does not count as exact.  The first layer that differs must have an
-# operator of the table, every output must be what the graph interpreter makes of the model, which has that operator right, and
-# the operator alone must be what the other engine makes of it, if it has it.
+# operator of the table; every output must equal the graph interpreter's, which computes that operator correctly; and for the
+# operator alone the other engine, if it has it, must agree.
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFault:
     """`opcode` on data of one of `dtypes` is wrong in the reference kernels of `engine`, in these `versions`.
 
-    `what` is wrong, `example` shows it in one line, `source` says where it comes from.  `scales`: only if an operand has a scale
-    a "channel" or a "block".
-    """
+    `what` is wrong, `example` shows it in one line, `source` says where the fault is.  `scales`: only if an operand has a scale
+    per "channel" or "block"."""
 
     opcode: str
     dtypes: tuple[str, ...]
@@ -315,7 +316,7 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
 
 
 def known_fault(opcode: str, dtype: str, *, oracle: str, scales: str = "") -> KnownFault | None:
-    """The entry of an operator on data of `dtype`; `scales`: what one of its operands has a scale for, see KnownFault."""
+    """The entry for an operator on data of `dtype`; `scales`: "channel" or "block" if an operand has such scales."""
     here = (f for f in KNOWN_FAULTS if f.opcode == opcode and dtype in f.dtypes and f.engine == oracle)
     return next((f for f in here if f.scales in ("", scales)), None)
 
@@ -340,15 +341,15 @@ def explain_difference(
     oracle = metadata["oracle"]
     unknown = oracle == "tflm" and "ops" not in first
     ops = range(len(view.subgraphs[0].operators)) if unknown else first.get("ops", ())
-    found = _first_fault(view, ops, oracle)
-    if found is None:
+    culprit = _first_fault(view, ops, oracle)
+    if culprit is None:
         return None
-    index, result, fault = found
-    own = graph(model, oracle)
-    if not compare_sets(own.outputs(inputs), actual).exact:
+    index, result, fault = culprit
+    interpreter = graph(model, oracle)
+    if not compare_sets(interpreter.outputs(inputs), actual).exact:
         return None
-    assert own.tensors is not None
-    tensors = own.tensors(inputs[first["set"]])
+    assert interpreter.tensors is not None
+    tensors = interpreter.tensors(inputs[first["set"]])
     engine, agrees = _alone(model, index, result, tensors, oracle="litert" if unknown else "tflm")
     if agrees is False or (unknown and (agrees is None or _alone(model, index, result, tensors, oracle="tflm")[1] is not False)):
         return None
@@ -366,7 +367,7 @@ def fault_text(fault: Mapping[str, Any]) -> str:
 
 
 def _first_fault(view: ModelView, ops: Sequence[int], oracle: str) -> tuple[int, int, KnownFault] | None:
-    """The first of a layer's operators that the table has, with its result's tensor."""
+    """The first of a layer's operators that is in the table, with its result's tensor."""
     graph_view = view.subgraphs[0]
     for index in ops:
         op = graph_view.operators[index]
@@ -382,7 +383,7 @@ def _first_fault(view: ModelView, ops: Sequence[int], oracle: str) -> tuple[int,
 
 
 def _alone(model: bytes, index: int, result: int, tensors: Mapping[int, Array], *, oracle: str) -> tuple[str | None, bool | None]:
-    """An engine's name, and whether it gives the operator's result for the same operands; (None, None) if it cannot be asked."""
+    """An engine's name, and whether it gets the operator's result from the same operands; (None, None) if it cannot run it."""
     try:
         alone = extract(model, (index,), result)
     except NotAloneError:
@@ -390,20 +391,20 @@ def _alone(model: bytes, index: int, result: int, tensors: Mapping[int, Array], 
     engine = tflm(alone.data, 1) if oracle == "tflm" else litert(alone.data)
     if any(t not in tensors for t in (*alone.inputs, result)):
         return None, None
-    wanted = tensors[result]
-    ((found,),) = engine.outputs([[tensors[t] for t in alone.inputs]])
-    return engine.name, difference(found.reshape(wanted.shape), wanted) is None
+    expected = tensors[result]
+    ((actual,),) = engine.outputs([[tensors[t] for t in alone.inputs]])
+    return engine.name, difference(actual.reshape(expected.shape), expected) is None
 
 
-# --- places that an operator leaves as they are
+# --- outputs that an operator leaves undefined
 
 DETECTION = "TFLite_Detection_PostProcess"
 
 
 def with_zeros(model: bytes, sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """Reference outputs with zeros in the places that are not defined: detections after the last one.
+    """Reference outputs with zeros in undefined places: detections after the last one.
 
-    The reference leaves there what an earlier run had written; the compiled model writes zeros.
+    The reference leaves the values of an earlier run there; the compiled model writes zeros.
     """
     view = parse(model, Problems())
     slots = [] if view is None else [s for op in view.subgraphs[0].operators if (s := _detection(view, op)) is not None]
@@ -412,7 +413,7 @@ def with_zeros(model: bytes, sets: Sequence[Sequence[Array]]) -> list[list[Array
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """Positions among the graph's outputs: the number of detections, and what has `rows` rows, `each` for every one of them."""
+    """Positions among the graph's outputs: the number of detections, and outputs of `rows` rows, `each` of them per detection."""
 
     number: int
     filled: tuple[int, ...]
@@ -425,16 +426,16 @@ def _detection(view: ModelView, op: OperatorView) -> _Slots | None:
     if op.opcode != "CUSTOM" or op.custom_name != DETECTION or len(op.outputs) != 4 or op.outputs[3] not in outputs:
         return None
     rows = view.subgraphs[0].tensors[op.outputs[1]].shape[-1]
-    most = int(read_map(op.custom_options)["max_detections"])  # the converter has read them before
+    most = int(read_map(op.custom_options)["max_detections"])  # the converter has read them already
     filled = tuple(outputs.index(t) for t in op.outputs[:3] if t in outputs)
     return _Slots(outputs.index(op.outputs[3]), filled, rows, rows // most)
 
 
 def _zeroed(outputs: Sequence[Array], slots: Sequence[_Slots]) -> list[Array]:
-    found = list(outputs)
+    zeroed = list(outputs)
     for s in slots:
-        used = int(found[s.number].reshape(-1)[0]) * s.each
+        used = int(zeroed[s.number].reshape(-1)[0]) * s.each
         for position in s.filled:
-            found[position] = np.array(found[position])
-            found[position].reshape(s.rows, -1)[used:] = 0
-    return found
+            zeroed[position] = np.array(zeroed[position])
+            zeroed[position].reshape(s.rows, -1)[used:] = 0
+    return zeroed

@@ -1,4 +1,4 @@
-"""Where a model fits: as requested, with narrower budgets, or compiled another way; what each costs, and what else would help."""
+"""Whether a model fits a board: as requested, with narrower budgets, or compiled with other options; and what each costs."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from aot.support.dataclass import dataclass
 from aot.support.memory_pool import Pool
 
 TRIES = 6
-"""Budgets that are tried: what stands beside the workspace and the constants depends on the plan a little."""
+"""Number of budgets tried: the other contents of a memory depend a little on the plan."""
 
 CODE_ROOM = 12 << 10
-"""Bytes that code may take beside constants in a memory of their own, before the linker tells."""
+"""Bytes that code may need beside constants in their own memory, before the linker has measured it."""
 
 Compiler = Callable[[Options], Artifact]
-"""An artifact for options, also where it is over a budget."""
+"""Compiles with options; the artifact may be over a budget."""
 
 Linker = Callable[[Artifact], tuple[int, int] | None]
-"""Builds the image, and returns its bytes of code and constants where they are known; AotError where it does not link."""
+"""Builds the image and returns its bytes of code and constants, if known; AotError if it does not link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """`artifact` is what `options` make, which are those asked for or have narrower budgets; `problems`: why it is not built.
+    """`artifact` is built with `options`: those requested, or with narrower budgets; `problems`: why it cannot be built.
 
-    Where it is over a board's memory, `artifact` is the smallest that was found.  `budgets`: the words of the budgets that were
-    added, as `--ram-budget 15008`.
+    If it exceeds a board's memory, `artifact` is the smallest one found.  `budgets`: the added budgets as options, such as
+    `--ram-budget 15008`.
     """
 
     options: Options
@@ -49,7 +49,7 @@ class Fit:
 
     @property
     def text(self) -> str:
-        """What was chosen in place of what was asked for, and why; "" where nothing was."""
+        """What was chosen instead of the request, and why; "" if the request fits."""
         chosen = self.artifact.metadata.get("board_fit")
         return "" if chosen is None else str(chosen["text"])
 
@@ -61,31 +61,30 @@ class Fit:
 
 
 def fit(asked: Options, board: Board | None, compiled: Compiler, link: Linker | None = None) -> Fit:
-    """What is built for a board.
+    """Build for a board.
 
-    As asked for, if that fits.  Else with what the board has free as budgets, for RAM and for flash, where these are smaller
-    than those that were asked for.  Without a board, or on this machine, only the given budgets count.
-    """
-    first = made = compiled(asked)
-    before = problems = _problems(asked, board, made, link)
+    As requested, if that fits.  Else with the board's free RAM and flash as budgets, if these are smaller than the requested
+    ones. Without a board, or on the host, only the requested budgets count."""
+    first = artifact = compiled(asked)
+    before = problems = _problems(asked, board, artifact, link)
     options = asked
     for _ in range(TRIES if board is not None and not board.is_host else 0):
-        narrower = _narrower(board, options, made, problems) if board is not None and problems else None
+        narrower = _narrower(board, options, artifact, problems) if board is not None and problems else None
         if narrower is None:
             break
-        options, made = narrower, compiled(narrower)
-        problems = _problems(asked, board, made, link)
+        options, artifact = narrower, compiled(narrower)
+        problems = _problems(asked, board, artifact, link)
     if options is asked or board is None:
         return Fit(asked, first, before)
     words = budget_words(options, asked)
     if problems:
-        return Fit(options, made, tuple(_with_reached(before, asked, board, made, compiled)), words)
-    told = {"board": board.name, "options": words, "text": _text(board, words, first.metadata, made.metadata)}
-    return Fit(options, replace(made, metadata={**made.metadata, "board_fit": told}), (), words)
+        return Fit(options, artifact, tuple(_with_reached(before, asked, board, artifact, compiled)), words)
+    board_fit = {"board": board.name, "options": words, "text": _text(board, words, first.metadata, artifact.metadata)}
+    return Fit(options, replace(artifact, metadata={**artifact.metadata, "board_fit": board_fit}), (), words)
 
 
 def linker(board: Board, folder: Path | None = None) -> Linker:
-    """Builds the measuring image in a folder, or where `verify` and `run` look for it, and measures the model's own."""
+    """Builds the measuring image in a folder, or where `verify` and `run` look for it, and measures the model's own image."""
 
     def link(artifact: Artifact) -> tuple[int, int] | None:
         if board.is_host:
@@ -94,14 +93,14 @@ def linker(board: Board, folder: Path | None = None) -> Linker:
         project.image("measure")
         if artifact.metadata["options"]["flash_budget"] is None:
             return None
-        found = inspect_image(project)
-        return found.code, found.constants
+        image = inspect_image(project)
+        return image.code, image.constants
 
     return link
 
 
 def if_installed(link: Linker) -> Linker:
-    """The same, but what cannot be linked for lack of a compiler (E3001) counts as linked."""
+    """The same linker, but without an installed compiler (E3001) everything counts as linked."""
 
     def tried(artifact: Artifact) -> tuple[int, int] | None:
         try:
@@ -114,25 +113,25 @@ def if_installed(link: Linker) -> Linker:
     return tried
 
 
-def _problems(asked: Options, board: Board | None, made: Artifact, link: Linker | None) -> tuple[Problem, ...]:
-    """What is over a budget that was asked for, and what a board has no room for."""
+def _problems(asked: Options, board: Board | None, artifact: Artifact, link: Linker | None) -> tuple[Problem, ...]:
+    """Which requested budgets are exceeded, and what does not fit the board."""
     budgets = dict.fromkeys(("ram_budget", "flash_budget"))
     if not asked.force_over_budget:
         budgets = {"ram_budget": asked.ram_budget, "flash_budget": asked.flash_budget}
-    meta = {**made.metadata, "options": {**made.metadata["options"], **budgets}}
-    found = problems_on(board, meta)
-    if found or link is None or board is None or board.is_host:
-        return found
+    meta = {**artifact.metadata, "options": {**artifact.metadata["options"], **budgets}}
+    problems = problems_on(board, meta)
+    if problems or link is None or board is None or board.is_host:
+        return problems
     try:
-        sizes = link(made)
+        sizes = link(artifact)
     except TargetError as error:
         return error.problems
     return () if sizes is None else tuple(over_budget(meta, code_bytes=sizes[0], constant_bytes=sizes[1]))
 
 
-def _narrower(board: Board, options: Options, made: Artifact, problems: Sequence[Problem]) -> Options | None:
-    """The options with budgets that may solve these problems; None where there are no such, or nothing smaller was found."""
-    ram, flash, meta = options.ram_budget, options.flash_budget, made.metadata
+def _narrower(board: Board, options: Options, artifact: Artifact, problems: Sequence[Problem]) -> Options | None:
+    """The options with budgets that may solve these problems; None if there are none, or nothing smaller was found."""
+    ram, flash, meta = options.ram_budget, options.flash_budget, artifact.metadata
     if {p.code for p in problems} - {"E2010", "E2011", "E2012"} or meta["workspace"].get("pools"):
         return None
     over_ram, over_flash = [p for p in problems if p.code == "E2010"], [p for p in problems if p.code == "E2011"]
@@ -160,7 +159,7 @@ def _narrower(board: Board, options: Options, made: Artifact, problems: Sequence
 
 
 def ram_room(board: Board, metadata: Mapping[str, Any]) -> int:
-    """Bytes for workspace and state in the region with the most room, beside the stack and all else that an image has in RAM."""
+    """Bytes for workspace and state in the region with the most room, besides the stack and everything else in RAM."""
     state = int(metadata.get("state", {}).get("size", 0))
     fixed = fixed_ram(board, metadata)
     return max(board.region(name).size - (fixed if name == board.data else 0) for name in board.workspace) + state
@@ -171,35 +170,35 @@ def _ram_of(metadata: Mapping[str, Any]) -> int:
 
 
 def _flash_of(metadata: Mapping[str, Any]) -> int:
-    """Constants, and code by the estimates that a budget for flash is compared with."""
+    """Constants, and code by the estimates that the flash budget uses."""
     code = sum(c["code"] for row in metadata["layers"] for c in row["candidates"] if c["kernel"] == row["kernel"])
     return int(metadata["constants"]["size"]) + int(code)
 
 
 def can_feed(options: Options) -> bool:
-    """Whether rows that are fed are another way to compile."""
+    """Whether feeding rows is a possible alternative."""
     return not (options.feed_rows or options.slide) and options.io == "arena"
 
 
 def problems_on(board: Board | None, metadata: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """What is over a budget, and what a board has no room for, without linking."""
-    found = tuple(over_budget(metadata))
+    """Exceeded budgets, and what does not fit the board, without linking."""
+    problems = tuple(over_budget(metadata))
     if board is not None and not board.is_host:
         try:
             choose_places(board, metadata)
         except TargetError as error:
-            found += error.problems
-    return found
+            problems += error.problems
+    return problems
 
 
 def budget_words(options: Options, asked: Options) -> str:
-    """`--ram-budget 15008`: the budgets that the one has in place of the other's."""
+    """`--ram-budget 15008`: the budgets of `options` that differ from those of `asked`."""
     pairs = (("ram", options.ram_budget, asked.ram_budget), ("flash", options.flash_budget, asked.flash_budget))
     return " ".join(f"--{name}-budget {new}" for name, new, old in pairs if new != old)
 
 
 def _text(board: Board, words: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """`with --ram-budget 15008, which is what b16 has free: workspace 14,992 B instead of 35,208 B`."""
+    """`with --ram-budget 15008, all that b16 has free: workspace 14,992 B instead of 35,208 B`."""
     parts = [
         f"{name} {new[name]['size']:,} B instead of {old[name]['size']:,} B"
         for name in ("workspace", "state", "constants")
@@ -207,17 +206,17 @@ def _text(board: Board, words: str, old: Mapping[str, Any], new: Mapping[str, An
     ]
     a, b = old["selection"], new["selection"]
     if a["minimised"] == b["minimised"] == "instructions" and a["total"]:
-        parts.append(f"{b['total'] / a['total']:.2f} times the instructions by estimate")
-    return f"with {words}, as {board.name} has no more free: {', '.join(parts)}"
+        parts.append(f"{b['total'] / a['total']:.2f} times the instructions (estimated)")
+    return f"with {words}, all that {board.name} has free: {', '.join(parts)}"
 
 
 def _with_reached(
     problems: Sequence[Problem], asked: Options, board: Board, least: Artifact, compiled: Compiler
 ) -> list[Problem]:
-    """The problems of what was asked for, those of RAM with what was reached, by rows that are fed too."""
+    """The problems of the request; those of RAM with the smallest workspace found, also with fed rows."""
     if not any(p.code == "E2010" for p in problems):
         return list(problems)
-    text = f"the smallest workspace that was found in any mode has {int(least.metadata['workspace']['size']):,}"
+    text = f"the smallest workspace found in any mode has {int(least.metadata['workspace']['size']):,}"
     if can_feed(asked):
         fed = None
         with suppress(AotError):  # more than one input, for example
@@ -234,8 +233,8 @@ FLASH = frozenset({"E2011", "E2012", "E2022"})
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """`words`: the options that the command line would need beside those given; `helps`: codes of problems that it may solve."""
+class Variant:
+    """`words`: the command-line options that must be added to the request; `helps`: codes of problems that it may solve."""
 
     words: str
     options: Options
@@ -244,9 +243,9 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What came of a way; `estimate` in instructions."""
+    """A compiled variant; `estimate` in instructions."""
 
-    way: Way
+    variant: Variant
     artifact: Artifact
     estimate: int
 
@@ -255,24 +254,24 @@ class Compiled:
         return self.artifact.metadata
 
 
-def ways(options: Options) -> Iterator[Way]:
-    """As asked for, then what costs speed, then what costs the caller work."""
-    yield Way("", options, RAM | FLASH)
+def variants(options: Options) -> Iterator[Variant]:
+    """As requested, then what costs speed, then what costs the caller work."""
+    yield Variant("", options, RAM | FLASH)
     modes = {"balanced": RAM | FLASH, "size": FLASH, "ram": RAM}
     for opt, helps in modes.items():
         if opt != options.opt:
-            yield Way(f"--opt {opt}", replace(options, opt=opt), helps)
+            yield Variant(f"--opt {opt}", replace(options, opt=opt), helps)
     if can_feed(options):
-        yield Way("--feed-rows", replace(options, feed_rows=True), RAM)
+        yield Variant("--feed-rows", replace(options, feed_rows=True), RAM)
         if options.opt != "ram":
-            yield Way("--opt ram --feed-rows", replace(options, opt="ram", feed_rows=True), RAM)
+            yield Variant("--opt ram --feed-rows", replace(options, opt="ram", feed_rows=True), RAM)
     if options.opt != "size":
-        yield Way("--opt size", replace(options, opt="size"), RAM)
+        yield Variant("--opt size", replace(options, opt="size"), RAM)
 
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """The ways to compile `source` for a core, as `options` ask and otherwise, each compiled when it is first asked for."""
+    """Variants of compiling `source` for a core, as `options` request and otherwise; each is compiled on first use."""
 
     source: NamedBytes | bytes
     target: str
@@ -282,73 +281,77 @@ class Tries:
     fits: dict[tuple[str, str, bool], tuple[Compiled, Fit] | None] = field(default_factory=dict)
     shared: Shared = field(default_factory=dict)
 
-    def compiled(self, way: Way) -> Compiled | None:
-        """What comes of a way; None if the model cannot be compiled so (its input cannot come by rows)."""
-        if way.words not in self.made:
+    def compiled(self, variant: Variant) -> Compiled | None:
+        """The compiled variant; None if the model cannot be compiled so (for example, if its input cannot come by rows)."""
+        if variant.words not in self.made:
             try:
-                found = compile_model(self.source, target=self.target, name=self.name, options=way.options, shared=self.shared)
+                compiled = compile_model(
+                    self.source, target=self.target, name=self.name, options=variant.options, shared=self.shared
+                )
             except AotError:
-                if not way.words:
+                if not variant.words:
                     raise
-                self.made[way.words] = None
+                self.made[variant.words] = None
             else:
-                self.made[way.words] = Compiled(way, found.artifact, found.lowered.estimate)
-        return self.made[way.words]
+                self.made[variant.words] = Compiled(variant, compiled.artifact, compiled.lowered.estimate)
+        return self.made[variant.words]
 
     @property
     def asked(self) -> Compiled:
-        """As asked for."""
-        found = self.compiled(next(ways(self.options)))
-        assert found is not None, "its errors are raised"
-        return found
+        """The build as requested."""
+        compiled = self.compiled(next(variants(self.options)))
+        assert compiled is not None, "its errors are raised"
+        return compiled
 
-    def fit(self, way: Way, board: Board | None, *, linked: bool = False) -> tuple[Compiled, Fit] | None:
-        """What `aot build --board` makes of a way, or `aot compile` where it is not to be linked; None as for `compiled`."""
-        key = (way.words, "" if board is None else board.name, linked)
+    def fit(self, variant: Variant, board: Board | None, *, linked: bool = False) -> tuple[Compiled, Fit] | None:
+        """A variant as `aot build --board` builds it, or as `aot compile` does if not `linked`; None as for `compiled`."""
+        key = (variant.words, "" if board is None else board.name, linked)
         if key not in self.fits:
             link = if_installed(linker(board)) if linked and board is not None and not board.is_host else None
-            self.fits[key] = None if self.compiled(way) is None else self._fit(way, board, link)
+            self.fits[key] = None if self.compiled(variant) is None else self._fit(variant, board, link)
         return self.fits[key]
 
-    def _fit(self, way: Way, board: Board | None, link: Linker | None) -> tuple[Compiled, Fit]:
-        made: dict[int, Compiled] = {}
+    def _fit(self, variant: Variant, board: Board | None, link: Linker | None) -> tuple[Compiled, Fit]:
+        by_artifact: dict[int, Compiled] = {}
 
         def compiled(options: Options) -> Artifact:
-            words = " ".join(w for w in (way.words, budget_words(options, way.options)) if w)
-            if options.feed_rows and not way.options.feed_rows:
+            words = " ".join(w for w in (variant.words, budget_words(options, variant.options)) if w)
+            if options.feed_rows and not variant.options.feed_rows:
                 words += " --feed-rows"
-            found = self.compiled(Way(words, options, way.helps))
-            if found is None:
+            build = self.compiled(Variant(words, options, variant.helps))
+            if build is None:
                 raise UsageError(Problem("E5054", "the input cannot come by rows"))
-            made[id(found.artifact)] = found
-            return found.artifact
+            by_artifact[id(build.artifact)] = build
+            return build.artifact
 
-        result = fit(way.options, board, compiled, link)
-        last = next((m for m in made.values() if m.way.options == result.options), self.compiled(way))
+        result = fit(variant.options, board, compiled, link)
+        last = next((m for m in by_artifact.values() if m.variant.options == result.options), self.compiled(variant))
         assert last is not None, "it was compiled"
         return replace(last, artifact=result.artifact), result
 
     def first_fit(self, board: Board | None, *, linked: bool = False) -> tuple[Compiled | None, tuple[Problem, ...]]:
-        """The first way that is built for a board, within what it has free, and the problems that it has as requested.
+        """The first variant that fits a board, within its free memory, and the problems of the build as requested.
 
-        Ways that cannot help against these problems are not tried.
+        Variants that cannot solve these problems are not tried.
         """
-        result = self.fit(next(ways(self.options)), board, linked=linked)
+        result = self.fit(next(variants(self.options)), board, linked=linked)
         assert result is not None, "its errors are raised"
-        found, outcome = result
+        compiled, outcome = result
         if not outcome.problems:
-            return found, ()
+            return compiled, ()
         codes = {p.code for p in outcome.problems}
-        for way in ways(self.options):
-            hopeless = not codes & way.helps or (not way.options.feed_rows and least_ram(self.asked.metadata) > room(board))
-            other = None if hopeless else self.fit(way, board, linked=linked)
+        for variant in variants(self.options):
+            hopeless = not codes & variant.helps or (
+                not variant.options.feed_rows and least_ram(self.asked.metadata) > room(board)
+            )
+            other = None if hopeless else self.fit(variant, board, linked=linked)
             if other is not None and not other[1].problems:
                 return other[0], outcome.problems
         return None, outcome.problems
 
 
 def least_ram(metadata: Mapping[str, Any]) -> int:
-    """Bytes that every workspace has in which the inputs lie, whatever the mode."""
+    """Bytes that every workspace with the inputs in it needs, whatever the mode."""
     if metadata["io"] != "arena" or metadata.get("feed") or metadata["workspace"].get("pools"):
         return 0
     return sum(int(t["size"]) for t in metadata["inputs"])
@@ -361,54 +364,54 @@ def room(board: Board | None) -> int:
     return max(board.region(name).size for name in board.workspace)
 
 
-def price(found: Compiled, asked: Compiled) -> dict[str, Any]:
-    """What a way takes: bytes, and instructions as a multiple of those as requested, by the estimates."""
+def price(compiled: Compiled, asked: Compiled) -> dict[str, Any]:
+    """The cost of a variant: bytes, and estimated instructions as a multiple of the request's."""
     return {
-        "options": found.way.words,
-        "workspace_bytes": found.metadata["workspace"]["size"],
-        "constant_bytes": found.metadata["constants"]["size"],
-        "instructions": round(found.estimate / asked.estimate, 3) if asked.estimate else None,
+        "options": compiled.variant.words,
+        "workspace_bytes": compiled.metadata["workspace"]["size"],
+        "constant_bytes": compiled.metadata["constants"]["size"],
+        "instructions": round(compiled.estimate / asked.estimate, 3) if asked.estimate else None,
     }
 
 
-def price_text(found: Compiled, asked: Compiled) -> str:
-    """`with --opt ram: workspace 29,658 B instead of 48,568 B, 1.04 times the instructions by estimate`."""
-    new, old = price(found, asked), price(asked, asked)
+def price_text(compiled: Compiled, asked: Compiled) -> str:
+    """`with --opt ram: workspace 29,658 B instead of 48,568 B, 1.04 times the instructions (estimated)`."""
+    new, old = price(compiled, asked), price(asked, asked)
     names = {"workspace_bytes": "workspace", "constant_bytes": "constants"}
     parts = [f"{name} {new[k]:,} B instead of {old[k]:,} B" for k, name in names.items() if new[k] != old[k]]
     if new["instructions"] is not None:
-        parts.append(f"{new['instructions']:.2f} times the instructions by estimate")
-    return f"with {found.way.words}: {', '.join(parts)}"
+        parts.append(f"{new['instructions']:.2f} times the instructions (estimated)")
+    return f"with {compiled.variant.words}: {', '.join(parts)}"
 
 
 def fitting_boards(tries: Tries, place: Board | None = None) -> list[dict[str, Any]]:
-    """For each board whether the model's workspace and constants fit its memory, as requested or how, and why not.
+    """For each board: whether workspace and constants fit its memory, as requested or with which options, and why not.
 
-    For `place` the image was linked too.
+    For `place` the image is linked too.
     """
     rows = []
     for name in board_names():
         board = load_board(name)
-        found, problems = tries.first_fit(board, linked=place is not None and name == place.name)
-        row = {"board": name, "cpu": board.cpu, "fits": found is not None, "problems": [p.message for p in problems]}
-        rows.append(row | ({} if found is None else price(found, tries.asked)))
+        compiled, problems = tries.first_fit(board, linked=place is not None and name == place.name)
+        row = {"board": name, "cpu": board.cpu, "fits": compiled is not None, "problems": [p.message for p in problems]}
+        rows.append(row | ({} if compiled is None else price(compiled, tries.asked)))
     return rows
 
 
-# ---- what a model needs of a board in one mode: what a product would link, and what the measuring image adds
+# ---- a model's demand on a board in one mode: of a product, and of the measuring image
 
 
 _ROOM = 1 << 28
-"""Bytes of flash and of RAM with which a model that does not fit is linked, to see what it takes."""
+"""Bytes of flash and of RAM with which a model that does not fit is linked, to measure it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModeFit:
     """Bytes.  `flash` and `ram` are the product's: code, constants, initial values; workspace, state, variables, stack, and
-    constants that are copied from flash.  `pooled` are the regions that those are in.
+    constants that are copied from flash.  `pooled`: the regions that hold the copies.
 
-    `image_flash` and `image_ram` are those of the image that measures, with start-up, harness and the whole stack that board.toml
-    reserves.  `image_fault`: why that one does not link for the board, "" where it does.
+    `image_flash` and `image_ram` belong to the measuring image, with start-up, harness and the whole stack that board.toml
+    reserves.  `image_fault`: why that image does not link for the board, "" if it does.
     """
 
     flash: int
@@ -426,9 +429,9 @@ class ModeFit:
 
 
 def mode_fit(artifact: Artifact, board: Board, *, fault: str) -> ModeFit:
-    """Link the model with room enough; `fault` is what building it for the board itself ended in."""
+    """Link the model with ample memory; `fault` is why building it for the board itself failed."""
     with_pools = bool(artifact.metadata["workspace"].get("pools") or artifact.metadata["constants"].get("pools"))
-    project = prepare(artifact, board if with_pools else roomy(board))  # pools have their addresses in the board's memory
+    project = prepare(artifact, board if with_pools else roomy(board))  # pools have addresses in the board's memory
     image = inspect_image(project)
     whole = section_sizes(project.image("measure"))
     pools = {name: n for name, n in whole.items() if name.startswith((".pool_", POOLED))}
@@ -444,7 +447,7 @@ def mode_fit(artifact: Artifact, board: Board, *, fault: str) -> ModeFit:
 
 
 def roomy(board: Board) -> Board:
-    """A board with this core and stack whose two memories hold any model."""
+    """A board with this core and stack, and two memories large enough for any model."""
     memory = (Memory("ROM", "rx", 0, _ROOM), Memory("RAM", "rw", 0x20000000, _ROOM))
     return replace(
         board, memory=memory, code="ROM", constants=("ROM",), data="RAM", workspace=("RAM",), pools=(), kind="qemu", gdb=None,
@@ -457,23 +460,23 @@ def room_for_flash(board: Board) -> int:
 
 
 def room_for_ram(board: Board, pooled: Iterable[str] = ()) -> int:
-    """Bytes of the memories of data and workspace, and of those of `pooled` that the board has."""
+    """Bytes of the memories of data and workspace, and of the `pooled` ones that the board has."""
     names = {board.data, *board.workspace, *pooled}
     return sum(m.size for m in board.memory if m.name in names)
 
 
 def shortage(fit: ModeFit, board: Board) -> dict[str, int]:
-    """Bytes that the product lacks of flash and RAM on a board; 0 where it has enough.  A workspace lies in one region."""
-    rest = fit.ram - fit.workspace
-    over = [fit.workspace + (rest if name == board.data else 0) - board.region(name).size for name in board.workspace]
-    over_data = max(0, rest - board.region(board.data).size)
+    """Bytes of flash and RAM that a board lacks for the product; 0 if it has enough.  A workspace occupies one region."""
+    other_ram = fit.ram - fit.workspace
+    over = [fit.workspace + (other_ram if name == board.data else 0) - board.region(name).size for name in board.workspace]
+    over_data = max(0, other_ram - board.region(board.data).size)
     together = board.pools or fit.pooled
     ram = max(0, fit.ram - room_for_ram(board, fit.pooled)) if together else max(over_data, min(over), 0)
     return {"flash": max(0, fit.flash - room_for_flash(board)), "ram": ram}
 
 
 def next_smaller(board: Board, others: Iterable[Board]) -> Board | None:
-    """Of the boards with less RAM, or as much and less flash, the one with the most; emulators of other boards are none."""
+    """The largest of the boards with less RAM, or equal RAM and less flash; emulators of other boards are excluded."""
 
     def size(b: Board) -> tuple[int, int]:
         return room_for_ram(b), room_for_flash(b)
@@ -489,24 +492,24 @@ def shortage_text(lacking: Mapping[str, int]) -> str:
     return f"{' and '.join(parts)} short" if parts else "fits"
 
 
-def modes(options: Options) -> Iterator[tuple[str, Way]]:
-    """Every --opt by name, and the least RAM of all: rows that are fed."""
+def modes(options: Options) -> Iterator[tuple[str, Variant]]:
+    """Every --opt by name, and the smallest RAM of all: fed rows."""
     for opt in OPTS:
-        yield opt, Way("" if opt == options.opt else f"--opt {opt}", replace(options, opt=opt), RAM | FLASH)
-    yield from (("ram, rows fed", way) for way in ways(options) if way.words == "--opt ram --feed-rows")
+        yield opt, Variant("" if opt == options.opt else f"--opt {opt}", replace(options, opt=opt), RAM | FLASH)
+    yield from (("ram, rows fed", variant) for variant in variants(options) if variant.words == "--opt ram --feed-rows")
 
 
 def mode_rows(tries: Tries, board: Board, smaller: Board | None) -> list[dict[str, Any]]:
-    """What each mode takes of a board and lacks, product and measuring image apart, and lacks on a smaller one."""
+    """Each mode's demand on a board and shortage, for product and measuring image, and the shortage on a smaller board."""
     rows = []
-    for name, way in modes(tries.options):
-        made = tries.fit(way, board, linked=True)
-        if made is not None:
-            found, outcome = made
+    for name, variant in modes(tries.options):
+        attempt = tries.fit(variant, board, linked=True)
+        if attempt is not None:
+            compiled, outcome = attempt
             fit = mode_fit(outcome.artifact, board, fault=outcome.problems[0].message if outcome.problems else "")
             row = {
                 "mode": name,
-                "options": found.way.words,
+                "options": compiled.variant.words,
                 "budgets": outcome.budgets,
                 **fit.to_json(),
                 "short": shortage(fit, board),
@@ -516,68 +519,68 @@ def mode_rows(tries: Tries, board: Board, smaller: Board | None) -> list[dict[st
 
 
 # ---- constants in tightly coupled memory: what a board has free there, and which of a model's constants fit
-# A proposal, not a default: whether it pays depends on clock, wait states and caches, which only the board can tell.
-
+# ---- constants in tightly coupled memory: what a board has free there, and which of a model's constants fit
+# A proposal, not a default: whether it pays depends on clock, wait states and caches, and only the board can tell.
 
 NAME = "HOT"
-"""Of the proposed pool."""
+"""Name of the proposed pool."""
 
 _NAMES = ("TCM", "CCM")
-"""Parts of the names of memories that a core reads without wait states and past its caches."""
+"""Parts of names of memories that a core reads without wait states and caches."""
 
 _SPEED = 4.0
-"""Beside flash: only the order counts, as each pool is filled by what is read most for a byte."""
+"""Relative to flash: only the order matters, as each pool is filled with what is read most per byte."""
 
 _STEP = 1024
-"""Sizes and addresses are multiples of it."""
+"""Sizes and addresses are multiples of this."""
 
 
 def fast_constants(tries: Tries, board: Board) -> dict[str, Any] | None:
-    """The proposal: `region`, `free` bytes there, the options `words`, `bytes` of constants that would go there, the `layers`
-    (`of_layers` have constants) that would have all of theirs there, and their share `macs` of the multiply-accumulates.
+    """The proposal: `region`, `free` bytes there, the options `words`, `bytes` of constants that would move there, the number of
+    `layers` (`of_layers` have constants) with all their constants there, and their share `macs` of the multiply-accumulates.
 
-    None where a board has no such memory for constants, or no room in it, where the options name pools for constants, and on
-    a board that does not count cycles (QEMU), where no difference would be seen.
+    None if the board has no such memory for constants, or no room in it; if the options name pools for constants; and on a board
+    that does not count cycles (QEMU), where no difference would be visible.
     """
     options = tries.options
     if not board.counts_cycles or options.pooling.constants or problems_on(board, tries.asked.metadata):
         return None
-    found = max(((*_free(board, m, tries.asked.metadata), m) for m in board.memory if _is_fast(board, m)), default=None)
-    if found is None or found[0] < _STEP:
+    memories = max(((*_free(board, m, tries.asked.metadata), m) for m in board.memory if _is_fast(board, m)), default=None)
+    if memories is None or memories[0] < _STEP:
         return None
-    size, address, region = found
+    size, address, region = memories
     flash = board.region(choose_places(board, tries.asked.metadata).constants)
     if any(p.name in (NAME, flash.name) for p in options.pooling.pools):
         return None
-    way = _way(options, Pool(NAME, size, address, _SPEED), Pool(flash.name, flash.size))
-    made = tries.compiled(way)
-    if made is None or problems_on(board, made.metadata):
+    variant = _with_pools(options, Pool(NAME, size, address, _SPEED), Pool(flash.name, flash.size))
+    compiled = tries.compiled(variant)
+    if compiled is None or problems_on(board, compiled.metadata):
         return None
-    hot = next((p for p in made.metadata["constants"]["pools"] if p["name"] == NAME), None)
+    hot = next((p for p in compiled.metadata["constants"]["pools"] if p["name"] == NAME), None)
     if hot is None:
         return None
     return {
         "region": region.name,
         "free": size,
-        "words": way.words,
+        "words": variant.words,
         "bytes": hot["used"],
-        **_layers(made.metadata, hot["arrays"]),
+        **_layers(compiled.metadata, hot["arrays"]),
     }
 
 
 def fast_constants_text(row: Mapping[str, Any]) -> str:
-    """`DTCM has 16,384 B free: 15,824 B of constants, those of 5 of 8 layers with 41 % of the multiply-accumulates`."""
-    what = f"{row['bytes']:,} B of constants, all those of {row['layers']} of {row['of_layers']} layers"
+    """`DTCM has 16,384 B free: 15,824 B of constants, all those of 5 of 8 layers with 41 % of the multiply-accumulates`."""
+    what = f"{row['bytes']:,} B of constants, all of {row['layers']} of {row['of_layers']} layers"
     return f"{row['region']} has {row['free']:,} B free: {what} with {100 * row['macs']:.0f} % of the multiply-accumulates"
 
 
 def _is_fast(board: Board, memory: Memory) -> bool:
-    """Whether constants would be copied there from flash, to be read faster."""
+    """Whether constants would be copied there from flash for faster reads."""
     return any(part in memory.name.upper() for part in _NAMES) and copied_to(board, memory.name)
 
 
 def _free(board: Board, memory: Memory, metadata: Mapping[str, Any]) -> tuple[int, int]:
-    """Bytes between what lies at the bottom of a memory and the board's pools in it, and their address."""
+    """Free bytes between the contents at the bottom of a memory and the board's pools in it, and their address."""
     low, high = memory.origin, memory.origin + memory.size
     if memory.name == board.data:
         low += fixed_ram(board, metadata)
@@ -589,66 +592,66 @@ def _free(board: Board, memory: Memory, metadata: Mapping[str, Any]) -> tuple[in
     return max(0, end - start), start
 
 
-def _way(options: Options, hot: Pool, flash: Pool) -> Way:
+def _with_pools(options: Options, hot: Pool, flash: Pool) -> Variant:
     """The options with the two pools for constants."""
     words = f"--const-pool {hot.name}={hot.size}@{hot.address:#x}:{hot.speed:g} --const-pool {flash.name}={flash.size}"
     old = options.pooling
-    return Way(words, replace(options, pooling=Pooling(old.pools, old.pins, (hot, flash))), frozenset())
+    return Variant(words, replace(options, pooling=Pooling(old.pools, old.pins, (hot, flash))), frozenset())
 
 
 def _layers(metadata: Mapping[str, Any], arrays: list[str]) -> dict[str, Any]:
-    """The layers all of whose constants are among `arrays`, and their share of the work of all layers with constants."""
+    """The layers with all constants among `arrays`, and their share of the work of all layers with constants."""
     rows = [row for row in metadata["layers"] if row.get("arrays")]
     inside = [row for row in rows if set(row["arrays"]) <= set(arrays)]
     work = sum(int(row["macs"]) for row in rows)
     return {"layers": len(inside), "of_layers": len(rows), "macs": sum(int(row["macs"]) for row in inside) / max(1, work)}
 
 
-# ---- what to do next: other ways to compile a model, each with what it would gain and cost by the compiler's figures
+# ---- advice: other ways to compile a model, each with its estimated gain and cost
 
 
 MAX_LAYERS = 200
-"""Beyond this many layers a compilation takes too long to try others for advice."""
+"""With more layers, a compilation takes too long to try others for advice."""
 
 _LEAST = 0.02
-"""A gain below this share of the figure is not worth a line."""
+"""The smallest gain, as a share of the figure, that is worth a line."""
 
 
 def advice(tries: Tries, *, board: Board) -> list[dict[str, Any]]:
-    """Ways that make something at least 2 % better: `command`, and the changes `ram`, `flash` (bytes), `time` (share).
+    """Variants that improve something by at least 2 %: `command`, and the changes `ram`, `flash` (bytes), `time` (share).
 
-    The best gain of RAM, of flash and of time comes first; sizes are workspace and constants, time is by estimate.  Last
-    comes, with its own `text`, what tightly coupled memory could hold.
+    The best gain of RAM, of flash and of time comes first; sizes are workspace and constants, time is estimated.  The last entry,
+    with its own `text`, says what tightly coupled memory could hold.
     """
     asked = tries.asked
     if len(asked.metadata["layers"]) > MAX_LAYERS:
         return []
-    found: list[dict[str, Any]] = []
-    for way in _ways(tries):
-        made = tries.compiled(way)
-        if made is not None:
-            row = _row(made, asked, board=board.name)
-            if row is not None and not any(_same(row, other) for other in found):
-                found.append(row)
-    return [*sorted(found, key=lambda r: (r["ram"] + r["flash"], r["time"])), *_fast(tries, board)]
+    rows: list[dict[str, Any]] = []
+    for variant in _single_variants(tries):
+        compiled = tries.compiled(variant)
+        if compiled is not None:
+            row = _row(compiled, asked, board=board.name)
+            if row is not None and not any(_same(row, other) for other in rows):
+                rows.append(row)
+    return [*sorted(rows, key=lambda r: (r["ram"] + r["flash"], r["time"])), *_fast(tries, board)]
 
 
 def _fast(tries: Tries, board: Board) -> list[dict[str, Any]]:
-    """Constants that would go into tightly coupled memory, if there is any for them."""
+    """Constants that would move to tightly coupled memory, if there is any for them."""
     row = fast_constants(tries, board)
     if row is None:
         return []
-    text = f"{fast_constants_text(row)}; cycles tell whether it pays"
+    text = f"{fast_constants_text(row)}; measure cycles to see whether it pays"
     return [{"words": row["words"], "command": _command("verify", tries.asked, board.name, row["words"]), "text": text}]
 
 
-def _ways(tries: Tries) -> list[Way]:
-    """Each single other way, speed included."""
+def _single_variants(tries: Tries) -> list[Variant]:
+    """Each single other option, speed included."""
     from dataclasses import replace
 
-    plain = [w for w in ways(tries.options) if w.words and w.words.count("--") == 1]
+    plain = [w for w in variants(tries.options) if w.words and w.words.count("--") == 1]
     if tries.options.opt != "speed":
-        plain.append(Way("--opt speed", replace(tries.options, opt="speed"), frozenset()))
+        plain.append(Variant("--opt speed", replace(tries.options, opt="speed"), frozenset()))
     return list({w.words: w for w in plain}.values())
 
 
@@ -660,8 +663,8 @@ def _row(made: Compiled, asked: Compiled, *, board: str) -> dict[str, Any] | Non
     gains = (-ram / max(1, old["workspace_bytes"]), -flash / max(1, old["constant_bytes"]), -time)
     if max(gains) < _LEAST:
         return None
-    command = _command("report", asked, board, made.way.words)
-    return {"words": made.way.words, "command": command, "ram": ram, "flash": flash, "time": round(time, 4)}
+    command = _command("report", asked, board, made.variant.words)
+    return {"words": made.variant.words, "command": command, "ram": ram, "flash": flash, "time": round(time, 4)}
 
 
 def _command(verb: str, asked: Compiled, board: str, words: str) -> str:
@@ -674,7 +677,7 @@ def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def advice_text(row: Mapping[str, Any]) -> str:
-    """`−3,120 B RAM, +8 % time` of what changes; the row's own text where it has one."""
+    """`−3,120 B RAM, +8 % time`: what changes; or the row's own text."""
     if "text" in row:
         return str(row["text"])
     parts: Sequence[str] = [f"{row[k]:+,} B {word}" for k, word in (("ram", "RAM"), ("flash", "constants")) if row[k]]

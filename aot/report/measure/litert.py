@@ -1,9 +1,9 @@
-"""A model as LiteRT runs it: the reference set of its kernels, and its full set for the operators that the reference set lacks.
+"""A model as LiteRT runs it: with its reference kernels, and with its full set for operators that the reference set lacks.
 
-The full set has faster kernels for most operators, whose floats differ, so it is asked for those alone: such a model runs in
-pieces, each in an interpreter of its own with the tensors of the file.  Whole models run with the full set where a piece would
-need the state of another, and a branch or a loop does if anything below it is lacking.  Which operators that are, LiteRT's own
-refusals tell, of one version and one type of data or another.
+The full set has faster kernels for most operators, whose floats differ, so it runs only the missing operators: such a model is
+split into pieces, each in its own interpreter with the tensors of the file.  The whole model runs with the full set if a piece
+would need the state of another; a branch or a loop does if anything inside is missing.  Which operators are missing depends on
+version and data type, and follows from LiteRT's own error messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aot.frontend.view import ABSENT, OperatorView, SubgraphView, TensorView, pa
 from aot.support.dataclass import dataclass
 
 REFERENCE, FULL = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
-"""Sets of kernels, as `OpResolverType` names them."""
+"""Kernel sets, as `OpResolverType` names them."""
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -35,9 +35,9 @@ _FAILED = re.compile(r"\s*Node number (\d+) \((\w+)\) failed to (?:prepare|invok
 
 
 class RefusedError(RuntimeError):
-    """No set of LiteRT's kernels runs the model; the message says why, and names the operators where they are known.
+    """No kernel set of LiteRT runs the model; the message says why, and names the operators if they are known.
 
-    `at_run`: whether LiteRT takes the model and a kernel then fails, which it may not do with other inputs.
+    `at_run`: LiteRT accepts the model, but a kernel fails at run time, perhaps only with these inputs.
     """
 
     def __init__(self, message: str, *, at_run: bool = False) -> None:
@@ -47,7 +47,7 @@ class RefusedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Operators `first` to `end` - 1 of the first graph as a file: all tensors keep their indices."""
+    """Operators `first` to `end` - 1 of the first graph as a file; all tensors keep their indices."""
 
     data: bytes
     kernels: str
@@ -68,7 +68,7 @@ class _PieceError(Exception):
 
 
 def interpreter_of(data: bytes, kernels: str, *, preserve: bool = False) -> Any:
-    """LiteRT's interpreter of a file; ImportError, ValueError or RuntimeError as LiteRT raises them."""
+    """LiteRT's interpreter for a file; ImportError, ValueError or RuntimeError as LiteRT raises them."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
@@ -82,7 +82,7 @@ def interpreter_of(data: bytes, kernels: str, *, preserve: bool = False) -> Any:
 
 
 class Litert:
-    """A model in LiteRT.  Raises RefusedError if no set of kernels takes it, ImportError if LiteRT cannot be imported."""
+    """A model in LiteRT.  Raises RefusedError if no kernel set runs it, ImportError if LiteRT cannot be imported."""
 
     def __init__(self, model: bytes) -> None:
         view = parse(model, Problems())
@@ -102,7 +102,7 @@ class Litert:
         return tuple(dict.fromkeys(operators[i].kind for p in self._pieces if p.kernels == FULL for i in range(p.first, p.end)))
 
     def outputs(self, sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """The outputs for each set of inputs, from the start of the state on and without a reset between."""
+        """The outputs for each set of inputs, starting with the initial state and without a reset in between."""
         return self._until_it_runs(lambda running: [running.outputs(s) for s in sets])
 
     def tensors(self, inputs: Sequence[Array]) -> dict[int, Array]:
@@ -115,7 +115,7 @@ class Litert:
         return self._until_it_runs(all_of, preserve=True)
 
     def _until_it_runs(self, work: Callable[[_Running], T], *, preserve: bool = False) -> T:
-        """`work` on interpreters that have not run before, with the full set for more operators each time that one fails."""
+        """`work` on fresh interpreters; each time one fails, more operators run with the full set."""
         while True:
             try:
                 idle = self._idle and not preserve
@@ -124,7 +124,7 @@ class Litert:
                 self._widen(error)
 
     def _widen(self, error: _PieceError) -> None:
-        """Give the operators that made the reference set fail to the full set.  RefusedError if the full set failed."""
+        """Move the operators that made the reference set fail to the full set.  RefusedError if the full set failed."""
         piece = error.piece
         if piece.kernels == FULL:
             raise RefusedError(self._reason(piece, str(error)), at_run=error.at_run) from None
@@ -133,7 +133,7 @@ class Litert:
         self._idle = []
 
     def _blamed(self, piece: _Piece, message: str) -> set[int]:
-        """The operators of a piece that a message is about: all of them, if it does not tell."""
+        """The operators of a piece that a message is about; all of them if it does not say."""
         inside = range(piece.first, piece.end)
         operators = self._graphs[0].operators
         lacks = _LACKS.search(message)
@@ -148,7 +148,7 @@ class Litert:
         return set(inside)
 
     def _reason(self, piece: _Piece, message: str) -> str:
-        """Why no set of kernels runs a piece: the operator without a kernel, or the one that fails and what LiteRT says of it."""
+        """Why no kernel set runs a piece: the operator without a kernel, or the one that fails with LiteRT's message."""
         lacks = _LACKS.search(message) or _UNKNOWN.search(message)
         if lacks is not None:
             return f"has no kernel for {lacks[1]}"
@@ -159,7 +159,7 @@ class Litert:
         return f"does not run the model: {text}"
 
     def _divided(self) -> tuple[_Piece, ...]:
-        """The pieces that run one after the other."""
+        """The pieces, in the order in which they run."""
         operators = self._graphs[0].operators
         chosen = [i in self._full for i in range(len(operators))]
         if not any(chosen):
@@ -177,12 +177,12 @@ class Litert:
         return _Piece(self._model, kernels, 0, len(graph.operators), graph.inputs, (), frozenset())
 
     def _has_resources(self) -> bool:
-        """Whether the model has variables and the like, which an interpreter does not share."""
+        """Whether the model has variables or other resources, which interpreters cannot share."""
         kinds = {op.opcode for g in self._graphs for op in g.operators}
         return bool(kinds & STATEFUL) or any(k.startswith("HASHTABLE") for k in kinds)
 
     def _shares_state(self, ranges: Sequence[tuple[int, int]]) -> bool:
-        """Whether two pieces would use the same tensor of state."""
+        """Whether two pieces would use the same state tensor."""
         graph = self._graphs[0]
         users = [
             {t for op in graph.operators[a:b] for t in op.inputs if t >= 0 and graph.tensors[t].is_variable} for a, b in ranges
@@ -195,7 +195,7 @@ def _calls(operator: OperatorView) -> bool:
 
 
 def _cut(model: bytes, graph: SubgraphView, ranges: Sequence[tuple[int, int, str]]) -> tuple[_Piece, ...]:
-    """The ranges of operators (first, end, kernels) as files; those that call no graph hold one graph only."""
+    """The ranges of operators (first, end, kernels) as files; ranges without calls of graphs contain one graph only."""
     reader = Reader(model)
     record = decode_model(reader, Problems())
     assert record is not None, "it has been parsed"
@@ -212,7 +212,7 @@ def _cut(model: bytes, graph: SubgraphView, ranges: Sequence[tuple[int, int, str
 
 
 def _near(reader: Reader, buffer: Record) -> Record:
-    """A buffer with its bytes in its table; one without bytes stays so: LiteRT takes an empty vector for a constant."""
+    """A buffer with its bytes inline; one without bytes stays so: LiteRT treats an empty vector as a constant."""
     return buffer_of(reader, buffer) if buffer["offset"] > 1 else buffer
 
 
@@ -222,17 +222,17 @@ def _read_by(operators: Sequence[OperatorView]) -> tuple[int, ...]:
 
 
 def _is_value(tensor: TensorView) -> bool:
-    """Whether a tensor is computed at run time and given from outside, if no operator makes it."""
+    """Whether a tensor that no operator makes is an input computed at run time."""
     return not (tensor.raw or tensor.external or tensor.is_variable)
 
 
 def _part(record: Record, operators: Sequence[OperatorView], *, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Record:
-    """The model's record with these operators of the first graph only; tensors keep their indices."""
+    """The model's record with only these operators in the first graph; tensors keep their indices."""
     graphs = record["subgraphs"]
     main = {**graphs[0], "operators": tuple(graphs[0]["operators"][op.index] for op in operators)}
     main |= {"inputs": list(inputs), "outputs": list(outputs), "debug_metadata_index": -1}
     kept = (main, *graphs[1:]) if any(_calls(op) for op in operators) else (main,)
-    used = sorted({op["opcode_index"] for g in kept for op in g["operators"] or ()})  # LiteRT asks for all that are listed
+    used = sorted({op["opcode_index"] for g in kept for op in g["operators"] or ()})  # LiteRT needs kernels for all listed codes
     renumbered = tuple(
         {**g, "operators": tuple({**op, "opcode_index": used.index(op["opcode_index"])} for op in g["operators"] or ())}
         for g in kept
@@ -242,7 +242,7 @@ def _part(record: Record, operators: Sequence[OperatorView], *, inputs: tuple[in
 
 
 class _Running:
-    """The pieces of a model in interpreters of their own.  Raises _PieceError if LiteRT refuses one."""
+    """The pieces of a model, each in its own interpreter.  Raises _PieceError if LiteRT refuses one."""
 
     def __init__(self, graph: SubgraphView, pieces: Sequence[_Piece], *, preserve: bool) -> None:
         self._graph = graph
@@ -268,7 +268,7 @@ class _Running:
         return [values[t] if t in values else interpreter.get_tensor(t) for t in self._graph.outputs]
 
     def _feed(self, interpreter: Any, values: Mapping[int, Array]) -> None:
-        """Set the inputs; what a piece before has made may have another shape than the file says."""
+        """Set the inputs; the outputs of an earlier piece may differ in shape from the file."""
         shapes = {d["index"]: tuple(d["shape"]) for d in interpreter.get_input_details()}
         changed = [t for t in values if t not in self._graph.inputs and values[t].shape != shapes[t]]
         for t in changed:
@@ -279,13 +279,13 @@ class _Running:
             interpreter.set_tensor(t, value)
 
     def tensors(self) -> dict[int, Array]:
-        """Of each piece what it has made, of the first one that has it what none makes: inputs and constants."""
-        found: dict[int, Array] = {}
+        """Each piece's own tensors; inputs and constants from the first piece that has them."""
+        tensors: dict[int, Array] = {}
         for piece, interpreter in self._steps:
             for index in range(len(self._graph.tensors)):
-                if index in piece.made or index not in found:
+                if index in piece.made or index not in tensors:
                     try:
-                        found[index] = interpreter.get_tensor(index)
+                        tensors[index] = interpreter.get_tensor(index)
                     except ValueError:  # never computed
                         continue
-        return found
+        return tensors

@@ -1,6 +1,4 @@
-"""The engines that outputs are compared with: TensorFlow Lite's reference kernels, TFLM, and our own interpreter of the graph
-IR.
-"""
+"""The engines that outputs are compared with: TensorFlow Lite's reference kernels, TFLM, and our own graph interpreter."""
 
 from __future__ import annotations
 
@@ -27,14 +25,14 @@ from aot.support.dataclass import dataclass
 from aot.system.process import heard
 
 OWN = "the graph interpreter"
-"""Begins the name of the compiler's own interpreter, which is not an independent reference."""
+"""Prefix of the name of the compiler's own interpreter, which is not an independent reference."""
 
 RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
 RunTensors = Callable[[Sequence[Array]], dict[int, Array]]
 
 
 def no_tensors(inputs: Sequence[Array]) -> dict[int, Array]:
-    """What an engine shows that shows outputs only."""
+    """`tensors` of an engine that shows outputs only."""
     return {}
 
 
@@ -45,7 +43,7 @@ _PACKAGES = {"litert": "ai-edge-litert", "litert-reference": "ai-edge-litert", "
 class Reference:
     """`outputs(sets)` gives the outputs of each set; `tensors(inputs)` all tensors that it can show after one run, by index.
 
-    Both raise RuntimeError, with a phrase that goes on from `engine`, where a kernel fails.
+    Both raise RuntimeError if a kernel fails, with a phrase that continues `engine`.
     """
 
     name: str
@@ -68,7 +66,7 @@ def installed(package: str) -> str | None:
 
 
 def harms_litert(model: bytes) -> bool:
-    """Whether TensorFlow Lite would corrupt its memory: its SVDF takes every state for int16 (kernels/svdf.cc), TFLM has int8."""
+    """Whether TensorFlow Lite would corrupt memory: its SVDF treats any state as int16 (kernels/svdf.cc), TFLM supports int8."""
     view = parse(model, Problems())
     graphs = () if view is None else view.subgraphs
     layers = ((g, op) for g in graphs for op in g.operators if op.opcode == "SVDF" and len(op.inputs) > 4)
@@ -76,22 +74,22 @@ def harms_litert(model: bytes) -> bool:
 
 
 def litert(model: bytes) -> Reference:
-    """TensorFlow Lite's reference kernels, and those of its full set for operators that the reference set lacks.
+    """TensorFlow Lite's reference kernels; operators that the reference set lacks run with the full set.
 
-    Raises RefusedError if LiteRT does not take the model, ImportError if it is not installed.
+    Raises RefusedError if LiteRT refuses the model, ImportError if it is not installed.
     """
     have = installed("ai-edge-litert")
     if have is None:
         raise ImportError("ai-edge-litert is not installed")
     if harms_litert(model):
-        raise RefusedError("takes the int8 state of SVDF for int16 and crashes (--oracle tflm has it right)")
+        raise RefusedError("treats the int8 state of SVDF as int16 and crashes (--oracle tflm handles it)")
     engine = Litert(model)
     others = f", {' '.join(engine.full)} of its full set" if engine.full else ""
     return Reference(f"ai-edge-litert {have} reference kernels{others}", engine.outputs, engine.tensors, "ai-edge-litert")
 
 
 def tflm(model: bytes, output_count: int) -> Reference:
-    """TFLM's interpreter.  Raises RefusedError if it does not take the model, ImportError if it is not installed."""
+    """TFLM's interpreter.  Raises RefusedError if TFLM refuses the model, ImportError if it is not installed."""
     have = installed("tflite-micro")
     if have is None:
         raise ImportError("tflite-micro is not installed")
@@ -112,7 +110,7 @@ def tflm(model: bytes, output_count: int) -> Reference:
         return [interpreter.get_output(i) for i in range(output_count)]
 
     def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """All sets in one interpreter that has not run before."""
+        """Run all sets in one fresh interpreter."""
         with heard() as said:
             try:
                 interpreter = fresh.pop() if fresh else runtime.Interpreter.from_bytes(model)
@@ -125,10 +123,10 @@ def tflm(model: bytes, output_count: int) -> Reference:
 
 
 def _refusal(model: bytes, said: str) -> str:
-    """What TFLM says as it refuses a model, as a phrase."""
+    """TFLM's reason for refusing a model, as a phrase."""
     lacks = re.search(r"Failed to get registration from op code (\w+)", said)
     if lacks is None:
-        return f"does not run the model: {said}" if said else "does not run the model, and does not say why"
+        return f"does not run the model: {said}" if said else "does not run the model and gives no reason"
     if lacks[1] != "CUSTOM":
         return f"has no kernel for {lacks[1]}"
     view = parse(model, Problems())
@@ -137,7 +135,7 @@ def _refusal(model: bytes, said: str) -> str:
 
 
 def graph(model: bytes, oracle: str) -> Reference:
-    """Our interpreter of the unoptimised graph: `evaluate` of every operator in numpy, no pass run before."""
+    """Our interpreter of the unoptimised graph: `evaluate` of every operator in numpy, without any pass."""
     from aot.frontend.tflite import from_tflite
     from aot.relay.expr import Function
 
@@ -151,7 +149,7 @@ def graph(model: bytes, oracle: str) -> Reference:
     assert isinstance(main, Function)
 
     def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """From the start of the state on."""
+        """Run all sets, starting with the initial state."""
         running = StatefulFunction(main)
         return [running.run(s) for s in sets]
 
@@ -159,30 +157,30 @@ def graph(model: bytes, oracle: str) -> Reference:
 
 
 def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
-    """The engine that the oracle names where it is installed and takes the model, else our interpreter, whose name says why."""
+    """The oracle's engine if it is installed and accepts the model, else our interpreter, whose name says why."""
     chain = unpack(model)
     if chain is not None:
         return _of_chain(chain, oracle)
-    own = plugged(model, oracle)
-    if own is not None:
-        return own
+    plugin = plugged(model, oracle)
+    if plugin is not None:
+        return plugin
     package = _PACKAGES[oracle]
     try:
         return tflm(model, outputs) if oracle == "tflm" else litert(model)
     except RefusedError as error:
         why = f"{package} {error}"
-    except ImportError:  # half installed, or built for another machine
+    except ImportError:  # incompletely installed, or built for another machine
         why = f"{package} cannot be imported" if installed(package) else f"{package} is not installed"
     return own_interpreter(model, oracle, why)
 
 
 def own_interpreter(model: bytes, oracle: str, why: str) -> Reference:
-    """Our interpreter in place of a reference; its name says why."""
+    """Our interpreter instead of a reference; its name says why."""
     return replace(graph(model, oracle), name=f"{OWN}, as {why}")
 
 
 def never_runs(reference: Reference, inputs: Sequence[Array]) -> bool:
-    """Whether a reference that failed for `inputs` fails for all: for the same number in all elements, 0, 1 and 2."""
+    """Whether a reference that failed for `inputs` fails for all: tried with 0, 1 and 2 in all elements."""
     for value in (0, 1, 2):
         try:
             reference.outputs([[np.full_like(x, value) for x in inputs]])
@@ -193,12 +191,12 @@ def never_runs(reference: Reference, inputs: Sequence[Array]) -> bool:
 
 
 def _of_chain(chain: Chain, oracle: str) -> Reference:
-    """Each stage's reference on whole windows; its name is that of the first which is not independent, where there is one."""
+    """Each stage's reference on whole windows; named after the first stage whose reference is not independent, if any."""
     models = [specialize(s.model) for s in chain.stages]
-    found = [find_reference(m, oracle, outputs=_output_count(m)) for m in models]
-    weak = [f"{r.name} ({s.name})" for r, s in zip(found, chain.stages, strict=True) if not r.independent]
-    name = weak[0] if weak else f"{', '.join(dict.fromkeys(r.name for r in found))}, stage by stage on whole windows"
-    return Reference(name, lambda sets: run_chain(chain, [r.outputs for r in found], sets), engine="a stage's reference")
+    references = [find_reference(m, oracle, outputs=_output_count(m)) for m in models]
+    weak = [f"{r.name} ({s.name})" for r, s in zip(references, chain.stages, strict=True) if not r.independent]
+    name = weak[0] if weak else f"{', '.join(dict.fromkeys(r.name for r in references))}, stage by stage on whole windows"
+    return Reference(name, lambda sets: run_chain(chain, [r.outputs for r in references], sets), engine="a stage's reference")
 
 
 def _output_count(model: bytes) -> int:
@@ -207,24 +205,24 @@ def _output_count(model: bytes) -> int:
 
 
 def check_reference(model: bytes, oracle: str, *, outputs: int, inputs: Sequence[Array]) -> None:
-    """Raise ToolchainError if outputs could be compared with our own interpreter only.
+    """Raise ToolchainError if only our own interpreter could be the reference.
 
-    E3031: there is no reference that takes the model; E3032: one takes it, and runs it with no inputs, neither with `inputs`.
+    E3031: no reference accepts the model; E3032: one accepts it but fails with any inputs, including `inputs`.
     """
-    found = find_reference(model, oracle, outputs=outputs)
-    if not found.independent:
-        message = f"there is no reference but {found.name}: pip install '{_PACKAGES[oracle]}', or give --no-require-reference"
+    reference = find_reference(model, oracle, outputs=outputs)
+    if not reference.independent:
+        message = f"the only reference is {reference.name}; pip install '{_PACKAGES[oracle]}' or use --no-require-reference"
         raise ToolchainError(Problem("E3031", message))
     try:
-        found.outputs([inputs])
+        reference.outputs([inputs])
     except RuntimeError as error:
-        if never_runs(found, inputs):
-            message = f"{found.engine} {error}: change the model, or give --no-require-reference"
+        if never_runs(reference, inputs):
+            message = f"{reference.engine} {error}; change the model or use --no-require-reference"
             raise ToolchainError(Problem("E3032", message)) from None
 
 
 def plugged(model: bytes, oracle: str) -> Reference | None:
-    """The engine of a plug-in's oracle; None of a builtin one."""
+    """The engine of a plug-in's oracle; None for a builtin oracle."""
     engine = engine_of(oracle)
     if engine is None:
         return None
@@ -233,49 +231,49 @@ def plugged(model: bytes, oracle: str) -> Reference | None:
 
 
 def trace(model: bytes, oracle: str, inputs: Sequence[Array]) -> tuple[Reference, dict[int, Array]]:
-    """An engine that shows every tensor (TFLM does not), to search the first wrong operator with, and the tensors of one run."""
+    """An engine that shows every tensor (TFLM does not), to find the first wrong operator; and the tensors of one run."""
     if oracle in ("litert", "litert-reference"):
         with suppress(RefusedError, ImportError):
             return (engine := litert(model)), engine.tensors(inputs)
-    own = graph(model, oracle)
-    return own, own.tensors(inputs)
+    interpreter = graph(model, oracle)
+    return interpreter, interpreter.tensors(inputs)
 
 
 # ---- chains: each stage's own engine on whole windows
-# It knows nothing of how the compiler joins the stages: rows come out of one engine and are collected for the next.
+# It does not know how the compiler joins the stages: rows from one engine are collected for the next.
 
 
 RunStage = Callable[[Sequence[Sequence[Array]]], Sequence[Sequence[Array]]]
-"""Outputs of each set of inputs, from the start of the state on."""
+"""Outputs of each set of inputs, starting with the initial state."""
 
 
 def run_chain(chain: Chain, engines: Sequence[RunStage], sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
     """The outputs of the last stage for each push; `engines[stage]` runs a stage on whole inputs."""
     stream = np.concatenate([np.ravel(s[0]) for s in sets])
-    found: list[list[Array]] = []
+    results: list[list[Array]] = []
     for stage, engine in zip(chain.stages, engines, strict=True):
-        given, names = _tensors(stage)
-        found = [list(outputs) for outputs in engine([[x] for x in _inputs(stage, given, stream)])]
+        tensor, names = _tensors(stage)
+        results = [list(outputs) for outputs in engine([[x] for x in _inputs(stage, tensor, stream)])]
         number = names.index(stage.output) if stage.output in names else 0
-        stream = np.concatenate([np.ravel(outputs[number]) for outputs in found])
-    return found
+        stream = np.concatenate([np.ravel(outputs[number]) for outputs in results])
+    return results
 
 
 def _tensors(stage: Stage) -> tuple[TensorView, list[str]]:
     """The input of a stage, and the names of its outputs."""
     view = parse(specialize(stage.model), Problems())
-    assert view is not None, "a chain that was compiled can be read"
+    assert view is not None, "a compiled chain can be read"
     graph = view.subgraphs[0]
     return graph.tensors[graph.inputs[0]], [graph.tensors[i].name for i in graph.outputs]
 
 
-def _inputs(stage: Stage, given: TensorView, stream: Array) -> list[Array]:
-    """The whole inputs of a stage, one a run, of all elements that it gets."""
-    shape = tuple(given.shape)
+def _inputs(stage: Stage, tensor: TensorView, stream: Array) -> list[Array]:
+    """The whole inputs of a stage, one per run, from all elements that it gets."""
+    shape = tuple(tensor.shape)
     if stage.slide is None:
         return list(stream.reshape(-1, *shape))
     axis = stage.axis % len(shape)
     rows = stream.reshape(-1, *shape[:axis], stage.slide, *shape[axis + 1 :])
-    zero: Any = 0 if given.quant is None or not len(given.quant.zero_points) else given.quant.zero_points[0]
+    zero: Any = 0 if tensor.quant is None or not len(tensor.quant.zero_points) else tensor.quant.zero_points[0]
     assert prod(shape[:axis]) == 1
     return moved_windows(list(rows), shape, axis=axis, zero=zero)

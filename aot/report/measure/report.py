@@ -1,6 +1,6 @@
 """One model on one board as a report: the verdict, what it depends on, and every byte and instruction with its owner.
 
-A report is plain data in the form of schema/aot-report-3.schema.json.  It holds no time, no path and no figure of the host
+A report is plain data in the form of schema/aot-report-3.schema.json.  It contains no time, no path and no figure of the host
 machine: the same model, options and tools give the same bytes.
 """
 
@@ -45,7 +45,7 @@ Report = Mapping[str, Any]
 """A report of one model on one board."""
 
 EXTRAS = "extras"
-"""The key of what only the page shows (aot.report.figures.cycles, aot.report.measure.fitting); `bundle` leaves it out."""
+"""The key of the data for the page only (aot.report.figures.cycles, aot.report.measure.fitting); `bundle` leaves it out."""
 
 
 def make_report(
@@ -62,11 +62,11 @@ def make_report(
 ) -> Report:
     """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
 
-    `on_target`: cycles that a program of the user's counted; they take the place of those of the board's counter.
-    `clock` in hertz is for the load of a chain.
+    `on_target`: cycles counted by the user's firmware; they replace the board's own counts.  `clock` in hertz is for the load of
+    a chain.
 
-    The verdict is accepted where they are equal, or differ by a known fault of the reference alone, unless `accept_known_faults`
-    is False.  Where they differ, files that reproduce it go to `folder`, if one is given.
+    The verdict is accepted if the outputs are equal, or differ only because of a known fault of the reference (unless
+    `accept_known_faults` is False).  If they differ, files that reproduce it are written to `folder`, if given.
     """
     meta = artifact.metadata
     whole = as_windows(sets, meta)
@@ -81,7 +81,7 @@ def make_report(
         spent = replace(spent, cycles=dict(enumerate(on_target.cycles)))
     counted = _counted(project.board, result, on_target)
     verdict = _verdict(comparison, by)
-    if not comparison.exact and not moves(meta):  # of moving windows, layers make some rows only
+    if not comparison.exact and not moves(meta):  # with moving windows, layers compute only some rows
         verdict["first_divergence"], verdict["divergence"] = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
@@ -110,7 +110,7 @@ def make_report(
 
 
 def _pushes(meta: Mapping[str, Any], result: RunResult, clock: int | None) -> dict[str, Any]:
-    """Of a window that moves: instructions of a push over all sets; and of a chain with a rate, what they are over time."""
+    """For a moving window: instructions per push over all sets; for a chain with a rate, also its load."""
     if not moves(meta) or result.every is None:
         return {}
     average, most = result.every
@@ -119,7 +119,7 @@ def _pushes(meta: Mapping[str, Any], result: RunResult, clock: int | None) -> di
 
 
 def _verdict(comparison: Comparison, by: str) -> dict[str, Any]:
-    """What the comparison says, before it is known why outputs differ."""
+    """The result of the comparison, before the reason for differences is known."""
     return {
         "exact": comparison.exact,
         "accepted": comparison.exact,
@@ -134,7 +134,7 @@ def _verdict(comparison: Comparison, by: str) -> dict[str, Any]:
 
 
 def bundle(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The content of report.json: reports and what could not be reported, each by model and board."""
+    """The content of report.json: reports and failures, each by model and board."""
     return {
         "schema": SCHEMA,
         "reports": sorted(({k: v for k, v in r.items() if k != EXTRAS} for r in reports), key=lambda r: (r["name"], r["board"])),
@@ -148,12 +148,12 @@ def to_text(data: Mapping[str, Any]) -> str:
 
 
 def key_of(report: Report) -> str:
-    """`kws@mps2-an386`: by this name reports are found in baselines and budgets."""
+    """`kws@mps2-an386`: identifies a report in baselines and budgets."""
     return f"{report['name']}@{report['board']}"
 
 
 def _flash(project: Project) -> dict[str, Any]:
-    """The model's own image: what the model costs a product."""
+    """The model's own image: its cost in a product."""
     elf = project.model_image()
     symbols = attribute(project, elf)
     return {
@@ -166,7 +166,7 @@ def _flash(project: Project) -> dict[str, Any]:
 
 
 def _firmware(project: Project) -> dict[str, Any]:
-    """The image that runs: the model's with start-up and the measuring harness."""
+    """The image that runs: the model's own, with start-up and the measuring harness."""
     elf = project.image("measure")
     symbols = attribute(project, elf)
     return {
@@ -177,14 +177,14 @@ def _firmware(project: Project) -> dict[str, Any]:
 
 
 def _memory(project: Project) -> list[dict[str, Any]]:
-    """The board's regions that the model's image uses, with the stack that the board reserves, without start-up and harness."""
+    """The board's regions that the model's image uses, including the reserved stack, without start-up and harness."""
     sections = sections_of(project.model_image())
     copied = sum(copied_constants(project.model_image(), project.board).values())
     rows = []
     for region in project.board.memory:
         inside = [s for s in sections if region.origin <= s.address < region.origin + region.size]
         used = sum(s.size for s in inside)
-        if region.name == project.board.code:  # initial values of variables, and constants that are copied, follow the code
+        if region.name == project.board.code:  # initial values of variables and copied constants follow the code
             used += copied + sum(s.size for s in sections if s.in_flash and s.writable and s not in inside)
         if used:
             rows.append({"region": region.name, "size": region.size, "used": used, "sections": [s.name for s in inside]})
@@ -218,7 +218,7 @@ def _ram(project: Project, result: RunResult, image: ImageReport | None) -> dict
 def _totals(
     meta: Mapping[str, Any], result: RunResult, *, image: ImageReport | None, ram: Mapping[str, Any]
 ) -> dict[str, int | None]:
-    """The figures that budgets and baselines know, those of flash as `aot verify` has them; None if the board cannot tell."""
+    """The figures for budgets and baselines, flash as in `aot verify`; None if the board cannot measure a figure."""
     return {
         "instructions": result.instructions,
         "macs": meta["macs"],
@@ -236,9 +236,9 @@ def _totals(
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """What each layer took, by its number: instructions, cycles of the board's own counter, and estimated cycles.
+    """Cost of each layer, by index: instructions, cycles of the board's own counter, and estimated cycles.
 
-    `total` are the instructions of a run, where a twin of the board counted them.
+    `total`: instructions of a run, if a twin of the board counted them.
     """
 
     instructions: Mapping[int, int | None]
@@ -250,7 +250,7 @@ class _Spent:
 def _spent(
     project: Project, flash: Mapping[str, Any] | None, sets: Sequence[Sequence[Array]], *, timeout: float | None
 ) -> _Spent:
-    """A profile of the board, and of QEMU's machine of the same map (`qemu:BOARD`) where the board counts cycles."""
+    """A profile of the board, and of its QEMU twin (`qemu:BOARD`) if the board counts cycles."""
     board = project.board
     timed = run(project, sets, mode="profile", timeout=timeout).layers if board.tick else ()
     cycles = {layer.index: layer.cycles for layer in timed} if board.counts_cycles else {}
@@ -264,20 +264,20 @@ def _spent(
 
 
 def _counted(board: Board, result: RunResult, on_target: OnTarget | None) -> dict[str, Any] | None:
-    """Under what conditions cycles were counted; None where none were."""
+    """The conditions under which cycles were counted; None if none were."""
     if on_target is not None:
         return {"by": "firmware", "runs": on_target.runs, "clock_hz": on_target.hz or None, "wait_states": None, "caches": None}
     if result.cycles is None or board.gdb is None:
         return None
     waits = board.gdb.wait_states
-    told = {"clock_hz": board.gdb.hz or None, "wait_states": waits if waits >= 0 else None, "caches": list(board.caches)}
-    return {"by": "board", "runs": 1, **told}
+    conditions = {"clock_hz": board.gdb.hz or None, "wait_states": waits if waits >= 0 else None, "caches": list(board.caches)}
+    return {"by": "board", "runs": 1, **conditions}
 
 
 def _time(
     result: RunResult, spent: _Spent, counted: Mapping[str, Any] | None, on_target: OnTarget | None
 ) -> dict[str, int | None]:
-    """Totals of time; `cycles` and `clock_hz` only where a core's own counter counted cycles."""
+    """Totals of time; `cycles` and `clock_hz` only if a core's own counter counted cycles."""
     estimated: dict[str, int | None] = {"estimated_cycles": None if spent.estimates is None else spent.estimates.total}
     if counted is None:
         return estimated
@@ -287,7 +287,7 @@ def _time(
 
 
 def _cycles(project: Project, flash: Mapping[str, Any], inputs: Sequence[Array], *, timeout: float | None) -> Profile | None:
-    """Functions of layers, with what they call, and the main function."""
+    """A profile of the layers' functions, with what they call, and of the main function."""
     steps = ("feed_begin", "feed_row", "feed_end") if project.artifact.metadata.get("feed") else ("run",)
     main = {f"{project.artifact.name}_{step}" for step in steps}
     code = ("kernels", "runtime")
@@ -328,8 +328,8 @@ def _layers(
     return rows
 
 
-# ---- what a program of the user's counted for each layer: the text of crt/src/layer_profile.c, found in a log
-# Its lines may follow time stamps or other words of the log, and other lines may come between.
+# ---- cycles per layer counted by the user's firmware: the text of crt/src/layer_profile.c, found in a log
+# Its lines may follow time stamps or other text of the log, with other lines in between.
 
 
 MOST_BYTES = 1 << 26
@@ -343,7 +343,7 @@ _NAME = 31
 
 @dataclass(frozen=True, slots=True)
 class OnTarget:
-    """`cycles[i]` of layer i in one run, the average of `runs`; `hz` is the core's clock, 0 if it was not told."""
+    """`cycles[i]`: cycles of layer i per run, averaged over `runs`; `hz` is the core's clock, 0 if unknown."""
 
     runs: int
     hz: int
@@ -357,7 +357,7 @@ class OnTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """One profile of the log; `whole`: its end is there, and the checksum is right."""
+    """One profile of the log; `whole`: it is complete, and the checksum is right."""
 
     name: str
     runs: int
@@ -367,23 +367,24 @@ class _Text:
 
 
 def read_on_target(log: str, metadata: Mapping[str, Any]) -> OnTarget:
-    """The last profile of a model that `log` holds, `metadata` being the model's.
+    """The last profile in `log` of the model with this `metadata`.
 
-    Raises UsageError E5417 (the log has none, or none of a run), E5418 (lines are missing or damaged), E5419 (of a model of that
-    name which was compiled from another file or in another way).
-    """
+    Raises UsageError E5417 (no profile, or one without runs), E5418 (lines are missing or damaged), E5419 (the profile is of a
+    model of that name compiled from another file or with other options)."""
     name = str(metadata["name"])
-    found = list(_profiles(log.splitlines()))
-    mine = [text for text in found if text.name == name[:_NAME]]
-    if not mine:
-        others = ", ".join(sorted({text.name for text in found}))
-        held = f"there are profiles of {others}" if others else "no line begins a profile (aot-profile 1 ...)"
+    profiles = list(_profiles(log.splitlines()))
+    own_profiles = [text for text in profiles if text.name == name[:_NAME]]
+    if not own_profiles:
+        others = ", ".join(sorted({text.name for text in profiles}))
+        held = f"it has profiles of {others}" if others else "no line starts with aot-profile 1"
         raise UsageError(Problem("E5417", f"the log has no profile of {name}: {held}"))
-    last = mine[-1]
+    last = own_profiles[-1]
     if not last.whole:
-        raise UsageError(Problem("E5418", f"the profile of {name} is not as it was printed: lines are missing or damaged"))
+        raise UsageError(Problem("E5418", f"the profile of {name} is incomplete: lines are missing or damaged"))
     if last.runs == 0:
-        raise UsageError(Problem("E5417", f"the profile of {name} is of no run: call aot_profile_run() before the model's"))
+        raise UsageError(
+            Problem("E5417", f"the profile of {name} covers no run: call aot_profile_run() before running the model")
+        )
     _check_model(last, metadata)
     return OnTarget(last.runs, last.hz, tuple((cycles + last.runs // 2) // last.runs for cycles, _, _ in last.layers))
 
@@ -413,7 +414,7 @@ def _text(head: re.Match[str], rows: Sequence[re.Match[str]], end: re.Match[str]
 
 
 def checksum(lines: Sequence[str]) -> int:
-    """FNV-1a of 32 bits over the lines, each with one end of line."""
+    """FNV-1a (32 bits) over the lines, each with a line feed."""
     value = 2166136261
     for byte in "".join(f"{line}\n" for line in lines).encode():
         value = (value ^ byte) * 16777619 & 0xFFFFFFFF
@@ -421,24 +422,24 @@ def checksum(lines: Sequence[str]) -> int:
 
 
 def _check_model(text: _Text, metadata: Mapping[str, Any]) -> None:
-    """E5419 unless the layers are those of the model: as many, and each with results of the same size where it ran."""
+    """Raise E5419 unless the profile has the model's layers: the same number, and results of the same size if they ran."""
     layers = metadata["layers"]
     if len(text.layers) != len(layers):
         raise UsageError(Problem("E5419", f"the profile has {len(text.layers)} layers, the model {len(layers)}"))
     for layer, (_, calls, size) in zip(layers, text.layers, strict=True):
         output = layer["output"]
-        wanted = math.prod(output["shape"]) * np.dtype(output["dtype"]).itemsize
-        if calls and size != wanted:
+        expected = math.prod(output["shape"]) * np.dtype(output["dtype"]).itemsize
+        if calls and size != expected:
             where = f'layer {layer["index"]} {does_of(layer)} "{printable(str(layer["name"]))}"'
-            raise UsageError(Problem("E5419", f"the profile's result has {size:,} bytes, the model's {wanted:,}", where))
+            raise UsageError(Problem("E5419", f"the profile's result has {size:,} bytes, the model's {expected:,}", where))
 
 
-# ---- many models on many boards: what fails is kept as data and hides nothing of the rest
+# ---- many models on many boards: failures are kept as data and do not affect other jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A model, as it was read, on a board, by name as the user gave it; `options` are the worker's own."""
+    """A model, as it was read, on a board, named as the user did; `options` are for the worker."""
 
     model: NamedBytes
     board: str
@@ -447,35 +448,34 @@ class Job:
 
 Work = Callable[[Job], Report]
 Done = Callable[[Job, bool], None]
-"""Told (job, whether it succeeded) as jobs end."""
+"""Called with (job, whether it succeeded) as jobs end."""
 
 PoolOf = Callable[[str], Opener | None]
-"""The executor of the jobs on a board: the same object for boards that may share one."""
+"""The executor for the jobs of a board; boards may share one."""
 
 
 def run_jobs(work: Work, jobs: Sequence[Job], *, pool: PoolOf | None, done: Done) -> tuple[list[Report], list[dict[str, Any]]]:
-    """The reports and the failures of all jobs, in the order of the jobs; `work` must be a function of a module.
+    """The reports and the failures of all jobs, in the order of the jobs; `work` must be a module's function.
 
-    `pool`: where the jobs on a board run; None, or where it says None: in this process.  Jobs of one executor run together,
-    those of the largest models first, so that the last to end does not start last.
-    """
-    found: dict[int, Outcome] = {}
+    `pool`: the executor per board; without one, jobs run in this process.  Jobs of one executor run together, largest models
+    first, so that the longest job does not start last."""
+    outcomes_by_job: dict[int, Outcome] = {}
     by_board = {job.board: None if pool is None else pool(job.board) for job in jobs}
     for opener in dict.fromkeys(by_board.values()):
-        own = [i for i, job in enumerate(jobs) if by_board[job.board] is opener]
+        indices = [i for i, job in enumerate(jobs) if by_board[job.board] is opener]
         if opener is not None:
-            own.sort(key=lambda i: (-len(jobs[i].model.data), i))
-        tasks = [_Task(i, work, jobs[i], __version__) for i in own]
+            indices.sort(key=lambda i: (-len(jobs[i].model.data), i))
+        tasks = [_Task(i, work, jobs[i], __version__) for i in indices]
         try:
             for task, outcome in outcomes(_attempt, tasks, opener):
-                found[task.number] = outcome
+                outcomes_by_job[task.number] = outcome
                 done(task.job, outcome[0] is not None)
-        except ToolchainError as error:  # processes keep ending: out of memory, a signal
-            for i in own:
-                if i not in found:
-                    found[i] = None, failure(jobs[i], error)
+        except ToolchainError as error:  # processes keep dying: out of memory, a signal
+            for i in indices:
+                if i not in outcomes_by_job:
+                    outcomes_by_job[i] = None, failure(jobs[i], error)
                     done(jobs[i], False)
-    ordered = [found[i] for i in range(len(jobs))]
+    ordered = [outcomes_by_job[i] for i in range(len(jobs))]
     return [r for r, _ in ordered if r is not None], [f for _, f in ordered if f is not None]
 
 
@@ -484,7 +484,7 @@ Outcome = tuple[Report | None, dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A job with its number, and the version of the compiler that asks for it."""
+    """A job with its number, and the version of the compiler that submitted it."""
 
     number: int
     work: Work
@@ -496,19 +496,19 @@ def _attempt(task: _Task) -> Outcome:
     job = task.job
     try:
         if task.version != __version__:
-            message = f"this worker has aot {__version__}, and is asked for the report of {task.version}"
+            message = f"this worker has aot {__version__}, but the report needs {task.version}"
             raise UsageError(Problem("E5503", message, platform.node()))
         return task.work(job), None
     except AotError as error:
         return None, failure(job, error)
-    except Exception as error:  # one model's fault must not hide what the others do
+    except Exception as error:  # one model's fault must not affect the others
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
         return None, failure(job, internal(f"{type(error).__name__}: {error} at {place}"))
 
 
 def failure(job: Job, error: AotError) -> dict[str, Any]:
-    """An entry of `failures`; the model by its file's name, as a report must not hold paths."""
+    """An entry of `failures`; the model by file name only, as a report must not contain paths."""
     problems: Sequence[Problem] = error.problems
     return {
         "model": job.model.path.name,

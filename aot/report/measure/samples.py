@@ -1,4 +1,4 @@
-"""Real data as input: numpy files, recordings, images and raw bytes, brought into the shape and the type of a model's inputs."""
+"""Real data as input: numpy files, recordings, images and raw bytes, converted to the shape and type of a model's inputs."""
 
 from __future__ import annotations
 
@@ -36,22 +36,21 @@ from aot.support.text import printable
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif"})
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF")
-"""What is decoded whatever the file is called: some decoders of Pillow's start other programs."""
+"""Formats that are decoded, whatever the file's name: some of Pillow's decoders start other programs."""
 MOST_PIXELS = 1 << 26
-"""A few KB can hold an image that has gigabytes of pixels."""
+"""An image of a few KB may have gigabytes of pixels."""
 MOST_SAMPLES = 1 << 20
-"""Each costs some hundred bytes, however small it is."""
+"""Each sample costs some hundred bytes, however small it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """How raw values become the model's.
 
-    `quantize`: "auto" quantises float arrays, takes integer arrays of the model's own type as they are, and shifts unsigned bytes
-    (pixels) to int8 by -128 or to floats by 1/255, so that black is the lowest value; "always" takes every value as real; "never"
-    takes all as they are.
-    A `scale` or `mean` turns a raw value into the real one (raw - mean) * scale first, and implies "always".
-    """
+    `quantize`: "auto" quantises float arrays, uses integer arrays of the model's own type as they are, and shifts unsigned bytes
+    (pixels) to int8 by -128 or to floats by 1/255, so that black is the lowest value; "always" treats every value as real;
+    "never" uses all values as they are. A `scale` or `mean` first turns a raw value into the real one (raw - mean) * scale, and
+    implies "always"."""
 
     quantize: str = "auto"
     scale: float | None = None
@@ -64,41 +63,41 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Inputs as sets, and the class of each where the file says it."""
+    """Inputs as sets, and the class of each if the file has them."""
 
     sets: Sets
     labels: tuple[int, ...] | None = None
 
 
 def quantize(real: Array, info: TensorInfo) -> Array:
-    """q = round(real / scale) + zero_point, clamped: float32 division, halves away from zero, as TFLite's QUANTIZE does it.
+    """q = round(real / scale) + zero_point, clamped: float32 division, halves away from zero, as TFLite's QUANTIZE does.
 
-    Raises UsageError E5013 (there is no scale), E5014 for what is NaN or infinite.
+    Raises UsageError E5013 (no scale), E5014 for NaN and infinity.
     """
     scale, zero_point = info.get("scale"), info.get("zero_point") or 0
     if not scale:
         raise UsageError(Problem("E5013", f'input "{info["name"]}" has no scale, so real values cannot be quantised'))
     if not np.isfinite(real).all():
-        raise UsageError(Problem("E5014", f'NaN and infinity are no values of the {info["dtype"]} input "{info["name"]}"'))
+        raise UsageError(Problem("E5014", f'NaN and infinity are not valid for the {info["dtype"]} input "{info["name"]}"'))
     low, high = int_range(info["dtype"])
-    with np.errstate(over="ignore"):  # what is too large is clamped
+    with np.errstate(over="ignore"):  # too large values are clamped
         ratio = (real.astype(np.float32) / np.float32(scale)).astype(np.float64)
     rounded = np.nan_to_num(np.trunc(ratio + np.copysign(0.5, ratio)))
     return np.asarray(np.clip(rounded + zero_point, low, high)).astype(numpy_dtype(info["dtype"]))
 
 
 def dequantize(values: Array, info: TensorInfo) -> Array:
-    """real = scale * (q - zero_point) as float32; values without a scale stay what they are."""
+    """real = scale * (q - zero_point) as float32; values without a scale are only cast."""
     if not info.get("scale"):
         return values.astype(np.float32)
     return (values.astype(np.float32) - np.float32(info.get("zero_point") or 0)) * np.float32(info["scale"])
 
 
 def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
-    """Values of any type to the input's type (E5014 if they do not fit it)."""
+    """Values of any type converted to the input's type (E5014 if they do not fit it)."""
     dtype = info["dtype"]
     if raw.dtype.kind not in "biuf":
-        raise UsageError(Problem("E5014", f'values of type {raw.dtype} are no numbers for the {dtype} input "{info["name"]}"'))
+        raise UsageError(Problem("E5014", f'values of type {raw.dtype} are not numeric, input "{info["name"]}" is {dtype}'))
     if dtype == "bool":
         return lossless(raw, info, f'the values of input "{info["name"]}"')
     if conversion.is_real:
@@ -112,7 +111,7 @@ def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
     if raw.dtype.kind == "f":
         if conversion.quantize == "never":
             raise UsageError(
-                Problem("E5014", f'float values for the {dtype} input "{info["name"]}"; --quantize auto converts them')
+                Problem("E5014", f'float values for the {dtype} input "{info["name"]}"; use --quantize auto to convert them')
             )
         return quantize(raw, info)
     if raw.dtype == np.uint8 and dtype == "int8" and conversion.quantize == "auto":
@@ -121,18 +120,18 @@ def convert(raw: Array, info: TensorInfo, conversion: Conversion) -> Array:
     if raw.size and not low <= int(raw.min()) <= int(raw.max()) <= high:
         values = f"values from {raw.min()} to {raw.max()}"
         raise UsageError(
-            Problem("E5014", f'{values} do not fit the {dtype} input "{info["name"]}"; --quantize or --scale converts them')
+            Problem("E5014", f'{values} do not fit the {dtype} input "{info["name"]}"; use --quantize or --scale to convert them')
         )
     return raw.astype(numpy_dtype(dtype))
 
 
 def _as_float(real: Array, raw: Array, info: TensorInfo) -> Array:
-    """Real values in the input's type; E5014 where that makes a finite one of `raw` infinite or NaN."""
+    """Real values in the input's type; E5014 if that makes a finite value of `raw` infinite or NaN."""
     with np.errstate(over="ignore"):
-        found = real.astype(numpy_dtype(info["dtype"]))
-    if (np.isfinite(raw) & ~np.isfinite(found)).any():
+        values = real.astype(numpy_dtype(info["dtype"]))
+    if (np.isfinite(raw) & ~np.isfinite(values)).any():
         raise UsageError(Problem("E5014", f'values are too large for the {info["dtype"]} input "{info["name"]}"'))
-    return found
+    return values
 
 
 def _split(raw: Array, info: TensorInfo, what: str) -> list[Array]:
@@ -161,17 +160,17 @@ def read_image(path: Path, info: TensorInfo) -> Array:
     elif len(shape) == 3:
         height, width, channels = shape[1], shape[2], 1
     else:
-        raise UsageError(Problem("E5015", f'input "{info["name"]}" of shape {list(shape)} is no image'))
+        raise UsageError(Problem("E5015", f'input "{info["name"]}" of shape {list(shape)} is not an image'))
     converted = _decoded(path, (width, height), "L" if channels == 1 else "RGB")
     return np.asarray(converted, dtype=np.uint8).reshape(shape)
 
 
 def _decoded(path: Path, size: tuple[int, int], mode: str) -> Any:
-    """An image of Pillow's, of that width, height and mode."""
+    """An image as a Pillow image of the given width, height and mode."""
     try:
         from PIL import Image
     except ImportError:
-        raise ToolchainError(Problem("E3030", f"Pillow is needed to read the image '{path}'")) from None
+        raise ToolchainError(Problem("E3030", f"reading images needs Pillow: '{path}'")) from None
     data = io.BytesIO(read_limited(path))
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(data, formats=IMAGE_FORMATS) as image:
@@ -179,13 +178,13 @@ def _decoded(path: Path, size: tuple[int, int], mode: str) -> Any:
                 raise ValueError(f"it has {image.width} x {image.height} pixels, more than {MOST_PIXELS:,}")
             converted = image.convert(mode)
             return converted if converted.size == size else converted.resize(size, Image.Resampling.BILINEAR)
-    except Exception as error:  # a broken image makes Pillow's decoders raise nearly everything
-        message = f"'{printable(str(path))}' is no image that can be read: {printable(str(error), limit=200)}"
+    except Exception as error:  # Pillow's decoders raise almost anything for a broken image
+        message = f"'{printable(str(path))}' cannot be read as an image: {printable(str(error), limit=200)}"
         raise UsageError(Problem("E5015", message)) from None
 
 
 def sample_rate(metadata: Mapping[str, Any]) -> Fraction | None:
-    """How many samples a second the input of a chain has; None for a chain that does not say its rate, and for other models."""
+    """Samples per second of a chain's input; None for other models, and for a chain without a rate."""
     chain = metadata.get("chain", {})
     if chain.get("rate") is None:
         return None
@@ -194,22 +193,23 @@ def sample_rate(metadata: Mapping[str, Any]) -> Fraction | None:
 
 
 def read_wav(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Array:
-    """The samples of a recording, 16 bits and one channel, as many whole inputs as there are, no rest.
+    """The samples of a recording, 16 bits and one channel, as whole inputs; left-over samples are dropped.
 
-    `rate`: samples a second that the model needs, None if it does not say so.  Raises UsageError E5011 and E5012, and E5055 for a
-    recording of another rate.
-    """
+    `rate`: samples per second that the model needs, None if unknown.  Raises UsageError E5011, E5012, and E5055 for a recording
+    with another rate."""
     try:
         with wave.open(io.BytesIO(read_limited(path)), "rb") as file:
-            form, own = (file.getnchannels(), file.getsampwidth()), file.getframerate()
+            form, file_rate = (file.getnchannels(), file.getsampwidth()), file.getframerate()
             data = file.readframes(file.getnframes())
     except (wave.Error, EOFError, RuntimeError, struct.error) as error:
-        raise UsageError(Problem("E5011", f"'{path}' is no recording that can be read: {error}")) from None
+        raise UsageError(Problem("E5011", f"'{path}' cannot be read as a recording: {error}")) from None
     if form != (1, 2):
-        raise UsageError(Problem("E5011", f"'{path}' has {form[0]} channels of {8 * form[1]} bits; one of 16 bits is needed"))
-    if rate is not None and own != rate:
-        wanted = f"{float(rate):,.12g}"
-        message = f"'{path}' has {own:,} samples a second, the chain has {wanted} (rate); resample the recording"
+        raise UsageError(
+            Problem("E5011", f"'{path}' has {form[0]} channels of {8 * form[1]} bits; the recording must be mono, 16 bits")
+        )
+    if rate is not None and file_rate != rate:
+        expected = f"{float(rate):,.12g}"
+        message = f"'{path}' has {file_rate:,} samples per second, the chain needs {expected} (rate); resample the recording"
         raise UsageError(Problem("E5055", message))
     samples, size = np.frombuffer(data[: len(data) // 2 * 2], "<i2"), int(np.prod(info["shape"], dtype=np.int64))
     if len(samples) < size:
@@ -218,17 +218,19 @@ def read_wav(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Arra
 
 
 def _read_raw(path: Path, info: TensorInfo) -> Array:
-    """A file of bytes as they lie in the model's memory, one sample or several."""
+    """A file of raw bytes in the model's memory format, one sample or several."""
     data = read_limited(path)
     dtype = numpy_dtype(info["dtype"])
     size = int(np.prod(info["shape"], dtype=np.int64)) * dtype.itemsize
     if not data or len(data) % size:
-        raise UsageError(Problem("E5012", f"'{path}' has {len(data):,} bytes; a sample of input \"{info['name']}\" has {size:,}"))
+        raise UsageError(
+            Problem("E5012", f"'{path}' has {len(data):,} bytes; a sample of input \"{info['name']}\" needs {size:,}")
+        )
     return np.frombuffer(data, dtype).reshape(-1, *info["shape"])
 
 
 def read_array(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Array:
-    """The values of one file for one input: .npy, .wav, an image, or raw bytes (anything else)."""
+    """The values of one file for one input: .npy, .wav, an image, or (any other suffix) raw bytes."""
     suffix = path.suffix.lower()
     if suffix == ".wav":
         return read_wav(path, info, rate)
@@ -242,7 +244,7 @@ def read_array(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Ar
 def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], Array | None]:
     """The array of each input, by its name, its C name, `x` or `x{i}`; and `y`, the labels."""
     arrays = open_npz(path)
-    found = []
+    inputs = []
     for i, info in enumerate(infos):
         names = [info["name"], info.get("c_name", ""), f"x{i}", *(["x"] if len(infos) == 1 else [])]
         key = next((n for n in names if n in arrays), None)
@@ -250,8 +252,8 @@ def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], A
             raise UsageError(
                 Problem("E5012", f"'{path.name}' has none of the arrays {', '.join(dict.fromkeys(n for n in names if n))}")
             )
-        found.append(arrays[key])
-    return found, arrays.get("y")
+        inputs.append(arrays[key])
+    return inputs, arrays.get("y")
 
 
 def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
@@ -271,8 +273,8 @@ def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
 
 
 def load_samples(paths: Sequence[Path], metadata: Mapping[str, Any], conversion: Conversion) -> Samples:
-    """Samples from files for a model of that metadata: one .npz with everything; else one file per input, or, for a single
-    input, per sample (E501x, E5055)."""
+    """Samples from files for a model with this metadata: one .npz with everything; else one file per input, or, for a single
+    input, one file per sample (E501x, E5055)."""
     infos: Sequence[TensorInfo] = metadata["inputs"]
     rates = [sample_rate(metadata), *[None] * (len(infos) - 1)]
     labels: Array | None = None
@@ -289,7 +291,7 @@ def load_samples(paths: Sequence[Path], metadata: Mapping[str, Any], conversion:
             _split(read_array(p, info, rate), info, f"'{p.name}'") for p, info, rate in zip(paths, infos, rates, strict=True)
         ]
     else:
-        raise UsageError(Problem("E5012", f"the model has {len(infos)} inputs, {len(paths)} files were given"))
+        raise UsageError(Problem("E5012", f"the model has {len(infos)} inputs, but {len(paths)} files were given"))
     if len({len(c) for c in columns}) != 1:
         raise UsageError(Problem("E5012", f"the inputs have different numbers of samples: {[len(c) for c in columns]}"))
     rows = zip(*columns, strict=True)
@@ -301,18 +303,18 @@ def _class_labels(labels: Array | None, count: int) -> tuple[int, ...] | None:
     if labels is None:
         return None
     if labels.shape != (count,) or labels.dtype.kind not in "iu":
-        raise UsageError(Problem("E5012", f"the labels y are {labels.dtype}{list(labels.shape)}; {count} integers are needed"))
+        raise UsageError(Problem("E5012", f"the labels y are {labels.dtype}{list(labels.shape)}; expected {count} integers"))
     return tuple(int(v) for v in labels)
 
 
-# ---- the sets that a caller asks for: by rule, from a file, or his own arrays
+# ---- the sets that a caller requests: by rule, from a file, or as arrays
 
 
 MAX_RANDOM = 10_000
 
 
 def sets_for(metadata: Mapping[str, Any], inputs: Path | None, count: int | None, *, oracle: str) -> Sets:
-    """`count` sets by rule (E5018 beyond 10,000), or those of a golden or sample file `inputs`; not both (E5017)."""
+    """`count` sets by rule (E5018 beyond 10,000), or the sets of a golden or sample file `inputs`; not both (E5017)."""
     if inputs is None:
         count = max(DEFAULT_SETS, 2 * fill_count(metadata)) if count is None else count
         if not 1 <= count <= MAX_RANDOM:
@@ -328,23 +330,23 @@ def sets_for(metadata: Mapping[str, Any], inputs: Path | None, count: int | None
 
 
 OwnSet = Sequence[Array] | Mapping[str, Array]
-"""One set of the caller's: the inputs in their order, or by name."""
+"""One set of the caller: the inputs in order, or by name."""
 
 
 def _in_order(one: OwnSet | Array, rows: Sequence[Mapping[str, Any]], number: int) -> Sequence[Array]:
-    """The arrays of a set in the order of the model's inputs, by their names or their names in C (E5022)."""
+    """The arrays of a set in the order of the model's inputs, by their names or C names (E5022)."""
     if isinstance(one, np.ndarray):
         form = "a list of sets, each a list with an array for each input ([[array]]), or a dictionary by name"
-        raise UsageError(Problem("E5022", f"set {number} is a single array; inputs is {form}"))
+        raise UsageError(Problem("E5022", f"set {number} is a single array; pass {form}"))
     if not isinstance(one, Mapping):
         return one
     names = [next((n for n in (row["name"], row["c_name"]) if n in one), None) for row in rows]
     strange = [str(n) for n in one if n not in names]
     if strange or None in names:
-        known = ", ".join(row["name"] for row in rows)
-        message = f"{strange[0]!r} is no input" if strange else f"{len(one)} of {len(rows)} inputs are given"
+        names_known = ", ".join(row["name"] for row in rows)
+        message = f"{strange[0]!r} is not an input" if strange else f"{len(one)} of {len(rows)} inputs given"
         near = did_you_mean(strange[0], [row["name"] for row in rows]) if strange else ""
-        raise UsageError(Problem("E5022", f"set {number}: {message}{near}; the model has {known}"))
+        raise UsageError(Problem("E5022", f"set {number}: {message}{near}; the model has {names_known}"))
     return [one[n] for n in names if n is not None]
 
 
@@ -358,6 +360,8 @@ def own_sets(metadata: Mapping[str, Any], given: Sequence[OwnSet] | OwnSet) -> S
             raise UsageError(Problem("E5022", f"set {number} has {len(one)} inputs, the model {len(rows)}"))
         for row, array in zip(rows, one, strict=True):
             if list(array.shape) != list(row["shape"]) or array.dtype != numpy_dtype(row["dtype"]):
-                wanted, got = f"{row['dtype']}{list(row['shape'])}", f"{array.dtype}{list(array.shape)}"
-                raise UsageError(Problem("E5022", f'input {row["index"]} "{row["name"]}" of set {number} is {wanted}, not {got}'))
+                expected, got = f"{row['dtype']}{list(row['shape'])}", f"{array.dtype}{list(array.shape)}"
+                raise UsageError(
+                    Problem("E5022", f'input {row["index"]} "{row["name"]}" of set {number} is {expected}, not {got}')
+                )
     return Sets(sets, origin=f"{len(sets)} sets of the caller")

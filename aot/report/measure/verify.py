@@ -1,4 +1,4 @@
-"""Compile a model, run it, and compare every byte with a reference; on a mismatch find the first operator that is wrong."""
+"""Compile a model, run it, and compare every byte with a reference; on a mismatch find the first wrong operator."""
 
 from __future__ import annotations
 
@@ -42,13 +42,12 @@ def _quiet(step: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Verification:
-    """What `verify` found; figures are None if the board cannot tell them (the host counts no instructions).
+    """The result of `verify`; figures are None if the board cannot measure them (the host counts no instructions).
 
     `first_divergence` names the first layer, in order of execution, whose output differs from the reference's tensor, or only the
-    output that differs where no layer could be compared; `divergence` is the whole of it, as in a report.  `known_fault`: the
-    entry of `KNOWN_FAULTS` that is all of the difference, and who agrees with us.  `pushes`: of a model whose window moves, the
-    instructions of a run on `average` and at `most`, over all sets; `load`: of a chain, what they are over time (`load_of`).
-    """
+    output that differs if no layer could be compared; `divergence` has all differences, as in a report.  `known_fault`: the entry
+    of `KNOWN_FAULTS` that explains all differences, and which engine agrees with us.  `pushes`: for a model with a moving window,
+    the instructions of a run on `average` and at `most`, over all sets; `load`: for a chain, its load (`load_of`)."""
 
     model: str
     board: str
@@ -90,17 +89,17 @@ class Verification:
         return f"Verification({self.model} on {self.board}: {', '.join(self._words())})"
 
     def _words(self) -> list[str]:
-        known = (("instructions", self.instructions), ("cycles", self.cycles))
+        counters = (("instructions", self.instructions), ("cycles", self.cycles))
         memory = (("code", self.code_bytes), ("constants", self.constant_bytes), ("workspace", self.workspace_bytes),
                   ("stack", self.stack_bytes))  # fmt: skip
         return [
             f"{self.sets_exact}/{self.sets} sets bit-exact",
-            *(f"{n:,} {word}" for word, n in known if n is not None),
+            *(f"{n:,} {word}" for word, n in counters if n is not None),
             *(f"{word} {n:,} B" for word, n in memory if n is not None),
         ]
 
     def _repr_html_(self) -> str:
-        """A notebook's view: the verdict, the figures, and the instructions of each layer where they were counted."""
+        """A notebook's view: the verdict, the figures, and the instructions of each layer if they were counted."""
         lines = f"<p>{', '.join(self._words())}</p><p>Reference: {escape(self.reference)}</p>"
         rows = layer_rows(self.layers)
         return section(f"{self.model} on {self.board}", lines, table(LAYER_HEADERS, rows, left=3) if rows else "")
@@ -123,16 +122,16 @@ def verify(
     clock: int | None = None,
     progress: Progress = _quiet,
 ) -> Verification:
-    """Run `sets` on the project's board and compare with the outputs that the sets bring along, else with the oracle's engine.
+    """Run `sets` on the project's board and compare with the expected outputs of the sets, else with the oracle's engine.
 
-    `model` is the .tflite that `artifact` was built from.  Raises ToolchainError when something cannot be built or run,
-    VerificationError when the program faults; outputs that differ are a result, not an error.  Then files that reproduce it
-    are written to `folder`, if one is given.  `poison` adds a run in which all dead bytes of the workspace change after every
-    layer: its outputs must be those of the plain run.  `clock` in hertz is for the load of a chain.
+    `model` is the .tflite that `artifact` was built from.  Raises ToolchainError if something cannot be built or run,
+    VerificationError if the program faults; outputs that differ are a result, not an error, and files that reproduce them are
+    written to `folder`, if given.  `poison` adds a run in which all dead bytes of the workspace change after every layer: its
+    outputs must equal the plain run's.  `clock` in hertz is for the load of a chain.
     """
     meta = artifact.metadata
-    asked = as_windows(sets, meta)
-    expected, by = expected_outputs(model, asked, oracle=meta["oracle"], outputs=len(meta["outputs"]))
+    windows = as_windows(sets, meta)
+    expected, by = expected_outputs(model, windows, oracle=meta["oracle"], outputs=len(meta["outputs"]))
     progress("expect", by)
     project.image("measure")
     facts = image_facts(project)
@@ -142,29 +141,31 @@ def verify(
     timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if profile and project.board.tick else ()
     progress("run", run_text(project.board, len(sets)))
     poisoned = _poisoned(project, sets, result, timeout=timeout) if poison else None
-    first, rest, fault = None, None, None
-    if not comparison.exact and asked is sets and "chain" not in meta:  # of moving windows, layers make some rows only
+    first, divergence, fault = None, None, None
+    if not comparison.exact and windows is sets and "chain" not in meta:  # with moving windows, layers compute only some rows
         progress("search", "the first operator that differs")
-        first, rest = find_divergence(
+        first, divergence = find_divergence(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
         fault = explain_difference(model, meta, first=first, inputs=sets.inputs, actual=result.outputs)
     print_ = fingerprint(project, sets, result.outputs)
-    found = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
+    verification = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
     load = load_of(meta, result.every, clock)
-    return replace(found, first_divergence=first, divergence=rest, poisoned_exact=poisoned, known_fault=fault, load=load)
+    return replace(
+        verification, first_divergence=first, divergence=divergence, poisoned_exact=poisoned, known_fault=fault, load=load
+    )
 
 
 def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float | None) -> bool:
-    """Whether the outputs stay the same when every byte that is dead by the plan is overwritten between layers."""
+    """Whether the outputs stay the same if all bytes that are dead by the plan are overwritten between layers."""
     outputs = run(project, sets.inputs, mode="poison", timeout=timeout).outputs
     return compare_sets(plain.outputs, outputs).exact
 
 
 def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
-    """What must come out, zeros where an operator leaves that open, and who says so.
+    """The expected outputs, with zeros for what an operator leaves undefined, and the name of their source.
 
-    A reference that fails whatever the inputs are is replaced by our own interpreter.  E4010 if it refuses these inputs.
+    A reference that fails for all inputs is replaced by our own interpreter.  E4010 if it refuses only these inputs.
     """
     if sets.expected is not None:
         return with_zeros(model, sets.expected), sets.expected_by
@@ -174,15 +175,15 @@ def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> 
     except RuntimeError as error:  # what the engines raise when a kernel fails, such as DIV for a divisor of 0
         why = f"{reference.engine} {error}"
         if not never_runs(reference, sets.inputs[0]):
-            message = f"{why}; the fault are these inputs ({sets.origin}), give others with --inputs"
+            message = f"{why} with these inputs ({sets.origin}); choose others with --inputs"
             raise UsageError(Problem("E4010", message)) from None
-    own = own_interpreter(model, oracle, why)
-    return with_zeros(model, own.outputs(sets.inputs)), own.name
+    interpreter = own_interpreter(model, oracle, why)
+    return with_zeros(model, interpreter.outputs(sets.inputs)), interpreter.name
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """Bytes of the model's own image (kernels, main function, what they use of the runtime); None on the host."""
+    """Bytes of the model's own image (kernels, main function, and the runtime functions they use); None on the host."""
 
     compiler: str
     code_bytes: int | None = None
@@ -192,7 +193,7 @@ class ImageFacts:
 
 
 def image_facts(project: Project) -> ImageFacts:
-    """Link the model without harness and start-up, measure it, and check that it holds nothing forbidden (E4030)."""
+    """Link the model without harness and start-up, measure it, and check that it contains nothing forbidden (E4030)."""
     tool = short_version(compiler(project.board))
     if project.board.is_host:
         return ImageFacts(tool)
@@ -224,7 +225,7 @@ def summary(
     timed: Sequence[LayerResult],
     fingerprint: Mapping[str, Any],
 ) -> Verification:
-    """All that is known of a run, without where it differs."""
+    """The result of a run, without the search for differences."""
     meta = artifact.metadata
     instructions = {layer.index: layer.instructions for layer in timed}
     cycles = {layer.index: layer.cycles for layer in timed if layer.cycles is not None}
@@ -267,7 +268,7 @@ def summary(
     )
 
 
-# ---- everything that the figures of a run depend on, as data by which two runs can be compared
+# ---- everything that the figures of a run depend on, as data, so that two runs can be compared
 
 
 def crc_of(sets: Sequence[Sequence[Array]]) -> str:
@@ -280,9 +281,9 @@ def crc_of(sets: Sequence[Sequence[Array]]) -> str:
 
 
 def fingerprint(project: Project, sets: Sets, outputs: Sequence[Sequence[Array]]) -> dict[str, Any]:
-    """Tool, model, options, compiler, flags, emulator and inputs; and the checksum of the outputs that came of them.
+    """Tool, model, options, compiler, flags, emulator and inputs; and the checksum of the outputs.
 
-    In the form in which a file gives it back (lists, no tuples), so that it compares equal to itself.
+    In the form that reading it from a file gives (lists, no tuples), so that it compares equal.
     """
     meta = project.artifact.metadata
     name = project.artifact.name
@@ -300,7 +301,7 @@ def fingerprint(project: Project, sets: Sets, outputs: Sequence[Sequence[Array]]
 
 
 # ---- `aot verify --board zephyr:BOARD`: the outputs of a model in a Zephyr application against the reference
-# The instruction count, the stack and the workspace's paint need our own start-up code: those figures are None here.
+# Instruction count, stack and workspace painting need our own start-up code: those figures are None here.
 
 
 def verify_on_zephyr(
@@ -313,18 +314,17 @@ def verify_on_zephyr(
     serial: str | None = None,
     timeout: float | None = None,
 ) -> tuple[Verification, Artifact]:
-    """Run `sets` on Zephyr's `board` (without the prefix) and compare; the artifact is the one for the board's core.
+    """Run `sets` on Zephyr's `board` (without the prefix) and compare; the artifact is compiled for the board's core.
 
-    `like` is the model compiled for any core: its tensors.  With `serial`, a port, the board is connected there; without, it is
-    emulated.  Raises what aot.micro.run.zephyr.run_on_zephyr and aot.micro.run.zephyr.run_on_serial do.
-    """
+    `like` is the model compiled for any core, for its tensors.  `serial` is the port of a connected board; without it, the board
+    is emulated.  Raises what aot.micro.run.zephyr.run_on_zephyr and aot.micro.run.zephyr.run_on_serial do."""
     oracle = like.metadata["oracle"]
     expected, by = expected_outputs(model, as_windows(sets, like.metadata), oracle=oracle, outputs=len(like.metadata["outputs"]))
     with tempfile.TemporaryDirectory(prefix="aot-zephyr-") as folder:
         start = run_on_zephyr if serial is None else partial(run_on_serial, port=serial)
         done = start(board, sets.inputs, metadata=like.metadata, compile_for=compile_for, folder=Path(folder), timeout=timeout)
     comparison = compare_sets(expected, done.outputs)
-    found = summary(
+    verification = summary(
         done.artifact,
         replace(load_board("host"), name=PREFIX + board),
         comparison,
@@ -336,12 +336,12 @@ def verify_on_zephyr(
     )
     if comparison.first is not None:
         number, output, difference = comparison.first
-        found = replace(found, first_divergence={"set": number, "output": output, **asdict(difference)})
-    return found, done.artifact
+        verification = replace(verification, first_divergence={"set": number, "output": output, **asdict(difference)})
+    return verification, done.artifact
 
 
 def _fingerprint(done: ZephyrRun, board: str, sets: Sets) -> dict[str, Any]:
-    """As aot.report.measure.verify; compiler and flags are Zephyr's, which its version stands for."""
+    """As in aot.report.measure.verify; Zephyr's version stands for its compiler and flags."""
     meta = done.artifact.metadata
     return {
         "tool": f"{meta['tool']['name']} {meta['tool']['version']}",

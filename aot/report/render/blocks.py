@@ -1,6 +1,6 @@
-"""What reports are made of, as data: headings, texts, tables, cards, drawings.  `html` and `markdown` each show them in one way.
+"""The elements of a report as data: headings, texts, tables, cards, drawings; `html` and `markdown` render them.
 
-No text here is escaped: the renderers do that, whatever a model's names may hold.
+Nothing here is escaped: the renderers do that, whatever a model's names contain.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 from aot.support.dataclass import dataclass
 
 LONG = 44
-"""Characters of a table's cell on the page; converters make names of hundreds."""
+"""Maximum characters of a table's cell on the page; converters generate names of hundreds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """`mark` is the id by which the page refers to it, `note` what it says in small; the `first` one has no rule above it."""
+    """`mark` is the id for links on the page, `note` a small text after it; the `first` one has no rule above it."""
 
     text: str
     level: int = 3
@@ -35,14 +35,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list; each entry with a word in bold before it, or ""."""
+    """A list; each entry with a bold word before it, or ""."""
 
     rows: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All columns but the first `left` are to the right; on the page, cells of more than `cut` characters are cut."""
+    """All columns after the first `left` are right-aligned; on the page, cells of more than `cut` characters are shortened."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Blocks that are folded under a summary."""
+    """Blocks folded under a summary."""
 
     summary: str
     blocks: Sequence[Block]
@@ -63,21 +63,21 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Lists of blocks side by side if the page is wide enough."""
+    """Lists of blocks, side by side if the page is wide enough."""
 
     columns: Sequence[Sequence[Block]]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """(class, word) of the colours of a drawing."""
+    """(class, word) for each colour of a drawing."""
 
     colours: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing of `aot.report.render.drawings` in a region that scrolls."""
+    """A drawing of `aot.report.render.drawings` in a scrolling region."""
 
     label: str
     svg: str
@@ -85,7 +85,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Zoom:
-    """Drawings of which one is shown at a time, each with the text of its button; `mark` begins their ids."""
+    """Drawings, shown one at a time, each with the text of its button; `mark` is the prefix of their ids."""
 
     mark: str
     parts: Sequence[tuple[str, Drawing]]
@@ -93,7 +93,7 @@ class Zoom:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a card: text, `moved` in a colour, a command or name as `code`, `below` the text if asked; `share` as a bar."""
+    """A line of a card: text, `moved` in colour, `code` for a command or name, `below` the text if set; `share` as a bar."""
 
     text: str
     css: str = ""
@@ -125,7 +125,7 @@ class Cards:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The table of layers, whose rows open and whose columns sort; the template knows the keys of a row."""
+    """The table of layers, with expandable rows and sortable columns; the template knows the keys of a row."""
 
     label: str
     columns: Sequence[tuple[str, str]]
@@ -136,7 +136,7 @@ Block = Heading | Text | Items | Table | Details | Columns | Key | Drawing | Zoo
 
 
 def middle(name: str, limit: int) -> str:
-    """A name of at most `limit` characters: what it begins and ends with tells most."""
+    """A name shortened to at most `limit` characters, keeping its start and end, which say most."""
     if len(name) <= limit:
         return name
     if limit < 5:

@@ -1,4 +1,4 @@
-"""The drawings of a report as SVG text: the memory plan, a tree map of the flash."""
+"""The drawings of a report as SVG text: the memory plan, and a tree map of the flash."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Box:
 
 
 def _n(value: float) -> str:
-    """A coordinate with at most two decimals; the same on every machine."""
+    """A coordinate with at most two decimals, the same on every machine."""
     return f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 
@@ -49,9 +49,9 @@ def _svg(height: float, label: str, body: Sequence[str]) -> str:
 
 
 def fitting(name: str, width: float) -> str:
-    """The first of the names that a converter joined by semicolons, shortened in the middle where it is wider than `width`.
+    """The first of several names that a converter joined by semicolons, shortened in the middle to fit `width`.
 
-    A character takes about 6.8; where not even a few letters fit, nothing is left.
+    A character is about 6.8 wide; empty if not even a few letters fit.
     """
     room = int((width - 6) / 6.8)
     return middle(name.partition(";")[0], room)
@@ -80,7 +80,7 @@ def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
 
 
 def _worst(row: Sequence[float], side: float) -> float:
-    """The largest ratio of sides in a row of these areas along `side`."""
+    """The largest aspect ratio in a row of these areas along `side`."""
     total = sum(row)
     if side <= 0 or total <= 0:
         return float("inf")
@@ -88,7 +88,7 @@ def _worst(row: Sequence[float], side: float) -> float:
 
 
 def _lay(row: Sequence[float], box: Box) -> tuple[list[Box], Box]:
-    """The row along the shorter side of `box`, and what is left of it."""
+    """The row along the shorter side of `box`, and the remaining box."""
     thick = sum(row) / min(box.w, box.h) if min(box.w, box.h) > 0 else 0.0
     boxes, at = [], 0.0
     for area in row:
@@ -101,7 +101,7 @@ def _lay(row: Sequence[float], box: Box) -> tuple[list[Box], Box]:
 
 
 def flash_map(flash: Mapping[str, Any], *, model: str, only: str = "") -> str:
-    """Groups, and the symbols in each, by area; with `only` the symbols of one group, as large as the drawing."""
+    """Groups, and the symbols in each, by area; with `only` the symbols of one group, filling the drawing."""
     height = 340.0
     groups = sorted(((v, k) for k, v in flash["groups"].items() if v and only in ("", k)), key=lambda g: (-g[0], g[1]))
     body = []
@@ -114,7 +114,7 @@ def flash_map(flash: Mapping[str, Any], *, model: str, only: str = "") -> str:
 
 
 def _symbol(s: Mapping[str, Any], place: Box, model: str) -> list[str]:
-    """The rectangle of a symbol, with its name and bytes where there is room."""
+    """The rectangle of a symbol, with its name and bytes if they fit."""
     group, size = s["group"], f"{s['bytes']:,} B"
     users = f"\nlayers {', '.join(map(str, s['layers']))}" if s["layers"] else ""
     lines = [rect(place, _GROUP[group], f"{s['name']}\n{group}, {size}, {s['file'] or 'padding'}{users}")]
@@ -143,20 +143,20 @@ STYLE = """text { font: 11px system-ui, sans-serif; fill: #1c2733; } .small { fo
 rect { stroke: #ffffff; stroke-width: .7; } .ground { fill: #f1f4f8; stroke: none; } .grid { stroke: #d5dce4; stroke-width: .6; }
 .bound { stroke: #14181d; stroke-dasharray: 4 3; } .peak { stroke: #c0392b; stroke-width: 1.2; } .pool { stroke: #14181d; }
 .c1 { fill: #7ea6e0; } .c2 { fill: #c3b1e1; } .c3 { fill: #8fd3a8; } .c5 { fill: #f19c99; } .c6 { fill: #9fd5d8; }"""
-"""The colours of the page, for a drawing that stands alone."""
+"""The page's colours, for a standalone drawing."""
 
 
 def memory_plan(plan: Mapping[str, Any]) -> str:
-    """The drawing, as part of a page that has the colours: a column a layer, addresses from the top.
+    """The drawing for a page that has the colours: one column per layer, addresses from the top.
 
-    One rectangle a buffer, from its first write to its last read, with its name and bytes; what two of them share is hatched;
-    lines for the peak and the bounds; the layers that set the peak have a mark.
+    One rectangle per buffer, from its first write to its last read, with name and bytes; shared addresses are hatched; lines mark
+    the peak and the bounds; triangles mark the layers that set the peak.
     """
     return "\n".join([_head(width_of(plan)), *_body(plan), "</svg>"])
 
 
 def standalone(plan: Mapping[str, Any], *, title: str) -> str:
-    """The drawing as a file of its own, with title and legend."""
+    """The drawing as a standalone file, with title and legend."""
     used = {b["kind"] for b in plan["buffers"]}
     key, x = [], LEFT
     for css, word in legend("plan"):
@@ -171,7 +171,7 @@ def standalone(plan: Mapping[str, Any], *, title: str) -> str:
 
 
 def width_of(plan: Mapping[str, Any]) -> float:
-    """Units of the drawing's width: a column is never so narrow that nothing can be told apart."""
+    """The drawing's width in units; columns have a minimum width so that they stay distinguishable."""
     return max(float(WIDTH), LEFT + 8 + (int(plan["layers"]) + 2) * 16.0)
 
 
@@ -183,14 +183,14 @@ def _head(width: float, attributes: str = "", *, extra: float = 0.0) -> str:
 
 
 def _scale(plan: Mapping[str, Any]) -> int:
-    """The address at the lower edge: what the largest line needs."""
+    """The address at the lower edge, so that the highest line fits."""
     size = int(plan["size"])
     return max(1, size, *(int(plan[k] or 0) for k, _ in _BOUNDS if (plan[k] or 0) <= 2 * size))
 
 
 def _body(plan: Mapping[str, Any]) -> list[str]:
     top_address, layers = _scale(plan), plan["layers"]
-    steps = layers + 2  # inputs are there at step -1, outputs until step `layers`
+    steps = layers + 2  # inputs are live at step -1, outputs until step `layers`
     width = width_of(plan)
     column, scale = (width - LEFT - 8) / steps, HEIGHT / top_address
 
@@ -233,7 +233,7 @@ def _line(y: float, css: str, width: float) -> str:
 
 
 def _pools(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
-    """Where each memory begins in the plan's addresses, with what of it is used."""
+    """The start of each memory in the plan's addresses, with its used size."""
     body = []
     for pool in plan.get("pools", ()):
         y = TOP + pool["base"] * scale
@@ -244,11 +244,11 @@ def _pools(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
 
 
 _Line = tuple[float, float, str, str]
-"""Middle, base line, content and class of a text."""
+"""Centre, baseline, content and class of a text."""
 
 
 def _labels(places: Iterable[tuple[Mapping[str, Any], Box]]) -> list[str]:
-    """The buffers' names and bytes; where buffers overlap, those that would be written over others are left out."""
+    """The buffers' names and bytes; labels that would cover others are left out."""
     kept: list[_Line] = []
     for buffer, place in places:
         lines = _label(buffer, place)
@@ -262,7 +262,7 @@ def _meet(a: _Line, b: _Line) -> bool:
 
 
 def _label(buffer: Mapping[str, Any], place: Box) -> list[_Line]:
-    """Name and bytes, where there is room."""
+    """Name and bytes, if they fit."""
     name = fitting(buffer["name"], place.w)
     size = f"{buffer['size']:,} B"
     if place.h < 14 or not name:
@@ -276,7 +276,7 @@ def _label(buffer: Mapping[str, Any], place: Box) -> list[_Line]:
 
 
 def _lines(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
-    """The peak, and those bounds that are on the drawing."""
+    """The peak, and the bounds that are within the drawing."""
     top = TOP + plan["size"] * scale
     body = [_line(top, "peak", width), text(LEFT + 4, top + 12, f"peak {plan['size']:,} B", css="small halo")]
     bounds = sorted((plan[key], word) for key, word in _BOUNDS if plan[key] is not None and plan[key] * scale <= HEIGHT + 0.5)
@@ -285,7 +285,7 @@ def _lines(plan: Mapping[str, Any], scale: float, width: float) -> list[str]:
         y = TOP + bound * scale
         body.append(_line(y, "bound", width))
         label = f"{word} {bound:,} B"
-        if labels and y - labels[-1][0] < 12:  # two lines that are close share the place of the upper one's words
+        if labels and y - labels[-1][0] < 12:  # close lines share one label
             labels[-1] = (labels[-1][0], f"{labels[-1][1]} · {label}")
         else:
             labels.append((y, label))

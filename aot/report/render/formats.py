@@ -10,11 +10,11 @@ from aot.report.gate.budget import Finding
 from aot.report.measure.report import Report, key_of
 
 BENCHMARKS = {"instructions": "instructions", "flash": "bytes", "ram": "bytes", "workspace": "bytes", "stack": "bytes"}
-"""Totals that github-action-benchmark follows, with their units; for all of them less is better."""
+"""Totals that github-action-benchmark tracks, with their units; smaller is better for all."""
 
 
 def kib(number: int | None) -> str:
-    """`47.9 KiB`, `4.0 MiB`; below 1 KiB `640 B`; `-` where it is not known."""
+    """`47.9 KiB`, `4.0 MiB`; below 1 KiB `640 B`; `-` if unknown."""
     if number is None:
         return "-"
     if number >= 1 << 20:
@@ -23,7 +23,7 @@ def kib(number: int | None) -> str:
 
 
 def short(number: int | None) -> str:
-    """`2.33 M`, `66.9 k`, `640`; `-` where it is not known."""
+    """`2.33 M`, `66.9 k`, `640`; `-` if unknown."""
     if number is None:
         return "-"
     if number < 1000:
@@ -32,14 +32,14 @@ def short(number: int | None) -> str:
 
 
 def exact_text(reports: Sequence[Report], count: int) -> str:
-    """`3/4 bit-exact, 1 off by a known fault of the reference`, of `count` models on boards."""
+    """`3/4 bit-exact, 1 off by a known fault of the reference`, for `count` models on boards."""
     exact = sum(r["verdict"]["exact"] for r in reports)
     faults = sum(r["verdict"]["accepted"] for r in reports) - exact
     return f"{exact}/{count} bit-exact" + (f", {faults} off by a known fault of the reference" if faults else "")
 
 
 def outputs_word(verdict: Mapping[str, Any]) -> str:
-    """`exact`, `known fault` where the reference is wrong and that is accepted, or `DIFFERS`."""
+    """`exact`, `known fault` if the reference is wrong and that is accepted, or `DIFFERS`."""
     return "exact" if verdict["exact"] else "known fault" if verdict["accepted"] else "DIFFERS"
 
 
@@ -53,7 +53,7 @@ def headline(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], f
 
 
 def badge(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> dict[str, Any]:
-    """What shields.io takes as an endpoint: the figures of a single report, or how many models are exact."""
+    """The content of a shields.io endpoint: the figures of a single report, or how many models are exact."""
     exact = sum(r["verdict"]["accepted"] for r in reports)
     count = len(reports) + len(failures)
     good = exact == count and not any(f.state == "over" for f in findings)
@@ -63,8 +63,8 @@ def badge(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], find
         totals = reports[0]["totals"]
         label = reports[0]["name"]
         figures = [f"{kib(totals['flash'])} flash", f"{kib(totals['ram'])} RAM", f"{short(totals['instructions'])} instr"]
-        known = [f for f in figures if not f.startswith("-")]
-        message = " · ".join([_outputs(reports[0]["verdict"]), *known])
+        measured = [f for f in figures if not f.startswith("-")]
+        message = " · ".join([_outputs(reports[0]["verdict"]), *measured])
     if exact == count and not good:
         message += " · over budget"
     return {"schemaVersion": 1, "label": label, "message": message, "color": "brightgreen" if good else "red"}
@@ -88,12 +88,12 @@ _CONTROL = dict.fromkeys([*range(0, 9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF, 
 
 
 def _attr(text: object) -> str:
-    """A quoted XML attribute; characters that XML does not have become question marks."""
+    """A quoted XML attribute; characters that XML forbids become question marks."""
     return quoteattr(str(text).translate(_CONTROL))
 
 
 def junit(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> str:
-    """JUnit XML: one suite a board; a case for each verdict, each limit, and each model that could not be reported."""
+    """JUnit XML: one suite per board; a case for each verdict, each limit, and each model that could not be reported."""
     boards = sorted({r["board"] for r in reports} | {f["board"] for f in failures})
     board_of = {key_of(r): r["board"] for r in reports}
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']

@@ -1,6 +1,6 @@
-"""Blocks as one HTML file that needs nothing else: no network, one small script of its own, drawings as inline SVG.
+"""Blocks as one self-contained HTML file: no network, one small script of its own, drawings as inline SVG.
 
-The templates are page/*.j2; everything is escaped but our own style, script and drawings.
+The templates are page/*.j2; everything is escaped except our own style, script and drawings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def page(
 ) -> str:
     """A whole document; `notes` follow the title, `links` (mark, text) lead to headings, and the first link to `skip`.
 
-    Its policy forbids the browser every request and every script but ours, by its hash, whatever a model's names may contain.
+    Whatever a model's names contain, its policy forbids the browser all requests and all scripts except ours, by hash.
     """
     style, script = (Markup((_FOLDER / name).read_text(encoding="utf-8").strip()) for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -35,7 +35,7 @@ def page(
 
 
 def fragment(blocks: Sequence[Block]) -> str:
-    """Blocks without a page around them."""
+    """Blocks without a surrounding page."""
     return str(_templates().get_template("blocks.html.j2").module.show(blocks))  # type: ignore[attr-defined]
 
 
@@ -51,7 +51,7 @@ def _templates() -> jinja2.Environment:
 
 
 def _shorten(content: str, limit: int) -> Markup:
-    """A text; a long one is shortened in the middle, with all of it as a tool tip."""
+    """A text, shortened in the middle if it is long, with the full text as a tool tip."""
     if len(content) <= limit:
         return escape(content)
     return Markup('<span title="{}">{}</span>').format(content, middle(content, limit))

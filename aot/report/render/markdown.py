@@ -17,23 +17,23 @@ from aot.report.render.sections import WATCHED, failure_blocks, off_text
 from aot.support.text import does_of
 
 COMMENT_LIMIT = 65_000
-"""GitHub takes 65,536 characters."""
+"""GitHub accepts 65,536 characters."""
 
 _MAX_ROWS = 40
 
 
 def cell(value: object) -> str:
-    """A value in a text or a table: thousands grouped, `-` for None, nothing that ends a cell or starts markup."""
+    """A value for a text or a table: thousands grouped, `-` for None, without characters that end a cell or start markup."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return number(value)
     text = re.sub(r"([\\|`*\[\]])", r"\\\1", " ".join(str(value).split()))
     text = text.replace("&", "&amp;").replace("<", "&lt;")
-    # names come from the model: none is to notify a person, refer to an issue, or become a link
-    return re.sub(r"(?<!\w)@|#(?=\d)|(?i:\bGH-|\bwww\.|:(?=//))", lambda found: f"{found[0]}\u200b", text)
+    # names come from the model: they must not notify anyone, refer to an issue, or become a link
+    return re.sub(r"(?<!\w)@|#(?=\d)|(?i:\bGH-|\bwww\.|:(?=//))", lambda match: f"{match[0]}\u200b", text)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> list[str]:
-    """A Markdown table; all columns but the first `left` are to the right."""
+    """A Markdown table; all columns after the first `left` are right-aligned."""
     rule = [":--" if i < left else "--:" for i in range(len(headers))]
     return [f"| {' | '.join(r)} |" for r in (headers, rule, *([cell(c) for c in row] for row in rows))]
 
@@ -62,12 +62,12 @@ def _lines(block: Block) -> list[str]:
 
 
 def _fit(parts: Sequence[Sequence[Block]]) -> str:
-    """As many parts, from the first, as a comment may hold."""
+    """As many parts, from the first, as fit a comment."""
     text = ""
     for i, part in enumerate(p for p in parts if p):
         more = "\n".join(lines_of(part)) + "\n"
         if i and len(text) + len(more) + 80 > COMMENT_LIMIT:
-            return text + "\nThe rest is left out; report.html holds all of it.\n"
+            return text + "\nThe rest is left out; report.html has everything.\n"
         text += ("\n" if i else "") + more
     return text
 
@@ -78,7 +78,7 @@ def report_markdown(
     findings: Sequence[Finding],
     changes: Mapping[str, Any] | None = None,
 ) -> str:
-    """Verdict and totals of all models (with the change to the baseline, where there is one), then details folded."""
+    """Verdict and totals of all models (with the change from the baseline, if there is one), then folded details."""
     pairs = {key_of(p): p for p in changes["pairs"]} if changes is not None else {}
     parts: list[Sequence[Block]] = [[Heading(headline(reports, failures, findings), 2)], _matrix(reports, pairs)]
     parts.append(failure_blocks(failures, level=3))
@@ -106,13 +106,13 @@ def _matrix(reports: Sequence[Report], pairs: Mapping[str, Any]) -> list[Block]:
 
 def _differences(report: Report) -> list[Block]:
     """The first layers that differ from the reference, and how far the outputs are off."""
-    found = report["verdict"]["divergence"]
-    rows = [(f"{x['layer']} {does_of(x)}", x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"][:10]]
+    divergence = report["verdict"]["divergence"]
+    rows = [(f"{x['layer']} {does_of(x)}", x["kernel"], x["count"], x["size"], x["max_abs"]) for x in divergence["layers"][:10]]
     fault = report["verdict"]["known_fault"]
     blocks: list[Block] = [Heading(f"{key_of(report)} differs")]
     blocks += [Text(fault_text(fault))] if fault is not None else []
     blocks.append(Table(("layer", "kernel", "values that differ", "of", "by at most"), rows, left=2))
-    return blocks + ([Text(off)] if (off := off_text(found)) else [])
+    return blocks + ([Text(off)] if (off := off_text(divergence)) else [])
 
 
 def _budget(findings: Sequence[Finding]) -> list[Block]:
@@ -130,9 +130,9 @@ def _budget(findings: Sequence[Finding]) -> list[Block]:
 
 
 def _changes(pair: Mapping[str, Any]) -> list[Block]:
-    """Top movers of one model, folded."""
+    """Layers and symbols of one model that changed most, folded."""
     body = _movers(pair, top=10)
-    return [Details(f"{pair['name']} on {pair['board']}: what moved", body)] if body else []
+    return [Details(f"{pair['name']} on {pair['board']}: what changed", body)] if body else []
 
 
 def _movers(pair: Mapping[str, Any], *, top: int) -> list[Block]:
@@ -164,13 +164,13 @@ def _layers(report: Report) -> list[Block]:
     nominal = report["totals"]["macs_nominal"]
     title += f" ({short(nominal)} in the file)" if nominal not in (None, report["totals"]["macs"]) else ""
     headers = ("layer", "kernel", "MAC", "instructions", "per MAC", "flash, B", "scratch, B")
-    texts = [f"{count - len(rows)} more layers are in report.html."] if count > len(rows) else []
+    texts = [f"report.html has {count - len(rows)} more layers."] if count > len(rows) else []
     if report["flash"] is not None:
         texts.append(f"Flash: {', '.join(f'{k} {v:,} B' for k, v in report['flash']['groups'].items() if v)}.")
     texts += [f"{word.capitalize()}: {text}." for word, text in over_time(report)]
     print_ = report["fingerprint"]
-    made = [print_["tool"], print_["compiler"], print_["emulator"] or "native", f"inputs {print_['inputs']['crc32']}"]
-    return [Details(title, [Table(headers, rows, left=2), *map(Text, texts), Text(f"Made with {', '.join(made)}.")])]
+    builds = [print_["tool"], print_["compiler"], print_["emulator"] or "native", f"inputs {print_['inputs']['crc32']}"]
+    return [Details(title, [Table(headers, rows, left=2), *map(Text, texts), Text(f"Made with {', '.join(builds)}.")])]
 
 
 def diff_markdown(diff: Mapping[str, Any], *, top: int) -> str:
@@ -180,7 +180,7 @@ def diff_markdown(diff: Mapping[str, Any], *, top: int) -> str:
         items = [f"before: {pair['previous_name']}"] if pair["previous_name"] != pair["name"] else []
         items += [f"{f['field']} differs" for f in pair["fingerprint"]]
         if any(f["field"] == "model" for f in pair["fingerprint"]):
-            items.append(f"{'the same' if pair['same_layers'] else 'other'} layers")
+            items.append(f"{'the same' if pair['same_layers'] else 'different'} layers")
         items += ["the outputs changed for the same model and inputs"] if pair["outputs_changed"] else []
         totals = Table(("total", "before", "after", "change"), total_rows(pair))
         heading = Heading(f"{pair['name']} on {pair['board']}")

@@ -38,12 +38,12 @@ def report_html(
     pairs = {key_of(p): p for p in changes["pairs"]} if changes is not None else {}
     usual = usual_per_mac(reports)
     single = len(reports) == 1 and not failures
-    made = {(r["fingerprint"]["tool"], r["fingerprint"]["compiler"], r["fingerprint"]["emulator"] or "native") for r in reports}
+    builds = {(r["fingerprint"]["tool"], r["fingerprint"]["compiler"], r["fingerprint"]["emulator"] or "native") for r in reports}
     links = [] if single else [(f"m{i}", f"{r['name']} on {r['board']}") for i, r in enumerate(reports)]
     blocks = [*([] if single else _overview(reports, pairs)), *failure_blocks(failures, level=2), *_limits(findings)]
     for i, report in enumerate(reports):
         blocks += _chapter(report, pairs.get(key_of(report)), findings, usual, f"m{i}")
-    notes = [" · ".join(m) for m in sorted(made)]
+    notes = [" · ".join(m) for m in sorted(builds)]
     return page(headline(reports, failures, findings), blocks, skip="m0", notes=notes, links=links)
 
 
@@ -76,7 +76,7 @@ def _chapter(
         title,
         answers(report, pair, findings),
         *_differences(report["verdict"]["divergence"]),
-        *([] if pair is None or not (tables := _moved(pair)) else [Heading("Moved since the baseline"), *tables]),
+        *([] if pair is None or not (tables := _moved(pair)) else [Heading("Changes since the baseline"), *tables]),
         *memory_section(report),
         *layers_section(report, usual, prefix=prefix),
         *flash_section(report, prefix=prefix),
@@ -84,29 +84,29 @@ def _chapter(
     ]
 
 
-def _differences(found: Mapping[str, Any] | None) -> list[Block]:
-    """Which layers differ from the reference, and how far the outputs are off."""
-    if found is None:
+def _differences(divergence: Mapping[str, Any] | None) -> list[Block]:
+    """The layers that differ from the reference, and how far the outputs are off."""
+    if divergence is None:
         return []
-    rows = [(x["layer"], does_of(x), x["name"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in found["layers"]]
+    rows = [(x["layer"], does_of(x), x["name"], x["kernel"], x["count"], x["size"], x["max_abs"]) for x in divergence["layers"]]
     headers = ("", "operator", "result", "kernel", "values that differ", "of", "by at most")
-    shown: list[Block] = [Heading(f"Differences of set {found['set']}"), Table(headers, rows, "differences", left=4)]
-    return [*shown, *([Text(text, "dim")] if (text := off_text(found)) else [])]
+    shown: list[Block] = [Heading(f"Differences of set {divergence['set']}"), Table(headers, rows, "differences", left=4)]
+    return [*shown, *([Text(text, "dim")] if (text := off_text(divergence)) else [])]
 
 
 def _moved(pair: Mapping[str, Any]) -> list[Block]:
-    """The layers and the symbols that moved most, largest first."""
+    """The layers and symbols that changed most, largest first."""
     layers = [
         (f"{m['layer']} {m['op']} {m['name']}", m["status"], change_text(m["instructions"]), change_text(m["bytes"]))
         for m in pair["layers"][:20]
     ]
     symbols = [(s["name"], s["file"], change_text(s)) for s in pair["symbols"][:20]]
     headers = ("layer", "", "instructions", "flash, B")
-    tables: list[Block] = [Table(headers, layers, "layers that moved", left=2)] if layers else []
-    return tables + ([Table(("symbol", "file", "flash, B"), symbols, "symbols that moved", left=2)] if symbols else [])
+    tables: list[Block] = [Table(headers, layers, "layers that changed", left=2)] if layers else []
+    return tables + ([Table(("symbol", "file", "flash, B"), symbols, "symbols that changed", left=2)] if symbols else [])
 
 
-# ---- two reports in one page: what differs first, then both memory maps and both lists of layers side by side
+# ---- two reports in one page: the differences, then both memory maps and both lists of layers side by side
 
 
 def compare_html(diff: Mapping[str, Any], before: Mapping[str, Report], after: Mapping[str, Report]) -> str:
@@ -117,7 +117,7 @@ def compare_html(diff: Mapping[str, Any], before: Mapping[str, Report], after: M
     for i, pair in enumerate(pairs):
         old = before.get(f"{pair['previous_name']}@{pair['board']}")
         blocks += _pair(pair, old, after.get(key_of(pair)), first=i == 0)
-    return page(f"aot: {moved} of {len(pairs)} model{'s' if len(pairs) != 1 else ''} moved", blocks)
+    return page(f"aot: {moved} of {len(pairs)} model{'s' if len(pairs) != 1 else ''} changed", blocks)
 
 
 def _pair(pair: Mapping[str, Any], old: Report | None, new: Report | None, *, first: bool) -> list[Block]:
@@ -125,7 +125,7 @@ def _pair(pair: Mapping[str, Any], old: Report | None, new: Report | None, *, fi
     if pair["outputs_changed"]:
         parts.append(Text("The outputs changed for the same model and inputs.", "bad"))
     if pair["fingerprint"]:
-        parts.append(Text(f"Made with another {', '.join(c['field'] for c in pair['fingerprint'])}."))
+        parts.append(Text(f"Fingerprints differ in: {', '.join(c['field'] for c in pair['fingerprint'])}."))
     rows = [(m, e["before"], e["after"], change_text(e)) for m, e in pair["totals"].items() if e["after"] is not None]
     rows.sort(key=lambda row: row[3] in ("=", "-"))
     parts += [Table(("total", "before", "after", "change"), rows, "totals"), *_moved(pair)]
@@ -148,5 +148,5 @@ def _side(word: str, report: Report) -> list[Block]:
 
 
 def _sum(*parts: int | None) -> int | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    present = [part for part in parts if part is not None]
+    return sum(present) if len(present) == len(parts) else None

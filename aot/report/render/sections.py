@@ -1,4 +1,4 @@
-"""The chapters of a model on the page: does it fit, its memory over time, its layers, its flash, what the figures depend on."""
+"""The chapters of a model on the page: does it fit, memory over time, layers, flash, fingerprint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from aot.report.render.formats import kib, short
 from aot.support.text import does_of
 
 WATCHED = ("instructions", "flash", "ram", "workspace", "stack")
-"""Totals of the first screen and of the table of all models."""
+"""Totals on the first screen and in the table of all models."""
 
 Usual = Mapping[str, float]
 
@@ -51,7 +51,7 @@ def _fits(report: Report, findings: Sequence[Finding]) -> Card:
     over = [f for f in findings if f.state == "over" and f.key == key_of(report)]
     question = "Does it fit?"
     if not report["memory"]:
-        return Card(question, f"{kib(totals['workspace'])} of RAM", texts=[Line("The board tells no sizes of code.")])
+        return Card(question, f"{kib(totals['workspace'])} of RAM", texts=[Line("Code size is not measured on this board.")])
     rows = [Line(f.text, "bad") for f in over]
     for m in report["memory"]:
         share = m["used"] / m["size"]
@@ -71,13 +71,13 @@ def _fast(report: Report) -> Card:
     if totals.get("cycles") is not None:
         return Card(question, f"{short(totals['cycles'])} cycles", items=_lines(_counted(report, macs)))
     if totals["instructions"] is None:
-        return Card(question, "not measured", texts=_lines([macs, "This board counts no instructions."]))
+        return Card(question, "not measured", texts=_lines([macs, "This board does not count instructions."]))
     lines = [macs]
     if totals["macs"]:
-        lines.append(f"{totals['instructions'] / totals['macs']:.2f} instructions a MAC")
+        lines.append(f"{totals['instructions'] / totals['macs']:.2f} instructions per MAC")
     lines += _estimate(report, "")
     lines.append(f"slowest: {slowest_of(report['layers'])}")
-    word = "instructions a push" if "pushes" in report else "instructions"
+    word = "instructions per push" if "pushes" in report else "instructions"
     return Card(question, f"{short(totals['instructions'])} {word}", items=_lines(lines), terms=_over_time(report))
 
 
@@ -86,21 +86,21 @@ def _lines(texts: Sequence[str]) -> list[Line]:
 
 
 def _estimate(report: Report, condition: str) -> list[str]:
-    """Estimated cycles, or that there is no estimate for this core."""
+    """Estimated cycles, or a note that there is no estimate for this core."""
     cycles = report["totals"]["estimated_cycles"]
     text = estimate_text(report["cpu"], None if cycles is None else short(cycles))
     return [text + (condition if cycles is not None else "")] if text else []
 
 
 def _over_time(report: Report) -> list[Line]:
-    """What a push takes on average and at most, and the share of a core's time as a bar."""
+    """The load of a push on average and at most, and the share of a core's time as a bar."""
     terms = [Line(f"{word}: {text}") for word, text in over_time(report)]
     share = report.get("load", {}).get("highest")
     return [*terms, Line("", share=share)] if terms and share is not None else terms
 
 
 def _counted(report: Report, macs: str) -> list[str]:
-    """What a board says that counts cycles: its clock, and what a model of the core estimates."""
+    """Figures of a board that counts cycles: its clock, conditions, and the estimate by the core's timings."""
     totals = report["totals"]
     hz = totals["clock_hz"]
     lines = [f"{1000 * totals['cycles'] / hz:.3g} ms at {hz / 1e6:g} MHz" if hz else "clock not given ([clock] hz)"]
@@ -112,7 +112,7 @@ def _counted(report: Report, macs: str) -> list[str]:
 
 
 def _macs_label(totals: Mapping[str, Any]) -> str:
-    """`multiply-accumulates`, with the number that the file's shapes ask for where it is another one."""
+    """`multiply-accumulates`, with the number of the file's shapes if it differs."""
     nominal = totals["macs_nominal"]
     return "multiply-accumulates" + (f", {short(nominal)} in the file" if nominal not in (None, totals["macs"]) else "")
 
@@ -135,7 +135,7 @@ def _changed(report: Report, pair: Mapping[str, Any] | None) -> Card:
     question = "What changed since the baseline?"
     if pair is None:
         command = f"aot report {report['fingerprint']['model']['file']} --board {report['board']} --accept"
-        text = "No baseline to compare with. This one becomes it with "
+        text = "No baseline to compare with. Accept this run as the baseline: "
         return Card(question, "no baseline yet", texts=[Line(text, code=command)])
     rows = []
     for metric in WATCHED:
@@ -146,8 +146,8 @@ def _changed(report: Report, pair: Mapping[str, Any] | None) -> Card:
     if pair["outputs_changed"]:
         rows.append(Line("The outputs changed for the same model and inputs.", "bad"))
     if not rows:
-        return Card(question, "nothing", texts=[Line("All totals are those of the baseline.")])
-    return Card(question, f"{len(rows)} figure{'s' if len(rows) != 1 else ''} moved", items=rows)
+        return Card(question, "nothing", texts=[Line("All totals equal the baseline's.")])
+    return Card(question, f"{len(rows)} figure{'s' if len(rows) != 1 else ''} changed", items=rows)
 
 
 def _next(report: Report) -> Card:
@@ -155,22 +155,22 @@ def _next(report: Report) -> Card:
     if report["verdict"]["first_divergence"] is not None:
         file, board = report["fingerprint"]["model"]["file"], report["board"]
         again = f"aot verify {file} --inputs {key_of(report)}.npz --board {board}"
-        rows.insert(0, Line("Find the difference again", code=again, below=True))
+        rows.insert(0, Line("Reproduce the difference", code=again, below=True))
     slow = sorted((x for x in report["layers"] if x["next_faster"]), key=lambda x: x["next_faster"]["instructions"])
     for x in slow[:2]:
         step = x["next_faster"]
-        cost = f"{-step['instructions']:,} instructions fewer in layer {x['index']} for {step['flash']:+,} B flash"
-        rows.append(Line(f"{cost}, {step['scratch']:+,} B scratch, by estimate: ", code=middle(step["kernel"], 60)))
-    big = "Other ways" if rows else "Nothing obvious"
-    nothing = Line("No other mode of the compiler makes RAM, flash or time better by 2 % or more.")
+        cost = f"{-step['instructions']:,} fewer instructions in layer {x['index']} for {step['flash']:+,} B flash"
+        rows.append(Line(f"{cost}, {step['scratch']:+,} B scratch (estimated): ", code=middle(step["kernel"], 60)))
+    big = "Alternatives" if rows else "Nothing obvious"
+    nothing = Line("No other compiler mode improves RAM, flash or time by 2 % or more.")
     return Card("What to do next?", big, items=rows or [nothing], wide=True)
 
 
-# ---- memory over time: the map, what it holds at its fullest, its pools, and the state apart
+# ---- memory over time: the map, the contents at the peak, the pools, and the state
 
 
 def memory_section(report: Report) -> list[Block]:
-    """All of it."""
+    """The chapter on memory."""
     plan = report["plan"]
     drawing = Drawing(f"memory map of {report['name']}", memory_plan(plan))
     parts: list[Block] = [Heading("Memory over time"), Text(_bounds(plan), "dim"), plan_key([plan]), drawing, *_peak(plan)]
@@ -178,24 +178,24 @@ def memory_section(report: Report) -> list[Block]:
 
 
 def plan_key(plans: Sequence[Mapping[str, Any]]) -> Key:
-    """What the colours of memory maps mean."""
+    """The legend of memory maps."""
     used = {b["kind"] for plan in plans for b in plan["buffers"]}
     return Key([(css, word) for css, word in legend("plan") if word in used])
 
 
 def _bounds(plan: Mapping[str, Any]) -> str:
-    """What bounds the plan."""
+    """The plan's size and its bounds in words."""
     over = plan["size"] - plan["plan_lower_bound"]
-    verdict = "which no plan can undercut" if plan["optimal"] else f"{over:,} B above the lower bound of any plan"
+    verdict = "proven minimal" if plan["optimal"] else f"{over:,} B above the lower bound of any plan"
     rows = "" if plan["streaming_bound"] is None else f", rows {plan['streaming_bound']:,} B"
     verdict += f"; whole tensors need {plan['liveness_bound']:,} B{rows}"
-    axes = "Layers run from left to right, addresses from top to bottom; what two buffers share is hatched."
+    axes = "Layers run left to right, addresses top to bottom; hatching marks addresses that two buffers share."
     stopped = "".join(f" {text}." for text in stopped_searches_of({"workspace": plan}))
     return f"{plan['size']:,} B of workspace, {verdict}.{stopped} {axes}"
 
 
 def _peak(plan: Mapping[str, Any]) -> list[Block]:
-    """What is in the workspace at each of the first layers that set the peak."""
+    """The contents of the workspace at the first layers that set the peak."""
     steps = plan["peak"]["steps"]
     if not steps:
         return []
@@ -206,11 +206,11 @@ def _peak(plan: Mapping[str, Any]) -> list[Block]:
         live = [b for b in plan["buffers"] if b["first"] <= now <= b["last"]]
         for b in sorted(live, key=lambda b: (-b["size"], b["offset"])):
             since = f"since layer {b['first']}" if b["first"] >= 0 else "since the start"
-            made = "made here" if b["first"] == now else since
+            made = "written here" if b["first"] == now else since
             rows.append((where, b["name"].partition(";")[0], b["kind"], made, b["offset"], b["size"]))
             where = ""
-    more = f" and {len(steps) - 3} more" if len(steps) > 3 else ""
-    title = f"What sets the peak of {plan['peak']['bytes']:,} B ({len(steps[:3])} of the layers at it{more})"
+    count = f"layers at it: {len(steps)}" if len(steps) <= 3 else f"the first 3 of {len(steps)} layers at it"
+    title = f"Contents at the peak of {plan['peak']['bytes']:,} B ({count})"
     headers = ("at", "buffer", "kind", "lifetime", "offset", "bytes")
     return [Heading(title, 4), Table(headers, rows, "contents of the peak", left=4, css="peak")]
 
@@ -219,7 +219,7 @@ def _pools(plan: Mapping[str, Any]) -> list[Block]:
     pools: Sequence[Mapping[str, Any]] = plan.get("pools", ())
     rows = [
         (
-            p["name"], "the linker's" if p["address"] is None else f"{p['address']:#x}", p["speed"], p["used"], p["size"],
+            p["name"], "set by the linker" if p["address"] is None else f"{p['address']:#x}", p["speed"], p["used"], p["size"],
             f"{100 * p['used'] / p['size']:.1f} %",
         )
         for p in pools
@@ -232,9 +232,9 @@ def _state(report: Report) -> list[Block]:
     state = report.get("state")
     if state is None:
         return []
-    text = f"{state['bytes']:,} B are kept from run to run, apart from the workspace"
+    text = f"{state['bytes']:,} B are kept between runs, outside the workspace"
     if state["bytes_moved"]:
-        text += f"; an average run moves {state['bytes_moved']:,.4g} B of it for {state['bytes_new']:,} B that are new"
+        text += f"; an average run copies {state['bytes_moved']:,.4g} B of it to take in {state['bytes_new']:,} B"
     return [Heading("State", 4), Text(f"{text}.")]
 
 
@@ -247,7 +247,7 @@ def _buffers(plan: Mapping[str, Any]) -> Details:
     return Details(f"All {len(rows)} buffers", [shown])
 
 
-# ---- layers: shares as bars, instructions a MAC against the usual, the kernel with its reason, and details
+# ---- layers: shares as bars, instructions per MAC compared with the median, the kernel with its reason, and details
 
 _COLUMNS = (
     ("", ""), ("operator", ""), ("result", ""), ("instructions", "n"), ("share", "n"), ("per MAC", "n"), ("kernel, and why", ""),
@@ -257,21 +257,21 @@ _COLUMNS = (
 
 
 def usual_per_mac(reports: Sequence[Report]) -> dict[str, float]:
-    """The median of instructions a MAC of each operator on a core, over all layers of the page."""
-    found: dict[str, list[float]] = {}
+    """The median of instructions per MAC of each operator on a core, over all layers of the page."""
+    ratios: dict[str, list[float]] = {}
     for report in reports:
         for x in report["layers"]:
             if x["instructions_per_mac"] is not None:
-                found.setdefault(f"{report['cpu']} {does_of(x)}", []).append(x["instructions_per_mac"])
-    return {kind: median(values) for kind, values in found.items()}
+                ratios.setdefault(f"{report['cpu']} {does_of(x)}", []).append(x["instructions_per_mac"])
+    return {kind: median(values) for kind, values in ratios.items()}
 
 
 def layers_section(report: Report, usual: Usual, *, prefix: str) -> list[Block]:
     """All layers in order of execution; `prefix` makes the ids of the page unique."""
-    text = "A heading sorts. "
+    text = "Click a heading to sort. "
     if report.get("extras"):
-        text += "A number in the first column opens the operators, the kernels that were possible, the C and the instructions. "
-    text += "Instructions a MAC are green below three quarters of the median of such layers on this page, amber above 1.5 times."
+        text += "Click a number in the first column for operators, candidate kernels, C code and instructions. "
+    text += "Instructions per MAC are green below 0.75 times the operator's median on this page, amber above 1.5 times."
     total = sum(x["instructions"] or 0 for x in report["layers"])
     counts = any("cycles" in x for x in report["layers"])  # by the board's own counter
     columns = [c for c in _COLUMNS if counts or c[0] != "cycles"]
@@ -303,7 +303,7 @@ def _layer(x: Mapping[str, Any], report: Report, usual: Usual, total: int, mark:
 
 
 def _judged(x: Mapping[str, Any], usual: float | None) -> tuple[str, str]:
-    """Green below three quarters of what is usual for the operator, amber above one and a half."""
+    """Green below 0.75 times the operator's median, amber above 1.5 times."""
     if usual is None or not x["instructions_per_mac"]:
         return "", ""
     share = x["instructions_per_mac"] / usual
@@ -312,16 +312,16 @@ def _judged(x: Mapping[str, Any], usual: float | None) -> tuple[str, str]:
 
 
 def _reason(x: Mapping[str, Any], report: Report) -> str:
-    """Why there is no faster kernel, or what it would cost."""
+    """Why there is no faster kernel, or its cost."""
     if x["next_faster"] is not None:
         return f"next faster, estimated: {next_text(x['next_faster'])}"
     candidates = report.get("extras", {}).get("candidates", ())
     count = len(candidates[x["index"]]) if x["index"] < len(candidates) else 0
-    return "" if not count else "the only kernel for it" if count == 1 else f"the fastest of {count} by estimate"
+    return "" if not count else "the only candidate" if count == 1 else f"fastest of {count} candidates by estimate"
 
 
 def _detail(x: Mapping[str, Any], extras: Mapping[str, Any]) -> dict[str, Any]:
-    """What is behind a layer: operators of the file, kernels that were possible, C, instructions in blocks, hottest first."""
+    """Details of a layer: operators of the file, candidate kernels, C, blocks of instructions, hottest first."""
     operators = extras["operators"]
     candidates = extras["candidates"][x["index"]] if x["index"] < len(extras["candidates"]) else []
     rows = [
@@ -343,7 +343,7 @@ def _detail(x: Mapping[str, Any], extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flash_section(report: Report, *, prefix: str) -> list[Block]:
-    """All of it; empty where the board links no image."""
+    """The chapter on flash; empty if the board links no image."""
     flash = report["flash"]
     if flash is None:
         return []
@@ -370,20 +370,20 @@ def _image_sections(report: Report) -> Details:
     return Details("Sections", [text, Table(("memory", "sections", "used, B", "size, B"), rows, "sections", left=2)])
 
 
-# ---- what could not be reported, what differs, what the figures depend on
+# ---- failures, differences, fingerprint
 
 
 def failure_blocks(failures: Sequence[Mapping[str, Any]], *, level: int) -> list[Block]:
-    """What could not be reported, and why."""
+    """Models that could not be reported, and why."""
     rows = [(f["model"], f["board"], "; ".join(f"{p['code']} {p['message']}" for p in f["problems"])) for f in failures]
     table = Table(("model", "board", "why"), rows, "not reported", left=3, cut=1000)
     return [Heading("Not reported", level, first=True), table] if rows else []
 
 
 def off_text(divergence: Mapping[str, Any]) -> str:
-    """How far the outputs of all sets are off, by the histogram; empty if that is not known."""
+    """The differences of the outputs of all sets, from the histogram; empty if unknown."""
     off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in divergence["histogram"])
-    return off and f"Outputs are off by (all sets): {off}"
+    return off and f"Output differences (all sets): {off}"
 
 
 def fingerprint_section(report: Report) -> Details:

@@ -129,7 +129,7 @@ def test_what_is_free_is_the_budget(cli: Cli, tmp_path: Path) -> None:
     board = small_board(tmp_path, usual["workspace"]["size"] - 400, layers=layers)
     done = cli("compile", DIGITS, "--board", board, "-o", tmp_path / "a")
     assert done.code == 0, done.err
-    assert "as small has no more free: workspace " in done.out
+    assert "all that small has free: workspace " in done.out
     fit = cli("compile", DIGITS, "--board", board, "-o", tmp_path / "b", "--json").json["metadata"]["board_fit"]
     assert fit["options"].startswith("--ram-budget ")
     assert cli("compile", DIGITS, *fit["options"].split(), "-o", tmp_path / "c").code == 0
@@ -161,7 +161,7 @@ def test_what_is_reached_is_said(cli: Cli, tmp_path: Path) -> None:
     done = cli("compile", POOL, "--board", small_board(tmp_path, 100))
     assert done.code == 4
     assert done.err.startswith("E2010 workspace of 126 bytes does not fit; free bytes: RAM 100")
-    assert "the smallest workspace that was found in any mode has 126; --feed-rows fits, with 63" in done.err
+    assert "the smallest workspace found in any mode has 126; --feed-rows fits, with 63" in done.err
     assert "works towards" not in done.err
 
 

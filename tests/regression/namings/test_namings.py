@@ -60,7 +60,7 @@ def test_inputs_by_name() -> None:
     array = np.ones((1, 2), np.int8)
     for given in ({"serving:0": array}, [{"serving_0": array}], [[array]]):
         assert (own_sets({"inputs": [INPUT]}, given).inputs[0][0] == array).all()
-    with pytest.raises(UsageError, match=r"E5022.*'serving' is no input.*serving:0"):
+    with pytest.raises(UsageError, match=r"E5022.*'serving' is not an input.*serving:0"):
         own_sets({"inputs": [INPUT]}, {"serving": array})
     with pytest.raises(UsageError, match=r"E5022.*a single array"):
         own_sets({"inputs": [INPUT]}, array)

@@ -36,7 +36,7 @@ def test_the_rate_of_a_chain_counts_elements_along_its_axis() -> None:
 
 
 def test_another_rate_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"E5055.*44,100 samples a second.*16,000"):
+    with pytest.raises(UsageError, match=r"E5055.*44,100 samples per second.*16,000"):
         load_samples([recording(tmp_path / "a.wav", 44100)], metadata(3200), Conversion())
 
 

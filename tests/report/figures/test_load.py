@@ -32,8 +32,8 @@ def test_fifty_pushes_a_second() -> None:
         "highest": 0.075,
     }
     assert load_text(load) == (
-        "4,000,000 instructions for a second of input (50 pushes);"
-        " at 64 MHz and an instruction a cycle the longest push takes 7.5 % of its time"
+        "4,000,000 instructions per second of input (50 pushes);"
+        " at 64 MHz and one instruction per cycle the longest push needs 7.5 % of its time"
     )
     slow = load_of(CHAIN, (80_000, 96_000), None)
     assert slow is not None

@@ -68,7 +68,7 @@ def test_without_rules_nothing_may_grow_over_a_baseline() -> None:
         worse["totals"][metric] += 1
         (over,) = [f for f in check_report(worse, None, sample()) if f.state == "over"]
         assert (over.key, over.metric, over.value - over.bound) == ("net@mps2-an386", metric, 1)
-        assert "+1 to the baseline" in over.text
+        assert "+1 from the baseline" in over.text
         better = sample()
         better["totals"][metric] -= 1
         assert [f.metric for f in check_report(better, None, sample()) if f.state == "improved"] == [metric]

@@ -53,7 +53,7 @@ def test_the_report_proposes_it_last() -> None:
     row = advice(made, board=board)[-1]
     proposed = fast_constants(made, board)
     assert proposed is not None
-    assert advice_text(row) == f"{fast_constants_text(proposed)}; cycles tell whether it pays"
+    assert advice_text(row) == f"{fast_constants_text(proposed)}; measure cycles to see whether it pays"
     assert row["command"] == f"aot verify conv2d_valid_relu.tflite --board stm32f746g-disco {proposed['words']}"
 
 

@@ -19,9 +19,7 @@ def layer(kind: str) -> bytes:
 def test_a_model_that_the_reference_would_not_survive() -> None:
     """LiteRT's SVDF writes past the end of an int8 state and aborts the process."""
     found = find_reference(layer("int8-state"), "litert", outputs=1)
-    assert (
-        found.name == f"{OWN}, as ai-edge-litert takes the int8 state of SVDF for int16 and crashes (--oracle tflm has it right)"
-    )
+    assert found.name == f"{OWN}, as ai-edge-litert treats the int8 state of SVDF as int16 and crashes (--oracle tflm handles it)"
     assert not found.independent
     assert found.outputs([[np.ones((1, 9), np.int8)]])
     assert trace(layer("int8-state"), "litert", [np.ones((1, 9), np.int8)])[0].name == OWN

@@ -199,7 +199,7 @@ def test_a_model_that_an_engine_refuses() -> None:
 def test_summary_texts() -> None:
     assert time_of(11_402_118, 2_656_768) == "11,402,118 instructions (2,656,768 MAC, 4.29 instr/MAC)"
     assert time_of(7, 0) == "7 instructions (0 MAC)"
-    assert time_of(50, 10, 20) == "50 instructions (10 MAC, 5.00 instr/MAC, 20 MAC in the file, 2.50 each)"
+    assert time_of(50, 10, 20) == "50 instructions (10 MAC, 5.00 instr/MAC, 20 MAC in the file, 2.50 instr/MAC of the file)"
     assert time_of(50, 10, 10) == time_of(50, 10, None) == "50 instructions (10 MAC, 5.00 instr/MAC)"
     assert [macs_of(10, n) for n in (None, 10, 20)] == ["10 MAC", "10 MAC", "10 MAC (20 in the file)"]
     plan = {"size": 1100, "liveness_bound": 2000, "streaming_bound": None, "plan_lower_bound": 1000, "optimal": False}

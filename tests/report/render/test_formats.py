@@ -158,7 +158,7 @@ def test_markdown_tells_changes_and_limits() -> None:
     text = report_markdown([worse], [], check_report(worse, None, sample()), changes)
     assert text.startswith("## aot: 1/1 bit-exact, 1 limit exceeded, 1 figure improved\n")
     assert "1,001 +1 (+0.10 %)" in text
-    assert "- **net@mps2-an386**: instructions 1,001 is more than 1,000 (no growth, +1 to the baseline)" in text
+    assert "- **net@mps2-an386**: instructions 1,001 is more than 1,000 (no growth, +1 from the baseline)" in text
     assert "- net@mps2-an386: workspace 64 → 60 (-4)" in text
     assert "| 1 CONV_2D t1 | +1 (+1.00 %) | = | generic.conv2d |" in text
 
@@ -168,7 +168,7 @@ def test_markdown_fits_a_comment() -> None:
     text = report_markdown(reports, [], [])
     assert len(text) <= COMMENT_LIMIT
     assert all(f"| net{i} |" in text for i in range(60))
-    assert text.endswith("The rest is left out; report.html holds all of it.\n")
+    assert text.endswith("The rest is left out; report.html has everything.\n")
 
 
 def test_junit() -> None:
