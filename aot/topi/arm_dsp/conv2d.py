@@ -17,7 +17,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.topi.arm_dsp.int4_weights import W4
 from aot.topi.arm_dsp.int8_weights import TAPS, W8, PackedWeights, QuadPlan, Weights, pack_unroll, run_quads
-from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, match_layer, open_io, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, match_layer, open_io
 from aot.topi.layer.im2col import RunPacker, WindowRuns, first_pixel, is_rows
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
@@ -62,7 +62,7 @@ def lower(group: Group, target: Target, name: str, *, weights: Weights, common: 
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
     kernel = _Kernel(b, io, layer, stream, plan, weights)
     kernel.tiles(rows)
-    instructions, described = kernel.instructions(rows) + tail_instructions(layer), f"arm_dsp.conv2d_{weights.name}"
+    instructions, described = kernel.instructions(rows) + epilogue_instructions(layer), f"arm_dsp.conv2d_{weights.name}"
     return lowered(io, layer, described + "_common" * common, instructions, kernel.code(), unroll=plan.unroll)
 
 
@@ -157,7 +157,7 @@ class _Kernel:
         """Bytes."""
         pack = 50 + 24 * (min(self._unroll, pack_unroll(self._run_quads)) + bool(self._runs.length % TAPS))
         window = 0 if self._window is None else 60 + (90 + pack) * any(self._layer.attrs.padding)
-        stores = 28 * CHANNELS * PIXELS * len(self._layer.tail)
+        stores = 28 * CHANNELS * PIXELS * len(self._layer.epilogue)
         stores += 68 + 44 * self._stream.requant.signed if self._common else 0
         each = self._plan.code(COSTS[self._w.name].each_code) + 230 + stores
         return 70 + pack + window + each * (1 + bool(self._stream.tail))

@@ -50,7 +50,7 @@ from aot.topi.arm_dsp.int8_weights import (
     run_quads,
     swapped,
 )
-from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, match_layer, open_io, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, match_layer, open_io
 from aot.topi.layer.im2col import RunBytes, WindowRuns, data_align, is_rows, match_rows, window_at
 from aot.topi.layer.requant import HighMultiply, Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
@@ -106,7 +106,7 @@ def lower(group: Group, target: Target, name: str, *, weights: Weights, common: 
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows, layer.channels))
     kernel = _Kernel(b, io, stream, plan, depth, weights)
     kernel.rows(rows)
-    instructions = rows * kernel.instructions() + tail_instructions(layer)
+    instructions = rows * kernel.instructions() + epilogue_instructions(layer)
     described = f"arm_dsp.dense_{weights.name}" + "_common" * common + "_apart" * apart
     return lowered(io, layer, described, instructions, kernel.code(), channels=stream.block, unroll=plan.unroll)
 
@@ -249,7 +249,7 @@ def lower_direct(group: Group, target: Target, name: str, *, kernel: str) -> Low
     with nullcontext(imm(0)) if rows == 1 and kernel == "dense_w8_direct" else b.for_("m", rows) as m:
         direct.row(m, (io.data, m * depth) if window is None else (window.fill(m), imm(0)))
     copy, code = (0, 0) if window is None else (WindowRuns(layer).copying(data_align(layer)), 200)
-    instructions, code = rows * direct.instructions() + copy + tail_instructions(layer), code + direct.code()
+    instructions, code = rows * direct.instructions() + copy + epilogue_instructions(layer), code + direct.code()
     return lowered(io, layer, f"arm_dsp.{kernel}", instructions, code, channels=stream.block, unroll=direct.plan.unroll)
 
 
@@ -350,7 +350,7 @@ class _Segments:
     @property
     def loaded(self) -> list[int]:
         """The fields of the requantisation that differ between channels."""
-        return [i for i, f in enumerate(self.requant.fields) if not f.uniform]
+        return [i for i, f in enumerate(self.requant.params) if not f.uniform]
 
     def block_words(self, count: int) -> int:
         return count * (1 + len(self.loaded) + self.segments * (1 + self.quads))
@@ -361,7 +361,7 @@ class _Segments:
         for first in range(0, self.layer.channels, CHANNELS):
             block = slice(first, min(first + CHANNELS, self.layer.channels))
             parts.append(self.layer.bias[block].astype(np.int32))
-            fields = [self.requant.fields[i].values[block] for i in self.loaded]
+            fields = [self.requant.params[i].values[block] for i in self.loaded]
             parts += [np.stack(fields, axis=1).reshape(-1).astype(np.int32)] if fields else []
             for weights in np.split(self.matrix[block], self.segments, axis=1):
                 parts += [bias_words(np.zeros(len(weights), np.int64), weights), BYTES.block(weights)]
@@ -403,7 +403,7 @@ def lower_segments(group: Group, _target: Target, name: str, found: _Segments) -
                 _block(io, found, (params, words), (m, n), count=CHANNELS)
         if tail:
             _block(io, found, (params, words), (m, imm(blocks)), count=tail)
-    instructions, code = rows * _instructions(found, depth) + tail_instructions(layer), 600 + 300 * bool(tail)
+    instructions, code = rows * _instructions(found, depth) + epilogue_instructions(layer), 600 + 300 * bool(tail)
     schedule = {"channels": min(CHANNELS, layer.channels), "segments": found.segments}
     return lowered(io, layer, "arm_dsp.dense_w8_segments", instructions, code, **schedule)
 
@@ -425,7 +425,7 @@ def _block(io: LayerIo, found: _Segments, buffers: tuple[Buffer, Buffer], place:
         for j in range(count):
             b.store(total, j, total[j] + (acc[j] >> PRESCALE))
     for j in range(count):
-        numbers = [imm(int(f.values[0])) for f in found.requant.fields]
+        numbers = [imm(int(f.values[0])) for f in found.requant.params]
         fields: list[Expr] = list(numbers)
         for at, i in enumerate(loaded):
             fields[i] = b.let("field", params[start + (count + j * len(loaded) + at)])

@@ -317,7 +317,7 @@ def plan(group: Group, target: Target) -> Plan | None:
     requant = short_requant(group.anchor.attrs, target)
     if requant is None:
         return None
-    multiplier, constant, shift = (int(f.values[0]) for f in requant.fields)
+    multiplier, constant, shift = (int(f.values[0]) for f in requant.params)
     second = _SECOND[runs.kinds[1 - first]]
     form = Form(shift, requant.signed, second, second == "bytes" and zps[1 - first] == LOWEST)
     return Plan(runs, joined, first, form, (multiplier, constant)) if shift else None
@@ -434,7 +434,7 @@ def _looked_up(register: str) -> list[str]:
 def _plan_lut(_data: TensorType, result: TensorType, attrs: LutAttrs) -> Flat:
     turns, left = divmod(result.size, CODES_A_TURN)
     cost, table = (turns * 94 + 7 * left + 20, 4 * 94 + 60), np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
-    return Flat(lut_words(), cost, table=table, turn=CODES_A_TURN, align=4, rest=code_of_table)
+    return Flat(lut_words(), cost, table=table, per_iteration=CODES_A_TURN, align=4, remainder=code_of_table)
 
 
 register_flat("arm_dsp.lut", "qnn.lut", _plan_lut, needs=["thumb2", "unaligned"], least=CODES_A_TURN, plevel=25)
@@ -557,7 +557,7 @@ def _plan_floats(data: TensorType, result: TensorType, attrs: QuantizeAttrs | De
         block, step = dequantize_8(data.dtype, attrs.zero_point), 32
     turns, left = divmod(result.size, NUMBERS_A_TURN)
     cost = turns * (step + 2) + 20 * left + 16, 4 * step + 40 + 60 * left
-    return Flat(block, cost, (imm(attrs.scale, "float32"),), turn=NUMBERS_A_TURN)
+    return Flat(block, cost, (imm(attrs.scale, "float32"),), per_iteration=NUMBERS_A_TURN)
 
 
 def is_power_of_two(scale: float) -> bool:

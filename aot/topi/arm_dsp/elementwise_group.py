@@ -487,12 +487,12 @@ class _Planner:
 
     def _product(self, expr: Call, other: Source, *, swapped: bool) -> None:
         requant = short_requant(expr.attrs, self.target)
-        if requant is None or not int(requant.fields[-1].values[0]):
+        if requant is None or not int(requant.params[-1].values[0]):
             raise _NoFormError
         zp, other_zp = expr.attrs.input_zp[::-1] if swapped else expr.attrs.input_zp
         doubled: Literal["value", "other"] = "value" if other_zp == 0 else "other"
         twice, once = (zp, other_zp) if doubled == "value" else (other_zp, zp)
-        multiplier, constant, shift = (int(f.values[0]) for f in requant.fields)
+        multiplier, constant, shift = (int(f.values[0]) for f in requant.params)
         signed = requant.signed and _needs_sign(expr.attrs, (multiplier, constant, shift))
         self.numbers += [multiplier, constant, -2 * twice]
         self.steps.append(Multiply(other, shift, signed, doubled, once))

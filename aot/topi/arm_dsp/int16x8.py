@@ -28,9 +28,9 @@ from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.intrin.scalar import saturate, smlad_2x4, smlad_2x4_instructions
-from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_layer, open_io, tail_accepts, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import is_rows, window_at
-from aot.topi.layer.requant import Field, General, Requant, loaded_fields, plan_requantize
+from aot.topi.layer.requant import General, Requant, RequantParam, load_params, plan_requantize
 from aot.topi.strategy import Group, Lowered, register_planned
 
 PIXELS = 2
@@ -52,7 +52,7 @@ def lower_conv2d(group: Group, _target: Target, name: str, found: tuple[FusedLay
     io = open_io(b, group, layer, data_shape=(layer.data_type.size,), out_shape=(rows * layer.channels,), data_align=4)
     params = io.constant("params", stream.data(), "int32")
     words = b.scratch("words", (stream.pairs, PIXELS, 2), "int16", align=4)
-    results = b.scratch("results", (PIXELS * layer.channels,), "int16") if layer.tail else None
+    results = b.scratch("results", (PIXELS * layer.channels,), "int16") if layer.epilogue else None
     if layer.weight[0].size % 2:
         for p in range(PIXELS):
             b.store(words, (stream.pairs - 1, p, 1), 0)
@@ -70,8 +70,8 @@ def lower_conv2d(group: Group, _target: Target, name: str, found: tuple[FusedLay
     each = PIXELS * (4 + stream.long_products) + stream.numbers + 2
     counts = [CHANNELS] * whole + [rest] * (rest > 0)
     blocks = sum(smlad_2x4_instructions(c) * stream.pairs + stream.pairs // 2 + c * each + 24 for c in counts)
-    instructions = -(-rows // PIXELS) * (pack + blocks + 8) + tail_instructions(layer)
-    return lowered(io, layer, "arm_dsp.conv2d_16x8", instructions, 900 + 200 * len(layer.tail), pixels=PIXELS)
+    instructions = -(-rows // PIXELS) * (pack + blocks + 8) + epilogue_instructions(layer)
+    return lowered(io, layer, "arm_dsp.conv2d_16x8", instructions, 900 + 200 * len(layer.epilogue), pixels=PIXELS)
 
 
 Buffers = tuple[Buffer, Buffer, Buffer | None]
@@ -148,7 +148,7 @@ def lower_dense(group: Group, _target: Target, name: str, found: tuple[FusedLaye
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows * layer.channels,), data_align=4)
     params = io.constant("params", stream.data(), "int32")
-    results = b.scratch("results", (layer.channels,), "int16") if layer.tail else None
+    results = b.scratch("results", (layer.channels,), "int16") if layer.epilogue else None
     with b.for_("m", rows) as m:
         for n, count in stream.blocks(b):
             acc = b.local("acc", (CHANNELS,), "int32")
@@ -170,7 +170,7 @@ def lower_dense(group: Group, _target: Target, name: str, found: tuple[FusedLaye
     block = 11 * steps + 6 * rest + loops + CHANNELS * (5 + stream.numbers + stream.long_products) + 12
     blocks = -(-layer.channels // CHANNELS)
     code = (60 + 4 * (11 * unroll + 6) + 80) * (1 + (layer.channels % CHANNELS > 0 and blocks > 1))
-    instructions = rows * (blocks * block + 8) + tail_instructions(layer)
+    instructions = rows * (blocks * block + 8) + epilogue_instructions(layer)
     return lowered(io, layer, "arm_dsp.dense_16x8", instructions, code, channels=CHANNELS)
 
 
@@ -184,7 +184,7 @@ KINDS = frozenset({("int16", "int8")})
 def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
     """A layer whose sums fit 32 bits, with a tail that reads tensors of the result's shape, and its requantisation."""
     layer = match_layer(group, KINDS) if target.has("dsp") else None
-    if layer is None or not tail_accepts(layer) or layer.weight.ndim == 3 or layer.attrs.weight_zp:
+    if layer is None or not supports_epilogue(layer) or layer.weight.ndim == 3 or layer.attrs.weight_zp:
         return None
     matrix = np.abs(layer.weight.reshape(layer.channels, -1)).sum(axis=1)
     if (matrix * 32768 + np.abs(layer.bias) >= 1 << 31).any():
@@ -202,7 +202,7 @@ class PairStream:
         self._acc_dtype = tensor_type(layer.anchor).dtype
         self.pairs = (matrix.shape[1] + 1) // 2
         self._weights = np.pad(matrix, ((0, more), (0, 2 * self.pairs - matrix.shape[1])))
-        self._arrays = [np.pad(a, (0, more)) for a in [layer.bias, *(f.values for f in requant.fields if not f.uniform)]]
+        self._arrays = [np.pad(a, (0, more)) for a in [layer.bias, *(f.values for f in requant.params if not f.uniform)]]
 
     @property
     def block_words(self) -> int:
@@ -249,7 +249,7 @@ class PairStream:
 
     def fields(self, b: IRBuilder, params: Buffer, n: Expr, j: int) -> tuple[Expr, ...]:
         """The requantisation numbers of channel j of a block, loaded or immediate."""
-        return loaded_fields(b, self.requant, (self.number(params, n, i, j) for i in count(1)))
+        return load_params(b, self.requant, (self.number(params, n, i, j) for i in count(1)))
 
 
 CHANNELS = 4
@@ -324,7 +324,7 @@ LEAST_RIGHT, MOST_RIGHT = 33, 61
 class LongMultiply:
     """Fields: multiplier, its 31 further bits, half of a result, shift of the upper word."""
 
-    fields: tuple[Field, ...]
+    params: tuple[RequantParam, ...]
     lo: int
     hi: int
 
@@ -347,14 +347,14 @@ def with_short_products(requant: Requant) -> AnyRequant:
     if not isinstance(requant, General) or not requant.attrs.fraction or requant.attrs.zero_point:
         return requant
     attrs: RequantizeAttrs = requant.attrs
-    numbers = {f.name: f.values.astype(np.int64) for f in requant.fields}
+    numbers = {f.name: f.values.astype(np.int64) for f in requant.params}
     right = 31 - numbers["shift"]
     if (right < LEAST_RIGHT).any() or (right > MOST_RIGHT).any():
         return requant
     fields = (
-        Field("multiplier", numbers["multiplier"]),
-        Field("fraction", numbers["fraction"]),
-        Field("half", 1 << (right - LEAST_RIGHT)),
-        Field("shift", right - 32),
+        RequantParam("multiplier", numbers["multiplier"]),
+        RequantParam("fraction", numbers["fraction"]),
+        RequantParam("half", 1 << (right - LEAST_RIGHT)),
+        RequantParam("shift", right - 32),
     )
     return LongMultiply(fields, attrs.lo, attrs.hi)

@@ -391,7 +391,7 @@ class WordForm:
         """For a layer that has one: with one shift for all channels where that is exact, unless code is shared."""
         requant = self.requant(layer, target)
         assert requant is not None
-        if common or requant.fields[-1].uniform:
+        if common or requant.params[-1].uniform:
             return requant
         return plan_uniform(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=self.prescale) or requant
 
@@ -515,12 +515,12 @@ class PackedWeights:
         self.block = block if whole else min(block, self.channels)
         self.blocks, self.tail = divmod(self.channels, self.block)
         self.requant = requant
-        uniform = all(f.uniform for f in requant.fields)
-        self._head = [int(f.values[0]) for f in requant.fields] if common and uniform else []
+        uniform = all(f.uniform for f in requant.params)
+        self._head = [int(f.values[0]) for f in requant.params] if common and uniform else []
         self._lead = list(lead)
         self.apart = apart
-        self._loaded = [not f.uniform or (common and not uniform) for f in requant.fields]
-        pairs = zip(requant.fields, self._loaded, strict=True)
+        self._loaded = [not f.uniform or (common and not uniform) for f in requant.params]
+        pairs = zip(requant.params, self._loaded, strict=True)
         arrays = [form.start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
         self._packed = self.channels + (-self.channels % self.block if whole else 0)
         more = self._packed - self.channels
@@ -600,7 +600,7 @@ class PackedWeights:
 
         def own(j: int) -> tuple[Expr, ...]:
             loads = iter([params[start + (count + j * self.fields_loaded + i)] for i in range(self.fields_loaded)])
-            pairs = zip(self.requant.fields, self._loaded, strict=True)
+            pairs = zip(self.requant.params, self._loaded, strict=True)
             return tuple(b.let("field", next(loads)) if loaded else imm(int(f.values[0])) for f, loaded in pairs)
 
         return own

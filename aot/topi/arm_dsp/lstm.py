@@ -161,7 +161,7 @@ class LstmW8Kernel(LstmKernel):
         if short is None:
             value = self.scaled(acc >> PRESCALE, scale)
             return self.saturated(value) if saturates else value
-        fields = tuple(imm(int(f.values[0])) for f in short.fields)
+        fields = tuple(imm(int(f.values[0])) for f in short.params)
         return (short.emit_scaled if saturates else short.emit_wide)(self.b, acc, fields)
 
     # ---- cells
@@ -186,7 +186,7 @@ class LstmW8Kernel(LstmKernel):
         for prescale in (1, 0):
             short = _short_form(scale, _LARGEST_PRODUCT, int_range(dtype), target=self.target, prescale=prescale, zp=zp)
             if short is not None:
-                fields = tuple(imm(int(f.values[0])) for f in short.fields)
+                fields = tuple(imm(int(f.values[0])) for f in short.params)
                 return short.emit(self.b, self.b.let("product", opened * cell), fields)
         return super().hidden(opened, cell, dtype)
 

@@ -26,7 +26,7 @@ from aot.tir.expr import Expr, Var, cast, imm, logical_and, minimum, select
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.generic.layers import remove_padding_value
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
-from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io, table_of, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, open_io, table_of
 from aot.topi.layer.im2col import is_rows
 from aot.topi.layer.phases import ANCHOR, SubPixelLayer, SubPixels, sub_pixels
 from aot.topi.layer.requant import Requant, plan_requantize
@@ -96,7 +96,7 @@ class Windows:
             at = ring.row(row) + (x + self.column) * run.step
             w = region(weights, self.weights + (channel * self.lines + ky) * (2 * run.pairs))
             b.block(dot_4(run), region(rows, at), w, acc)
-        fields = tuple(imm(int(f.values[channel])) for f in self.requant.fields)
+        fields = tuple(imm(int(f.values[channel])) for f in self.requant.params)
         io.store_all(places, (self.requant.emit(b, acc[p], fields) for p in range(len(places))))
 
 
@@ -146,7 +146,7 @@ def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
                 windows.store(io, ring, (weights, rows), origin=(first, x), channel=c, places=places)
     row = 0 if windows.lines == 1 else 9 if width <= PIXELS else 14
     tile = channels * (windows.lines * (instructions(windows.run) + row) + 7 * windows.results + 4)
-    total = count * (height * windows.tiles * tile + ring.fill_instructions()) + tail_instructions(layer)
+    total = count * (height * windows.tiles * tile + ring.fill_instructions()) + epilogue_instructions(layer)
     return lowered(io, layer, "arm_dsp.conv2d_few", total + ring.open_instructions(), 360 + windows.code, pixels=PIXELS)
 
 
@@ -165,7 +165,7 @@ class PhasesPlan:
 def plan_transpose(group: Group, target: Target) -> PhasesPlan | None:
     """One or two channels, at most a table after them, rows that are not too long."""
     found = sub_pixels(group) if target.has("dsp") else None
-    if found is None or found.layer.channels > MOST_CHANNELS or (found.layer.tail and table_of(found.layer) is None):
+    if found is None or found.layer.channels > MOST_CHANNELS or (found.layer.epilogue and table_of(found.layer) is None):
         return None
     zp, depth = found.layer.attrs.input_zp, found.layer.data_type.shape[3]
     ring = Ring.of(found.window, zp) if depth <= MOST_STEP else None
@@ -199,7 +199,7 @@ def lower_transpose(group: Group, _target: Target, name: str, found: PhasesPlan)
             with nullcontext() if part.rows.out == found.whole.rows.out else b.if_(y < part.rows.out):
                 _row(found, io, (part, phase), (weights, rows), first=first, y=y)
     total = ring.open_instructions() + ring.fill_instructions() + sum(_instructions(phase) for phase in found.phases)
-    total += 2 * whole.out_type.size * bool(whole.tail)
+    total += 2 * whole.out_type.size * bool(whole.epilogue)
     code = 360 + sum(phase.code + 60 for phase in found.phases)
     return lowered(io, whole, "arm_dsp.conv2d_transpose_few", total, code, phases=len(found.phases))
 

@@ -36,7 +36,7 @@ def plan(group: Group, target: Target) -> tuple[FusedLayer, HighMultiply] | None
     Accumulators of channel c come times 2^p[c] with p[c] >= 2, so that the shift is the same for all; weights stay int16.
     """
     layer = match_for(group, target, "dsp", wide=True)
-    if layer is None or layer.tail or not is_rows(layer):
+    if layer is None or layer.epilogue or not is_rows(layer):
         return None
     if prod(layer.out_type.shape[:-1]) < PIXELS or layer.weight[0].size not in DEPTHS or layer.channels > MAX_CHANNELS:
         return None
@@ -47,7 +47,7 @@ def plan(group: Group, target: Target) -> tuple[FusedLayer, HighMultiply] | None
     if int(np.abs(layer.weight.reshape(layer.channels, -1) << prescale.reshape(-1, 1)).max()) > int_range("int16")[1]:
         return None
     requant = plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=prescale)
-    return None if requant is None or requant.signed or not requant.fields[-1].uniform else (layer, requant)
+    return None if requant is None or requant.signed or not requant.params[-1].uniform else (layer, requant)
 
 
 def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, HighMultiply]) -> Lowered:
@@ -56,7 +56,7 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Hig
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows * channels,))
     params = io.constant("params", _stream(layer, requant), "int32")
-    block = pixels_2(depth, channels, int(requant.fields[-1].values[0]))
+    block = pixels_2(depth, channels, int(requant.params[-1].values[0]))
     with b.for_("t", -(-rows // PIXELS)) as t:
         # The last pair starts early enough to be whole; of an odd number of pixels one is computed twice.
         first = b.let("pixel", minimum(t * PIXELS, rows - PIXELS)) if rows % PIXELS else t * PIXELS
@@ -69,7 +69,7 @@ def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, Hig
 def _stream(layer: FusedLayer, requant: HighMultiply) -> Array:
     scale = requant.prescale
     weights = layer.weight.reshape(layer.channels, -1) << scale.reshape(-1, 1)
-    multiplier, constant, _ = (f.values for f in requant.fields)
+    multiplier, constant, _ = (f.values for f in requant.params)
     return records(weights, layer.bias << scale, multiplier, constant)
 
 

@@ -36,9 +36,9 @@ from aot.topi.arm_dsp.int8_weights import (
     pack_unroll,
 )
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io, tail_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, open_io
 from aot.topi.layer.im2col import WindowRuns, is_rows, match_rows, window_at
-from aot.topi.layer.requant import HighMultiply, loaded_fields
+from aot.topi.layer.requant import HighMultiply, load_params
 from aot.topi.strategy import Group, Lowered, register_planned
 
 ORDER = (0, 2, 1, 3)
@@ -308,7 +308,7 @@ MAX_STEPS = 28
 
 def channel_numbers(layer: FusedLayer, requant: HighMultiply) -> list[Array]:
     """Numbers of each channel: the start value, and the fields of the requantisation that vary."""
-    return [start_values(layer.bias, layer.weight), *(f.values for f in requant.fields if not f.uniform)]
+    return [start_values(layer.bias, layer.weight), *(f.values for f in requant.params if not f.uniform)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +374,7 @@ def lower_conv2d(group: Group, _target: Target, name: str, found: _WindowsPlan) 
         _sum_rows(b, found, io, (params, words, sums), first=first)
         with b.for_("n", layer.channels) as n:
             _store(b, found, io, (params, sums), first=first, n=n)
-    total = _conv2d_instructions(found) + tail_instructions(layer) * -(-found.pixels // PIXELS) * PIXELS // found.pixels
+    total = _conv2d_instructions(found) + epilogue_instructions(layer) * -(-found.pixels // PIXELS) * PIXELS // found.pixels
     code = 400 + 4 * pair_instructions() * found.steps
     return lowered(io, layer, "arm_dsp.conv2d_pairs", total, code, pixels=PIXELS, channels=TRIPLE)
 
@@ -411,7 +411,7 @@ def _store(b: IRBuilder, found: _WindowsPlan, io: LayerIo, place: tuple[Buffer, 
     """The results of channel n of two pixels."""
     params, sums = place
     start = _number(found, n)
-    fields = loaded_fields(b, found.requant, (params[start + i] for i in count(1)))
+    fields = load_params(b, found.requant, (params[start + i] for i in count(1)))
     for p in range(PIXELS):
         value = found.requant.emit_scaled(b, sums[n * PIXELS + p], fields)
         io.store(((first + p) * found.layer.channels + n,), value)
@@ -497,7 +497,7 @@ def _dense_instructions(found: _RowPlan) -> int:
     blocks = sum(dot_instructions(n, found.quads) + n * stream.each + 8 for n in stream.counts) - ONE_BLOCK * (
         len(stream.counts) == 1
     )
-    return unpacking + blocks + tail_instructions(found.layer)
+    return unpacking + blocks + epilogue_instructions(found.layer)
 
 
 def _dense_code(found: _RowPlan) -> int:
@@ -566,12 +566,12 @@ def lower_depthwise(group: Group, _target: Target, name: str, found: _PlanePlan)
         weights = Region(params, (start + TAPS * len(found.arrays)) * 2, "int16")
         b.block(window_sums(found.taps, channels), region(io.data, n * TAPS), weights, acc)
         for j in range(TAPS):
-            fields = loaded_fields(b, found.requant, (params[start + (TAPS * i + j)] for i in count(1)))
+            fields = load_params(b, found.requant, (params[start + (TAPS * i + j)] for i in count(1)))
             io.store((n * TAPS + j,), found.requant.emit_scaled(b, acc[j], fields))
     varying = len(found.arrays) - 1
     each = 6 + varying + 2 * found.requant.signed
     window = window_instructions(found.taps, channels)
-    total, code = channels // TAPS * (window + TAPS * each + 8) + tail_instructions(layer), 60 + 4 * window + 24 * TAPS
+    total, code = channels // TAPS * (window + TAPS * each + 8) + epilogue_instructions(layer), 60 + 4 * window + 24 * TAPS
     return lowered(io, layer, "arm_dsp.depthwise_window", total, code, channels=TAPS)
 
 

@@ -13,7 +13,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.topi.arm_dsp.elementwise import ADD, LANES, NUMBERS_A_TURN, dequantize_8
 from aot.topi.layer.elementwise import Factors
-from aot.topi.layer.fused import FusedLayer, LayerIo, residual_factors, table_of, tail_each
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, residual_factors, table_of
 
 RUN = 25
 """Instructions around a block of assembly."""
@@ -29,7 +29,7 @@ KEPT = 3
 
 
 class TailRun:
-    """`size` consecutive elements of the result at a time: `store` all of them, then `finish`; `each` as of `tail_each`.
+    """`size` consecutive elements of the result at a time: `store` all of them, then `finish`; `each` as of `epilogue_each`.
 
     Kernels whose blocks of assembly take all registers use it for every tail: after such a block GCC has none left for the
     numbers of a tail, and with unlucky schedules refuses the block.
@@ -91,15 +91,15 @@ class TailRun:
 
 def tail_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> TailRun | None:
     """None for layers without a tail, or whose tail is a table, which takes one load a result; `size` as of TailRun."""
-    if not layer.tail or table_of(layer) is not None:
+    if not layer.epilogue or table_of(layer) is not None:
         return None
-    attrs = layer.tail[0].attrs
+    attrs = layer.epilogue[0].attrs
     plan: Factors | DequantizeAttrs | None = residual_factors(layer, target) if len(io.operands) == 1 else None
-    if len(layer.tail) == 1 and isinstance(attrs, DequantizeAttrs) and target.has("vfp") and layer.requant.dtype == "int8":
+    if len(layer.epilogue) == 1 and isinstance(attrs, DequantizeAttrs) and target.has("vfp") and layer.requant.dtype == "int8":
         plan = attrs
-    return TailRun(b, io, plan, size=size, each=tail_each(layer))
+    return TailRun(b, io, plan, size=size, each=epilogue_each(layer))
 
 
 def run_instructions(layer: FusedLayer, run: TailRun | None, *, size: int) -> float:
     """Of the tail of `size` elements, which are one run where there are runs."""
-    return tail_each(layer) * size if run is None else run.instructions
+    return epilogue_each(layer) * size if run is None else run.instructions

@@ -42,8 +42,8 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.intrin.scalar import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts, tail_each
-from aot.topi.layer.requant import MAX_CONSTANT_BITS, Field, thresholds
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
+from aot.topi.layer.requant import MAX_CONSTANT_BITS, RequantParam, thresholds
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 TILES, CHANNELS = 2, 4
@@ -360,13 +360,13 @@ INT32_MAX = (1 << 31) - 1
 class ScaledRequant:
     """The form above; fields: M, C, S and, where `signed`, D."""
 
-    fields: tuple[Field, ...]
+    params: tuple[RequantParam, ...]
     lo: int
     hi: int
 
     @property
     def signed(self) -> bool:
-        return len(self.fields) == 4
+        return len(self.params) == 4
 
     @property
     def saturates(self) -> bool:
@@ -411,11 +411,11 @@ def plan_scaled(layer: FusedLayer, prescale: Array) -> ScaledRequant | None:
     if shift.max() > MAX_CONSTANT_BITS:
         return None
     constant = (1 << (shift - 1)) + (attrs.zero_point << shift)
-    fields = [Field("multiplier", multiplier), Field("constant", constant), Field("shift", shift)]
+    fields = [RequantParam("multiplier", multiplier), RequantParam("constant", constant), RequantParam("shift", shift)]
     if double:
-        fields[1] = Field("constant", constant + (1 << (prescale - 2)))
+        fields[1] = RequantParam("constant", constant + (1 << (prescale - 2)))
         if attrs.lo < attrs.zero_point and bool((low < 0).any()):
-            fields.append(Field("negative", -(1 << (prescale - 1))))
+            fields.append(RequantParam("negative", -(1 << (prescale - 1))))
     return ScaledRequant(tuple(fields), attrs.lo, attrs.hi)
 
 
@@ -435,7 +435,11 @@ def plan_gain(layer: FusedLayer, gain: int, *, limit: int) -> ScaledRequant | No
     constant = _constant(at, (low, high), multiplier * gain, codes=np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << shift)
     if constant is None:
         return None
-    fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", np.full_like(low, shift)))
+    fields = (
+        RequantParam("multiplier", multiplier),
+        RequantParam("constant", constant),
+        RequantParam("shift", np.full_like(low, shift)),
+    )
     return ScaledRequant(fields, attrs.lo, attrs.hi)
 
 
@@ -550,7 +554,7 @@ class WinogradStream:
         self.plan = plan
         self.words = plan.weights.shape[2] // plan.product.inputs
         self.blocks = plan.weights.shape[0] // CHANNELS
-        self._rows = [plan.bias, *(f.values for f in plan.requant.fields if not f.uniform)]
+        self._rows = [plan.bias, *(f.values for f in plan.requant.params if not f.uniform)]
 
     @property
     def block_words(self) -> int:
@@ -581,7 +585,7 @@ class WinogradStream:
     def fields(self, params: Buffer, start: Expr) -> tuple[Expr, ...]:
         rows = iter(range(1, len(self._rows)))
         return tuple(
-            imm(int(f.values[0])) if f.uniform else self._number(params, start, next(rows)) for f in self.plan.requant.fields
+            imm(int(f.values[0])) if f.uniform else self._number(params, start, next(rows)) for f in self.plan.requant.params
         )
 
 
@@ -604,7 +608,7 @@ class Kind:
 def accepts(group: Group, target: Target, *, kind: Kind) -> bool:
     """Layers of at least one whole tile, exact by proof."""
     layer = match_layer(group, wide=True)
-    if layer is None or not kind.suits(target) or not tail_accepts(layer) or not is_winograd_shape(layer, kind.product):
+    if layer is None or not kind.suits(target) or not supports_epilogue(layer) or not is_winograd_shape(layer, kind.product):
         return False
     _, height, width, _ = layer.out_type.shape
     form = kind.form
@@ -683,7 +687,7 @@ class _Kernel:
         x = b.let("x", minimum((unit - line * self._units_x) * (form.m * form.span), width - form.m * form.span))
         place = b.let("place", ((image * height + y) * width + x) * channels)
         b.store(self._origin, t, place)
-        if layer.tail:
+        if layer.epilogue:
             b.store(self._origin, t + TILES // form.span, place)
         data_height, data_width = self._layer.data_type.shape[1:3]
         column = b.let("column", x - padding[1])
@@ -786,7 +790,7 @@ class _Kernel:
         fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in self._stream.fields(self._params, start))
         with b.for_("u", TILES // form.span) as u:
             place = b.let("place", self._origin[u] + channel)
-            other = b.let("other", self._origin[u + TILES // form.span] + channel) if self._layer.tail else place
+            other = b.let("other", self._origin[u + TILES // form.span] + channel) if self._layer.epilogue else place
             for s in range(form.span):
                 sums = b.let("sums", c * TILES + (u * form.span + s + TILES * self._stream.words))
                 rows = self._inverse(sums, bias)
@@ -841,8 +845,8 @@ class _Kernel:
         row = form.window_width * pixel + (28 if padded else 10)
         plan, requant = self._plan, self._plan.requant
         transform = 308 if form is F2 else 868 if plan.product.pair else 1104
-        output = 3 + (plan.factor != 1) + 2 * requant.signed + (not requant.fields[2].uniform) + 2 * (not requant.saturates)
-        output += tail_each(layer)
+        output = 3 + (plan.factor != 1) + 2 * requant.signed + (not requant.params[2].uniform) + 2 * (not requant.saturates)
+        output += epilogue_each(layer)
         tile = 42 if form is F2 else 208 if plan.product.pair else 249
         channel = 22 + self._stream.numbers + TILES * (tile + form.m**2 * output)
         product = form.positions * product_instructions(self._stream.words) + 20
@@ -854,7 +858,7 @@ class _Kernel:
         """Bytes of the function."""
         form = self._form
         transforms = 1900 + 15 * self._words if form is F2 else 4600 + 25 * self._words
-        output = 40 * len(self._layer.tail) + 12 * self._plan.requant.signed + 10 * (self._plan.factor != 1)
+        output = 40 * len(self._layer.epilogue) + 12 * self._plan.requant.signed + 10 * (self._plan.factor != 1)
         return int(transforms + 44 * unrolled_words(self._stream.words) + form.m**2 * form.span * output)
 
 

@@ -132,7 +132,7 @@ class DenseKernel(WindowKernel):
 
     @property
     def many(self) -> int:
-        alone = self.layer.channels == 1 and not self.layer.tail and self._spread.strides[1] == 1
+        alone = self.layer.channels == 1 and not self.layer.epilogue and self._spread.strides[1] == 1
         return self.pairs // 2 if alone and not self.fused and self.stored is None else 0
 
     @property
@@ -332,7 +332,7 @@ class TransposePlan:
 
 
 def plan_transpose(group: Group, target: Target) -> TransposePlan | None:
-    """Constant finite weights, sums that end with the bias, no tail but RELU, and a tap inside the image for each result."""
+    """Constant finite weights, sums that end with the bias, no epilogue but RELU, and a tap inside the image for each result."""
     whole = _match_transpose(group) if target.has("vfp") else None
     if whole is None:
         return None
@@ -367,8 +367,8 @@ def _match_transpose(group: Group) -> FloatLayer | None:
     arrays = [c.data for c in constants if isinstance(c, Constant)]
     if not isinstance(data, Tensor) or len(arrays) < len(constants) or not all(np.isfinite(a).all() for a in arrays):
         return None
-    bounds, head, tail = with_relu((attrs.clamp.lo, attrs.clamp.hi), anchor, group.followers)
-    if tail or attrs.bias_first:
+    bounds, head, epilogue = with_relu((attrs.clamp.lo, attrs.clamp.hi), anchor, group.followers)
+    if epilogue or attrs.bias_first:
         return None
     out, weight = tensor_type(anchor), arrays[0]
     bias = bias_of(arrays[1:], out.shape[-1])
@@ -637,9 +637,9 @@ class ScalePlan:
 
 
 def plan_scale(group: Group, target: Target) -> ScalePlan | None:
-    """One tap inside the image for each result, without a tail."""
+    """One tap inside the image for each result, without an epilogue."""
     layer = plan_depthwise(group, target)
-    if layer is None or layer.tail or layer.rows != Axis(1, 1):
+    if layer is None or layer.epilogue or layer.rows != Axis(1, 1):
         return None
     pixels = layer.columns.out
     return ScalePlan(layer, pixels) if layer.columns == Axis(pixels, pixels) and layer.batch == 1 else None

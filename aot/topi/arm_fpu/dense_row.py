@@ -328,9 +328,9 @@ class Blocks:
 
 
 def plan(group: Group, target: Target) -> FloatLayer | None:
-    """One row of data, no tail, and a clamp that finite results need little or nothing for."""
+    """One row of data, no epilogue, and a clamp that finite results need little or nothing for."""
     layer = match_float_layer(group, OPERATOR) if target.has("vfp") else None
-    if layer is None or layer.tail or layer.columns.out > 1:
+    if layer is None or layer.epilogue or layer.columns.out > 1:
         return None
     clamp = Clamp(layer.lo, layer.hi)
     plain = (layer.lo, layer.hi) == (None, None)

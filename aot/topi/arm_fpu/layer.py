@@ -46,7 +46,7 @@ from aot.topi.arm_fpu.stored import StoredMatrix, stored_matrix, unfold, unfold_
 from aot.topi.generic.elementwise import is_elementwise
 from aot.topi.generic.layers import TapRange, tap_range
 from aot.topi.intrin.asm_text import count_instructions
-from aot.topi.layer.fused import TAIL_INSTRUCTIONS, describe
+from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
 from aot.topi.strategy import Group, Lowered, Plan, register_planned
 
 Bounds = tuple[float | None, float | None]
@@ -87,7 +87,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class FloatLayer:
-    """`clamp(sum w*x + bias)`, which is the value of `head`, and then `tail`, element-wise calls on it.
+    """`clamp(sum w*x + bias)`, which is the value of `head`, and then `epilogue`, element-wise calls on it.
 
     weight as the operator has it, bias float32[O]; data NHWC with extents batch, `rows.size`, `columns.size` and `depth`.  `lo`
     and `hi` as the attributes have them.
@@ -100,7 +100,7 @@ class FloatLayer:
     bias: Array
     lo: float | None
     hi: float | None
-    tail: tuple[Call, ...]
+    epilogue: tuple[Call, ...]
     out_type: TensorType
     batch: int
     rows: Axis
@@ -118,7 +118,7 @@ class FloatLayer:
 
 
 def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
-    """The view of a group anchored at `operator`: constant finite weights, a tap inside for each result, a tail that reads
+    """The view of a group anchored at `operator`: constant finite weights, a tap inside for each result, an epilogue that reads
     tensors of the result's shape and constants only.  None for others.
     """
     anchor = group.anchor
@@ -134,13 +134,13 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
     out = tensor_type(anchor)
     bias = bias_of(arrays[1:], out.shape[-1])
     batch, rows, columns = _axes(data.type.shape, out.shape, weight, anchor.attrs)
-    (lo, hi), head, tail = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
-    out_type = tensor_type(tail[-1]) if tail else out
+    (lo, hi), head, epilogue = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
+    out_type = tensor_type(epilogue[-1]) if epilogue else out
     each = weight.size // weight.shape[-1] if operator == "nn.depthwise_conv2d_float" else weight[0].size
     layer = FloatLayer(
-        anchor, head, data, weight, bias, lo, hi, tail, out_type, batch, rows, columns, data.type.shape[-1], out.size * each,
+        anchor, head, data, weight, bias, lo, hi, epilogue, out_type, batch, rows, columns, data.type.shape[-1], out.size * each,
     )  # fmt: skip
-    return _simplified(layer) if rows.never_empty and columns.never_empty and takes_tail(layer) else None
+    return _simplified(layer) if rows.never_empty and columns.never_empty and supports_epilogue(layer) else None
 
 
 def bias_of(arrays: Sequence[Array], channels: int) -> Array:
@@ -170,10 +170,10 @@ def _simplified(layer: FloatLayer) -> FloatLayer:
     return layer
 
 
-def takes_tail(layer: FloatLayer) -> bool:
-    """Whether the tail is made of element-wise operators whose other operands can be read at a pixel and a channel."""
+def supports_epilogue(layer: FloatLayer) -> bool:
+    """Whether the epilogue is made of element-wise operators whose other operands can be read at a pixel and a channel."""
     shape = layer.out_type.shape
-    for call in layer.tail:
+    for call in layer.epilogue:
         if not is_elementwise(call) or tensor_type(call).shape != shape:
             return False
         for arg in call.args:
@@ -184,28 +184,28 @@ def takes_tail(layer: FloatLayer) -> bool:
     return True
 
 
-def with_relu(bounds: Bounds, head: Call, tail: tuple[Call, ...]) -> tuple[Bounds, Call, tuple[Call, ...]]:
-    """A clamp with the RELUs that follow: its bounds, the last of them, the rest of the tail."""
-    while tail and is_call(tail[0], "relu") and not any(a is head for call in tail[1:] for a in call.args):
-        (lo, hi), attrs = bounds, tail[0].attrs
+def with_relu(bounds: Bounds, head: Call, epilogue: tuple[Call, ...]) -> tuple[Bounds, Call, tuple[Call, ...]]:
+    """A clamp with the RELUs that follow: its bounds, the last of them, the rest of the epilogue."""
+    while epilogue and is_call(epilogue[0], "relu") and not any(a is head for call in epilogue[1:] for a in call.args):
+        (lo, hi), attrs = bounds, epilogue[0].attrs
         if lo is None or hi is None:
             break
         lo, hi = max(lo, lo if attrs.lo is None else attrs.lo), min(hi, hi if attrs.hi is None else attrs.hi)
         if lo > hi:
             break
-        bounds, head, tail = (lo, hi), tail[0], tail[1:]
-    return bounds, head, tail
+        bounds, head, epilogue = (lo, hi), epilogue[0], epilogue[1:]
+    return bounds, head, epilogue
 
 
 def residual_bounds(layer: FloatLayer) -> Bounds | None:
-    """The clamp of a tail that is one ADD of another float32 tensor, with or without a RELU after it; None for others."""
-    if not layer.tail or not is_call(layer.tail[0], "add"):
+    """The clamp of an epilogue that is one ADD of another float32 tensor, with or without a RELU after it; None for others."""
+    if not layer.epilogue or not is_call(layer.epilogue[0], "add"):
         return None
-    add = layer.tail[0]
+    add = layer.epilogue[0]
     others = [a for a in add.args if isinstance(a, Tensor)]
     if len(others) != 1 or others[0].type.dtype != "float32" or others[0].type.shape != layer.out_type.shape:
         return None
-    bounds, _, rest = with_relu((add.attrs.lo, add.attrs.hi), add, layer.tail[1:])
+    bounds, _, rest = with_relu((add.attrs.lo, add.attrs.hi), add, layer.epilogue[1:])
     return None if rest else bounds
 
 
@@ -219,7 +219,7 @@ def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
 
 
 class FloatIo:
-    """Parameters of the PrimFunc: data and result flat, other operands of the tail, packed constants."""
+    """Parameters of the PrimFunc: data and result flat, other operands of the epilogue, packed constants."""
 
     def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, run: int, weight: Tensor | None = None) -> None:
         """`run`: the largest number of results that a kernel's turn yields; `weight`: the weights, where they are a tensor."""
@@ -241,12 +241,12 @@ class FloatIo:
         assert data is not None
         self.data = data
         self.out = b.output("out", (layer.out_type.size,), layer.out_type.dtype, align=4)
-        for arg in (a for call in layer.tail for a in call.args):
+        for arg in (a for call in layer.epilogue for a in call.args):
             if isinstance(arg, Constant):
                 values = _by_channel(arg.data, layer.out_type.shape)
                 assert values is not None
                 self._tensors[id(arg)] = self._ctx.constant("table", values)
-        self.results = b.scratch("results", (run,), "float32") if layer.tail else None
+        self.results = b.scratch("results", (run,), "float32") if layer.epilogue else None
 
     @property
     def constants(self) -> dict[str, Array]:
@@ -265,7 +265,7 @@ class FloatIo:
         return region(self.out, pixel * self._layer.channels + channel), self._layer.channels
 
     def finish(self, pixel: Expr, channel: Expr, *, pixels: int, count: int) -> None:
-        """The tail of `count` channels of `pixels` pixels, whose results are in the scratch memory."""
+        """The epilogue of `count` channels of `pixels` pixels, whose results are in the scratch memory."""
         if self.results is None:
             return
         b, layer, results = self._b, self._layer, self.results
@@ -279,7 +279,7 @@ class FloatIo:
             with b.for_("j", count) as j:
                 current = TensorFn(self._shape, "float32", lambda _b, _i, at=p * count + j: results[at])  # type: ignore[misc]
                 done = {id(layer.head): current}
-                for call in layer.tail:
+                for call in layer.epilogue:
                     type_ = tensor_type(call)
                     args = [done.get(id(a)) or self._tensors[id(a)] for a in call.args]
                     flat = TensorType(self._shape, type_.dtype, type_.quant)
@@ -392,7 +392,7 @@ class WindowKernel(ABC):
         within: tuple[FloatIo, Spread] | None = None,
     ) -> None:
         """`small`: with the weights as the file has them, in `stored`.  `within`: the parameters of a larger layer, without a
-        tail, and where in its result those of this one are.
+        epilogue, and where in its result those of this one are.
         """
         self.b, self.layer, self.fused, self._inner, self._dilated = b, layer, fused, inner, dilated
         self.io = FloatIo(b, group, layer, run=2 * CHANNELS) if within is None else within[0]
@@ -614,7 +614,7 @@ class WindowKernel(ABC):
                 total += lines * tiles * (once + (runs - 1) * (twice - once) + around)
         total += self._unfolding()
         total += (
-            (5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)) * layer.out_type.size
+            (5 if residual_bounds(layer) is not None else EPILOGUE_INSTRUCTIONS * len(layer.epilogue)) * layer.out_type.size
             + 14 * lines * (self._many + self._pairs + self._singles)
             + 20
         )

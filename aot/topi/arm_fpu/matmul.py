@@ -47,12 +47,12 @@ from aot.topi.arm_fpu.layer import (
     bias_of,
     register_forms,
     residual_bounds,
-    takes_tail,
+    supports_epilogue,
     unroll_of,
     with_relu,
 )
 from aot.topi.intrin.asm_text import Repeat, count_instructions
-from aot.topi.layer.fused import TAIL_INSTRUCTIONS, describe
+from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
 from aot.topi.strategy import Group, Lowered
 
 _TOGETHER = 8
@@ -181,7 +181,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """out[.., m, n] = clamp(sum over k of left[.., m, k] * right[.., k, n] + bias[n]), and then a tail; `by_column`: left is
+    """out[.., m, n] = clamp(sum over k of left[.., m, k] * right[.., k, n] + bias[n]), and then an epilogue; `by_column`: left is
     [.., k, m], `by_row`: right is [.., n, k].
 
     The layer has the left matrices as data, and none of the right one.
@@ -238,14 +238,14 @@ class Plan:
                 turns = (k - block.rest) // block.unroll if block.loop else 1
                 total += tiles * (np.array(instructions(block, runs=1, trips=turns)) + _AROUND)
         layer = self.layer
-        tail = 5 if residual_bounds(layer) is not None else TAIL_INSTRUCTIONS * len(layer.tail)
-        total = 20 + tail * layer.out_type.size + prod(b.extent for b in self.batches) * (total + 12)
+        epilogue = 5 if residual_bounds(layer) is not None else EPILOGUE_INSTRUCTIONS * len(layer.epilogue)
+        total = 20 + epilogue * layer.out_type.size + prod(b.extent for b in self.batches) * (total + 12)
         found, cycles = map(int, total)
         return found, cycles
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """Both matrices operands of the group, a bias that is constant, a tail as other layers have it."""
+    """Both matrices operands of the group, a bias that is constant, an epilogue as other layers have it."""
     anchor = group.anchor
     if not target.has("vfp") or not isinstance(anchor.op, Op):
         return None
@@ -256,13 +256,17 @@ def plan(group: Group, target: Target) -> Plan | None:
     if left.type.dtype != "float32" or right.type.dtype != "float32" or len(arrays) < len(others):
         return None
     given = (anchor.attrs.lo, anchor.attrs.hi) if anchor.op.name == "nn.dense_float" else (None, None)
-    (lo, hi), head, tail = with_relu(given, anchor, group.followers)
+    (lo, hi), head, epilogue = with_relu(given, anchor, group.followers)
     out = tensor_type(anchor)
-    out_type, bias, nothing = tensor_type(tail[-1]) if tail else out, bias_of(arrays, out.shape[-1]), np.zeros(0, np.float32)
+    out_type, bias, nothing = (
+        tensor_type(epilogue[-1]) if epilogue else out,
+        bias_of(arrays, out.shape[-1]),
+        np.zeros(0, np.float32),
+    )
     depth = left.type.shape[-2 if anchor.op.name == "nn.batch_matmul" and anchor.attrs.adj_x else -1]
     axes = (Axis(1, 1), Axis(out.size // bias.size, out.size // bias.size))
-    layer = FloatLayer(anchor, head, left, nothing, bias, lo, hi, tail, out_type, 1, *axes, depth, out.size * depth)
-    if not takes_tail(layer) or any(arg is right for call in tail for arg in call.args):
+    layer = FloatLayer(anchor, head, left, nothing, bias, lo, hi, epilogue, out_type, 1, *axes, depth, out.size * depth)
+    if not supports_epilogue(layer) or any(arg is right for call in epilogue for arg in call.args):
         return None
     if anchor.op.name == "nn.batch_matmul":
         return _batches(layer, right)

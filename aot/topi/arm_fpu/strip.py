@@ -88,7 +88,7 @@ class StripForm:
         return -(-self.taps[0] // self.strides[0])
 
     @property
-    def tail(self) -> int:
+    def remainder(self) -> int:
         """Rows of results that need rows below the image."""
         return -(-self.after // self.strides[0])
 
@@ -129,7 +129,7 @@ class StripForm:
     def text(self) -> Text:
         """All of the strip."""
         text: Text = [*self.begin(), *(["b 3f"] if self.loop and self.start else []), *self.body(), *self.last()]
-        out_of_line = [line for i in range(self.rows_open * self.loop + self.tail) for line in self._exceptions(i)]
+        out_of_line = [line for i in range(self.rows_open * self.loop + self.remainder) for line in self._exceptions(i)]
         return [*text, *(["b 9f", *out_of_line, "9:"] if out_of_line else [])]
 
     def begin(self) -> Text:
@@ -181,11 +181,11 @@ class StripForm:
     def last(self) -> Text:
         """The rows of results whose windows reach below the image."""
         text: Text = []
-        for i in range(self.tail):
-            left = self.tail * self.strides[0] - self.after - i * self.strides[0]  # rows of the image from here on
+        for i in range(self.remainder):
+            left = self.remainder * self.strides[0] - self.after - i * self.strides[0]  # rows of the image from here on
             phase = i % self.rows_open if self.loop else (self.start + i) % self.rows_open
             for j in range(min(self.strides[0], max(0, left))):
-                text += self._row(self._new + j, phase, None, live=self.tail - i)
+                text += self._row(self._new + j, phase, None, live=self.remainder - i)
             text += self._finish(phase, self.rows_open * self.loop + i)
         return text
 
@@ -349,7 +349,7 @@ def strip(form: StripForm) -> TensorIntrin:
 
 def _rows(form: StripForm, trips: Expr) -> Expr:
     """Rows of results."""
-    return trips * form.rows_open - form.start + form.tail if form.loop else imm(form.tail)
+    return trips * form.rows_open - form.start + form.remainder if form.loop else imm(form.remainder)
 
 
 def _emit(form: StripForm, operands: Mapping[str, COperand]) -> BlockText:
@@ -425,7 +425,7 @@ class Plan:
 def plan(group: Group, target: Target) -> Plan | None:
     """Without a tail; of the strips that fit the fastest ones."""
     layer = match_float_layer(group, DEPTHWISE) if target.has("vfp") else None
-    if layer is None or layer.tail:
+    if layer is None or layer.epilogue:
         return None
     rows, columns = layer.rows, layer.columns
     if any((a.dilation > 1 and a.taps > 1) or a.stride > a.taps for a in (rows, columns)):
@@ -447,7 +447,7 @@ def _plan(layer: FloatLayer, count: int) -> Plan | None:
     left, right = (n == 1 and not only for n in outside)
     sizes, beyond, clamp = (count, layer.depth, layer.channels), (rows.before, rows.after), Clamp(layer.lo, layer.hi)
     form = StripForm(taps, strides, *sizes, *beyond, 0, True, left, right, outside if only else (0, 0), clamp)
-    whole = rows.out - form.tail
+    whole = rows.out - form.remainder
     if whole < 0 or not form.fits:
         return None
     form = replace(form, start=-whole % form.rows_open if whole else 0, loop=whole > 0)

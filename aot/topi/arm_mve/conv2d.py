@@ -28,7 +28,7 @@ from aot.topi.arm_mve.intrin_copy import (
     pack_rows_straight,
 )
 from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, Window, block_bytes, channel_numbers, pack, plan_vectors
-from aot.topi.arm_mve.tail import Results
+from aot.topi.arm_mve.results import Results
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io
 from aot.topi.layer.im2col import Origin, WindowRuns, first_pixel, inside, is_rows, window_at
@@ -138,13 +138,13 @@ class _Pairs:
     def instructions(self, rows: int) -> int:
         """Of one call (from counts under QEMU)."""
         plan, pairs = self._plan, -(-rows // PIXELS)
-        tail, end = self._results.instructions, self._results.instructions_at_end
+        epilogue, end = self._results.instructions, self._results.instructions_at_end
         if plan.direct is None:
             assert plan.tile is not None
             pack = 0 if self._packer is None else PIXELS * pairs * pack_instructions(self._layer) / rows
-            return int(pairs * (instructions(plan.tile) + 9 + tail) + pack) + end + 30
+            return int(pairs * (instructions(plan.tile) + 9 + epilogue) + pack) + end + 30
         around = self._around()
-        total = pairs * (instructions(plan.direct) + 34 + tail)
+        total = pairs * (instructions(plan.direct) + 34 + epilogue)
         if plan.tile is not None and around:
             other = instructions(plan.tile) - instructions(plan.direct) + PIXELS * pack_instructions(self._layer) / rows
             total += int(around * other)

@@ -19,7 +19,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, Window, channel_numbers, pack, plan_vectors
-from aot.topi.arm_mve.tail import Results
+from aot.topi.arm_mve.results import Results
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
 from aot.topi.layer.fused import FusedLayer, lowered, open_io
 from aot.topi.layer.im2col import match_rows

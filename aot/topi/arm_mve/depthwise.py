@@ -30,9 +30,9 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.intrin_copy import fill, fill_instructions
 from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, plan_vectors
-from aot.topi.arm_mve.tail import Results
+from aot.topi.arm_mve.results import Results
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, tail_accepts
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.planes import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -444,7 +444,7 @@ def _as_depthwise(layer: FusedLayer | None) -> FusedLayer | None:
 
 def _plan(group: Group, target: Target) -> _Plan | None:
     layer = _as_depthwise(match_layer(group))
-    if layer is None or not target.has("mve") or not tail_accepts(layer) or layer.out_type.dtype != "int8":
+    if layer is None or not target.has("mve") or not supports_epilogue(layer) or layer.out_type.dtype != "int8":
         return None
     requant = plan_vectors(layer.requant, layer.acc_low, layer.acc_high)
     if requant is None:
@@ -485,11 +485,11 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     results = Results(b, io, layer, target=plan.target, size=prod(layer.out_type.shape), over=True)
     results.finish(imm(0))
     results.end()
-    tail = results.instructions + results.instructions_at_end
+    epilogue = results.instructions + results.instructions_at_end
     described = describe("arm_mve.depthwise", band=lines.band, swapped=int(lines.swapped))
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
     code = 200 + code_bytes(lines, plan.part(lines.across.taps, LANES)) * (bool(whole) + bool(rest)) + 150 * padded
-    return Lowered(func, io.constants, instructions=plan.cost() + tail, code=code + results.code)
+    return Lowered(func, io.constants, instructions=plan.cost() + epilogue, code=code + results.code)
 
 
 def _stream(plan: _Plan) -> Array:

@@ -440,7 +440,7 @@ def _lower_depthwise(group: Group, _target: Target, name: str, layer: FloatLayer
 
 
 class _Depthwise(DepthwiseKernel):
-    """Channels in vectors; without a tail all whole blocks of them by one block of assembly."""
+    """Channels in vectors; without an epilogue all whole blocks of them by one block of assembly."""
 
     def form(self, pixels: int, count: int) -> DotForm:
         f = super().form(pixels, count)

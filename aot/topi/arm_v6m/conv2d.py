@@ -19,7 +19,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_dsp.smlal.conv2d import TapSource, border_groups
 from aot.topi.arm_v6m.lanes import SIX, STRIDE, TAP, mul_lanes, tap_loop
 from aot.topi.arm_v6m.requant import instructions, plan
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, open_io, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import first_pixel, is_rows
 from aot.topi.layer.lanes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -53,7 +53,7 @@ class _Plan:
 
 def _plan(group: Group, target: Target) -> _Plan | None:
     layer = match_layer(group)
-    if layer is None or not target.has("v6m") or not tail_accepts(layer) or prod(layer.out_type.shape[:-1]) < PIXELS:
+    if layer is None or not target.has("v6m") or not supports_epilogue(layer) or prod(layer.out_type.shape[:-1]) < PIXELS:
         return None
     matrix = layer.weight.reshape(layer.channels, -1)
     segments, length = plan_segments(matrix)
@@ -93,10 +93,10 @@ def _lower(group: Group, _target: Target, name: str, found: _Plan) -> Lowered:
         with b.for_("c", layer.channels) as c:
             w = b.let("w", (c >> 4) * (STRIDE * found.taps) + (c & (STRIDE - 1)))
             sums = _sums(b, found, source.words, weights, w=w, start=numbers.start(c))
-            fields = numbers.fields(c)
+            requant_params = numbers.requant_params(c)
             places = [(at + c + p * layer.channels,) for p in range(PIXELS)]
             for place, value in zip(places, sums, strict=True):
-                io.store(place, found.requant.emit(b, value, fields))
+                io.store(place, found.requant.emit(b, value, requant_params))
     kernel = describe("arm_v6m.conv2d", segments=found.segments)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions=_instructions(found, rows), code=_code(found))
@@ -132,7 +132,7 @@ def _instructions(found: _Plan, rows: int) -> int:
     layer, loop = found.layer, tap_loop(found.length)
     tiles = -(-rows // PIXELS)
     block = TAP * found.length + (2 * (found.length // loop.unroll) if loop.unroll else 0) + 30
-    each = found.segments * block + PIXELS * (instructions(found.requant) + tail_each(layer)) + 24
+    each = found.segments * block + PIXELS * (instructions(found.requant) + epilogue_each(layer)) + 24
     pack = 26 * found.taps + 40 + (0 if is_rows(layer) else 80 + 40 * layer.weight.shape[1])
     return tiles * (pack + layer.channels * each) + 50 * found.taps * border_groups(layer, PIXELS)
 
@@ -141,7 +141,7 @@ def _code(found: _Plan) -> int:
     """Bytes."""
     loop, layer = tap_loop(found.length), found.layer
     window = 0 if is_rows(layer) else 900 if any(layer.attrs.padding) else 300
-    return 700 + 2 * TAP * (loop.unroll + loop.rest) + window + 400 * len(layer.tail)
+    return 700 + 2 * TAP * (loop.unroll + loop.rest) + window + 400 * len(layer.epilogue)
 
 
 register_planned("arm_v6m.conv2d", "nn.conv2d", _plan, _lower, plevel=20)

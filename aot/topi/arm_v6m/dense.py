@@ -21,7 +21,7 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_v6m.intrin_dense import dot_words, tap_cost, tap_loop
 from aot.topi.arm_v6m.lanes import SIX
 from aot.topi.arm_v6m.requant import instructions, plan
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import is_rows
 from aot.topi.layer.lanes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -69,7 +69,7 @@ class _Plan:
 
 def _plan(group: Group, target: Target) -> _Plan | None:
     layer = match_layer(group)
-    if layer is None or not target.has("v6m") or not tail_accepts(layer) or not is_rows(layer):
+    if layer is None or not target.has("v6m") or not supports_epilogue(layer) or not is_rows(layer):
         return None
     if layer.weight.ndim > 2 and prod(layer.out_type.shape[:-1]) > MAX_ROWS:
         return None
@@ -133,8 +133,8 @@ def _lower(group: Group, _target: Target, name: str, found: _Plan) -> Lowered:
     loops = (3 * (found.length // loop.unroll) if loop.unroll else 0) * found.segments + 14 * found.segments
     each = loops + CHANNELS * (instructions(found.requant) + 6) + 20
     taps = depth * sum(map(tap_cost, found.words))
-    cost = rows * (6 * depth + taps + found.blocks * each + layer.channels * tail_each(layer) + 12)
-    code = 150 + (500 + 200 * len(layer.tail) + 22 * (loop.unroll + loop.rest) * found.segments) * (bool(whole) + bool(rest))
+    cost = rows * (6 * depth + taps + found.blocks * each + layer.channels * epilogue_each(layer) + 12)
+    code = 150 + (500 + 200 * len(layer.epilogue) + 22 * (loop.unroll + loop.rest) * found.segments) * (bool(whole) + bool(rest))
     return Lowered(func, io.constants, instructions=cost, code=code)
 
 
@@ -149,7 +149,7 @@ def _block(
     for j in range(count):
         channel = n * CHANNELS + j
         acc = b.let("acc", sums[j] + numbers.start(channel))
-        value = found.requant.emit(b, acc, numbers.fields(channel))
+        value = found.requant.emit(b, acc, numbers.requant_params(channel))
         io.store((m * channels + channel,), value)
 
 

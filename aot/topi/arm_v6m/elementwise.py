@@ -66,7 +66,7 @@ def _loop(
     registers.
     """
     body, aside = [], []
-    for k in range(limits.turn):
+    for k in range(limits.per_iteration):
         body += [*(line.replace("@", f"{k}") for line in sums), *_inside(limits, k)]
         aside += [*(line.replace("@", f"{k}") for line in negative), *_beside(limits, k)]
     pointers = [n for n in ("x", "y", "out") if operands.get(n) is not None and operands[n].pointer]
@@ -101,11 +101,11 @@ def _emit_add(operands: Operands, limits: Limits) -> BlockText:
 
 
 def _add_cost(runs: Runs, limits: Limits) -> tuple[int, int]:
-    return runs.rows * (runs.length * 13 + runs.length // limits.turn + 16) + 24, 110 + 34 * limits.turn
+    return runs.rows * (runs.length * 13 + runs.length // limits.per_iteration + 16) + 24, 110 + 34 * limits.per_iteration
 
 
 def _add_name(limits: Limits) -> str:
-    return f"arm_v6m.add_bytes_{limits.name}_{limits.turn}"
+    return f"arm_v6m.add_bytes_{limits.name}_{limits.per_iteration}"
 
 
 ADD = AddKernel("v6m", LEAST, _add_name, _emit_add, _add_cost, unroll_of)
@@ -132,12 +132,12 @@ class Product:
     def instructions(self) -> float:
         """Of an element, the loop's included."""
         loads = 2 if self.second == "bytes" else 1
-        return loads + sum(self.centred) + 2 + 4 * self.low + 1.5 * self.signed + 8 + 1 / self.limits.turn
+        return loads + sum(self.centred) + 2 + 4 * self.low + 1.5 * self.signed + 8 + 1 / self.limits.per_iteration
 
     @property
     def name(self) -> str:
         flags = f"{'_low' * self.low}{'_signed' * self.signed}{'_x' * self.centred[0]}{'_y' * self.centred[1]}"
-        return f"arm_v6m.multiply_bytes_{self.second}{flags}_{self.limits.name}_{self.limits.turn}"
+        return f"arm_v6m.multiply_bytes_{self.second}{flags}_{self.limits.name}_{self.limits.per_iteration}"
 
 
 @cache
@@ -214,7 +214,7 @@ def plan(group: Group, target: Target) -> RowPlan | None:
     code = Product(limits, "one" if one else "bytes", bool(form.low), bool(form.below), (zps[0] != 0, zps[1] != 0 and not one))
     values = [form.high, *([form.low] if code.low else []), form.bias, *([form.below] if code.signed else [])]
     values += [zp for zp, has in zip(zps, code.centred, strict=True) if has]
-    cost = round(runs.rows * (runs.length * code.instructions + 20)) + 24, 120 + 50 * limits.turn
+    cost = round(runs.rows * (runs.length * code.instructions + 20)) + 24, 120 + 50 * limits.per_iteration
     return RowPlan(runs, multiply_bytes(code), tuple(map(imm, values)), cost, first=first, zp=zps[1])
 
 

@@ -22,7 +22,7 @@ from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
 from aot.topi.layer.lanes import OtherForm, Requant
-from aot.topi.layer.requant import Field, plan_requantize, thresholds
+from aot.topi.layer.requant import RequantParam, plan_requantize, thresholds
 
 WORD = 32
 CODE_BITS = 8
@@ -32,20 +32,20 @@ LEAST_SPLIT = 8
 
 @dataclass(frozen=True, slots=True)
 class TwoProducts:
-    """The form above; fields: high, low, constant, span, shift, and perhaps zero and the constant below it.
+    """The form above; parameters: high, low, constant, span, shift, and perhaps zero and the constant below it.
 
     `base` is what the accumulators of each channel start less.
     """
 
-    fields: tuple[Field, ...]
+    params: tuple[RequantParam, ...]
     base: Array
     split: int
     lo: int
     hi: int
 
-    def emit(self, _b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
+    def emit(self, _b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
         """The int32 result of u."""
-        high, low, constant, span, shift, *negative = fields
+        high, low, constant, span, shift, *negative = requant_params
         if negative:
             constant = select(acc < negative[0], negative[1], constant)
         u = cast("uint32", acc)
@@ -68,7 +68,7 @@ def instructions(requant: Requant) -> int:
     """Of a result, its store included (from counts under QEMU)."""
     if not isinstance(requant, TwoProducts):
         return SLOW
-    return INSTRUCTIONS + SIGNED * (len(requant.fields) > UNSIGNED_FIELDS)
+    return INSTRUCTIONS + SIGNED * (len(requant.params) > UNSIGNED_FIELDS)
 
 
 def plan(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
@@ -106,7 +106,7 @@ def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> TwoPro
         if below is None or above is None:
             return None
         values |= {"constant": above, "zero": zero, "below": below}
-    return TwoProducts(tuple(Field(n, v) for n, v in values.items()), base, split, attrs.lo, attrs.hi)
+    return TwoProducts(tuple(RequantParam(n, v) for n, v in values.items()), base, split, attrs.lo, attrs.hi)
 
 
 def _multiplier(scale: Array, *, split: int) -> tuple[Array, Array]:

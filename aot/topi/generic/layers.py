@@ -15,7 +15,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, binop, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.topi.generic.flat import FlatKernel, register_flat
-from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, match_layer, open_io, tail_accepts, tail_instructions
+from aot.topi.layer.fused import EVERY_KIND, FusedLayer, describe, epilogue_instructions, match_layer, open_io, supports_epilogue
 from aot.topi.layer.requant import plan_requantize
 from aot.topi.layer.stream import ChannelBlock, ChannelStream, WeightFormat
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
@@ -138,9 +138,9 @@ def total(loops: TapLoops, blocks: Iterable[int]) -> float:
 
 
 def accepts_layer(group: Group, _target: Target) -> bool:
-    """Any layer with any tail that can be read at the output's index."""
+    """Any layer with any epilogue that can be read at the output's index."""
     layer = match_layer(group, EVERY_KIND)
-    return layer is not None and tail_accepts(layer)
+    return layer is not None and supports_epilogue(layer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class LayerBuffers:
     params: Buffer
     ctx: TeContext
     store: Callable[[tuple[Expr, ...], Expr, tuple[Expr, ...]], None]
-    """(output indices, accumulator, requantisation fields): requantise, run the tail, store."""
+    """(output indices, accumulator, requantisation parameters): requantise, run the epilogue, store."""
 
 
 def open_layer(
@@ -168,8 +168,8 @@ def open_layer(
     io = open_io(b, group, layer, data_shape=data_shape, out_shape=out_shape)
     params = io.constant("params", stream.data(), "int8")
 
-    def store(indices: tuple[Expr, ...], acc: Expr, fields: tuple[Expr, ...]) -> None:
-        io.store(indices, stream.requant.emit(b, acc, fields))
+    def store(indices: tuple[Expr, ...], acc: Expr, requant_params: tuple[Expr, ...]) -> None:
+        io.store(indices, stream.requant.emit(b, acc, requant_params))
 
     return LayerBuffers(io.data, io.out, params, io.ctx, store)
 
@@ -203,8 +203,8 @@ def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelB
     else:
         with b.for_("n", stream.full_blocks) as n:
             body(ChannelBlock(n * stream.block, stream.block, n * size))
-    if stream.tail:
-        body(ChannelBlock(imm(stream.full_blocks * stream.block), stream.tail, imm(stream.full_blocks * size)))
+    if stream.remainder:
+        body(ChannelBlock(imm(stream.full_blocks * stream.block), stream.remainder, imm(stream.full_blocks * size)))
 
 
 NOT_INT8 = 0.75
@@ -216,7 +216,7 @@ REQUANTISE_V6M = 55
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Instructions without the tail: of all multiply-accumulates and results on larger cores; of each multiply-accumulate on
+    """Instructions without the epilogue: of all multiply-accumulates and results on larger cores; of each multiply-accumulate on
     Armv6-M.
     """
 
@@ -227,13 +227,13 @@ class Cost:
         """Of the layer."""
         more = NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
         if target.has("v6m"):
-            return int((self.v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size) + tail_instructions(layer)
-        return int(self.thumb2 + more * layer.macs) + tail_instructions(layer)
+            return int((self.v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size) + epilogue_instructions(layer)
+        return int(self.thumb2 + more * layer.macs) + epilogue_instructions(layer)
 
 
 def block_sizes(stream: ChannelStream) -> list[int]:
     """Channels of each block."""
-    return [stream.block] * stream.full_blocks + [stream.tail] * bool(stream.tail)
+    return [stream.block] * stream.full_blocks + [stream.remainder] * bool(stream.remainder)
 
 
 def finish(
@@ -286,7 +286,7 @@ def lower_conv2d(group: Group, target: Target, name: str) -> Lowered:
             tap = _Taps(layer, i, rows, columns, offset=offset, pixels=pixels)
             channel_blocks(b, stream, lambda block: tap.block(b, buffers, stream, block, y=y, x=x))
     kernel = describe("generic.conv2d", pixels=pixels, channels=stream.block)
-    code = 620 + 240 * bool(stream.tail)
+    code = 620 + 240 * bool(stream.remainder)
     cost = Cost(total(_loops(layer, pixels), block_sizes(stream)), v6m=5.4)
     return finish(b, buffers, layer, target, kernel=kernel, cost=cost, code=code)
 
@@ -351,8 +351,8 @@ class _Taps:
                     mac((line + kx * dx) * depth, (ky * kw + kx) * depth, imm(depth), unroll_factor(depth))
         for p in range(self.pixels):
             for j in range(block.count):
-                fields = stream.fields(buffers.params, block, j)
-                buffers.store((self.image, y, x + p, block.first + j), acc[p, j], fields)
+                requant_params = stream.requant_params(buffers.params, block, j)
+                buffers.store((self.image, y, x + p, block.first + j), acc[p, j], requant_params)
 
 
 def _run_unit(run: Expr, depth: int) -> int:
@@ -405,7 +405,7 @@ def lower_depthwise(group: Group, target: Target, name: str) -> Lowered:
                             w = stream.weight(buffers.params, block, ky * kw + kx, j)
                             b.store(acc, j, acc[j] + product(acc, values[-1], w))
                 for j in range(block.count):
-                    buffers.store((i, y, x, block.first + j), acc[j], stream.fields(buffers.params, block, j))
+                    buffers.store((i, y, x, block.first + j), acc[j], stream.requant_params(buffers.params, block, j))
 
             channel_blocks(b, stream, body)
     kernel = describe("generic.depthwise_conv2d", channels=stream.block)
@@ -413,7 +413,7 @@ def lower_depthwise(group: Group, target: Target, name: str) -> Lowered:
     taps = lines * taps_inside(out_width, size=width, taps=kw, stride=sx, dilation=dx, before=left)
     pixels = batch * out_height * out_width
     cost = Cost(channel_instructions(taps, pixels, block_sizes(stream), offset=bool(offset)), v6m=15.0)
-    return finish(b, buffers, layer, target, kernel=kernel, cost=cost, code=560 + 200 * bool(stream.tail))
+    return finish(b, buffers, layer, target, kernel=kernel, cost=cost, code=560 + 200 * bool(stream.remainder))
 
 
 register_impl(OpImplementation("generic.depthwise_conv2d", "nn.depthwise_conv2d", accepts_layer, lower_depthwise, plevel=0))
@@ -422,14 +422,14 @@ register_impl(OpImplementation("generic.depthwise_conv2d", "nn.depthwise_conv2d"
 # Fully connected layers and pointwise convolutions: a matrix product [M, K] x [K, O], a few rows by a few channels at a time.
 
 
-TAIL_CODE = 360
-"""Bytes of an element-wise call of the tail, at each of a block's results."""
+EPILOGUE_CODE = 360
+"""Bytes of an element-wise call of the epilogue, at each of a block's results."""
 
 
 def accepts_pointwise(group: Group, _target: Target) -> bool:
     """1x1 kernels at stride 1 without padding: pixels are rows."""
     layer = match_layer(group, EVERY_KIND)
-    if layer is None or not tail_accepts(layer) or layer.weight.shape[1:3] != (1, 1):
+    if layer is None or not supports_epilogue(layer) or layer.weight.shape[1:3] != (1, 1):
         return False
     return layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
 
@@ -449,7 +449,7 @@ def lower_dense(group: Group, target: Target, name: str) -> Lowered:
         channel_blocks(b, stream, lambda block: matrix_tile(b, tile_of, block))
     kernel = "generic.dense" if layer.weight.ndim == 2 else "generic.pointwise"
     described = describe(kernel, rows=pixels, channels=stream.block)
-    code = (520 if layer.weight.ndim == 2 else 640) + 220 * bool(stream.tail) + TAIL_CODE * len(layer.tail)
+    code = (520 if layer.weight.ndim == 2 else 640) + 220 * bool(stream.remainder) + EPILOGUE_CODE * len(layer.epilogue)
     tiles, unroll = -(-rows // pixels), unroll_factor(depth)
     straight = depth == unroll
     loops = TapLoops(
@@ -487,7 +487,7 @@ def matrix_tile(b: IRBuilder, tile: _Tile, block: ChannelBlock) -> None:
                     b.store(acc, (p, j), acc[p, j] + product(acc, x, w))
     for p in range(pixels):
         for j in range(block.count):
-            buffers.store((first + p, block.first + j), acc[p, j], stream.fields(buffers.params, block, j))
+            buffers.store((first + p, block.first + j), acc[p, j], stream.requant_params(buffers.params, block, j))
 
 
 register_impl(OpImplementation("generic.dense", "nn.dense", accepts_layer, lower_dense, plevel=0))

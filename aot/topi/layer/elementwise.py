@@ -1,7 +1,8 @@
-"""Element-wise operators on any core: views of operands, meanings of loops, their C, and all of ADD but its instructions.
+"""Element-wise operators for every core: how operands line up, what loops mean, their C, and all of ADD but its instructions.
 
-A kernel of two operands sees them as runs of bytes, of which one operand may be repeated; a kernel of one operand sees its
-elements in one run.  An instruction set adds the text of a loop: `element_block` makes the block of it, `stream` its C.
+A kernel with two operands sees them as runs of consecutive bytes; one operand may be repeated.  A kernel with one operand sees
+its elements as one run.  An instruction set contributes only the assembly text of a loop: `element_block` builds a block from
+it, `stream` its C.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.strategy import Group, Lowered, register_planned
 
 CODES = 256
-"""Values of a byte."""
+"""Number of values of a byte."""
 
 # ---- operands ----
 
 Kind = Literal["whole", "inner", "outer"]
-"""An operand as large as the result; one whose elements are those of a run, the same for all runs; one element for each run."""
+"""whole: an operand of the result's size; inner: one run of elements, repeated for every run; outer: one element per run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """`rows` runs of `length`, and what each operand is to them."""
+    """`rows` runs of `length` elements, and how each operand relates to them."""
 
     rows: int
     length: int
@@ -52,8 +53,9 @@ class Runs:
 
 
 def match_runs(group: Group, *, least: int, outer: bool = False) -> Runs | None:
-    """The view of one operator on two int8 operands, tensors or constants, with runs of at least `least` bytes; None for other
-    kinds and shapes.  `outer`: an operand may have one element for each run.
+    """The view of one operator on two int8 operands (tensors or constants); None for other types and shapes.
+
+    Runs have at least `least` bytes.  `outer`: an operand may have one element per run.
     """
     anchor = group.anchor
     if not is_alone(group) or len(anchor.args) != 2:
@@ -70,7 +72,7 @@ def match_runs(group: Group, *, least: int, outer: bool = False) -> Runs | None:
 
 
 def view_of(operand: RelayExpr, shape: tuple[int, ...]) -> tuple[Kind, int] | None:
-    """An operand's kind, and the length of the runs that it allows; None if it is repeated otherwise."""
+    """An operand's kind and the run length that it allows; None if it is broadcast in another way."""
     own, size = tensor_type(operand).shape, prod(shape)
     if prod(own) == size:
         return "whole", size
@@ -83,7 +85,7 @@ def view_of(operand: RelayExpr, shape: tuple[int, ...]) -> tuple[Kind, int] | No
 
 
 class Rows:
-    """The flat buffers of two operands, in the order of the call, and of the result; `constants`: what those in flash hold."""
+    """The flat buffers of two operands, in call order, and of the result; `constants`: contents of operands in flash."""
 
     def __init__(self, b: IRBuilder, group: Group, runs: Runs) -> None:
         self._b, self.runs = b, runs
@@ -98,44 +100,45 @@ class Rows:
 
     @contextmanager
     def each(self, joined: int = 1, *, name: str = "at") -> Iterator[tuple[Expr, Expr]]:
-        """A loop over runs, or over so many runs at a time: its number and the first element, which may have a name in C."""
+        """Loop over runs (or over groups of `joined` runs): yield the run's number and its first element, named `name` in C."""
         with self._b.for_("r", self.runs.rows // joined) as r:
             at = r * (self.runs.length * joined) if self.runs.rows > joined else imm(0)
             yield r, self._b.let(name, at) if name and self.runs.rows > joined else at
 
     def operand(self, number: int, at: Expr) -> Region:
-        """An operand, not of kind `outer`, from the run on that begins at `at`."""
+        """The operand (not of kind `outer`) for the run that begins at `at`."""
         return region(self.pair[number], at if self.runs.kinds[number] == "whole" else 0)
 
 
 def is_alone(group: Group) -> bool:
-    """Whether the group is one operator."""
+    """Whether the group is a single operator."""
     return not group.followers and group.anchor is group.result
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A kernel of one operator on a tensor, by a block whose operands are x, perhaps a table, out, numbers and the count.
+    """A kernel of one operator on a tensor: a block with the operands x, perhaps a table, out, numbers and the count.
 
-    `cost`: instructions and bytes of code.  The block takes multiples of `turn` elements.  Those that are left follow the
-    operator's own rule, one by one, or `rest` in a loop.  `align`: of both tensors, floats at least 4.
+    The block processes multiples of `per_iteration` elements.  The remainder is computed one by one with the operator's own rule,
+    or with `remainder` in a loop.  `cost`: instructions and bytes of code.  `align`: alignment of both tensors (at least 4 for
+    floats).
     """
 
     block: TensorIntrin
     cost: tuple[int, int]
     numbers: tuple[Expr, ...] = ()
     table: Array | None = None
-    turn: int = 1
+    per_iteration: int = 1
     align: int = 1
-    rest: Callable[[IRBuilder, Expr, Buffer], Expr] | None = None
+    remainder: Callable[[IRBuilder, Expr, Buffer], Expr] | None = None
 
 
 PlanFlat = Callable[[TensorType, TensorType, Any], Flat | None]
-"""(types of data and result, attrs) -> the kernel, None if there is none."""
+"""(types of data and result, attrs) -> the kernel; None if it does not accept them."""
 
 
 def register_flat(kernel: str, op: str, plan: PlanFlat, *, needs: Sequence[str], least: int, plevel: int) -> None:
-    """Enter a kernel of one operator on a tensor, for results of at least so many elements, for cores with all of `needs`."""
+    """Register a kernel of one operator on a tensor: results of at least `least` elements, cores that have all of `needs`."""
 
     def planned(group: Group, target: Target) -> Flat | None:
         anchor = group.anchor
@@ -158,11 +161,11 @@ def _lower_flat(group: Group, _target: Target, name: str, flat: Flat, *, kernel:
     if flat.table is not None:
         tables = [b.const("table", (CODES,), result.dtype)]
         constants[tables[0].name] = flat.table
-    whole = size - size % flat.turn
+    whole = size - size % flat.per_iteration
     b.block(flat.block, x, *tables, out, *flat.numbers, imm(whole))
-    if whole < size and flat.rest is not None:
+    if whole < size and flat.remainder is not None:
         with b.for_("i", size, start=whole) as at:
-            b.store(out, at, flat.rest(b, x[at], *tables))
+            b.store(out, at, flat.remainder(b, x[at], *tables))
     elif whole < size:
         rule = _rule(b, group, [x], size)
         for i in range(whole, size):
@@ -171,7 +174,7 @@ def _lower_flat(group: Group, _target: Target, name: str, flat: Flat, *, kernel:
 
 
 def _rule(b: IRBuilder, group: Group, operands: Sequence[Buffer], size: int) -> TensorFn:
-    """The operator's own rule on flat tensors."""
+    """The operator's own rule, on flat tensors."""
     result = tensor_type(group.anchor)
     flat = TensorType((size,), result.dtype, result.quant)
     return F_TE.get(str(group.anchor.op))(TeContext(b), list(map(elements_of, operands)), group.anchor.attrs, flat)
@@ -179,32 +182,32 @@ def _rule(b: IRBuilder, group: Group, operands: Sequence[Buffer], size: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """A kernel of one operator on two operands, by a block for each run.
+    """A kernel of one operator on two operands, run by run.
 
-    Operands of the block: x, which is operand number `first`, y, out, numbers and the count; behind out instead of y, if y has
-    one element for each run, that less its zero point `zp`.  The block takes multiples of `turn` elements; those that are left
-    follow the operator's own rule.  `cost`: instructions and bytes of code; `at`: as `name` of `Rows.each`.
+    Operands of the block: x (operand number `first`), y, out, numbers and the count.  If y has one element per run, there is no
+    y; that element minus its zero point `zp` follows out instead.  The block processes multiples of `per_iteration` elements; the
+    remainder is computed with the operator's own rule.  `cost`: instructions and bytes of code.  `at`: `name` of `Rows.each`.
     """
 
     runs: Runs
     block: TensorIntrin
     numbers: tuple[Expr, ...]
     cost: tuple[int, int]
-    turn: int = 1
+    per_iteration: int = 1
     first: int = 0
     zp: int = 0
     at: str = "at"
 
 
 def register_rows(kernel: str, op: str, plan: Callable[[Group, Target], RowPlan | None], *, plevel: int) -> None:
-    """Enter a kernel of one operator on two operands."""
+    """Register a kernel of one operator on two operands."""
     register_planned(kernel, op, plan, partial(_lower_rows, kernel=kernel), plevel=plevel)
 
 
 def _lower_rows(group: Group, _target: Target, name: str, plan: RowPlan, *, kernel: str) -> Lowered:
     b, runs = IRBuilder(name), plan.runs
     rows = Rows(b, group, runs)
-    whole = runs.length - runs.length % plan.turn
+    whole = runs.length - runs.length % plan.per_iteration
     with rows.each(name=plan.at) as (r, at):
         tensors: list[Region | Expr] = [rows.operand(plan.first, at), region(rows.out, at)]
         if runs.kinds[1 - plan.first] == "outer":
@@ -213,9 +216,9 @@ def _lower_rows(group: Group, _target: Target, name: str, plan: RowPlan, *, kern
             tensors.insert(1, rows.operand(1 - plan.first, at))
         b.block(plan.block, *tensors, *plan.numbers, imm(whole))
         if whole < runs.length:
-            rest = _rule(b, group, rows.pair, runs.length)
+            rule = _rule(b, group, rows.pair, runs.length)
             for i in range(whole, runs.length):
-                b.store(rows.out, at + i, rest.at(b, (at + i,)))
+                b.store(rows.out, at + i, rule.at(b, (at + i,)))
     return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), rows.constants, *plan.cost)
 
 
@@ -230,11 +233,11 @@ def element_block(
     numbers: Sequence[TirVar] = (), table: str = "", ordered: bool = True, suffix: str = "",
     align: tuple[int, int] = (1, 1),
 ) -> TensorIntrin:  # fmt: skip
-    """out[i] = element(b, x[i], ..) of `count` elements, each input of its dtype in `ins`; `align`: of the first one and of out.
+    """A block that computes out[i] = element(b, x[i], ..) for `count` elements; `ins`: the dtype of each input by name.
 
-    Operands: inputs, out, numbers, count; with the dtype of a `table` also that, between inputs and out and behind the elements.
-    `suffix`: of the block's name, which begins with the instruction set, but not of its meaning's.  `ordered` blocks read
-    elements before they write the results that belong to them.
+    Operands: inputs, out, numbers, count.  With the dtype of a `table`, the table is an operand between inputs and out, and the
+    last argument of `element`.  `align`: alignment of the first input and of out.  `suffix`: end of the block's name, but not of
+    the name of its meaning.  `ordered` blocks read an element before they write the result that belongs to it.
     """
     count = TirVar("count")
     b = IRBuilder(name.partition(".")[2])
@@ -248,7 +251,7 @@ def element_block(
 
 
 def code_of_table(_b: IRBuilder, x: Expr, table: Buffer) -> Expr:
-    """The element of a table in the order of the bits of bytes."""
+    """table[x] for a table indexed by the unsigned byte."""
     return table[cast("int32", cast("uint8", x))]
 
 
@@ -257,11 +260,11 @@ def stream(
     temporaries: str = "", clobbers: Sequence[str] = (), low: str = "", kind: str = "+&", before: Sequence[str] = (),
     after: Sequence[str] = (),
 ) -> BlockText:  # fmt: skip
-    """A loop as one statement of assembly.
+    """A loop as one assembly statement.
 
-    `pointers`: operands that the loop moves along, those of `low` in low registers, as loads that widen take; a table stays.  One
-    that is called otherwise in the text is `name=operand`.  `counter`: the name of the count, where the loop changes it.
-    `ins`: numbers by name, or by `name:constraint`.  `before` and `after` counter and temporaries are further declarations.
+    `pointers`: operands whose pointers the loop advances (a table's stays); `name=operand` if the text uses another name.  `low`:
+    those that must be in low registers, as widening loads require.  `counter`: the name of the count, if the loop changes it.
+    `ins`: numbers by name, or by `name:constraint`.  `before` and `after`: declarations before and after counter and temporaries.
     """
     named = [(n, o or n) for n, _, o in (p.partition("=") for p in pointers.split())]
     fixed = [n for n, o in named if o == "table"]
@@ -275,8 +278,8 @@ def stream(
     declared += [f"uint32_t {', '.join(f'aot_{t}' for t in temporaries)};"] if temporaries else []
     moved = [n for n, _ in named if n not in fixed] + ([counter] if counter else [])
     outs = [f'[{n}] "{kind}{"l" if n in low.split() else "r"}"(aot_{n})' for n in moved]
-    given = {n: f"aot_{n}" for n in fixed} | dict(ins)
-    pairs = [(*key.partition(":"), value) for key, value in given.items()]
+    inputs = {n: f"aot_{n}" for n in fixed} | dict(ins)
+    pairs = [(*key.partition(":"), value) for key, value in inputs.items()]
     return AsmBlock(
         [*declared, *after],
         text,
@@ -289,17 +292,17 @@ def stream(
 # ---- ADD ----
 
 FACTOR_LIMIT = 1 << 23
-"""Factors are below this in magnitude, as 256 times them are words."""
+"""Bound of the magnitude of factors, so that 256 times a factor fits a word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What becomes of a sum: clamp(sum >> shift, lo, hi); the loop takes `turn` elements at a time."""
+    """How a sum becomes a result: clamp(sum >> shift, lo, hi); `per_iteration`: elements per iteration of the loop."""
 
     shift: int
     lo: int
     hi: int
-    turn: int
+    per_iteration: int
 
     @property
     def clamped(self) -> bool:
@@ -311,7 +314,7 @@ class Limits:
         return f"asr{self.shift}" + f"_{self.lo & 255:02x}_{self.hi & 255:02x}" * self.clamped
 
     def moved(self, bias: str) -> str:
-        """In C the bias of a sum, less the lower limit where limits are other ones than those of bytes."""
+        """The bias of a sum in C, minus the lower limit if the limits are narrower than int8."""
         return f"{bias}{f' - {self.lo} * {1 << self.shift}' if self.clamped else ''}"
 
 
@@ -338,22 +341,22 @@ class Factors:
 
 
 def factors_of(attrs: AddAttrs) -> Factors | None:
-    """The numbers of ADD, or None if it has no such form; with limits of its own bias - (lo << shift) fits the sum too."""
+    """The numbers of ADD, or None if it has no such form; with narrower limits, bias - (lo << shift) must fit the sum too."""
     form = linear_form(attrs)
     if form is None or max(abs(form.a_factor), abs(form.b_factor)) >= FACTOR_LIMIT:
         return None
-    found = Factors(form.a_factor, form.b_factor, form.bias, form.shift, attrs.lo, attrs.hi)
+    factors = Factors(form.a_factor, form.b_factor, form.bias, form.shift, attrs.lo, attrs.hi)
     moved = form.bias - (attrs.lo << form.shift)
     fits = 128 * (abs(form.a_factor) + abs(form.b_factor)) + abs(moved) < 1 << 31
-    return found if fits or not found.clamped else None
+    return factors if fits or not factors.clamped else None
 
 
 @dataclass(frozen=True, slots=True)
 class AddKernel:
     """ADD of an instruction set.
 
-    `least`: elements of a run from which on the loop pays; `turn`: how many a turn of the loop takes, by the length of runs;
-    `cost`: instructions and bytes of code; `repeated`: whether an operand may be repeated along the outer axes; `at`: as of
+    `least`: shortest run for which the loop pays off.  `per_iteration`: elements per iteration, given the length of runs.
+    `cost`: instructions and bytes of code.  `repeated`: whether an operand may be repeated along the outer axes.  `at`: as in
     RowPlan.
     """
 
@@ -362,23 +365,23 @@ class AddKernel:
     name: Callable[[Limits], str]
     emit: Callable[[Operands, Limits], BlockText]
     cost: Callable[[Runs, Limits], tuple[int, int]]
-    turn: Callable[[int], int]
+    per_iteration: Callable[[int], int]
     repeated: bool = True
     at: str = "at"
 
     def block(self, factors: Factors, length: int) -> TensorIntrin:
-        """out[i] = clamp((x[i] * a + y[i] * b + bias) >> shift, lo, hi) of `count` elements of a run of `length`.
+        """A block that computes out[i] = clamp((x[i] * a + y[i] * b + bias) >> shift, lo, hi) for `count` elements.
 
-        Operands: x, y, out at any address (out may be x or y), a, b, bias, count (a multiple of the turn).
+        Operands: x, y, out at any address (out may be x or y), a, b, bias, count (a multiple of the elements per iteration).
         """
         return _add_block(self, self.limits(factors, length))
 
     def limits(self, factors: Factors, length: int) -> Limits:
-        """What the code of a run depends on."""
-        return Limits(factors.shift, factors.lo, factors.hi, self.turn(length))
+        """Everything that the code of a run depends on."""
+        return Limits(factors.shift, factors.lo, factors.hi, self.per_iteration(length))
 
     def plan(self, group: Group, target: Target) -> RowPlan | None:
-        """None for other cores and operands, and for numbers without the short form."""
+        """The plan of a group; None for other cores and operands, and for numbers without the short form."""
         runs = match_runs(group, least=self.least) if target.has(self.needs) else None
         if runs is None or not isinstance(group.anchor.attrs, AddAttrs) or ("inner" in runs.kinds and not self.repeated):
             return None
@@ -387,7 +390,7 @@ class AddKernel:
             return None
         limits = self.limits(factors, runs.length)
         block, cost = self.block(factors, runs.length), self.cost(runs, limits)
-        return RowPlan(runs, block, factors.numbers, cost, turn=limits.turn, at=self.at)
+        return RowPlan(runs, block, factors.numbers, cost, per_iteration=limits.per_iteration, at=self.at)
 
 
 @cache

@@ -1,6 +1,6 @@
-"""FusedLayer: the normalised view of a convolution, depthwise convolution or fully connected layer with all that is fused to it.
+"""FusedLayer: a normalised view of a convolution, depthwise convolution or fully connected layer and everything fused into it.
 
-Kernels see only this view; relay ends here.
+Kernels see this view only; none of them reads relay.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
 
 @dataclass(frozen=True, slots=True)
 class FusedLayer:
-    """`acc = sum w*x + bias`, requantised by `requant`, then `tail`, element-wise calls on the result.
+    """`acc = sum w*x + bias`, requantised by `requant`; then `epilogue`, the element-wise calls on the result.
 
-    weight is int64 with the reduction in its inner axes: conv [O, KH, KW, I], depthwise [KH, KW, C*M], dense [O, K],
-    its zero point subtracted.  bias is int64 [O] for data as stored, with the zero point folded in.  `acc_low`,
-    `acc_high` bound the accumulator of each channel over all data of its type.  `weight_dtype` is how the weights are
-    kept (int8, int4).
+    `weight` is int64 with its zero point subtracted: conv [O, KH, KW, I], depthwise [KH, KW, C*M], dense [O, K].
+    `bias` is int64 [O]; the zero point of the data is folded in, so x is the data as stored.  `acc_low` and `acc_high`
+    bound each channel's accumulator over all possible data.  `weight_dtype` is the type of the weights in flash (int8, int4).
     """
 
     anchor: Call
@@ -52,7 +51,7 @@ class FusedLayer:
     bias: Array
     attrs: Any
     requant: RequantizeAttrs
-    tail: tuple[Call, ...]
+    epilogue: tuple[Call, ...]
     out_type: TensorType
     acc_low: Array
     acc_high: Array
@@ -73,17 +72,17 @@ class FusedLayer:
 
 
 INT8 = frozenset({("int8", "int8"), ("int8", "int4")})
-"""Types of data and weights that kernels of an instruction set take."""
+"""Types of (data, weights) that the kernels of an instruction set accept."""
 
 EVERY_KIND = INT8 | {("int8", "int4"), ("int16", "int8")}
-"""Those that the portable kernels take."""
+"""Types of (data, weights) that the portable kernels accept."""
 
 
 def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide: bool = False) -> FusedLayer | None:
-    """The view of a group, or None if it has another form (then the generic te path lowers it) or other types than `kinds`.
+    """The view of a group, or None if its form differs (the generic te path then lowers it) or its types are not in `kinds`.
 
-    With `INT8` the weights less their zero point are within int8 and the accumulators within int32.  `wide`: for kernels that
-    keep more than eight bits of a weight, those of legacy uint8 models less their zero point may have nine.
+    With `INT8`, weights minus their zero point fit int8 and accumulators fit int32.  `wide` is for kernels that keep more than
+    eight bits per weight: in legacy uint8 models, a weight minus its zero point may need nine.
     """
     anchor = group.anchor
     if not isinstance(anchor.op, Op) or anchor.op.name not in LAYERS:
@@ -97,29 +96,29 @@ def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide:
 
 
 def match_for(group: Group, target: Target, feature: str, *, wide: bool = False) -> FusedLayer | None:
-    """A layer with a tail that kernels can run, on a core with `feature`; `wide` as of `match_layer`."""
+    """The view of a group whose epilogue kernels can run, if the core has `feature`; `wide` as in `match_layer`."""
     layer = match_layer(group, wide=wide) if target.has(feature) else None
-    return layer if layer is not None and tail_accepts(layer) else None
+    return layer if layer is not None and supports_epilogue(layer) else None
 
 
 @lru_cache(16)  # every kernel that competes for a layer asks
 def _view_of(group: Group) -> FusedLayer | None:
-    """The view of a layer of constant weights, whatever their type; None where it is not requantised to the type of its data."""
-    anchor, rest = group.anchor, list(group.followers)
+    """The view of a layer with constant weights of any type; None unless it is requantised to the type of its data."""
+    anchor, followers = group.anchor, list(group.followers)
     data, weight = anchor.args
     assert isinstance(data, Var)
     assert isinstance(weight, Constant)
     channels = tensor_type(anchor).shape[-1]
     bias = np.zeros(channels, np.int64)
-    if rest and _is(rest[0], "nn.bias_add"):
-        constant = rest.pop(0).args[1]
+    if followers and _is(followers[0], "nn.bias_add"):
+        constant = followers.pop(0).args[1]
         if not isinstance(constant, Constant):
             return None
         bias = constant.data.astype(np.int64)
-    if not rest or not _is(rest[0], "qnn.requantize") or rest[0].attrs.dtype != data.type.dtype:
+    if not followers or not _is(followers[0], "qnn.requantize") or followers[0].attrs.dtype != data.type.dtype:
         return None
-    requant = rest.pop(0).attrs
-    return _view(anchor, data, weight, bias=bias, requant=requant, tail=tuple(rest))
+    requant = followers.pop(0).attrs
+    return _view(anchor, data, weight, bias=bias, requant=requant, epilogue=tuple(followers))
 
 
 def _weights_fit(anchor: Call, weight: Array) -> bool:
@@ -132,9 +131,9 @@ def _is(call: Call, name: str) -> bool:
 
 
 def _view(
-    anchor: Call, data: Var, constant: Constant, *, bias: Array, requant: RequantizeAttrs, tail: tuple[Call, ...]
+    anchor: Call, data: Var, constant: Constant, *, bias: Array, requant: RequantizeAttrs, epilogue: tuple[Call, ...]
 ) -> FusedLayer:
-    """Fold zero points that are still in the attributes, compute the bounds."""
+    """Fold in the zero points that are still attributes, and bound the accumulators."""
     assert isinstance(anchor.op, Op)
     weight = constant.data.astype(np.int64) - anchor.attrs.weight_zp
     if anchor.op.name == "nn.depthwise_conv2d":
@@ -156,18 +155,18 @@ def _view(
         weight = np.where(settled if axes == (0, 1) else settled.reshape(-1, *[1] * len(axes)), 0, weight)
         bias, low, high = (np.where(settled, values, a) for a in (bias, low, high))
     macs = out.size * int(weight.size) // weight.shape[-1 if axes == (0, 1) else 0]
-    out_type = tensor_type(tail[-1]) if tail else out.with_dtype(requant.dtype, requant.quant)
-    return FusedLayer(anchor, data, weight, bias, anchor.attrs, requant, tail, out_type, low, high, macs, constant.type.dtype)
+    out_type = tensor_type(epilogue[-1]) if epilogue else out.with_dtype(requant.dtype, requant.quant)
+    return FusedLayer(anchor, data, weight, bias, anchor.attrs, requant, epilogue, out_type, low, high, macs, constant.type.dtype)
 
 
 def settle_constant_channels(
     requant: RequantizeAttrs, low: Array, high: Array, *, dtype: str = "int32"
 ) -> tuple[Array, RequantizeAttrs, Array]:
-    """(which channels have one result for all data, requantisation with plain numbers for those, their accumulator).
+    """Give channels with a constant result plain numbers: (mask of these channels, new requantisation, their accumulators).
 
-    Requantisation is monotone, so the bounds of the accumulator decide.  Such a channel needs no weights: an accumulator of
-    4 * (result - zero point) with the multiplier 1/4 gives its result exactly.  Converters leave extreme numbers in dead channels
-    (shifts of 36, biases of 2^30), which would keep kernels from their short forms.
+    Requantisation is monotone: a channel is constant if both bounds of its accumulator give the same result.  It needs no
+    weights: an accumulator of 4 * (result - zero point) and the multiplier 1/4 give that result exactly.  Converters leave
+    extreme numbers in dead channels (shifts of 36, biases of 2^30), which would rule out the short forms of requantisation.
     """
     shape = TensorType(low.shape, dtype)
     accs = [np.clip(a, *int_range(dtype)).astype(dtype) for a in (low, high)]
@@ -183,51 +182,51 @@ def settle_constant_channels(
 
 
 def table_of(layer: FusedLayer) -> Array | None:
-    """The table, int8[256] by code, that is all of a layer's tail; None for other tails."""
-    if len(layer.tail) != 1 or not _is(layer.tail[0], "qnn.lut") or layer.requant.dtype != "int8":
+    """The table, int8[256] indexed by the quantised value, if it is the whole epilogue; else None."""
+    if len(layer.epilogue) != 1 or not _is(layer.epilogue[0], "qnn.lut") or layer.requant.dtype != "int8":
         return None
-    return np.asarray(layer.tail[0].attrs.table, np.int8)
+    return np.asarray(layer.epilogue[0].attrs.table, np.int8)
 
 
-TAIL_INSTRUCTIONS = 9
-"""Of an element-wise call of the tail, for each element (a residual ADD as two products)."""
+EPILOGUE_INSTRUCTIONS = 9
+"""Instructions per element of an element-wise call in an epilogue (a residual ADD with two products)."""
 
 FIXED_POINT_ADD = 30
-"""Of a residual ADD that takes three rescalings, for each element."""
+"""Instructions per element of a residual ADD with three rescalings."""
 
 TABLE_INSTRUCTIONS = 2
-"""Of a tail that is a table, for each element."""
+"""Instructions per element of an epilogue that is one table."""
 
 OF_CALLS = {"qnn.lut": 3, "qnn.dequantize": 5}
-"""Of calls that take fewer."""
+"""Instructions per element of cheaper calls."""
 
 
-def tail_each(layer: FusedLayer) -> int:
-    """What the tail adds to the estimate of one element (from counts under QEMU)."""
-    return sum(map(_call_instructions, layer.tail)) if table_of(layer) is None else TABLE_INSTRUCTIONS
+def epilogue_each(layer: FusedLayer) -> int:
+    """Instructions that the epilogue adds per element (estimate from counts under QEMU)."""
+    return sum(map(_call_instructions, layer.epilogue)) if table_of(layer) is None else TABLE_INSTRUCTIONS
 
 
 def _call_instructions(call: Call) -> int:
     assert isinstance(call.op, Op)
     if call.op.name == "qnn.add" and (tensor_type(call).dtype != "int8" or linear_form(call.attrs) is None):
         return FIXED_POINT_ADD
-    return OF_CALLS.get(call.op.name, TAIL_INSTRUCTIONS)
+    return OF_CALLS.get(call.op.name, EPILOGUE_INSTRUCTIONS)
 
 
-def tail_instructions(layer: FusedLayer) -> int:
-    """What the tail adds to the estimate of one call."""
-    return tail_each(layer) * prod(layer.out_type.shape)
+def epilogue_instructions(layer: FusedLayer) -> int:
+    """Instructions that the epilogue adds per call of the layer (estimate)."""
+    return epilogue_each(layer) * prod(layer.out_type.shape)
 
 
 Epilogue = Callable[[Expr, tuple[Expr, ...]], Expr]
 """(int8 value, output indices) -> value to store"""
 
 
-def tail_accepts(layer: FusedLayer) -> bool:
-    """Whether every other operand of the tail is a tensor of the output's own shape, so that it can be read at the
-    output's index.  The layer's own data is not: each kernel keeps it in its own form.
+def supports_epilogue(layer: FusedLayer) -> bool:
+    """Whether every other operand of the epilogue is a tensor of the output's shape, so that it can be read at the output's
+    index.  The layer's own data is excluded, as each kernel reads that in its own form.
     """
-    for call in layer.tail:
+    for call in layer.epilogue:
         if not isinstance(call.op, Op) or call.op.name not in F_TE:
             return False
         for arg in call.args:
@@ -238,13 +237,13 @@ def tail_accepts(layer: FusedLayer) -> bool:
     return True
 
 
-def tail_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], operands: dict[int, TensorFn]) -> Epilogue:
-    """Compose the tail's te rules; `shape` is the output's shape as the kernel indexes it, `operands` the other Vars by id."""
+def compose_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], operands: dict[int, TensorFn]) -> Epilogue:
+    """Compose the te rules of the epilogue; `shape`: the output as the kernel indexes it; `operands`: the other Vars by id."""
 
     def epilogue(value: Expr, indices: tuple[Expr, ...]) -> Expr:
         current = TensorFn(shape, layer.requant.dtype, lambda _b, _i: value)
         results: dict[int, TensorFn] = {}
-        for call in layer.tail:
+        for call in layer.epilogue:
             assert isinstance(call.op, Op)
             args = [operands.get(id(a)) or results.get(id(a)) or current for a in call.args]
             out = TensorType(shape, tensor_type(call).dtype, tensor_type(call).quant)
@@ -256,19 +255,19 @@ def tail_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], ope
 
 
 def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
-    """Those of a layer whose tail is one ADD of another int8 tensor, the layer's result as the first factor's operand."""
-    if len(layer.tail) != 1 or not target.has("dsp"):
+    """Factors of an epilogue that is one ADD of another int8 tensor, the first factor being the layer's own; else None."""
+    if len(layer.epilogue) != 1 or not target.has("dsp"):
         return None
-    (add,) = layer.tail
+    (add,) = layer.epilogue
     if not isinstance(add.op, Op) or add.op.name != "qnn.add" or layer.requant.dtype != "int8":
         return None
     others = [isinstance(a, Var) and a is not layer.data and a.type.dtype == "int8" for a in add.args]
     if others not in ([False, True], [True, False]) or not isinstance(add.args[others.index(False)], Call):
         return None
-    found = factors_of(add.attrs)
-    if found is None or others == [False, True]:
-        return found
-    return replace(found, a=found.b, b=found.a)
+    factors = factors_of(add.attrs)
+    if factors is None or others == [False, True]:
+        return factors
+    return replace(factors, a=factors.b, b=factors.a)
 
 
 def describe(kernel: str, **schedule: int) -> str:
@@ -277,14 +276,14 @@ def describe(kernel: str, **schedule: int) -> str:
     return f"{kernel}({inner})"
 
 
-# Parameters of a layer's PrimFunc: data, other operands of the tail, result, packed constants; and how results are stored.
+# Parameters of a layer's PrimFunc (data, other operands of the epilogue, result, packed constants) and how results are stored.
 
 
 @dataclass(frozen=True, slots=True)
 class LayerIo:
-    """`store(indices, value)` runs the tail on a requantised int32 value and stores the result.
+    """The buffers of a layer; `store(indices, value)` runs the epilogue on a requantised int32 value and stores the result.
 
-    `operands` are the other tensors of the tail.
+    `operands`: the other tensors that the epilogue reads.
     """
 
     data: Buffer
@@ -293,13 +292,13 @@ class LayerIo:
     epilogue: Epilogue | None
     operands: tuple[Buffer, ...] = ()
     table: Buffer | None = None
-    """That of a tail which is one."""
+    """The table of an epilogue that is one table."""
 
     def store(self, indices: tuple[Expr, ...], value: Expr) -> None:
         self.ctx.builder.store(self.out, indices, self.finished([indices], [value])[0])
 
     def store_all(self, places: Sequence[tuple[Expr, ...]], values: Iterable[Expr]) -> None:
-        """As `store` of each; a table is looked up for all values at once, which takes its address once."""
+        """Store several values; a table is looked up for all of them at once, so that its address is loaded once."""
         if self.table is not None:
             values = self.finished(places, list(values))
             for indices, value in zip(places, values, strict=True):
@@ -309,7 +308,7 @@ class LayerIo:
             self.store(indices, value)
 
     def finished(self, places: Sequence[tuple[Expr, ...]], values: Sequence[Expr]) -> list[Expr]:
-        """What the tail makes of requantised values, within int8, at indices of the result."""
+        """The results of the epilogue for requantised values (within int8) at the given indices."""
         if self.table is not None:
             codes = self.ctx.builder.local("code", (len(values),), "int32")
             for i, value in enumerate(values):
@@ -321,12 +320,12 @@ class LayerIo:
         return [self.epilogue(value, indices) for indices, value in zip(places, values, strict=True)]
 
     def index_by_bits(self) -> None:
-        """Put the table of the tail in the order of the bytes' bits, for kernels that take a result as it lies for an index."""
+        """Rotate the table so that the unsigned byte of a result is its index, for kernels that use the stored byte as index."""
         assert self.table is not None
         self.ctx.constants[self.table.name] = np.roll(self.ctx.constants[self.table.name], CODES // 2)
 
     def constant(self, name: str, data: Array, dtype: str, *, align: int = 4) -> Buffer:
-        """A packed stream of the layer."""
+        """Declare an array of packed constants."""
         buffer = self.ctx.builder.const(name, (data.size,), dtype, align=align)
         self.ctx.constants[buffer.name] = data
         return buffer
@@ -339,9 +338,9 @@ class LayerIo:
 def open_io(
     b: IRBuilder, group: Group, layer: FusedLayer, *, data_shape: tuple[int, ...], out_shape: tuple[int, ...], data_align: int = 1
 ) -> LayerIo:
-    """Declare the buffers; inputs in the order of the group's parameters, operands of the tail seen in the output's shape.
+    """Declare the buffers: inputs in the order of the group's parameters, operands of the epilogue in the output's shape.
 
-    `data_align` in bytes is for kernels that read the data by words.
+    `data_align` (bytes) is for kernels that read the data word by word.
     """
     data, operands, buffers = None, {}, []
     for var in group.params:
@@ -358,16 +357,16 @@ def open_io(
         table = b.const("table", (codes.size,), "int8")
         ctx.constants[table.name] = codes
         return LayerIo(data, out, ctx, None, (), table)
-    epilogue = tail_epilogue(layer, ctx, out_shape, operands) if layer.tail else None
+    epilogue = compose_epilogue(layer, ctx, out_shape, operands) if layer.epilogue else None
     return LayerIo(data, out, ctx, epilogue, tuple(buffers))
 
 
 def lowered(io: LayerIo, layer: FusedLayer, kernel: str, instructions: int, code: int, **schedule: int) -> Lowered:
-    """The finished function of a layer, with its costs as Lowered has them."""
+    """Finish the function of a layer; return it with its costs."""
     func = io.ctx.builder.finish(FuncAttrs(kernel=describe(kernel, **schedule), span=layer.span, macs=layer.macs))
     return Lowered(func, io.constants, instructions, code)
 
 
 def open_flat(b: IRBuilder, group: Group, layer: FusedLayer) -> LayerIo:
-    """As `open_io`, data and result as rows of elements."""
+    """`open_io` with data and result as flat arrays."""
     return open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(prod(layer.out_type.shape),))

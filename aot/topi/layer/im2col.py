@@ -1,4 +1,4 @@
-"""im2col: the window of an output pixel in the data, in runs of consecutive bytes that are packed or copied, with the padding."""
+"""im2col: the window of an output pixel in the data, as runs of consecutive bytes that are packed or copied, padding included."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ WORD = 4
 
 
 def is_rows(layer: FusedLayer) -> bool:
-    """Whether output pixel i reads data row i: fully connected layers and pointwise convolutions."""
+    """Whether output pixel i reads exactly data row i: true of fully connected layers and pointwise convolutions."""
     if layer.weight.ndim == 2:
         return True
     return layer.weight.shape[1:3] == (1, 1) and layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
 
 
 def match_rows(group: Group, target: Target, feature: str, *, pixels: int) -> FusedLayer | None:
-    """A layer of rows as `match_for` takes it; of pointwise convolutions those of at most `pixels`, as more belong to conv2d."""
+    """A layer of rows that `match_for` accepts; pointwise convolutions have at most `pixels`, as larger ones belong to conv2d."""
     layer = match_for(group, target, feature)
     if layer is None or not is_rows(layer):
         return None
@@ -32,7 +32,7 @@ def match_rows(group: Group, target: Target, feature: str, *, pixels: int) -> Fu
 
 
 Origin = tuple[Expr, Expr, Expr]
-"""Image, row and column of a window's first pixel; in the padding they lie outside of the image."""
+"""Image, row and column of a window's first pixel; row and column are outside of the image if that pixel is padding."""
 
 
 def window_at(b: IRBuilder, layer: FusedLayer, index: Expr, *, origin: tuple[int, int]) -> Origin:
@@ -47,12 +47,11 @@ def window_at(b: IRBuilder, layer: FusedLayer, index: Expr, *, origin: tuple[int
 
 
 def first_pixel(b: IRBuilder, layer: FusedLayer, passed: Expr, *, last: Expr, even: bool) -> Expr:
-    """The first of the group of output pixels after `passed` others, in the order of computation; `last`: the largest there is.
+    """The first of the next group of output pixels, after `passed` pixels; `last`: the largest possible first pixel.
 
-    If the pixels do not divide into whole groups (not `even`), the last group is still whole: it shares pixels with the one
-    before, which are computed twice.  Results of wider elements than the data (dequantised ones) are computed from the last
-    pixel to the first, so that they may overwrite data that start where they do; a layer that requantises them may also write
-    in place.
+    If the pixels do not divide into whole groups (not `even`), the last group is still whole: it overlaps the one before, and the
+    shared pixels are computed twice.  Results with wider elements than the data (dequantised ones) are computed from the last
+    pixel to the first, so that they may overwrite data that start at the same address; so may a requantising layer.
     """
     if itemsize(layer.out_type.dtype) > itemsize(layer.data_type.dtype):
         return last - passed if even else b.let("pixel", maximum(last - passed, 0))
@@ -60,14 +59,14 @@ def first_pixel(b: IRBuilder, layer: FusedLayer, passed: Expr, *, last: Expr, ev
 
 
 PackRun = Callable[[Expr, Expr, tuple[Buffer, Expr]], None]
-"""(pixel p of a group, number of the run in its window, (buffer, start) of the run's bytes): emits the packing of a run."""
+"""(pixel p of a group, index of the run in its window, (buffer, start) of the run's bytes): emits the packing of one run."""
 
 
 class RunPacker:
-    """Packs the k x k windows of a group of `pixels`, run by run.
+    """Packs the k x k windows of a group of `pixels` pixels, run by run.
 
-    The window is cut into runs of consecutive bytes, a row of it or, where it is dilated, a pixel.  A run that leaves the image
-    is put together in `line` first (scratch of one run).
+    A window is cut into runs of consecutive bytes: a row of it or, if it is dilated, a pixel.  A run that crosses the border of
+    the image is first assembled in `line` (scratch for one run).
     """
 
     def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, *, pixels: int, pack: PackRun) -> None:
@@ -77,7 +76,7 @@ class RunPacker:
         self._line = b.scratch("line", (shape.length,), "int8") if any(layer.attrs.padding) else None
 
     def pack(self, first: Expr) -> None:
-        """The pixels from number `first` of the output on."""
+        """Pack the windows of the output pixels from number `first` on."""
         with self._b.for_("p", self._pixels) as p:
             self._pixel(first + p, p)
 
@@ -97,7 +96,7 @@ class RunPacker:
                 self._guarded(self._line, (p, n), start=start, column=column, on_row=on_row)
 
     def _guarded(self, line: Buffer, place: tuple[Expr, Expr], *, start: Expr, column: Expr, on_row: Expr) -> None:
-        """A run straight from the image where it lies inside, else from `line`."""
+        """Pack a run straight from the image if it is inside, else via `line`."""
         b, width = self._b, self._layer.data_type.shape[2]
         with b.if_(logical_and(on_row, logical_and(column >= 0, column <= width - self._shape.width))):
             self._run(*place, (self._data, start))
@@ -106,7 +105,7 @@ class RunPacker:
             self._run(*place, (line, imm(0)))
 
     def _copy(self, line: Buffer, start: Expr, *, column: Expr, on_row: Expr) -> None:
-        """A run of which some or all bytes lie outside."""
+        """Assemble in `line` a run that is partly or wholly outside of the image."""
         b, width, depth = self._b, self._layer.data_type.shape[2], self._layer.data_type.shape[3]
         with b.for_("i", self._shape.length) as i:
             b.store(line, i, self._layer.attrs.pad_value)
@@ -118,24 +117,24 @@ class RunPacker:
 
 
 def data_align(layer: FusedLayer) -> int:
-    """Bytes, for RunBytes: where all runs of a window are whole words of the image they are copied by words."""
+    """Alignment for RunBytes: 4 if all runs of a window are whole words of the image, which are then copied by words; else 1."""
     return WORD if layer.weight.ndim == 4 and layer.weight.shape[3] % WORD == 0 else 1
 
 
 def copy_instructions(layer: FusedLayer, length: int) -> int:
-    """Of copying a run of `length` bytes (from counts under QEMU)."""
+    """Instructions for copying a run of `length` bytes (from counts under QEMU)."""
     return 35 + length * (1 if data_align(layer) == WORD else 4)
 
 
 class RunBytes:
-    """Copies runs of windows to `target` as they are, with the padding; `data` is aligned as `data_align` says."""
+    """Copies runs of windows to `target` unchanged, padding included; `data` has the alignment that `data_align` returns."""
 
     def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, target: Buffer) -> None:
         self._b, self._data, self._layer, self._target, self._runs = b, data, layer, target, WindowRuns(layer)
         self._words = data_align(layer) == WORD
 
     def copy(self, at: Expr, place: tuple[Expr, Expr, Expr]) -> None:
-        """To byte `at` of the target the run whose first pixel is (image, row, column)."""
+        """Copy the run whose first pixel is (image, row, column) to byte `at` of the target."""
         b, (image, row, column) = self._b, place
         _, height, width, depth = self._layer.data_type.shape
         start = b.let("start", ((image * height + row) * width + column) * depth)
@@ -143,14 +142,14 @@ class RunBytes:
         if not any(self._layer.attrs.padding):
             self._move(at, start, low=imm(0), high=length)
             return
-        known_row = logical_and(row >= 0, row < height)
+        inside_image = logical_and(row >= 0, row < height)
         if self._runs.width == 1:
-            with b.if_(logical_and(known_row, logical_and(column >= 0, column < width))):
+            with b.if_(logical_and(inside_image, logical_and(column >= 0, column < width))):
                 self._move(at, start, low=imm(0), high=length)
             with b.else_():
                 self._pad(at, imm(0), length)
             return
-        with b.if_(known_row):
+        with b.if_(inside_image):
             low = b.let("low", minimum(maximum(imm(0) - column, 0), self._runs.width) * depth)
             high = b.let("high", maximum(minimum(width - column, self._runs.width) * depth, low))
             self._pad(at, imm(0), low)
@@ -179,7 +178,7 @@ class RunBytes:
 
 
 class WindowRuns:
-    """The runs of a layer's window: rows x columns of them, each `width` pixels or `length` bytes."""
+    """The runs of a layer's window: rows x columns runs, each of `width` pixels or `length` bytes."""
 
     def __init__(self, layer: FusedLayer) -> None:
         self._layer = layer
@@ -195,7 +194,7 @@ class WindowRuns:
         return self.rows * self.columns
 
     def copying(self, unit: int) -> int:
-        """Instructions of copying the windows of all output pixels, `unit` bytes at a time (from counts under QEMU)."""
+        """Instructions for copying the windows of all output pixels, `unit` bytes at a time (from counts under QEMU)."""
         attrs, (_, height, width, depth) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
         pixels, units = images * rows * columns, self.length // unit
@@ -209,9 +208,9 @@ class WindowRuns:
         return int(pixels * (8 + 2.4 * self.count * units) + 18.4 * started + 39.4 * outside + 2.6 * moved)
 
     def instructions(self, share: float, *, run: int, pixel: float) -> int:
-        """Of packing the windows of all output pixels `share` times (from counts under QEMU).
+        """Instructions for packing `share` of the windows of all output pixels (from counts under QEMU).
 
-        `run`: of one run inside; `pixel`: of what there is to do for each pixel besides.
+        `run`: instructions per run inside the image; `pixel`: further instructions per pixel.
         """
         attrs, (_, height, width, depth) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
@@ -229,7 +228,7 @@ class WindowRuns:
 
 
 def inside(count: int, steps: int, extent: int, size: int, *, axis: tuple[int, int, int]) -> int:
-    """How many of `count` * `steps` runs of `extent` positions lie within `size`; axis: (stride, dilation, padding before)."""
+    """How many of `count` * `steps` runs of `extent` positions are within `size`; axis: (stride, dilation, padding before)."""
     stride, dilation, before = axis
     starts = [i * stride + k * dilation - before for i in range(count) for k in range(steps)]
     return sum(s >= 0 and s + extent <= size for s in starts)

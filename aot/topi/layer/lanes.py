@@ -1,14 +1,14 @@
-"""Depthwise convolution by 32-bit sums of three pixels each, on cores without wider products: Armv6-M, and Cortex-M3.
+"""Depthwise convolution with two sums per 32-bit product, for cores without longer products: Armv6-M and Cortex-M3.
 
-Two pixels share a word, z = 2^11 apart.  With words p + q z and q + r z, sums of products with a channel's weights are
-first = A + B z and second = B + C z modulo 2^32.  The low bits of `second` are those of B, which makes A known modulo 2^22,
-A gives B, and B gives C.  So four products and four additions do six multiply-accumulates, as long as the sums
-stay within 21 bits.
+MULS on these cores gives 32 bits only, but sums of int8 products need far fewer.  So two pixels share a word, z = 2^11 apart.
+With the words p + q z and q + r z, the sums of products with a channel's weights are first = A + B z and second = B + C z,
+modulo 2^32.  The low bits of `second` are the low bits of B, which determines A modulo 2^22; A determines B, and B determines C.
+So four products and four additions replace six multiply-accumulates, provided that all sums fit 21 bits.
 
-The kernel computes six outputs of a row or three of two rows, a channel's plane at a time; each instruction set has a block of
-its own for the products.  A word of the plane holds a pixel and the one that a neighbouring output reads in its place.  The axis
-that rows run along and the form of the six are chosen by cost.  Weights take one byte each.  Scratch: four bytes a pixel of the
-band of rows that is in work.
+The kernel computes six outputs at a time, six of a row or three of two rows, one channel's plane after the other.  Each
+instruction set has its own block for the products.  A word of the plane holds a pixel and the pixel that the next output reads
+in its place.  The orientation of the plane and the shape of the six outputs are chosen by cost.  Weights stay one byte each.
+Scratch memory: four bytes per pixel of the current band of rows.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.intrin import TensorIntrin
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.planes import Axis, Planes, band_height, counted, orientations, starts
-from aot.topi.layer.requant import Field, General, HighMultiply
+from aot.topi.layer.requant import General, HighMultiply, RequantParam
 from aot.topi.strategy import Group, Lowered
 
 BITS = 11
 LIMIT = 1 << (31 - BITS)
 """Sums are in [-LIMIT, LIMIT)."""
 WORDS = 4
-"""That six pixels need."""
+"""Accumulator words for six pixels."""
 WORD_SHIFT = 32 - 2 * BITS
 MAX_TAPS = 49
 MAX_LINE = 4096
-"""Bytes of the rows that one output row reads."""
+"""Bytes of the rows that one output row reads, at most."""
 GROUPS = ((1, 6), (2, 3))
 """Rows and columns of the six outputs."""
 UNROLL = 6
-"""Words of a row copied in a straight line."""
+"""Words of a row that are copied without a loop."""
 
 
 def three_sums(b: IRBuilder, acc: Buffer, at: int) -> tuple[Expr, Expr, Expr]:
@@ -61,13 +61,13 @@ def three_sums(b: IRBuilder, acc: Buffer, at: int) -> tuple[Expr, Expr, Expr]:
 
 
 class Requant(Protocol):
-    """A form of requantisation; `base` is what the accumulators of each channel start less."""
+    """A form of requantisation; `base` is subtracted from each channel's initial accumulator."""
 
     @property
-    def fields(self) -> tuple[Field, ...]: ...
+    def params(self) -> tuple[RequantParam, ...]: ...
     @property
     def base(self) -> Array: ...
-    def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr: ...
+    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,19 @@ class OtherForm:
     base: Array
 
     @property
-    def fields(self) -> tuple[Field, ...]:
-        return self.form.fields
+    def params(self) -> tuple[RequantParam, ...]:
+        return self.form.params
 
-    def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
-        return self.form.emit(b, acc, fields)
+    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        return self.form.emit(b, acc, requant_params)
 
 
 class Numbers:
-    """`start` [O] as 32 bits and the non-uniform fields of `requant`, in a constant array of the layer."""
+    """A constant array with `start` [O] (32 bits) and the non-uniform parameters of `requant`."""
 
     def __init__(self, b: IRBuilder, io: LayerIo, start: Array, requant: Requant) -> None:
         self._b, self._requant = b, requant
-        arrays = [start & 0xFFFFFFFF] + [f.values & 0xFFFFFFFF for f in requant.fields if not f.uniform]
+        arrays = [start & 0xFFFFFFFF] + [f.values & 0xFFFFFFFF for f in requant.params if not f.uniform]
         self._count = len(arrays)
         words = np.stack(arrays, axis=1).astype(np.uint32).view(np.int32)
         self._buffer = io.constant("numbers", np.ascontiguousarray(words).reshape(-1), "int32")
@@ -98,18 +98,18 @@ class Numbers:
     def start(self, channel: Expr) -> Expr:
         return self._buffer[channel * self._count]
 
-    def fields(self, channel: Expr) -> tuple[Expr, ...]:
-        """Emits the loads."""
+    def requant_params(self, channel: Expr) -> tuple[Expr, ...]:
+        """Load the parameters of a channel."""
         rows = iter(range(1, self._count))
         return tuple(
             imm(int(f.values[0])) if f.uniform else self._b.let("field", self._buffer[channel * self._count + next(rows)])
-            for f in self._requant.fields
+            for f in self._requant.params
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """`rows` by `columns` of them, `dilation` columns apart; `stride`: columns between neighbouring outputs."""
+    """`rows` by `columns` taps, `dilation` columns apart; `stride`: columns between neighbouring outputs."""
 
     rows: int
     columns: int
@@ -118,7 +118,7 @@ class Taps:
 
     @property
     def reach(self) -> int:
-        """Words from the first one of a row to its last one."""
+        """Words from the first to the last one that a row of taps reads."""
         return (self.columns - 1) * self.dilation + self.stride
 
 
@@ -126,9 +126,9 @@ class Taps:
 def plane_sums(taps: Taps) -> PrimFunc:
     """acc[4] += sums over the window of weights times words of the plane.
 
-    Operands: w int8[taps]; x int32, words of the plane from the first output's window on, of which word i is pixel i + 2^11 *
-    pixel (i + stride); acc uint32[4]; `second`: words between the windows of the first and the fourth output; `pitch`: words
-    between rows of the window.
+    Operands: w int8[taps]; x int32, the words of the plane from the first output's window on (word i is pixel i + 2^11 * pixel (i
+    + stride)); acc uint32[4]; `second`: words between the windows of the first and the fourth output; `pitch`: words between rows
+    of the window.
     """
     second, pitch = Var("second"), Var("pitch")
     b = IRBuilder(f"plane_{taps.rows}x{taps.columns}_s{taps.stride}_d{taps.dilation}")
@@ -146,10 +146,10 @@ def plane_sums(taps: Taps) -> PrimFunc:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a core's form of the kernel consists of.
+    """The parts of the kernel that depend on the core.
 
-    `block` does the taps of six outputs in `taps_cost` instructions, its loads reaching `reach` words; `requantise` chooses how
-    results are made, in `result_cost` instructions; `group_cost` is what a group of six takes beside.
+    `block` computes the taps of six outputs in `taps_cost` instructions; its loads can reach `reach` words.  `requantise` chooses
+    the requantisation, which costs `result_cost` instructions per result.  `group_cost`: other instructions per six outputs.
     """
 
     kernel: str
@@ -163,7 +163,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class LanePlanes(Planes):
-    """Planes of words, `band` rows of results at a time, in groups of `shape`."""
+    """Planes of words with `band` result rows each; `shape`: rows and columns of the six outputs."""
 
     machine: Machine
     requant: Requant
@@ -184,32 +184,32 @@ class LanePlanes(Planes):
 
     @property
     def cost(self) -> int:
-        """Instructions of one channel without requantisation and what comes behind it (from counts under QEMU)."""
+        """Instructions per channel (from counts under QEMU)."""
         lines = self.lines if self.bands > 1 else min(self.rows.size, self.lines)
         copy = lines * (20 + 8 * min(self.pitch, self.columns.size))
         groups = -(-self.band // self.shape[0]) * -(-self.columns.out // self.shape[1])
-        each = 6 * (self.machine.result_cost(self.requant) + tail_each(self.layer))
+        each = 6 * (self.machine.result_cost(self.requant) + epilogue_each(self.layer))
         return self.bands * (copy + groups * (self.machine.taps_cost(self.taps) + self.machine.group_cost + each) + 20)
 
 
 def plan_lanes(group: Group, target: Target, machine: Machine) -> LanePlanes | None:
-    """Windows of a few taps whose sums stay within the lanes."""
+    """The cheapest plan for a window of a few taps; None if sums may exceed the lanes."""
     layer = match_layer(group)
-    if layer is None or not tail_accepts(layer) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
+    if layer is None or not supports_epilogue(layer) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
         return None
     requant = machine.requantise(layer, target)
     low, high = layer.acc_low - requant.base, layer.acc_high - requant.base
     if (low < -LIMIT).any() or (high >= LIMIT).any():
         return None
-    ways = product(orientations(layer), GROUPS)
-    plans = [_oriented(layer, machine, requant, way, shape) for way, shape in ways]
+    forms = product(orientations(layer), GROUPS)
+    plans = [_oriented(layer, machine, requant, orientation, shape) for orientation, shape in forms]
     return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
 
 
 def _oriented(
-    layer: FusedLayer, machine: Machine, requant: Requant, way: tuple[Axis, Axis, bool], shape: tuple[int, int]
+    layer: FusedLayer, machine: Machine, requant: Requant, orientation: tuple[Axis, Axis, bool], shape: tuple[int, int]
 ) -> LanePlanes | None:
-    rows, columns, swapped = way
+    rows, columns, swapped = orientation
     words = (max(columns.out, shape[1]) - 1) * columns.stride + columns.reach - columns.stride
     if 4 * words * (rows.reach + (shape[0] - 1) * rows.stride) > MAX_LINE:
         return None
@@ -221,7 +221,7 @@ def _oriented(
 
 
 def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowered:
-    """The kernel of a plan."""
+    """Build the kernel of a plan."""
     layer, columns = plan.layer, plan.columns
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
@@ -247,16 +247,16 @@ def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> L
     form = {"rows": plan.shape[0], "columns": plan.shape[1], "band": plan.band}
     func = b.finish(FuncAttrs(kernel=describe(plan.machine.kernel, **form), span=layer.span, macs=layer.macs))
     cost = layer.data_type.shape[0] * layer.channels * plan.cost + 4 * plane.size
-    code = 900 + 2 * plan.machine.taps_cost(plan.taps) + 400 * len(layer.tail)
+    code = 900 + 2 * plan.machine.taps_cost(plan.taps) + 400 * len(layer.epilogue)
     return Lowered(func, io.constants, instructions=cost, code=code)
 
 
 def _band(
     b: IRBuilder, plan: LanePlanes, io: LayerIo, plane: Buffer, *, weights: Buffer, numbers: Numbers, channel: Expr, at: Expr
 ) -> None:
-    """The results of one channel in a band, whose first one is element `at` of the output."""
+    """Compute one channel's results in a band; the first one is element `at` of the output."""
     rows, columns = plan.rows, plan.columns
-    fields = numbers.fields(channel)
+    requant_params = numbers.requant_params(channel)
     start = b.let("start", cast("uint32", numbers.start(channel)))
     w = region(weights, channel * (rows.taps * columns.taps))
     for y in starts(b, plan.band, plan.shape[0], "y", "y"):
@@ -272,7 +272,7 @@ def _band(
             for p, (row, column) in enumerate(product(range(plan.shape[0]), range(plan.shape[1]))):
                 if row < plan.band and column < columns.out:
                     place = here + (row * rows.out_step + column * columns.out_step)
-                    io.store((place,), plan.requant.emit(b, sums[p], fields))
+                    io.store((place,), plan.requant.emit(b, sums[p], requant_params))
 
 
 def _word(low: Expr, high: Expr) -> Expr:
@@ -280,7 +280,7 @@ def _word(low: Expr, high: Expr) -> Expr:
 
 
 def _copy_row(b: IRBuilder, plan: LanePlanes, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
-    """The words that hold pixels of the image; those at either end may hold one of the border too."""
+    """Store the words of a row that hold pixels of the image; the first and last ones may also hold a border pixel."""
     columns, pad = plan.columns, imm(plan.layer.attrs.pad_value)
     stride, before, end = columns.stride, columns.before, columns.before + columns.size
     low, high = min(before, plan.pitch), min(max(end - stride, before), plan.pitch)

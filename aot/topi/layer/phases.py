@@ -1,7 +1,10 @@
-"""Phases of a transposed convolution: the results of one remainder of the stride are an ordinary convolution of stride 1.
+"""Phases of a transposed convolution: results whose index has the same remainder modulo the stride form a convolution of stride
+1.
 
-Of stride s, output row s*Y + r takes the taps rest, rest + s ... of the window, with rest = (r + cut) % s, from the data rows
-Y + base, Y + base - 1 ... with base = (r + cut) / s: in the order of the data, the last tap comes first.  Columns likewise.
+A transposed convolution of stride s inserts s - 1 zeros between data and convolves; most of its products would be with zeros.
+Split by remainder, every phase is an ordinary dense convolution with a subset of the taps.  Output row s*Y + r needs the taps
+first, first + s ... of the window, with first = (r + cut) % s, and the data rows Y + base, Y + base - 1 ... with
+base = (r + cut) / s.  In the order of the data, the last tap comes first.  Columns work likewise.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ ANCHOR = "nn.conv2d_transpose"
 
 @dataclass(frozen=True, slots=True)
 class PhaseAxis:
-    """Rows or columns of a phase: how many results, which taps in the order of the data, and how many of those come before the
-    datum of the result's own number Y.
+    """Rows or columns of a phase: number of results, its taps in the order of the data, and how many taps read data before datum
+    Y (the one with the result's own number).
     """
 
     out: int
@@ -42,18 +45,18 @@ class PhaseAxis:
 
 
 def phase_axes(*, out: int, kernel: int, stride: int, cut: int) -> list[PhaseAxis]:
-    """Those of the remainders 0 to stride - 1; some may have no results or no taps."""
-    found = []
+    """The axis of each remainder from 0 to stride - 1; some may have no results or no taps."""
+    axes = []
     for remainder in range(stride):
-        base, rest = divmod(remainder + cut, stride)
-        taps = tuple(range(rest, kernel, stride))[::-1]
-        found.append(PhaseAxis(max(0, -(-(out - remainder) // stride)), taps, len(taps) - 1 - base))
-    return found
+        base, first = divmod(remainder + cut, stride)
+        taps = tuple(range(first, kernel, stride))[::-1]
+        axes.append(PhaseAxis(max(0, -(-(out - remainder) // stride)), taps, len(taps) - 1 - base))
+    return axes
 
 
 @dataclass(frozen=True, slots=True)
 class SubPixels:
-    """One pair of remainders (rows, columns), its rows and columns, and the convolution that makes its results."""
+    """One phase: its remainders (row, column), its rows and columns, and the convolution that computes its results."""
 
     remainder: tuple[int, int]
     rows: PhaseAxis
@@ -63,7 +66,7 @@ class SubPixels:
 
 @dataclass(frozen=True, slots=True)
 class SubPixelLayer:
-    """A transposed convolution as kernels see one, its phases, and the rows and columns that any of these reads."""
+    """A transposed convolution as kernels see it: its phases, and the rows and columns that any of them reads."""
 
     layer: FusedLayer
     phases: tuple[SubPixels, ...]
@@ -72,7 +75,7 @@ class SubPixelLayer:
 
     @property
     def window(self) -> FusedLayer:
-        """The convolution of stride 1 whose windows have all that a phase reads; only its shapes count."""
+        """The convolution of stride 1 whose window covers everything that any phase reads; only its shapes matter."""
         whole, rows, columns = self.layer, self.rows, self.columns
         _, height, width, depth = whole.data_type.shape
         bottom, right = (max(0, a.out - 1 + a.behind - (size - 1)) for a, size in ((rows, height), (columns, width)))
@@ -83,7 +86,9 @@ class SubPixelLayer:
 
 
 def sub_pixels(group: Group) -> SubPixelLayer | None:
-    """int8, one image, sums that fit int32, and every phase with taps and as many results as there are data."""
+    """The phases of an int8 layer with one image and sums that fit int32, if each phase has taps and at least one result per
+    datum.
+    """
     whole = _match(group)
     if whole is None:
         return None
@@ -106,14 +111,14 @@ def sub_pixels(group: Group) -> SubPixelLayer | None:
 
 
 def _whole(axes: Sequence[PhaseAxis]) -> PhaseAxis:
-    """What any of these reads."""
+    """An axis that covers everything that any of `axes` reads."""
     before, behind = (max(0, *(getattr(a, side) for a in axes)) for side in ("before", "behind"))
     return PhaseAxis(max(a.out for a in axes), tuple(range(before + 1 + behind)), before)
 
 
 def _match(group: Group) -> FusedLayer | None:
-    """The layer with weights less their zero point and the bias as the model has it."""
-    anchor, rest = group.anchor, list(group.followers)
+    """The layer, with the zero point subtracted from the weights and the bias as in the model."""
+    anchor, followers = group.anchor, list(group.followers)
     if not isinstance(anchor.op, Op) or anchor.op.name != ANCHOR or tensor_type(anchor).dtype != "int32":
         return None
     data, weight = anchor.args
@@ -121,22 +126,24 @@ def _match(group: Group) -> FusedLayer | None:
         return None
     values = weight.data.astype(np.int64) - anchor.attrs.weight_zp
     bias = np.zeros(values.shape[0], np.int64)
-    if rest and is_call(rest[0], "nn.bias_add"):
-        constant = rest.pop(0).args[1]
+    if followers and is_call(followers[0], "nn.bias_add"):
+        constant = followers.pop(0).args[1]
         if not isinstance(constant, Constant):
             return None
         bias = constant.data.astype(np.int64)
-    if not rest or not is_call(rest[0], "qnn.requantize") or rest[0].attrs.dtype != "int8" or np.abs(values).max() > 255:
+    if not followers or not is_call(followers[0], "qnn.requantize") or followers[0].attrs.dtype != "int8":
         return None
-    requant: RequantizeAttrs = rest.pop(0).attrs
-    tail: tuple[Call, ...] = tuple(rest)
-    out = tensor_type(tail[-1]) if tail else tensor_type(anchor).with_dtype("int8", requant.quant)
+    if np.abs(values).max() > 255:
+        return None
+    requant: RequantizeAttrs = followers.pop(0).attrs
+    epilogue: tuple[Call, ...] = tuple(followers)
+    out = tensor_type(epilogue[-1]) if epilogue else tensor_type(anchor).with_dtype("int8", requant.quant)
     macs = data.type.size * prod(values.shape[:-1])
-    return FusedLayer(anchor, data, values, bias, anchor.attrs, requant, tail, out, bias, bias, macs)
+    return FusedLayer(anchor, data, values, bias, anchor.attrs, requant, epilogue, out, bias, bias, macs)
 
 
 def _phase(whole: FusedLayer, rows: PhaseAxis, columns: PhaseAxis) -> FusedLayer | None:
-    """The convolution of one phase; data outside the image is the zero point.  None if its sums may leave int32."""
+    """The convolution of one phase; data outside of the image is the zero point.  None if its sums may exceed int32."""
     weight = whole.weight[:, rows.taps][:, :, columns.taps]
     zp, axes = whole.attrs.input_zp, (1, 2, 3)
     bias: Array = whole.bias - zp * weight.sum(axis=axes)
@@ -148,5 +155,5 @@ def _phase(whole: FusedLayer, rows: PhaseAxis, columns: PhaseAxis) -> FusedLayer
     weight = np.where(settled.reshape(-1, 1, 1, 1), 0, weight)
     bias, low, high = (np.where(settled, values, a) for a in (bias, low, high))
     out = TensorType((1, rows.out, columns.out, whole.channels), "int8", whole.requant.quant)
-    layer = replace(whole, weight=weight, bias=bias, requant=requant, tail=(), out_type=out)
+    layer = replace(whole, weight=weight, bias=bias, requant=requant, epilogue=(), out_type=out)
     return replace(layer, acc_low=low, acc_high=high, macs=out.size * weight[0].size)

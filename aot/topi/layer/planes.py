@@ -1,7 +1,11 @@
-"""Depthwise convolution by planes: one channel's image, or a band of its rows, is copied with its border, then convolved.
+"""Depthwise convolution by planes: one channel's image, or a band of its rows, is copied with its border and then convolved.
 
-What kernels of all instruction sets share: the two axes of the image, the bands that its rows are cut into, the strips that a row
-of results is cut into, and the loops over planes.  Rows of a plane are rows of the image or, `swapped`, its columns.
+NHWC data interleaves channels, so neighbouring pixels of a channel are `depth` bytes apart.  Copying a channel to a plane makes
+them adjacent, and the inner loops need no test for the border.
+
+Kernels of all instruction sets share what is here: the two axes of the image, the bands that its rows are split into, the strips
+that a row of results is split into, and the loops over planes.  The rows of a plane are the rows of the image or, if `swapped`,
+its columns.
 """
 
 from __future__ import annotations
@@ -16,12 +20,12 @@ from aot.tir.expr import Expr, imm, logical_and, minimum
 from aot.topi.layer.fused import FusedLayer
 
 BAND_BYTES = 4096
-"""Of the plane of a band of rows, if that is more than one row."""
+"""Largest plane of a band, unless a single row needs more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One image axis: sizes of data and result, kernel, and the distance of neighbours in bytes."""
+    """One image axis: sizes of data, result and kernel, and the distance between neighbours in bytes."""
 
     size: int
     out: int
@@ -44,7 +48,7 @@ class Axis:
 
     @property
     def copied(self) -> int:
-        """Positions of the image that results depend on, counted from its first one."""
+        """Positions of the image that results depend on, counted from its first position."""
         return max(0, min(self.size, self.used - self.before))
 
 
@@ -59,20 +63,20 @@ def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
 
 
 def orientations(layer: FusedLayer) -> tuple[tuple[Axis, Axis, bool], ...]:
-    """(rows, columns, swapped) of the planes in both ways; a single tap has no dilation."""
+    """(rows, columns, swapped) for both orientations of the planes; the dilation of a single tap is ignored."""
     y, x = (replace(a, dilation=a.dilation if a.taps > 1 else 1) for a in axes(layer))
     return (y, x, False), (x, y, True)
 
 
 def band_height(rows: Axis, *, line_bytes: int) -> int:
-    """Result rows of the fewest equal bands whose plane stays within BAND_BYTES, 1 where none does."""
+    """Result rows per band: the fewest equal bands whose plane fits BAND_BYTES; 1 if none does."""
     heights = (-(-rows.out // n) for n in range(1, rows.out + 1))
     return next((h for h in heights if line_bytes * ((h - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Planes:
-    """`band` result rows at a time, from planes whose rows are `pitch` elements apart."""
+    """Planes of `band` result rows each; their rows are `pitch` elements apart."""
 
     layer: FusedLayer
     rows: Axis
@@ -98,9 +102,10 @@ class Planes:
         bands_first: bool = False,
         name_channel: bool = False,
     ) -> Iterator[tuple[Expr, Expr]]:
-        """Channel and first result of each plane and filter, after `copy(first datum of the channel, first result row)`.
+        """Loop over planes and filters: call `copy(first datum of the channel, first result row)`, yield channel and first
+        result.
 
-        `bands_first`: a band of all channels before the next one, so that the result may overwrite the data.
+        `bands_first`: finish a band for all channels before the next band, so that the result may overwrite the data.
         """
         shape, out_shape, multiplier = self.layer.data_type.shape, self.layer.out_type.shape, self.layer.attrs.multiplier
         for image in counted(b, shape[0], "n"):
@@ -123,9 +128,9 @@ class Planes:
                 yield c, first
 
     def copy(self, b: IRBuilder, source: Expr, first: Expr, row: Callable[[Expr, Expr | None], None]) -> None:
-        """One band: `row(row of the plane, first datum of the image's row, None for padding)`.
+        """Copy one band: `row(row of the plane, first datum of the image's row, or None for padding)`.
 
-        With several bands the border rows change place, so they are written too.
+        With several bands, border rows are at a different place in each band, so they are written too.
         """
         rows = self.rows
         if self.bands == 1:
@@ -141,7 +146,7 @@ class Planes:
 
 
 def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
-    """The variable of a loop, or 0 where it runs once."""
+    """The variable of a loop; 0 without a loop if the count is 1."""
     if count == 1:
         yield imm(0)
         return
@@ -150,7 +155,7 @@ def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
 
 
 def starts(b: IRBuilder, count: int, size: int, loop: str, name: str) -> Iterator[Expr]:
-    """The first of each run of `size` among `count`; where they do not divide evenly the last run reaches back."""
+    """The first index of each run of `size` among `count`; if they do not divide evenly, the last run overlaps the one before."""
     if count <= size:
         yield imm(0)
         return
@@ -159,11 +164,11 @@ def starts(b: IRBuilder, count: int, size: int, loop: str, name: str) -> Iterato
 
 
 Strips = tuple[tuple[int, int], ...]
-"""(first output, outputs) of the parts of a row of results."""
+"""(first output, number of outputs) for each part of a row of results."""
 
 
 def cut(outputs: int, width: int, *, join: bool) -> Strips:
-    """Strips of `width` and a rest; `join`: a rest of one output becomes part of the last strip."""
+    """Strips of `width` and a remainder; `join`: a remainder of one output is added to the last strip."""
     firsts = list(range(0, outputs, width))
     if join and len(firsts) > 1 and outputs - firsts[-1] == 1:
         firsts.pop()
@@ -171,13 +176,13 @@ def cut(outputs: int, width: int, *, join: bool) -> Strips:
 
 
 def equal_strips(outputs: int, most: int) -> Strips:
-    """The fewest strips of at most about `most` outputs; every strip starts in an even column."""
+    """The fewest strips of about `most` outputs at most; every strip starts at an even column."""
     count = -(-outputs // most)
     return cut(outputs, outputs // count // 2 * 2 if count > 1 else outputs, join=True)
 
 
 def each_strip(b: IRBuilder, strips: Sequence[tuple[int, int]]) -> Iterator[tuple[Expr, int]]:
-    """First output and outputs of each strip, those of equal width in a loop."""
+    """First output and number of outputs of each strip; strips of equal width run in a loop."""
     runs: list[tuple[int, int, int]] = []
     for first, outputs in strips:
         if runs and runs[-1][1] == outputs:

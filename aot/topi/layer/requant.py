@@ -1,7 +1,10 @@
-"""Exact requantisation in one high multiply, chosen by proof.
+"""Exact requantisation with one high multiply, used only when it is proven to give TFLite's results.
 
-Let s = -shift, m the multiplier, and a = acc * 2^p the accumulator pre-scaled by p bits (for p = 1 that is one doubling).  With
-hi(x) = floor(x / 2^32), TFLite's results are, before clamping,
+TFLite's reference takes a rounding doubling multiply and a rounding shift: many instructions per result.  A Cortex-M4 has
+SMMLAR (high word of a product, plus an accumulator), which does most of that at once if the constants are folded properly.
+
+Let s = -shift, m the multiplier, and a = acc * 2^p the accumulator pre-scaled by p bits (p = 1: one doubling).  With
+hi(x) = floor(x / 2^32), TFLite's results before clamping are
 
   double rounding, s = 0, p = 1:        hi(a*m + 2^31)
   double rounding, s <= 0, s + p >= 2:  (hi(a*m) + 2^(s+p-2)) >> (s+p-1)
@@ -9,9 +12,9 @@ hi(x) = floor(x / 2^32), TFLite's results are, before clamping,
   double rounding, s >= 1, p = 1:       (hi(a*m + 2^31) + 2^(s-1) + (acc >> 31)) >> s
   double rounding, s >= 1, p >= 2:      (hi(a*m) + 2^(s+p-2) + 2^(p-2) + ((acc >> 31) << (p-1))) >> (s+p-1)
 
-as long as a fits an int32.  The term with acc >> 31 only decides ties of negative values, so it is left out where
-those are clamped to the zero point anyway (every ReLU whose zero point is its lower bound).  The zero point joins the
-constant, shifted left by s+p-1.  Everything is exact integer arithmetic; tests/topi/layer/test_requant.py compares with the
+provided that a fits an int32.  The term with acc >> 31 decides ties of negative values only.  It is left out if these are
+clamped to the zero point anyway (every ReLU whose zero point is its lower bound).  The zero point, shifted left by s+p-1,
+becomes part of the constant.  All of this is exact integer arithmetic; tests/topi/layer/test_requant.py compares it with the
 reference functions.
 """
 
@@ -35,12 +38,12 @@ from aot.tir.expr import Expr, Imm, cast, clamp, imm
 from aot.topi.intrin.scalar import MULHI, MULHI_ROUND, SMMLA, SMMLAR, saturate
 
 MAX_CONSTANT_BITS = 22
-"""Largest final shift of the short form: zero point << 22 plus a rounded half product stays within an int32."""
+"""Largest final shift of the short form: zero point << 22 plus half a product, rounded, fits an int32."""
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A number that the kernel needs for each output channel: an array of int32, or one value for all."""
+class RequantParam:
+    """A number that the kernel needs per output channel (int32); `uniform` if it is the same for all channels."""
 
     name: str
     values: Array
@@ -50,23 +53,23 @@ class Field:
         return bool((self.values == self.values[0]).all())
 
 
-class HasFields(Protocol):
-    """A form of requantisation with numbers for each channel."""
+class HasParams(Protocol):
+    """A form of requantisation with per-channel parameters."""
 
     @property
-    def fields(self) -> tuple[Field, ...]: ...
+    def params(self) -> tuple[RequantParam, ...]: ...
 
 
-def loaded_fields(b: IRBuilder, requant: HasFields, loads: Iterator[Expr]) -> tuple[Expr, ...]:
-    """The numbers of a channel: immediate where they are uniform, else the next one of `loads`."""
-    return tuple(imm(int(f.values[0])) if f.uniform else b.let("field", next(loads)) for f in requant.fields)
+def load_params(b: IRBuilder, requant: HasParams, loads: Iterator[Expr]) -> tuple[Expr, ...]:
+    """The parameters of a channel: uniform ones as immediates, the others from `loads` in order."""
+    return tuple(imm(int(f.values[0])) if f.uniform else b.let("field", next(loads)) for f in requant.params)
 
 
 @dataclass(frozen=True, slots=True)
 class HighMultiply:
-    """The short forms above; fields: multiplier, constant, shift. `prescale` is p of each channel."""
+    """The short forms above, with the parameters multiplier, constant and shift; `prescale` is p per channel."""
 
-    fields: tuple[Field, ...]
+    params: tuple[RequantParam, ...]
     prescale: Array
     rounded: bool
     signed: bool
@@ -75,21 +78,21 @@ class HighMultiply:
     dtype: str
     dsp: bool
 
-    def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
+    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
         """The clamped int32 result, from the plain accumulator (only for a uniform prescale)."""
         # a sum of 64 bits whose bounds allow this form fits 32
-        return self.emit_scaled(b, cast("int32", acc) * (1 << int(self.prescale[0])), fields)
+        return self.emit_scaled(b, cast("int32", acc) * (1 << int(self.prescale[0])), requant_params)
 
-    def emit_scaled(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
+    def emit_scaled(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
         """The clamped int32 result, from the accumulator times 2^p."""
-        return self._saturated(self._total(b, scaled, fields), fields[-1])
+        return self._saturated(self._total(b, scaled, requant_params), requant_params[-1])
 
-    def emit_wide(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
-        """As emit_scaled, but not clamped: what lies beyond the limits stays beyond them."""
-        return self._total(b, scaled, fields) >> fields[-1]
+    def emit_wide(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        """As emit_scaled without the clamp: a value beyond the limits stays beyond them."""
+        return self._total(b, scaled, requant_params) >> requant_params[-1]
 
-    def _total(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
-        multiplier, constant, _ = fields
+    def _total(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        multiplier, constant, _ = requant_params
         if self.signed:
             scaled = b.let("acc", scaled)
             constant = constant + sign_term(scaled, int(self.prescale[0]))
@@ -107,40 +110,42 @@ class HighMultiply:
 
 
 def sign_term(scaled: Expr, prescale: int) -> Expr:
-    """(acc >> 31) << (p-1), or acc >> 31 for p = 1; a negative number times a power of two, so no shift of a negative value."""
+    """(acc >> 31) << (p-1), written as a product because C leaves left shifts of negative values undefined."""
     return (scaled >> 31) * (1 << (prescale - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class General:
-    """TFLite's own steps, for shifts and ranges that the short form does not cover; fields: multiplier, shift and perhaps
-    31 further bits of the multiplier.
+    """TFLite's own steps, for shifts and ranges that the short form does not cover.
+
+    Parameters: multiplier, shift, and for some layers 31 further bits of the multiplier.
     """
 
-    fields: tuple[Field, ...]
+    params: tuple[RequantParam, ...]
     attrs: RequantizeAttrs
 
-    def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
+    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        rounding = self.attrs.rounding
         if self.attrs.fraction:
-            scaled = tir_multiply_long(b, acc, _number(fields[0]), fraction=_number(fields[2]), shift=_number(fields[1]))
+            multiplier, shift, fraction = map(_number, requant_params)
+            scaled = tir_multiply_long(b, acc, multiplier, fraction=fraction, shift=shift)
         elif acc.dtype == "int64":
-            number, shift = (_number(f) for f in fields)
-            reduced = is_reduced(self.attrs.multiplier)
-            scaled = tir_multiply_wide(b, acc, number, shift, reduced=reduced, rounding=self.attrs.rounding)
+            multiplier, shift = map(_number, requant_params)
+            scaled = tir_multiply_wide(b, acc, multiplier, shift, reduced=is_reduced(self.attrs.multiplier), rounding=rounding)
         else:
-            scaled = tir_multiply_by_quantized_multiplier(b, acc, fields[0], fields[1], rounding=self.attrs.rounding)
+            scaled = tir_multiply_by_quantized_multiplier(b, acc, *requant_params, rounding=rounding)
         return clamp(scaled + self.attrs.zero_point, self.attrs.lo, self.attrs.hi)
 
 
-def _number(field: Expr) -> Expr | int:
-    return int(field.value) if isinstance(field, Imm) else field
+def _number(param: Expr) -> Expr | int:
+    return int(param.value) if isinstance(param, Imm) else param
 
 
 Requant = HighMultiply | General
 
 
 def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
-    """The cheapest exact form for accumulators of channel c in [low[c], high[c]] (int64 arrays)."""
+    """The cheapest exact form for accumulators in [low[c], high[c]] for each channel c (int64 arrays)."""
     for prescale in (1, 0):
         short = plan_high_multiply(attrs, low, high, target=target, prescale=prescale)
         if short is not None:
@@ -148,17 +153,16 @@ def plan_requantize(attrs: RequantizeAttrs, low: Array, high: Array, target: Tar
     numbers = {"multiplier": attrs.multiplier, "shift": attrs.shift}
     if attrs.fraction:
         numbers["fraction"] = attrs.fraction
-    return General(tuple(Field(n, np.broadcast_to(np.asarray(v), low.shape)) for n, v in numbers.items()), attrs)
+    return General(tuple(RequantParam(n, np.broadcast_to(np.asarray(v), low.shape)) for n, v in numbers.items()), attrs)
 
 
 def plan_high_multiply(
     attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int | Array = 1
 ) -> HighMultiply | None:
-    """The short form for accumulators that come pre-scaled by 2^prescale (one p, or one for each channel); None where
-    it is not exact.
+    """The short form for accumulators pre-scaled by 2^prescale (one p, or one per channel); None if it is not exact.
 
-    Channels of different p need the sign term to be unnecessary.  Halves away from zero are left to `General`: rare, as
-    `aot.numerics.ties` says.
+    Channels may differ in p only if none needs the sign term.  Rounding halves away from zero is left to `General`; it is rare
+    (see `aot.numerics.ties`).
     """
     numbers = (np.asarray(n, np.int64).tobytes() for n in (low, high, prescale))
     return _plan_high_multiply(attrs, *numbers, dsp=target.has("dsp"))
@@ -193,46 +197,47 @@ def _plan_high_multiply(
     constant = np.where(shift >= 1, 1 << np.clip(shift - 1, 0, 40), 0) + (attrs.zero_point << shift)
     if double:
         constant = constant + np.where((p >= 2) & (right >= 1), 1 << np.clip(p - 2, 0, 40), 0)
-    fields = (Field("multiplier", multiplier), Field("constant", constant), Field("shift", shift))
-    return HighMultiply(fields, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, dsp)
+    params = (RequantParam("multiplier", multiplier), RequantParam("constant", constant), RequantParam("shift", shift))
+    return HighMultiply(params, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, dsp)
 
 
 # Requantisation with one shift for all channels, proven by thresholds.
 #
-# Requantisation f is monotone, so its thresholds determine it: for each result k > lo the smallest accumulator t_k with
-# f(t_k) >= k.  The short form g(acc) = (hi(acc * 2^p * M) + C) >> S, hi(x) = floor(x / 2^32), is monotone as well, and equals f
-# (after the clamp to [lo, hi]) on [low, high] exactly when for every k
+# A uniform shift is an immediate: it needs no load and no register.  Requantisation f is monotone, so its thresholds determine
+# it: for each result k > lo, the smallest accumulator t_k with f(t_k) >= k.  The short form g(acc) = (hi(acc * 2^p * M) + C) >> S
+# with hi(x) = floor(x / 2^32) is monotone as well.  After the clamp to [lo, hi] it equals f on [low, high] if and only if, for
+# every k,
 #
-#     hi(t_k 2^p M) + C >= k 2^S   (where t_k <= high)       and       hi((t_k - 1) 2^p M) + C < k 2^S   (where t_k > low).
+#     hi(t_k 2^p M) + C >= k 2^S   (if t_k <= high)       and       hi((t_k - 1) 2^p M) + C < k 2^S   (if t_k > low).
 #
-# For given M and S that is an interval of C.  So M may be any multiplier near the true ratio, and S the same for all channels: M
-# is the layer's multiplier rounded to fewer bits if a channel's own shift is larger.  With a few bits of prescale the interval
-# is almost never empty, unless double rounding moves halves away from zero on both sides of it.
+# For a given M and S, the valid C form an interval.  So M may be any multiplier near the true ratio, and S may be the same for
+# all channels: a channel whose own shift is larger gets its multiplier rounded to fewer bits.  With a few bits of prescale, the
+# interval is almost never empty, unless double rounding moves halves away from zero on both sides of it.
 #
-# Where adding C costs an instruction, it moves before the product, into the bias: hi((acc * 2^p + D) M) >> S equals f when
+# If adding C costs an instruction, it is moved before the product and into the bias: hi((acc * 2^p + D) M) >> S equals f if
 #
-#     (t_k 2^p + D) M >= k 2^(S+32)                          and       ((t_k - 1) 2^p + D) M < k 2^(S+32),
+#     (t_k 2^p + D) M >= k 2^(S+32)                       and       ((t_k - 1) 2^p + D) M < k 2^(S+32).
 #
-# an interval of D, which M moved by a little may make longer.
+# This is an interval of D; changing M slightly may make it longer.
 
 
 SEARCH = 3
-"""A threshold lies within this many accumulators of where the real-valued formula has it."""
+"""Largest distance, in accumulators, of a threshold from its real-valued estimate."""
 FAR = np.int64(1) << 40
-"""Beyond all numbers that a form may have."""
+"""Larger than any parameter of a form."""
 TILTS, TILT_BITS = 8, 10
-"""Multipliers tried on either side of a channel's own, and the distance of two of them."""
+"""Multipliers tried on either side of a channel's own, and the distance between two of them as a power of two."""
 
 USUAL = 1 - SEARCH
-"""It is looked for from here on: most lie where the formula has them, or one below."""
+"""The search for a threshold starts here: most are at the estimate or one below."""
 
 
 def plan_uniform(
     attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int, limit: int = MAX_CONSTANT_BITS
 ) -> HighMultiply | None:
-    """The form above for accumulators of channel c in [low[c], high[c]] (int64) that come times 2^prescale, or None.
+    """The form above for accumulators in [low[c], high[c]] (int64) that are pre-scaled by 2^prescale; None if there is none.
 
-    The shift is as large as the channels allow, `limit` at most.
+    The shift is as large as the channels allow, at most `limit`.
     """
     spans = (low.astype(np.int64).tobytes(), high.astype(np.int64).tobytes())
     return _plan_uniform(attrs, *spans, dsp=target.has("dsp"), prescale=prescale, limit=limit)
@@ -243,17 +248,17 @@ def _plan_uniform(
     attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes, *, dsp: bool, prescale: int, limit: int
 ) -> HighMultiply | None:  # fmt: skip
     low, high = np.frombuffer(low_bytes, np.int64), np.frombuffer(high_bytes, np.int64)
-    found = _ratios(attrs, low, high, prescale=prescale, limit=limit)
-    if found is None:
+    ratios = _ratios(attrs, low, high, prescale=prescale, limit=limit)
+    if ratios is None:
         return None
-    at, ratio, common = found
+    at, ratio, common = ratios
 
     def product(acc: Array) -> Array:
         return (acc * (1 << prescale) * ratio) >> 32
 
-    codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << common
-    least = np.where(at <= high, codes - product(at), -FAR).max(axis=0, initial=-FAR)
-    most = np.where(at > low, codes - 1 - product(at - 1), FAR).min(axis=0, initial=FAR)
+    results = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << common
+    least = np.where(at <= high, results - product(at), -FAR).max(axis=0, initial=-FAR)
+    most = np.where(at > low, results - 1 - product(at - 1), FAR).min(axis=0, initial=FAR)
     constant = _between(least, most)
     if least.max() <= most.min():
         constant = np.full_like(constant, least.max() if least.max() > -FAR else constant.min())
@@ -265,12 +270,12 @@ def _plan_uniform(
 def plan_folded(
     attrs: RequantizeAttrs, low: Array, high: Array, *, target: Target, prescale: int, limit: int = MAX_CONSTANT_BITS
 ) -> tuple[HighMultiply, Array] | None:
-    """As plan_uniform, with the constant 0: (the form of accumulators that come times 2^prescale plus D, D of each channel)."""
+    """As plan_uniform with the constant 0: (the form for accumulators times 2^prescale plus D, D per channel)."""
     low, high = low.astype(np.int64), high.astype(np.int64)
-    found = _ratios(attrs, low, high, prescale=prescale, limit=limit)
-    if found is None:
+    ratios = _ratios(attrs, low, high, prescale=prescale, limit=limit)
+    if ratios is None:
         return None
-    at, ratio, common = found
+    at, ratio, common = ratios
     added = np.zeros_like(low)
     left = np.arange(low.size)
     for tilt in sorted(range(-TILTS, TILTS + 1), key=abs):
@@ -288,48 +293,49 @@ def plan_folded(
 
 
 def is_folded(requant: HighMultiply) -> bool:
-    """Whether a form has nothing to add after the product."""
-    return not requant.signed and not requant.fields[1].values.any()
+    """Whether a form adds nothing after the product."""
+    return not requant.signed and not requant.params[1].values.any()
 
 
 def _added_range(
     attrs: RequantizeAttrs, at: Array, span: tuple[Array, Array], ratio: Array, *, scale: tuple[int, int]
 ) -> tuple[Array, Array]:
-    """The least and the largest D of each channel; `scale`: p and S."""
+    """The smallest and the largest D of each channel; `scale`: p and S."""
     (low, high), (prescale, shift) = span, scale
-    codes = np.arange(attrs.lo + 1, attrs.hi + 1, dtype=np.int64).reshape(-1, 1) << (shift + 32)
-    least = np.where(at <= high, -(-codes // ratio) - (at << prescale), -FAR).max(axis=0, initial=-FAR)
-    most = np.where(at > low, (codes - 1) // ratio - ((at - 1) << prescale), FAR).min(axis=0, initial=FAR)
+    results = np.arange(attrs.lo + 1, attrs.hi + 1, dtype=np.int64).reshape(-1, 1) << (shift + 32)
+    least = np.where(at <= high, -(-results // ratio) - (at << prescale), -FAR).max(axis=0, initial=-FAR)
+    most = np.where(at > low, (results - 1) // ratio - ((at - 1) << prescale), FAR).min(axis=0, initial=FAR)
     return least, most
 
 
 def _tilted(ratio: Array, at: Array, low: Array, high: Array, *, tilt: int) -> Array:
-    """M moved so that over all thresholds a product moves by `tilt` steps of 2^-TILT_BITS accumulators."""
+    """M changed so that, over the span of all thresholds, a product changes by `tilt` steps of 2^-TILT_BITS accumulators."""
     reached = np.clip(at, low, high)
     unit = np.maximum(ratio // (np.maximum(reached[-1] - reached[0], 1) << TILT_BITS), 1)
-    moved: Array = np.clip(ratio + tilt * unit, 1, (1 << 31) - 1)
-    return moved
+    tilted: Array = np.clip(ratio + tilt * unit, 1, (1 << 31) - 1)
+    return tilted
 
 
 def _between(least: Array, most: Array) -> Array:
-    """A number of each interval; ends that are FAR away are none."""
-    found: Array = np.where(least == -FAR, most, np.where(most == FAR, least, (least + most) >> 1))
-    return found
+    """A number inside each interval; an end at FAR means that the interval is open on that side."""
+    middle: Array = np.where(least == -FAR, most, np.where(most == FAR, least, (least + most) >> 1))
+    return middle
 
 
 def _form(attrs: RequantizeAttrs, ratio: Array, constant: Array, *, dsp: bool, prescale: int, shift: int) -> HighMultiply:
-    fields = (Field("multiplier", ratio), Field("constant", constant), Field("shift", np.full_like(ratio, shift)))
-    return HighMultiply(fields, np.full_like(ratio, prescale), False, False, attrs.lo, attrs.hi, attrs.dtype, dsp)
+    shifts = np.full_like(ratio, shift)
+    params = (RequantParam("multiplier", ratio), RequantParam("constant", constant), RequantParam("shift", shifts))
+    return HighMultiply(params, np.full_like(ratio, prescale), False, False, attrs.lo, attrs.hi, attrs.dtype, dsp)
 
 
 def _ratios(attrs: RequantizeAttrs, low: Array, high: Array, *, prescale: int, limit: int) -> tuple[Array, Array, int] | None:
-    """(thresholds, M of each channel, S), see above; None if there are none."""
+    """(thresholds, M of each channel, S) as defined above; None if they do not exist."""
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
     shift = prescale - 1 - np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
     at = thresholds(attrs, low, high)
     if at is None:
         return None
-    fixed = ((at <= low) | (at > high)).all(axis=0)  # channels with one result, for which any multiplier will do
+    fixed = ((at <= low) | (at > high)).all(axis=0)  # channels with a single result: any multiplier will do
     common = min(int(np.where(fixed, MAX_CONSTANT_BITS, shift).min()), limit)
     dropped = np.where(fixed, 0, shift - common)
     if common < 0 or int(dropped.max()) > 30 or int(np.maximum(np.abs(low), np.abs(high) + 1).max()) << prescale >= 1 << 31:
@@ -340,7 +346,7 @@ def _ratios(attrs: RequantizeAttrs, low: Array, high: Array, *, prescale: int, l
 
 
 def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
-    """int64[hi - lo, C]: the smallest accumulator in [low, high] with a result of at least lo + 1 + i, high + 1 where none has.
+    """int64[hi - lo, C]: the smallest accumulator in [low, high] whose result is at least lo + 1 + i; high + 1 if there is none.
 
     None if a threshold is not found near its estimate (multipliers far below 2^30).
     """
@@ -349,23 +355,24 @@ def thresholds(attrs: RequantizeAttrs, low: Array, high: Array) -> Array | None:
 
 @lru_cache(maxsize=16)
 def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> Array | None:
-    """Cached, because every kernel that competes for a layer asks for it."""
+    """`thresholds`, cached because every kernel that competes for a layer asks for them."""
     low, high = np.frombuffer(low_bytes, np.int64), np.frombuffer(high_bytes, np.int64)
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.float64), low.shape)
     scale = np.ldexp(np.maximum(multiplier, 1.0), np.asarray(attrs.shift, np.int64) - 31)
-    codes = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1)
-    estimate = np.clip(np.ceil((codes - 0.5 - attrs.zero_point) / scale), low - SEARCH, high + SEARCH + 1).astype(np.int64)
+    expected = np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1)
+    real = (expected - 0.5 - attrs.zero_point) / scale
+    estimate = np.clip(np.ceil(real), low - SEARCH, high + SEARCH + 1).astype(np.int64)
     out = TensorType(estimate.shape, "int8")
 
     def short(d: int) -> Array:
-        """Where the result d accumulators above the estimate is below its code."""
+        """Whether the accumulator d above the estimate gives too small a result."""
         acc = estimate + d
         results = evaluate_requantize(np.clip(acc, low, high).astype(np.int32), attrs=attrs, out_type=out)
-        below: Array = (acc < low) | (acc <= high) & (results < codes)
+        below: Array = (acc < low) | (acc <= high) & (results < expected)
         return below
 
     below = short(USUAL).astype(np.int64)
-    if below.all():  # so is all before
+    if below.all():  # then so are all smaller ones
         below += USUAL + SEARCH
     else:
         acc, lowest = estimate - SEARCH, short(-SEARCH)
@@ -374,11 +381,11 @@ def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> 
         below += lowest
     for d in range(USUAL + 1, SEARCH + 1):
         more = short(d)
-        if not more.any():  # nor is any after it
+        if not more.any():  # nor is any larger one
             break
         below += more
     else:
         return None
-    found: Array = np.clip(estimate - SEARCH + below, low, high + 1)
-    found.setflags(write=False)
-    return found
+    smallest: Array = np.clip(estimate - SEARCH + below, low, high + 1)
+    smallest.setflags(write=False)
+    return smallest

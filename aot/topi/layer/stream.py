@@ -1,4 +1,8 @@
-"""The packed constant stream of a layer: by blocks of output channels, in order of use."""
+"""The packed constants of a layer as one stream: blocks of output channels in the order of use.
+
+A kernel reads the stream with one pointer that only moves forwards: bias, requantisation parameters and weights of a block are
+adjacent.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from aot.topi.layer.requant import Requant
 
 @dataclass(frozen=True, slots=True)
 class ChannelBlock:
-    """`count` channels from `first` on, `index` blocks of equal size before it; offsets in bytes from the start of the stream."""
+    """`count` channels starting with channel `first`; `offset`: bytes from the start of the stream."""
 
     first: Expr
     count: int
@@ -22,17 +26,17 @@ class ChannelBlock:
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """How weights lie in a stream: as `dtype` (int8, or int4: two a byte, the first in the low half) with `zero_point` added."""
+    """How weights are stored in a stream: as int8, or as int4 (two per byte, the first in the low half), plus `zero_point`."""
 
     dtype: str = "int8"
     zero_point: int = 0
 
     def row_bytes(self, count: int) -> int:
-        """Bytes of `count` weights side by side."""
+        """Bytes of `count` adjacent weights."""
         return (count + 1) // 2 if self.dtype == "int4" else count
 
     def pack(self, weights: Array) -> Array:
-        """Rows [K][n] as bytes."""
+        """Pack rows [K][n] into bytes."""
         stored = (weights + self.zero_point).astype(np.int8)
         if self.dtype == "int4":
             even = np.pad(stored, ((0, 0), (0, stored.shape[1] % 2))).view(np.uint8)
@@ -41,18 +45,19 @@ class WeightFormat:
 
 
 def _width(values: Array) -> int:
-    """Bytes of the narrowest signed integers that hold all numbers."""
+    """Bytes of the narrowest signed integer type that holds all values."""
     low, high = int(values.min()), int(values.max())
     return next((n for n in (1, 2) if -(1 << (8 * n - 1)) <= low and high < 1 << (8 * n - 1)), 4)
 
 
 class ChannelStream:
-    """Packs `weights` [K, O] and per-channel numbers in blocks of `block` channels, with a smaller last block if need be.
+    """Packs `weights` [K, O] and per-channel numbers in blocks of `block` channels; the last block is smaller if they do not
+    divide.
 
-    Layout of a block of n channels: bias [n] (where one does not fit 32 bits, as low words and high words) and each non-uniform
-    requantisation field [n], the widest types first; weights [K][n] as `stored` says; zeros up to a multiple of four bytes.
-    Every array has the narrowest of int32, int16 and int8 that holds all its numbers, which costs no instruction to load.
-    Uniform fields become immediates.
+    Layout of a block of n channels: bias [n] (low words, then high words if a bias exceeds 32 bits) and every non-uniform
+    requantisation parameter [n], the widest types first; then weights [K][n] in the `stored` format; zeros up to a multiple of
+    four bytes.  Every array has the narrowest of int32, int16 and int8 that holds all its numbers: loads sign-extend at no extra
+    cost. Uniform parameters become immediates.
     """
 
     def __init__(self, weights: Array, bias: Array, requant: Requant, *, block: int, stored: WeightFormat | None = None) -> None:
@@ -62,7 +67,7 @@ class ChannelStream:
         self._stored = stored or WeightFormat()
         self._wide = bool((np.abs(bias) >= 1 << 31).any())
         biases = [(bias & 0xFFFFFFFF).astype(np.uint32).view(np.int32), bias >> 32] if self._wide else [bias]
-        self._arrays = biases + [f.values for f in requant.fields if not f.uniform]
+        self._arrays = biases + [f.values for f in requant.params if not f.uniform]
         words = len(biases) if self._wide else 0  # halves of 64 bits stay words
         self._widths = [4 if i < words else _width(a) for i, a in enumerate(self._arrays)]
         self._order = sorted(range(len(self._arrays)), key=lambda i: -self._widths[i])
@@ -73,7 +78,7 @@ class ChannelStream:
         return self.channels // self.block
 
     @property
-    def tail(self) -> int:
+    def remainder(self) -> int:
         """Channels of the smaller last block; 0 if there is none."""
         return self.channels % self.block
 
@@ -81,7 +86,7 @@ class ChannelStream:
         return count * sum(self._widths)
 
     def _column(self, params: Buffer, block: ChannelBlock, i: int, j: int) -> Expr:
-        """Number j of array i of a block, int32."""
+        """Number j of array i of a block, as int32."""
         width = self._widths[i]
         before = block.count * sum(self._widths[k] for k in self._order[: self._order.index(i)])
         return cast("int32", params.load(f"int{8 * width}", block.offset // width + (before // width + j)))
@@ -107,11 +112,11 @@ class ChannelStream:
         high = self._column(params, block, 1, j)
         return cast("int64", high) * (1 << 32) + cast("int64", cast("uint32", low))
 
-    def fields(self, params: Buffer, block: ChannelBlock, j: int) -> tuple[Expr, ...]:
-        """The requantisation numbers of channel j of a block, loaded or immediate."""
+    def requant_params(self, params: Buffer, block: ChannelBlock, j: int) -> tuple[Expr, ...]:
+        """The requantisation parameters of channel j of a block, as loads or immediates."""
         out: list[Expr] = []
         row = 2 if self._wide else 1
-        for f in self.requant.fields:
+        for f in self.requant.params:
             if f.uniform:
                 out.append(imm(int(f.values[0])))
             else:
@@ -120,7 +125,7 @@ class ChannelStream:
         return tuple(out)
 
     def weight(self, params: Buffer, block: ChannelBlock, k: Expr, j: int) -> Expr:
-        """Weight [k][j] of a block, int32."""
+        """Weight [k][j] of a block, as int32."""
         row = self._stored.row_bytes(block.count)
         packed = self._stored.dtype == "int4"
         byte = params.load("int8", block.offset + (k * row + (self.header_bytes(block.count) + (j // 2 if packed else j))))

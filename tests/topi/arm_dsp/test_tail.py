@@ -74,9 +74,9 @@ def test_which_tails_are_sums() -> None:
     assert layer is not None
     found = residual_factors(layer, M4)
     assert found is not None
-    assert found == factors_of(layer.tail[0].attrs)
+    assert found == factors_of(layer.epilogue[0].attrs)
     assert residual_factors(layer, find_target("cortex-m3")) is None
-    attrs: AddAttrs = layer.tail[0].attrs
+    attrs: AddAttrs = layer.epilogue[0].attrs
     clamped = factors_of(replace(attrs, lo=0))
     assert clamped is not None
     assert clamped.clamped

@@ -17,7 +17,7 @@ def run_plan(plan: HighMultiply | General, acc: np.ndarray, *, prescale: int = 0
     """Requantise `acc` (one channel) by a plan in the TIR interpreter."""
     b = IRBuilder("requantise")
     x, y = b.input("x", acc.shape, "int32"), b.output("y", acc.shape, "int32")
-    fields = tuple(b.let(f.name, b.const(f.name, (1,), "int32")[0]) for f in plan.fields)
+    fields = tuple(b.let(f.name, b.const(f.name, (1,), "int32")[0]) for f in plan.params)
     with b.for_("i", acc.size) as i:
         if prescale:
             assert isinstance(plan, HighMultiply)
@@ -26,7 +26,7 @@ def run_plan(plan: HighMultiply | General, acc: np.ndarray, *, prescale: int = 0
             b.store(y, i, plan.emit(b, x[i], fields))
     out = np.zeros(acc.shape, np.int32)
     scaled = (acc.astype(np.int64) << prescale).astype(np.int32)
-    run(b.finish(), {"x": scaled, "y": out, **{f.name: np.asarray(f.values[:1], np.int32) for f in plan.fields}})
+    run(b.finish(), {"x": scaled, "y": out, **{f.name: np.asarray(f.values[:1], np.int32) for f in plan.params}})
     return out
 
 

@@ -23,7 +23,7 @@ def random_attrs(rng: np.random.Generator, channels: int, rounding: str) -> Requ
 
 def form(acc: np.ndarray, plan: object, attrs: RequantizeAttrs, prescale: int) -> np.ndarray:
     """SMMLA, shift and clamp in int64, which shows an overflow that int32 would hide."""
-    m, c, s = (f.values for f in plan.fields)  # type: ignore[attr-defined]
+    m, c, s = (f.values for f in plan.params)  # type: ignore[attr-defined]
     total = ((acc * (1 << prescale) * m) >> 32) + c
     assert (np.abs(total) < 1 << 31).all()
     result: np.ndarray = np.clip(total >> s, attrs.lo, attrs.hi)
@@ -38,7 +38,7 @@ def test_equal_for_every_accumulator(rounding: str, seed: int) -> None:
     low, high = -rng.integers(1, 40000, 5), rng.integers(0, 40000, 5)
     plan = plan_uniform(attrs, low, high, target=M4, prescale=8)
     assert plan is not None
-    assert plan.fields[2].uniform
+    assert plan.params[2].uniform
     assert not plan.signed
     for c in range(5):
         one = RequantizeAttrs((attrs.multiplier[c],), (attrs.shift[c],), attrs.zero_point, attrs.lo, attrs.hi, rounding)
@@ -58,9 +58,9 @@ def test_folded_equals_for_every_accumulator(rounding: str, seed: int) -> None:
     found = plan_folded(attrs, low, high, target=M3, prescale=11)
     assert found is not None
     plan, added = found
-    multiplier, constant, shift = (f.values for f in plan.fields)
+    multiplier, constant, shift = (f.values for f in plan.params)
     assert not constant.any()
-    assert plan.fields[2].uniform
+    assert plan.params[2].uniform
     for c in range(16):
         one = RequantizeAttrs((attrs.multiplier[c],), (attrs.shift[c],), attrs.zero_point, attrs.lo, attrs.hi, rounding)
         acc = np.arange(low[c], high[c] + 1).reshape(-1, 1)
@@ -78,9 +78,9 @@ def test_folded_where_a_multiplier_has_to_move() -> None:
     found = plan_folded(attrs, low, high, target=M3, prescale=9)
     assert found is not None
     shift = 9 - 1 - np.asarray(attrs.shift)
-    dropped = shift - found[0].fields[2].values
+    dropped = shift - found[0].params[2].values
     own = (np.asarray(attrs.multiplier) + ((1 << dropped) >> 1)) >> dropped
-    assert (found[0].fields[0].values != own).any()
+    assert (found[0].params[0].values != own).any()
 
 
 def test_folded_has_no_form_for_ties_of_both_signs() -> None:
@@ -112,7 +112,7 @@ def test_channels_with_one_result_do_not_limit_the_shift() -> None:
     low, high = np.array([40, -9000, -9000]), np.array([40, 9000, 9000])
     plan = plan_uniform(attrs, low, high, target=M4, prescale=8)
     assert plan is not None
-    assert plan.fields[2].values[0] == 8 + 8 - 1
+    assert plan.params[2].values[0] == 8 + 8 - 1
     for acc in (np.array([[40, -9000, 7]]), np.array([[40, 8999, 8999]])):
         expected = evaluate_requantize(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
         np.testing.assert_array_equal(form(acc, plan, attrs, 8), expected)

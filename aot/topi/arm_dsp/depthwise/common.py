@@ -718,7 +718,7 @@ class PairsPlan:
         flat = np.zeros((channels, 4 * self.packed), np.int64)
         flat[:, : kh * 2 * self.words] = taps.reshape(channels, -1)
         quads = np.ascontiguousarray(flat.reshape(channels, -1, 2, 2).transpose(0, 1, 3, 2).astype(np.int8))
-        multiplier, constant, shift = (f.values for f in self.numbers.requant.fields)
+        multiplier, constant, shift = (f.values for f in self.numbers.requant.params)
         numbers = np.stack([self.numbers.bias, constant, multiplier, shift], axis=1).astype(np.int32)
         records = np.concatenate([quads.reshape(channels, -1).view(np.int32), numbers], axis=1)
         return with_header(self.plane, (kh, self.words, self.plane.pitch, self.packed), records)
@@ -734,7 +734,7 @@ class PairsPlan:
 
 def _plan_pairs(group: Group, target: Target) -> PairsPlan | None:
     layer = plain_layer(group, target)
-    if layer is None or layer.tail or layer.attrs.dilation != (1, 1):
+    if layer is None or layer.epilogue or layer.attrs.dilation != (1, 1):
         return None
     columns = axes(layer)[1]
     words = row_words(columns.taps)

@@ -26,7 +26,7 @@ from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.lanes import LanePlanes, Machine, OtherForm, Requant, Taps, lower_lanes, plan_lanes, plane_sums
 from aot.topi.layer.planes import Axis, axes, counted
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requantize, plan_uniform
@@ -230,9 +230,9 @@ class LinePlan:
 
     def block_cost(self, outputs: int) -> int:
         requant = self.requant
-        each = 4 + 2 * requant.signed + (not requant.fields[2].uniform) + 2 * (requant.lo > -128 or requant.hi < 127)
+        each = 4 + 2 * requant.signed + (not requant.params[2].uniform) + 2 * (requant.lo > -128 or requant.hi < 127)
         around = 17 if outputs > 1 else 4
-        return self.line(outputs).instructions + outputs * (each + tail_each(self.layer)) + around
+        return self.line(outputs).instructions + outputs * (each + epilogue_each(self.layer)) + around
 
     @property
     def cost(self) -> int:
@@ -245,7 +245,7 @@ class LinePlan:
 def _plan_line(group: Group, target: Target) -> LinePlan | None:
     """Cores with DSP instructions have kernels that take fewer."""
     layer = match_layer(group)
-    if layer is None or target.has("dsp") or not target.has("thumb2") or not tail_accepts(layer):
+    if layer is None or target.has("dsp") or not target.has("thumb2") or not supports_epilogue(layer):
         return None
     if layer.data_type.dtype != "int8" or 0 in layer.out_type.shape or any(layer.attrs.padding):
         return None
@@ -263,7 +263,7 @@ def _stream(plan: LinePlan) -> Array:
     """int32 [channels, words]: weights and bias, scaled, then what of the requantisation differs by channel."""
     scale = 1 << int(plan.requant.prescale[0])
     taps = plan.layer.weight.reshape(plan.along.taps, -1)
-    fields = [f.values for f in plan.requant.fields if not f.uniform]
+    fields = [f.values for f in plan.requant.params if not f.uniform]
     return np.stack([*(scale * taps), scale * plan.layer.bias, *fields], axis=1).astype(np.int32)
 
 
@@ -280,7 +280,7 @@ class _Kernel:
         at = iter(range(plan.along.taps, self.data.shape[1]))
         bias = b.let("bias", self._params[words + next(at)])
         fields = tuple(
-            imm(int(f.values[0])) if f.uniform else b.let(f.name, self._params[words + next(at)]) for f in plan.requant.fields
+            imm(int(f.values[0])) if f.uniform else b.let(f.name, self._params[words + next(at)]) for f in plan.requant.params
         )
         for line in counted(b, plan.across.out, "line"):
             first = data + line * (plan.across.stride * plan.across.data_step)
@@ -319,7 +319,7 @@ def _lower_line(group: Group, _target: Target, name: str, plan: LinePlan) -> Low
     text = describe("arm_dsp.depthwise_line", outputs=plan.outputs)
     func = b.finish(FuncAttrs(kernel=text, span=layer.span, macs=layer.macs))
     blocks = [plan.line(plan.outputs), *([plan.line(plan.rest)] if plan.rest else [])]
-    code = 120 + sum(4 * line.instructions + 24 * line.outputs * (1 + len(layer.tail)) for line in blocks)
+    code = 120 + sum(4 * line.instructions + 24 * line.outputs * (1 + len(layer.epilogue)) for line in blocks)
     return Lowered(func, io.constants, instructions=plan.cost, code=code)
 
 

@@ -117,7 +117,7 @@ def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
 def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = False) -> RequantForm:
     """A requantisation as a block of assembly wants it; `folded`: what `plan_folded` gives."""
     halves = layer.data_type.dtype == "int16"
-    shift = requant.fields[2]
+    shift = requant.params[2]
     common = int(shift.values[0]) if shift.uniform else -1
     scale = int(requant.prescale[0]) if requant.signed else 1
     form = RequantForm(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, halves=halves, folded=folded)
@@ -211,7 +211,7 @@ def _turns(count: int) -> tuple[int, int]:
 def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> bool:
     """int8 throughout, at most a table after the requantisation, and a kernel small enough for straight-line code."""
     if (
-        (layer.tail and table_of(layer) is None)
+        (layer.epilogue and table_of(layer) is None)
         or not target.has(feature)
         or 0 in layer.out_type.shape
         or prod(layer.weight.shape[:2]) > MAX_TAPS
@@ -253,7 +253,7 @@ def _plan_bands(group: Group, target: Target) -> StripPlanes | None:
 def _plan_16x8(group: Group, target: Target) -> StripPlanes | None:
     """Layers without a tail and without zero points, results from the least number or from 0 on."""
     layer = match_layer(group, HALVES) if target.has("dsp") else None
-    if layer is None or layer.tail or layer.attrs.weight_zp or 0 in layer.out_type.shape or layer.out_type.dtype != "int16":
+    if layer is None or layer.epilogue or layer.attrs.weight_zp or 0 in layer.out_type.shape or layer.out_type.dtype != "int16":
         return None
     if prod(layer.weight.shape[:2]) > MAX_TAPS or layer.requant.lo not in LOWEST_HALVES or layer.requant.hi < 0:
         return None
@@ -326,7 +326,7 @@ def stream(layer: FusedLayer, numbers: Numbers, layout: Layout, *, swapped: bool
     for i, taps in enumerate(layout.words):
         for half, (r, k) in enumerate(taps):
             words[i] |= (weight[r, k] & 0xFFFF) << (16 * half)
-    multiplier, constant, shift = numbers.requant.fields
+    multiplier, constant, shift = numbers.requant.params
     tail = [constant.values, multiplier.values] + ([shift.values] if numbers.rounding.shift < 0 else [])
     if packed:
         columns = [*(words[0::2] >> 8 | words[1::2]), numbers.bias, *tail]

@@ -266,7 +266,7 @@ def _oriented(layer: FusedLayer, numbers: Numbers, scale: int, way: tuple[Axis, 
 def _plan(group: Group, target: Target) -> ChainPlanes | None:
     """Cores without DSP only: with it, strips by SMLAD take fewer instructions."""
     layer = match_layer(group)
-    if layer is None or layer.tail or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
+    if layer is None or layer.epilogue or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
         return None
     numbers, scale = _numbers(layer, target)
     plans = [] if numbers is None else [_oriented(layer, numbers, scale, way) for way in orientations(layer)]
@@ -293,7 +293,7 @@ def _stream(plan: ChainPlanes) -> Array:
     taps = np.pad(weight, ((0, 0), (0, MAX_COLUMNS - weight.shape[1]), (0, 0)))
     with_first, alone = (1, 2) if plan.columns.stride == 1 else (2, 1)
     words = [w for row in taps for w in (row[with_first] + (row[0] << LANE_BITS), row[alone] << LANE_BITS)]
-    numbers = {f.name: f.values for f in plan.numbers.requant.fields} | {"bias": plan.numbers.bias - (LANE_OFFSET << plan.scale)}
+    numbers = {f.name: f.values for f in plan.numbers.requant.params} | {"bias": plan.numbers.bias - (LANE_OFFSET << plan.scale)}
     return np.stack([*words, *(numbers[n] for n in plan.strip(1).numbers)], axis=1).astype(np.int32)
 
 

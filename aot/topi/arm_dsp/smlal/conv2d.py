@@ -31,7 +31,7 @@ from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.tail import TailRun, run_instructions, tail_run
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
     Origin,
     RunBytes,
@@ -256,7 +256,7 @@ def plan_segments(weights: Array, config: ChainConfig) -> Segments:
 def accepts(group: Group, target: Target) -> bool:
     """Layers of at least three output pixels whose requantisation has the short form."""
     layer = match_layer(group, wide=True)
-    if layer is None or not target.has("thumb2") or not tail_accepts(layer):
+    if layer is None or not target.has("thumb2") or not supports_epilogue(layer):
         return False
     return prod(layer.out_type.shape[:-1]) >= PIXELS and _requant(layer, target) is not None
 
@@ -290,7 +290,7 @@ def best_requant(layer: FusedLayer, target: Target, segments: int, *, common: bo
     ):  # without SMMLAR, rounding takes two instructions
         scaled = plan_high_multiply(layer.requant, *spans, target=target, prescale=2)
         requant = requant if scaled is None else scaled
-    for prescale in () if requant.fields[-1].uniform else scales:
+    for prescale in () if requant.params[-1].uniform else scales:
         shared = plan_uniform(layer.requant, *spans, target=target, prescale=prescale)
         if shared is not None:
             return shared, nothing
@@ -344,7 +344,7 @@ class ChainStream:
         self.scale = 1 << int(self.requant.prescale[0])
         self.packing = TRIPLE if config.common or target.has("dsp") else TRIPLE_LONG
         bias = self.scale * (layer.bias - offsets) + added
-        self._arrays = [bias] + [f.values for f in self.requant.fields if not f.uniform]
+        self._arrays = [bias] + [f.values for f in self.requant.params if not f.uniform]
 
     def cut(self, layer: FusedLayer) -> tuple[Array, Segments, int]:
         """The weights [K, O] in the order of the taps, how they are cut into segments, how many segments a sum has."""
@@ -382,7 +382,7 @@ class ChainStream:
     def fields(self, params: Buffer, block: Expr, j: int) -> tuple[Expr, ...]:
         rows = iter(range(1, len(self._arrays)))
         return tuple(
-            imm(int(f.values[0])) if f.uniform else self.number(params, block, next(rows), j) for f in self.requant.fields
+            imm(int(f.values[0])) if f.uniform else self.number(params, block, next(rows), j) for f in self.requant.params
         )
 
 
@@ -645,7 +645,7 @@ def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> i
     loop = stream.config.tap_loop(stream.segments.length)
     block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
     window = 0 if _is_rows(layer) else 450 if any(layer.attrs.padding) else 200
-    return 240 + block * (1 + bool(stream.tail)) + window + (0 if run is None else run.code * len(layer.tail))
+    return 240 + block * (1 + bool(stream.tail)) + window + (0 if run is None else run.code * len(layer.epilogue))
 
 
 def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
@@ -658,7 +658,7 @@ def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
     else:
         high = 0 if stream.multiplies_high else 5 if stream.requant.rounded else 1.5
     each = 7.6 + 2.1 * stream.requant.signed + high
-    result = PIXELS * each + (0 if stream.requant.fields[-1].uniform else 1.8)
+    result = PIXELS * each + (0 if stream.requant.params[-1].uniform else 1.8)
     blocks = (stream.blocks + bool(stream.tail)) * sums + stream.channels * result
     return int(tiles * (blocks + 18)) + _pack_instructions(layer, stream.packing, tiles)
 
@@ -889,7 +889,7 @@ def _code(layer: FusedLayer, stream: RowStream, run: TailRun | None) -> int:
     block = 250 + 24 * (loop.unroll + loop.rest)
     store = (200 + 50 * stream.requant.signed) * (1 + bool(stream.channels % CHANNELS))
     window = 700 if any(layer.attrs.padding) else 200
-    return int(300 + block + store + window + (0 if run is None else run.code * len(layer.tail)))
+    return int(300 + block + store + window + (0 if run is None else run.code * len(layer.epilogue)))
 
 
 register_impl(OpImplementation("arm_dsp.conv2d_chain_rows", "nn.conv2d", accepts_rows, lower_rows, plevel=9, small=True))

@@ -127,7 +127,7 @@ class PhaseStream(ChainStream):
         products = turns * (_tap_loop(self.length).instructions(self.length) + 10 * (turns > 1))
         count = self.segments.count
         lanes = count * (30 if count == 1 else 45 if count <= MOST_UNROLLED else 62)
-        return products + lanes + 12 * (6 + self.requant.signed) + 41 - 22 * self.requant.fields[-1].uniform
+        return products + lanes + 12 * (6 + self.requant.signed) + 41 - 22 * self.requant.params[-1].uniform
 
     def code(self) -> int:
         """Bytes (from sizes under GCC 12 at -O2)."""
@@ -159,7 +159,7 @@ class Plan:
 def plan(group: Group, target: Target) -> Plan | None:
     """int8, one image, sums that fit int32, at most a table after it, every phase with the short requantisation."""
     found = sub_pixels(group) if target.has("thumb2") else None
-    if found is None or (found.layer.tail and table_of(found.layer) is None) or found.rows.out * found.columns.out < PIXELS:
+    if found is None or (found.layer.epilogue and table_of(found.layer) is None) or found.rows.out * found.columns.out < PIXELS:
         return None
     if not all(has_short_form(phase.layer, target) for phase in found.phases):
         return None
@@ -197,7 +197,7 @@ def lower(group: Group, target: Target, name: str, found: Plan) -> Lowered:
             _emit(b, io, _Results(found, phase, pixels), stream, numbers, source.words)
     kernel = describe("arm_dsp.conv2d_transpose_chain", phases=len(found.phases))
     func = b.finish(FuncAttrs(kernel=kernel, span=whole.span, macs=whole.macs))
-    tail = 2 * whole.out_type.size * bool(whole.tail)
+    tail = 2 * whole.out_type.size * bool(whole.epilogue)
     partial = sum(2 * PIXELS * whole.channels for p in found.phases if p.layer.out_type.shape != window.out_type.shape)
     blocks = sum((s.blocks + bool(s.tail)) * s.instructions() for s in streams) + partial
     each = blocks + 8 * taps + 80 + 20 * window.weight.shape[1]

@@ -24,7 +24,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.smlal.conv2d import TapLoop
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, tail_accepts, tail_each
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import is_rows
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -127,7 +127,7 @@ class _Plan:
     def arrays(self) -> list[Array]:
         """Numbers of each channel: a start value and the fields of the requantisation, but for uniform ones."""
         bias = self.layer.bias - np.where(np.arange(self.layer.channels) % 2 == 0, OFFSET, 0)
-        return [2 * bias, *(f.values for f in self.requant.fields if not f.uniform)]
+        return [2 * bias, *(f.values for f in self.requant.params if not f.uniform)]
 
     @property
     def block_words(self) -> int:
@@ -148,7 +148,7 @@ class _Plan:
 def _plan(group: Group, target: Target) -> _Plan | None:
     """Sums that stay within a lane, requantised in the short form; with DSP only nine-bit weights: other kernels are better."""
     layer = match_layer(group, wide=True)
-    if layer is None or not target.has("thumb2") or not tail_accepts(layer) or not is_rows(layer):
+    if layer is None or not target.has("thumb2") or not supports_epilogue(layer) or not is_rows(layer):
         return None
     if target.has("dsp") and match_layer(group) is not None:
         return None
@@ -185,8 +185,8 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     loop = tap_loop(plan.taps)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.dense_chain", unroll=loop.unroll), span=layer.span, macs=layer.macs))
     each = STEP_INSTRUCTIONS * plan.taps // STEP + (2 * (plan.taps // loop.unroll) if loop.unroll else 0)
-    each += CHANNELS * (10 + tail_each(layer)) + 18
-    code = 80 + (180 + 40 * len(layer.tail) + 13 * (loop.unroll + loop.rest)) * (bool(whole) + bool(rest))
+    each += CHANNELS * (10 + epilogue_each(layer)) + 18
+    code = 80 + (180 + 40 * len(layer.epilogue) + 13 * (loop.unroll + loop.rest)) * (bool(whole) + bool(rest))
     return Lowered(func, io.constants, instructions=rows * (3 * depth + -(-layer.channels // CHANNELS) * each + 20), code=code)
 
 
@@ -204,7 +204,7 @@ def _block(b: IRBuilder, plan: _Plan, io: LayerIo, place: tuple[Buffer, Buffer],
     for j in range(count):
         first = base + (2 * plan.taps + numbers * j)
         rows = iter(range(1, numbers))
-        fields = tuple(imm(int(f.values[0])) if f.uniform else params[first + next(rows)] for f in plan.requant.fields)
+        fields = tuple(imm(int(f.values[0])) if f.uniform else params[first + next(rows)] for f in plan.requant.params)
         value = plan.requant.emit_scaled(b, params[first] + sums[j] * 2, fields)
         io.store((m * plan.layer.channels + n * CHANNELS + j,), value)
 

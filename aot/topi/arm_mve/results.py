@@ -1,4 +1,4 @@
-"""Where results go: straight to the output, or through scratch memory and the tail of the layer."""
+"""Where results go: straight to the output, or through scratch memory and the epilogue of the layer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from aot.topi.layer.elementwise import Factors
 from aot.topi.layer.fused import FusedLayer, LayerIo, residual_factors
 
 EACH = 12
-"""Instructions of a call of the tail for an element where it has no vectors."""
+"""Instructions of a call of the epilogue for an element where it has no vectors."""
 
 
 class Results:
-    """`size` consecutive results at a time: a block writes them to `place`, then `finish` runs the tail, if there is one.
+    """`size` consecutive results at a time: a block writes them to `place`, then `finish` runs the epilogue, if there is one.
 
-    With `over` the tail reads them from the output, and writes there: for kernels that do not compute them in one run.  A tail
-    that is a table is left to `end`, which a kernel calls after all of its results: one loop over the output, no scratch memory.
+    With `over` the epilogue reads them from the output, and writes there: for kernels that do not compute them in one run.  An
+    epilogue that is a table is left to `end`, which a kernel calls after all of its results: one loop over the output, no scratch
+    memory.
     """
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int, over: bool = False) -> None:
@@ -38,7 +39,7 @@ class Results:
         self._factors: Factors | None = None
         self._floats: DequantizeAttrs | None = None
         self._buffer: Buffer | None = None
-        if layer.tail and io.table is None:
+        if layer.epilogue and io.table is None:
             self._factors = residual_factors(layer, target) if len(io.operands) == 1 else None
             self._floats = _only_dequantize(layer)
             self._buffer = io.out if over else b.scratch("results", (size,), "int8")
@@ -48,7 +49,7 @@ class Results:
         return region(self._io.out, first) if self._buffer is None else region(self._buffer)
 
     def finish(self, first: Expr, count: Expr | None = None) -> None:
-        """Run the tail over the first `count` of them (all, if there is none)."""
+        """Run the epilogue over the first `count` of them (all, if there is none)."""
         b, io, f = self._b, self._io, self._factors
         number = imm(self._size) if count is None else count
         if self._buffer is None:
@@ -66,7 +67,7 @@ class Results:
             io.store((first + i,), value)
 
     def end(self) -> None:
-        """Run a tail that is a table over all results."""
+        """Run an epilogue that is a table over all results."""
         table = self._io.table
         if table is not None:
             self._io.index_by_bits()
@@ -80,14 +81,14 @@ class Results:
 
     @property
     def instructions(self) -> int:
-        """Of the tail of `size` results."""
+        """Of the epilogue of `size` results."""
         if self._buffer is None:
             return 0
         if self._factors is not None:
             return add_instructions(self._size, self._factors.lo, self._factors.hi) + 4
         if self._floats is not None:
             return dequantize_instructions(self._size)
-        return EACH * len(self._layer.tail) * self._size
+        return EACH * len(self._layer.epilogue) * self._size
 
     @property
     def code(self) -> int:
@@ -98,7 +99,7 @@ class Results:
 
 
 def _only_dequantize(layer: FusedLayer) -> DequantizeAttrs | None:
-    """The tail where it is one DEQUANTIZE whose results vectors give."""
-    attrs = layer.tail[0].attrs
-    alone = len(layer.tail) == 1 and isinstance(attrs, DequantizeAttrs) and layer.requant.dtype == "int8"
+    """The epilogue where it is one DEQUANTIZE whose results vectors give."""
+    attrs = layer.epilogue[0].attrs
+    alone = len(layer.epilogue) == 1 and isinstance(attrs, DequantizeAttrs) and layer.requant.dtype == "int8"
     return attrs if alone and attrs.scale >= LEAST_SCALE else None
