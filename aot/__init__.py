@@ -72,7 +72,7 @@ _declare(
         "constructors": ("aot.op.construct",),
         "pattern tables": ("aot.byoc:load_all",),
         "kernels": ("aot.topi:load_all",),
-        "passes": ("aot.relay.transform", "aot.tir.transform", "aot.executor.pipeline"),
+        "passes": ("aot.driver.front", "aot.relay.transform", "aot.tir.transform", "aot.executor.pipeline"),
         "global function target.build.c": ("aot.runtime.functions",),
     }
 )

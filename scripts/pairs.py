@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
@@ -363,9 +363,10 @@ class Campaign:
     def allowed(self, row: frozenset[Option], facts: Facts) -> bool:
         return not any(bar <= row for bar in self.barred[facts.path])
 
-    def draw(self, facts: Facts) -> frozenset[Option] | None:
-        """A row for the model that has many pending pairs; None if no pending pair is left for it."""
-        open_pairs = [p for p in sorted(self.pending, key=sorted) if self.allowed(p, facts)]
+    def draw(self, facts: Facts, running: Iterable[frozenset[Option]] = ()) -> frozenset[Option] | None:
+        """A row for the model that has many pending pairs; None if none is left for it beside those of the `running` rows."""
+        pending = self.pending - {frozenset(p) for row in running for p in combinations(row, 2)}
+        open_pairs = [p for p in sorted(pending, key=sorted) if self.allowed(p, facts)]
         if not open_pairs:
             return None
         best: frozenset[Option] = frozenset()
@@ -378,13 +379,12 @@ class Campaign:
                 if len(row) == LONGEST_ROW:
                     break
                 gains = [
-                    (sum(frozenset((o, other)) in self.pending for other in row), self.rng.random(), o)
-                    for o in self.options[name]
+                    (sum(frozenset((o, other)) in pending for other in row), self.rng.random(), o) for o in self.options[name]
                 ]
                 gain, _, option = max(gains)
                 if gain and self.allowed(row | {option}, facts):
                     row |= {option}
-            count = sum(frozenset(p) in self.pending for p in combinations(row, 2))
+            count = sum(frozenset(p) in pending for p in combinations(row, 2))
             if count > most:
                 best, most = row, count
         return best
@@ -452,18 +452,28 @@ def campaign(models: Sequence[Facts], seed: int, minutes: float, workers: int) -
     """Draw and run rows until no pair is pending or the time is over."""
     state = Campaign(all_options(), list(models), random.Random(seed))
     end = time.monotonic() + minutes * 60
+    running: dict[Future[list[tuple[frozenset[Option], Outcome]]], tuple[frozenset[Option], Facts]] = {}
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(workers) as threads:
-        while state.pending and time.monotonic() < end:
-            facts_now = state.rng.sample(state.models, k=min(workers, len(state.models)))
-            rows = [(row, facts) for facts in facts_now if (row := state.draw(facts)) is not None]
-            if not rows:
-                state.settle()
-                if not any(state.draw(facts) for facts in state.models):
-                    break
-                continue
-            outcomes = list(threads.map(lambda drawn: state.explore(drawn[0], drawn[1], Path(place)), rows))
-            for (_, facts), found in zip(rows, outcomes, strict=True):
-                state.learn(facts, found)
+
+        def start() -> bool:
+            """Begin a row of a model that no other row runs; whether there was one."""
+            busy = {facts.path for _, facts in running.values()}
+            idle = [facts for facts in state.models if facts.path not in busy]
+            for facts in state.rng.sample(idle, k=len(idle)):
+                row = state.draw(facts, [drawn for drawn, _ in running.values()])
+                if row is not None:
+                    running[threads.submit(state.explore, row, facts, Path(place))] = row, facts
+                    return True
+            return False
+
+        while True:
+            while time.monotonic() < end and len(running) < workers and start():
+                pass
+            if not running:
+                break
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                state.learn(running.pop(done)[1], done.result())
+            state.settle()
             print(f"{state.rows} rows, {state.pairs - len(state.pending)} of {state.pairs} pairs", file=sys.stderr, flush=True)
     state.settle()
     return state

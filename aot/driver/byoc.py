@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aot import byoc
 from aot.errors import Problem, UsageError
-from aot.ir.transform import Pass, PassContext, changed_context
+from aot.ir.transform import PassContext, Sequential, changed_context
 from aot.relay.transform.partition import get_pattern_table, partition_for
 from aot.support.suggestions import did_you_mean
 from aot.target.target import Target
@@ -38,11 +38,11 @@ def check_byoc(wanted: Sequence[str], path: Path | None) -> None:
         raise UsageError(Problem("E5122", f"--byoc-path {path}: the folder does not exist"))
 
 
-def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Pass, ...]:
+def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Sequential, ...]:
     """The passes that give layers to the external code generators, in the order in which these were named."""
     if wanted:
         byoc.load_all()
-    steps: list[Pass] = []
+    steps: list[Sequential] = []
     for text in wanted:
         if not isinstance(text, str):
             raise UsageError(Problem("E5121", f"byoc takes names of external code generators, not {text!r}"))
@@ -55,7 +55,7 @@ def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Pas
             )
         if name == CMSIS_NN and target is not None and target.has("mve"):
             patterns = _for_mve(patterns)
-        steps += partition_for(name, only=patterns).passes
+        steps.append(partition_for(name, only=patterns))
     return tuple(steps)
 
 

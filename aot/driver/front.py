@@ -17,15 +17,14 @@ from aot.frontend.macs import nominal_macs, nominal_shapes
 from aot.frontend.tflite import check_model, from_tflite
 from aot.frontend.tflite.specialize import specialize
 from aot.ir.module import IRModule
-from aot.ir.transform import PassContext
+from aot.ir.transform import PassContext, Sequential
 from aot.ir.type import TensorType
 from aot.memory.streaming import streaming_bound, whole_tensor_bound
 from aot.relay.analysis import cost
 from aot.relay.expr import Call, Constant, Function, all_functions, post_order
 from aot.relay.state import input_vars, state_vars
-from aot.relay.stored import widened
+from aot.relay.stored import widen_float16
 from aot.relay.transform import pipeline as relay_pipeline
-from aot.relay.transform.narrow_states import narrow_states
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
 from aot.target.target import Target, find_target
@@ -69,10 +68,10 @@ def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, 
         before = module["main"]
         assert isinstance(before, Function)
         if options.float16 == "fold" and chain is None:
-            module = module.with_function("main", widened(before, "float16"))
+            module = Sequential((widen_float16,), "float16")(module)
         slide = slid(module, options, opt_level=context.opt_level, most_bytes=most_bytes) if options.slide else None
-        module = _narrowed(module if slide is None else slide.module, options) if context.opt_level > 0 else module
-        module = relay_pipeline(context.opt_level)(module)
+        module = module if slide is None else slide.module
+        module = relay_pipeline(context.opt_level, shared_states=options.io != "user")(module)
     main = module["main"]
     assert isinstance(main, Function)
     return FrontendResult(before, main, slide, chain)
@@ -103,12 +102,6 @@ def _chained(model: bytes, options: Options, *, opt_level: int, name: str) -> Pi
     if options.feed_rows:
         raise UsageError(Problem("E1305", "--feed-rows: a chain takes the new rows of a push as a whole"))
     return chained(chain, options, opt_level=opt_level, name=name)
-
-
-def _narrowed(module: IRModule, options: Options) -> IRModule:
-    main = module["main"]
-    assert isinstance(main, Function)
-    return module.with_function("main", narrow_states(main, with_shared=options.io != "user"))
 
 
 # ---- what a model needs by rules and bounds alone: its fused graph is read, no kernel is made

@@ -21,10 +21,11 @@ from aot.frontend.macs import nominal_macs
 from aot.frontend.tflite import from_tflite
 from aot.frontend.tflite.specialize import specialize
 from aot.ir.module import IRModule
+from aot.ir.transform import Sequential
 from aot.ir.type import TensorType
 from aot.relay.expr import Function
 from aot.relay.state import input_vars
-from aot.relay.stored import widened
+from aot.relay.stored import widen_float16
 from aot.relay.transform.compose_functions import Link, compose_functions
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
@@ -76,8 +77,13 @@ def chained(chain: Chain, options: Options, *, opt_level: int, name: str) -> Pip
                 groups.append(group)
     groups = [_windowed(g, options, opt_level) for g in groups]
     groups = _with_runs(groups)
-    main = compose_functions([g.link for g in groups])
-    return PipelineModel(IRModule({"main": main}, name), _told(chain, groups))
+    return PipelineModel(_composed([g.link for g in groups], name), _told(chain, groups))
+
+
+def _composed(links: Sequence[Link], name: str) -> IRModule:
+    """The links as one function."""
+    module = IRModule({link.name: link.main for link in links}, name)
+    return Sequential((compose_functions.configured(links=links),), "chain")(module)
 
 
 @contextmanager
@@ -93,7 +99,10 @@ def _at(stage: Stage) -> Iterator[None]:
 
 def _read(stage: Stage, options: Options) -> _Group:
     """A stage by itself, as its file has it."""
-    main = from_tflite(specialize(stage.model), oracle=options.oracle, name=stage.name)["main"]
+    module = from_tflite(specialize(stage.model), oracle=options.oracle, name=stage.name)
+    if options.float16 == "fold":
+        module = Sequential((widen_float16,), "float16")(module)
+    main = module["main"]
     assert isinstance(main, Function)
     given = input_vars(main)
     if len(given) != 1:
@@ -101,8 +110,6 @@ def _read(stage: Stage, options: Options) -> _Group:
         raise UnsupportedError(Problem("E1304", f"a stage of a chain has one input, this model has {len(given)}: {names}"))
     axis = _axis(stage, given[0].type)
     output = _output(stage, [span.name for span in main.attrs["outputs"]])
-    if options.float16 == "fold":
-        main = widened(main, "float16")
     link = Link(stage.name, main, 1, axis, output)
     return _Group((stage,), link, main.attrs["output_types"][output])
 
@@ -169,7 +176,8 @@ def _whole_faults(before: _Group, group: _Group) -> list[Problem]:
 
 def _grown(before: _Group, group: _Group) -> _Group:
     """Two groups of which the second takes the results of the first as they are."""
-    main = compose_functions([before.link, group.link])
+    main = _composed([before.link, group.link], before.link.name)["main"]
+    assert isinstance(main, Function)
     link = replace(before.link, main=main, output=group.link.output)
     return _Group((*before.stages, *group.stages), link, group.result)
 

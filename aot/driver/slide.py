@@ -9,6 +9,7 @@ from typing import Any
 from aot.driver.options import Options
 from aot.errors import Problem, UnsupportedError, UsageError
 from aot.ir.module import IRModule
+from aot.ir.transform import Sequential
 from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.state import input_vars
 from aot.relay.transform import graph_pipeline
@@ -89,7 +90,7 @@ def slid(
         for i, v in enumerate(input_vars(main))
         for axis, hop in ([hops[v.name]] if v.name in hops else [])
     }
-    return SlidingModel(module.with_function("main", narrow_windows(slide_window(main, plan))), plan, found, windows)
+    return SlidingModel(Sequential((slide_window.configured(plan=plan), narrow_windows), "slide")(module), plan, found, windows)
 
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, lru_cache
 from statistics import median
@@ -182,12 +182,14 @@ class FusedModule(IRModule):
 
 @dataclass(frozen=True, slots=True)
 class CandidateModule(LoweredModule):
-    """The calls of a model in their order with the preferred kernel of each; `groups` and `found`: the fused functions of the
-    calls, and all their kernels.
+    """The calls of a model in their order with the preferred kernel of each.
+
+    `groups` and `found`: the fused functions of the calls, and all their kernels; `preferred`: the functions as lowered.
     """
 
     groups: tuple[Function, ...] = ()
     found: tuple[Sequence[Candidate], ...] = ()
+    preferred: Mapping[str, PrimFunc] = field(default_factory=dict)
     key: Hashable = None
     known: LoweringCache = field(default_factory=LoweringCache)
 

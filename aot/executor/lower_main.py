@@ -12,7 +12,7 @@ import numpy as np
 from aot.errors import internal
 from aot.executor.lowered import KernelCall, LoweredModule, TensorRef, structured
 from aot.executor.storage_map import STATE_ALIGN, Planned, StorageInfo, StorageMap, alignments, place_constants
-from aot.ir.module import IRModule, of_phase
+from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.transform import PassContext, module_pass
 from aot.memory.circular_state import COUNTER
@@ -481,13 +481,13 @@ class TirModule(IRModule):
         return now
 
 
-@module_pass(required=True)
-def aot_lower_main(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(required=True, phase=Planned)
+def aot_lower_main(module: Planned, _context: PassContext) -> TirModule:
     """Equal functions and equal constants once, under their C names; main as copies and calls over one workspace.
 
     In: a Planned with a target.  Out: a TirModule.
     """
-    planned = of_phase(module, Planned, "aot_lower_main")
+    planned = module
     if planned.target is None:
         raise internal("the module has no target", where=planned.name)
     kernels, names = named_functions(planned, planned.target)

@@ -11,7 +11,6 @@ from aot.errors import Problem, UnsupportedError, internal
 from aot.executor.candidates import CandidateModule, FusedModule, candidates, repeated_weights, with_cut_groups
 from aot.executor.lowered import KernelCall, State, TensorRef
 from aot.executor.selection import Candidate
-from aot.ir.module import IRModule, of_phase
 from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.ir.span import Span
 from aot.ir.transform import PassContext, module_pass
@@ -44,18 +43,17 @@ from aot.system.disk_memo import recall
 from aot.topi.strategy import Lowered
 
 
-@module_pass(required=True)
-def lower_te(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(required=True, phase=FusedModule)
+def lower_te(module: FusedModule, _context: PassContext) -> CandidateModule:
     """Lower every fused call of main in an order of execution: all kernels that accept it, the preferred one in the module.
 
     In: a FusedModule after cut_groups.  Out: a CandidateModule.
     """
-    fused = of_phase(module, FusedModule, "lower_te")
-    config, known = fused.config, fused.known
+    config, known = module.config, module.known
     key = (config.opt if config.opt in ("speed", "size") else "", config.limits_ram, config.keeps_weights)
     if key not in known.drafts:
-        known.drafts[key] = replace(_Compiler(fused).draft(), key=key)
-    return replace(known.drafts[key], config=config, planning=fused.planning)
+        known.drafts[key] = replace(_Compiler(module).draft(), key=key)
+    return replace(known.drafts[key], config=config, planning=module.planning)
 
 
 class _Compiler:
@@ -96,8 +94,9 @@ class _Compiler:
         if self._module.planning.io != "user":  # nobody else sees them
             read = {t for c in self._calls for t in map(self._root, c.inputs)} | set(map(self._root, outputs))
             states = tuple(s for s in states if not s.shared or s.new is not s.old or s.old in read)
+        functions = {name: lowered.func for name, lowered in self._prim_funcs.items()}
         return CandidateModule(
-            {name: found.func for name, found in self._prim_funcs.items()},
+            functions,
             self._module.name,
             {name: found.constants for name, found in self._prim_funcs.items()},
             inputs=inputs,
@@ -113,6 +112,7 @@ class _Compiler:
             target=self._module.target,
             groups=tuple(self._functions),
             found=tuple(map(tuple, self._candidates)),
+            preferred=functions,
             known=self._module.known,
         )
 
@@ -488,11 +488,10 @@ def handed_on(func: Function) -> list[int | None]:
     return [numbers.get(id(r)) for r in results_of(func)]
 
 
-@module_pass(required=True)
-def cut_groups(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(required=True, phase=FusedModule)
+def cut_groups(module: FusedModule, _context: PassContext) -> FusedModule:
     """Groups cut for which no kernel is made, though there is one for less of them.
 
     In and out: a FusedModule.
     """
-    fused = of_phase(module, FusedModule, "cut_groups")
-    return replace(fused, functions={"main": with_cut_groups(fused.main, fused.target, fused.known.accepted)})
+    return replace(module, functions={"main": with_cut_groups(module.main, module.target, module.known.accepted)})

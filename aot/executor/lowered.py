@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
-from aot.errors import InternalError, Problem
+from aot.errors import InternalError, Problem, UsageError
 from aot.executor.config import PlanConfig, SelectionConfig
 from aot.executor.selection import Candidate, Selection
 from aot.ir.module import IRModule
@@ -155,6 +155,17 @@ class LoweredModule(IRModule):
         """The module with its main as a PrimFunc, one buffer a tensor."""
         main, constants = main_of(self)
         return IRModule({main.name: main, **self.functions}, self.name, {**self.constants, main.name: constants})
+
+    def merged(self, seen: IRModule, result: IRModule) -> IRModule:
+        """This module with the kernels of `result`; UsageError E5038 for another main, which is made of the calls."""
+        if isinstance(result, LoweredModule):
+            return result
+        name = next(n for n in seen.functions if n not in self.functions)
+        was, now = seen.functions[name], result.functions.get(name)
+        if not isinstance(was, PrimFunc) or not isinstance(now, PrimFunc) or (now.body, now.buffers) != (was.body, was.buffers):
+            raise UsageError(Problem("E5038", f"a pass changes {name}, which is made of the layers once memory is planned"))
+        functions = {k: f for k, f in result.functions.items() if k != name}
+        return replace(self, functions=functions, constants={k: c for k, c in result.constants.items() if k != name})
 
     def with_calls(self, calls: Sequence[KernelCall]) -> LoweredModule:
         """The module with other calls of its functions, and without those that none of them needs."""

@@ -17,7 +17,6 @@ from aot.executor.lower_te import execution_order
 from aot.executor.lowered import LoweredModule
 from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned, make_layout, plan_lowered
-from aot.ir.module import IRModule, of_phase
 from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType, Type
@@ -142,17 +141,16 @@ class _Graph:
         return outputs
 
 
-@module_pass(required=True)
-def plan_memory(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(required=True, phase=LoweredModule)
+def plan_memory(module: LoweredModule, _context: PassContext) -> Planned:
     """The place of every tensor, by liveness and safe distances; copies become views.
 
     In: a LoweredModule.  Out: a Planned, whose plan the verifier accepts (E9005).
     """
-    lowered = of_phase(module, LoweredModule, "plan_memory")
-    planning = lowered.planning
-    planned = plan_lowered(lowered, planning.io, tight=planning.tight)
-    if lowered.config.slides and (planning.rings == "copy" or planning.ring_share):
-        return _with_visitors(lowered, planned)
+    planning = module.planning
+    planned = plan_lowered(module, planning.io, tight=planning.tight)
+    if module.config.slides and (planning.rings == "copy" or planning.ring_share):
+        return _with_visitors(module, planned)
     return planned
 
 
@@ -175,14 +173,14 @@ def _with_visitors(lowered: LoweredModule, planned: Planned) -> Planned:
     return planned
 
 
-@module_pass(required=True)
-def spread_pools(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(required=True, phase=Planned)
+def spread_pools(module: Planned, _context: PassContext) -> Planned:
     """Each buffer in the pool where all accesses take the least time, in no more bytes than the plan has.
 
     In: a Planned.  Out: a Planned of the same calls; as it is without pools, or where one holds all of it and none is faster.
     Raises E2013 where the pools cannot hold it, and E5019 for a pin that names nothing of it.
     """
-    planned = of_phase(module, Planned, "spread_pools")
+    planned = module
     if not planned.planning.pooling.pools:
         return planned
     if isinstance(planned.layout.unfit, UsageError):

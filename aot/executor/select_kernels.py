@@ -14,7 +14,6 @@ from aot.executor.config import SelectionConfig
 from aot.executor.lowered import LoweredModule
 from aot.executor.plan_search import MOST_SLOWDOWN
 from aot.executor.selection import Budget, Candidate, Selection, Stored, choose, distinct_bytes
-from aot.ir.module import IRModule, of_phase
 from aot.ir.transform import PassContext, module_pass
 from aot.memory.liveness import runs
 from aot.relay.expr import Function
@@ -24,14 +23,13 @@ class NothingFits(Exception):  # noqa: N818 - an answer, no error
     """No choice of kernels fits the RAM budget."""
 
 
-@module_pass(required=True)
-def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(required=True, phase=CandidateModule)
+def select_kernels(module: CandidateModule, _context: PassContext) -> LoweredModule:
     """The functions that the budgets select, in the place of the preferred ones; cascades in the place of several layers.
 
     In: a CandidateModule.  Out: a LoweredModule.  NothingFits where nothing fits the RAM budget.
     """
-    draft = of_phase(module, CandidateModule, "select_kernels")
-    config = draft.config
+    draft, config = with_changed_kernels(module), module.config
     if config.feed_rows and len(draft.inputs) != 1:
         raise UsageError(Problem("E5054", f"{len(draft.inputs)} inputs; only a single one can be fed by rows", draft.name))
     if draft.controls and config.feed_rows:
@@ -48,6 +46,16 @@ def select_kernels(module: IRModule, _context: PassContext) -> IRModule:
                 raise NothingFits
             lowered, found = cascaded
     return choose_kernels(lowered, found, config)
+
+
+def with_changed_kernels(draft: CandidateModule) -> CandidateModule:
+    """The draft with one candidate for each layer whose kernel a pass has changed since it was lowered."""
+    found = []
+    for call, layer in zip(draft.calls, draft.found, strict=True):
+        func = draft.prim_func(call.func)
+        is_changed = func is not draft.preferred[call.func]
+        found.append([replace(layer[0], made=replace(layer[0].lowered, func=func), key=call.func)] if is_changed else layer)
+    return replace(draft, found=tuple(found))
 
 
 def without_candidates(draft: CandidateModule) -> LoweredModule:

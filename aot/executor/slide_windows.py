@@ -11,7 +11,7 @@ from aot.errors import InternalError, Problem, internal
 from aot.executor.copy_elision import fits_offset, moves_of, with_copies, without_call
 from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef
 from aot.executor.storage_map import STATE_ALIGN, Planned, StorageInfo, StorageMap, WriteBack, fresh_bytes
-from aot.ir.module import BaseFunc, IRModule, of_phase
+from aot.ir.module import BaseFunc, of_phase
 from aot.ir.op import Array
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType
@@ -26,14 +26,14 @@ from aot.tir.function import Move, PrimFunc, Shift
 from aot.tir.transform import merge_functions
 
 
-@module_pass(required=True)
-def slide_windows(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(required=True, phase=Planned)
+def slide_windows(module: Planned, _context: PassContext) -> Planned:
     """Windows of the state move on where `planning.rings` says so and the RAM allows it.
 
     In: a Planned.  Out: a Planned with the same workspace and, where windows move on, another layout of the state (E9005 where
     two would ever meet).
     """
-    return _with_windows(of_phase(module, Planned, "slide_windows"))
+    return _with_windows(module)
 
 
 def least_state(planned: Planned) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aot.executor.lowered import KernelCall, LoweredModule
-from aot.ir.module import IRModule, of_phase
+from aot.ir.module import IRModule
 from aot.ir.transform import PassContext, module_pass
 from aot.support.names import NameSupply
 from aot.tir.expr import Imm
@@ -18,14 +18,14 @@ from aot.tir.transform import merge_functions, pipeline
 from aot.tir.verify import verify
 
 
-@module_pass()
-def share_functions(module: IRModule, _context: PassContext) -> IRModule:
+@module_pass(phase=LoweredModule)
+def share_functions(module: LoweredModule, _context: PassContext) -> LoweredModule:
     """Adds merged functions to the layers' own; their calls pass the numbers as scalars.  A cascade's row kernels count as
     layers.
 
     In and out: a LoweredModule after the passes over loop nests.  Where speed counts, numbers stay constants.
     """
-    lowered = of_phase(module, LoweredModule, "share_functions")
+    lowered = module
     if lowered.config.opt == "speed":
         return lowered
     calls = list(lowered.calls)

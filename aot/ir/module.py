@@ -99,15 +99,21 @@ class IRModule:
         return self.astext()
 
     def shown(self) -> IRModule:
-        """The module as instruments see it: all of it as functions by name."""
+        """The module as instruments and registered passes see it: all of it as functions by name."""
         return self
+
+    def merged(self, seen: IRModule, result: IRModule) -> IRModule:
+        """This module with `result`, which a pass made of `seen`, this module as it was shown to the pass."""
+        if isinstance(result, type(self)):
+            return result
+        return replace(self, functions=result.functions, constants=result.constants)
 
 
 M = TypeVar("M", bound=IRModule)
 
 
 def of_phase(module: IRModule, phase: type[M], taker: str) -> M:
-    """`module`, which the pass `taker` takes in one phase of the compiler only (E9104)."""
+    """`module`, which the pass `taker` accepts in one phase of the compiler only (E9104)."""
     if not isinstance(module, phase):
         raise InternalError(Problem("E9104", f"{taker} takes a {phase.__name__}, not a {type(module).__name__}", module.name))
     return module

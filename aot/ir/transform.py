@@ -14,17 +14,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import field, replace
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from aot.errors import Problem, UsageError, call_place
 from aot.errors.tvm_names import missing
-from aot.ir.module import IRModule, dialect
+from aot.ir.module import IRModule, dialect, of_phase
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
 from aot.support.suggestions import did_you_mean
 
-Transform = Callable[[IRModule, "PassContext"], IRModule]
+Transform = Callable[..., IRModule]
+"""(module, context, arguments of the pass by name) -> module"""
+
+Law = Callable[[Any, Any, int], str]
+"""(function before, function after, seed) -> what contradicts the relation that a pass promises between the two, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +113,8 @@ class PassContext:
 
     A pass runs when it is required, or named in `required_pass`, or when its opt_level is not above `opt_level` and its name
     not in `disabled_pass`.  `config` sets options by key (`register_option`).  `add_pass` are pairs (name, pass): after the pass
-    of that name, where it stands in a sequence, the other one runs; it is a Pass, the name of one, or a function that takes a
-    module and returns one.  UsageError says what is wrong: E5034 when the context is made, E5030 to E5033 when it is entered.
+    of that name, where it stands in a sequence, the other one runs: a Pass, the name of one, a Sequential, or a function of a
+    module that returns one.  UsageError says what is wrong: E5034 when the context is made, E5030 to E5033 when it is entered.
     """
 
     opt_level: int = 2
@@ -117,7 +122,7 @@ class PassContext:
     disabled_pass: Collection[str] = frozenset()
     config: Mapping[str, Any] = field(default_factory=dict)
     instruments: Sequence[PassInstrument] = ()
-    add_pass: Sequence[tuple[str, Pass | str | Callable[[IRModule], IRModule]]] = ()
+    add_pass: Sequence[tuple[str, Pass | Sequential | str | Callable[[IRModule], IRModule]]] = ()
 
     def __post_init__(self) -> None:
         wrong = list(_context_faults(self))
@@ -149,9 +154,10 @@ class PassContext:
             return True
         return candidate.opt_level <= self.opt_level and candidate.name not in self.disabled_pass
 
-    def added_after(self, name: str) -> list[Pass]:
-        """The passes that run after the one of that name: those registered so, then those of `add_pass`."""
-        return [*_AFTER.get(name, ()), *(p for n, p in self.add_pass if n == name and isinstance(p, Pass))]
+    def added_after(self, name: str) -> list[Pass | Sequential]:
+        """The passes that run after the one of that name: registered ones first, then those of `add_pass`."""
+        added = (p for n, p in self.add_pass if n == name and isinstance(p, Pass | Sequential))
+        return [*_AFTER.get(name, ()), *added]
 
     def __enter__(self) -> PassContext:
         added = frozenset(n for n, _ in self.add_pass)
@@ -250,8 +256,8 @@ def _is_addition(pair: Any) -> bool:
     return isinstance(pair[1], Pass | str) or callable(pair[1])
 
 
-def _as_pass(given: Any) -> Pass:
-    if isinstance(given, Pass):
+def _as_pass(given: Any) -> Pass | Sequential:
+    if isinstance(given, Pass | Sequential):
         return given
     if isinstance(given, str):
         return get_pass(given)
@@ -309,7 +315,10 @@ def _check_config(config: Mapping[str, Any]) -> Iterator[Problem]:
 class Pass:
     """A named transformation of modules; calling it runs it under the current context's instruments.
 
-    It is left out, as in TVM, only where it is not required and an instrument's `should_run` says no.
+    It is left out, as in TVM, only if it is not required and an instrument's `should_run` says no.  `law` is what holds between
+    functions before and after a pass that changes their operands; without one, equal operands give equal results.  `phase` is
+    the class of modules that a pass of the compiler needs; any other pass sees the module as instruments do, with main and
+    every kernel by name.
     """
 
     name: str
@@ -317,21 +326,28 @@ class Pass:
     opt_level: int = 0
     required: bool = False
     doc: str = ""
+    law: Law | None = None
+    phase: type[IRModule] | None = None
+
+    def configured(self, **arguments: Any) -> Pass:
+        """The pass with values for the arguments of its function: `slide_window.configured(plan=plan)`."""
+        return replace(self, transform=partial(self.transform, **arguments))
 
     def __call__(self, module: IRModule) -> IRModule:
         context = PassContext.current()
-        seen = module.shown() if context.instruments else module
+        seen = module.shown() if context.instruments or self.phase is None else module
         if not self.required and not all(i.should_run(seen, self) for i in context.instruments):
             return module
         for instrument in context.instruments:
             instrument.run_before_pass(seen, self)
         try:
-            result = self.transform(module, context)
+            result = self.transform(seen if self.phase is None else of_phase(module, self.phase, self.name), context)
+            if not isinstance(result, IRModule):
+                raise UsageError(Problem("E5035", f'the pass "{self.name}" returned a {type(result).__name__}, not an IRModule'))
+            result = module.merged(seen, result) if self.phase is None else result
         except Exception as error:
             error.add_note(f"in pass {self.name}")
             raise
-        if not isinstance(result, IRModule):
-            raise UsageError(Problem("E5035", f'the pass "{self.name}" returned a {type(result).__name__}, not an IRModule'))
         seen = result.shown() if context.instruments else result
         for instrument in context.instruments:
             instrument.run_after_pass(seen, self)
@@ -340,12 +356,12 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """Passes one after another, each skipped where the current context does not enable it.
+    """Passes and other sequences one after another; a pass that the current context does not enable is skipped.
 
     After the last one of a name follow the passes that are registered to come after it, and those of the context's `add_pass`.
     """
 
-    passes: tuple[Pass, ...]
+    passes: Sequence[Pass | Sequential]
     name: str = "sequential"
 
     def __call__(self, module: IRModule) -> IRModule:
@@ -353,20 +369,9 @@ class Sequential:
         last = {step.name: i for i, step in enumerate(self.passes)}
         for i, step in enumerate(self.passes):
             for one in (step, *(context.added_after(step.name) if last[step.name] == i else ())):
-                if context.enables(one):
+                if isinstance(one, Sequential) or context.enables(one):
                     module = one(module)
         return module
-
-    def until(self, name: str) -> Sequential:
-        """The passes up to and with the last one called `name` (`aot dump --after`); UsageError if there is none."""
-        names = [p.name for p in self.passes]
-        name = pass_name(name)
-        if name not in names:
-            known = ", ".join(dict.fromkeys(names))
-            raise UsageError(
-                Problem("E5030", f'there is no pass "{name}" in {self.name}{did_you_mean(name, names)}; its passes are {known}')
-            )
-        return Sequential(self.passes[: len(names) - names[::-1].index(name)], f"{self.name} until {name}")
 
 
 def enter_pass(new: Pass) -> Pass:
@@ -405,7 +410,8 @@ def register_pass(
             raise UsageError(Problem("E5036", "register_pass decorates a function of (module, context)", call_place()))
         title = pass_name(name or _name(rule))
         transform = rule if on == "module" else _over_functions(on, rule, title)
-        made = enter_pass(Pass(title, transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
+        phase = None if on == "module" else IRModule
+        made = enter_pass(Pass(title, transform, opt_level, required, rule.__doc__ or "", phase=phase))
         if after:
             _AFTER.setdefault(pass_name(after), []).append(made)
         return made
@@ -449,12 +455,19 @@ def all_passes() -> tuple[Pass, ...]:
     return tuple(_PASSES[n] for n in sorted(_PASSES))
 
 
-def module_pass(*, opt_level: int = 0, required: bool = False) -> Callable[[Transform], Pass]:
-    """Make a pass of `def name(module, context) -> module`; UsageError E5036 for an `opt_level` or `required` of another type."""
+def module_pass(
+    *, opt_level: int = 0, required: bool = False, law: Law | None = None, phase: type[IRModule] | None = None
+) -> Callable[[Transform], Pass]:
+    """Make a pass of `def name(module, context) -> module`; UsageError E5036 for an `opt_level` or `required` of another type.
+
+    The function may have further arguments with defaults: `Pass.configured` gives them values.
+
+    `law` and `phase`: those of the Pass.
+    """
     _check_pass("module_pass", list(_pass_faults(opt_level, required)))
 
     def decorate(transform: Transform) -> Pass:
-        return enter_pass(Pass(_name(transform), transform, opt_level=opt_level, required=required, doc=transform.__doc__ or ""))
+        return enter_pass(Pass(_name(transform), transform, opt_level, required, transform.__doc__ or "", law, phase))
 
     return decorate
 
@@ -474,7 +487,7 @@ def _per_function(name: str, *, opt_level: int, required: bool) -> Callable[[Cal
 
     def decorate(rule: Callable[[Any, PassContext], Any]) -> Pass:
         transform = _over_functions(name, rule, _name(rule))
-        return enter_pass(Pass(_name(rule), transform, opt_level=opt_level, required=required, doc=rule.__doc__ or ""))
+        return enter_pass(Pass(_name(rule), transform, opt_level, required, rule.__doc__ or "", phase=IRModule))
 
     return decorate
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from aot.errors import internal
+from aot.ir.instrument import difference, random_inputs
 from aot.ir.op import F_EVALUATE, Array, Op
 from aot.ir.type import TensorType, TupleType, Type
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, operands, post_order
-from aot.relay.state import state_of
+from aot.relay.state import input_vars, state_of, zero_window
 from aot.support.dtype import numpy_dtype
 
 Value = Array | tuple[Array, ...]
@@ -185,3 +186,37 @@ class StatefulFunction:
         cut = len(results) - len(self.state)
         self.state = [r.copy() for r in results[cut:]]
         return results[:cut]
+
+
+RUNS_OVER_TIME = 3
+"""Runs after which functions with a state are taken for equal; a run of a whole window is slow in Python."""
+
+
+def same_over_time(before: Function, after: Function, seed: int) -> str:
+    """The first difference between the outputs of two functions, run after run from their initial states; "" if there is none.
+
+    The law of passes that change the state of a model or make it read new rows only.  An input of `after` may have fewer rows
+    along one axis: `before` then gets the window of the last rows, which begins with zeros.  Operands are drawn with `seed`.
+    """
+    one, other = StatefulFunction(before), StatefulFunction(after)
+    windows = [zero_window(v.type) for v in input_vars(before)]
+    for run in range(RUNS_OVER_TIME):
+        rows = random_inputs([v.type for v in input_vars(after)], seed=seed * RUNS_OVER_TIME + run)
+        windows = [_moved_on(w, r) for w, r in zip(windows, rows, strict=True)]
+        try:
+            fault = difference(one.run(windows), other.run(rows))
+        except EndlessLoopError:
+            return ""
+        if fault:
+            return f"run {run}: {fault}"
+    return ""
+
+
+def _moved_on(window: Array, rows: Array) -> Array:
+    """The window after these rows: they themselves if they fill it."""
+    axis = next((a for a, (n, m) in enumerate(zip(window.shape, rows.shape, strict=True)) if n != m), None)
+    if axis is None:
+        return rows
+    return np.ascontiguousarray(
+        np.take(np.concatenate([window, rows], axis), range(rows.shape[axis], rows.shape[axis] + window.shape[axis]), axis)
+    )

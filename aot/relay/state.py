@@ -18,7 +18,7 @@ from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, Function, Tuple, Var, const, operands, post_order, tensor_type
 from aot.support.dataclass import dataclass
-from aot.support.dtype import itemsize
+from aot.support.dtype import itemsize, numpy_dtype
 
 STATE = "state"
 """The attribute of main: a StateTensor for each of its last parameters, and for each of the last fields of its result."""
@@ -58,6 +58,12 @@ def result_exprs(main: Function) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     fields = main.body.fields if isinstance(main.body, Tuple) else (main.body,)
     cut = len(fields) - len(state_of(main))
     return fields[:cut], fields[cut:]
+
+
+def zero_window(type_: TensorType) -> Array:
+    """A tensor of zeros: of the zero point if it is quantised."""
+    zero = type_.quant.zero_point[0] if type_.quant is not None else 0
+    return np.full(type_.shape, zero, numpy_dtype(type_.dtype))
 
 
 @dataclass(slots=True, eq=False)

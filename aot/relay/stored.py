@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from aot.ir.op import Array
+from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType
-from aot.relay.expr import Constant, Expr, Function, map_inner_functions, rewrite
+from aot.relay.expr import Constant, Expr, Function, rewrite
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
@@ -73,15 +74,16 @@ def encoded(values: Array, dtype: str, scale: Array | None = None, zero: Array |
     return None
 
 
-def widened(func: Function, dtype: str) -> Function:
-    """`func`, control flow included, with the constants that the file has as `dtype` kept as float32 in flash."""
+@function_pass(required=True)
+def widen_float16(func: Function, _context: PassContext) -> Function:
+    """Constants that the file has as float16 are float32 in flash."""
 
     def rule(expr: Expr) -> Expr:
-        if isinstance(expr, Constant) and expr.stored is not None and expr.stored.dtype == dtype:
+        if isinstance(expr, Constant) and expr.stored is not None and expr.stored.dtype == "float16":
             return replace(expr, stored=None)
         return expr
 
-    return rewrite(map_inner_functions(func, lambda inner: rewrite(inner, rule)), rule)
+    return rewrite(func, rule)
 
 
 def flattened(constant: Constant) -> Constant:

@@ -125,10 +125,10 @@ def test_context_buffers_are_planned() -> None:
 
 def test_layers_that_round_once_stay_and_are_named() -> None:
     from aot.byoc.cmsis_nn_patterns import refusals
-    from aot.relay.transform import pipeline
+    from aot.relay.transform import graph_pipeline
 
     module = from_tflite((MODELS / "net_kws_dscnn.tflite").read_bytes())
-    lines = refusals(pipeline().until("dead_code")(module)["main"])  # type: ignore[arg-type]
+    lines = refusals(graph_pipeline()(module)["main"])  # type: ignore[arg-type]
     assert len(lines) == 1
     assert "FULLY_CONNECTED" in lines[0]
     assert "rounded once" in lines[0]

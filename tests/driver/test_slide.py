@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,19 @@ import aot
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.driver.slide import slid
-from aot.errors import AotError
+from aot.errors import AotError, InternalError
 from aot.frontend.tflite import from_tflite
+from aot.ir.instrument import CheckSemantics, VerifyIR
 from aot.ir.module import IRModule
+from aot.ir.transform import Pass, PassContext, PassInstrument
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
-from aot.relay.expr import Call, is_call, post_order
+from aot.relay.expr import Call, Function, is_call, post_order
 from aot.relay.interpreter import StatefulFunction, evaluate
+from aot.relay.state import STATE, state_of
+from aot.relay.transform.slide_window import over_new_rows
+from aot.relay.transform.sliding import SlidePlan
 from aot.report.measure.sets import Sets, as_windows, fill_count, moved_windows
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
@@ -318,3 +324,33 @@ def test_state_and_control_flow_behind_what_slides(kind: str, rings: Any) -> Non
         np.testing.assert_array_equal(host.run(rows, state=again)[0], want[0])
     if rings == "slide":
         assert info["bytes_moved"] <= 1.2 * info["bytes_new"]
+
+
+class _Ran(PassInstrument):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def run_after_pass(self, module: IRModule, info: Pass) -> None:
+        self.names.append(info.name)
+
+
+def test_instruments_see_the_window_slide() -> None:
+    """slide_window is a pass like all others, and CheckSemantics holds it to its law: the same bytes, run after run."""
+    net, ran, check = slide_net(3), _Ran(), CheckSemantics()
+    with PassContext(instruments=[ran, VerifyIR(), check]):
+        assert compiled(net, 3) is not None
+    assert ran.names[ran.names.index("slide_window") :][:4] == ["slide_window", "narrow_windows", "infer_type", "narrow_states"]
+
+
+def test_a_slide_that_loses_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kept row of another value is no fault of types; only the law finds it."""
+    net = slide_net(3)
+
+    def broken(main: Function, plan: SlidePlan) -> Function:
+        good = over_new_rows(main, plan)
+        states = tuple(replace(s, initial=s.initial ^ 1) for s in state_of(good))
+        return Function(good.params, good.body, {**good.attrs, STATE: states})
+
+    monkeypatch.setattr("aot.relay.transform.slide_window.over_new_rows", broken)
+    with PassContext(instruments=[CheckSemantics()]), pytest.raises(InternalError, match=r"E9004.*slide_window.*run 0"):
+        compiled(net, 3)

@@ -9,7 +9,7 @@ import pytest
 
 from aot.driver.build import build, compile_model
 from aot.driver.options import Options
-from aot.errors import InternalError
+from aot.errors import InternalError, UsageError
 from aot.executor.lower_main import TirModule, aot_lower_main
 from aot.executor.lower_te import lower_te
 from aot.executor.pipeline import PHASES, check_phase
@@ -139,6 +139,50 @@ def test_instruments_see_the_whole_module() -> None:
         assert called <= functions.keys(), name
     assert check.compared > 20
     assert record.modules["aot_lower_main"].functions["graph_residual_run"] is exe.main.run
+
+
+@pytest.mark.parametrize(
+    "after", ["lower_te", "select_kernels", "unroll_loop", "share_functions", "plan_memory", "aot_lower_main"]
+)
+def test_a_registered_pass_finds_main_and_its_kernels_by_name(after: str) -> None:
+    called: list[set[str]] = []
+
+    def look(module: IRModule) -> IRModule:
+        main = module["graph_residual_run"]
+        assert isinstance(main, PrimFunc)
+        called.append({s.func for s in main.body if isinstance(s, CallPrim) and s.layer >= 0})
+        assert all(isinstance(module[name], PrimFunc) for name in called[-1])
+        return IRModule(dict(module.functions), module.name, module.constants)
+
+    plain = build(MODELS / "graph_residual.tflite")
+    with PassContext(add_pass=[(after, look)]):
+        assert build(MODELS / "graph_residual.tflite").files == plain.files
+    assert all(called)
+    assert called
+
+
+@pytest.mark.parametrize("after", ["lower_te", "select_kernels", "plan_memory"])
+def test_a_changed_kernel_is_the_one_that_is_emitted(after: str) -> None:
+    """Here by its attributes, which the C names."""
+
+    def marked(module: IRModule) -> IRModule:
+        kernels = {k: f for k, f in module.functions.items() if isinstance(f, PrimFunc) and not k.endswith("_run")}
+        new = {k: replace(f, attrs=replace(f.attrs, kernel=f"mine.{k}")) for k, f in kernels.items()}
+        return replace(module, functions={**module.functions, **new})
+
+    with PassContext(add_pass=[(after, marked)]):
+        exe = compile_model(MODELS / "graph_residual.tflite", options=Options(opt="speed"))
+    assert all(f.func.attrs.kernel.startswith("mine.") for f in exe.functions)
+
+
+def test_main_is_made_of_the_layers() -> None:
+    def emptied(module: IRModule) -> IRModule:
+        main = module["graph_residual_run"]
+        assert isinstance(main, PrimFunc)
+        return module.with_function("graph_residual_run", main.with_body(()))
+
+    with PassContext(add_pass=[("select_kernels", emptied)]), pytest.raises(UsageError, match="E5038"):
+        build(MODELS / "graph_residual.tflite")
 
 
 def test_instruments_change_nothing() -> None:

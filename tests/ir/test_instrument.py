@@ -63,7 +63,7 @@ def test_dump_writes_one_numbered_file_per_pass(tmp_path: Path) -> None:
     assert names[0] == "00_input.relay"
     assert names[-1] == f"{len(pipeline().passes):02d}_fuse_ops.relay"
     assert names == [p.name for p in dump.files]
-    first, folded, last = (dump.files[i].read_text() for i in (0, names.index("03_fold_constant.relay"), -1))
+    first, folded, last = (dump.files[i].read_text() for i in (0, names.index("04_fold_constant.relay"), -1))
     assert "t.neg" in first
     assert "t.neg" not in folded
     assert "fn conv_add_scale(" in last

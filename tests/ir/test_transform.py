@@ -95,18 +95,26 @@ def test_sequential_skips_disabled_passes() -> None:
     assert ran == [p.name for p in pipeline().passes if p.name not in disabled]
 
 
-def test_until() -> None:
-    names = [p.name for p in pipeline().until("canonicalize").passes]
-    assert names == [
-        "infer_type",
-        "simplify_control_flow",
-        "fold_constant",
-        "sink_transpose",
-        "interleave_concat",
-        "canonicalize",
-    ]
-    with pytest.raises(UsageError, match="E5030"):
-        pipeline().until("no_such")
+def test_sequences_nest() -> None:
+    log: list[str] = []
+    inner = Sequential([_named("b", log), _named("c", log, opt_level=3)], "inner")
+    extra = Sequential([_named("d", log)], "extra")
+    with PassContext(add_pass=[("infer_type", extra)]):
+        Sequential([_named("a", log), inner, _named("infer_type", log)])(IRModule({}))
+    assert log == ["a", "b", "infer_type", "d"]
+
+
+def test_a_pass_with_arguments(registries: None) -> None:
+    seen: list[int] = []
+
+    @module_pass()
+    def counts(module: IRModule, _context: PassContext, *, number: int = 1) -> IRModule:
+        seen.append(number)
+        return module
+
+    counts.configured(number=5)(counts(IRModule({})))
+    assert seen == [1, 5]
+    assert counts.configured(number=5).name == "counts"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.op.tensor.shape import TransposeAttrs
 from aot.relay.expr import Constant, Function, call, const
-from aot.relay.stored import Codes, codes_of, encoded, flattened, widened
+from aot.relay.stored import Codes, codes_of, encoded, flattened, widen_float16
 from aot.relay.transform.cleanup import fold_constant
 from aot.testing import ModelBuilder
 from tests.op._differential import check
@@ -95,7 +95,9 @@ def test_flat_form() -> None:
 
 def test_float16_is_folded_where_it_is_asked_for() -> None:
     func = Function((), relay.add(of_each_kind()[0], of_each_kind()[1]))
-    body = widened(func, "float16").body
+    (func,) = widen_float16(IRModule({"main": func})).functions.values()
+    assert isinstance(func, Function)
+    body = func.body
     assert [a.stored and a.stored.dtype for a in body.args] == [None, "int8"]
 
 

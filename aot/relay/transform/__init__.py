@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aot.errors.tvm_names import missing
@@ -13,6 +14,7 @@ from aot.relay.transform.fold_to_table import fold_to_steps, fold_to_table
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.relay.transform.infer_type import infer_type
 from aot.relay.transform.interleave_concat import interleave_concat
+from aot.relay.transform.narrow_states import narrow_states
 from aot.relay.transform.partition import (
     AnnotateTarget,
     MergeCompilerRegions,
@@ -25,8 +27,7 @@ from aot.relay.transform.partition import (
 from aot.relay.transform.simplify_control_flow import simplify_control_flow
 from aot.relay.transform.sink_transpose import sink_transpose
 
-_PIPELINE = (
-    infer_type,
+_GRAPH_PASSES = (
     simplify_control_flow,
     fold_constant,
     sink_transpose,
@@ -38,8 +39,8 @@ _PIPELINE = (
     remove_constant_channels,
     fold_zero_taps,
     dead_code,
-    fuse_ops,
 )
+"""Bring a graph whose types are known into its normal form, which they leave as it is."""
 
 __all__ = [
     "AnnotateTarget",
@@ -58,6 +59,7 @@ __all__ = [
     "graph_pipeline",
     "infer_type",
     "interleave_concat",
+    "narrow_states",
     "partition_for",
     "pipeline",
     "register_pattern_table",
@@ -67,15 +69,23 @@ __all__ = [
 ]
 
 
-def pipeline(opt_level: int = 2) -> Sequential:
-    """From what a front end yields to fused functions; the current PassContext may still leave out more."""
-    context = PassContext.current()
-    return Sequential(tuple(p for p in _PIPELINE if _stays(p, opt_level, context)), "relay")
+def pipeline(opt_level: int = 2, *, shared_states: bool = True) -> Sequential:
+    """From what a front end yields to fused functions; the current PassContext may still leave out more.
+
+    `shared_states`: states that other signatures use may change their type.
+    """
+    narrow = narrow_states.configured(with_shared=shared_states)
+    return _sequence((infer_type, narrow, *_GRAPH_PASSES, fuse_ops), opt_level)
 
 
 def graph_pipeline(opt_level: int = 2) -> Sequential:
-    """The part of `pipeline` before fusion: the graph in its normal form, which another run of `pipeline` leaves as it is."""
-    return Sequential(tuple(p for p in pipeline(opt_level).passes if p is not fuse_ops), "relay")
+    """The part of `pipeline` that brings a graph into its normal form."""
+    return _sequence((infer_type, *_GRAPH_PASSES), opt_level)
+
+
+def _sequence(passes: Sequence[Pass], opt_level: int) -> Sequential:
+    context = PassContext.current()
+    return Sequential(tuple(p for p in passes if _stays(p, opt_level, context)), "relay")
 
 
 def _stays(step: Pass, opt_level: int, context: PassContext) -> bool:

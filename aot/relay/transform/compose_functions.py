@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from aot.ir.module import IRModule
 from aot.ir.span import NO_SPAN, Span
+from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType
 from aot.relay.construct import constructor, reshaped, with_span
 from aot.relay.expr import Call, Expr, Function, If, Var, While, make_tuple, post_order, rewrite, tensor_type
@@ -16,7 +18,7 @@ from aot.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A function of one input and what becomes of it in a chain.
+    """A function of one input and its part in a chain.
 
     It runs `runs` times, each on new rows along `axis` of its input; result `output` of each run goes on to the next link.
     `name` begins the names of what it keeps.
@@ -35,7 +37,21 @@ class Link:
         return var.type
 
 
-def compose_functions(links: Sequence[Link]) -> Function:
+@module_pass(required=True)
+def compose_functions(module: IRModule, _context: PassContext, *, links: Sequence[Link] = ()) -> IRModule:
+    """The functions of a chain's links, by their names in the module, become its main."""
+    if not links:
+        return module
+    functions = {k: f for k, f in module.functions.items() if k not in {link.name for link in links}}
+    parts = []
+    for link in links:
+        main = module[link.name]
+        assert isinstance(main, Function)
+        parts.append(replace(link, main=main))
+    return replace(module, functions={"main": composed(parts), **functions})
+
+
+def composed(links: Sequence[Link]) -> Function:
     """One function of the new rows for all runs of the first link; its results are those of the last, which runs once.
 
     The results of a link lie one after the other as rows of the next one's input, in the order of memory; so the dimensions of

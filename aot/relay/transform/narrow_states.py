@@ -6,24 +6,35 @@ from dataclasses import replace
 
 import numpy as np
 
+from aot.ir.module import IRModule
 from aot.ir.op import F_IS_VIEW, Array, Op
+from aot.ir.transform import PassContext, module_pass
 from aot.relay.expr import Call, Expr, Function, Var, call, const, is_call, make_tuple, rewrite, tensor_type, users
-from aot.relay.interpreter import call_op
+from aot.relay.interpreter import call_op, same_over_time
 from aot.relay.state import STATE, result_exprs, state_of, state_vars
 from aot.support.dtype import int_range, numpy_dtype
 
 QUANTIZE, DEQUANTIZE = "qnn.quantize", "qnn.dequantize"
 
 
-def narrow_states(main: Function, *, with_shared: bool = True) -> Function:
-    """`main` with the integers in its state where a converter dequantised them first, and in the rows that they are joined with.
+@module_pass(opt_level=1, law=same_over_time)
+def narrow_states(module: IRModule, _context: PassContext, *, with_shared: bool = True) -> IRModule:
+    """States that a converter dequantised hold the integers instead, and so do the rows that they are joined with.
+
+    `with_shared`: also states that other signatures use, which are other models with a state of their own.
+    """
+    main = module["main"]
+    assert isinstance(main, Function)
+    return module.with_function("main", with_narrow_states(main, with_shared=with_shared))
+
+
+def with_narrow_states(main: Function, *, with_shared: bool = True) -> Function:
+    """`main` with narrow states, itself if it has none.
 
     A quantised streaming layer comes as `q = quantize(concatenate(state, dequantize(x)))`, with `dequantize` of a slice of q as
     the new state.  A state that is dequantised each time becomes what it was before, by the law S = dequantize(Q).  Its first
     value must be one of a Q too, or be read only through the quantize that undoes the dequantize.  Then quantize goes through
     slices and concatenate to what it undoes: proven here by trying all values.  The results stay the same bit by bit.
-
-    `with_shared`: also a state that other signatures use, which are other models with a state of their own.
     """
     outputs, news = result_exprs(main)
     inputs, states = main.params[: len(main.params) - len(news)], []

@@ -17,7 +17,7 @@ from typing import Any
 
 from aot.errors import Problem, UsageError, call_place
 from aot.ir.module import IRModule
-from aot.ir.transform import Pass, PassContext, Sequential
+from aot.ir.transform import Pass, PassContext, Sequential, module_pass
 from aot.relay.dataflow_pattern import CallPattern, Match, Pattern
 from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
 from aot.relay.transform.fuse_ops import call_group
@@ -90,33 +90,60 @@ def _wrong(message: str) -> UsageError:
     return UsageError(Problem("E5120", message, call_place()))
 
 
-def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa: N802 - TVM's name
-    """Turn what has the form of a pattern into calls of composite functions.
+@module_pass(required=True)
+def merge_composite(module: IRModule, _context: PassContext, *, table: Sequence[Composite] = ()) -> IRModule:
+    """What has the form of a pattern in the table becomes a call of a composite function."""
+    return _mapped(module, lambda func: _merge_composites(func, table))
 
-    Entries are tried in their order, calls late in the graph first.  A match is taken if nothing outside reads what is inside.
+
+@module_pass(required=True)
+def annotate_target(module: IRModule, _context: PassContext, *, compilers: Sequence[str] = ()) -> IRModule:
+    """The composite functions of these compilers' patterns are marked."""
+    return _mapped(module, lambda func: _map_calls(func, lambda c: _annotated(c, compilers)))
+
+
+@module_pass(required=True)
+def merge_compiler_regions(module: IRModule, _context: PassContext) -> IRModule:
+    """Neighbours of one compiler are joined."""
+    return _mapped(module, _merge_regions)
+
+
+@module_pass(required=True)
+def partition_graph(module: IRModule, _context: PassContext) -> IRModule:
+    """The marked parts become functions; composites without a mark become operator calls again."""
+    return _mapped(module, _partition)
+
+
+def _mapped(module: IRModule, rule: Callable[[Function], Function]) -> IRModule:
+    return replace(module, functions={k: rule(f) if isinstance(f, Function) else f for k, f in module.functions.items()})
+
+
+def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa: N802 - TVM's name
+    """The pass `merge_composite` for a table.
+
+    Entries are tried in their order, calls late in the graph first.  A match counts if nothing outside reads what is inside.
 
     `pattern_table`: (name of the composite, pattern) in order of preference.
     """
-    table = table_of(pattern_table)
-    return _function_pass("merge_composite", lambda func: _merge_composites(func, table))
+    return merge_composite.configured(table=table_of(pattern_table))
 
 
 def AnnotateTarget(compilers: str | Sequence[str]) -> Pass:  # noqa: N802
-    """Mark the composite functions of these compilers' patterns (UsageError for what is no name)."""
+    """The pass `annotate_target` for these compilers (UsageError for what is no name)."""
     names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
     if not names or not all(isinstance(n, str) for n in names):
         raise _wrong(f"AnnotateTarget takes names of compilers, not {compilers!r}")
-    return _function_pass("annotate_target", lambda func: _map_calls(func, lambda c: _annotated(c, names)))
+    return annotate_target.configured(compilers=names)
 
 
 def MergeCompilerRegions() -> Pass:  # noqa: N802
-    """Join neighbours of one compiler."""
-    return _function_pass("merge_compiler_regions", _merge_regions)
+    """The pass `merge_compiler_regions`, as TVM makes it."""
+    return merge_compiler_regions
 
 
 def PartitionGraph() -> Pass:  # noqa: N802
-    """Make functions of the marked parts; composites without a mark become operator calls again."""
-    return _function_pass("partition_graph", _partition)
+    """The pass `partition_graph`, as TVM makes it."""
+    return partition_graph
 
 
 def partition_for(compiler: str, *, only: Sequence[str] | None = None) -> Sequential:
@@ -131,13 +158,6 @@ def partition_for(compiler: str, *, only: Sequence[str] | None = None) -> Sequen
         )
     chosen = [c for c, n in zip(table, names, strict=True) if only is None or n in only]
     return Sequential((MergeComposite(chosen), AnnotateTarget(compiler), PartitionGraph()), f"partition for {compiler}")
-
-
-def _function_pass(name: str, rule: Callable[[Function], Function]) -> Pass:
-    def transform(module: IRModule, _context: PassContext) -> IRModule:
-        return replace(module, functions={k: rule(f) if isinstance(f, Function) else f for k, f in module.functions.items()})
-
-    return Pass(name, transform, required=True, doc=rule.__doc__ or "")
 
 
 def _merge_composites(func: Function, table: Sequence[Composite]) -> Function:

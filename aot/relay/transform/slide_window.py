@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from aot.ir.module import IRModule
 from aot.ir.op import Array, Op, op_info
 from aot.ir.span import Span
+from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType
 from aot.relay.construct import constructor, reshaped, with_span
 from aot.relay.expr import (
@@ -37,14 +39,22 @@ from aot.relay.expr import (
     tensor_type,
     with_operands,
 )
-from aot.relay.interpreter import evaluate
-from aot.relay.state import STATE, StateTensor, result_exprs, state_of
+from aot.relay.interpreter import evaluate, same_over_time
+from aot.relay.state import STATE, StateTensor, result_exprs, state_of, zero_window
 from aot.relay.transform.sliding import Range, RunningSum, Slide, SlidePlan, clamped, is_border, over_rows
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 
-def slide_window(main: Function, plan: SlidePlan) -> Function:
+@module_pass(required=True, law=same_over_time)
+def slide_window(module: IRModule, _context: PassContext, *, plan: SlidePlan | None = None) -> IRModule:
+    """The network takes the new rows of its window and keeps what it needs of the others, as the plan of its main says."""
+    main = module["main"]
+    assert isinstance(main, Function)
+    return module if plan is None else module.with_function("main", over_new_rows(main, plan))
+
+
+def over_new_rows(main: Function, plan: SlidePlan) -> Function:
     """`main` as a function of fresh rows, by the plan; a state of its own stays in front of the rows that are kept."""
     work = _Rewrite(plan)
     params = []
@@ -63,12 +73,6 @@ def slide_window(main: Function, plan: SlidePlan) -> Function:
     news = [work.new[id(e)] for e in kept]
     olds = [work.old[id(e)] for e in kept]
     return Function((*params, *olds), make_tuple([*outputs, *assigned, *news]), {**main.attrs, STATE: states})
-
-
-def zero_window(type_: TensorType) -> Array:
-    """A window of zeros: the zero point where the tensor is quantised."""
-    zero = type_.quant.zero_point[0] if type_.quant is not None else 0
-    return np.full(type_.shape, zero, numpy_dtype(type_.dtype))
 
 
 def _fresh(var: Var, slide: Slide) -> Var:
@@ -302,7 +306,15 @@ _FOLLOWERS = ("nn.bias_add", "qnn.requantize", "qnn.lut", "clip")
 """What works on each element, with one constant for each channel."""
 
 
-def narrow_windows(func: Function) -> Function:
+@module_pass(required=True)
+def narrow_windows(module: IRModule, _context: PassContext) -> IRModule:
+    """Layers of one position in main, which windows leave, have no dilation, and convolutions of one are fully connected."""
+    main = module["main"]
+    assert isinstance(main, Function)
+    return module.with_function("main", with_narrow_windows(main))
+
+
+def with_narrow_windows(func: Function) -> Function:
     """`func` with the same results bit by bit, by two rules.
 
     A window with one position along an axis reads the same rows without dilation, once those between have been left out.  A

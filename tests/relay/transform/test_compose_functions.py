@@ -9,7 +9,7 @@ from aot.relay.construct import constructor
 from aot.relay.expr import Function, make_tuple
 from aot.relay.interpreter import StatefulFunction
 from aot.relay.state import STATE, StateTensor, state_of
-from aot.relay.transform.compose_functions import Link, compose_functions, split
+from aot.relay.transform.compose_functions import Link, composed, split
 
 
 def counter(size: int) -> Function:
@@ -26,7 +26,7 @@ def doubled(rows: int, width: int) -> Function:
 
 
 def test_a_link_runs_several_times_and_hands_its_state_on() -> None:
-    main = compose_functions([Link("ears", counter(4), runs=3), Link("net", doubled(6, 2))])
+    main = composed([Link("ears", counter(4), runs=3), Link("net", doubled(6, 2))])
     assert main.params[0].type.shape == (1, 12)
     assert [s.name for s in state_of(main)] == ["ears_old"]
     whole, ears = StatefulFunction(main), StatefulFunction(counter(4))
@@ -38,7 +38,7 @@ def test_a_link_runs_several_times_and_hands_its_state_on() -> None:
 
 
 def test_another_result_may_go_on() -> None:
-    main = compose_functions([Link("ears", counter(4), output=1), Link("net", doubled(2, 2))])
+    main = composed([Link("ears", counter(4), output=1), Link("net", doubled(2, 2))])
     x = np.arange(4, dtype=np.int32).reshape(1, 4)
     np.testing.assert_array_equal(StatefulFunction(main).run([x])[0], 2 * x.reshape(1, 2, 2))
 

@@ -14,7 +14,7 @@ from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function, is_call, post_order
 from aot.relay.interpreter import StatefulFunction
 from aot.relay.state import STATE, state_of, state_vars
-from aot.relay.transform.narrow_states import narrow_states
+from aot.relay.transform.narrow_states import with_narrow_states
 from aot.relay.verify import verify
 from aot.testing.text_model import text_model
 from tests.op.state.test_variable import check, same
@@ -78,7 +78,7 @@ def test_integers_stay_integers(dtype: str, scale: float, first: float) -> None:
     model = stream(dtype, scale=scale, first=first)
     given = [[np.abs(s[0]).astype(dtype)] for s in steps(dtype)]
     main = main_of(model)
-    narrow = narrow_states(main)
+    narrow = with_narrow_states(main)
     verify(narrow)
     assert [v.type.dtype for v in state_vars(narrow)] == [dtype] == [s.initial.dtype.name for s in state_of(narrow)]
     assert not any(is_call(e, "qnn.quantize") or is_call(e, "qnn.dequantize") for e in post_order(narrow.body))
@@ -103,10 +103,10 @@ NEGATED = "out z float32[1,5,4]\nNEG old -> z"
 def test_a_first_value_that_no_integer_stands_for() -> None:
     model = stream(scale=0.0131, first=0.21, extra=NEGATED)
     main = main_of(model)
-    assert narrow_states(main) is main, "it is seen as it is"
+    assert with_narrow_states(main) is main, "it is seen as it is"
     check(model, steps("int8"))
     model = stream(scale=0.5, first=1.5, extra=NEGATED)
-    assert not state_of(narrow_states(main_of(model)))[0].initial.any(), "3 steps above the zero point, -3"
+    assert not state_of(with_narrow_states(main_of(model)))[0].initial.any(), "3 steps above the zero point, -3"
     check(model, steps("int8"))
 
 
@@ -114,15 +114,15 @@ def test_a_state_that_other_signatures_share() -> None:
     main = main_of(stream())
     shared = tuple(replace(s, shared=True) for s in state_of(main))
     main = Function(main.params, main.body, {**main.attrs, STATE: shared})
-    assert narrow_states(main, with_shared=False) is main
-    assert state_of(narrow_states(main))[0].initial.dtype == np.int8
+    assert with_narrow_states(main, with_shared=False) is main
+    assert state_of(with_narrow_states(main))[0].initial.dtype == np.int8
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_what_quantize_does_not_undo_is_left() -> None:
     """Large integers become infinite, which are no longer told apart: quantize stays, over a state of integers."""
     main = main_of(stream("int16", scale=1e36))
-    narrow = narrow_states(main)
+    narrow = with_narrow_states(main)
     assert any(is_call(e, "qnn.quantize") for e in post_order(narrow.body))
     one, other = StatefulFunction(main), StatefulFunction(narrow)
     assert same([other.run(s) for s in steps("int16")], [one.run(s) for s in steps("int16")])

@@ -10,14 +10,14 @@ from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.tensor.shape import ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import StatefulFunction, evaluate
-from aot.relay.transform.slide_window import narrow_windows, slide_window
+from aot.relay.transform.slide_window import over_new_rows, with_narrow_windows
 from tests.relay.slide_nets import SlideNet, planned, slide_net, windows
 from tests.scale import cases
 
 
 def check_runs(net: SlideNet, *, runs: int, seed: int) -> None:
     """Every output of every run is that of a whole run on the window, from the first one on."""
-    slid = StatefulFunction(narrow_windows(slide_window(net.main, planned(net))))
+    slid = StatefulFunction(with_narrow_windows(over_new_rows(net.main, planned(net))))
     for k, (rows, window) in enumerate(windows(net, runs, seed=seed)):
         for got, want in zip(slid.run([rows]), evaluate(net.main, [window]), strict=True):
             np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}, run {k}")
@@ -30,7 +30,7 @@ def test_random_networks_give_the_bytes_of_whole_runs() -> None:
 
 def test_reset_begins_with_zeros_again() -> None:
     net = slide_net(3)
-    slid = StatefulFunction(slide_window(net.main, planned(net)))
+    slid = StatefulFunction(over_new_rows(net.main, planned(net)))
     first = slid.run([windows(net, 1, seed=1)[0][0]])
     slid.run([windows(net, 1, seed=2)[0][0]])
     slid.reset()

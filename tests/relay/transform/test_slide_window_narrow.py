@@ -9,7 +9,7 @@ from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Call, Expr, Function, call, const, post_order, var
 from aot.relay.interpreter import evaluate
-from aot.relay.transform.slide_window import narrow_windows
+from aot.relay.transform.slide_window import with_narrow_windows
 
 
 def operators(func: Function) -> list[str]:
@@ -43,7 +43,7 @@ def layer(kind: str, *, rows: int, dilation: int, padding: tuple[int, int, int, 
 )
 def test_one_position_is_a_layer_without_windows(kind: str, rows: int, dilation: int, names: list[str]) -> None:
     before = layer(kind, rows=rows, dilation=dilation)
-    after = narrow_windows(before)
+    after = with_narrow_windows(before)
     assert operators(after) == names
     for seed in range(5):
         x = np.random.default_rng(seed).integers(-128, 128, (1, rows, 2, 4)).astype(np.int8)
@@ -52,4 +52,4 @@ def test_one_position_is_a_layer_without_windows(kind: str, rows: int, dilation:
 
 def test_padding_stays_as_it_is() -> None:
     before = layer("nn.conv2d", rows=3, dilation=2, padding=(1, 0, 1, 0))
-    assert operators(narrow_windows(before)) == operators(before)
+    assert operators(with_narrow_windows(before)) == operators(before)

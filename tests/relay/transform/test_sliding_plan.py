@@ -6,7 +6,7 @@ import pytest
 
 from aot.relay.state import state_of
 from aot.relay.transform import sliding as sliding_module
-from aot.relay.transform.slide_window import slide_window
+from aot.relay.transform.slide_window import over_new_rows
 from aot.relay.transform.sliding import slide_front, sliding
 from tests.relay.slide_nets import planned, slide_net
 
@@ -15,7 +15,7 @@ def test_the_state_is_what_it_says() -> None:
     for seed in range(20):
         net = slide_net(seed)
         plan = planned(net)
-        states = state_of(slide_window(net.main, plan))
+        states = state_of(over_new_rows(net.main, plan))
         sums = [s.nbytes for s in plan.sums.values()]
         assert [s.initial.nbytes for s in states] == [plan.state_bytes(e) for e in plan.kept] + sums
         assert sum(s.initial.nbytes for s in states) == plan.total_bytes
@@ -34,7 +34,7 @@ def test_no_plan_of_the_front_is_beaten(seed: int) -> None:
     assert [b for _, b in figures] == sorted({b for _, b in figures}, reverse=True)
     assert all(p.gains for p in front)
     for plan in front:
-        states = state_of(slide_window(net.main, plan))
+        states = state_of(over_new_rows(net.main, plan))
         assert sum(s.initial.nbytes for s in states) == plan.total_bytes
 
 
