@@ -1,7 +1,7 @@
-"""Several models that run one after the other as one: the record of a chain, and its form as bytes.
+"""Several models that run one after the other as one: the record of a chain, and its serialised form.
 
-As bytes a chain goes wherever a model's file goes: a mark, the length of a JSON header, the header, and the stages' files one
-after the other.  Nothing in it depends on where the files were.
+A serialised chain can be used wherever a model file can: a mark, the length of a JSON header, the header, and the stages' files.
+It does not depend on the location of the files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aot.support.dataclass import dataclass
 from aot.support.untrusted import is_text, parse_json
 
 MARK = b"aot-chain/1\n"
-"""Begins a chain; a .tflite has its own mark from byte 4 on."""
+"""Start of a chain; a .tflite has its own mark at byte 4."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -23,8 +23,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Stage:
     """A model of a chain.
 
-    `slide`: its input is a window along `axis` that moves by so many rows a run (None: each run gets a whole new input).
-    `output`: the name of the result that goes on to the next stage (None: the only one).
+    `slide`: its input is a window along `axis` that moves by this many rows per run (None: each run gets a whole new input).
+    `output`: the name of the result that goes to the next stage (None: the only one).
     """
 
     name: str
@@ -36,31 +36,31 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Stages in their order; `rate`: elements of the first input a second, along the axis of its stage (None: not known)."""
+    """Stages in order; `rate`: elements of the first input per second, along the axis of its stage (None: unknown)."""
 
     stages: tuple[Stage, ...]
     rate: float | None = None
 
 
 def pack(chain: Chain) -> bytes:
-    """The chain as bytes."""
+    """The serialised chain."""
     rows = [{"name": s.name, "size": len(s.model), "slide": s.slide, "axis": s.axis, "output": s.output} for s in chain.stages]
     head = json.dumps({"rate": chain.rate, "stages": rows}, sort_keys=True).encode()
     return b"".join([MARK, b"%d\n" % len(head), head, *(s.model for s in chain.stages)])
 
 
 def unpack(data: bytes) -> Chain | None:
-    """The chain in these bytes, which `pack` made; None for a model, or anything that is not as `pack` makes it.
+    """The chain in these bytes, as `pack` wrote it; None for a model, or for anything that `pack` would not write.
 
-    They may be called a model and come from anywhere.
+    The bytes are untrusted.
     """
     if not data.startswith(MARK):
         return None
-    length, _, rest = data[len(MARK) :].partition(b"\n")
+    length, _, body = data[len(MARK) :].partition(b"\n")
     if not re.fullmatch(rb"[0-9]{1,9}", length):
         return None
     try:
-        return _chain(parse_json(rest[: int(length)]), rest[int(length) :])
+        return _chain(parse_json(body[: int(length)]), body[int(length) :])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -72,11 +72,11 @@ def _chain(head: Mapping[str, Any], rest: bytes) -> Chain:
         whole = all(type(n) is int for n in (size, axis, slide or 0))
         named = isinstance(name, str) and _NAME.fullmatch(name) and (output is None or is_text(output))
         if not (whole and named and size >= 0 and (slide is None or slide >= 1)):
-            raise ValueError("a stage that no chain file has")
+            raise ValueError("an invalid stage")
         stages.append(Stage(name, rest[at : at + size], slide, axis, output))
         at += size
     if not stages or at != len(rest):
-        raise ValueError("stages that no chain file has")
+        raise ValueError("invalid stages")
     if rate is not None and not (type(rate) in (int, float) and 0 < rate < 1e12):
-        raise ValueError("a rate that no chain file has")
+        raise ValueError("an invalid rate")
     return Chain(tuple(stages), rate)

@@ -1,7 +1,7 @@
-"""Structural checks of a model: does it contradict itself, and does it hold what no version of this compiler could take?
+"""Structural checks of a model: contradictions in the file, and content that no version of this compiler could support.
 
-All problems are found, not only the first.  Whether each operator is supported is the operators' own concern
-(`aot.frontend.tflite.check_model` asks them); here everything is judged that needs no knowledge of our operators.
+All problems are reported, not only the first.  Whether each operator is supported is decided by the operators' converters
+(`aot.frontend.tflite.check_model` asks them); the checks here need no knowledge of our operators.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _STEPS = ("stride_d", "stride_h", "stride_w", "dilation_d_factor", "dilation_h_f
 _WINDOW = ("filter_height", "filter_width")
 _MAX_STEP = 1 << 16
 _MAX_TAPS = 1 << 20
-"""Larger windows than a whole image of a million pixels are refused: offsets then stay within 32 bits."""
+"""Larger windows than a whole image of a million pixels are refused, so that offsets fit 32 bits."""
 
 
 def _check_window(op: OperatorView, problems: Problems) -> None:
@@ -100,7 +100,7 @@ _NEEDS_ELEMENTS = frozenset(
 
 
 def needs_elements(op: OperatorView) -> bool:
-    """Whether the operator has no meaning where its data or its result have no elements."""
+    """Whether the operator is meaningless if its data or its result have no elements."""
     return op.opcode in _NEEDS_ELEMENTS
 
 
@@ -118,7 +118,7 @@ def _check_elements(op: OperatorView, graph: SubgraphView, problems: Problems) -
 
 
 def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
-    """Note what contradicts the operator's definition (E1114, E1115, E1117).  All tensor indices must be valid."""
+    """Note contradictions of the operator's definition (E1114, E1115, E1117).  All tensor indices must be valid."""
     if op.opcode not in _COUNTS:
         if op.opcode == "LSTM" and len(op.inputs) >= 20:
             _check_lstm_state(op, graph, problems)
@@ -205,10 +205,10 @@ _RANGES = {"int4": 4, "int8": 8, "uint8": 8, "int16": 16, "int32": 32, "int64": 
 _UNSUPPORTED_TYPES = frozenset({"variant", "complex128", "bfloat16", "int2", "uint4", "float8_e4m3fn", "float8_e5m2"})
 
 _KNOWN_CUSTOM = ("Signal", "TFLite_Detection_PostProcess")
-"""Custom operators with a public definition; whether one is supported is a matter of the registry."""
+"""Custom operators with a public definition; the registry decides whether one is supported."""
 
 _COMPILED = "the model was compiled for {}; use the model from before that step"
-_RUN_BY = "the model was made for {}, which brings this operator; no other interpreter has it"
+_RUN_BY = "the model needs {}, which provides this operator; no other interpreter has it"
 _MADE_FOR = {
     "ethos-u": _COMPILED.format("Arm Ethos-U (Vela)"),
     "edgetpu-custom-op": _COMPILED.format("the Edge TPU"),
@@ -220,7 +220,7 @@ _MADE_FOR = {
     "TransformLandmarks": _RUN_BY.format("MediaPipe"),
     "TransformTensorBilinear": _RUN_BY.format("MediaPipe"),
 }
-"""What a file was made for, by how the names of its custom operators begin."""
+"""The tool a file was made for, by the prefix of its custom operators' names."""
 
 
 def load(data: bytes) -> ModelView:
@@ -242,7 +242,7 @@ def check_structure(data: bytes) -> list[Problem]:
 
 
 def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
-    """Parse and check; the view is None if nothing can be read.  Stops after E10xx: what was read then means little."""
+    """Parse and check; the view is None if nothing can be read.  Stops after E10xx, when little of the content is meaningful."""
     view = parse(data, problems)
     if view is None or any(p.code.startswith("E10") for p in problems.found):
         return view
@@ -257,7 +257,7 @@ def check_bytes(data: bytes, problems: Problems) -> ModelView | None:
 def check_view(view: ModelView, problems: Problems) -> None:
     """Note what is inconsistent or can never be supported in a parsed model."""
     if view.version != SCHEMA_VERSION:
-        problems.add("E1007", f"schema version {view.version} where {SCHEMA_VERSION} is expected")
+        problems.add("E1007", f"schema version {view.version}, expected {SCHEMA_VERSION}")
     if not view.subgraphs:
         problems.add("E1101", "the model has no subgraph")
     of_flex = any(_is_flex(op) for graph in view.subgraphs for op in graph.operators)
@@ -280,12 +280,12 @@ def _check_subgraph(graph: SubgraphView, problems: Problems, *, of_flex: bool) -
         problems.add("E1102", f"the subgraph has {what}", _place(graph))
     layers_only = _operands_of_layers(graph)
     for tensor in graph.tensors:
-        if tensor.dtype != "variant" or not of_flex:  # what makes it is refused
+        if tensor.dtype != "variant" or not of_flex:  # the operator that makes it is refused
             _check_tensor(tensor, problems, of_layers=tensor.index in layers_only)
         _check_block_quant(graph, tensor, problems)
     total = sum(stored_bytes(t.dtype, t.extent) for t in graph.tensors if all(d >= 0 for d in t.shape))
     if total > MAX_TOTAL_BYTES:
-        problems.add("E1217", f"the tensors take {total} bytes together, more than {MAX_TOTAL_BYTES}", _place(graph))
+        problems.add("E1217", f"the tensors need {total} bytes in total, more than {MAX_TOTAL_BYTES}", _place(graph))
     sound = True
     for op in graph.operators:
         sound = _check_indices(op, graph, problems) and sound
@@ -300,27 +300,27 @@ def _check_subgraph(graph: SubgraphView, problems: Problems, *, of_flex: bool) -
 
 
 OPEN_EXTENT = 96
-"""What --shape shows in an example for a dimension that only the user knows."""
+"""Example in messages, for --shape, of a dimension that only the user knows."""
 
 
 def open_axes(tensor: TensorView) -> list[int]:
-    """Dimensions of an input, other than the first, that the file leaves open and for which it has no more than a 1.
+    """Dimensions of an input, other than the first, that the file leaves open and stores as 1.
 
-    The first one is the batch, of which a 1 is meant.  A larger extent is what the model was made with.
+    The first one is the batch, for which 1 is intended.  A larger extent is the one that the model was made with.
     """
     named = enumerate(zip(tensor.shape, tensor.shape_signature, strict=False))
     return [axis for axis, (extent, written) in named if axis and written == -1 and extent == 1]
 
 
 def _check_open_inputs(graph: SubgraphView, problems: Problems) -> None:
-    """Note E1214, with the options to give, where the size of the inputs is the user's to choose."""
+    """Note E1214, with the options to use, if the user must choose the size of the inputs."""
     inputs = [graph.tensors[i] for i in graph.inputs if 0 <= i < len(graph.tensors)]
     options = []
     for tensor in inputs:
         axes = open_axes(tensor)
         if axes:
-            wanted = ",".join(str(OPEN_EXTENT if i in axes else n) for i, n in enumerate(tensor.shape))
-            options.append(f"--shape {printable(tensor.name)}={wanted}")
+            shape = ",".join(str(OPEN_EXTENT if i in axes else n) for i, n in enumerate(tensor.shape))
+            options.append(f"--shape {printable(tensor.name)}={shape}")
     for tensor in inputs:
         axes = open_axes(tensor)
         if axes:
@@ -348,7 +348,7 @@ def _check_tensor(tensor: TensorView, problems: Problems, *, of_layers: bool) ->
         problems.add("E1221", f"{len(tensor.shape)} dimensions; at most {MAX_RANK} are supported", where)
     elif stored_bytes(tensor.dtype, tensor.extent) > MAX_TENSOR_BYTES:
         size = stored_bytes(tensor.dtype, tensor.extent)
-        problems.add("E1216", f"shape {list(tensor.shape)} takes {size} bytes, more than {MAX_TENSOR_BYTES}", where)
+        problems.add("E1216", f"shape {list(tensor.shape)} needs {size} bytes, more than {MAX_TENSOR_BYTES}", where)
     else:
         _check_data(tensor, problems)
     if tensor.quant is not None:
@@ -384,11 +384,10 @@ def _check_quant(tensor: TensorView, quant: QuantView, problems: Problems, *, of
 def _check_scales(tensor: TensorView, quant: QuantView, problems: Problems, *, of_layers: bool) -> None:
     """Scales are finite and positive.
 
-    Weights may have negative ones: MCUNet's have, and the reference multiplies on.  A constant of nothing but zeros may have
-    scale 0, which converters give the initial states of recurrent networks, and so may what follows from it, which the graph
-    walk judges, and biases, whose scale says nothing new.  Where such a state is multiplied by weights, these become zeros with a
-    scale of infinity and their bias gets NaN; aot.numerics.ties says what that means for the layers.
-    """
+    Exceptions: weights may have negative scales (as in MCUNet), which the reference multiplies as they are.  A constant of zeros
+    may have scale 0, which converters give the initial states of recurrent networks; so may values computed from it, which the
+    graph walk checks, and biases, whose scale carries no information.  If such a state is multiplied by weights, these become
+    zeros with a scale of infinity, and their bias becomes NaN; aot.numerics.ties says what that means for the layers."""
     scales = quant.scales
     bad = ~np.isfinite(scales)
     if tensor.data is None or scales.size <= 1:
@@ -401,34 +400,34 @@ def _check_scales(tensor: TensorView, quant: QuantView, problems: Problems, *, o
 
 
 def _is_lost(tensor: TensorView, quant: QuantView, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
-    """Whether these scales have nothing to say: those of a bias, and of weights that are zero."""
+    """Whether these scales carry no information: those of a bias, and of weights that are zero."""
     if tensor.data is None or tensor.dtype in ("int32", "int64"):
         return tensor.data is not None
     axis, shape = quant.axis, tensor.data.shape
-    is_sliced = axis is not None and 0 <= axis < len(shape) and shape[axis] == bad.size  # if not, that is a problem of its own
+    is_sliced = axis is not None and 0 <= axis < len(shape) and shape[axis] == bad.size  # otherwise a separate problem
     values = np.compress(bad, tensor.data, axis=axis) if is_sliced else tensor.data
     zero_point = quant.zero_points[0] if quant.zero_points.size else 0
     return bool((values == zero_point).all() and (quant.zero_points == zero_point).all())
 
 
 _LAYERS = {"FULLY_CONNECTED": (1, 2), "CONV_2D": (1, 2), "DEPTHWISE_CONV_2D": (1, 2), "TRANSPOSE_CONV": (1, 3)}
-"""Where quantised layers have their weights and their bias."""
+"""Operand positions of weights and bias of quantised layers."""
 
 
 def _operands_of_layers(graph: SubgraphView) -> set[int]:
-    """Tensors that are weights or biases of layers of integers, and nothing else."""
+    """Tensors that are used only as weights or biases of integer layers."""
     uses = [(op, i, index) for op in graph.operators for i, index in enumerate(op.inputs)]
-    found = {index for op, i, index in uses if i in _LAYERS.get(op.opcode, ())}
+    operands = {index for op, i, index in uses if i in _LAYERS.get(op.opcode, ())}
     for op, i, index in uses:
         data = op.inputs[2 if op.opcode == "TRANSPOSE_CONV" and len(op.inputs) > 2 else 0]
         floats = 0 <= data < len(graph.tensors) and graph.tensors[data].dtype == "float32"
         if floats or i not in _LAYERS.get(op.opcode, ()):
-            found.discard(index)
-    return found - {*graph.inputs, *graph.outputs}
+            operands.discard(index)
+    return operands - {*graph.inputs, *graph.outputs}
 
 
 def _may_be_zero(tensor: TensorView) -> bool:
-    """Whether a scale of 0 may be harmless: a bias, a constant whose values are all zero, what is computed."""
+    """Whether a scale of 0 may be harmless: for a bias, a constant of zeros, or a computed value."""
     if tensor.data is None or tensor.quant is None or tensor.quant.zero_points.size != 1:
         return tensor.data is None
     return tensor.dtype in ("int32", "int64") or bool((tensor.data == tensor.quant.zero_points[0]).all())
@@ -446,7 +445,7 @@ def _check_block_quant(graph: SubgraphView, tensor: TensorView, problems: Proble
 
 
 def _check_indices(op: OperatorView, graph: SubgraphView, problems: Problems) -> bool:
-    """Whether all tensors that an operator names exist; -1 means "left out" and is for inputs and intermediates only."""
+    """Whether all tensors of an operator exist; -1 means "left out" and is allowed for inputs and intermediates only."""
     sound = True
     for indices, what, lowest in (
         (op.inputs, "input", ABSENT),
@@ -472,12 +471,12 @@ def _check_interface(graph: SubgraphView, problems: Problems) -> bool:
                 problems.add("E1111", f"scale 0 of a graph {what} is not a positive number", graph.tensors[index].where)
     for index, count in Counter(graph.inputs).items():
         if count > 1 and 0 <= index < len(graph.tensors):
-            problems.add("E1119", "it is more than one of the graph's inputs", graph.tensors[index].where)
+            problems.add("E1119", "it appears more than once in the graph's inputs", graph.tensors[index].where)
     return sound
 
 
 def _check_order(graph: SubgraphView, problems: Problems) -> None:
-    """Each tensor is written once, by an operator before its first reader; what is read without a writer has data."""
+    """Each tensor is written once, by an operator before its first reader; tensors without a writer have data."""
     tensors = graph.tensors
     writer = _writers(graph, problems)
     inputs = set(graph.inputs)
@@ -499,7 +498,7 @@ def _check_order(graph: SubgraphView, problems: Problems) -> None:
 
 
 def _has_value(tensor: TensorView) -> bool:
-    """Whether a tensor has a value before the first operator runs.  Wrong data (E1108) count: they have been reported."""
+    """Whether a tensor has a value before the first operator runs.  Wrong data (E1108) count: they are already reported."""
     return tensor.is_variable or bool(tensor.raw) or tensor.data is not None or tensor.external
 
 
@@ -521,7 +520,7 @@ def _writers(graph: SubgraphView, problems: Problems) -> dict[int, int]:
 
 
 CONVERTED_CUSTOM: set[str] = set()
-"""Names of the custom operators that have a converter, entered where the converter is (aot.frontend.tflite.convert)."""
+"""Names of custom operators with a converter, registered with the converter (aot.frontend.tflite.convert)."""
 
 
 def is_known_custom(op: OperatorView) -> bool:
@@ -534,8 +533,8 @@ def _is_flex(op: OperatorView) -> bool:
 
 
 def _check_flex(graph: SubgraphView, problems: Problems) -> None:
-    """One problem for all of TensorFlow's own operators: they have one cure."""
-    flex = [op for op in graph.operators if _is_flex(op) and not is_on_lists(op)]  # E1262 and E1263 speak of lists
+    """One problem for all of TensorFlow's own operators: they have one remedy."""
+    flex = [op for op in graph.operators if _is_flex(op) and not is_on_lists(op)]  # E1262 and E1263 cover lists
     if not flex:
         return
     counts = Counter(printable(op.custom_name) for op in flex)
@@ -557,7 +556,7 @@ def _check_kind(op: OperatorView, problems: Problems) -> None:
 
 
 def _check_sparse_use(graph: SubgraphView, problems: Problems) -> None:
-    """A sparse constant is meant for DENSIFY."""
+    """Sparse constants are used by DENSIFY only."""
     sparse = {t.index for t in graph.tensors if t.sparsity is not None}
     if not sparse:
         return
@@ -568,14 +567,14 @@ def _check_sparse_use(graph: SubgraphView, problems: Problems) -> None:
 
 
 def called_subgraphs(op: OperatorView) -> tuple[int, ...]:
-    """Indices of the subgraphs that an operator runs (WHILE, IF, CALL_ONCE ...), as the file gives them."""
-    found: list[int] = []
+    """Indices of the subgraphs that an operator runs (WHILE, IF, CALL_ONCE ...), as stored in the file."""
+    indices: list[int] = []
     for name, value in op.options.items():
         if name.endswith("subgraph_index") or (name == "subgraph" and op.opcode == "CALL"):
-            found.append(value)
+            indices.append(value)
         elif name in ("branch_subgraph_indices", "called_computations"):
-            found.extend(value)
-    return tuple(found)
+            indices.extend(value)
+    return tuple(indices)
 
 
 def _check_calls(view: ModelView, problems: Problems) -> None:
@@ -590,11 +589,11 @@ def _check_calls(view: ModelView, problems: Problems) -> None:
                 else:
                     problems.add("E1103", f"it runs subgraph {index}, which does not exist", op.where)
     for index in _on_a_cycle(calls):
-        problems.add("E1118", "it runs itself", _place(view.subgraphs[index]))
+        problems.add("E1118", "it calls itself", _place(view.subgraphs[index]))
 
 
 def _on_a_cycle(calls: dict[int, set[int]]) -> list[int]:
-    """Nodes that remain when nodes without callees are removed again and again."""
+    """Nodes that remain after nodes without callees are removed repeatedly."""
     waiting = {node: len(callees) for node, callees in calls.items()}
     callers: dict[int, list[int]] = {node: [] for node in calls}
     for node, callees in calls.items():

@@ -1,4 +1,4 @@
-"""Which graph of a model is compiled, and with which shapes: --subgraph, --signature, --shape, --batch."""
+"""The choice of a model's graph and shapes: --subgraph, --signature, --shape, --batch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which graph (by number, or by the key of a signature; None: the first) and the shapes of its inputs, by name.
+    """The graph (by number, or by a signature's key; None: the first) and the shapes of its inputs, by name.
 
-    `batch` is the first dimension of every input where that is dynamic.
+    `batch` is the first dimension of every input whose first dimension is dynamic.
     """
 
     subgraph: int | None = None

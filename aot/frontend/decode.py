@@ -1,4 +1,4 @@
-"""Flatbuffer tables to plain records by the schema's tables, noting every fault and going on with the field's default.
+"""Flatbuffer tables to plain records by the schema's tables; faults are noted and replaced by the field's default.
 
 The schema's tables do not contain themselves, so the depth is bounded; the reader's budget bounds the number of visits.
 """
@@ -17,13 +17,13 @@ Record = dict[str, Any]
 a union; None for an absent vector, string, table or union."""
 
 Path = tuple[str | int, ...]
-"""How the reader came to a table: ("subgraphs", 0, "operators", 14)."""
+"""The path to a table: ("subgraphs", 0, "operators", 14)."""
 
 
 def decode_model(reader: Reader, problems: Problems) -> Record | None:
     """The whole model as a record.
 
-    None if not even the root can be read, the file ends before several of its parts, or the work budget is exhausted.
+    None if not even the root can be read, several parts are beyond the end of the file, or the work budget is exhausted.
     """
     faults = CutShort(problems)
     try:
@@ -40,7 +40,7 @@ def _defaults(name: str) -> Record:
 
 
 def default_record(name: str) -> Record:
-    """What an empty table of this name means."""
+    """The record of an empty table of this name."""
     return dict(_defaults(name))
 
 

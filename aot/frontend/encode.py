@@ -1,7 +1,6 @@
-"""Records (aot.frontend.decode) back to a .tflite file: a small writer of flatbuffers, driven by the schema's tables.
+"""Serialises records (aot.frontend.decode) as a .tflite file: a small flatbuffer writer, driven by the schema's tables.
 
-What the schema does not know of a file is lost; fields that hold their default are left out.  The same record gives the
-same bytes.
+Content that the schema does not know is lost; fields with their default value are omitted.  The same record gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from aot.frontend import schema
 from aot.frontend.decode import Record
 
 DATA_ALIGN = 16
-"""Buffers of constants start at a multiple of this, as the schema asks."""
+"""Alignment of constants' buffers, as the schema requires."""
 
 
 def encode_model(record: Record) -> bytes:
@@ -27,23 +26,23 @@ def encode_model(record: Record) -> bytes:
 
 
 class _Writer:
-    """Parents first, children after them, so that all offsets are positive; references are patched when the child is there."""
+    """Writes parents before children, so that all offsets are positive; references are patched when the child is written."""
 
     def __init__(self) -> None:
         self.data = bytearray()
 
     def point(self, place: int, target: int) -> None:
-        """Let the 32-bit field at `place` refer to `target`."""
+        """Make the 32-bit field at `place` refer to `target`."""
         struct.pack_into("<I", self.data, place, target - place)
 
     def align(self, width: int, *, ahead: int = 0) -> None:
-        """Pad so that what lies `ahead` bytes on starts at a multiple of `width`."""
+        """Pad so that the position `ahead` bytes further is a multiple of `width`."""
         self.data += bytes(-(len(self.data) + ahead) % width)
 
     def table(self, name: str, record: Record) -> int:
-        """Write a table with its vtable and everything below it; its position."""
+        """Write a table with its vtable and everything below it; returns its position."""
         fields = [f for f in schema.tables()[name] if _present(f, record)]
-        fields.sort(key=lambda f: (-_width(f), f.slot))  # the widest first: only one gap, after the offset to the vtable
+        fields.sort(key=lambda f: (-_width(f), f.slot))  # widest first: only one gap, after the offset to the vtable
         slots = 1 + max((f.slot for f in fields), default=-1)
         self.align(2)
         vtable = len(self.data)
@@ -107,7 +106,7 @@ def _width(field: schema.Field) -> int:
 
 
 def _present(field: schema.Field, record: Record) -> bool:
-    """Whether the field has to be written: not its default, and not an absent part."""
+    """Whether the field must be written: it is present and differs from its default."""
     value = record[field.name]
     if field.kind == "scalar":
         return bool(value != field.default)

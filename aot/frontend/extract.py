@@ -1,4 +1,4 @@
-"""A few operators of a model as a model of their own: what reproduces a fault with nothing around it."""
+"""A few operators of a model as a model of their own, to reproduce a fault in isolation."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class NotAloneError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """`data`: the file; `inputs`: for each of its inputs the index of that tensor in the model that it was cut out of."""
+    """`data`: the file; `inputs`: for each of its inputs the tensor's index in the original model."""
 
     data: bytes
     inputs: tuple[int, ...]
 
 
 def extract(model: bytes, operators: Collection[int], output: int) -> Extract:
-    """Operators (indices in the first graph) of a valid model, and what lies between them, that compute tensor `output`.
+    """Operators (indices in the first graph) of a valid model, and those between them, that compute tensor `output`.
 
-    Tensors that other operators compute become inputs; types, quantisation and constants stay.  Raises NotAloneError
-    where the operators have state or run other graphs.
+    Tensors that other operators compute become inputs; types, quantisation and constants stay.  Raises NotAloneError if the
+    operators have state or run other graphs.
     """
     reader = Reader(model)
     record = decode_model(reader, Problems())
@@ -44,11 +44,11 @@ def extract(model: bytes, operators: Collection[int], output: int) -> Extract:
         raise NotAloneError(f"none of the operators computes tensor {output}")
     for i in chosen:
         _check_alone(record, graph, i)
-    made = {t for i in chosen for t in graph["operators"][i]["outputs"].tolist()}
+    computed = {t for i in chosen for t in graph["operators"][i]["outputs"].tolist()}
     used = dict.fromkeys(t for i in chosen for t in _inputs(graph["operators"][i]))
-    given = tuple(t for t in used if t not in made and not _is_constant(record, graph["tensors"][t]))
-    kept = sorted({*used, *made})
-    return Extract(encode_model(_cut(reader, record, chosen, kept=kept, given=given, output=output)), given)
+    inputs = tuple(t for t in used if t not in computed and not _is_constant(record, graph["tensors"][t]))
+    kept = sorted({*used, *computed})
+    return Extract(encode_model(_cut(reader, record, chosen, kept=kept, given=inputs, output=output)), inputs)
 
 
 def _inputs(operator: Record) -> list[int]:
@@ -56,7 +56,7 @@ def _inputs(operator: Record) -> list[int]:
 
 
 def _needed(operators: tuple[Record, ...], wanted: Collection[int], output: int) -> list[int]:
-    """The wanted operators that lead to `output`, and those on the way from one of them to it; in the order of execution."""
+    """The requested operators that lead to `output`, and those between them and it, in order of execution."""
     after: set[int] = set()
     reached: set[int] = set()
     for i, operator in enumerate(operators):
@@ -95,7 +95,7 @@ def _is_constant(record: Record, tensor: Record) -> bool:
 
 
 def _cut(reader: Reader, record: Record, chosen: list[int], *, kept: list[int], given: tuple[int, ...], output: int) -> Record:
-    """The model's record with these operators and tensors only, renumbered."""
+    """The model's record with only these operators and tensors, renumbered."""
     graph = record["subgraphs"][0]
     number = {t: i for i, t in enumerate(kept)} | {ABSENT: ABSENT}
     buffers: list[Record] = [{"data": None, "offset": 0, "size": 0}]
@@ -115,7 +115,7 @@ def _cut(reader: Reader, record: Record, chosen: list[int], *, kept: list[int], 
     for i in chosen:
         old_op = graph["operators"][i]
         lists = {k: [number[t] for t in old_op[k].tolist()] for k in ("inputs", "outputs") if old_op[k] is not None}
-        # scratch tensors of the reference's kernels are not needed to compute, and may lie outside `kept`
+        # the kernels' scratch tensors are not needed for computing, and may not be in `kept`
         operators.append({**old_op, **lists, "opcode_index": codes.index(old_op["opcode_index"]), "intermediates": None})
     lists = {"inputs": [number[t] for t in given], "outputs": [number[output]]}
     cut = {**graph, **lists, "tensors": tuple(tensors), "operators": tuple(operators), "debug_metadata_index": -1}
@@ -130,7 +130,7 @@ def _cut(reader: Reader, record: Record, chosen: list[int], *, kept: list[int], 
 
 
 def buffer_of(reader: Reader, buffer: Record) -> Record:
-    """The same buffer with its bytes inside its table, where files of more than 2 GB have an offset."""
+    """The same buffer with its bytes inside its table; files of more than 2 GB have an offset there."""
     far = buffer["offset"] > 1
     data = reader.block(buffer["offset"], buffer["size"], "a buffer") if far else buffer["data"]
     return {"data": bytes(data or b""), "offset": 0, "size": 0}

@@ -1,10 +1,10 @@
 """A reader of flatbuffers from untrusted files: every offset and every length is checked before it is followed.
 
-The wire format is that of the public FlatBuffers "internals" page: a table starts with a signed offset back to its vtable,
-the vtable holds the table's size and one 16-bit position per slot, everything else hangs on unsigned 32-bit forward offsets.
+The wire format is documented on the public FlatBuffers "internals" page: a table starts with a signed offset back to its vtable,
+the vtable has the table's size and one 16-bit position per slot, and everything else uses unsigned 32-bit forward offsets.
 
-A file may point at the same table or vector any number of times, so a small file can describe a huge tree.  `Reader`
-therefore carries a work budget proportional to the file's size: a file that uses every byte once or twice never meets it.
+A file may refer to the same table or vector any number of times, so a small file can describe a huge tree.  `Reader` therefore
+has a work budget proportional to the file's size: a file that uses every byte once or twice never exhausts it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy.typing as npt
 from aot.frontend.problems import Problems
 
 _ALL = "buffers"
-"""The part of a file that lists all buffers."""
+"""Name of the file's part that lists all buffers."""
 
 
 class CutShort:
-    """Collects what lies beyond the end of a file while it is read; `report` notes all of it."""
+    """Collects what is beyond the end of a file while it is read; `report` notes it."""
 
     __slots__ = ("_found", "_parts", "_problems")
 
@@ -32,7 +32,7 @@ class CutShort:
         self._problems = problems
 
     def add(self, error: FlatbufferError, where: str, field: str = "") -> None:
-        """Note what could not be read, with its part and field of the file; what is beyond the end is noted once, later."""
+        """Note what could not be read, with its part and field of the file; parts beyond the end are noted once, later."""
         message = f"{field}: {error.message}" if field else error.message
         if error.reaches is None:
             self._problems.add(error.code, message, where)
@@ -41,9 +41,9 @@ class CutShort:
             self._parts.add(where or field)
 
     def report(self, size: int, buffers: int) -> bool:
-        """Note one part by itself, several (or all buffers) as one E1003; whether there are several.
+        """Note a single part as it is, several (or all buffers) as one E1003; returns whether there are several.
 
-        `size` is the file's; `buffers` is the number that the model lists.
+        `size` is the file's; `buffers` is the number of buffers in the model.
         """
         if len(self._parts) < 2 and _ALL not in self._parts:
             for error, message, where in self._found:
@@ -55,13 +55,13 @@ class CutShort:
         if others:
             said.append(f"{others} {'other ' if said else ''}{'part' if others == 1 else 'parts'}")
         furthest = max(error.reaches or 0 for error, _, _ in self._found)
-        message = f"the file ends at byte {size}; {' and '.join(said)} lie beyond it, up to byte {furthest} at least"
+        message = f"the file ends at byte {size}, but {' and '.join(said)} are beyond it, up to at least byte {furthest}"
         self._problems.add("E1003", f"{message}: is the download complete?")
         return True
 
 
 MAX_TABLES = 50_000
-"""Tables that one file may make us read; the largest networks known for this class of device have a few thousand."""
+"""Maximum number of tables read from a file; the largest networks for this class of device have a few thousand."""
 
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -70,9 +70,9 @@ _SCALARS = {f: struct.Struct(f) for f in ("<b", "<B", "<H", "<i", "<I", "<q", "<
 
 
 class FlatbufferError(Exception):
-    """One place in the file cannot be read; carries the problem's code and a message without the place's name.
+    """One place in the file cannot be read; has the problem's code and a message without the place's name.
 
-    `reaches` is the byte up to which the file would have to go, None where that is not what is wrong.
+    `reaches`: the size that the file would need, None if that is not the problem.
     """
 
     def __init__(self, code: str, message: str, reaches: int | None = None) -> None:
@@ -83,12 +83,12 @@ class FlatbufferError(Exception):
 
 
 class BudgetError(FlatbufferError):
-    """The file asks for more work than its size allows; reading must stop."""
+    """The file needs more work than its size allows; reading must stop."""
 
 
 def _outside(what: str, position: int, width: int, size: int) -> NoReturn:
     reaches = None if position < 0 else position + width
-    raise FlatbufferError("E1003", f"{what} at byte {position} lies outside the file of {size} bytes", reaches)
+    raise FlatbufferError("E1003", f"{what} at byte {position} is outside the file of {size} bytes", reaches)
 
 
 def _beyond(end: int, size: int) -> int | None:
@@ -96,7 +96,7 @@ def _beyond(end: int, size: int) -> int | None:
 
 
 class Reader:
-    """The bytes of one file with checked primitive reads.  Raises `FlatbufferError`, never anything else."""
+    """The bytes of one file with checked primitive reads.  Raises only `FlatbufferError`."""
 
     __slots__ = ("_bytes_left", "_tables_left", "data", "size")
 
@@ -107,13 +107,13 @@ class Reader:
         self._tables_left = MAX_TABLES
 
     def charge(self, count: int) -> None:
-        """Count `count` bytes of work against the budget."""
+        """Charge `count` bytes of work to the budget."""
         self._bytes_left -= count
         if self._bytes_left < 0:
             raise BudgetError("E1006", "its parts refer to each other more often than a file of this size can need")
 
     def charge_table(self, count: int) -> None:
-        """Count one table of `count` bytes."""
+        """Charge one table of `count` bytes."""
         self.charge(count)
         self._tables_left -= 1
         if self._tables_left < 0:
@@ -149,14 +149,14 @@ class Reader:
         if self.size < 8:
             raise FlatbufferError("E1001", f"a file of {self.size} bytes is too short to hold a model")
         if bytes(self.data[4:8]) != identifier:
-            found = bytes(self.data[4:8])
+            actual = bytes(self.data[4:8])
             expected = identifier.decode("ascii")
-            raise FlatbufferError("E1002", f"bytes 4 to 7 are {found!r} where {expected!r} is expected{_guess(self.data)}")
+            raise FlatbufferError("E1002", f"bytes 4 to 7 are {actual!r}, expected {expected!r}{_guess(self.data)}")
         return Table(self, self.u32(0, "root offset"))
 
 
 def _guess(data: memoryview) -> str:
-    """What the file may be instead, for the message."""
+    """What else the file may be, for the message."""
     starts = {
         b"PK\x03\x04": "a zip archive, such as a .keras or task bundle",
         b"\x89HDF": "an HDF5 file, such as a Keras .h5",
@@ -173,7 +173,7 @@ def _guess(data: memoryview) -> str:
 
 
 class Table:
-    """One table: checked on construction, slots read on request.  Absent slots give None."""
+    """One table: checked on construction, slots read on demand.  Absent slots give None."""
 
     __slots__ = ("_positions", "position", "reader", "size")
 
@@ -195,7 +195,7 @@ class Table:
         self._positions: tuple[int, ...] = struct.unpack_from(f"<{slots}H", reader.data, vtable + 4)
 
     def _slot(self, slot: int, width: int) -> int | None:
-        """Absolute position of the slot's `width` bytes, or None if the table leaves it out."""
+        """Absolute position of the slot's `width` bytes, or None if the slot is absent."""
         if slot >= len(self._positions) or not self._positions[slot]:
             return None
         relative = self._positions[slot]
@@ -213,7 +213,7 @@ class Table:
         return value
 
     def target(self, slot: int, what: str) -> int | None:
-        """The absolute position that the offset in a slot points at."""
+        """The absolute position to which the offset in a slot points."""
         position = self._slot(slot, 4)
         if position is None:
             return None
@@ -237,21 +237,21 @@ class Table:
 
     def raw(self, slot: int) -> memoryview | None:
         """A vector of bytes, not copied and not charged."""
-        found = self.vector(slot, 1)
-        return None if found is None else self.reader.data[found[0] : found[0] + found[1]]
+        vector = self.vector(slot, 1)
+        return None if vector is None else self.reader.data[vector[0] : vector[0] + vector[1]]
 
     def array(self, slot: int, dtype: npt.DTypeLike) -> npt.NDArray[np.generic] | None:
-        """A vector of numbers as a read-only array over the file's bytes (little endian, maybe unaligned)."""
+        """A vector of numbers as a read-only array over the file's bytes (little endian, possibly unaligned)."""
         type_ = np.dtype(dtype)
-        found = self.vector(slot, type_.itemsize)
-        if found is None:
+        vector = self.vector(slot, type_.itemsize)
+        if vector is None:
             return None
-        position, count = found
+        position, count = vector
         self.reader.charge(4 + count * type_.itemsize)
         return np.frombuffer(self.reader.data, type_, count, position) if count else np.empty(0, type_)
 
     def string(self, slot: int) -> bytes | None:
-        """The bytes of a string; whether they are UTF-8 is the caller's concern."""
+        """The bytes of a string; the caller checks whether they are UTF-8."""
         data = self.raw(slot)
         if data is None:
             return None
@@ -260,10 +260,10 @@ class Table:
 
     def tables(self, slot: int) -> tuple[int, ...]:
         """Positions of the tables in a vector of tables; construct `Table(reader, position)` for each."""
-        found = self.vector(slot, 4)
-        if found is None:
+        vector = self.vector(slot, 4)
+        if vector is None:
             return ()
-        first, count = found
+        first, count = vector
         if count > MAX_TABLES:
             raise BudgetError("E1006", f"it holds more than {MAX_TABLES} tables")
         self.reader.charge(4 * count)
@@ -271,11 +271,10 @@ class Table:
         return tuple(first + 4 * i + offset for i, offset in enumerate(offsets))
 
 
-# A reader of FlexBuffers maps from untrusted files: what custom operators keep their options in.
-#
-# The wire format is that of the public "FlexBuffers" page: the last byte is the width of the root value, the byte before it the
-# root's packed type (type * 4 + log2 of the width), and everything else hangs on offsets that count backwards.  Only scalars are
-# read: entries of other types are left out.  Every offset and length is checked before it is followed.
+# A reader of FlexBuffers maps from untrusted files: the format of custom operators' options. # The wire format is documented on
+# the public "FlexBuffers" page: the last byte is the width of the root value, the byte before it the root's packed type (type * 4
+# + log2 of the width), and everything else uses backward offsets.  Only scalars are read; entries of other types are skipped.
+# Every offset and length is checked before it is followed.
 
 
 Scalar = bool | int | float
@@ -286,11 +285,11 @@ _FLOATS = {4: "<f", 8: "<d"}
 
 
 class FlexbufferError(ValueError):
-    """The bytes are not a map; the message says where they stop making sense."""
+    """The bytes are not a map; the message says where they become invalid."""
 
 
 def read_map(data: bytes) -> dict[str, Scalar]:
-    """The scalar entries of the map that `data` holds; FlexbufferError for anything else."""
+    """The scalar entries of the map in `data`; FlexbufferError for anything else."""
     reader = _Reader(data)
     if len(data) < 3:
         raise FlexbufferError(f"{len(data)} bytes hold no value")
@@ -314,16 +313,16 @@ class _Reader:
         keys = self.back(start - 3 * width, width)
         types = start + size * width
         self._take(types, size)  # also bounds the loop by the buffer's size
-        found: dict[str, Scalar] = {}
+        entries: dict[str, Scalar] = {}
         for i in range(size):
             key = self._text(self.back(keys + i * keys_width, keys_width))
             value = self._scalar(start + i * width, width, self._data[types + i])
             if value is not None:
-                found[key] = value
-        return found
+                entries[key] = value
+        return entries
 
     def back(self, position: int, width: int) -> int:
-        """Where the offset at `position` leads."""
+        """The target of the offset at `position`."""
         target = position - self.unsigned(position, width)
         if not 0 <= target < position:
             raise FlexbufferError(f"the offset at byte {position} leads to byte {target}")
@@ -359,5 +358,5 @@ class _Reader:
 
     def _take(self, position: int, count: int) -> bytes:
         if not 0 <= position <= len(self._data) - count:
-            raise FlexbufferError(f"{count} bytes at {position} lie outside the {len(self._data)} bytes of options")
+            raise FlexbufferError(f"{count} bytes at {position} are outside the {len(self._data)} bytes of options")
         return self._data[position : position + count]

@@ -1,4 +1,4 @@
-"""Multiply-accumulates and shapes of a model as its file has it, before any operator is fused, rewritten or left out."""
+"""Multiply-accumulates and shapes of a model as stored in its file, before any operator is fused, rewritten or removed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from aot.frontend.view import OperatorView, SubgraphView, parse
 
 
 def nominal_macs(model: bytes) -> int:
-    """One inference of the first graph: convolutions (also depthwise and transposed), fully connected layers, matrix products.
+    """MACs of one inference of the first graph: convolutions (also depthwise and transposed), dense layers, matrix products.
 
-    Padding counts as if it were read, channels whose weights are 0 as if they were computed.  0 if it is not a model.
+    Padding and channels with zero weights count as if they were computed.  0 if it is not a model.
     """
     view = parse(model, Problems())
     if view is None or not view.subgraphs:
@@ -20,13 +20,13 @@ def nominal_macs(model: bytes) -> int:
 
 
 def nominal_shapes(model: bytes) -> dict[int, tuple[int, ...]]:
-    """The shapes of the first graph's tensors as the file has them, by index; empty if it is not a model."""
+    """The shapes of the first graph's tensors as stored in the file, by index; empty if it is not a model."""
     view = parse(model, Problems())
     return {i: tuple(t.shape) for i, t in enumerate(view.subgraphs[0].tensors)} if view is not None and view.subgraphs else {}
 
 
 def operator_macs(graph: SubgraphView, op: OperatorView) -> int:
-    """From the shapes of weights and result; 0 where one of them does not exist."""
+    """MACs from the shapes of weights and result; 0 if one of them does not exist."""
     if not op.outputs or not 0 <= op.outputs[0] < len(graph.tensors) or not 0 <= op.input(1) < len(graph.tensors):
         return 0
     out, second = graph.tensors[op.outputs[0]].extent, graph.tensors[op.input(1)].shape

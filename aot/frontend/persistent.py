@@ -1,4 +1,4 @@
-"""What a model keeps from run to run, while its file is converted: one record for all subgraphs."""
+"""The variables of a model while its file is converted: one record for all subgraphs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
 Frame = dict[object, Variable]
-"""The variables that a subgraph which becomes a function has met, with values of its own."""
+"""The variables used by a subgraph that becomes a function, with local values."""
 
 
 def inside(outer: Variable) -> Variable:
-    """The same variable for a function, which gets its value as a parameter."""
+    """The same variable inside a function, which gets its value as a parameter."""
     param = Var(outer.param.name, outer.type)
     return Variable(param, outer.initial, param)
 
@@ -31,7 +31,7 @@ def inside(outer: Variable) -> Variable:
 class Persistent:
     """The variables of a model, by the tensor that is_variable or the resource's name, and who changes them.
 
-    `initializing`: a subgraph of CALL_ONCE is being walked, and what it assigns is a value at the start.
+    `initializing`: a subgraph of CALL_ONCE is being walked, so its assignments give initial values.
     """
 
     def __init__(self, view: ModelView) -> None:
@@ -49,74 +49,74 @@ class Persistent:
         )
 
     def here(self, key: object) -> Variable:
-        """A variable as the function that is being made sees it: there it begins as a parameter."""
+        """A variable as seen by the function under construction, where it starts as a parameter."""
         outer = self.variables.known[key]
         if not self.frames:
             return outer
         return self.frames[-1].setdefault(key, inside(outer))
 
     def resource_id(self, name: str) -> int:
-        """The number of a resource, by which its handles are known."""
+        """The number of a resource, which identifies its handles."""
         return self._ids.setdefault(name, len(self._ids))
 
     def name_of(self, handle: Array | None) -> str | None:
-        """The resource that the value of a handle stands for."""
-        found = [name for name, number in self._ids.items() if handle is not None and handle.size == 1 and number == handle]
-        return found[0] if found else None
+        """The resource of a handle's value."""
+        names = [name for name, number in self._ids.items() if handle is not None and handle.size == 1 and number == handle]
+        return names[0] if names else None
 
     def begin(self, subgraph: int) -> bool:
-        """Whether a subgraph of CALL_ONCE has yet to be walked: each runs once, however many operators ask for it."""
+        """Whether a subgraph of CALL_ONCE has not been walked yet: each runs once, however many operators call it."""
         if subgraph in self._initialized:
             return False
         self._initialized.add(subgraph)
         return True
 
     def resource(self, name: str, type_: TensorType | None, where: str) -> Variable:
-        """The variable of that name; of `type_` and zeros where nothing has named it before (E1152 without a type)."""
-        found = self.variables.known.get(name)
-        if found is None and type_ is None:
-            message = f"the variable '{label(name)}' is read before anything says what shape it has"
+        """The variable of that name; if it is new, of `type_` with zeros (E1152 without a type)."""
+        variable = self.variables.known.get(name)
+        if variable is None and type_ is None:
+            message = f"the variable '{label(name)}' is read before its shape is known"
             raise UnsupportedError(Problem("E1152", message, where))
-        return found or self.declare(name, label(name), type_ or TensorType((), "float32"))
+        return variable or self.declare(name, label(name), type_ or TensorType((), "float32"))
 
     def declare(self, key: object, name: str, type_: TensorType, initial: Array | None = None) -> Variable:
         """The variable of that key, with zeros if no value is given."""
         is_new = key not in self.variables.known
-        found = self.variables.declare(key, name or "state", type_, zeros(type_) if initial is None else initial)
+        variable = self.variables.declare(key, name or "state", type_, zeros(type_) if initial is None else initial)
         if is_new and self.initializing:
-            found.value = constant_of(found)
-        return found
+            variable.value = constant_of(variable)
+        return variable
 
     @contextmanager
     def beginning(self, where: str, evaluate: Callable[[Expr], Array | None]) -> Iterator[None]:
-        """While a subgraph of CALL_ONCE is walked: variables are constants, and what they are afterwards is how they begin.
+        """While a subgraph of CALL_ONCE is walked: variables are constants, and their final values are the initial values.
 
-        E1153 if one that is assigned is in use already, or its value is not known.
+        E1153 if an assigned variable is already in use, or its value is unknown.
         """
         if self.initializing:
             yield
             return
-        known = self.variables.known
-        before = {key: (v.value, v.is_read, v.is_assigned) for key, v in known.items()}
-        begun = {key: constant_of(v) for key, v in known.items()}
+        variables = self.variables.known
+        before = {key: (v.value, v.is_read, v.is_assigned) for key, v in variables.items()}
+        begun = {key: constant_of(v) for key, v in variables.items()}
         self.variables.restore(dict(begun))
         self.initializing = True
         try:
             yield
         finally:
             self.initializing = False
-            given = {key: v.value for key, v in known.items() if v.is_assigned and v.value is not begun.get(key)}
-            for key, v in known.items():
+            assigned = {key: v.value for key, v in variables.items() if v.is_assigned and v.value is not begun.get(key)}
+            for key, v in variables.items():
                 v.value, v.is_read, v.is_assigned = before.get(key, (v.param, False, False))
-        for key, expr in given.items():
-            variable, value = known[key], evaluate(expr)
+        for key, expr in assigned.items():
+            variable, value = variables[key], evaluate(expr)
             if variable.is_read or variable.is_assigned or value is None:
-                why = "gets a value at the start that is not known at compile time" if value is None else "is used before"
+                why = "has an initial value that is not known at compile time" if value is None else "is already in use"
                 raise UnsupportedError(Problem("E1153", f"the variable '{variable.param.name}' {why}", where))
             variable.initial = np.asarray(value)
 
     def is_constant(self, name: str) -> bool:
-        """Whether no graph but those of CALL_ONCE assigns the resource."""
+        """Whether only the graphs of CALL_ONCE assign the resource."""
         return self._changed is not None and name not in self._changed
 
     @property
@@ -129,7 +129,7 @@ class Persistent:
         return sorted(self._entries - {subgraph}) if self.is_shared else []
 
     def join(self, other: Persistent) -> None:
-        """Know the variables of another signature's graph too (E1151 if they differ)."""
+        """Add the variables of another signature's graph (E1151 if they differ)."""
         for key, variable in other.variables.known.items():
             mine = self.declare(key, variable.param.name, variable.type, variable.initial)
             if (mine.type.shape, mine.type.dtype) != (variable.type.shape, variable.type.dtype):
@@ -138,12 +138,12 @@ class Persistent:
             mine.is_kept = mine.is_kept or variable.is_read or variable.is_assigned
 
     def kept(self) -> tuple[Variable, ...]:
-        """The variables that live on: those that this graph reads; where signatures share them all, in the order of names."""
-        known = [(key, v) for key, v in self.variables.known.items() if not (isinstance(key, str) and self.is_constant(key))]
+        """The variables that persist: those that this graph reads; if signatures share them, all, sorted by name."""
+        variables = [(key, v) for key, v in self.variables.known.items() if not (isinstance(key, str) and self.is_constant(key))]
         if not self.is_shared:
-            return tuple(v for _, v in known if v.is_read)
-        known.sort(key=lambda item: self._rank(item[0]))
-        return tuple(v for _, v in known if v.is_read or v.is_assigned or v.is_kept)
+            return tuple(v for _, v in variables if v.is_read)
+        variables.sort(key=lambda item: self._rank(item[0]))
+        return tuple(v for _, v in variables if v.is_read or v.is_assigned or v.is_kept)
 
     def _rank(self, key: object) -> tuple[str, ...]:
         """Resources by name, then tensors of the graphs, whose numbers depend on which signature comes first."""
@@ -158,14 +158,14 @@ def label(name: str) -> str:
 
 
 def zeros(type_: TensorType) -> Array:
-    """What variables hold before anything is assigned: zeros, of int8 values the zero point, as both references have it."""
+    """The initial content of variables: zeros, for int8 values the zero point, as in both references."""
     zero = type_.quant.zero_point[0] if type_.quant is not None and type_.dtype == "int8" else 0
     return np.full(type_.shape, zero, numpy_dtype(type_.dtype))
 
 
 def changed_resources(view: ModelView) -> frozenset[str] | None:
     """Names of the resources that graphs other than those of CALL_ONCE assign; None if a handle comes from elsewhere."""
-    found: set[str] = set()
+    names: set[str] = set()
     for index in _running(view):
         graph = view.subgraphs[index]
         handles = _handles(graph)
@@ -173,34 +173,34 @@ def changed_resources(view: ModelView) -> frozenset[str] | None:
             if op.opcode == "ASSIGN_VARIABLE" and op.inputs:
                 if op.inputs[0] not in handles:
                     return None
-                found.add(handles[op.inputs[0]])
-    return frozenset(found)
+                names.add(handles[op.inputs[0]])
+    return frozenset(names)
 
 
 def _handles(graph: SubgraphView) -> dict[int, str]:
-    """Tensor -> name of the resource that it stands for."""
+    """Tensor -> name of the resource of this handle."""
     named = [op for op in graph.operators if op.opcode == "VAR_HANDLE" and op.outputs]
     return {op.outputs[0]: f"{op.option('container')}/{op.option('shared_name')}" for op in named}
 
 
 def _running(view: ModelView) -> set[int]:
-    """Subgraphs that run each time: the entries and what they call, other than by CALL_ONCE."""
+    """Subgraphs that run each time: the entries and what they call, except by CALL_ONCE."""
     waiting = [0, *(s.subgraph for s in view.signatures)]
-    found: set[int] = set()
+    graphs: set[int] = set()
     while waiting:
         index = waiting.pop()
-        if index in found or not 0 <= index < len(view.subgraphs):
+        if index in graphs or not 0 <= index < len(view.subgraphs):
             continue
-        found.add(index)
+        graphs.add(index)
         for op in view.subgraphs[index].operators:
             if op.opcode != "CALL_ONCE":
                 waiting += called_subgraphs(op)
-    return found
+    return graphs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A subgraph that has been walked to become a function: its parameters, its results, and the variables that it met."""
+    """A subgraph walked to become a function: its parameters, its results, and the variables that it uses."""
 
     name: str
     params: tuple[Var, ...]
@@ -209,7 +209,7 @@ class Part:
     made: dict[object, Function] = field(default_factory=dict)
 
     def function(self, variables: tuple[Variable, ...], returned: tuple[Variable, ...]) -> Function | None:
-        """The function of these variables besides its own parameters, which returns some of them; None without any result."""
+        """The function of these variables and its own parameters, which returns some of the variables; None without results."""
         results = (*self.results, *(v.value for v in returned))
         if not results:
             return None

@@ -1,4 +1,4 @@
-"""Collecting the problems of a model, and choosing the error that carries them."""
+"""Collects the problems of a model, and chooses the error that carries them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from aot.errors import AotError, ModelError, Problem, UnsupportedError
 
 MAX_PROBLEMS = 100
-"""A broken file can hold a hundred thousand faults; after this many only their number is kept."""
+"""A broken file can have a hundred thousand faults; beyond this many only their number is kept."""
 
 
 class Problems:
-    """An ordered collection of problems, one for each cause, with an upper limit.
+    """An ordered, limited collection of problems, one per cause.
 
-    A recurrent layer that is unrolled, or weights of a wrong type, are one fault at many places: the first place is named, and
-    how many there are.  What only follows from another problem at the same operator is left out.
-    """
+    An unrolled recurrent layer, or weights of a wrong type, are one fault in many places: the first place is named, with the
+    number of the others.  Problems that only follow from another problem of the same operator are left out."""
 
     __slots__ = ("_places", "_seen", "dropped", "found")
 
@@ -30,7 +29,7 @@ class Problems:
         return bool(self.found)
 
     def add(self, code: str, message: str, where: str = "") -> None:
-        """Note one problem; the same one twice counts once."""
+        """Note one problem; duplicates count once."""
         if any((earlier, where) in self._seen for earlier in _FOLLOWS.get(code, ())):
             return
         self._seen.add((code, where))
@@ -50,11 +49,11 @@ class Problems:
             self.add(problem.code, problem.message, problem.where)
 
     def report(self) -> list[Problem]:
-        """All problems, with a last line that says how many were left out."""
-        found = [_with_places(p, list(places)) for p, places in zip(self.found, self._places.values(), strict=True)]
+        """All problems, with a last line for the number left out."""
+        listed = [_with_places(p, list(places)) for p, places in zip(self.found, self._places.values(), strict=True)]
         if not self.dropped:
-            return found
-        return [*found, Problem("E1008", f"{self.dropped} more problems are not listed")]
+            return listed
+        return [*listed, Problem("E1008", f"{self.dropped} more problems are not listed")]
 
     def error(self) -> AotError | None:
         """The error to raise: `ModelError` if anything is malformed or inconsistent, else `UnsupportedError`."""
@@ -62,18 +61,18 @@ class Problems:
 
 
 _FOLLOWS = {"E1201": ("E1213",), "E1204": ("E1213",)}
-"""Code -> those that say it already where they stand at the same operator."""
+"""Code -> codes that make it redundant for the same operator."""
 _ONE = re.compile(r'(tensor|op) \d+( "[^"]*")?')
-"""Of a message: which tensor or operator is at fault."""
+"""Part of a message: the tensor or operator at fault."""
 _KIND = re.compile(r'(?<=^op )\d+|(?<=^tensor )\d+|(?<= )"[^"]*"| of subgraph .*')
-"""Of a place: all but the kind of operator, or that it is a tensor."""
+"""Part of a place: everything except the kind of operator, or the word tensor."""
 _NAMED = re.compile(r'((?:op|tensor) \d+)(?: "[^"]*")?( of subgraph \d+)?')
 SHOWN = 4
-"""Further places that are listed by their numbers."""
+"""Maximum number of further places that are listed."""
 
 
 def _with_places(problem: Problem, places: Sequence[str]) -> Problem:
-    """The problem of the first place, and where else it is."""
+    """The problem at the first place, with the other places."""
     others = [found[1] + (found[2] or "") if (found := _NAMED.search(place)) else place for place in places[1:]]
     if not others:
         return problem

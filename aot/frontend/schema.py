@@ -1,9 +1,9 @@
-"""The TensorFlow Lite schema as plain tables: which slot holds which field, of which type, with which default.
+"""The TensorFlow Lite schema as plain tables: the slot, name, type and default of each field.
 
 Facts of the public schema (version 3 files, up to the external buffers and the StableHLO options of 2025); nothing here
-reads a file.  A table's text is `Name field:type[=default] ...` in slot order, `-` for a slot that is no longer used.
-Types: `i8 u8 ... f32 bool str`, `[t]` a vector, `bytes` a vector of bytes that is small, an enum's name, `union:Enum`
-(the member's table, chosen by the field before it), else the name of another table.
+reads a file.  A table's text is `Name field:type[=default] ...` in slot order, `-` for an unused slot.
+Types: `i8 u8 ... f32 bool str`, `[t]` a vector, `bytes` a small vector of bytes, an enum's name, `union:Enum`
+(the member's table, chosen by the preceding field), else the name of another table.
 """
 
 from __future__ import annotations
@@ -345,10 +345,10 @@ _WIDE_ENUMS = {"ReduceWindowFunction": "i32"}  # all others are stored in one by
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its slot in the vtable, how it is stored, and what it is when absent.
+    """One field: its slot in the vtable, its encoding, and its value when absent.
 
     `kind` is "scalar", "vector" (of scalars), "bytes", "string", "table", "tables" or "union";
-    `type` the scalar type, or the table's name, or the union's enum; `enum` the enum's name or "".
+    `type` the scalar type, the table's name, or the union's enum; `enum` the enum's name or "".
     """
 
     name: str
@@ -361,30 +361,30 @@ class Field:
 
 @cache
 def enums() -> dict[str, tuple[str, ...]]:
-    """Enum name -> its members' names, in the order of their numbers (all start at 0 without gaps)."""
+    """Enum name -> its members' names in numeric order (all start at 0, without gaps)."""
     return {words[0]: tuple(words[1:]) for words in _entries(_ENUMS)}
 
 
 @cache
 def tables() -> dict[str, tuple[Field, ...]]:
-    """Table name -> its fields that are in use, in slot order."""
+    """Table name -> its used fields, in slot order."""
     result: dict[str, tuple[Field, ...]] = {name: () for name in _EMPTY.split()}
     entries = list(_entries(_TABLES))
     names = {words[0] for words in entries}
     for words in entries:
-        fields = [_field(text, slot, names) for slot, text in enumerate(words[1:]) if text != "-"]
-        result[words[0]] = tuple(fields)
+        columns = [_field(text, slot, names) for slot, text in enumerate(words[1:]) if text != "-"]
+        result[words[0]] = tuple(columns)
     return result
 
 
 @cache
 def options_tables() -> dict[str, str]:
-    """Operator -> the options table it reads; operators whose options have no field are left out."""
+    """Operator -> its options table; operators whose options have no fields are left out."""
     return {op: words[0] for words in _entries(_OPTIONS_OF) for op in words[1:]}
 
 
 def _entries(text: str) -> list[list[str]]:
-    """Words of each entry; an indented line continues the one before."""
+    """Words of each entry; an indented line continues the previous one."""
     result: list[list[str]] = []
     for line in text.strip().splitlines():
         if line.startswith(" "):

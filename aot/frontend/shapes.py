@@ -1,7 +1,7 @@
-"""Which shapes of a graph depend on values that are known only at run time.
+"""Finds shapes in a graph that depend on values known only at run time.
 
-Converters compute shapes in the graph itself (SHAPE, STRIDED_SLICE, PACK, RESHAPE); that is fine as long as the chain starts
-at constants or shapes.  A value is static if every operator on the way to it has static operands.
+Converters compute shapes in the graph itself (SHAPE, STRIDED_SLICE, PACK, RESHAPE); that is fine provided that the computation
+starts with constants or shapes.  A value is static if all operators that lead to it have static operands.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SEGMENT_SUM 1 / UNSORTED_SEGMENT_SUM 2 / UNSORTED_SEGMENT_PROD 2 / UNSORTED_SEGM
 RANDOM_STANDARD_NORMAL 0 / RANDOM_UNIFORM 0 / MULTINOMIAL 1 / NON_MAX_SUPPRESSION_V4 2 / NON_MAX_SUPPRESSION_V5 2
 WHERE 0 / UNIQUE 0 / DILATE 1 / REDUCE_WINDOW 2 3 4
 """
-# TRANSPOSE_CONV is not among them: its output shape follows from data, weights and strides up to less than one stride,
-# and published models pass it at run time.
+# TRANSPOSE_CONV is missing on purpose: data, weights and strides determine its output shape up to less than one stride,
+# and published models compute it at run time.
 
 _DATA_DEPENDENT = frozenset({"WHERE", "UNIQUE", "SEGMENT_SUM"})
-"""The shape of the result depends on the data themselves."""
+"""Operators whose result's shape depends on the data."""
 
 _NEVER_STATIC = frozenset(
     {"WHILE", "IF", "CALL", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE", "ASSIGN_VARIABLE", "RANDOM_UNIFORM",
@@ -40,7 +40,7 @@ _OPERANDS = _table(_SHAPE_OPERANDS)
 
 
 def check_shapes(graph: SubgraphView, problems: Problems) -> None:
-    """Note E1213 for each operator whose result's shape is not known at compile time (roots only, not what follows)."""
+    """Note E1213 for each operator with a result shape unknown at compile time (root causes only, not what follows)."""
     static = {t.index for t in graph.tensors if t.data is not None and not t.is_variable}
     unknown: set[int] = set()  # tensors whose shape is not known
     for op in graph.operators:
@@ -63,7 +63,7 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
 
 
 def _picks(op: OperatorView, graph: SubgraphView) -> bool:
-    """Whether a STRIDED_SLICE takes one position of each dimension that it names (`x[t]`), wherever that is."""
+    """Whether a STRIDED_SLICE selects one position of each listed dimension (`x[t]`), whatever the position."""
     if op.opcode != "STRIDED_SLICE" or op.input(1) == ABSENT:
         return False
     others = any(op.option(m) for m in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask"))
@@ -85,6 +85,6 @@ def _check_integers(op: OperatorView, graph: SubgraphView, problems: Problems) -
 
 
 def _shape_operands(op: OperatorView) -> list[int]:
-    """Tensors whose values decide the shape of the result."""
-    found = (op.input(position) for position in _OPERANDS.get(op.opcode, ()))
-    return [index for index in found if index != ABSENT]
+    """Tensors whose values determine the shape of the result."""
+    operands = (op.input(position) for position in _OPERANDS.get(op.opcode, ()))
+    return [index for index in operands if index != ABSENT]

@@ -1,9 +1,9 @@
 """Sparse constants: the dense array that TensorFlow Lite's sparsity format describes.
 
 A tensor of D dimensions with B blocked ones is stored as a tree of D + B levels, in `traversal_order`; numbers below D are the
-tensor's dimensions (counted in blocks where they are blocked), those from D on the places within a block, of dimension
+tensor's dimensions (counted in blocks if blocked), numbers from D on are positions within a block, along dimension
 `block_map[i - D]`.  A DENSE level has all its positions, a SPARSE_CSR level those that `segments` and `indices` list for each
-node above.  The stored values are the leaves.  Source: the comments of `SparsityParameters` in the schema.
+parent node.  The stored values are the leaves.  Source: the comments of `SparsityParameters` in the schema.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ def to_dense(values: npt.NDArray[Any], shape: tuple[int, ...], sparsity: Sparsit
 
 def _extents(shape: tuple[int, ...], sparsity: SparsityView) -> list[int]:
     """Positions of each level, by its number: blocks of each dimension, then elements of each block."""
-    found = list(shape)
+    extents = list(shape)
     sizes = dict(zip(sparsity.traversal_order, (d.size for d in sparsity.dims), strict=True))
     for i, dimension in enumerate(sparsity.block_map):
         size = sizes[len(shape) + i]
         if size <= 0 or shape[dimension] % size:
             raise SparsityError(f"blocks of {size} along a dimension of {shape[dimension]}")
-        found[dimension] = shape[dimension] // size
-        found.append(size)
-    return found
+        extents[dimension] = shape[dimension] // size
+        extents.append(size)
+    return extents
 
 
 def _children(dim: SparseDim, nodes: int, extent: int, *, most: int) -> tuple[Ints, Ints]:
     """The parent and the position of every node of the next level."""
     if dim.format == "DENSE":
         if dim.size != extent or nodes * extent > most:
-            raise SparsityError(f"a dense level of {dim.size} where {extent} positions belong")
+            raise SparsityError(f"a dense level of {dim.size}, expected {extent} positions")
         return np.repeat(np.arange(nodes), extent), np.tile(np.arange(extent), nodes)
     counts = np.diff(dim.segments)
     whole = dim.segments.size == nodes + 1 and dim.segments[0] == 0 and dim.segments[-1] == dim.indices.size

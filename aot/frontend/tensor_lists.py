@@ -1,8 +1,8 @@
-"""Lists of tensors, which TensorFlow's loops fill and read, written as plain tensors: recurrent layers with SELECT_TF_OPS.
+"""Lists of tensors, which TensorFlow's loops write and read, rewritten as plain tensors: recurrent layers with SELECT_TF_OPS.
 
 A list of n elements of shape s is a tensor [n, *s]: TensorListReserve is FILL, SetItem is DYNAMIC_UPDATE_SLICE, GetItem and
 Gather are GATHER, Stack, FromTensor and Concat are RESHAPE.  The result is a file of builtin operators, so that the references
-run it, too.  n may be open where it follows from the shapes of inputs: then it is a shape like others, which --shape makes known.
+can run it, too.  n may be open if it follows from the shapes of inputs: then --shape fixes it like other shapes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _OPERANDS = {
 _LIST_OUT = ("Reserve", "SetItem", "FromTensor")
 _LIST_IN = tuple(kind for kind in _OPERANDS if kind not in ("Reserve", "FromTensor"))
 _ELEMENT_SHAPE = {"Reserve": 0, "GetItem": 2, "Gather": 2, "Stack": 1, "ConcatV2": 1, "FromTensor": 1}
-"""Operator -> which of its inputs says how elements are shaped, -1 where that is open."""
+"""Operator -> the input that gives the elements' shape, -1 if that is open."""
 _GROWS = b"resize_if_index_out_of_bounds\x12\x02\x28\x01"
-"""Within a serialised NodeDef: the attribute and true."""
+"""Within a serialised NodeDef: the attribute, set to true."""
 _TYPES = ("float32", "int32", "int64", "int8", "uint8", "int16", "bool")
 _CURE = "convert with unroll=True, or with a fixed batch and without SELECT_TF_OPS"
 
@@ -50,12 +50,12 @@ Key = tuple[int, int]
 
 
 class _RefusedError(Exception):
-    """What keeps a list from being a tensor; said already, or the structure's checks say it."""
+    """A list cannot become a tensor; already reported, or the structure's checks will."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """The tensor that a list becomes; its first extent is -1 where it follows from the shapes of inputs."""
+    """The tensor that a list becomes; its first extent is -1 if it follows from the shapes of inputs."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -63,12 +63,12 @@ class _Plain:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What operators say of one list: where the first is, types and shapes of elements (-1: open), numbers of them."""
+    """What operators say about one list: its first place, types and shapes of elements (-1: open), and numbers of elements."""
 
     where: str
     items: list[tuple[str, tuple[int, ...]]]
     lengths: list[int]
-    """`_FOLLOWS` for one that is computed from shapes, -1 for one that is open."""
+    """`_FOLLOWS` for a number computed from shapes, -1 for an open one."""
 
 
 _FOLLOWS = -2
@@ -80,9 +80,9 @@ def has_lists(view: ModelView) -> bool:
 
 
 def without_lists(model: bytes, view: ModelView, problems: Problems, *, batch: int) -> bytes | None:
-    """The model with its lists as plain tensors, where `batch` is what open dimensions of elements are.
+    """The model with its lists as plain tensors; `batch` replaces open dimensions of elements.
 
-    None where that is not possible: E1262 and E1263 are noted, and what contradicts itself is left to the checks of structure.
+    None if that is not possible: E1262 and E1263 are noted; contradictions are left to the structural checks.
     """
     record = decode_model(Reader(model), Problems())
     if record is None:
@@ -103,7 +103,7 @@ def is_on_lists(op: OperatorView) -> bool:
 
 
 def open_batch(view: ModelView) -> int:
-    """What the file has for the dimension that it leaves open of its first input: a batch of 1, mostly."""
+    """The file's value of the first input's open dimension: usually a batch of 1."""
     graph = view.subgraphs[0]
     inputs = [graph.tensors[i] for i in graph.inputs if 0 <= i < len(graph.tensors)]
     return next((t.shape[0] for t in inputs if t.shape and t.shape[0] > 0 and _open_shape(t)[0] < 0), 1)
@@ -114,27 +114,27 @@ def _kind(op: OperatorView) -> str:
 
 
 def _shared(view: ModelView) -> dict[Key, int]:
-    """New lists that several loops begin with, and how many: the converter makes one of those that it cannot tell apart."""
-    found: dict[Key, int] = {}
+    """New lists with which several loops begin, and how many: the converter merges lists that it cannot distinguish."""
+    shared: dict[Key, int] = {}
     for graph in view.subgraphs:
         uses = Counter([*(i for op in graph.operators for i in op.inputs), *graph.outputs])
-        made = [op for op in graph.operators if _kind(op) == "Reserve" and len(op.outputs) == 1]
-        found |= {(graph.index, op.outputs[0]): n for op in made if (n := uses[op.outputs[0]]) > 1}
-    return found
+        reserves = [op for op in graph.operators if _kind(op) == "Reserve" and len(op.outputs) == 1]
+        shared |= {(graph.index, op.outputs[0]): n for op in reserves if (n := uses[op.outputs[0]]) > 1}
+    return shared
 
 
 def _with_own_lists(record: Record, view: ModelView) -> Record:
-    """The record with a list for each use: elements of one may differ in shape from those of another."""
+    """The record with a separate list for each use, since element shapes may differ between uses."""
     shared, graphs = _shared(view), []
     for number, graph in enumerate(record["subgraphs"]):
-        tensors, operators, own = [*(graph["tensors"] or ())], [], dict[int, list[int]]()
+        tensors, operators, copies = [*(graph["tensors"] or ())], [], dict[int, list[int]]()
         for op in graph["operators"] or ():
             inputs, outputs = _numbers(op["inputs"]), _numbers(op["outputs"])
-            taken = np.array([own[i].pop() if own.get(i) else i for i in inputs], np.int32)
-            operators.append({**op, "inputs": taken})
+            renamed = np.array([copies[i].pop() if copies.get(i) else i for i in inputs], np.int32)
+            operators.append({**op, "inputs": renamed})
             if len(outputs) == 1 and (number, outputs[0]) in shared and 0 <= outputs[0] < len(tensors):
                 for _ in range(shared[number, outputs[0]] - 1):
-                    own.setdefault(outputs[0], []).append(len(tensors))
+                    copies.setdefault(outputs[0], []).append(len(tensors))
                     operators.append({**op, "outputs": np.array([len(tensors)], np.int32)})
                     tensors.append(tensors[outputs[0]])
         graphs.append({**graph, "tensors": tuple(tensors), "operators": tuple(operators)})
@@ -146,14 +146,14 @@ def _numbers(value: npt.NDArray[np.int32] | None) -> list[int]:
 
 
 class _Finder:
-    """Which tensors are one list, and what is known of it."""
+    """Finds which tensors are one list, and collects what is known about it."""
 
     def __init__(self, view: ModelView, problems: Problems, batch: int) -> None:
         self._view, self._problems, self._batch = view, problems, batch
         self._parent: dict[Key, Key] = {}
 
     def plain(self) -> dict[Key, _Plain]:
-        """The tensors that lists become, by each tensor of the file that is one."""
+        """The tensors that lists become, by each tensor of the file that is a list."""
         operators = [(g.index, op) for g in self._view.subgraphs for op in g.operators]
         for graph, op in operators:
             self._check(graph, op)
@@ -162,12 +162,12 @@ class _Finder:
                 self._join_calls(graph, op)
             elif _kind(op) == "SetItem":
                 self._join((graph, op.inputs[0]), (graph, op.outputs[0]))
-        told: dict[Key, _Said] = {}
+        facts: dict[Key, _Said] = {}
         for graph, op in operators:
             if is_on_lists(op):
                 key = self._root((graph, op.inputs[0] if _kind(op) in _LIST_IN else op.outputs[0]))
-                self._learn(graph, op, told.setdefault(key, _Said(op.where, [], [])))
-        found = {key: self._decided(said) for key, said in told.items()}
+                self._learn(graph, op, facts.setdefault(key, _Said(op.where, [], [])))
+        plain = {key: self._decided(said) for key, said in facts.items()}
         lists = {
             (g.index, t.index): self._root((g.index, t.index))
             for g in self._view.subgraphs
@@ -175,10 +175,10 @@ class _Finder:
             if t.dtype == "variant"
         }
         for (graph, index), key in lists.items():
-            if key not in found:
+            if key not in plain:
                 tensor = self._view.subgraphs[graph].tensors[index]
-                self._refuse("E1262", f"no list of tensors that is made and read by operators; {_CURE}", tensor.where)
-        return {key: found[root] for key, root in lists.items()}
+                self._refuse("E1262", f"this list of tensors is not created and read by operators; {_CURE}", tensor.where)
+        return {key: plain[root] for key, root in lists.items()}
 
     def _refuse(self, code: str, message: str, where: str) -> None:
         self._problems.add(code, message, where)
@@ -199,7 +199,7 @@ class _Finder:
         if any(tensors[i].dtype != "variant" for i in ends):
             self._refuse("E1262", f"{name} of a tensor that is not a list; {_CURE}", op.where)
         if _GROWS in bytes(op.custom_options):
-            self._refuse("E1262", f"{name} may make its list longer while the model runs; {_CURE}", op.where)
+            self._refuse("E1262", f"{name} may grow its list at run time; {_CURE}", op.where)
 
     def _join_calls(self, graph: int, op: OperatorView) -> None:
         names = (
@@ -240,7 +240,7 @@ class _Finder:
             self._parent[second] = first
 
     def _learn(self, graph: int, op: OperatorView, said: _Said) -> None:
-        """Note what an operator says of its list."""
+        """Note what an operator says about its list."""
         tensors, kind = self._view.subgraphs[graph].tensors, _kind(op)
         if kind in _ELEMENT_SHAPE:
             element = tensors[op.inputs[_ELEMENT_SHAPE[kind]]].data
@@ -272,7 +272,7 @@ class _Finder:
         return int(length.reshape(-1)[0])
 
     def _follows(self, graph: int, index: int) -> bool:
-        """Whether a tensor is computed from shapes and constants alone."""
+        """Whether a tensor is computed from shapes and constants only."""
         tensors = self._view.subgraphs[graph].tensors
         made_by = {i: op for op in self._view.subgraphs[graph].operators for i in op.outputs}
         waiting, seen = [index], set[int]()
@@ -290,30 +290,32 @@ class _Finder:
         types = {dtype for dtype, _ in said.items if dtype}
         if len(types) != 1 or not types <= set(_TYPES):
             self._refuse("E1262", f"a list of {' and '.join(sorted(types)) or 'unknown'} elements; {_CURE}", said.where)
-        known = {n for n in said.lengths if n >= 0}
-        open_ = _FOLLOWS in said.lengths or (not known and bool(said.lengths))
-        if not (open_ or len(known) == 1) or len({len(s) for _, s in said.items}) != 1:
+        lengths = {n for n in said.lengths if n >= 0}
+        open_ = _FOLLOWS in said.lengths or (not lengths and bool(said.lengths))
+        if not (open_ or len(lengths) == 1) or len({len(s) for _, s in said.items}) != 1:
             self._refuse("E1263", f"the size of the list, or the rank of its elements, is not known; {_CURE}", said.where)
         shape = []
         for extents in zip(*(s for _, s in said.items), strict=True):
             declared = {n for n in extents if n >= 0}
             if len(declared) > 1:
-                self._refuse("E1263", f"its elements have extents of {sorted(declared)} at one place; {_CURE}", said.where)
+                self._refuse(
+                    "E1263", f"its elements have different extents {sorted(declared)} in one dimension; {_CURE}", said.where
+                )
             shape.append(declared.pop() if declared else self._batch)
-        plain = _Plain(types.pop(), (-1 if open_ else known.pop(), *shape))
+        plain = _Plain(types.pop(), (-1 if open_ else lengths.pop(), *shape))
         if len(plain.shape) > MAX_RANK or stored_bytes(plain.dtype, abs(prod(plain.shape))) > MAX_TENSOR_BYTES:
             self._refuse("E1263", f"as a tensor {list(plain.shape)} the list is too large; {_CURE}", said.where)
         return plain
 
 
 def _open_shape(tensor: TensorView) -> tuple[int, ...]:
-    """The declared shape, -1 where it is open."""
+    """The declared shape, with -1 for open dimensions."""
     signature = tensor.shape_signature if len(tensor.shape_signature) == len(tensor.shape) else tensor.shape
     return tuple(-1 if word < 0 else extent for word, extent in zip(signature, tensor.shape, strict=True))
 
 
 class _Writer:
-    """The record of the file with plain operators."""
+    """Writes the file's record with plain operators."""
 
     def __init__(self, record: Record, view: ModelView, plain: Mapping[Key, _Plain]) -> None:
         self._record, self._view, self._plain = record, view, plain
@@ -363,7 +365,7 @@ class _Writer:
         return [self._operator("SLICE", "SliceOptions", (op.inputs[0], begin, size), output)]
 
     def _dims(self, op: OperatorView, plain: _Plain) -> tuple[int, list[Record]]:
-        """The tensor of a new list's shape, and the operators that compute it."""
+        """The tensor with a new list's shape, and the operators that compute it."""
         if plain.shape[0] >= 0:
             return self._constant(np.array(plain.shape, np.int32), "int32"), []
         return self._vector(op.inputs[1], plain.shape[1:], "list")
@@ -371,18 +373,18 @@ class _Writer:
     def _length(self, data: int, which: npt.NDArray[np.int32], rank: int, output: int) -> list[Record]:
         """The number of elements, as a number or as a vector of one."""
         shape = self._new((rank,), "int32", "list/shape")
-        made = {**default_record("ShapeOptions"), "out_type": "INT32"}
-        taken = self._operator("GATHER", "GatherOptions", (shape, self._constant(which, "int32")), output)
-        return [self._operator("SHAPE", "ShapeOptions", (data,), shape, options=made), taken]
+        options = {**default_record("ShapeOptions"), "out_type": "INT32"}
+        gather = self._operator("GATHER", "GatherOptions", (shape, self._constant(which, "int32")), output)
+        return [self._operator("SHAPE", "ShapeOptions", (data,), shape, options=options), gather]
 
     def _joined(self, op: OperatorView, plain: _Plain) -> list[Record]:
-        """The elements one after the other, and how long each is."""
-        length, first, *rest = *plain.shape, 1
-        rest = rest[:-1]
+        """The concatenated elements, and the length of each."""
+        length, first, *element = *plain.shape, 1
+        element = element[:-1]
         count = self._new((1,), "int32", "list/length")
         each = self._constant(np.array(first), "int64")
         return [
-            self._reshape(op.inputs[0], (length * first if length >= 0 else -1, *rest), op.outputs[0]),
+            self._reshape(op.inputs[0], (length * first if length >= 0 else -1, *element), op.outputs[0]),
             *self._length(op.inputs[0], np.zeros(1, np.int32), len(plain.shape), count),
             self._operator("FILL", "FillOptions", (count, each), op.outputs[1]),
         ]
@@ -400,7 +402,7 @@ class _Writer:
         ]
 
     def _start(self, graph: int, op: OperatorView, rank: int, name: str) -> tuple[int, list[Record]]:
-        """The tensor of the place in the list, and the operators that compute it."""
+        """The tensor with the position in the list, and the operators that compute it."""
         index = self._view.subgraphs[graph].tensors[op.inputs[1]]
         if index.data is not None and index.data.size == 1:
             place = np.zeros(rank, np.int32)
@@ -425,16 +427,16 @@ class _Writer:
     def _operator(self, name: str, table: str, inputs: Sequence[int], output: int, *, options: Record | None = None) -> Record:
         number = schema.enums()["BuiltinOperator"].index(name)
         code = {"deprecated_builtin_code": min(number, 127), "builtin_code": number, "version": 1}
-        found = next(
+        index = next(
             (i for i, c in enumerate(self._codes) if c["builtin_code"] == number and c["version"] == 1), len(self._codes)
         )
-        if found == len(self._codes):
+        if index == len(self._codes):
             self._codes.append({**default_record("OperatorCode"), **code})
         slot = "builtin_options2" if table in schema.enums()["BuiltinOptions2"] else "builtin_options"
         lists = {"inputs": np.array(inputs, np.int32), "outputs": np.array([output], np.int32)}
         chosen = (table, options or default_record(table))
         number_of_type = schema.enums()["BuiltinOptions2" if slot.endswith("2") else "BuiltinOptions"].index(table)
-        return {**default_record("Operator"), **lists, "opcode_index": found, slot: chosen, f"{slot}_type": number_of_type}
+        return {**default_record("Operator"), **lists, "opcode_index": index, slot: chosen, f"{slot}_type": number_of_type}
 
     def _new(self, shape: tuple[int, ...], dtype: str, name: str, buffer: int = 0) -> int:
         declared = {"shape": np.array(shape, np.int32), "type": dtype.upper(), "name": name.encode(), "buffer": buffer}

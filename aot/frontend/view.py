@@ -1,7 +1,7 @@
-"""A typed, read-only view of a .tflite file: what the rest of the compiler knows of the format.
+"""A typed, read-only view of a .tflite file: all that the rest of the compiler knows about the format.
 
-`parse` never raises on any bytes; what it cannot read it reports and replaces by the schema's default.  The view may still
-contradict itself (an index out of range, a constant of the wrong size); `aot.frontend.check` finds that.
+`parse` never raises, whatever the bytes; what it cannot read it reports and replaces by the schema's default.  The view may
+still contradict itself (an index out of range, a constant of the wrong size); `aot.frontend.check` finds that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 MAX_RANK = 8
-"""Dimensions that a tensor may have."""
+"""Maximum number of dimensions of a tensor."""
 
 MAX_TENSOR_BYTES = 1 << 28
 """A single tensor larger than this (256 MiB) is refused: no device of this class could hold it."""
@@ -44,7 +44,7 @@ _QUANTISABLE = frozenset({"int4", "int8", "int16", "int32", "int64", "uint8"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockView:
-    """Quantisation parameters that lie in other tensors.
+    """Quantisation parameters stored in other tensors.
 
     `kind` is "blockwise" or "multi_axis"; `scales` and `zero_points` are tensor indices (-1: none); `block_size` in elements.
     """
@@ -82,7 +82,7 @@ class SparseDim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparsityView:
-    """How the non-zero values of a sparse constant are laid out (TACO's format, as the schema documents it)."""
+    """The layout of a sparse constant's non-zero values (TACO's format, as documented in the schema)."""
 
     traversal_order: tuple[int, ...]
     block_map: tuple[int, ...]
@@ -91,10 +91,10 @@ class SparsityView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorView:
-    """A tensor.  `data` is the constant's value in the tensor's shape, None for a value computed at run time.
+    """A tensor.  `data` is a constant's value in the tensor's shape, None for a value computed at run time.
 
-    A dimension of -1 is 1 in `shape`; `shape_signature` keeps the file's word.  int4 values are unpacked to int8 in
-    `data`; a sparse constant's `data` is the flat array of its stored values.  `raw` are the bytes of the buffer (empty: none).
+    A dimension of -1 is 1 in `shape`; `shape_signature` keeps the file's value.  int4 values are unpacked to int8 in
+    `data`; a sparse constant's `data` is the flat array of its stored values.  `raw` is the buffer's bytes (empty: none).
     """
 
     index: int
@@ -114,7 +114,7 @@ class TensorView:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file leaves dimensions of a value that is computed at run time to be found: its `shape` says little."""
+        """Whether the file leaves dimensions of a computed value open, so that its `shape` says little."""
         signature = self.shape_signature
         return len(signature) != len(self.shape) or any(n < 0 for n in signature) or not (self.shape or self.has_rank)
 
@@ -125,7 +125,7 @@ class TensorView:
 
     @property
     def extent(self) -> int:
-        """Number of elements, where an empty dimension counts as one: a bound for buffers and strides."""
+        """Number of elements, counting an empty dimension as one: a bound for buffers and strides."""
         return math.prod(max(d, 1) for d in self.shape)
 
     @property
@@ -136,7 +136,7 @@ class TensorView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorView:
-    """An operator.  `inputs` may hold -1 (`ABSENT`) for an optional tensor; `where` is its name in messages."""
+    """An operator.  `inputs` may contain -1 (`ABSENT`) for an optional tensor; `where` is its name in messages."""
 
     index: int
     opcode: str
@@ -158,12 +158,12 @@ class OperatorView:
     def option(self, name: str) -> Any:
         """An option's value or the schema's default: int, float, bool, tuple, str for enums and strings, bytes.
 
-        Raises KeyError for a name that this operator's options table does not have.
+        Raises KeyError for a name that is not in this operator's options table.
         """
         return self.options[name]
 
     def input(self, position: int) -> int:
-        """Tensor index of an input, -1 where the list is shorter or the tensor is left out."""
+        """Tensor index of an input, -1 if the list is shorter or the tensor is left out."""
         return self.inputs[position] if position < len(self.inputs) else ABSENT
 
 
@@ -200,7 +200,7 @@ class MetadataView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelView:
-    """A whole file.  `sha256` is that of the file's bytes, in hexadecimal."""
+    """A whole file.  `sha256` is the hash of the file's bytes, in hexadecimal."""
 
     version: int
     description: str
@@ -212,7 +212,7 @@ class ModelView:
 
 
 def stored_bytes(dtype: str, count: int) -> int:
-    """Bytes that `count` elements take in a file; 0 for types without a fixed size or unknown to us."""
+    """Bytes of `count` elements in a file; 0 for types without a fixed size or unknown to us."""
     if dtype == "int4":
         return (count + 1) // 2
     type_ = _NUMPY.get(dtype)
@@ -220,13 +220,13 @@ def stored_bytes(dtype: str, count: int) -> int:
 
 
 def parse(data: bytes, problems: Problems) -> ModelView | None:
-    """The view of a file, None if nothing sensible can be read.  Notes E10xx and never raises."""
+    """The view of a file, None if nothing meaningful can be read.  Notes E10xx and never raises."""
     return _sound(data) or _parsed(data, problems)
 
 
 @lru_cache(maxsize=2)
 def _sound(data: bytes) -> ModelView | None:
-    """The view of a file in which nothing is wrong, for the many that ask for it; None of others."""
+    """The view of a file without problems, cached for its many callers; None for other files."""
     problems = Problems()
     view = _parsed(data, problems)
     return None if problems else view
@@ -247,7 +247,7 @@ def _parsed(data: bytes, problems: Problems) -> ModelView | None:
 
 
 class _Builder:
-    """Records to views.  One per file; caches what tensors share."""
+    """Converts records to views; one per file; caches what tensors share."""
 
     def __init__(self, reader: Reader, record: Record, problems: Problems) -> None:
         self.reader = reader
@@ -270,7 +270,7 @@ class _Builder:
         )
 
     def _buffer(self, index: int, record: Record) -> memoryview:
-        """The bytes of a buffer: inside the table, or, since files may exceed 2 GB, at an offset of the file."""
+        """The bytes of a buffer: inside the table, or (files may exceed 2 GB) at an offset of the file."""
         if record["offset"] <= 1:
             return memoryview(b"") if record["data"] is None else record["data"]
         return self._block(record["offset"], record["size"], what="its data", where=f"buffer {index}")
@@ -285,7 +285,7 @@ class _Builder:
     def _bytes_of(self, index: int, where: str) -> memoryview:
         if index < len(self.buffers):
             return self.buffers[index]
-        if index == 0:  # "no data" by convention, even where the model has no buffers at all
+        if index == 0:  # "no data" by convention, even if the model has no buffers at all
             return memoryview(b"")
         self.problems.add("E1103", f"buffer {index} does not exist, the model has {len(self.buffers)}", where)
         return memoryview(b"")
@@ -327,7 +327,7 @@ class _Builder:
         )
 
     def _data(self, buffer: int, dtype: str, *, raw: memoryview, shape: tuple[int, ...], sparse: bool) -> npt.NDArray[Any] | None:
-        """The constant's array over the file's bytes; None if there is none or its size is not the shape's."""
+        """The constant's array over the file's bytes; None if there is none or its size does not match the shape."""
         if dtype not in _NUMPY or len(shape) > MAX_RANK or any(d < 0 for d in shape):
             return None
         count = math.prod(shape)
@@ -391,25 +391,25 @@ class _Builder:
             self.problems.add("E1103", f"operator code {index} does not exist, the model has {len(codes)}", where)
             return "UNKNOWN", 1, ""
         code = codes[index]
-        # Files before 2020 know the 8-bit field only; later ones hold the number, or 127, there as well.
+        # Files before 2020 have only the 8-bit field; in later files it also holds the number, or 127.
         number = max(code["builtin_code"], code["deprecated_builtin_code"])
         names = schema.enums()["BuiltinOperator"]
         if number < 0:
-            self.problems.add("E1010", f"operator code {index} has the number {number}", where)
+            self.problems.add("E1010", f"operator code {index} has the unknown number {number}", where)
             return "UNKNOWN", 1, ""
         name = names[number] if number < len(names) else f"BUILTIN_{number}"
         return name, code["version"], _text(code["custom_code"])
 
     def _options(self, record: Record, opcode: str, where: str) -> tuple[str, dict[str, Any]]:
-        """(table, values) of an operator's options; the defaults where the file has none."""
+        """(table, values) of an operator's options; the defaults if the file has none."""
         expected = schema.options_tables().get(opcode, "")
-        found = record["builtin_options"] or record["builtin_options2"]
-        if found is not None and found[0] != expected and expected:
-            self.problems.add("E1116", f"its options are {found[0]} where {expected} is meant", where)
-            found = None
-        if found is None:
+        options = record["builtin_options"] or record["builtin_options2"]
+        if options is not None and options[0] != expected and expected:
+            self.problems.add("E1116", f"its options are {options[0]}, expected {expected}", where)
+            options = None
+        if options is None:
             return expected, _plain(default_record(expected), expected) if expected else {}
-        return found[0], _plain(found[1], found[0])
+        return options[0], _plain(options[1], options[0])
 
 
 def _text(value: bytes | None) -> str:
@@ -421,7 +421,7 @@ def _ints(value: npt.NDArray[Any] | None) -> tuple[int, ...]:
 
 
 def _plain(record: Record, table: str) -> dict[str, Any]:
-    """Options as values of Python's own types; absent vectors and strings are empty."""
+    """Options as plain Python values; absent vectors and strings are empty."""
     result: dict[str, Any] = {}
     for field in schema.tables()[table]:
         value = record[field.name]
@@ -445,7 +445,7 @@ def _signature(record: Record) -> SignatureView:
 
 
 def _quant(record: Record | None, dtype: str, shape: tuple[int, ...]) -> QuantView | None:
-    """Quantisation of an integer tensor, None without scales; floats keep none, whatever a converter left there."""
+    """Quantisation of an integer tensor, None without scales; floats have none, whatever a converter left there."""
     if record is None or dtype not in _QUANTISABLE:
         return None
     member: str = record["details"][0] if record["details"] else ""

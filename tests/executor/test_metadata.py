@@ -39,7 +39,7 @@ def test_an_order_that_is_not_proven_best_says_so(monkeypatch: pytest.MonkeyPatc
     order = metadata["workspace"]["order"]
     assert 0 < order["lower_bound"] < order["peak"] == metadata["workspace"]["liveness_bound"]
     assert not order["optimal"]
-    told = f"order of execution: the search stopped at its limit, {order['peak']} B of tensors, at most "
+    told = f"order of execution: the search stopped at its limit with {order['peak']} B of tensors, at most "
     assert told in plan_of(metadata)
     monkeypatch.undo()
     _solved.cache_clear()

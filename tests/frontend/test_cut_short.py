@@ -34,9 +34,9 @@ def cut(data: bytes, end: int) -> Problem:
 def test_a_download_that_broke_off(end: int, parts: str) -> None:
     problem = cut(NETWORK, end)
     assert (problem.code, problem.where) == ("E1003", "")
-    assert problem.message.startswith(f"the file ends at byte {end}; {parts} lie beyond it, up to byte ")
-    assert problem.message.endswith(f" at least: {QUESTION}")
-    reaches = int(problem.message.partition("up to byte ")[2].split()[0])
+    assert problem.message.startswith(f"the file ends at byte {end}, but {parts} are beyond it, up to at least byte ")
+    assert problem.message.endswith(f": {QUESTION}")
+    reaches = int(problem.message.partition("up to at least byte ")[2].split(":")[0])
     assert end < reaches <= len(NETWORK)
 
 
@@ -75,7 +75,7 @@ def test_data_behind_the_tables() -> None:
         faults.add(FlatbufferError("E1009", f"its data of 10 bytes at byte {90 + i} ends outside", 100 + i), f"buffer {i}")
     assert faults.report(95, 5)
     (problem,) = problems.report()
-    assert problem.message == f"the file ends at byte 95; 3 of 5 buffers lie beyond it, up to byte 102 at least: {QUESTION}"
+    assert problem.message == f"the file ends at byte 95, but 3 of 5 buffers are beyond it, up to at least byte 102: {QUESTION}"
 
 
 def test_what_is_wrong_otherwise_is_noted_by_itself() -> None:

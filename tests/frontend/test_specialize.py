@@ -70,8 +70,8 @@ def test_unknown_dimensions_become_known() -> None:
     ("choice", "message"),
     [
         (Choice(shapes=(("photo", (1, 4, 4, 3)),)), "the model's inputs are: image, picture"),
-        (Choice(shapes=(("image", (1, 4, 4, 1)),)), "dimension 3 is 3 in the model, and not dynamic"),
-        (Choice(shapes=(("image", (4, 4, 3)),)), "3 dimensions where the input has 4"),
+        (Choice(shapes=(("image", (1, 4, 4, 1)),)), "dimension 3 is fixed to 3 in the model"),
+        (Choice(shapes=(("image", (4, 4, 3)),)), "3 dimensions, but the input has 4"),
         (Choice(shapes=(("image", (1, 0, 4, 3)),)), "below 1"),
         (Choice(batch=0), "at least 1"),
         (Choice(signature="train"), "the model's signatures are: classify"),

@@ -1,4 +1,4 @@
-"""The converter of TEMPLATE_NEGATE to template.negate of `aot/op/_template.py`: to copy into the file of its family."""
+"""The converter of TEMPLATE_NEGATE to template.negate of `aot/op/_template.py`: copy it into the file of its family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converters of operators of one operand: activations and elementary functions, on numbers, by table on codes."""
+"""Converters of operators with one operand: activations and elementary functions, on numbers, or by table on quantised values."""
 
 from __future__ import annotations
 
@@ -45,15 +45,17 @@ def all_codes() -> npt.NDArray[np.int64]:
     return np.arange(-128, 128, dtype=np.int64)
 
 
-@lru_cache(maxsize=64)  # a network over time that is unrolled has few different ones
+@lru_cache(maxsize=64)  # an unrolled network has few different tables
 def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
     """LUTPopulate of `kernels/internal/common.h`: a float32 function between (scale, zero point) of data and of result."""
     (scale_in, zp_in), (scale, zp) = data, out
     real = np.float32(scale_in) * (all_codes() - zp_in).astype(np.float32)
     scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
     if np.isnan(scaled).any():
-        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not numbers")
-    bounded = np.clip(scaled, -(2.0**30), 2.0**30)  # far beyond all codes; the reference's conversion is undefined beyond int32
+        raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not finite")
+    bounded = np.clip(
+        scaled, -(2.0**30), 2.0**30
+    )  # far beyond all quantised values; the reference's conversion is undefined beyond int32
     return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
 
 
@@ -62,7 +64,7 @@ def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
 
     `shifts`: with a scale of 2^(s - 12) for one of these s, the multiplier is exactly 3 * 2^s.
     """
-    if scale == 0:  # of a constant of zeros
+    if scale == 0:  # a constant of zeros
         return 0, 0
     exact = math.log2(np.float32(scale))
     nearest = math.floor(exact + 0.5)
@@ -107,8 +109,8 @@ for _opcode, _name in (
 # Converters of functions of one tensor that exist for quantised values too: by number (float32), by table (8 bits), by
 # interpolation (int16).
 #
-# Oracles, for quantised values: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table that `LUTPopulate` makes (LOGISTIC and TANH of
-# int16 have one of their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, SQRT, RSQRT: `elementwise.cc`; HARD_SWISH,
+# Oracles, for quantised values: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table of `LUTPopulate` (LOGISTIC and TANH of
+# int16 have their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, SQRT, RSQRT: `elementwise.cc`; HARD_SWISH,
 # LEAKY_RELU: `reference_ops`.
 
 
@@ -118,7 +120,7 @@ Quant = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Operator, element type and parameters of a quantised operand and its result; whose arithmetic scales are divided in."""
+    """Operator, element type and parameters of a quantised operand and its result; `oracle`: whose arithmetic it follows."""
 
     opcode: str
     dtype: str
@@ -137,10 +139,10 @@ def real_codes(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = 
     require_dtype(ctx, op, data, dtypes)
     require_dtype(ctx, op, out, (data.dtype,), what="a result")
     parameters = require_quant(ctx, op, data, may_be_zero=True), require_quant(ctx, op, out, what="the result")
-    found = Codes(op.opcode, data.dtype, *parameters, ctx.oracle)
-    if data.dtype == "int16" and (found.data[1] or found.out[1]):
+    codes = Codes(op.opcode, data.dtype, *parameters, ctx.oracle)
+    if data.dtype == "int16" and (codes.data[1] or codes.out[1]):
         unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
-    return found
+    return codes
 
 
 def table_call(ctx: ConvertContext, op: OperatorView, table: Array | tuple[int, ...]) -> Expr:
@@ -151,13 +153,13 @@ def table_call(ctx: ConvertContext, op: OperatorView, table: Array | tuple[int, 
 
 def real_call(ctx: ConvertContext, op: OperatorView, function: Real, dtypes: tuple[str, ...] = ("int8", "int16")) -> Expr:
     """A real function on quantised values."""
-    found = real_codes(ctx, op, dtypes)
-    if found.dtype == "int8":
-        return table_call(ctx, op, float_table(function, found.data, found.out))
+    codes = real_codes(ctx, op, dtypes)
+    if codes.dtype == "int8":
+        return table_call(ctx, op, float_table(function, codes.data, codes.out))
     try:
-        table = populate(function, found.data, found.out)
+        table = populate(function, codes.data, codes.out)
     except ValueError as error:
-        unsupported(ctx, op, f"a scale of {found.data[0]:g} is not supported: {error}", code="E1226")
+        unsupported(ctx, op, f"a scale of {codes.data[0]:g} is not supported: {error}", code="E1226")
     return call("qnn.lut16", [operand(ctx, op, 0)], Lut16Attrs(table, ctx.output_type(op).quant), span=ctx.span(op))
 
 
@@ -170,12 +172,12 @@ def _tanh(x: Array) -> Array:
 
 def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, shifts: tuple[int, ...]) -> Expr:
     """LOGISTIC or TANH of int16: the result has 15 fractional bits."""
-    found = real_codes(ctx, op)
-    if abs(found.out[0] * 32768 - 1) > 1e-3:
-        unsupported(ctx, op, f"the result must have scale 1/32768, not {found.out[0]:g}", code="E1225")
-    multiplier, shift = sigmoid_scaling(found.data[0], shifts)
+    codes = real_codes(ctx, op)
+    if abs(codes.out[0] * 32768 - 1) > 1e-3:
+        unsupported(ctx, op, f"the result must have scale 1/32768, not {codes.out[0]:g}", code="E1225")
+    multiplier, shift = sigmoid_scaling(codes.data[0], shifts)
     if multiplier >= 1 << 16 or shift > 30:
-        unsupported(ctx, op, f"a scale of {found.data[0]:g} is not supported", code="E1226")
+        unsupported(ctx, op, f"a scale of {codes.data[0]:g} is not supported", code="E1226")
     attrs = Sigmoid16Attrs(function, multiplier, shift, ctx.output_type(op).quant)
     return call("qnn.sigmoid16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
@@ -225,7 +227,7 @@ def _gelu_of_halves(ctx: ConvertContext, op: OperatorView) -> Expr:
 @from_tflite("GELU", "int8 uint8 int16 float16 float32", "cast gelu gelu_half gelu_uneven qnn.lut qnn.lut16")
 @legacy_uint8
 def convert_gelu(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
-    """x times the normal distribution's probability of less than x."""
+    """x times the probability that a standard normal variable is less than x."""
     approximate = bool(op.option("approximate"))
     if ctx.input_type(op, 0).dtype == "float16":
         return _gelu_of_halves(ctx, op)
@@ -244,22 +246,22 @@ def convert_exp(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16")
 def convert_log(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """The natural logarithm; of quantised values that are not positive the smallest result."""
+    """The natural logarithm; for quantised values that are not positive the smallest result."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "log")
-    found = real_codes(ctx, op)
-    lowest = np.float32(int_range(found.dtype)[0] - found.out[1]) * np.float32(found.out[0])
+    codes = real_codes(ctx, op)
+    lowest = np.float32(int_range(codes.dtype)[0] - codes.out[1]) * np.float32(codes.out[0])
     return real_call(ctx, op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
 
 
 @from_tflite("SQRT", "int8 int16 float32", "qnn.lut qnn.sqrt16 sqrt")
 def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """The square root, truncated for quantised values; that of 0 for negative numbers, which the reference reports as errors."""
+    """The square root, truncated for quantised values; negative numbers, which the reference reports as errors, count as 0."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "sqrt")
-    found = real_codes(ctx, op)
-    (scale_in, zp_in), (scale, zp) = found.data, found.out
-    if found.dtype == "int16":
+    codes = real_codes(ctx, op)
+    (scale_in, zp_in), (scale, zp) = codes.data, codes.out
+    if codes.dtype == "int16":
         attrs = Sqrt16Attrs(scale_in, scale, ctx.output_type(op).quant)
         return call("qnn.sqrt16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
     return table_call(ctx, op, np.clip(wrap_int32(quantized_sqrt(all_codes() - zp_in, scale_in, scale) + zp), -128, 127))
@@ -267,30 +269,30 @@ def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
 def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """1 / sqrt(x); of 0 the largest value.  (The reference reports negative numbers as errors; here they are as 0.)"""
+    """1 / sqrt(x); for 0 the largest value.  (The reference reports negative numbers as errors; here they count as 0.)"""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "rsqrt")
-    found = real_codes(ctx, op)
-    scale, scale_in = np.float32(found.out[0]), np.float32(found.data[0])
-    if found.dtype == "int16":
+    codes = real_codes(ctx, op)
+    scale, scale_in = np.float32(codes.out[0]), np.float32(codes.data[0])
+    if codes.dtype == "int16":
 
         def function(x: Array) -> Array:
             positive = np.where(x <= 0, np.float32(1), x)
             return np.where(x <= 0, np.float32(32767) * scale, np.float32(1) / apply("sqrt", positive))
 
         return real_call(ctx, op, function)
-    if not scale_in:  # nothing but zeros
+    if not scale_in:  # only zeros
         return table_call(ctx, op, (127,) * 256)
-    real = real_multiplier(op.opcode, found.dtype, (1.0,), (float(np.sqrt(scale_in)), found.out[0]), oracle=ctx.oracle)
+    real = real_multiplier(op.opcode, codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]), oracle=ctx.oracle)
     multiplier, shift = quantize_multiplier(real)
     table = []
-    for value in all_codes() - found.data[1]:
+    for value in all_codes() - codes.data[1]:
         if value <= 0:
             table.append(127)
             continue
         m, s = inverse_sqrt(int(value))
         root = int(multiply_by_quantized_multiplier(1, m, s + 20))
-        table.append(int(requantize(root, multiplier, shift - 20, zero_point=found.out[1], lo=-128, hi=127)))
+        table.append(int(requantize(root, multiplier, shift - 20, zero_point=codes.out[1], lo=-128, hi=127)))
     return table_call(ctx, op, tuple(table))
 
 
@@ -310,7 +312,7 @@ def _register_relu(opcode: str) -> None:
     @from_tflite(opcode, "int8 uint8 int16 float32", "clip relu")
     @legacy_uint8
     def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-        """A clip where input and output have one quantisation, else rescaled codes."""
+        """A clip if input and output have the same quantisation, else rescaled quantised values."""
         if is_plain(ctx.input_type(op, 0)):
             return convert_unary(ctx, op, "relu", UnaryAttrs(lo=low, hi=high))
         if opcode == "RELU6" and ctx.oracle == "tflm":
@@ -320,17 +322,17 @@ def _register_relu(opcode: str) -> None:
 
 def _relu6_of_tflm(ctx: ConvertContext, op: OperatorView) -> Expr:
     """TFLM clamps the operand's quantised values and rescales nothing, whatever the result's quantisation."""
-    found = real_codes(ctx, op)
-    scale, zp = found.data
-    lo, hi = int_range(found.dtype)
+    codes = real_codes(ctx, op)
+    scale, zp = codes.data
+    lo, hi = int_range(codes.dtype)
     attrs = ClipAttrs(max(lo, zp), min(hi, quantize_value(6.0, scale, zp)))
     return call("clip", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: float | None) -> Expr:
-    found = real_codes(ctx, op)
-    out, (scale, zp) = ctx.output_type(op), found.out
-    lo, hi = int_range(found.dtype)
+    codes = real_codes(ctx, op)
+    out, (scale, zp) = ctx.output_type(op), codes.out
+    lo, hi = int_range(codes.dtype)
     if low is not None:
         lo = max(lo, quantize_value(low, scale, zp))
     if high is not None:
@@ -338,12 +340,12 @@ def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: flo
     if lo > hi:
         unsupported(ctx, op, "no value of the result is in the activation's range", code="E1206")
     x, span = operand(ctx, op, 0), ctx.span(op)
-    if found.data == found.out:
+    if codes.data == codes.out:
         return call("clip", [x], ClipAttrs(lo, hi), span=span)
-    multiplier, shift = quantize_multiplier(found.ratio())
-    if found.dtype == "int8":
-        return table_call(ctx, op, requantize(all_codes() - found.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
-    attrs = Requantize8Attrs(0, multiplier, shift, zp, lo, hi, found.dtype, out.quant)
+    multiplier, shift = quantize_multiplier(codes.ratio())
+    if codes.dtype == "int8":
+        return table_call(ctx, op, requantize(all_codes() - codes.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
+    attrs = Requantize8Attrs(0, multiplier, shift, zp, lo, hi, codes.dtype, out.quant)
     return call("qnn.requantize8", [x], attrs, span=span)
 
 
@@ -353,15 +355,15 @@ for _opcode in _BOUNDS:
 
 @from_tflite("ABS", "int8 int16 int32 float32", "abs cast qnn.lut")
 def convert_abs(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """The absolute value; codes of int8 by table, those of int16 as int32 numbers that are rescaled."""
+    """The absolute value; int8 by table, int16 as int32 numbers that are rescaled."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "abs")
-    found = real_codes(ctx, op)
-    multiplier, shift = quantize_multiplier(found.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
-    lo, hi = int_range(found.dtype)
-    if found.dtype == "int8":
-        size = np.abs(all_codes() - found.data[1])
-        return table_call(ctx, op, requantize(size, multiplier, shift, zero_point=found.out[1], lo=lo, hi=hi))
+    codes = real_codes(ctx, op)
+    multiplier, shift = quantize_multiplier(codes.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
+    lo, hi = int_range(codes.dtype)
+    if codes.dtype == "int8":
+        size = np.abs(all_codes() - codes.data[1])
+        return table_call(ctx, op, requantize(size, multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi))
     span, x = ctx.span(op), operand(ctx, op, 0)
     size_of = call("abs", [call("cast", [x], CastAttrs("int32"), span=span)], UnaryAttrs(), span=span)
     attrs = Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", ctx.output_type(op).quant)
@@ -374,18 +376,18 @@ def convert_abs(ctx: ConvertContext, op: OperatorView) -> Expr:
 @from_tflite("HARD_SWISH", "int8 uint8 float32", "hard_swish qnn.lut")
 @legacy_uint8
 def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """x * relu6(x + 3) / 6; codes in the reference's 16-bit fixed point."""
+    """x * relu6(x + 3) / 6; quantised values in the reference's 16-bit fixed point."""
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "hard_swish")
-    found = real_codes(ctx, op, ("int8",))
-    fine = found.data[0] / 128  # exact, as is the reference's product in float32
-    out_multiplier, out_exponent = quantize_multiplier(found.ratio(1 / 128))
+    codes = real_codes(ctx, op, ("int8",))
+    fine = codes.data[0] / 128  # exact, as is the reference's product in float32
+    out_multiplier, out_exponent = quantize_multiplier(codes.ratio(1 / 128))
     if out_exponent > 0:
         unsupported(ctx, op, "the result's scale is too small for the data's", code="E1226")
     relu_multiplier, relu_exponent = quantize_multiplier(
-        real_multiplier(op.opcode, found.dtype, (fine,), (3.0 / 32768.0,), oracle=ctx.oracle)
+        real_multiplier(op.opcode, codes.dtype, (fine,), (3.0 / 32768.0,), oracle=ctx.oracle)
     )
-    x = (all_codes() - found.data[1]) << 7
+    x = (all_codes() - codes.data[1]) << 7
     relu = _saturated(x << (relu_exponent - 1)) if relu_exponent > 0 else x
     relu = _high_mul16(relu, _narrow16(relu_multiplier))
     if relu_exponent > 0:
@@ -395,7 +397,7 @@ def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> Expr:
     relu = (relu + (1 << 15)) >> 1
     product = relu * _high_mul16(x, _narrow16(out_multiplier))
     high = np.sign(product) * (np.abs(product) >> 15)  # C's division rounds towards zero
-    return table_call(ctx, op, np.clip(_divided16(high, -out_exponent) + found.out[1], -128, 127))
+    return table_call(ctx, op, np.clip(_divided16(high, -out_exponent) + codes.out[1], -128, 127))
 
 
 def _narrow16(multiplier: int) -> int:
@@ -404,7 +406,7 @@ def _narrow16(multiplier: int) -> int:
 
 
 def _divided16(x: Array, exponent: int) -> Array:
-    """RoundingDivideByPOT of int16, whose mask of the rest is -1 from 2^16 on: it then gives 1, or -1 for negative numbers."""
+    """RoundingDivideByPOT of int16, whose remainder mask is -1 from 2^16 on: it then gives 1, or -1 for negative numbers."""
     return rounding_divide_by_pot(x, exponent) if exponent < 16 else np.where(x < 0, -1, 1)
 
 
@@ -449,18 +451,18 @@ def convert_prelu(ctx: ConvertContext, op: OperatorView) -> Expr:
     if is_plain(data):
         require_dtype(ctx, op, data, {"float32"})
         return _float_prelu(x, slope, ctx, op)
-    found = real_codes(ctx, op)
+    codes = real_codes(ctx, op)
     require_dtype(ctx, op, alpha, {"int8"}, what="an alpha")
     scale_alpha, alpha_zp = require_quant(ctx, op, alpha, what="alpha", may_be_zero=True)
-    positive = quantize_multiplier(found.ratio())
-    negative = quantize_multiplier(found.ratio(scale_alpha))
-    lo, hi = int_range(found.dtype)
-    attrs = PreluAttrs(found.data[1], alpha_zp, found.out[1], positive, negative, lo, hi, ctx.output_type(op).quant)
+    positive = quantize_multiplier(codes.ratio())
+    negative = quantize_multiplier(codes.ratio(scale_alpha))
+    lo, hi = int_range(codes.dtype)
+    attrs = PreluAttrs(codes.data[1], alpha_zp, codes.out[1], positive, negative, lo, hi, ctx.output_type(op).quant)
     return call("qnn.prelu", [x, slope], attrs, span=span)
 
 
 def _float_prelu(x: Expr, slope: Expr, ctx: ConvertContext, op: OperatorView) -> Expr:
-    """x, or x * alpha unless x >= 0, which -0 is."""
+    """x if x >= 0 (so also -0), else x * alpha."""
     span, zero = ctx.span(op), const(np.zeros((), np.float32))
     above = call("greater_equal", [x, zero], CompareAttrs(), span=span)
     return call("select", [above, x, call("multiply", [x, slope], BinaryAttrs(), span=span)], SelectAttrs(), span=span)
@@ -473,12 +475,12 @@ def convert_leaky(ctx: ConvertContext, op: OperatorView) -> Expr:
     alpha = float(op.option("alpha"))
     if is_plain(ctx.input_type(op, 0)):
         return convert_unary(ctx, op, "leaky_relu", UnaryAttrs(alpha=alpha))
-    found = real_codes(ctx, op)
-    if found.dtype == "int8":
-        return table_call(ctx, op, leaky_codes(all_codes() - found.data[1], found, alpha))
+    codes = real_codes(ctx, op)
+    if codes.dtype == "int8":
+        return table_call(ctx, op, leaky_codes(all_codes() - codes.data[1], codes, alpha))
     if alpha < 0:
         unsupported(ctx, op, "a negative slope on int16 is not supported", code="E1122")
-    positive, negative = leaky_multipliers(found, alpha)
+    positive, negative = leaky_multipliers(codes, alpha)
     lo, hi = int_range("int16")
     attrs = PreluAttrs(0, 0, 0, positive, negative, lo, hi, ctx.output_type(op).quant)
     one = const(np.ones((1,) * len(ctx.input_type(op, 0).shape), np.int8))

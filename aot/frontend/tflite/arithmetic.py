@@ -1,4 +1,4 @@
-"""Converters of operators of two and more operands element by element: sums, products, quotients, comparisons, choices."""
+"""Converters of element-wise operators with two or more operands: sums, products, quotients, comparisons, selections."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> Expr:
 
 
 def add_halves(convert: Converter) -> Converter:
-    """The converter of ADD or MUL, which then takes float16 too: widened, and kept within the finite float16 numbers.
+    """The converter of ADD or MUL, extended to float16: widened, and kept within the finite float16 numbers.
 
-    The reference rounds before it clamps, which a small number below 0 shows: it becomes -0.
+    The reference rounds before it clamps, which matters for a small negative number: it becomes -0.
     """
 
     def finite(x: Expr) -> Expr:
@@ -95,8 +95,8 @@ def add_halves(convert: Converter) -> Converter:
 
 
 def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> Expr | None:
-    """x^n of float32 for one constant whole n >= 2 that is broadcast, in the products of the reference, which rounds each
-    (IntegerExponentPow in `optimized_ops.h`); None for all else, which is powf.
+    """x^n of float32 for one broadcast constant integer n >= 2, in the products of the reference, which rounds each
+    (IntegerExponentPow in `optimized_ops.h`); None for everything else, which is powf.
     """
     base, shape, exponent = ctx.input_type(op, 0), ctx.input_type(op, 1).shape, ctx.input(op, 1)
     if base.dtype != "float32" or prod(shape) != 1 or shape == base.shape or len(shape) > len(base.shape):
@@ -120,8 +120,8 @@ def _binary_converter(opcode: str, name: str) -> None:
         if not codes and not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
             unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
         a, b = ctx.input_type(op, 0), ctx.input_type(op, 1)
-        if name == "atan2" and a.shape != b.shape:  # the reference compares ranks alone, and reads past the smaller one
-            unsupported(ctx, op, f"{a} and {b} are not alike; broadcast one of them by a layer of its own", code="E1207")
+        if name == "atan2" and a.shape != b.shape:  # the reference compares ranks only, and reads past the smaller one
+            unsupported(ctx, op, f"{a} and {b} differ in shape; broadcast one of them in a separate layer", code="E1207")
         by_squares = _power_by_squares(ctx, op) if name == "power" else None
         return by_squares or convert_plain(ctx, op, name)
 
@@ -176,7 +176,7 @@ for _name, (_, _opcode) in COMPARISONS.items():
 @from_tflite("SELECT", EVERY, "select")
 @from_tflite("SELECT_V2", EVERY, "select")
 def convert_select(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """select; the older SELECT's vector of conditions chooses along the first dimension."""
+    """select; the older SELECT's vector of conditions selects along the first dimension."""
     cond, data, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     require_dtype(ctx, op, cond, ("bool",), what="a condition")
     require_dtype(ctx, op, data, MOVABLE)
@@ -193,7 +193,7 @@ def convert_bucketize(ctx: ConvertContext, op: OperatorView) -> Expr:
     require_dtype(ctx, op, ctx.input_type(op, 0), BUCKETIZED)
     boundaries = tuple(float(v) for v in op.option("boundaries"))
     if not boundaries or not np.isfinite(boundaries).all() or list(boundaries) != sorted(boundaries):
-        unsupported(ctx, op, "its boundaries are not sorted numbers, one or more", code="E1122")
+        unsupported(ctx, op, "its boundaries must be sorted numbers, at least one", code="E1122")
     return call("bucketize", [operand(ctx, op, 0)], BucketizeAttrs(boundaries), span=ctx.span(op))
 
 
@@ -207,9 +207,9 @@ def convert_complex(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _through_float(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """The sum of quantised values and numbers as float32, quantised again where the result is codes.
+    """The sum of quantised values and numbers as float32, quantised again if the result is quantised.
 
-    Files with such an ADD exist; there is no kernel for it in the reference, which adds up codes of one scale.
+    Files with such an ADD exist; the reference has no kernel for it: it adds quantised values of one scale.
     """
     span, out = ctx.span(op), ctx.output_type(op)
     sides: list[Expr] = []
@@ -256,7 +256,7 @@ def _exponent(scale: float) -> int | None:
 
 
 def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType]) -> tuple[int, int] | None:
-    """Right shifts of the operands where int16 operands are added by shifting; None for the general method."""
+    """Right shifts of int16 operands that are added by shifting; None for the general method."""
     if types[0].dtype != "int16" or not op.option("pot_scale_int16"):
         return None
     logs = [_exponent(require_quant(ctx, op, t)[0]) for t in types]
@@ -264,7 +264,7 @@ def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorTyp
         return None
     shifts = logs[2] - logs[0], logs[2] - logs[1]
     if min(shifts) != 0:
-        message = "power-of-two scales of which none is the result's are not supported(TFLite rejects it too)"
+        message = "power-of-two scales are not supported unless one equals the result's (TFLite rejects them too)"
         unsupported(ctx, op, message, code="E1226")
     return shifts
 
@@ -279,14 +279,14 @@ def _add_attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
         half = 1 << 30
         return AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
     quant = types[2].quant
-    found = add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
-    if found is None:
+    attrs = add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
+    if attrs is None:
         unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
-    return found
+    return attrs
 
 
 def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:
-    """The parameters of a sum of quantised values like operand 0, in double precision as TFLM computes them."""
+    """The parameters of a sum of quantised values with the type of operand 0, in double precision as TFLM computes them."""
     out = ctx.output_type(op)
     require_dtype(ctx, op, out, {"int8"}, what="a result")
     (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, ctx.input_type(op, 0)), require_quant(ctx, op, out, what="the result")
@@ -380,10 +380,10 @@ def convert_squared_difference(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 # STABLEHLO_ADD, _MULTIPLY, _MAXIMUM, _MINIMUM, _AND and _SHIFT_LEFT of TFLite: plain numbers of one shape.
 #
-# Integers wrap.  A distance that is shifted by is from 0 to 31, whatever the width of the type; what lies outside counts as the
-# nearest inside (the reference is undefined there).  Of a NaN and a number, maximum and minimum are the first operand, unlike
-# those of MAXIMUM and MINIMUM. Oracles: `kernels/stablehlo_elementwise.h`, `stablehlo_shift_left.cc`; the last two operators are
-# in LiteRT's full set of kernels alone.
+# Integers wrap.  A shift distance is 0 to 31, whatever the width of the type; values outside are clamped (the reference is
+# undefined there).  Of a NaN and a number, maximum and minimum are the first operand, unlike in MAXIMUM and MINIMUM.
+# Oracles: `kernels/stablehlo_elementwise.h`, `stablehlo_shift_left.cc`; the last two operators are only in LiteRT's full set of
+# kernels.
 
 
 STABLEHLO_TYPES = ("int32", "int64", "float32")
@@ -399,7 +399,7 @@ def convert_stablehlo(ctx: ConvertContext, op: OperatorView) -> Expr:
     a, b, span = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.span(op)
     require_dtype(ctx, op, a, STABLEHLO_TYPES)
     if (a.dtype, a.shape) != (b.dtype, b.shape):
-        unsupported(ctx, op, f"{a} and {b} are not alike", code="E1207")
+        unsupported(ctx, op, f"{a} and {b} differ", code="E1207")
     x, y = operand(ctx, op, 0), operand(ctx, op, 1)
     if op.opcode in ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY"):
         return call("add" if op.opcode == "STABLEHLO_ADD" else "multiply", [x, y], BinaryAttrs(), span=span)
@@ -415,5 +415,5 @@ def convert_stablehlo_bits(ctx: ConvertContext, op: OperatorView) -> Expr:
     name = "left_shift" if op.opcode == "STABLEHLO_SHIFT_LEFT" else "logical_and" if a.dtype == "bool" else "bitwise_and"
     require_dtype(ctx, op, a, ("bool",) if name == "logical_and" else BINARY[name].dtypes)
     if (a.dtype, a.shape) != (b.dtype, b.shape):
-        unsupported(ctx, op, f"{a} and {b} are not alike", code="E1207")
+        unsupported(ctx, op, f"{a} and {b} differ", code="E1207")
     return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], BinaryAttrs(), span=ctx.span(op))

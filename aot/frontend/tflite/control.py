@@ -20,9 +20,9 @@ from aot.relay.state import Variable
 
 # IF, STABLEHLO_CASE and WHILE: subgraphs that run under a condition, as relay.If and relay.While over functions.
 #
-# A variable that a subgraph uses is one more operand, and where it is assigned one more result. Constants that go into a subgraph
-# are constants inside; of a loop, those that its body passes on unchanged. Oracle: `kernels/if.cc`, `kernels/while.cc`,
-# `kernels/stablehlo_case.cc`, which copy tensors into the subgraph and out of it byte by byte.
+# A variable that a subgraph uses is an additional operand, and if it is assigned an additional result.  Constant operands of a
+# subgraph are constants inside; for a loop, only those that its body passes on unchanged.  Oracle: `kernels/if.cc`,
+# `kernels/while.cc`, `kernels/stablehlo_case.cc`, which copy tensors into the subgraph and out of it byte by byte.
 
 
 @from_tflite("IF", EVERY, "")
@@ -49,11 +49,11 @@ def _check_loop_shapes(ctx: ConvertContext, op: OperatorView, first: Function, s
 
 @from_tflite("STABLEHLO_CASE", EVERY, "")
 def convert_case(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """The results of the branch that operand 0 numbers; the last one is that of every other number too."""
+    """The results of the branch selected by operand 0; every other number selects the last branch."""
     index = operand(ctx, op, 0)
     require_dtype(ctx, op, tensor_type(index), ("int32",), what="a branch's number")
     if tensor_type(index).size != 1:
-        unsupported(ctx, op, f"the branch's number is {tensor_type(index)}", code="E1207")
+        unsupported(ctx, op, f"the branch index is {tensor_type(index)}", code="E1207")
     args = [operand(ctx, op, i) for i in range(1, len(op.inputs))]
     known = frozenset(i for i, a in enumerate(args) if isinstance(a, Constant))
     indices = [int(i) for i in op.option("branch_subgraph_indices")]
@@ -67,20 +67,20 @@ def convert_case(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
 
 
 def _chosen_branch(args: Sequence[Expr], branches: Sequence[Function], number: int, span: Span) -> If:
-    """If args[0] is `number` the branch of that number, else one of those after it; each takes the other args."""
+    """The branch with index `number` if args[0] equals it, else one of those after it; each gets the other args."""
     index = Var("index", tensor_type(args[0]))
-    taken, *others = (Function((index, *b.params), b.body) for b in branches[number : number + 2])
-    other = others[0] if others else taken
+    chosen, *others = (Function((index, *b.params), b.body) for b in branches[number : number + 2])
+    other = others[0] if others else chosen
     if number + 2 < len(branches):
         params = [Var(f"arg{i}", tensor_type(a)) for i, a in enumerate(args)]
         other = Function(tuple(params), _chosen_branch(params, branches, number + 1, span))
     this = const(np.array([number], np.int32), span=span)
-    return if_then_else(call("equal", [args[0], this], CompareAttrs(), span=span), args, taken, other, span=span)
+    return if_then_else(call("equal", [args[0], this], CompareAttrs(), span=span), args, chosen, other, span=span)
 
 
 @from_tflite("WHILE", EVERY, "")
 def convert_while(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """The loop variables' last values; the operands are their first ones."""
+    """The loop variables' final values; the operands are their initial values."""
     args = [operand(ctx, op, i) for i in range(len(op.inputs))]
     inner = op.option("body_subgraph_index")
     known = frozenset(i for i in ctx.handed_on(inner) if i < len(args) and isinstance(args[i], Constant))
@@ -97,11 +97,10 @@ def convert_while(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
 
 
 def _one_after_the_other(body: Function, count: int) -> Function:
-    """The body as LiteRT runs it, where it hands a variable on at another place.
+    """The body as LiteRT runs it if it passes a variable on at another position.
 
-    Its results are copied over the variables one by one, and the body's inputs are these variables: a result that is an input
-    before it is what was just written there.  TFLM copies them apart.  `count` variables are the operator's own.
-    """
+    LiteRT copies its results over the variables one by one, and the body's inputs are these variables: a result that is an
+    earlier input is what was just written there.  TFLM copies them separately.  `count` variables are the operator's own."""
     results = list(results_of(body))
     numbers = {id(p): j for j, p in enumerate(body.params[:count])}
     for i, result in enumerate(results[:count]):
@@ -112,7 +111,7 @@ def _one_after_the_other(body: Function, count: int) -> Function:
 
 
 def _branch_results(ctx: ConvertContext, op: OperatorView, whole: Expr, variables: Sequence[Variable]) -> Sequence[Expr]:
-    """A node for each result, with its own tensor of the file as origin; what follows the file's results goes to variables."""
+    """A node for each result, with its own tensor of the file as origin; additional results go to variables."""
     if isinstance(whole.type, TensorType):
         results: list[Expr] = [whole]
     else:
@@ -122,7 +121,7 @@ def _branch_results(ctx: ConvertContext, op: OperatorView, whole: Expr, variable
     return results[: len(op.outputs)]
 
 
-# STABLEHLO_COMPOSITE: a named group of operators that the file also spells out as a subgraph, which is put in its place.
+# STABLEHLO_COMPOSITE: a named group of operators that the file also contains as a subgraph, which replaces it.
 #
 # The name and the attributes are for compilers that know the composite; the subgraph is its meaning.
 # Oracle: `stablehlo_composite.cc`, which runs the subgraph too.
@@ -134,11 +133,11 @@ def convert_composite(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     return ctx.inline(op, op.option("decomposition_subgraph_index"))
 
 
-# VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE: values that stay from run to run (aot.relay.state).
+# VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE, CALL_ONCE: values that persist between runs (aot.relay.state).
 #
-# A variable is known by container and shared name.  Its type is that of the first operator that reads or assigns it, its value
-# at the start what the subgraph of CALL_ONCE assigns: that subgraph takes no operands, so it is run by the compiler.  A variable
-# that is read before anything was assigned holds zeros (the zero point of int8 values), as in TFLM; LiteRT refuses such a model.
+# A variable is identified by container and shared name.  Its type is set by the first operator that reads or assigns it, its
+# initial value by the subgraph of CALL_ONCE: that subgraph has no operands, so the compiler runs it.  A variable that is read
+# before it is assigned contains zeros (the zero point for int8 values), as in TFLM; LiteRT refuses such a model.
 
 
 @from_tflite("VAR_HANDLE", EVERY, "")
@@ -153,7 +152,7 @@ def convert_var_handle(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("READ_VARIABLE", EVERY, "")
 def convert_read_variable(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """The value that the operators before have left."""
+    """The value left by the preceding operators."""
     declared, shape = ctx.output_type(op), ctx.output_shape(op)
     type_ = None if shape is None else TensorType(shape, declared.dtype, declared.quant)
     return ctx.variable(op, 0, type_).read()
@@ -161,7 +160,7 @@ def convert_read_variable(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("ASSIGN_VARIABLE", EVERY, "")
 def convert_assign_variable(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """From here on the variable has another value."""
+    """Give the variable another value from here on."""
     value, variable = operand(ctx, op, 1), ctx.variable(op, 0, ctx.input_type(op, 1))
     if (variable.type.shape, variable.type.dtype) != (ctx.input_type(op, 1).shape, ctx.input_type(op, 1).dtype):
         message = f"{ctx.input_type(op, 1)} is assigned to the variable {variable.param.name}, which is {variable.type}"
@@ -172,6 +171,6 @@ def convert_assign_variable(ctx: ConvertContext, op: OperatorView) -> Sequence[E
 
 @from_tflite("CALL_ONCE", EVERY, "")
 def convert_call_once(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """Values at the start."""
+    """Initial values."""
     ctx.initialize(op, op.option("init_subgraph_index"))
     return ()

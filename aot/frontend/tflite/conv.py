@@ -1,4 +1,4 @@
-"""Converters of convolutions: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D and what MediaPipe adds."""
+"""Converters of convolutions: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D and MediaPipe's."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def convert_conv2d_float(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 # CONV_2D in groups: G times as many data channels as the filters have; output channel o reads those of group o / (O / G).
 #
-# With one channel a group that is a depthwise convolution, whose weights lie in another order.  Otherwise it is a convolution of
-# each group's channels (or of those of two small groups), and the results side by side; so every pass and kernel for convolutions
-# applies.  The sums are requantised as the whole layer's.  Oracles: `ConvPerChannel` and `Conv`, as for nn.conv2d.
+# With one channel per group this is a depthwise convolution, whose weights have another order.  Otherwise it is a convolution of
+# each group's channels (or those of two small groups), with the results side by side, so that every pass and kernel for
+# convolutions applies.  The sums are requantised like the whole layer's.  Oracles: `ConvPerChannel` and `Conv`, as for nn.conv2d.
 
 
 def convert_groups(
@@ -158,7 +158,7 @@ def convert_groups(
 def _paired_groups(weight: Constant, groups: int, *, zero: int) -> Constant:
     """Two groups of two channels as one of four, with zeros for the other group's channels.
 
-    Words of data instead of halfwords: half the time on a Cortex-M4 in spite of twice the products.
+    It reads words of data instead of halfwords: half the time on a Cortex-M4 despite twice the products.
     """
     count, height, width, depth = weight.type.shape
     pairs = np.full((groups // 2, 2, count // groups, height, width, 2, depth), zero, weight.data.dtype)
@@ -168,7 +168,7 @@ def _paired_groups(weight: Constant, groups: int, *, zero: int) -> Constant:
 
 
 def _group_weights(weight: Constant, channels: slice) -> Constant:
-    """Those of some output channels."""
+    """The weights of some output channels."""
     quant = weight.type.quant
     if quant is not None and len(quant.scale) > 1:
         quant = QuantParams(quant.scale[channels], quant.zero_point[channels], quant.axis)
@@ -208,7 +208,7 @@ def _groups_as_depthwise(
 def convert_depthwise_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
     """depthwise_conv2d + bias_add + requantize (+ clip).
 
-    The multiplier is taken from the shapes, as the reference does; the option of that name is only a hint in old files.
+    The multiplier follows from the shapes, as in the reference; the option of that name is only a hint in old files.
     """
     if is_float_layer(ctx, op):
         return convert_depthwise_float(ctx, op)
@@ -227,9 +227,11 @@ def _depthwise_window(ctx: ConvertContext, op: OperatorView) -> DepthwiseConv2DA
     shape, weight_type = ctx.input_type(op, 0).shape, ctx.input_type(op, 1)
     if len(shape) != 4 or len(weight_type.shape) != 4:
         unsupported(ctx, op, "data and weights must have four dimensions")
-    multiplier, rest = divmod(weight_type.shape[3], shape[3])
-    if rest or multiplier == 0:
-        unsupported(ctx, op, f"{weight_type.shape[3]} weight channels are no multiple of {shape[3]} data channels", code="E1207")
+    multiplier, remainder = divmod(weight_type.shape[3], shape[3])
+    if remainder or multiplier == 0:
+        unsupported(
+            ctx, op, f"{weight_type.shape[3]} weight channels are not a multiple of {shape[3]} data channels", code="E1207"
+        )
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
@@ -255,11 +257,11 @@ def convert_depthwise_float(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 _TRANSPOSE_INPUTS = (2, 1, 3)
-"""Positions of data, weights and bias among the operands; the first one is the shape of the result."""
+"""Positions of data, weights and bias among the operands; operand 0 is the shape of the result."""
 
 
 class _AsConvolution(ForwardingContext):
-    """Shows the operands in the order of a convolution's."""
+    """Shows the operands in the order of a convolution."""
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         return self._ctx.input(op, _TRANSPOSE_INPUTS[i])
@@ -272,8 +274,8 @@ class _AsConvolution(ForwardingContext):
 
 
 def _transposed_size(ctx: ConvertContext, op: OperatorView, image: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
-    """The result's shape: operand 0, which some models compute at run time.  Then it is the declared one, or where that is
-    open what undoes a convolution of all of its pixels.
+    """The result's shape: operand 0.  If the model computes it at run time, the declared shape; or if that is open, the shape
+    whose convolution has all of the data's pixels.
     """
     try:
         return tuple(map(int, ctx.constant(op, 0).ravel()))
@@ -302,7 +304,7 @@ def convert_conv2d_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
     strides = (op.option("stride_h"), op.option("stride_w"))
     size = _transposed_size(ctx, op, data.shape[1:3], weight.shape[1:3])
     if len(size) != 4 or (size[0], size[3]) != (data.shape[0], weight.shape[0]):
-        unsupported(ctx, op, f"the size {size} is not that of the result", code="E1120")
+        unsupported(ctx, op, f"the size {size} does not match the result", code="E1120")
     cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
     if data.dtype == "float32" and ctx.output_type(op).dtype == "float32" and weight.dtype in ("float32", "int8"):
         float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view, op)))
@@ -333,13 +335,13 @@ def convert_hybrid_transposed(ctx: ConvertContext, op: OperatorView, attrs: Floa
     return call(HYBRID, operands, attrs, span=span)
 
 
-# Convolution2DTransposeBias: a transposed convolution on float32 whose sums begin with the bias.
+# Convolution2DTransposeBias: a transposed convolution on float32 whose sums start with the bias.
 #
 # Oracle: MediaPipe's `transpose_conv_bias.cc`, which has its own rule for what SAME cuts off.
 
 
 def transpose_extent(size: int, kernel: int, stride: int, *, same: bool) -> tuple[int, int]:
-    """(Rows of the result, rows cut off before the first one) of an image of `size` rows; columns are alike."""
+    """(Rows of the result, rows cut off before the first one) for an image of `size` rows; the same for columns."""
     cut = max(0, kernel - (size - 1) % stride - 1) if same else 0
     return stride * (size - 1) + kernel - cut, cut // 2
 
@@ -395,7 +397,7 @@ def convert_conv3d(ctx: ConvertContext, op: OperatorView) -> Expr:
     """nn.conv3d, the bias, the clamp."""
     (data, weight), (strides, dilation) = _conv3d_layer(ctx, op, 0, 1), _conv3d_numbers(op)
     if data.shape[4] != weight.shape[3]:
-        unsupported(ctx, op, f"{weight} do not suit {data.shape[4]} channels", code="E1207")
+        unsupported(ctx, op, f"{weight} do not match {data.shape[4]} channels", code="E1207")
     fits = [
         fit_axis(op.option("padding"), data.shape[i + 1], weight.shape[i], stride=strides[i], dilation=dilation[i])
         for i in range(3)
@@ -420,14 +422,14 @@ def convert_conv3d_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
         or data.shape[4] != weight.shape[4]
         or min(shape) < 1
     ):
-        unsupported(ctx, op, f"{weight} do not make {shape} of {data}", code="E1207")
+        unsupported(ctx, op, f"{weight} do not give {shape} from {data}", code="E1207")
     before = []
     for axis in range(3):
         extent, start, _ = fit_axis(
             op.option("padding"), shape[axis + 1], weight.shape[axis], stride=strides[axis], dilation=dilation[axis]
         )
         if extent != data.shape[axis + 1]:
-            unsupported(ctx, op, f"{data} does not come from {shape} with strides {strides}", code="E1207")
+            unsupported(ctx, op, f"{data} does not result from {shape} with strides {strides}", code="E1207")
         before.append(start)
     attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
     result = call("nn.conv3d_transpose", [operand(ctx, op, 2), operand(ctx, op, 1)], attrs, span=ctx.span(op))

@@ -1,4 +1,4 @@
-"""How a TFLite operator becomes relay calls: what converters ask of the graph walk, how they are registered, what they check."""
+"""How a TFLite operator becomes relay calls: converters' queries to the graph walk, their registration, and their checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Blocks:
 
 
 class ConvertContext(Protocol):
-    """What a converter may ask of the graph walk."""
+    """The queries that a converter may ask the graph walk."""
 
     @property
     def oracle(self) -> str:
@@ -44,7 +44,7 @@ class ConvertContext(Protocol):
 
     @property
     def to_the_letter(self) -> bool:
-        """Whether what LiteRT's reference kernels alone do wrong is requested too (`--oracle litert-reference`)."""
+        """Whether faults of LiteRT's reference kernels are to be reproduced too (`--oracle litert-reference`)."""
 
     @property
     def is_legacy(self) -> bool:
@@ -69,7 +69,7 @@ class ConvertContext(Protocol):
         """The declared type of the operator's intermediate tensor i, which holds only quantisation parameters."""
 
     def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
-        """The declared shape of result i where the file means it, else None; for what the operands leave open."""
+        """The declared shape of result i if the file fixes it, else None; for shapes that the operands leave open."""
 
     def blocks(self, op: OperatorView, i: int) -> Blocks | None:
         """How operand i is quantised in blocks; None if it is not."""
@@ -77,7 +77,7 @@ class ConvertContext(Protocol):
     def span(self, op: OperatorView) -> Span: ...
 
     def result_span(self, op: OperatorView, i: int) -> Span:
-        """Where result i of an operator with several results comes from."""
+        """The origin of result i of an operator with several results."""
 
     def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
         """The outputs of subgraph number `subgraph` of the file on the operands of `op`."""
@@ -87,7 +87,7 @@ class ConvertContext(Protocol):
     ) -> tuple[list[Function], list[Variable]]:
         """Subgraphs as functions of `args` and of the variables that any of them uses; args in `known` are constants inside.
 
-        Of the variables those that change are further results, of a loop all of them.
+        Variables that change are additional results, for a loop all variables.
         """
 
     def handed_on(self, index: int) -> frozenset[int]:
@@ -97,9 +97,9 @@ class ConvertContext(Protocol):
         """The operators of subgraph number `index`, in their order."""
 
     def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
-        """The persistent tensor behind operand i: a tensor that is_variable, or what the handle of a resource stands for.
+        """The persistent tensor behind operand i: a tensor that is_variable, or the resource of a handle.
 
-        `type_` is that of a resource that nothing has named before.
+        `type_` is the type of a resource that has not been used before.
         """
 
     def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
@@ -109,11 +109,11 @@ class ConvertContext(Protocol):
         """The number of a resource, which is the value of its handles."""
 
     def initialize(self, op: OperatorView, subgraph: int) -> None:
-        """Let a subgraph, which runs once before everything else, say with what values variables begin."""
+        """Set variables' initial values from a subgraph that runs once before everything else."""
 
 
 class ForwardingContext:
-    """A ConvertContext that passes every question on; a class derived from it answers some in another way."""
+    """A ConvertContext that forwards every query; subclasses override some."""
 
     def __init__(self, ctx: ConvertContext) -> None:
         self._ctx = ctx
@@ -190,7 +190,7 @@ class ForwardingContext:
 Converter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]]
 
 EVERY = " ".join(MOVABLE)
-"""Types whose elements are moved, whatever they mean."""
+"""Types whose elements can be moved, whatever they mean."""
 
 _ALL = ("int4", *MOVABLE[:-2], "uint64", "float16", "float32", "complex64")
 
@@ -206,8 +206,8 @@ def _order(types: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What is said of a TFLite operator: the element types of its data (`int8*int4`: data and weights), the relay operators that
-    it becomes, and whose results are reproduced.
+    """Facts about a TFLite operator for the user: the element types of its data (`int8*int4`: data and weights), the relay
+    operators that it becomes, and the oracles whose results are reproduced.
     """
 
     types: tuple[str, ...]
@@ -217,10 +217,10 @@ class Support:
 
 
 CONVERTERS: dict[str, Converter] = {}
-"""TFLite operator name -> converter, as far as their files are imported."""
+"""TFLite operator name -> converter, for imported files."""
 
 SUPPORT: dict[str, Support] = {}
-"""TFLite operator name -> what is supported of it, as far as their files are imported."""
+"""TFLite operator name -> its support, for imported files."""
 
 
 def converter_of(opcode: str) -> Converter | None:
@@ -248,12 +248,12 @@ for _opcode in FILES:
 def from_tflite(
     opcode: str, types: str, through: str, *, oracle: str = "LiteRT", oracles: tuple[str, ...] = ()
 ) -> Callable[[Converter], Converter]:
-    """Register a converter of an operator, `CONV_2D` or `CUSTOM:Mine`; `types` and `through` are words, as in `Support`.
+    """Register a converter for an operator, `CONV_2D` or `CUSTOM:Mine`; `types` and `through` are words, as in `Support`.
 
-    UsageError E5102 if the operator has one, E5112 if the arguments are no words.
+    UsageError E5102 if the operator has one already, E5112 if the arguments are not words.
     """
     if not all(isinstance(text, str) for text in (opcode, types, through)) or not opcode or not _are_types(types):
-        message = "from_tflite takes an operator, element types and names of relay operators, all as words, not "
+        message = "from_tflite needs an operator, element types and names of relay operators, all as words, not "
         raise UsageError(Problem("E5112", message + f"{opcode!r}, {types!r}, {through!r}", call_place()))
 
     def register(func: Converter) -> Converter:
@@ -269,7 +269,7 @@ def from_tflite(
 
 
 def operand(ctx: ConvertContext, op: OperatorView, i: int) -> Expr:
-    """Operand i, which must be there."""
+    """Operand i, which must be present."""
     expr = ctx.input(op, i)
     if expr is None:
         unsupported(ctx, op, f"operand {i} is missing", code="E1205")
@@ -290,26 +290,26 @@ def require_dtype(
 
 
 def require_room(ctx: ConvertContext, op: OperatorView, shape: Sequence[int], dtype: str, *, what: str) -> None:
-    """Refuse an array of the converter's own, sized by an option of the file, that exceeds what a tensor may have."""
+    """Refuse an array of the converter's own, sized by an option of the file, that exceeds the limit for a tensor."""
     size = stored_bytes(dtype, prod(shape))
     if size > MAX_TENSOR_BYTES:
-        unsupported(ctx, op, f"{what} of shape {list(shape)} takes {size} bytes, more than {MAX_TENSOR_BYTES}", code="E1216")
+        unsupported(ctx, op, f"{what} of shape {list(shape)} needs {size} bytes, more than {MAX_TENSOR_BYTES}", code="E1216")
 
 
 def _why_zero(type_: TensorType) -> str:
-    """Where a scale of 0 comes from with 16 bits, and what to do; the check of the file leaves it to constants of zeros."""
+    """The origin of a scale of 0 with 16 bits, and the remedy; the file's check accepts it for constants of zeros."""
     if type_.dtype != "int16" or type_.quant is None or type_.quant.scale[0] != 0:
         return ""
-    origin = "a constant of zeros as normalisations have them with activations of 16 bits"
-    return f", {origin}, which LiteRT does not run: keep the normalisation in float or int8"
+    origin = "from a constant of zeros as in normalisations with 16-bit activations"
+    return f" {origin}, which LiteRT does not run: keep the normalisation in float or int8"
 
 
 def require_quant(
     ctx: ConvertContext, op: OperatorView, type_: TensorType, *, what: str = "data", may_be_zero: bool = False
 ) -> tuple[float, int]:
-    """(scale, zero point) of a per-tensor quantised operand; a scale has to be positive.
+    """(scale, zero point) of a per-tensor quantised operand; the scale must be positive.
 
-    `may_be_zero`: scale 0, which the file may give to constants of nothing but zeros, is taken as well.
+    `may_be_zero`: scale 0, which the file may give to constants of zeros, is accepted as well.
     """
     quant = type_.quant
     if quant is None:
@@ -324,9 +324,9 @@ def require_quant(
 def require_alike(
     ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType], allowed: Collection[str], *, may_be_zero: bool = False
 ) -> tuple[tuple[float, int], ...]:
-    """(scale, zero point) of each of `types`, which all have the first one's element type, one of `allowed`.
+    """(scale, zero point) of each of `types`, which must all have the first one's element type, one of `allowed`.
 
-    `may_be_zero`: see `require_quant`; not of the last one, the result.
+    `may_be_zero`: see `require_quant`; does not apply to the last one, the result.
     """
     for type_ in types:
         require_dtype(ctx, op, type_, {types[0].dtype} & set(allowed) or {"int8"})
@@ -349,7 +349,7 @@ def require_same_quant(ctx: ConvertContext, op: OperatorView, a: TensorType, b: 
 
 
 def have_same_quant(a: QuantParams | None, b: QuantParams | None) -> bool:
-    """Whether values mean the same with either; all of scale 0 are zeros, which any scale has."""
+    """Whether both quantisations give the same values; with scale 0 all values are zero, which any scale has."""
     if a is None or b is None or a.zero_point != b.zero_point:
         return a is b
     return a.scale == b.scale or (0.0,) in (a.scale, b.scale)
@@ -363,7 +363,7 @@ def fused_range(ctx: ConvertContext, op: OperatorView, out_type: TensorType) -> 
     return activation_range(activation, out_type)
 
 
-# The options of custom operators: a FlexBuffers map, or the numbers of a C struct; every entry checked before it is used.
+# The options of custom operators: a FlexBuffers map, or the numbers of a C struct; every entry is checked before use.
 
 
 class CustomOptions:
@@ -401,11 +401,11 @@ class CustomOptions:
 PADDING_NAMES = {1: "SAME", 2: "VALID"}
 """TfLitePadding."""
 ACTIVATION_NAMES = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6"}
-"""TfLiteFusedActivation, as far as it is a clamp."""
+"""TfLiteFusedActivation, limited to clamps."""
 
 
 def struct_options(ctx: ConvertContext, op: OperatorView, number: int) -> tuple[int, ...]:
-    """The first `number` int32 of options that are a struct of LiteRT's, `TfLitePoolParams` and the like; E1116 for fewer."""
+    """The first `number` int32 of options that are a LiteRT struct such as `TfLitePoolParams`; E1116 for fewer."""
     data = bytes(op.custom_options)
     if len(data) < 4 * number:
         unsupported(ctx, op, f"its options have {len(data)} bytes, not {4 * number}", code="E1116")
@@ -422,7 +422,7 @@ def padding_name(ctx: ConvertContext, op: OperatorView, padding: int) -> str:
 def steps_and_window(ctx: ConvertContext, op: OperatorView, *pairs: tuple[int, int]) -> None:
     """E1122 for a stride or an extent of a window below 1."""
     if min(n for pair in pairs for n in pair) < 1:
-        unsupported(ctx, op, f"strides or window of {', '.join(map(str, pairs))}", code="E1122")
+        unsupported(ctx, op, f"strides or window {', '.join(map(str, pairs))} not supported", code="E1122")
 
 
 def constant_ints(ctx: ConvertContext, op: OperatorView, i: int) -> list[int]:
@@ -453,15 +453,15 @@ def reshaped(expr: Expr, shape: Sequence[int], span: Span) -> Expr:
 
 
 def normalized_axes(axes: Array, rank: int) -> tuple[int, ...]:
-    """Distinct axes in order; negative ones count from the end. ValueError for one that does not exist."""
-    found = {int(a) + rank if a < 0 else int(a) for a in np.atleast_1d(axes).ravel()}
-    if any(not 0 <= a < rank for a in found):
-        raise ValueError(f"axes {sorted(found)} of {rank} dimensions")
-    return tuple(sorted(found))
+    """Distinct axes in order; negative ones count from the end. ValueError for an invalid axis."""
+    positions = {int(a) + rank if a < 0 else int(a) for a in np.atleast_1d(axes).ravel()}
+    if any(not 0 <= a < rank for a in positions):
+        raise ValueError(f"axes {sorted(positions)} of {rank} dimensions")
+    return tuple(sorted(positions))
 
 
 def constant_axes(ctx: ConvertContext, op: OperatorView, i: int, rank: int) -> tuple[int, ...]:
-    """Operand i, a constant, as axes (E1122 for one that does not exist)."""
+    """Operand i, a constant, as axes (E1122 for an invalid one)."""
     try:
         return normalized_axes(ctx.constant(op, i), rank)
     except ValueError as error:
@@ -469,12 +469,12 @@ def constant_axes(ctx: ConvertContext, op: OperatorView, i: int, rank: int) -> t
 
 
 def is_plain(*types: TensorType) -> bool:
-    """Whether operands are numbers as they stand, not codes."""
+    """Whether operands are plain numbers, not quantised values."""
     return all(t.dtype not in ("int8", "uint8", "int16") or t.quant is None for t in types)
 
 
 def slice_of(ctx: ConvertContext, op: OperatorView, data: Expr, positions: Sequence[range]) -> Expr:
-    """The elements of `data` at these positions of each dimension; `data` itself where that is all of it."""
+    """The elements of `data` at these positions of each dimension; `data` itself if that is all of them."""
     shape = tensor_type(data).shape
     if all(p == range(n) for p, n in zip(positions, shape, strict=True)):
         return data

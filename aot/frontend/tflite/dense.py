@@ -85,7 +85,7 @@ def convert_dense(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 class _NoScale(ForwardingContext):
-    """Weights as LiteRT's reference kernel sees those with a scale a block: with one scale for all, which nobody has set."""
+    """Weights with per-block scales as LiteRT's reference kernel sees them: with a single scale that nobody has set."""
 
     def input_type(self, op: OperatorView, i: int) -> TensorType:
         type_ = super().input_type(op, i)
@@ -93,7 +93,7 @@ class _NoScale(ForwardingContext):
 
 
 def _hybrid_dense(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """Float32 data with integer weights: rows, quantised one by one, and the output's shape."""
+    """Float32 data with integer weights: rows, each quantised separately, and the output's shape."""
     span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)
     data = reshaped(operand(ctx, op, 0), rows, span)
     result = convert_hybrid(
@@ -116,9 +116,9 @@ def convert_dense_float(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def dense_shapes(ctx: ConvertContext, op: OperatorView) -> tuple[tuple[int, int], tuple[int, ...]]:
-    """FULLY_CONNECTED's data as rows, and the shape of its result: rows of channels, or with `keep_num_dims` as the data.
+    """FULLY_CONNECTED's data as rows, and the shape of its result: rows of channels, or with `keep_num_dims` like the data.
 
-    Where the file fixes another shape of as many elements, it is that: TFLite Micro's kernels never look at it.
+    If the file declares another shape with as many elements, that one is used: TFLite Micro's kernels ignore it.
     """
     if op.option("weights_format") != "DEFAULT":
         unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
@@ -126,22 +126,22 @@ def dense_shapes(ctx: ConvertContext, op: OperatorView) -> tuple[tuple[int, int]
     if len(weight) != 2:
         unsupported(ctx, op, f"weights of {len(weight)} dimensions", code="E1207")
     channels, depth = weight
-    rows, rest = divmod(prod(data), depth)
-    if rest or (declared is not None and rows * channels != prod(declared)):
+    rows, remainder = divmod(prod(data), depth)
+    if remainder or (declared is not None and rows * channels != prod(declared)):
         unsupported(ctx, op, f"data of {prod(data)} values does not match weights {list(weight)}", code="E1207")
     keep = op.option("keep_num_dims") and data[-1:] == (depth,)
     return (rows, depth), declared or ((*data[:-1], channels) if keep else (rows, channels))
 
 
 def convert_blockwise(ctx: ConvertContext, op: OperatorView, blocks: Blocks) -> Expr:
-    """Rows, quantised one by one, qnn.dense_blockwise, and the output's shape; called by the converter of FULLY_CONNECTED."""
+    """Rows, each quantised by itself, qnn.dense_blockwise, and the output's shape; called by the converter of FULLY_CONNECTED."""
     data, weight = ctx.input_type(op, 0), ctx.input_type(op, 1)
     if (data.dtype, weight.dtype, ctx.output_type(op).dtype) != ("float32", "int4", "float32"):
         unsupported(
             ctx, op, f"blockwise quantisation of {weight.dtype} weights for {data.dtype} data is not supported", code="E1220"
         )
     if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "blockwise quantisation with a fused activation is not supported(TFLite rejects it too)")
+        unsupported(ctx, op, "blockwise quantisation with a fused activation is not supported (TFLite rejects it too)")
     if blocks.size % 2 or blocks.size > MOST:
         unsupported(ctx, op, f"blocks of {blocks.size} weights are not supported; only even numbers up to {MOST}", code="E1220")
     span, (rows, shape) = ctx.span(op), dense_shapes(ctx, op)
@@ -154,8 +154,8 @@ def convert_blockwise(ctx: ConvertContext, op: OperatorView, blocks: Blocks) -> 
         if ctx.input_type(op, 2).dtype != "float32":
             unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
         args.append(bias)
-    found = call(BLOCKWISE, args, DenseBlockwiseAttrs(blocks.size), span=span)
-    return reshaped(found, shape, span)
+    result = call(BLOCKWISE, args, DenseBlockwiseAttrs(blocks.size), span=span)
+    return reshaped(result, shape, span)
 
 
 _MATMUL_KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16", "int8", "int16"))
@@ -163,7 +163,7 @@ _MATMUL_KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16"
 
 @from_tflite("BATCH_MATMUL", "int8 int16 float32", "nn.batch_matmul")
 def convert_batch_matmul(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """batch_matmul, + requantize of integers; a fully connected layer where the right side is one constant matrix."""
+    """batch_matmul, + requantize for integers; a fully connected layer if the right side is one constant matrix."""
     a, b, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kind, span = (a.dtype, b.dtype, out.dtype), ctx.span(op)
     adj_x, adj_y = bool(op.option("adj_x")), bool(op.option("adj_y"))
@@ -179,7 +179,7 @@ def convert_batch_matmul(ctx: ConvertContext, op: OperatorView) -> Expr:
     if kind not in _MATMUL_KINDS:
         unsupported(ctx, op, f"{kind[0]} by {kind[1]} giving {kind[2]} is not supported", code="E1202")
     (scale_a, a_zp), (scale, zp) = require_quant(ctx, op, a, may_be_zero=True), require_quant(ctx, op, out, what="the result")
-    # the reference does not look at scales per channel: its multiplier is then 0
+    # the reference ignores per-channel scales: its multiplier is then 0
     per_channel = b.quant is not None and len(b.quant.scale) > 1 and not any(b.quant.zero_point)
     scale_b, b_zp = (0.0, 0) if per_channel else require_quant(ctx, op, b, may_be_zero=True)
     if a.dtype == "int16" and (a_zp or b_zp or zp):
@@ -203,7 +203,7 @@ def convert_batch_matmul(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _is_one_matrix(right: Expr) -> TypeGuard[Constant]:
-    """Whether the right side is a constant without leading dimensions but 1."""
+    """Whether the right side is a constant with no leading dimensions other than 1."""
     return isinstance(right, Constant) and right.data.size == right.data.shape[-1] * right.data.shape[-2]
 
 
@@ -213,7 +213,7 @@ def _matmul_rows(left: Expr, a: TensorType, span: Span) -> Expr:
 
 
 def _matmul_weights(right: Constant, *, adj_y: bool, quant: QuantParams | None = None) -> Constant:
-    """The matrix as a fully connected layer has it: [N, K]."""
+    """The matrix in the form of a fully connected layer: [N, K]."""
     matrix = right.data.reshape(right.data.shape[-2:])
     return const(np.ascontiguousarray(matrix if adj_y else matrix.T), quant=quant)
 

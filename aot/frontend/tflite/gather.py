@@ -1,4 +1,4 @@
-"""Converters of operators that read or write at computed places: gather, scatter, segments, tables to look up in."""
+"""Converters of operators that read or write at computed places: gather, scatter, segments, lookup tables."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from aot.relay.expr import Constant, Expr, call, const
 
 
 def check_constant_indices(ctx: ConvertContext, op: OperatorView, i: int, extents: Sequence[int]) -> None:
-    """Refuse constant indices outside `extents` (one for all, or one for each entry of the last dimension)."""
+    """Refuse constant indices outside `extents` (one for all, or one per entry of the last dimension)."""
     expr = operand(ctx, op, i)
     if isinstance(expr, Constant) and expr.data.size and ((expr.data < 0) | (expr.data >= np.array(extents))).any():
-        unsupported(ctx, op, f"operand {i} holds an index outside {list(extents)}", code="E1133")
+        unsupported(ctx, op, f"operand {i} contains an index outside {list(extents)}", code="E1133")
 
 
 @from_tflite("GATHER", EVERY, "take")
@@ -116,7 +116,7 @@ def convert_unsorted_segment(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("SEGMENT_SUM", "int32 float32", "unsorted_segment")
 def convert_segment_sum(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """unsorted_segment of as many segments as the constant ids name."""
+    """unsorted_segment with as many segments as the constant ids name."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, SEGMENT_TYPES)
     require_dtype(ctx, op, ctx.input_type(op, 1), {"int32"}, what="an id")
@@ -148,25 +148,25 @@ def convert_sparse_to_dense(ctx: ConvertContext, op: OperatorView) -> Expr:
     if not count:
         return call("full", [reshaped(operand(ctx, op, 3), (1,), span)], FullAttrs(shape), span=span)
     places = reshaped(operand(ctx, op, 0), (count, depth), span)
-    given = reshaped(operand(ctx, op, 2), (values.size,), span)
-    args = [places, given, reshaped(operand(ctx, op, 3), (1,), span)]
+    elements = reshaped(operand(ctx, op, 2), (values.size,), span)
+    args = [places, elements, reshaped(operand(ctx, op, 3), (1,), span)]
     return call("sparse_to_dense", args, SparseToDenseAttrs(shape), span=span)
 
 
-# EMBEDDING_LOOKUP of TFLite: rows of a table; float32 rows of an integer table are scaled where they are looked up.
+# EMBEDDING_LOOKUP of TFLite: rows of a table; float32 rows of an integer table are scaled at lookup.
 #
-# out[i] = float(table[indices[i]]) * scale, the table's or the row's.  The table stays integers in flash.
+# out[i] = float(table[indices[i]]) * scale, the table's or the row's.  The table stays integer in flash.
 # Oracle: `EvalSimple` and `EvalHybrid` of kernels/embedding_lookup.cc.
 
 
 EMBEDDED_CODES = ("int8", "int4")
 EMBEDDED_FLOATS = ("float32", "float16")
-"""Results of an integer table; float16 is a rounded float32."""
+"""Result types of an integer table; float16 is a rounded float32."""
 
 
 @from_tflite("EMBEDDING_LOOKUP", EVERY, "take cast multiply")
 def convert_embedding(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """take of rows: operand 0 are the indices, operand 1 the table."""
+    """take of rows: operand 0 has the indices, operand 1 is the table."""
     table, out = ctx.input_type(op, 1), ctx.output_type(op)
     check_constant_indices(ctx, op, 0, table.shape[:1])
     if out.dtype in EMBEDDED_FLOATS and table.dtype in EMBEDDED_CODES:
@@ -177,13 +177,13 @@ def convert_embedding(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _scaled_rows(ctx: ConvertContext, op: OperatorView, table: TensorType) -> Expr:
-    """Rows as float32, times one scale or the row's own, rounded where the result is float16."""
+    """Rows as float32, times one scale or the row's own, rounded if the result is float16."""
     span, indices, quant = ctx.span(op), operand(ctx, op, 0), table.quant
     if quant is None:
         unsupported(ctx, op, f"a table of {table.dtype} has no quantisation parameters", code="E1206")
     if any(quant.zero_point):
-        unsupported(ctx, op, "a table with a zero point is not supported with a result of floats", code="E1224")
-    if table.dtype == "int4" and prod(table.shape[1:]) % 2:  # the reference would begin rows half a byte too early
+        unsupported(ctx, op, "a table with a zero point is not supported with a float result", code="E1224")
+    if table.dtype == "int4" and prod(table.shape[1:]) % 2:  # the reference would start rows half a byte too early
         unsupported(ctx, op, "rows of an odd number of int4 values are not supported")
     rows = operand(ctx, op, 1)
     if isinstance(rows, Constant):
@@ -197,8 +197,8 @@ def _scaled_rows(ctx: ConvertContext, op: OperatorView, table: TensorType) -> Ex
             unsupported(ctx, op, f"{len(scales)} scales along axis {quant.axis} do not match the rows", code="E1223")
         each = const(scales.reshape(-1, *(1 for _ in table.shape[1:])), span=span)
         factor = call("take", [each, indices], TakeAttrs(0), span=span)
-    found = call("cast", [call("take", [rows, indices], TakeAttrs(0), span=span)], CastAttrs("float32"), span=span)
-    scaled = call("multiply", [found, factor], BinaryAttrs(), span=span)
+    selected = call("cast", [call("take", [rows, indices], TakeAttrs(0), span=span)], CastAttrs("float32"), span=span)
+    scaled = call("multiply", [selected, factor], BinaryAttrs(), span=span)
     return scaled if ctx.output_type(op).dtype == "float32" else call("cast", [scaled], CastAttrs("float16"), span=span)
 
 
@@ -224,7 +224,7 @@ def convert_hashtable_lookup(ctx: ConvertContext, op: OperatorView) -> Sequence[
     place = call("binary_search", [operand(ctx, op, 0), operand(ctx, op, 1)], BinarySearchAttrs(), span=span)
     hit = call("greater_equal", [place, const(np.zeros(1, np.int32), span=span)], CompareAttrs(), span=span)
     rows = call("take", [operand(ctx, op, 2), place], TakeAttrs(0), span=span)
-    # zero bytes, whatever value they stand for
+    # zero bytes, whatever value they represent
     nothing = const(np.zeros((1,) * len(table.shape), table.dtype), quant=table.quant, span=span)
     flags = reshaped(hit, (sought.size, *[1] * (len(table.shape) - 1)), span)
     return [
@@ -235,7 +235,7 @@ def convert_hashtable_lookup(ctx: ConvertContext, op: OperatorView) -> Sequence[
 
 @from_tflite("EMBEDDING_LOOKUP_SPARSE", "float32", "embedding_lookup_sparse", oracles=("litert",))
 def convert_embedding_lookup_sparse(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """embedding_lookup_sparse; the dense shape is a constant, as the result's dimensions follow from it."""
+    """embedding_lookup_sparse; the dense shape must be a constant, as the result's dimensions follow from it."""
     ids, indices, weights, table = (ctx.input_type(op, i) for i in (0, 1, 3, 4))
     for name, data, dtype in (("an id", ids, "int32"), ("an index", indices, "int32"), ("a weight", weights, "float32")):
         require_dtype(ctx, op, data, (dtype,), what=name)
@@ -289,8 +289,8 @@ def convert_stablehlo_scatter(ctx: ConvertContext, op: OperatorView) -> Expr:
     body = ctx.operators_of(int(op.option("update_computation_subgraph_index")))
     kind = KINDS.get(body)
     if kind is None:
-        known = ", ".join(name for (name,) in list(KINDS)[1:])
-        unsupported(ctx, op, f"updates are joined by {', '.join(body)}, where the reference knows one of {known}")
+        supported = ", ".join(name for (name,) in list(KINDS)[1:])
+        unsupported(ctx, op, f"updates are combined by {', '.join(body)}, but the reference supports only {supported}")
     names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
     window, inserted, index_map = (tuple(int(n) for n in op.option(name)) for name in names)
     attrs = ScatterAttrs(kind, window, inserted, index_map, int(op.option("index_vector_dim")))

@@ -1,11 +1,11 @@
 """From the view of a .tflite file to a relay module: the graph walk that calls the operators' converters.
 
-Shapes follow from those of the inputs, by the operators' own rules.  What the file declares for a value that is computed
-is compared with that where its signature is static, and means nothing where it is not: of a dynamic batch, converters
-write a 1 for every dimension that the batch has gone into.
+Shapes follow from the inputs' shapes, by the operators' own rules.  The file's declared shape of a computed value is compared
+with the result if its signature is static, and ignored if not: for a dynamic batch, converters write a 1 for every dimension that
+contains the batch.
 
-Every operator is visited even after one has failed: what a failed operator would have written is stood in for by a
-variable of the declared type, so that one run names everything that is wrong with a model.
+Every operator is visited even after one has failed: a variable of the declared type stands in for the result of a failed
+operator, so that one run reports everything that is wrong with a model.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from aot.support.dtype import numpy_dtype
 def from_tflite(model: bytes | ModelView, *, subgraph: int = 0, oracle: str = "litert", name: str = "model") -> IRModule:
     """The relay module of a model: one function `main` over `subgraph`.
 
-    `main`'s attrs: `outputs` (the Span of each output, with its name and tensor index) and `output_types` (as the file
-    declares them, with quantisation).  Raises ModelError or UnsupportedError with all problems of all operators.
+    `main`'s attrs: `outputs` (the Span of each output, with its name and tensor index) and `output_types` (as declared in the
+    file, with quantisation).  Raises ModelError or UnsupportedError with all problems of all operators.
     """
     problems = Problems()
     view = check.check_bytes(model, problems) if isinstance(model, bytes) else model
@@ -64,7 +64,7 @@ def from_tflite(model: bytes | ModelView, *, subgraph: int = 0, oracle: str = "l
 
 
 def check_model(data: bytes, *, oracle: str = "litert") -> list[Problem]:
-    """Everything that keeps a file from being compiled: structural problems and every converter's complaints."""
+    """Everything that prevents compiling a file: structural problems and every converter's complaints."""
     problems = Problems()
     view = check.check_bytes(data, problems)
     _convert(view, problems, subgraph=0, oracle=oracle, name="model")
@@ -72,14 +72,14 @@ def check_model(data: bytes, *, oracle: str = "litert") -> list[Problem]:
 
 
 def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracle: str, name: str) -> IRModule | None:
-    """Walk the graph, unless what is known of it cannot be relied on."""
+    """Walk the graph, unless its structure cannot be relied on."""
     if view is None or any(p.code.startswith(("E10", "E11")) for p in problems.found):
         return None
     if not 0 <= subgraph < len(view.subgraphs):
         problems.add("E1103", f"subgraph {subgraph} does not exist, the model has {len(view.subgraphs)}")
         return None
     walk = GraphWalk(view, subgraph, oracle=oracle, problems=problems)
-    # Converters compute with numbers from the file; an overflow there is theirs to judge, not numpy's to print.
+    # Converters compute with numbers from the file; an overflow there is for them to judge, not for numpy to print.
     with np.errstate(all="ignore"):
         walk.visit_all()
         try:
@@ -92,14 +92,14 @@ def _convert(view: ModelView | None, problems: Problems, *, subgraph: int, oracl
 
 
 def _variables_of(view: ModelView, subgraph: int, *, oracle: str) -> Persistent:
-    """What another signature's graph uses; its problems are its own."""
+    """The variables of another signature's graph; its problems are reported with it."""
     walk = GraphWalk(view, subgraph, oracle=oracle, problems=Problems())
     walk.visit_all()
     return walk.persistent
 
 
 MAX_INLINED = 1 << 16
-"""Operators that calls of other subgraphs may bring in altogether; a chain of calls could otherwise grow without bound."""
+"""Maximum total number of operators from called subgraphs; a chain of calls could otherwise grow without bound."""
 
 
 _WHATEVER_THE_SHAPES = frozenset(
@@ -109,14 +109,14 @@ _WHATEVER_THE_SHAPES = frozenset(
 
 
 class _Unknowable(Exception):  # noqa: N818 - not an error of the model
-    """An operand's value follows from an operator that could not be converted; that one has been reported."""
+    """An operand's value follows from an operator that could not be converted, which has been reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Where a subgraph is run: the span of the operator, the walk's stand-ins, and how many operators may still come ([0]).
+    """Where a subgraph runs: the span of the operator, the walk's stand-ins, and how many operators may still be added ([0]).
 
-    Nodes of a subgraph that is inlined get the operator's span; those of a function (`apart`) tell their own names.
+    Nodes of an inlined subgraph get the operator's span; those of a function (`apart`) keep their own names.
     """
 
     span: Span
@@ -153,7 +153,7 @@ class GraphWalk:
                 if check.open_axes(self.graph.tensors[index]):
                     self._unshaped.add(index)
 
-    # What converters ask for (aot.frontend.tflite.convert.ConvertContext).
+    # Queries of converters (aot.frontend.tflite.convert.ConvertContext).
 
     @property
     def oracle(self) -> str:
@@ -162,7 +162,7 @@ class GraphWalk:
 
     @property
     def to_the_letter(self) -> bool:
-        """Whether what LiteRT's reference kernels alone do wrong is requested too."""
+        """Whether faults of LiteRT's reference kernels are to be reproduced too."""
         return self._oracle == "litert-reference"
 
     @property
@@ -171,7 +171,7 @@ class GraphWalk:
         return False
 
     def blocks(self, op: OperatorView, i: int) -> Blocks | None:
-        """How operand i is quantised in blocks; None if it is not (E1220 for kinds that no operator takes)."""
+        """How operand i is quantised in blocks; None if it is not (E1220 for kinds that no operator supports)."""
         tensor = self.graph.tensors[op.input(i)] if op.input(i) != ABSENT else None
         block = tensor.quant.block if tensor is not None and tensor.quant is not None else None
         if tensor is None or block is None:
@@ -183,11 +183,11 @@ class GraphWalk:
         return Blocks(size, np.asarray(scales, np.float32).reshape(-1, width // size))
 
     def span(self, op: OperatorView) -> Span:
-        """Where results of this operator come from; inside of an inlined subgraph, the operator that runs it."""
+        """The origin of this operator's results; in an inlined subgraph, the operator that runs it."""
         return self.result_span(op, 0)
 
     def result_span(self, op: OperatorView, i: int) -> Span:
-        """Where result i comes from."""
+        """The origin of result i."""
         if self._site is not None and not self._site.apart:
             return self._site.span
         index = op.outputs[i] if i < len(op.outputs) else -1
@@ -217,7 +217,7 @@ class GraphWalk:
         return value
 
     def input_type(self, op: OperatorView, i: int) -> TensorType:
-        """The type of operand i: its shape is what has been computed, all else is declared."""
+        """The type of operand i: the computed shape, everything else as declared."""
         index = op.input(i)
         if index == ABSENT:
             self._refuse(op, "E1205", f"operand {i} is missing")
@@ -225,8 +225,8 @@ class GraphWalk:
 
     def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
         """The declared element type and quantisation of result i, without dimensions: those follow from the operands."""
-        found = self._type(op, self._result(op, i))
-        return TensorType((), found.dtype, found.quant)
+        declared = self._type(op, self._result(op, i))
+        return TensorType((), declared.dtype, declared.quant)
 
     def intermediate_type(self, op: OperatorView, i: int) -> TensorType:
         """The declared type of intermediate tensor i, which holds only quantisation parameters."""
@@ -235,7 +235,7 @@ class GraphWalk:
         return self._type(op, self.graph.tensors[op.intermediates[i]])
 
     def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
-        """The declared shape of result i where the file means it, else None; for what the operands leave open."""
+        """The declared shape of result i if the file fixes it, else None; for shapes that the operands leave open."""
         tensor = self._result(op, i)
         return None if tensor.is_open else tensor.shape
 
@@ -257,7 +257,7 @@ class GraphWalk:
     ) -> tuple[list[Function], list[Variable]]:
         """Other subgraphs as functions of `args` and of the variables that any of them reads or assigns, which are returned.
 
-        Those that are assigned come first, and are further results; of a loop all are, and only its last function has results.
+        Assigned variables come first and are additional results; for a loop all are, and only its last function has results.
         """
         parts = [self._subgraph(op, index, args, known=known) for index in indices]
         assigned = {k: None for p in parts for k, v in p.frame.items() if v.is_assigned}
@@ -276,7 +276,7 @@ class GraphWalk:
         return functions, variables
 
     def _subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Part:
-        """A subgraph walked on `args`; one that is run twice on the same types and constants is walked once."""
+        """A subgraph walked on `args`; a subgraph used twice with the same types and constants is walked once."""
         key = (index, tuple(id(a) if i in known else (a.type, id(a) in self._stand_ins) for i, a in enumerate(args)))
         if key not in self._functions:
             inner = self._inner(op, index, args, apart=True)
@@ -286,7 +286,7 @@ class GraphWalk:
                 param = Var(view.name or f"arg{i}", declared_type(view, shape=tensor_type(arg).shape), Span(name=view.name))
                 params.append(param)
                 inner._values[tensor] = arg if i in known else param
-            self._kept += args  # so that their ids stay their own
+            self._kept += args  # keeps their ids unique
             self.persistent.frames.append({})
             try:
                 results = self._walked(op, inner)
@@ -296,7 +296,7 @@ class GraphWalk:
         return self._functions[key]
 
     def handed_on(self, index: int) -> frozenset[int]:
-        """The numbers of a subgraph's inputs that are its outputs of the same number."""
+        """The indices of a subgraph's inputs that are its outputs with the same index."""
         graph = self.view.subgraphs[index]
         return frozenset(i for i, (a, b) in enumerate(zip(graph.inputs, graph.outputs, strict=False)) if a == b)
 
@@ -305,7 +305,7 @@ class GraphWalk:
         return tuple(op.kind for op in self.view.subgraphs[index].operators)
 
     def _inner(self, op: OperatorView, subgraph: int, args: Sequence[Expr], *, apart: bool) -> GraphWalk:
-        """The walk of another subgraph on operands that suit it."""
+        """The walk of another subgraph on matching operands."""
         site = _Site(self.span(op), self._stand_ins, self._budget, self._functions, self.persistent, apart)
         inner = GraphWalk(self.view, subgraph, oracle=self._oracle, problems=self._problems, site=site)
         self._budget[0] -= len(inner.graph.operators)
@@ -314,13 +314,17 @@ class GraphWalk:
         if len(inner.graph.inputs) != len(args):
             self._refuse(op, "E1117", f"{len(args)} inputs for a subgraph of {len(inner.graph.inputs)}")
         for i, (index, arg) in enumerate(zip(inner.graph.inputs, args, strict=True)):
-            given, wanted = tensor_type(arg), inner.graph.tensors[index]
-            if given.dtype != declared_dtype(wanted) or (given.shape != wanted.shape and not wanted.is_open):
-                self._refuse(op, "E1121", f"operand {i} is {given}, the subgraph takes {wanted.dtype}{list(wanted.shape)}")
+            operand_type, parameter = tensor_type(arg), inner.graph.tensors[index]
+            if operand_type.dtype != declared_dtype(parameter) or (
+                operand_type.shape != parameter.shape and not parameter.is_open
+            ):
+                self._refuse(
+                    op, "E1121", f"operand {i} is {operand_type}, the subgraph expects {parameter.dtype}{list(parameter.shape)}"
+                )
         return inner
 
     def _walked(self, op: OperatorView, inner: GraphWalk) -> list[Expr]:
-        """What the walk of another subgraph gives for its outputs."""
+        """The outputs of another subgraph's walk."""
         inner._bytes = self._bytes
         inner.visit_all()
         self._bytes = inner._bytes
@@ -329,7 +333,7 @@ class GraphWalk:
         return [inner._value(op, index) for index in inner.graph.outputs]
 
     def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
-        """The persistent tensor behind operand i: a tensor that is_variable, or what the handle of a resource stands for."""
+        """The persistent tensor behind operand i: a tensor that is_variable, or the resource of a handle."""
         index = op.input(i)
         if index == ABSENT:
             self._refuse(op, "E1205", f"operand {i} is missing")
@@ -341,13 +345,13 @@ class GraphWalk:
         name = self.persistent.name_of(_evaluate(self._value(op, index))) if tensor.dtype in ("resource", "int32") else None
         if name is None:
             self._refuse(op, "E1150", f"operand {i}, {tensor.where}, is not a handle to a variable known at compile time")
-        found = self.persistent.resource(name, type_, op.where)
+        variable = self.persistent.resource(name, type_, op.where)
         if self.persistent.initializing:
-            return found
+            return variable
         if not self.persistent.is_constant(name):
             return self.persistent.here(name)
-        found.is_read = True
-        return Variable(found.param, found.initial, constant_of(found, span=self.span(op)))
+        variable.is_read = True
+        return Variable(variable.param, variable.initial, constant_of(variable, span=self.span(op)))
 
     def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
         """A persistent tensor that belongs to the operator and is not a tensor of the file."""
@@ -361,7 +365,7 @@ class GraphWalk:
         return self.persistent.resource_id(name)
 
     def initialize(self, op: OperatorView, subgraph: int) -> None:
-        """Let a subgraph say with what values variables begin (E1153 if one is in use already, or the value is not known)."""
+        """Set variables' initial values from a subgraph (E1153 if one is already in use, or its value is unknown)."""
         if not self.persistent.begin(subgraph):
             return
         inner = self._inner(op, subgraph, (), apart=False)
@@ -380,15 +384,15 @@ class GraphWalk:
     def visit(self, op: OperatorView) -> None:
         """Convert one operator; its results, or stand-ins for them, become values."""
         if op.index in self._list_writes.parts:
-            return  # the operator that joins them says it all
+            return  # the operator that joins them does everything
         unshaped = not self._unshaped.isdisjoint(op.inputs)
         if unshaped:
             self._unshaped.update(op.outputs)
         try:
             results = self._results(op)
         except AotError as error:
-            known = (p for p in error.problems if not unshaped or p.code in _WHATEVER_THE_SHAPES)
-            self._problems.extend(tuple(known))
+            independent = (p for p in error.problems if not unshaped or p.code in _WHATEVER_THE_SHAPES)
+            self._problems.extend(tuple(independent))
             results = None
         except _Unknowable:
             results = None
@@ -424,14 +428,14 @@ class GraphWalk:
     def _results(self, op: OperatorView) -> Sequence[Expr] | None:
         converter = converter_of(op.kind)
         if converter is None:
-            if op.opcode != "CUSTOM" or check.is_known_custom(op):  # else check has said what it is
-                message = f"this operator is not supported yet (aot explain {op.kind} tells what is missing)"
+            if op.opcode != "CUSTOM" or check.is_known_custom(op):  # otherwise check has reported it
+                message = f"this operator is not supported yet (aot explain {op.kind} says what is missing)"
                 self._problems.add("E1201", message, op.where)
             return None
         try:
             self._check_operands(op)
             write = self._list_writes.writes.get(op.index)
-            found = converter(self, op) if write is None else convert_list_write(self, op, write)
+            converted = converter(self, op) if write is None else convert_list_write(self, op, write)
         except TypeRuleError as error:
             if error.__cause__ is not None:  # the rule's fault, not the model's
                 self._refuse(op, "E1124", f"the converter does not understand it ({error.message})")
@@ -443,10 +447,10 @@ class GraphWalk:
         except Exception as error:
             if isinstance(error, ArithmeticError | ValueError) and self._has_zero_scale(op):
                 self._refuse(op, "E1226", "it divides by the scale of an operand or of its result, which is 0")
-            # A converter met values that its author did not think of.  The file is to blame as far as its user is
-            # concerned; the tests treat this code as a fault of ours.
+            # A converter met values that its author did not expect.  For the user, the file is to blame; the tests treat this
+            # code as a fault of ours.
             self._refuse(op, "E1124", f"the converter does not understand it ({type(error).__name__}: {error})")
-        results = found if isinstance(found, Sequence) else (found,)
+        results = converted if isinstance(converted, Sequence) else (converted,)
         if len(results) != len(op.outputs):
             self._refuse(op, "E1117", f"{len(op.outputs)} outputs, expected {len(results)}")
         for position, expr in enumerate(results):
@@ -454,23 +458,23 @@ class GraphWalk:
         return results
 
     def _compare(self, op: OperatorView, position: int, expr: Expr) -> None:
-        """The file's word on a result against what the operator yields."""
+        """Compare the file's declaration of a result with the operator's result."""
         declared, shape = self.output_type(op, position), self.output_shape(op, position)
-        found = expr.type
-        if not isinstance(found, TensorType):
+        type_ = expr.type
+        if not isinstance(type_, TensorType):
             self._refuse(op, "E1121", f"result {position} is not one tensor")
-        unknown = op.opcode == "CUSTOM" and not shape  # converters cannot tell what custom operators yield
+        unknown = op.opcode == "CUSTOM" and not shape  # model converters do not know the results of custom operators
         if shape is None:
-            self._check_size(op, position, found)
-        elif found.shape != shape and not unknown:
-            shapes = f"{list(shape)} is declared, but {list(found.shape)} follows from the operands"
+            self._check_size(op, position, type_)
+        elif type_.shape != shape and not unknown:
+            shapes = f"{list(shape)} is declared, but {list(type_.shape)} follows from the operands"
             self._refuse(op, "E1120", f"shape of result {position}: {shapes}")
         if declared.quant is not None and 0 in declared.quant.scale:
             value = _evaluate(expr)
             if value is None or (value != declared.quant.zero_point[0]).any():
                 self._refuse(op, "E1111", f"result {position} has a scale of 0, and is not known to be zero")
-        if found.dtype != declared.dtype:
-            self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {found.dtype}")
+        if type_.dtype != declared.dtype:
+            self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {type_.dtype}")
 
     def _check_size(self, op: OperatorView, position: int, found: TensorType) -> None:
         """The limits on declared shapes (aot.frontend.check), applied to a computed one."""
@@ -478,10 +482,10 @@ class GraphWalk:
         if len(found.shape) > MAX_RANK:
             self._refuse(op, "E1221", f"result {position} has {len(found.shape)} dimensions; at most {MAX_RANK} are supported")
         if size > MAX_TENSOR_BYTES:
-            message = f"result {position} has shape {list(found.shape)} and takes {size} bytes, more than {MAX_TENSOR_BYTES}"
+            message = f"result {position} has shape {list(found.shape)} and needs {size} bytes, more than {MAX_TENSOR_BYTES}"
             self._refuse(op, "E1216", message)
         if self._bytes > check.MAX_TOTAL_BYTES:
-            self._refuse(op, "E1217", f"with result {position} the tensors take more than {check.MAX_TOTAL_BYTES} bytes together")
+            self._refuse(op, "E1217", f"with result {position} the tensors need more than {check.MAX_TOTAL_BYTES} bytes in total")
         if not found.size and needs_elements(op):
             self._refuse(op, "E1121", f"result {position} has no elements")
 
@@ -513,7 +517,7 @@ class GraphWalk:
         try:
             if tensor.dtype == "resource":
                 self._refuse(None, "E1218", f"{tensor.where}: a resource cannot be an input of the model")
-            type_ = declared_type(tensor) if tensor.dtype == "string" else self._type(None, tensor)  # E1212 says it
+            type_ = declared_type(tensor) if tensor.dtype == "string" else self._type(None, tensor)  # E1212 reports it
         except AotError as error:
             self._problems.extend(error.problems)
             type_ = TensorType(tensor.shape, tensor.dtype)
@@ -538,15 +542,15 @@ class GraphWalk:
         return self._values[index]
 
     def _dense(self, op: OperatorView | None, tensor: TensorView, sparsity: SparsityView) -> Array:
-        """The value of a sparse constant with its zeros."""
+        """The value of a sparse constant, with its zeros."""
         assert tensor.data is not None
         try:
             return to_dense(tensor.data, tensor.shape, sparsity)
         except SparsityError as error:
-            self._refuse(op, "E1125", f"{tensor.where} is sparse in a way that contradicts itself: {error}")
+            self._refuse(op, "E1125", f"{tensor.where} has contradictory sparsity: {error}")
 
     def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
-        if tensor.dtype == "string":  # E1212 says it
+        if tensor.dtype == "string":  # E1212 reports it
             raise _Unknowable
         try:
             numpy_dtype(declared_dtype(tensor))
@@ -559,7 +563,7 @@ class GraphWalk:
         return declared_type(tensor, shape=shape)
 
     def shapes(self) -> dict[int, tuple[int, ...]]:
-        """The shape of every tensor that has been computed, by index."""
+        """The shape of every computed tensor, by index."""
         return {i: e.type.shape for i, e in self._values.items() if isinstance(e.type, TensorType)}
 
     def _refuse(self, op: OperatorView | None, code: str, message: str) -> NoReturn:
@@ -567,7 +571,7 @@ class GraphWalk:
 
 
 _MAX_FOLDED = 1 << 16
-"""Elements; an operand that decides a shape or an axis is small, larger ones are left to fold_constant."""
+"""Maximum elements; operands for shapes or axes are small, larger ones are left to fold_constant."""
 
 
 def _evaluate(expr: Expr, *, most: int = _MAX_FOLDED) -> Array | None:

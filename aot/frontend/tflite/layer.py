@@ -1,4 +1,4 @@
-"""What converters of convolutions and dense layers share: integer, float32 and hybrid layers (float32 data, integer weights)."""
+"""Shared by converters of convolutions and dense layers: integer, float32 and hybrid layers (float32 data, integer weights)."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def bounds(ctx: ConvertContext, op: OperatorView) -> tuple[float, float]:
 
 
 def layer_operands(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """Data, weights and, where there is one, the bias."""
-    found = [operand(ctx, op, 0), operand(ctx, op, 1)]
+    """Data, weights and, if present, the bias."""
+    operands = [operand(ctx, op, 0), operand(ctx, op, 1)]
     bias = ctx.input(op, 2)
     if bias is None:
-        return found
+        return operands
     if ctx.input_type(op, 2).dtype != "float32":
         unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
-    return [*found, bias]
+    return [*operands, bias]
 
 
 def convert_window(ctx: ConvertContext, op: OperatorView, name: str) -> Expr:
@@ -72,11 +72,11 @@ def _window_attrs(ctx: ConvertContext, op: OperatorView, kernel: tuple[int, ...]
 class QuantizedLayer:
     """The integers of one layer: zero points, the output's parameters and the real multiplier of each channel (or one for all).
 
-    `flipped` are the channels whose weight scale is negative in the file (MCUNet has some): their weights and bias are negated
-    and their multipliers positive here, which leaves every product, and so every rounding, as it was.
+    `flipped`: the channels with a negative weight scale in the file (as in MCUNet).  Their weights and bias are negated and their
+    multipliers positive here, which leaves every product, and so every rounding, unchanged.
 
-    `wide`: the reference adds up in 64 bits (int16 data with a 64-bit bias or none); its convolutions then multiply by reduced
-    multipliers and round once.  `acc_dtype` is int64 only where such a sum can leave 32 bits.
+    `wide`: the reference sums in 64 bits (int16 data with a 64-bit bias or none); its convolutions then multiply by reduced
+    multipliers and round once.  `acc_dtype` is int64 only if such a sum can exceed 32 bits.
     """
 
     input_zp: int
@@ -91,13 +91,13 @@ class QuantizedLayer:
 _LAYER_KINDS = frozenset({("int8", "int8", "int8"), ("int8", "int4", "int8"), ("int16", "int8", "int16")})
 """(data, weights, result); uint8 comes as int8 (aot.frontend.tflite.retyped)."""
 _SIXTEEN_BY_FOUR = ("int16", "int4", "int16")
-"""Of CONV_2D and FULLY_CONNECTED alone: the reference's other kernels do not unpack such weights."""
+"""For CONV_2D and FULLY_CONNECTED only: the reference's other kernels do not unpack such weights."""
 
 
 def layer_multipliers(
     ctx: ConvertContext, op: OperatorView, data: TensorType, weight: QuantParams, out: QuantParams
 ) -> tuple[float, ...]:
-    """One for each weight scale."""
+    """One multiplier per weight scale."""
     assert data.quant is not None
     kind = "uint8" if ctx.is_legacy else "per channel" if len(weight.scale) > 1 else data.dtype
     scale = data.quant.scale[0]
@@ -107,12 +107,12 @@ def layer_multipliers(
 
 
 def _rounds_once(ctx: ConvertContext, op: OperatorView) -> bool:
-    """Whether the reference multiplies the sums by doubles; of which every one gives some result."""
+    """Whether the reference multiplies the sums by doubles; any double gives a result."""
     return op.opcode == "FULLY_CONNECTED" and ctx.oracle == "litert"
 
 
 def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) -> QuantizedLayer:
-    """Refuse what is not in `_LAYER_KINDS` with known parameters; weights per tensor or per index of `channel_axis`."""
+    """Refuse what is not in `_LAYER_KINDS` with known parameters; weight scales are per tensor or per index of `channel_axis`."""
     data, weight, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
     kinds = (data.dtype, weight.dtype, out.dtype)
     if kinds not in _LAYER_KINDS and not (kinds == _SIXTEEN_BY_FOUR and op.opcode in ("CONV_2D", "FULLY_CONNECTED")):
@@ -129,7 +129,7 @@ def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis
     _check_lost(ctx, op, weight.quant)
     reals = layer_multipliers(ctx, op, data, weight.quant, out.quant)
     if not _rounds_once(ctx, op) and not all(abs(m) < MULTIPLIER_LIMIT for m in reals):
-        unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}, at most 2^31 is possible", code="E1226")
+        unsupported(ctx, op, f"the scales give a multiplier of {max(map(abs, reals)):g}; the maximum is 2^31", code="E1226")
     flipped = tuple(c for c, m in enumerate(reals) if m < 0)
     if flipped and weight.quant.zero_point[0] != 0:
         unsupported(ctx, op, "negative weight scales with a zero point are not supported", code="E1224")
@@ -139,16 +139,16 @@ def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis
 
 
 def _check_lost(ctx: ConvertContext, op: OperatorView, weight: QuantParams) -> None:
-    """Weights per tensor without a scale: the reference refuses them where it compares scales."""
+    """Refuse per-tensor weights without a usable scale, as the reference does when it compares scales."""
     scale = weight.scale[0]
     if not (op.opcode == "FULLY_CONNECTED" or ctx.is_legacy) or len(weight.scale) > 1 or isfinite(scale):
         return
     if scale != inf or ctx.input(op, 2) is not None:
-        unsupported(ctx, op, f"weights with the one scale {scale:g} (TFLite rejects them too)", code="E1226")
+        unsupported(ctx, op, f"weights with the single scale {scale:g} (TFLite rejects them too)", code="E1226")
 
 
 def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> QuantizedLayer:
-    """How sums of int16 data are added up, from the type of the bias and the largest sum that the weights allow."""
+    """How sums of int16 data are accumulated, by the type of the bias and the largest sum that the weights allow."""
     assert layer.output.quant is not None
     _check_bias(ctx, op)
     if layer.input_zp != 0 or layer.output.quant.zero_point[0] != 0:
@@ -159,20 +159,20 @@ def _accumulation(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
 
 
 def _check_bias(ctx: ConvertContext, op: OperatorView) -> None:
-    """Refuse a bias of 32 bits that the reference's kernels for int16 data read as one of 64, half of it beyond its end."""
+    """Refuse an int32 bias that the reference's kernels for int16 data read as int64, half of it beyond its end."""
     if ctx.input(op, 2) is None or ctx.input_type(op, 2).dtype != "int32":
         return
     if ctx.oracle == "tflm":
         if op.opcode in ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"):
-            unsupported(ctx, op, "TFLM reads the bias of int32 as int64: give int16 layers a bias of int64", code="E1228")
+            unsupported(ctx, op, "TFLM reads the int32 bias as int64; use an int64 bias in int16 layers", code="E1228")
     elif op.opcode != "DEPTHWISE_CONV_2D" and op.option("quantized_bias_type") == "FLOAT32":  # the schema's default
-        right = "" if op.opcode == "TRANSPOSE_CONV" else ", or --oracle tflm, which goes by the tensor"
-        advice = f'give the layer a bias of int64 or quantized_bias_type="INT32"{right}'
-        unsupported(ctx, op, f"LiteRT reads the bias of int32 as int64: {advice}", code="E1228")
+        right = "" if op.opcode == "TRANSPOSE_CONV" else ", or --oracle tflm, which uses the tensor's type"
+        advice = f'use an int64 bias or quantized_bias_type="INT32" in this layer{right}'
+        unsupported(ctx, op, f"LiteRT reads the int32 bias as int64; {advice}", code="E1228")
 
 
 def largest_sums(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Array:
-    """int64 [C]: a bound of the magnitude of each channel's sum, bias included."""
+    """int64 [C]: a bound for the magnitude of each channel's sum, including the bias."""
     low, high = int_range(ctx.input_type(op, 0).dtype)
     weight = _magnitudes(ctx, op, layer)
     largest: Array = weight.sum(axis=tuple(a for a in range(weight.ndim) if a != channel_axis))
@@ -183,7 +183,7 @@ def largest_sums(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *
 
 
 def _magnitudes(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Array:
-    """int64: of each weight less its zero point; at most, where weights are computed at run time."""
+    """int64: the magnitude of each weight less its zero point; the maximum for weights computed at run time."""
     running = running_weights(ctx, op)
     if running is None:
         return np.abs(ctx.constant(op, 1).astype(np.int64) - layer.weight_zp)
@@ -192,11 +192,11 @@ def _magnitudes(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) ->
 
 
 MULTIPLIER_LIMIT = 2.0**31
-"""From here on the left shift would leave an int32; the reference's result is then undefined."""
+"""From this shift on, the result leaves an int32 and is undefined in the reference."""
 
 
 def running_weights(ctx: ConvertContext, op: OperatorView) -> Expr | None:
-    """Weights of FULLY_CONNECTED that are computed at run time, as their type has them; None where they are known."""
+    """Weights of FULLY_CONNECTED that are computed at run time, in their declared type; None if they are constant."""
     expr = ctx.input(op, 1)
     if expr is None or op.opcode != "FULLY_CONNECTED" or ctx.input_type(op, 1).dtype == "int4":
         return None
@@ -204,7 +204,7 @@ def running_weights(ctx: ConvertContext, op: OperatorView) -> Expr | None:
 
 
 def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, channel_axis: int) -> Constant:
-    """The weights, those of flipped channels negated."""
+    """The weights, negated in flipped channels."""
     data = ctx.constant(op, 1)
     if layer.flipped:
         index = (slice(None),) * channel_axis + (list(layer.flipped),)
@@ -215,15 +215,13 @@ def layer_weights(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, 
         data[index] *= -1
     type_ = ctx.input_type(op, 1)
     quant = type_.quant if type_.quant is not None and all(map(isfinite, type_.quant.scale)) else None
-    # kernels of int16 data have their weights in bytes
+    # kernels for int16 data use one byte per weight
     dtype = "int8" if ctx.input_type(op, 0).dtype == "int16" else type_.dtype
     return const(data, quant=quant, dtype=dtype)
 
 
 def _layer_bias(ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer) -> Array:
-    """The bias in the accumulator's type, [C], that of flipped channels negated (modulo 2^32, as the reference's
-    additions are).
-    """
+    """The bias in the accumulator's type, [C], negated in flipped channels (modulo 2^32, as the reference's additions are)."""
     data = ctx.constant(op, 2).reshape(-1)
     if layer.flipped:
         if data.size <= layer.flipped[-1]:
@@ -242,11 +240,11 @@ def _rescaling(layer: QuantizedLayer, *, rounding: str, channels: slice) -> Resc
 
 
 def _rescaling_once(ctx: ConvertContext, op: OperatorView, acc: Expr, *, layer: QuantizedLayer) -> tuple[Expr, Rescaling]:
-    """The sums, those replaced whose products do not fit an int32, and the integers of the layer's multipliers."""
+    """The sums, with those replaced whose products exceed an int32, and the integers of the layer's multipliers."""
     assert layer.output.quant is not None
     low, high = int_range(layer.output.dtype)
     zp, largest, reals = layer.output.quant.zero_point[0], largest_sums(ctx, op, layer, channel_axis=0), layer.multipliers
-    if layer.acc_dtype == "int32":  # where it could be larger, it wraps
+    if layer.acc_dtype == "int32":  # a larger sum wraps
         largest = np.minimum(largest, (1 << 31) - 1)
     added = zp + 128 if ctx.is_legacy else zp
     sums = cast_sums(reals, largest.tolist(), zero_point=added, dtype=layer.acc_dtype)
@@ -259,9 +257,9 @@ def _rescaling_once(ctx: ConvertContext, op: OperatorView, acc: Expr, *, layer: 
 def finish_layer(
     ctx: ConvertContext, op: OperatorView, acc: Call, *, layer: QuantizedLayer, rounding: str, channels: slice = slice(None)
 ) -> Expr:
-    """bias_add where there is a bias, requantize, clip where there is an activation.
+    """bias_add if there is a bias, requantize, clip if there is an activation.
 
-    `channels`: which of the layer's output channels `acc` holds; `rounding`: "double", or "once" with halves away from zero.
+    `channels`: the layer's output channels in `acc`; `rounding`: "double", or "once" with halves away from zero.
     """
     span = ctx.span(op)
     expr: Expr = acc
@@ -293,14 +291,14 @@ _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 
 
 def is_hybrid_layer(ctx: ConvertContext, op: OperatorView) -> bool:
-    """Whether data and result are float32 and the weights integers; the reference has no 4-bit weights of DEPTHWISE_CONV_2D."""
+    """Whether data and result are float32 and the weights integers; the reference has no 4-bit weights for DEPTHWISE_CONV_2D."""
     kinds = (ctx.input_type(op, 0).dtype, ctx.input_type(op, 1).dtype, ctx.output_type(op).dtype)
     narrow = kinds == ("float32", "int4", "float32") and op.opcode != "DEPTHWISE_CONV_2D"
     return narrow or kinds == ("float32", "int8", "float32")
 
 
 def is_symmetric_conv(ctx: ConvertContext, op: OperatorView) -> bool:
-    """Whether CONV_2D takes its data symmetrically: with one weight scale (or equal ones) and one group."""
+    """Whether CONV_2D quantises its data symmetrically: with one weight scale (or equal ones) and one group."""
     weight = ctx.input_type(op, 1)
     return weight.quant is not None and len(set(weight.quant.scale)) == 1 and weight.shape[3] == ctx.input_type(op, 0).shape[3]
 
@@ -315,7 +313,7 @@ def convert_hybrid(
     asymmetric: bool,
     weight_first: bool = False,
 ) -> Expr:
-    """The layer on `data`, which is quantised batch by batch; `channel_axis` is that of the weights' output channels.
+    """The layer on `data`, quantised batch by batch; `channel_axis` is the axis of the weights' output channels.
 
     `layer(integers, weights)` gives the sums, int32 [B, ..., C].
     """
@@ -347,7 +345,7 @@ def hybrid_weights(ctx: ConvertContext, op: OperatorView, *, channel_axis: int) 
     if any(type_.quant.zero_point):
         unsupported(ctx, op, "integer weights with a zero point are not supported with float32 data", code="E1224")
     scales = np.asarray(type_.quant.scale, np.float32)
-    # equal scales along the axis are one; the integer kernels of int16 data have their weights in bytes
+    # equal scales along the axis are merged; the integer kernels for int16 data use one byte per weight
     return (scales[:1] if len(set(type_.quant.scale)) == 1 else scales), const(ctx.constant(op, 1), dtype="int8")
 
 
@@ -364,7 +362,7 @@ class Window:
 def fit_axis(scheme: str, size: int, kernel: int, *, stride: int, dilation: int = 1) -> tuple[int, int, int]:
     """ComputeOutSize and ComputePaddingWithOffset along one axis: (output size, padding before, after).
 
-    An odd total has the larger half after.
+    If the total is odd, the larger half comes after.
     """
     effective = (kernel - 1) * dilation + 1
     if scheme == "SAME":

@@ -1,8 +1,8 @@
-"""Writing one row of a list: how the converter spells TensorListSetItem in the loops of recurrent networks.
+"""Writing one row of a list: the converter's form of TensorListSetItem in the loops of recurrent networks.
 
     CONCATENATION(SLICE(list, [0, 0..], [t, -1..]), row, SLICE(list, [t + 1, 0..], [-1, -1..])), axis 0
 
-The slices have sizes that only the run knows, the whole has the list's; it is the list with row t replaced.
+The sizes of the slices are known only at run time, but the result has the list's size: the list with row t replaced.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from aot.relay.expr import Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 
 Part = int | tuple[int]
-"""An element of a vector: its value, or (tensor,) that holds it."""
+"""An element of a vector: its value, or (tensor,) for the tensor with the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListWrite:
-    """Tensors of one write: the list, the row's number, and the place of the row among the joining operator's operands."""
+    """Tensors of one write: the list, the row's number, and the position of the row among the concatenation's operands."""
 
     data: int
     position: int
@@ -40,14 +40,14 @@ class ListWrites:
 
 
 def list_writes(graph: SubgraphView) -> ListWrites:
-    """All writes of a graph whose slices nothing else reads."""
+    """All writes of a graph whose slices have no other readers."""
     finder = _Finder(graph)
     writes: dict[int, ListWrite] = {}
     parts: set[int] = set()
     for op in graph.operators:
-        found = finder.write(op) if op.opcode == "CONCATENATION" else None
-        if found is not None:
-            writes[op.index] = found
+        write = finder.write(op) if op.opcode == "CONCATENATION" else None
+        if write is not None:
+            writes[op.index] = write
             parts |= {finder.made_by[op.inputs[0]].index, finder.made_by[op.inputs[2]].index}
     return ListWrites(writes, frozenset(parts))
 
@@ -112,11 +112,11 @@ class _Finder:
 
 
 def convert_list_write(ctx: ConvertContext, op: OperatorView, write: ListWrite) -> Expr:
-    """dynamic_update_slice of the list by the row."""
+    """dynamic_update_slice of the list with the row."""
     data, row = ctx.tensor(op, write.data), ctx.tensor(op, op.inputs[write.row])
     span, type_ = ctx.span(op), tensor_type(data)
     at = ctx.tensor(op, write.position)
     first = call("reshape", [at], ReshapeAttrs((1,)), span=span)
-    rest = const(np.zeros(len(type_.shape) - 1, tensor_type(at).dtype), span=span)
-    start = call("concatenate", [first, rest], ConcatenateAttrs(0), span=span) if len(type_.shape) > 1 else first
+    zeros = const(np.zeros(len(type_.shape) - 1, tensor_type(at).dtype), span=span)
+    start = call("concatenate", [first, zeros], ConcatenateAttrs(0), span=span) if len(type_.shape) > 1 else first
     return call("dynamic_update_slice", [data, row, start], DynamicUpdateSliceAttrs(), span=span)

@@ -40,7 +40,7 @@ SOFTMAX_RESULTS = frozenset({"int8", "int16"})
 """Types of the result; the scale is 2^-bits and the zero point the type's lowest value."""
 
 SOFTMAX_DEPTH = 4095
-"""Elements of a row; more could overflow the sum's 12 integer bits."""
+"""Maximum elements of a row; more could overflow the sum's 12 integer bits."""
 
 
 @from_tflite(
@@ -75,7 +75,7 @@ def convert_softmax(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Ex
 
 
 SOFTMAX16_DEPTH = 1 << 15
-"""Elements of a row; more could overflow the sum of their exponentials."""
+"""Maximum elements of a row; more could overflow the sum of their exponentials."""
 
 
 def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> Expr:
@@ -85,7 +85,7 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> Expr:
     scale, zp = require_quant(ctx, op, data, may_be_zero=True)
     out_scale, out_zp = require_quant(ctx, op, out, what="the result")
     if zp or out_zp or abs(out_scale * 32768 - 1) > 0.001:
-        unsupported(ctx, op, "the result must have scale 1/32768, and no tensor a zero point", code="E1225")
+        unsupported(ctx, op, "the result must have scale 1/32768, and all zero points must be 0", code="E1225")
     require_rows(ctx, op, data, most=SOFTMAX16_DEPTH)
     beta = float(np.float32(op.option("beta")))
     real = real_multiplier(op.opcode, "int16", (scale, beta), (10.0 / 65535.0,), oracle=ctx.oracle)
@@ -96,7 +96,7 @@ def convert_softmax16(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 LOG_SOFTMAX_DEPTH = 4095
-"""Elements of a row; more could overflow the sum's 12 integer bits."""
+"""Maximum elements of a row; more could overflow the sum's 12 integer bits."""
 
 
 def log_scaling(input_scale: float) -> LogSoftmaxAttrs:
@@ -124,7 +124,7 @@ def convert_log_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 L2_DEPTH = 1 << 15
-"""Elements of a row; more could overflow the sum of their squares."""
+"""Maximum elements of a row; more could overflow the sum of their squares."""
 
 
 @from_tflite("L2_NORMALIZATION", "int8 uint8 float32", "divide qnn.l2_normalize relu sqrt square sum")
@@ -136,7 +136,7 @@ def convert_l2_normalization(ctx: ConvertContext, op: OperatorView) -> Expr | Se
 
 def _l2_of_codes(ctx: ConvertContext, op: OperatorView, *, left_shift: int) -> Expr:
     if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "a fused activation is not supported(TFLite rejects it too)")
+        unsupported(ctx, op, "a fused activation is not supported (TFLite rejects it too)")
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     if data.dtype == "float32":
         return convert_float_l2(ctx, op)
@@ -189,7 +189,7 @@ def convert_float_log_softmax(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def convert_float_softmax(ctx: ConvertContext, op: OperatorView, *, halves: bool = False) -> Expr:
-    """float32; called by the converter of SOFTMAX.  `halves`: what is divided by the sum, not what is added, is float16 first."""
+    """float32; called by the converter of SOFTMAX.  `halves`: the dividends, not the summands, are rounded to float16."""
     x, span = _float_rows(ctx, op), ctx.span(op)
     centred = _binary("subtract", x, _reduced_row("reduce_max", x, span), span)
     if op.option("beta") != 1:
@@ -204,7 +204,7 @@ def convert_float_l2(ctx: ConvertContext, op: OperatorView) -> Expr:
     x, span = _float_rows(ctx, op), ctx.span(op)
     total = _reduced_row("sum", call("square", [x], UnaryAttrs(), span=span), span)
     norm = call("sqrt", [total], UnaryAttrs(), span=span)
-    # std::max(norm, epsilon), which a norm that is NaN passes: a clamp from below
+    # std::max(norm, epsilon) passes a NaN: a clamp from below
     return _binary("divide", x, call("relu", [norm], UnaryAttrs(lo=EPSILON), span=span), span)
 
 

@@ -1,4 +1,4 @@
-"""Converters of operators with windows that have no weights: pooling, and MediaPipe's unpooling."""
+"""Converters of operators with windows but no weights: pooling, and MediaPipe's unpooling."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from aot.support.dtype import is_float
 
 
 def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Sequence[str]) -> Expr:
-    """The pool with the clamp of its fused activation, of float32 as an operator of its own; input and output have one
-    quantisation, as TFLite demands.
+    """The pool, with the clamp of its fused activation (a separate operator for float32); input and output must have the same
+    quantisation, as TFLite requires.
     """
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, dtypes)
@@ -39,7 +39,7 @@ def convert_pool(ctx: ConvertContext, op: OperatorView, *, name: str, dtypes: Se
         unsupported(ctx, op, "pooling needs four dimensions")
     lo, hi = 0, 0
     if not is_float(data.dtype):
-        if require_quant(ctx, op, data, may_be_zero=True)[0]:  # codes of a scale of 0 are moved as they are
+        if require_quant(ctx, op, data, may_be_zero=True)[0]:  # values of scale 0 are moved as they are
             require_same_quant(ctx, op, data, out)
         lo, hi = fused_range(ctx, op, out)
     kernel = (op.option("filter_height"), op.option("filter_width"))
@@ -73,7 +73,7 @@ def convert_max_pool2d(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("L2_POOL_2D", "float32", "nn.avg_pool2d relu sqrt square")
 def convert_l2_pool2d(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """Squares, their mean, its root, the clamp."""
+    """The squares, their mean, its root, and the clamp."""
     data, span = ctx.input_type(op, 0), ctx.span(op)
     require_dtype(ctx, op, data, {"float32"})
     kernel, strides = (op.option("filter_height"), op.option("filter_width")), (op.option("stride_h"), op.option("stride_w"))
@@ -88,7 +88,7 @@ def convert_l2_pool2d(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{ARGMAX} nn.max_pool2d relu", oracle="MediaPipe")
 def convert_max_pool_argmax(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """The maxima, clamped by the activation, and their places."""
+    """The maxima, clamped by the activation, and their positions."""
     data, span = ctx.input_type(op, 0), ctx.span(op)
     require_dtype(ctx, op, data, {"float32"})
     if len(data.shape) != 4:
@@ -112,5 +112,5 @@ def convert_max_unpooling(ctx: ConvertContext, op: OperatorView) -> Expr:
     _, sx, sy, width, height = struct_options(ctx, op, 5)
     steps_and_window(ctx, op, (sy, sx), (height, width))
     if (sy, sx) != (height, width):
-        unsupported(ctx, op, f"strides {(sy, sx)} that are not the window {(height, width)} are not supported")
+        unsupported(ctx, op, f"strides {(sy, sx)} that differ from the window {(height, width)} are not supported")
     return call(MAX_UNPOOLING_NAME, [operand(ctx, op, 0), operand(ctx, op, 1)], UnpoolAttrs((height, width)), span=ctx.span(op))

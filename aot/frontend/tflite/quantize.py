@@ -36,8 +36,8 @@ def convert_quantize(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize cast")
 def convert_dequantize(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """qnn.dequantize, of float16 a cast; of constants (weights stored as float16 or integers, also with a scale a channel) their
-    value, with a note of how they are stored."""
+    """qnn.dequantize, for float16 a cast; constants (weights stored as float16 or integers, also with per-channel scales) become
+    their value, with a note of how they are stored."""
     data = ctx.input_type(op, 0)
     x = operand(ctx, op, 0)
     if isinstance(x, Constant):
@@ -50,7 +50,7 @@ def convert_dequantize(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _dequantized(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
-    """The float32 values of float16 numbers, or of integers with one scale or one for each index of an axis."""
+    """The float32 values of float16 numbers, or of integers with one scale or one per index of an axis."""
     value = _half_value(ctx, op, x)
     return replace(value, stored=x.type)
 
@@ -64,7 +64,7 @@ def _half_value(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
     if quant is None or not quant.is_per_channel:
         attrs = DequantizeAttrs(*require_quant(ctx, op, x.type, may_be_zero=True))
         return const(evaluate_dequantize(x.data, attrs=attrs, out_type=x.type.with_dtype("float32")), span=ctx.span(op))
-    require_dtype(ctx, op, x.type, ("int4", "int8", "uint8"), what="data with a scale a channel")
+    require_dtype(ctx, op, x.type, ("int4", "int8", "uint8"), what="data with per-channel scales")
     axis = quant.axis
     assert axis is not None
     if not 0 <= axis < len(shape) or len(quant.scale) != shape[axis]:
@@ -76,7 +76,7 @@ def _half_value(ctx: ConvertContext, op: OperatorView, x: Constant) -> Constant:
 
 
 def nudged(low: float, high: float, bits: int) -> FakeQuantAttrs:
-    """The range moved so that 0 is one of the numbers; float32 steps."""
+    """The range moved so that 0 is one of the numbers; in float32 steps."""
     a, b, top = np.float32(low), np.float32(high), np.float32((1 << bits) - 1)
     scale = (b - a) / top
     zero = np.float32(0) - a / scale
@@ -90,17 +90,17 @@ def convert_fake_quant(ctx: ConvertContext, op: OperatorView) -> Expr:
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"float32"})
     if op.option("narrow_range"):
-        unsupported(ctx, op, "a narrow range is not supported(TFLite rejects it too)")
+        unsupported(ctx, op, "a narrow range is not supported (TFLite rejects it too)")
     low, high, bits = float(op.option("min")), float(op.option("max")), op.option("num_bits")
     attrs = nudged(low, high, bits) if 1 <= bits <= 16 and low <= 0 <= high and low < high else None
     if attrs is None or not np.isfinite([attrs.low, attrs.high]).all() or not attrs.scale >= np.finfo(np.float32).tiny:
-        unsupported(ctx, op, f"{bits} bits from {low} to {high} are not a quantisation", code="E1122")
+        unsupported(ctx, op, f"{bits} bits from {low} to {high} are not a valid quantisation", code="E1122")
     return call("fake_quant", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
 @from_tflite("CAST", EVERY, "cast")
 def convert_cast(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """cast to the declared type of the result; nothing where it is the operand's."""
+    """cast to the declared type of the result; nothing if the operand already has it."""
     data, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, data, CASTABLE)
     require_dtype(ctx, op, out, CASTABLE, what="a result")
@@ -117,7 +117,7 @@ def convert_bitcast(ctx: ConvertContext, op: OperatorView) -> Expr:
     return call("bitcast", [operand(ctx, op, 0)], BitcastAttrs(bitcast_shape(data, dtype), dtype), span=ctx.span(op))
 
 
-# DENSIFY: the zeros of a sparse constant are put in where the constant is read, so nothing is left to do.
+# DENSIFY: the zeros of a sparse constant are inserted when the constant is read, so there is nothing left to do.
 #
 # Oracle: `kernels/densify.cc`.
 

@@ -32,7 +32,7 @@ _WORDS_OF = {"int32": 1, "uint32": 1, "int64": 2, "uint64": 2}
     "STABLEHLO_RNG_BIT_GENERATOR", "uint64", "bitcast concatenate random.advance random.bits strided_slice", oracles=("litert",)
 )
 def convert_rng_bits(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """(the state after, bits in the result's declared shape); the state is key, counter, and of three numbers two words more."""
+    """(the next state, bits in the result's declared shape); the state is a key and a counter, of three words or two more."""
     state, out, shape, span = ctx.input_type(op, 0), ctx.output_type(op, 1), ctx.output_shape(op, 1), ctx.span(op)
     require_dtype(ctx, op, state, ("uint64",), what="a state")
     require_dtype(ctx, op, out, tuple(_WORDS_OF), what="a result")
@@ -42,8 +42,8 @@ def convert_rng_bits(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
         unsupported(ctx, op, f"{algorithm} by a state of {state} for {out.dtype}{list(shape or ())}", code="E1207")
     number = 2 * state.size
     flat = reshaped(call("bitcast", [operand(ctx, op, 0)], BitcastAttrs((state.size, 2), "uint32"), span=span), (number,), span)
-    key, low, rest = (slice_of(ctx, op, flat, [range(a, z)]) for a, z in ((0, 2), (2, 4), (4, 6) if number == 6 else (0, 2)))
-    counter = low if algorithm == "threefry" else call("concatenate", (low, rest), ConcatenateAttrs(0), span=span)
+    key, low, upper = (slice_of(ctx, op, flat, [range(a, z)]) for a, z in ((0, 2), (2, 4), (4, 6) if number == 6 else (0, 2)))
+    counter = low if algorithm == "threefry" else call("concatenate", (low, upper), ConcatenateAttrs(0), span=span)
     per_element = _WORDS_OF[out.dtype]
     count = prod(shape) * per_element
     bits: Expr = call("random.bits", [counter, key], BitsAttrs(algorithm, count, 2), span=span)
@@ -53,20 +53,20 @@ def convert_rng_bits(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
         bits = call("bitcast", [bits], BitcastAttrs(shape if per_element == 2 else (count,), out.dtype), span=span)
     blocks = -(-count // WORDS[algorithm])
     after = call("random.advance", [low], AdvanceAttrs(blocks, 2), span=span)
-    parts = (key, after, rest) if number == 6 else (key, after)
+    parts = (key, after, upper) if number == 6 else (key, after)
     whole = reshaped(call("concatenate", parts, ConcatenateAttrs(0), span=span), (state.size, 2), span)
     return [call("bitcast", [whole], BitcastAttrs(state.shape, "uint64"), span=span), reshaped(bits, shape, span)]
 
 
 SKIPPED_BLOCKS = 512
-"""Samples that MULTINOMIAL leaves out for each of its own, rounded up to four a row: TensorFlow's kernel may need as many."""
+"""Samples that MULTINOMIAL skips per sample, rounded up to four per row: TensorFlow's kernel may need as many."""
 
 
 def _drawn(ctx: ConvertContext, op: OperatorView, count: int, *, blocks: int) -> Expr:
-    """`count` words of the operator's generator, which goes on by `blocks`; the reference reads 32 bits of a seed."""
+    """`count` words of the operator's generator, which advances by `blocks`; the reference reads 32 bits of a seed."""
     seeds = [((int(op.option(name)) & 0xFFFFFFFF) ^ 1 << 31) - (1 << 31) & 0xFFFFFFFFFFFFFFFF for name in ("seed", "seed2")]
     if not any(seeds):
-        unsupported(ctx, op, "its seeds are 0, for which the reference takes random ones: no run repeats another", code="E1260")
+        unsupported(ctx, op, "its seeds are 0, so the reference chooses random ones and no two runs are equal", code="E1260")
     if not 1 <= count <= LARGEST:
         unsupported(ctx, op, f"{count} random words at a time", code="E1122")
     key, start = ([s & 0xFFFFFFFF, s >> 32] for s in seeds)
@@ -80,7 +80,7 @@ def _drawn(ctx: ConvertContext, op: OperatorView, count: int, *, blocks: int) ->
 @from_tflite("RANDOM_UNIFORM", "int32", "random.advance random.bits random.uniform", oracles=("litert",))
 @from_tflite("RANDOM_STANDARD_NORMAL", "int32", "random.advance random.bits random.normal", oracles=("litert",))
 def convert_random(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """Numbers in the shape that the operand, a constant, says."""
+    """Numbers in the shape given by the operand, a constant."""
     require_dtype(ctx, op, ctx.input_type(op, 0), ("int32",), what="a shape")
     require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
     shape = tuple(constant_ints(ctx, op, 0))
@@ -90,8 +90,8 @@ def convert_random(ctx: ConvertContext, op: OperatorView) -> Expr:
     blocks = -(-count // WORDS["philox"])
     words = blocks * WORDS["philox"]
     kind = "random.uniform" if op.opcode == "RANDOM_UNIFORM" else "random.normal"
-    found = call(kind, [_drawn(ctx, op, words, blocks=blocks)], DistributionAttrs(count), span=ctx.span(op))
-    return reshaped(found, shape, ctx.span(op))
+    numbers = call(kind, [_drawn(ctx, op, words, blocks=blocks)], DistributionAttrs(count), span=ctx.span(op))
+    return reshaped(numbers, shape, ctx.span(op))
 
 
 @from_tflite("MULTINOMIAL", "float32", "random.advance random.bits random.multinomial", oracles=("litert",))

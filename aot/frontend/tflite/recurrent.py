@@ -28,7 +28,7 @@ from aot.relay.expr import Expr, call, const, get_item
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
-# The operands of TFLite's LSTM operators by name, and which kind of LSTM they make.
+# The operands of TFLite's LSTM operators by name, and the kind of LSTM that they define.
 
 
 GATES = ("input", "forget", "cell", "output")
@@ -36,9 +36,9 @@ GATES = ("input", "forget", "cell", "output")
 
 @dataclass(frozen=True, slots=True)
 class LstmOperands:
-    """Positions of the operands of one direction, for each gate in GATES' order; None for those that are left out.
+    """Positions of the operands of one direction, per gate in GATES' order; None for those left out.
 
-    `gates` are the indices of the gates that there are: without the input gate it is 1 - forget (CIFG).
+    `gates` are the indices of the existing gates: without an input gate it is 1 - forget (CIFG).
     """
 
     data: int
@@ -59,7 +59,7 @@ class LstmOperands:
 
 
 def lstm_operands(ctx: ConvertContext, op: OperatorView) -> LstmOperands:
-    """Those of LSTM (full kernel) and UNIDIRECTIONAL_SEQUENCE_LSTM."""
+    """The operands of LSTM (full kernel) and UNIDIRECTIONAL_SEQUENCE_LSTM."""
     return one_direction(ctx, op, first=1, states=(18, 19), norms=20)
 
 
@@ -74,7 +74,7 @@ def one_direction(
     auxiliary: int | None = None,
 ) -> LstmOperands:
     """Seventeen operands from `first` on: four weights, four recurrent ones, three peepholes, four biases, projection, its bias;
-    where data and states are, and from where on there may be layer normalisation or weights of auxiliary data.
+    then the positions of data and states, and the first ones of layer normalisation and of weights for auxiliary data.
     """
 
     def present(position: int) -> bool:
@@ -86,7 +86,7 @@ def one_direction(
     if len(kept) == 3 and present(first + 10):
         peepholes = (first + 9, first + 10)
     aux = () if auxiliary is None else tuple(auxiliary + g for g in kept if present(auxiliary + g))
-    found = LstmOperands(
+    operands = LstmOperands(
         data,
         tuple(first + g for g in kept),
         tuple(first + 4 + g for g in kept),
@@ -98,46 +98,46 @@ def one_direction(
         norm,
         aux,
     )
-    _check_operands(ctx, op, found)
-    return found
+    _check_operands(ctx, op, operands)
+    return operands
 
 
 def _check_operands(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands) -> None:
-    """Operands that are missing, or whose shapes do not match."""
+    """Refuse missing operands, or shapes that do not match."""
     data = ctx.input_type(op, lstm.data)
     cells, outputs = ctx.input_type(op, lstm.recurrent[-1]).shape[0], ctx.input_type(op, lstm.recurrent[-1]).shape[-1]
     if len(lstm.norms) not in (0, lstm.gates) or len(lstm.auxiliary) not in (0, lstm.gates):
         unsupported(ctx, op, "some gates have operands that others lack", code="E1207")
-    wanted = [
+    expected = [
         *((p, (cells, data.shape[-1])) for p in lstm.weights),
         *((p, (cells, outputs)) for p in lstm.recurrent),
         *((p, (cells,)) for p in (*lstm.peepholes, *lstm.biases, *lstm.norms)),
         *((p, (outputs, cells)) for p in [lstm.projection] if p is not None),
         *((p, (outputs,)) for p in [lstm.projection_bias] if p is not None),
     ]
-    for position, shape in wanted:
-        if (found := ctx.input_type(op, position).shape) != shape:
-            unsupported(ctx, op, f"operand {position} is {list(found)}, {list(shape)} is expected", code="E1207")
+    for position, shape in expected:
+        if (actual := ctx.input_type(op, position).shape) != shape:
+            unsupported(ctx, op, f"operand {position} is {list(actual)}, expected {list(shape)}", code="E1207")
     if lstm.projection is None and cells != outputs:
         unsupported(ctx, op, f"{cells} cells give {outputs} outputs without a projection", code="E1207")
 
 
 def sequence_shape(data: TensorType, *, time_major: bool) -> tuple[tuple[int, ...], bool]:
-    """The data's shape with an axis of time, and whether that comes first: rows are a single step."""
+    """The data's shape with a time axis, and whether that comes first: rows are a single step."""
     if len(data.shape) == 2:
         return (1, *data.shape), True
     return data.shape, time_major
 
 
 CELL_POWER = -11
-"""Of the cell's scale: the reference takes no other."""
+"""log2 of the cell's scale: the reference accepts no other."""
 _BASIC_GATE = 2.0**12
 
 
 def convert_basic_lstm(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """(output, cell, v, gates), all four of which the file may read; both states get new values."""
+    """(output, cell, v, gates), all of which the file may read; both states get new values."""
     if len(op.inputs) != 5 or len(op.outputs) != 4:
-        unsupported(ctx, op, f"the basic kernel takes 5 operands and gives 4 results, not {len(op.inputs)} and {len(op.outputs)}")
+        unsupported(ctx, op, f"the basic kernel has 5 operands and 4 results, not {len(op.inputs)} and {len(op.outputs)}")
     data, weight, bias = (ctx.input_type(op, i) for i in (0, 2, 3))
     output, cell = ctx.variable(op, 1), ctx.variable(op, 4)
     kinds = ("float32",) * 5 if data.dtype == "float32" else ("uint8", "uint8", "uint8", "int32", "int16")
@@ -145,14 +145,14 @@ def convert_basic_lstm(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
         require_dtype(ctx, op, type_, {kind}, what="an operand of the basic kernel")
     _check_basic_shapes(ctx, op, data, output.type, weight, bias, cell.type)
     if kinds[0] == "float32" and data.shape[0] > 1:
-        # the reference then multiplies matrices, whose order of summation depends on all their sizes
-        unsupported(ctx, op, f"{data.shape[0]} batches of float32 data are not supported by the basic kernel; 1 is")
+        # the reference then uses a matrix product, whose order of summation depends on all sizes
+        unsupported(ctx, op, f"{data.shape[0]} batches of float32 data are not supported by the basic kernel; only 1 is")
     attrs = LstmBasicAttrs() if kinds[0] == "float32" else _basic_attrs(ctx, op)
     span = ctx.span(op)
     joined = call("concatenate", [operand(ctx, op, 0), output.read()], ConcatenateAttrs(1), span=span)
     constants = [const(ctx.constant(op, i)) for i in (2, 3)]
-    made = call(LSTM_BASIC, [joined, cell.read(), *constants], attrs, span=span)
-    results = [get_item(made, i, span=span) for i in range(3)]
+    lstm = call(LSTM_BASIC, [joined, cell.read(), *constants], attrs, span=span)
+    results = [get_item(lstm, i, span=span) for i in range(3)]
     output.assign(results[0])
     cell.assign(results[1])
     return [results[0], results[1], joined, results[2]]
@@ -161,8 +161,8 @@ def convert_basic_lstm(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
 def _check_basic_shapes(ctx: ConvertContext, op: OperatorView, *types: TensorType) -> None:
     data, output, weight, bias, cell = (t.shape for t in types)
     rows = 4 * cell[-1]
-    wanted = ((*data[:1], cell[-1]), (rows, data[-1] + cell[-1]), (rows,), (*data[:1], cell[-1]))
-    if len(data) != 2 or (output, weight, bias, cell) != wanted:
+    expected = ((*data[:1], cell[-1]), (rows, data[-1] + cell[-1]), (rows,), (*data[:1], cell[-1]))
+    if len(data) != 2 or (output, weight, bias, cell) != expected:
         shapes = ", ".join(str(list(t.shape)) for t in types)
         unsupported(ctx, op, f"data, output, weights, bias and cell of {shapes} do not match", code="E1207")
 
@@ -170,7 +170,9 @@ def _check_basic_shapes(ctx: ConvertContext, op: OperatorView, *types: TensorTyp
 def _basic_attrs(ctx: ConvertContext, op: OperatorView) -> LstmBasicAttrs:
     scale, _ = require_quant(ctx, op, ctx.output_type(op, 1), what="the cell")
     if abs(np.log2(scale) - CELL_POWER) >= 1e-3:
-        unsupported(ctx, op, f"the cell's scale, {scale}, is not 2^{CELL_POWER}, the only one of the basic kernel", code="E1226")
+        unsupported(
+            ctx, op, f"the cell's scale {scale} is not 2^{CELL_POWER}, the only one that the basic kernel supports", code="E1226"
+        )
     _, weight_zp = require_quant(ctx, op, ctx.input_type(op, 2), what="the weights")
     bias, _ = require_quant(ctx, op, ctx.input_type(op, 3), what="the bias")
     quants = tuple(ctx.output_type(op, i).quant for i in (0, 1, 3))
@@ -200,8 +202,8 @@ def convert_float_lstm(
     shape, major = sequence_shape(data, time_major=time_major)
     batch = shape[1 if major else 0]
     if major and batch > 1:
-        # the reference then multiplies matrices, whose order of summation depends on all their sizes
-        unsupported(ctx, op, f"{batch} batches of float32 data with the time first are not supported; 1 is")
+        # the reference then uses a matrix product, whose order of summation depends on all sizes
+        unsupported(ctx, op, f"{batch} batches of float32 data with the time first are not supported; only 1 is")
     attrs = _float_attrs(ctx, op, lstm, time_major=major, backward=backward, auxiliary=auxiliary is not None)
     operands = [reshaped(operand(ctx, op, lstm.data), shape, span)]
     operands += [reshaped(v.read(), (batch, v.type.size // batch), span) for v in (output, cell)]
@@ -216,10 +218,10 @@ def convert_float_lstm(
         operands.append(const(_joined(ctx, op, lstm.norms)))
     operands += [const(_joined(ctx, op, [p], matrix)) for p in [lstm.projection] if p is not None]
     operands += [const(_joined(ctx, op, [p])) for p in [lstm.projection_bias] if p is not None]
-    made = call(LSTM_FLOAT_NAME, operands, attrs, span=span)
+    result = call(LSTM_FLOAT_NAME, operands, attrs, span=span)
     for i, variable in ((1, output), (2, cell)):
-        variable.assign(reshaped(get_item(made, i, span=span), variable.type.shape, span))
-    return reshaped(get_item(made, 0, span=span), (*data.shape[:-1], ctx.input_type(op, lstm.recurrent[-1]).shape[1]), span)
+        variable.assign(reshaped(get_item(result, i, span=span), variable.type.shape, span))
+    return reshaped(get_item(result, 0, span=span), (*data.shape[:-1], ctx.input_type(op, lstm.recurrent[-1]).shape[1]), span)
 
 
 def _float_attrs(
@@ -246,7 +248,7 @@ def _float_attrs(
 
 
 def _weight_scales(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Those of each int8 matrix."""
+    """The scales of each int8 matrix."""
     matrices = {"input": lstm.weights, "recurrent": lstm.recurrent, "auxiliary_weight": lstm.auxiliary}
     matrices["projection"] = () if lstm.projection is None else (lstm.projection,)
     return tuple((name, tuple(_weight_scale(ctx, op, p) for p in positions)) for name, positions in matrices.items() if positions)
@@ -263,7 +265,7 @@ def _joined(ctx: ConvertContext, op: OperatorView, positions: Sequence[int], dty
 
 
 def _peephole(ctx: ConvertContext, op: OperatorView, position: int, dtype: str) -> Array:
-    """Of int8 the float32 values that the reference makes of it."""
+    """The peephole; int8 as the float32 values that the reference computes from it."""
     weight = _joined(ctx, op, [position], dtype)
     return weight if dtype == "float32" else np.float32(_weight_scale(ctx, op, position)) * weight.astype(np.float32)
 
@@ -275,7 +277,7 @@ _F = np.float32
 _GATE_SCALE = _F(2.0**-12)
 _PRODUCT = 2.0**-15
 _LEAST_POWER, _MOST_POWER = -29, 1
-"""Of the cell's scale: the product of two gates is shifted by 30 more, between 1 and 31."""
+"""Exponents of the cell's scale: the product of two gates is shifted by 30 more, between 1 and 31."""
 
 
 def convert_integer_lstm(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_major: bool) -> Expr:
@@ -291,10 +293,10 @@ def convert_integer_lstm(ctx: ConvertContext, op: OperatorView, lstm: LstmOperan
     sequence = reshaped(operand(ctx, op, lstm.data), shape, span)
     batch = shape[1 if major else 0]
     states = [reshaped(v.read(), (batch, v.type.size // batch), span) for v in (output, cell)]
-    made = call(LSTM_INTEGER_NAME, [sequence, *states, *map(const, _integer_constants(ctx, op, lstm, attrs))], attrs, span=span)
+    result = call(LSTM_INTEGER_NAME, [sequence, *states, *map(const, _integer_constants(ctx, op, lstm, attrs))], attrs, span=span)
     for i, variable in ((1, output), (2, cell)):
-        variable.assign(reshaped(get_item(made, i, span=span), variable.type.shape, span))
-    return reshaped(get_item(made, 0, span=span), (*data.shape[:-1], ctx.input_type(op, lstm.recurrent[-1]).shape[1]), span)
+        variable.assign(reshaped(get_item(result, i, span=span), variable.type.shape, span))
+    return reshaped(get_item(result, 0, span=span), (*data.shape[:-1], ctx.input_type(op, lstm.recurrent[-1]).shape[1]), span)
 
 
 def _product_scale(ctx: ConvertContext, op: OperatorView, position: int) -> np.float32:
@@ -307,7 +309,7 @@ def _integer_attrs(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *,
     cell_scale, output_scale = _product_scale(ctx, op, lstm.cell_state), _product_scale(ctx, op, lstm.output_state)
     power = float(np.round(np.log2(cell_scale)))
     if abs(np.log2(cell_scale) - power) >= 1e-3:
-        unsupported(ctx, op, f"the cell's scale, {cell_scale}, is not a power of two", code="E1226")
+        unsupported(ctx, op, f"the cell's scale {cell_scale} is not a power of two", code="E1226")
     gate_scales = [_GATE_SCALE] * lstm.gates
     if lstm.norms:
         first = 4 - lstm.gates
@@ -320,11 +322,11 @@ def _integer_attrs(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *,
     attrs = replace(attrs, cell_clip=_clip_code(op, "cell_clip", cell_scale, 32767), quant=out.quant)
     if op.opcode != "LSTM" and (ctx.oracle == "tflm" or data.dtype == "int16"):  # LiteRT has no int16, TFLM no single step
         return _tflm(ctx, op, lstm, attrs, cell_scale=float(cell_scale), output_scale=float(output_scale))
-    # without an input gate there is nothing in place of tanh; of single steps the reference demands at most 2^-9
+    # without an input gate there is nothing in place of tanh; for single steps the reference requires at most 2^-9
     least = -15 if lstm.gates < 4 else _LEAST_POWER
     most = -9 if lstm.gates < 4 or op.opcode == "LSTM" else _MOST_POWER
     if not least <= power <= most:
-        unsupported(ctx, op, f"the cell's scale, {cell_scale}, is not between 2^{least} and 2^{most}", code="E1226")
+        unsupported(ctx, op, f"the cell's scale {cell_scale} is not between 2^{least} and 2^{most}", code="E1226")
     return _litert(ctx, op, lstm, attrs, power=power, gate_scales=gate_scales)
 
 
@@ -336,7 +338,7 @@ def _gate_scales(
 
 
 def _clip_code(op: OperatorView, option: str, scale: np.float32, most: int) -> int:
-    """A bound of the file in steps of `scale`; 0 for none."""
+    """A bound from the file in steps of `scale`; 0 for none."""
     bound = _F(op.option(option))
     return int(min(_F(bound / scale), _F(most))) if bound > 0 else 0
 
@@ -401,23 +403,23 @@ def _reduced_sum(scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
 
 
 def _integer_constants(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, attrs: LstmAttrs) -> list[Array]:
-    """Weights gate by gate, biases with what the zero points add to them."""
+    """Weights by gate, and biases with the contributions of the zero points."""
     data_zp = require_quant(ctx, op, ctx.input_type(op, lstm.data))[1]
     weight, recurrent = (np.concatenate([ctx.constant(op, p) for p in positions]) for positions in (lstm.weights, lstm.recurrent))
     wide = "int64" if ctx.input_type(op, lstm.data).dtype == "int16" else "int32"
-    given = np.concatenate([_integer_bias(ctx, op, p, wide) for p in lstm.biases])
-    input_bias = -data_zp * weight.sum(axis=1, dtype=np.int64) + (0 if lstm.norms else given)
+    biases = np.concatenate([_integer_bias(ctx, op, p, wide) for p in lstm.biases])
+    input_bias = -data_zp * weight.sum(axis=1, dtype=np.int64) + (0 if lstm.norms else biases)
     recurrent_bias = -attrs.output_zp * recurrent.sum(axis=1, dtype=np.int64)
-    found = [weight, recurrent, input_bias.astype(wide), recurrent_bias.astype(wide)]
+    constants = [weight, recurrent, input_bias.astype(wide), recurrent_bias.astype(wide)]
     if lstm.peepholes:
-        found.append(np.concatenate([ctx.constant(op, p).astype(np.int16) for p in lstm.peepholes]))
+        constants.append(np.concatenate([ctx.constant(op, p).astype(np.int16) for p in lstm.peepholes]))
     if lstm.norms:
-        found += [np.concatenate([ctx.constant(op, p).astype(np.int16) for p in lstm.norms]), given.astype(np.int32)]
+        constants += [np.concatenate([ctx.constant(op, p).astype(np.int16) for p in lstm.norms]), biases.astype(np.int32)]
     if lstm.projection is not None:
         matrix = ctx.constant(op, lstm.projection)
         bias = np.zeros(len(matrix), np.int64) if lstm.projection_bias is None else ctx.constant(op, lstm.projection_bias)
-        found += [matrix, (bias - attrs.hidden_zp * matrix.sum(axis=1, dtype=np.int64)).astype(np.int32)]
-    return found
+        constants += [matrix, (bias - attrs.hidden_zp * matrix.sum(axis=1, dtype=np.int64)).astype(np.int32)]
+    return constants
 
 
 def _integer_bias(ctx: ConvertContext, op: OperatorView, position: int, dtype: str) -> Array:
@@ -431,7 +433,7 @@ def _integer_bias(ctx: ConvertContext, op: OperatorView, position: int, dtype: s
 
 
 EIGHT_BITS_BETWEEN = 12
-"""Intermediate tensors by which LiteRT knows an LSTM whose gates are sums of 8-bit numbers; that of the common one has five."""
+"""Number of intermediate tensors by which LiteRT recognises an LSTM whose gates are sums of 8-bit numbers; the usual has five."""
 
 
 @from_tflite(
@@ -459,14 +461,16 @@ def _convert_lstm(ctx: ConvertContext, op: OperatorView, *, time_major: bool) ->
     if data.dtype == "float32":
         return convert_float_lstm(ctx, op, lstm, time_major=time_major)
     if op.opcode == "LSTM" and len(op.intermediates) == EIGHT_BITS_BETWEEN:
-        unsupported(ctx, op, f"an LSTM with {EIGHT_BITS_BETWEEN} intermediate tensors is one of 8x8 to 8 bits", code="E1261")
+        unsupported(
+            ctx, op, f"an LSTM with {EIGHT_BITS_BETWEEN} intermediate tensors (8x8 to 8 bits) is not supported", code="E1261"
+        )
     require_dtype(ctx, op, data, {"int8", "float32"} if op.opcode == "LSTM" else {"int8", "int16", "float32"})
     return convert_integer_lstm(ctx, op, lstm, time_major=time_major)
 
 
-# BIDIRECTIONAL_SEQUENCE_LSTM of TFLite: one LSTM from the first step to the last, one the other way, on float32 or hybrid.
+# BIDIRECTIONAL_SEQUENCE_LSTM of TFLite: one LSTM from the first step to the last, one in reverse, on float32 or hybrid.
 #
-# Auxiliary data belongs to both where there are weights for it, else it is the data of the one that goes backward.
+# Auxiliary data goes to both directions if there are weights for it, else it is the data of the backward one.
 
 
 _AUXILIARY = 39
@@ -474,15 +478,15 @@ _AUXILIARY = 39
 
 @from_tflite("BIDIRECTIONAL_SEQUENCE_LSTM", "float32*int8 float32*float32", "concatenate nn.lstm")
 def convert_bidirectional_lstm(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """Two results, or with `merge_outputs` one that has both side by side."""
+    """Two results, or with `merge_outputs` one with both side by side."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"float32"})
     if len(data.shape) != 3:
         unsupported(ctx, op, f"data of {len(data.shape)} dimensions", code="E1207")
     time_major, merged = bool(op.option("time_major")), bool(op.option("merge_outputs"))
     if merged and not time_major and data.shape[0] > 1:
-        # the reference then takes the states of the second batch from beyond their end
-        unsupported(ctx, op, f"merged outputs of {data.shape[0]} batches before the time are not supported; 1 is")
+        # the reference then reads the states of the second batch beyond their end
+        unsupported(ctx, op, f"merged outputs of {data.shape[0]} batches before the time are not supported; only 1 is")
     weighted = len(op.inputs) > 41 and ctx.input(op, 41) is not None
     has_auxiliary = len(op.inputs) > _AUXILIARY and ctx.input(op, _AUXILIARY) is not None
     auxiliary = operand(ctx, op, _AUXILIARY) if weighted else None
@@ -530,19 +534,19 @@ def convert_rnn_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("BIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "concatenate nn.rnn")
 def convert_bidirectional_rnn(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """Two results, or with `merge_outputs` one that has both side by side; auxiliary data as in BIDIRECTIONAL_SEQUENCE_LSTM."""
+    """Two results, or with `merge_outputs` one with both side by side; auxiliary data as in BIDIRECTIONAL_SEQUENCE_LSTM."""
     time_major = bool(op.option("time_major"))
     weighted = len(op.inputs) > 11 and ctx.input(op, 10) is not None
     alone = len(op.inputs) > 9 and ctx.input(op, 9) is not None and not weighted
     forward = _RnnOperands(0, 1, 2, 3, 4, 10 if weighted else None)
     backward = _RnnOperands(9 if alone and time_major else 0, 5, 6, 7, 8, 11 if weighted else None)
     if weighted and ctx.input_type(op, 9).shape != ctx.input_type(op, 0).shape:
-        # the reference takes its rows to be as long as the data's
+        # the reference assumes that its rows are as long as the data's
         unsupported(ctx, op, f"auxiliary data of {ctx.input_type(op, 9)} with data of {ctx.input_type(op, 0)} is not supported")
     data, symmetric = ctx.input_type(op, 0), not op.option("asymmetric_quantize_inputs")
     if time_major and op.option("merge_outputs") and ctx.input_type(op, 1).dtype == "int8" and symmetric and data.shape[1] > 1:
-        # the reference then reads zero points that it does not have
-        unsupported(ctx, op, f"merged outputs of {data.shape[1]} batches with int8 weights are not supported; 1 is")
+        # the reference then reads zero points that do not exist
+        unsupported(ctx, op, f"merged outputs of {data.shape[1]} batches with int8 weights are not supported; only 1 is")
     results = [
         _convert_rnn(ctx, op, forward, time_major=time_major),
         _convert_rnn(ctx, op, backward, time_major=time_major, backward=True),
@@ -573,9 +577,9 @@ def _convert_rnn(ctx: ConvertContext, op: OperatorView, rnn: _RnnOperands, *, ti
     operands += [const(ctx.constant(op, p)) for p in (rnn.weight, rnn.recurrent, rnn.bias)]
     if rnn.auxiliary is not None:
         operands += [operand(ctx, op, 9), const(ctx.constant(op, rnn.auxiliary))]
-    made = call(RNN_NAME, operands, attrs, span=span)
-    state.assign(reshaped(get_item(made, 1, span=span), state.type.shape, span))
-    return reshaped(get_item(made, 0, span=span), (*data.shape[:-1], units), span)
+    result = call(RNN_NAME, operands, attrs, span=span)
+    state.assign(reshaped(get_item(result, 1, span=span), state.type.shape, span))
+    return reshaped(get_item(result, 0, span=span), (*data.shape[:-1], units), span)
 
 
 def _rnn_attrs(ctx: ConvertContext, op: OperatorView, rnn: _RnnOperands, *, time_major: bool, backward: bool) -> RnnAttrs:
@@ -591,11 +595,11 @@ def _rnn_attrs(ctx: ConvertContext, op: OperatorView, rnn: _RnnOperands, *, time
     return RnnAttrs(time_major, activation, backward, rnn.auxiliary is not None, scales, asymmetric, passes)
 
 
-# SVDF of TFLite: a fully connected layer whose outputs are filtered in time, one step a run.
+# SVDF of TFLite: a fully connected layer whose outputs are filtered in time, one step per run.
 #
-# feature = weights_feature * data; nn.svdf_memory puts it into the state, nn.svdf_time filters that; bias and activation follow.
-# Integers: the feature is rounded twice to the state's type, the sums to int8; the activation, always RELU, is left to the
-# range of the result.  Oracles: `svdf.cc` and `reference/svdf.h`; for int8 states, which LiteRT takes for int16, TFLM's
+# feature = weights_feature * data; nn.svdf_memory puts it into the state, nn.svdf_time filters the state; bias and activation
+# follow.  Integers: the feature is rounded twice to the state's type, the sums to int8; the activation, always RELU, is left to
+# the range of the result.  Oracles: `svdf.cc` and `reference/svdf.h`; for int8 states, which LiteRT treats as int16, TFLM's
 # `svdf_common.cc`.
 
 
@@ -624,7 +628,7 @@ def convert_svdf(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _check_svdf_shapes(ctx: ConvertContext, op: OperatorView) -> None:
-    """Feature weights, bias and rank that do not match; the state has been checked with the file."""
+    """Refuse feature weights, bias and rank that do not match; the state has been checked with the file."""
     data, weight, time = (ctx.input_type(op, i).shape for i in range(3))
     rank = op.option("rank")
     if len(data) != 2 or len(weight) != 2 or len(time) != 2 or (weight[1], time[0]) != (data[1], weight[0]):
@@ -652,7 +656,7 @@ def _integer_svdf(ctx: ConvertContext, op: OperatorView) -> Expr:
     feature = call(
         "qnn.requantize", [acc], _svdf_rescaled(ctx, op, ((data_scale, weight_scale), (state_scale,)), dtype), span=span
     )
-    state_zp = state_zp if dtype == "int8" else 0  # LiteRT takes int16 as symmetric whatever the file says
+    state_zp = state_zp if dtype == "int8" else 0  # LiteRT treats int16 as symmetric, whatever the file says
     state.assign(call(MEMORY, [state.read(), feature], SvdfMemoryAttrs(state_zp), span=span))
     sums = call(TIME, [state.read(), operand(ctx, op, 2)], SvdfTimeAttrs(op.option("rank"), state_zp), span=span)
     if (bias := ctx.input(op, 3)) is not None:
@@ -678,7 +682,7 @@ def _svdf_rescaled(
 
 
 def _float_svdf(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """Float32 data: weights of float32, or of int8 with data that is quantised as it comes."""
+    """Float32 data with float32 weights, or with int8 weights and dynamically quantised data."""
     state, span = ctx.variable(op, 4), ctx.span(op)
     activation = op.option("fused_activation_function")
     if activation not in _SVDF_BOUNDS:
@@ -702,7 +706,7 @@ def _svdf_feature(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _hybrid_svdf(ctx: ConvertContext, op: OperatorView) -> tuple[Expr, Expr]:
-    """The feature by integers; the weights in time as the float32 values that the reference makes of them at its first run."""
+    """The integer feature; the time weights as the float32 values that the reference computes in its first run."""
     span, data = ctx.span(op), operand(ctx, op, 0)
     scale, time_scale = (np.float32(require_quant(ctx, op, ctx.input_type(op, i), what="a weight")[0]) for i in (1, 2))
     attrs = DynamicQuantizeAttrs(bool(op.option("asymmetric_quantize_inputs")))

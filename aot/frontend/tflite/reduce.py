@@ -43,11 +43,11 @@ from aot.relay.expr import Expr, call, tensor_type
 from aot.support.dtype import bits, int_range, is_float
 
 OF_BOOL = {"SUM": "any", "REDUCE_PROD": "all", "REDUCE_MAX": "any", "REDUCE_MIN": "all"}
-"""What the reductions of numbers are on bool, where true and true is true."""
+"""The equivalents of the numeric reductions for bool, where true and true is true."""
 
 
 def convert_reduce(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """The reduction, or what `mean.py` makes of sums and means of quantised values."""
+    """The reduction, or the quantised form of a sum or mean."""
     data = ctx.input_type(op, 0)
     kind, types = OPERATORS[op.opcode]
     if op.opcode in ("SUM", "MEAN") and data.dtype in ("int8", "uint8", "int16"):
@@ -105,7 +105,9 @@ def convert_quantized(ctx: ConvertContext, op: OperatorView) -> Expr:
     multiplier, shift = mean_multiplier(real, count) if is_mean else quantize_multiplier(real)
     as_bytes = ctx.to_the_letter and not is_mean and data.dtype != "uint8"
     if as_bytes and data.dtype == "int16":
-        unsupported(ctx, op, "the reference kernel leaves half of a SUM of int16 unwritten; --oracle litert does what is meant")
+        unsupported(
+            ctx, op, "the reference kernel writes only half of an int16 SUM; --oracle litert computes the intended result"
+        )
     low, high = int_range("uint8" if as_bytes else out.dtype)
     keepdims = bool(op.option("keep_dims"))
     attrs = MeanAttrs(axes, keepdims, zp_in, multiplier, shift, zp, low, high, out.quant)
@@ -198,7 +200,7 @@ BODIES = {
     **{name: "ALL" for name in ("LOGICAL_AND", "STABLEHLO_AND")},
     "LOGICAL_OR": "ANY",
 }
-"""The operator of STABLEHLO_REDUCE_WINDOW's subgraph -> what is done."""
+"""The operator of STABLEHLO_REDUCE_WINDOW's subgraph -> the reduction."""
 MOST_DIMS = 6
 
 
@@ -223,12 +225,12 @@ def convert_stablehlo_window(ctx: ConvertContext, op: OperatorView) -> Expr:
     window, strides, dilations, base, padding = (tuple(int(n) for n in op.option(name)) for name in names)
     rank, low, high = len(data.shape), padding[::2], padding[1::2]
     if len(base) != rank or len(padding) != 2 * rank or min(base) < 1 or rank > MOST_DIMS:
-        unsupported(ctx, op, f"dilations {base} and paddings {padding} do not suit {data}", code="E1207")
+        unsupported(ctx, op, f"dilations {base} and paddings {padding} do not match {data}", code="E1207")
     whole = [(n - 1) * d + 1 for n, d in zip(data.shape, base, strict=True)]
-    rest = [n + a + z for n, a, z in zip(whole, low, high, strict=True)]
-    if min(rest) < 1 or any(n + min(a, 0) + min(z, 0) < 1 for n, a, z in zip(whole, low, high, strict=True)):
+    extents = [n + a + z for n, a, z in zip(whole, low, high, strict=True)]
+    if min(extents) < 1 or any(n + min(a, 0) + min(z, 0) < 1 for n, a, z in zip(whole, low, high, strict=True)):
         unsupported(ctx, op, f"paddings {padding} of {whole} leave nothing", code="E1207")
-    if prod(whole) > LARGEST_PAD or prod(rest) > LARGEST_PAD:
+    if prod(whole) > LARGEST_PAD or prod(extents) > LARGEST_PAD:
         unsupported(ctx, op, f"dilations {base} and paddings {padding} of {data}", code="E1122")
     expr = operand(ctx, op, 0)
     if any(padding) or max(base) > 1:
@@ -240,13 +242,13 @@ def convert_stablehlo_window(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _check_windows(ctx: ConvertContext, op: OperatorView, kind: str) -> None:
-    """Refuse types and functions that are not known."""
+    """Refuse unknown types and functions."""
     data, first = ctx.input_type(op, 0), ctx.input_type(op, 1)
     require_dtype(ctx, op, data, REDUCE_WINDOW_DTYPES)
     if kind not in KINDS:
         unsupported(ctx, op, f"the function {kind} is not supported; only {', '.join(KINDS)}")
     if data.dtype == "bool" and kind == "ADD":
-        unsupported(ctx, op, "sums of truth values: the reference counts them in the bytes of a bool; take ANY instead")
+        unsupported(ctx, op, "sums of bool are not supported, as the reference sums in the bytes of a bool; use ANY instead")
     if first.dtype != data.dtype or first.size != 1 or not data.shape:
         unsupported(ctx, op, f"windows of {data} cannot start from {first}", code="E1207")
 

@@ -1,4 +1,4 @@
-"""Operators on uint8 and float16, converted as their twins on int8 and float32 with conversions before and after."""
+"""Operators on uint8 and float16, converted as their counterparts on int8 and float32 with conversions before and after."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from aot.relay.expr import Constant, Expr, call, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
-# Legacy uint8 models: every operator that computes on quantised uint8 tensors is converted as its int8 twin.
+# Legacy uint8 models: every operator that computes on quantised uint8 tensors is converted as its int8 counterpart.
 #
-# q' = q - 128 with zero point z' = z - 128 is the same real number, so int8 kernels give the same results where the reference's
-# formulas do not depend on the sign of quantised values (multipliers may still
-# differ: `aot.numerics.multipliers` has rows for uint8).  The
-# shifts at both ends are `qnn.requantize8` that round nothing; canonicalize drops those that meet.
+# q' = q - 128 with zero point z' = z - 128 is the same real number, so int8 kernels give the same results if the reference's
+# formulas do not depend on the sign of quantised values (multipliers may still differ: `aot.numerics.multipliers` has rows for
+# uint8).  The shifts at both ends are `qnn.requantize8` that round nothing; canonicalize removes adjacent ones.
 
 
 OFFSET = 128
@@ -36,7 +35,7 @@ def is_legacy(type_: TensorType) -> bool:
 
 
 def shifted_type(type_: TensorType) -> TensorType:
-    """The int8 twin of a legacy type; others unchanged."""
+    """The int8 counterpart of a legacy type; others unchanged."""
     if type_.quant is None or not is_legacy(type_):
         return type_
     quant = QuantParams(type_.quant.scale, tuple(z - OFFSET for z in type_.quant.zero_point), type_.quant.axis)
@@ -87,7 +86,7 @@ def _shifted(data: Array) -> Array:
 
 
 def legacy_uint8(convert: Converter) -> Converter:
-    """The converter for int8, which then accepts quantised uint8 operands and results as well."""
+    """The converter for int8, extended to quantised uint8 operands and results."""
 
     @wraps(convert)
     def converter(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
@@ -95,8 +94,8 @@ def legacy_uint8(convert: Converter) -> Converter:
         outputs = [ctx.output_type(op, i) for i in range(len(op.outputs))]
         if not any(map(is_legacy, (*inputs, *outputs))):
             return convert(ctx, op)
-        found = convert(ShiftedContext(ctx), op)
-        results = list(found) if isinstance(found, Sequence) else [found]
+        result = convert(ShiftedContext(ctx), op)
+        results = list(result) if isinstance(result, Sequence) else [result]
         span = ctx.span(op)
         return [
             _shift(expr, shifted_type(type_), type_, span) if is_legacy(type_) else expr
@@ -106,9 +105,9 @@ def legacy_uint8(convert: Converter) -> Converter:
     return converter
 
 
-# float16 data in converters that do not know it: moved as the 16 bits that it is, or computed with as float32.
+# float16 data in converters that do not know it: moved as 16-bit values, or computed as float32.
 #
-# LiteRT's kernels of float16 convert each number to float32, compute, and round the result to float16 once.
+# LiteRT's kernels for float16 convert each number to float32, compute, and round the result to float16 once.
 
 
 HALF = "float16"
@@ -117,7 +116,7 @@ LARGEST_HALF = float(np.finfo(np.float16).max)
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a converter is shown float16 tensors: as tensors of `dtype`, that `there` and `back` lead to."""
+    """How a converter sees float16 tensors: as tensors of `dtype`, with the conversions `there` and `back`."""
 
     dtype: str
     there: Callable[[Array], Array]
@@ -133,7 +132,7 @@ def _as_number(x: Expr, dtype: str, span: Span) -> Expr:
 
 
 def rounded_to_half(x: Expr, span: Span) -> Expr:
-    """float32 values as float16 has them."""
+    """float32 values rounded to float16."""
     return _as_number(_as_number(x, HALF, span), "float32", span)
 
 
@@ -179,23 +178,23 @@ def _through(form: _Form, convert: Converter, then: Callable[[Expr], Expr] = _sa
     def converter(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
         if HALF not in {ctx.input_type(op, i).dtype for i in range(len(op.inputs)) if op.input(i) >= 0}:
             return convert(ctx, op)
-        found, span = convert(_Shown(ctx, form), op), ctx.span(op)
-        results = list(found) if isinstance(found, Sequence) else [found]
+        result, span = convert(_Shown(ctx, form), op), ctx.span(op)
+        results = list(result) if isinstance(result, Sequence) else [result]
         for i, expr in enumerate(results):
             if ctx.output_type(op, i).dtype == HALF:
                 results[i] = form.convert(then(expr), HALF, span)
-        return results if isinstance(found, Sequence) else results[0]
+        return results if isinstance(result, Sequence) else results[0]
 
     return converter
 
 
 def moves_halves(convert: Converter) -> Converter:
-    """The converter, which then takes float16 too: it sees int16."""
+    """The converter, extended to float16: it sees int16."""
     return _through(_BITS, convert)
 
 
 def widens_halves(convert: Converter, *, then: Callable[[Expr], Expr] = _same) -> Converter:
-    """The converter, which then takes float16 too: it sees float32, to which operands are widened.
+    """The converter, extended to float16: it sees float32, to which operands are widened.
 
     Its float32 results are rounded after `then`.
     """

@@ -72,7 +72,7 @@ def convert_energy(ctx: ConvertContext, op: OperatorView) -> Expr:
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"int16"})
     if len(data.shape) != 1 or data.shape[0] % 2:
-        unsupported(ctx, op, f"{data} holds no pairs of real and imaginary part", code="E1207")
+        unsupported(ctx, op, f"{data} has no pairs of real and imaginary parts", code="E1207")
     options = CustomOptions(ctx, op)
     start = options.integer("start_index", 0, data.shape[0] // 2)
     attrs = EnergyAttrs(start, options.integer("end_index", start, data.shape[0] // 2))
@@ -84,7 +84,7 @@ def _fft_length(ctx: ConvertContext, op: OperatorView, data: TensorType) -> int:
     length = CustomOptions(ctx, op).integer("fft_length", 1, 1 << 30)
     if length % 2 or not 4 <= length <= LONGEST or not is_supported(length // 2):
         what = f"an even number from 4 to {LONGEST} without prime factors above 5"
-        unsupported(ctx, op, f"a transform of {length} samples is not supported; only of {what}", code="E1180")
+        unsupported(ctx, op, f"a transform of {length} samples is not supported; only {what}", code="E1180")
     return length
 
 
@@ -94,7 +94,7 @@ def convert_rfft(ctx: ConvertContext, op: OperatorView) -> Expr:
     data = ctx.input_type(op, 0)
     length = _fft_length(ctx, op, data)
     if not data.shape or data.shape[-1] > length:
-        unsupported(ctx, op, f"{data} does not fit into a transform of {length} samples", code="E1122")
+        unsupported(ctx, op, f"{data} does not fit a transform of {length} samples", code="E1122")
     return call("signal.rfft", [operand(ctx, op, 0)], RfftAttrs(length), span=ctx.span(op))
 
 
@@ -115,10 +115,10 @@ def convert_rfft2d(ctx: ConvertContext, op: OperatorView) -> Expr:
     require_dtype(ctx, op, data, {"float32"})
     sizes = constant_ints(ctx, op, 1)
     if len(data.shape) < 2 or len(sizes) != 2:
-        unsupported(ctx, op, f"{data} with {len(sizes)} sizes is no image", code="E1207")
+        unsupported(ctx, op, f"{data} with {len(sizes)} sizes is not an image", code="E1207")
     height, width = sizes
     if not is_power_of_two(height) or not is_power_of_two(width) or width < 2 or max(sizes) > RFFT2D_LARGEST:
-        message = f"a transform of {height} x {width} points is not supported; only of powers of two up to {RFFT2D_LARGEST}"
+        message = f"a transform of {height} x {width} points is not supported; only powers of two up to {RFFT2D_LARGEST}"
         unsupported(ctx, op, message, code="E1181")
     return call("signal.rfft2d", [operand(ctx, op, 0)], Rfft2dAttrs(height, width), span=ctx.span(op))
 
@@ -183,13 +183,13 @@ def convert_square_root(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("CUSTOM:SignalFilterBankSpectralSubtraction", "uint32", "signal.noise_estimate signal.subtract_noise", oracle="TFLM")
 def convert_spectral_subtraction(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """What remains of the signal, and the estimate, which is kept for the next run."""
+    """The remaining signal, and the estimate, which is kept for the next run."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"uint32"})
     options = CustomOptions(ctx, op)
     count = options.integer("num_channels", 1, 1 << 15)
     if data.shape != (count,):
-        unsupported(ctx, op, f"{data} does not hold {count} channels", code="E1207")
+        unsupported(ctx, op, f"{data} does not have {count} channels", code="E1207")
 
     def factor(name: str) -> int:
         return options.integer(name, -(1 << 31), (1 << 31) - 1) & 0xFFFFFFFF
@@ -228,27 +228,27 @@ def convert_overlap_add(ctx: ConvertContext, op: OperatorView) -> Expr:
     data, span = ctx.input_type(op, 0), ctx.span(op)
     require_dtype(ctx, op, data, OVERLAP_TYPES)
     if len(data.shape) < 2 or not data.size:
-        unsupported(ctx, op, f"{data} holds no frames", code="E1207")
+        unsupported(ctx, op, f"{data} has no frames", code="E1207")
     *outer, frames, size = data.shape
     step, rows = CustomOptions(ctx, op).integer("frame_step", 1, size), prod(outer)
     if step == size:
         return reshaped(operand(ctx, op, 0), (*outer, frames * step), span)
     state = ctx.own_variable(op, "left", np.zeros((rows, size - step), numpy_dtype(data.dtype)))
-    given = reshaped(operand(ctx, op, 0), (rows, frames, size), span)
-    both = call("signal.overlap_add", [given, state.read()], OverlapAddAttrs(step), span=span)
+    windowed = reshaped(operand(ctx, op, 0), (rows, frames, size), span)
+    both = call("signal.overlap_add", [windowed, state.read()], OverlapAddAttrs(step), span=span)
     state.assign(slice_of(ctx, op, both, [range(rows), range(frames * step, frames * step + size - step)]))
     return reshaped(slice_of(ctx, op, both, [range(rows), range(frames * step)]), (*outer, frames * step), span)
 
 
-# SignalDelay, SignalFramer and SignalStacker of TFLM: samples of earlier runs before those of this one, cut in another way.
+# SignalDelay, SignalFramer and SignalStacker of TFLM: samples of earlier runs before this run's, cut differently.
 #
-# Each keeps the last samples as a state.  The framer and the stacker also say whether enough samples have come for their result
-# to mean something; until then TFLM leaves the result as it was in memory, here it is made of the zeros there are at the start.
+# Each keeps the last samples as state.  The framer and the stacker also say whether enough samples have arrived for a valid
+# result; until then TFLM leaves the result as it was in memory, here it is made of the initial zeros.
 # Oracle: TFLM's `signal/micro/kernels/delay.cc`, `framer.cc`, `stacker.cc`.
 
 
 LONGEST_HISTORY = 1 << 20
-"""Samples of a state."""
+"""Maximum samples of a state."""
 
 
 def _history_rows(ctx: ConvertContext, op: OperatorView) -> tuple[Expr, int, int]:
@@ -256,7 +256,7 @@ def _history_rows(ctx: ConvertContext, op: OperatorView) -> tuple[Expr, int, int
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"int16"})
     if not data.shape or not data.size:
-        unsupported(ctx, op, f"{data} holds no samples", code="E1207")
+        unsupported(ctx, op, f"{data} has no samples", code="E1207")
     rows, samples = prod(data.shape[:-1]), data.shape[-1]
     return reshaped(operand(ctx, op, 0), (rows, samples), ctx.span(op)), rows, samples
 
@@ -271,7 +271,7 @@ def _extended(ctx: ConvertContext, op: OperatorView, data: Expr, length: int) ->
     rows, samples = tensor_type(data).shape
     if not length:
         return data
-    require_room(ctx, op, (rows, length + samples), "int16", what="the samples that it keeps")
+    require_room(ctx, op, (rows, length + samples), "int16", what="the kept samples")
     state = ctx.own_variable(op, "samples", np.zeros((rows, length), np.int16))
     both = _joined_history([state.read(), data], 1, ctx.span(op))
     state.assign(slice_of(ctx, op, both, [range(rows), range(samples, samples + length)]))
@@ -280,7 +280,7 @@ def _extended(ctx: ConvertContext, op: OperatorView, data: Expr, length: int) ->
 
 @from_tflite("CUSTOM:SignalDelay", "int16", "concatenate strided_slice", oracle="TFLM")
 def convert_delay(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """What came `delay_length` samples before."""
+    """The samples from `delay_length` samples earlier."""
     data, rows, samples = _history_rows(ctx, op)
     length = CustomOptions(ctx, op).integer("delay_length", 0, LONGEST_HISTORY)
     both = _extended(ctx, op, data, length)
@@ -295,7 +295,7 @@ def _positive_number(value: int) -> Expr:
     "CUSTOM:SignalFramer", "int16", "add concatenate greater_equal minimum strided_slice take", oracle="TFLM"
 )  # fmt: skip
 def convert_framer(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """Overlapping frames, and whether all of them are whole."""
+    """Overlapping frames, and whether all of them are complete."""
     data, _, samples = _history_rows(ctx, op)
     options, span = CustomOptions(ctx, op), ctx.span(op)
     step, prefill = options.integer("frame_step", 1, samples), options.flag("prefill")
@@ -329,7 +329,7 @@ def convert_framer(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     oracle="TFLM",
 )
 def convert_stacker(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """The last frames as one, every `stacker_step` runs; before the first frame stand copies of it."""
+    """The last frames as one, every `stacker_step` runs; copies of the first frame precede it."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"int16"})
     options, span = CustomOptions(ctx, op), ctx.span(op)
@@ -338,24 +338,24 @@ def convert_stacker(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     frames = left + right + 1
     step = options.integer("stacker_step", 1, frames)
     if data.shape != (channels,):
-        unsupported(ctx, op, f"{data} does not hold {channels} channels", code="E1207")
+        unsupported(ctx, op, f"{data} does not have {channels} channels", code="E1207")
     frame = reshaped(operand(ctx, op, 0), (1, channels), span)
     if frames == 1:
         return [operand(ctx, op, 0), const(np.array(True))]
-    require_room(ctx, op, (frames, channels), "int16", what="the frames that it keeps")
+    require_room(ctx, op, (frames, channels), "int16", what="the kept frames")
     state = ctx.own_variable(op, "frames", np.zeros((frames - 1, channels), np.int16))
     count = ctx.own_variable(op, "count", np.array([-1], np.int32))
     before = count.read()
     is_first = call("equal", [before, _positive_number(-1)], CompareAttrs(), span=span)
     copies = call("broadcast_to", [frame], BroadcastToAttrs((frames - 1, channels)), span=span)
-    known = call("select", [reshaped(is_first, (1, 1), span), copies, state.read()], SelectAttrs(), span=span)
-    whole = _joined_history([known, frame], 0, span)
+    history = call("select", [reshaped(is_first, (1, 1), span), copies, state.read()], SelectAttrs(), span=span)
+    whole = _joined_history([history, frame], 0, span)
     state.assign(slice_of(ctx, op, whole, [range(1, frames), range(channels)]))
     more = call("add", [before, _positive_number(1)], BinaryAttrs(), span=span)
     now = call("select", [is_first, _positive_number(left + 1), more], SelectAttrs(), span=span)
     valid = call("greater_equal", [now, _positive_number(frames)], CompareAttrs(), span=span)
-    rest = call("subtract", [now, _positive_number(step)], BinaryAttrs(), span=span)
-    count.assign(call("select", [valid, rest, now], SelectAttrs(), span=span))
+    remaining = call("subtract", [now, _positive_number(step)], BinaryAttrs(), span=span)
+    count.assign(call("select", [valid, remaining, now], SelectAttrs(), span=span))
     return [reshaped(whole, (frames * channels,), span), reshaped(valid, (), span)]
 
 
@@ -374,19 +374,19 @@ def convert_spectrogram(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("CUSTOM:Mfcc", "float32", "signal.mfcc")
 def convert_mfcc(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """signal.mfcc; the sample rate is best a constant: its triangles are then computed here."""
+    """signal.mfcc; the sample rate should be a constant: its triangles are then computed here."""
     data, type_ = ctx.input_type(op, 0), ctx.input_type(op, 1)
     require_dtype(ctx, op, data, {"float32"})
     require_dtype(ctx, op, type_, {"int32"})
-    options, given = CustomOptions(ctx, op), operand(ctx, op, 1)
+    options, rate_operand = CustomOptions(ctx, op), operand(ctx, op, 1)
     channels = options.integer("filterbank_channel_count", 1, MOST_CHANNELS)
     lower = options.integer("lower_frequency_limit", 0, 1 << 30)
     upper = options.integer("upper_frequency_limit", lower + 1, 1 << 30)
-    rate = None if any(isinstance(e, Var) for e in post_order(given)) else one_int(ctx, op, 1)
+    rate = None if any(isinstance(e, Var) for e in post_order(rate_operand)) else one_int(ctx, op, 1)
     attrs = MfccAttrs(rate, lower, upper, channels, options.integer("dct_coefficient_count", 1, channels))
     if len(data.shape) != 3 or data.shape[2] < 2 or (rate is not None and not reaches(data.shape[2], attrs)):
         unsupported(ctx, op, f"{data} at {rate} Hz has no frequencies up to {upper} Hz", code="E1122")
     if prod(type_.shape) != 1:
         unsupported(ctx, op, f"the rate {type_} is not one number", code="E1122")
-    rest = [] if rate is not None else [reshaped(given, (1,), ctx.span(op))]
-    return call("signal.mfcc", [operand(ctx, op, 0), *rest], attrs, span=ctx.span(op))
+    extra = [] if rate is not None else [reshaped(rate_operand, (1,), ctx.span(op))]
+    return call("signal.mfcc", [operand(ctx, op, 0), *extra], attrs, span=ctx.span(op))

@@ -1,6 +1,6 @@
-"""One graph of a model with fixed shapes, as a model of its own: what --subgraph, --signature, --shape and --batch ask for.
+"""One graph of a model with fixed shapes as a model of its own, for --subgraph, --signature, --shape and --batch.
 
-The result is a file again, so that everything that looks at a model, the references included, sees what is compiled.
+The result is a file again, so that everything that reads the model, including the references, sees what is compiled.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from aot.support.text import printable
 
 @lru_cache(maxsize=2)
 def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
-    """The model with the chosen graph first and all shapes that follow from the inputs', declared as such.
+    """The model with the chosen graph first, and all shapes that follow from the inputs' shapes declared.
 
-    A file that cannot be read is returned unchanged, for the checks to report; so is one of which nothing is chosen where no
-    shapes follow, or none other than it declares.  Raises UsageError (E5027) if a choice does not fit the model, and
-    ModelError or UnsupportedError where no shapes follow from it.
-    """
+    Returned unchanged: a file that cannot be read (the checks report it); and, without a choice, one whose shapes do not follow,
+    or equal the declared ones.  Raises UsageError (E5027) if a choice does not fit the model, and ModelError or UnsupportedError
+    if no shapes follow from it."""
     if model.startswith(chain.MARK):
         if choice:
-            raise UsageError(Problem("E1305", "--shape, --batch, --signature and --subgraph are of one model, not of a chain"))
+            raise UsageError(
+                Problem("E1305", "--shape, --batch, --signature and --subgraph apply to a single model, not to a chain")
+            )
         return model
     model = _without_lists(model, choice)
     if not choice:
@@ -45,18 +46,18 @@ def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
     if record is None or problems or not record["subgraphs"]:
         return model
     record = _with_graph_first(record, _chosen_graph(record, choice))
-    wanted = _input_shapes(record["subgraphs"][0], record, choice)
-    if not wanted:
+    input_shapes = _input_shapes(record["subgraphs"][0], record, choice)
+    if not input_shapes:
         return _with_known_shapes(encode_model(record))
-    before, record = record, _with_shapes(record, wanted, opened=True)
+    before, record = record, _with_shapes(record, input_shapes, opened=True)
     shapes, error = _all_shapes(encode_model(record))
     if error is not None:
-        raise _made_for_one_shape(error, before, wanted)
+        raise _made_for_one_shape(error, before, input_shapes)
     return encode_model(_with_shapes(record, shapes, opened=False))
 
 
 def _without_lists(model: bytes, choice: Choice) -> bytes:
-    """The model with plain tensors in place of lists; unchanged where there are none, or the checks say what is wrong."""
+    """The model with plain tensors instead of lists; unchanged if there are none, or the checks report a problem."""
     view = parse(model, problems := Problems())
     if view is None or problems or not has_lists(view):
         return model
@@ -65,7 +66,7 @@ def _without_lists(model: bytes, choice: Choice) -> bytes:
 
 
 def _made_for_one_shape(error: AotError, before: Record, wanted: Mapping[int, Shape]) -> AotError:
-    """What keeps other shapes from following: E1240 if constants fix the original shapes."""
+    """The error if the chosen shapes cannot be propagated: E1240 if constants fix the original shapes."""
     broken = [p for p in error.problems if p.code.startswith("E11")]
     if not broken or _all_shapes(encode_model(before))[1] is not None:
         return error
@@ -75,12 +76,12 @@ def _made_for_one_shape(error: AotError, before: Record, wanted: Mapping[int, Sh
         for i, shape in wanted.items()
     )
     first = broken[0]
-    message = f"the graph is made for its own shapes, not {chosen}: {first.message} ({first.code})"
+    message = f"the graph works with its original shapes only, not {chosen}: {first.message} ({first.code})"
     return UnsupportedError(Problem("E1240", message, first.where))
 
 
 def _with_known_shapes(model: bytes) -> bytes:
-    """The model with all shapes that follow from the inputs' in place of what its file leaves open."""
+    """The model with all shapes that follow from the inputs' shapes instead of the file's open ones."""
     view = check.check_bytes(model, problems := Problems())
     if view is None or problems or not any(t.is_open for t in _computed(view.subgraphs[0])):
         return model
@@ -93,7 +94,7 @@ def _with_known_shapes(model: bytes) -> bytes:
 
 
 def _computed(graph: SubgraphView) -> list[TensorView]:
-    """What operators compute."""
+    """The tensors that operators compute."""
     return [graph.tensors[i] for op in graph.operators for i in op.outputs]
 
 
@@ -101,7 +102,7 @@ def _refuse(message: str) -> UsageError:
     return UsageError(Problem("E5027", message))
 
 
-# --- which graph
+# --- the graph
 
 
 def _chosen_graph(record: Record, choice: Choice) -> int:
@@ -111,11 +112,11 @@ def _chosen_graph(record: Record, choice: Choice) -> int:
         if not 0 <= index < count:
             raise _refuse(f"--subgraph {index}: the model has {count} (0 to {count - 1})")
         return index
-    found = {_text(s["signature_key"]): int(s["subgraph_index"]) for s in record["signature_defs"] or ()}
-    if choice.signature not in found:
-        names, near = ", ".join(map(printable, found)) or "none", did_you_mean(choice.signature, found)
+    signatures = {_text(s["signature_key"]): int(s["subgraph_index"]) for s in record["signature_defs"] or ()}
+    if choice.signature not in signatures:
+        names, near = ", ".join(map(printable, signatures)) or "none", did_you_mean(choice.signature, signatures)
         raise _refuse(f"--signature {choice.signature}{near}: the model's signatures are: {names}")
-    index = found[choice.signature]
+    index = signatures[choice.signature]
     if choice.subgraph not in (None, index):
         raise _refuse(f"--signature {choice.signature} is subgraph {index}, which contradicts --subgraph {choice.subgraph}")
     if not 0 <= index < count:
@@ -128,7 +129,7 @@ def _text(value: bytes | None) -> str:
 
 
 def _with_graph_first(record: Record, chosen: int) -> Record:
-    """The graphs in another order, and every number of a graph with them."""
+    """The graphs in another order, with all references to graphs renumbered."""
     if chosen == 0:
         return record
     order = [chosen, *(i for i in range(len(record["subgraphs"])) if i != chosen)]
@@ -155,7 +156,7 @@ def _renumbered(operator: Record, number: Mapping[int, int]) -> Record:
     return changed
 
 
-# --- which shapes
+# --- the shapes
 
 
 def _shape(tensor: Record, key: str = "shape") -> Shape:
@@ -163,7 +164,7 @@ def _shape(tensor: Record, key: str = "shape") -> Shape:
 
 
 def _input_shapes(graph: Record, record: Record, choice: Choice) -> dict[int, Shape]:
-    """Tensor index -> chosen shape, for the inputs of which a shape is chosen; -1 where a dimension stays open."""
+    """Tensor index -> chosen shape, for inputs with a chosen shape; -1 for a dimension that stays open."""
     inputs = [] if graph["inputs"] is None else [int(i) for i in graph["inputs"]]
     tensors = graph["tensors"] or ()
     if any(not 0 <= i < len(tensors) for i in inputs):
@@ -172,35 +173,35 @@ def _input_shapes(graph: Record, record: Record, choice: Choice) -> dict[int, Sh
     for signature in record["signature_defs"] or ():
         if signature["subgraph_index"] == 0:
             names |= {_text(m["name"]): m["tensor_index"] for m in signature["inputs"] or () if m["tensor_index"] in inputs}
-    wanted = _batched(tensors, inputs, choice.batch)
+    chosen = _batched(tensors, inputs, choice.batch)
     for name, shape in choice.shapes:
         if name not in names:
             near = did_you_mean(name, names)
             raise _refuse(f"--shape {name}{near}: the model's inputs are: {', '.join(map(printable, names))}")
         _check_shape(tensors[names[name]], name, shape)
-        wanted[names[name]] = shape
-    return wanted
+        chosen[names[name]] = shape
+    return chosen
 
 
 def _batched(tensors: Sequence[Record], inputs: Sequence[int], batch: int | None) -> dict[int, Shape]:
     if batch is None:
         return {}
     if batch < 1:
-        raise _refuse(f"--batch {batch}: the batch is at least 1")
-    found = {}
+        raise _refuse(f"--batch {batch}: the batch must be at least 1")
+    shapes = {}
     for i in inputs:
         shape, signature = _shape(tensors[i]), _shape(tensors[i], "shape_signature")
         if shape and (_is_dynamic(tensors[i], 0) or shape[0] == batch):
             said = signature if len(signature) == len(shape) else shape
-            rest = zip(shape[1:], said[1:], strict=True)
-            found[i] = (batch, *(-1 if word == -1 and extent in (1, -1) else extent for extent, word in rest))
-    if not found:
+            others = zip(shape[1:], said[1:], strict=True)
+            shapes[i] = (batch, *(-1 if word == -1 and extent in (1, -1) else extent for extent, word in others))
+    if not shapes:
         raise _refuse(f"--batch {batch}: no input has a dynamic first dimension")
-    return found
+    return shapes
 
 
 def _is_dynamic(tensor: Record, axis: int) -> bool:
-    """Whether a dimension is -1, or nothing is said of it: converters before 2020 wrote no signatures."""
+    """Whether a dimension is -1 or undeclared: converters before 2020 wrote no signatures."""
     shape, signature = _shape(tensor), _shape(tensor, "shape_signature")
     return shape[axis] < 0 or len(signature) != len(shape) or signature[axis] < 0
 
@@ -208,16 +209,16 @@ def _is_dynamic(tensor: Record, axis: int) -> bool:
 def _check_shape(tensor: Record, name: str, shape: Shape) -> None:
     own = _shape(tensor)
     if len(shape) != len(own):
-        raise _refuse(f"--shape {name}: {len(shape)} dimensions where the input has {len(own)}")
+        raise _refuse(f"--shape {name}: {len(shape)} dimensions, but the input has {len(own)}")
     if any(n < 1 for n in shape):
         raise _refuse(f"--shape {name}: {list(shape)} has a dimension below 1")
     for axis, extent in enumerate(shape):
         if extent != own[axis] and not _is_dynamic(tensor, axis):
-            raise _refuse(f"--shape {name}: dimension {axis} is {own[axis]} in the model, and not dynamic")
+            raise _refuse(f"--shape {name}: dimension {axis} is fixed to {own[axis]} in the model")
 
 
 def _with_shapes(record: Record, shapes: Mapping[int, Shape], *, opened: bool) -> Record:
-    """The record with other shapes in its first graph; with `opened`, all that operators compute becomes open."""
+    """The record with other shapes in its first graph; with `opened`, all computed tensors become open."""
     graph = record["subgraphs"][0]
     computed = {int(i) for op in graph["operators"] or () for i in (() if op["outputs"] is None else op["outputs"])}
     tensors = []
@@ -235,7 +236,7 @@ def _with_shapes(record: Record, shapes: Mapping[int, Shape], *, opened: bool) -
 
 
 def _all_shapes(model: bytes) -> tuple[dict[int, Shape], AotError | None]:
-    """The shapes of the inputs and of what operators compute, by tensor, or the error of what keeps them from following."""
+    """The shapes of the inputs and computed tensors, by tensor, or the error that prevents computing them."""
     problems = Problems()
     view = check.check_bytes(model, problems)
     if view is None or problems:
@@ -243,6 +244,6 @@ def _all_shapes(model: bytes) -> tuple[dict[int, Shape], AotError | None]:
     walk = GraphWalk(view, 0, oracle="litert", problems=problems)
     with np.errstate(all="ignore"):
         walk.visit_all()
-    graph, found = view.subgraphs[0], walk.shapes()
-    known = {*graph.inputs, *(t.index for t in _computed(graph))}
-    return {i: shape for i, shape in found.items() if i in known}, problems.error()
+    graph, shapes = view.subgraphs[0], walk.shapes()
+    relevant = {*graph.inputs, *(t.index for t in _computed(graph))}
+    return {i: shape for i, shape in shapes.items() if i in relevant}, problems.error()

@@ -52,20 +52,20 @@ def convert_reshape(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def _reshaped(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
-    """Operand 1, or the option; of one -1 in it what remains is meant.  Without either, what the file declares."""
+    """Operand 1, or the option, with -1 replaced by the remaining extent.  Without either, the file's declared shape."""
     if ctx.input(op, 1) is not None:
-        wanted = [int(n) for n in ctx.constant(op, 1).ravel()]
+        shape = [int(n) for n in ctx.constant(op, 1).ravel()]
     elif op.option("new_shape"):
-        wanted = [] if tuple(op.option("new_shape")) == (0,) else list(op.option("new_shape"))  # (0,): a scalar, of old
+        shape = [] if tuple(op.option("new_shape")) == (0,) else list(op.option("new_shape"))  # (0,): a scalar, in old files
     else:
         declared = ctx.output_shape(op)
         if declared is None:
             unsupported(ctx, op, "the new shape is missing", code="E1205")
         return declared
-    known = prod(n for n in wanted if n != -1)
-    if wanted.count(-1) == 1 and known > 0:
-        wanted[wanted.index(-1)] = prod(data) // known
-    return tuple(wanted)
+    product = prod(n for n in shape if n != -1)
+    if shape.count(-1) == 1 and product > 0:
+        shape[shape.index(-1)] = prod(data) // product
+    return tuple(shape)
 
 
 def _expanded(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
@@ -79,7 +79,7 @@ def _expanded(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
 
 
 def _squeezed(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
-    """Without the dimensions that are named, or without all that are 1."""
+    """Without the listed dimensions, or without all that are 1."""
     named = op.option("squeeze_dims")
     if any(not -len(data) <= d < len(data) or data[d] != 1 for d in named):
         unsupported(ctx, op, f"dimensions {list(named)} of shape {list(data)} are not all 1", code="E1115")
@@ -96,8 +96,8 @@ _NEW_SHAPES: dict[str, Callable[[ConvertContext, OperatorView, Shape], Shape]] =
 
 # SHAPE, RANK, RANGE, BROADCAST_ARGS and ZEROS_LIKE of TFLite: values that are known at compile time.
 #
-# Shapes are static here, so these yield constants, and all arithmetic on them is done by `fold_constant` or by the converters
-# that need a number.  Oracles: `kernels/shape.cc`, `rank.cc`, `range.cc`, `broadcast_args.cc`, `zeros_like.cc`.
+# Shapes are static here, so these give constants; `fold_constant`, or the converters that need a number, do all arithmetic on
+# them.  Oracles: `kernels/shape.cc`, `rank.cc`, `range.cc`, `broadcast_args.cc`, `zeros_like.cc`.
 
 
 @from_tflite("SHAPE", EVERY, "")
@@ -117,12 +117,12 @@ def convert_rank(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 MAX_RANGE = 1 << 20
-"""Elements of a range, which is computed here one by one."""
+"""Maximum elements of a range, which is computed here one by one."""
 
 
 @from_tflite("RANGE", "int32 int64 float32", "")
 def convert_range(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """start, start + delta, ... up to limit (exclusive), all of them constants."""
+    """start, start + delta, ... up to limit (exclusive), all constants."""
     out = ctx.output_type(op)
     require_dtype(ctx, op, out, ("int32", "int64", "float32"), what="a result")
     dtype = numpy_dtype(out.dtype)
@@ -159,7 +159,7 @@ def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("ZEROS_LIKE", EVERY, "full")
 def convert_zeros_like(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """full of 0 (of the quantised value 0 where the type is quantised, as the reference does)."""
+    """full of 0 (the quantised value 0 for quantised types, as in the reference)."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
     zero = const(np.zeros((1,), numpy_dtype(data.dtype)), quant=data.quant, span=ctx.span(op))
@@ -208,16 +208,16 @@ def convert_concatenate(ctx: ConvertContext, op: OperatorView) -> Expr:
     out = ctx.output_type(op)
     require_dtype(ctx, op, out, MOVABLE)
     if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "a fused activation is not supported(TFLite rejects it too)")
+        unsupported(ctx, op, "a fused activation is not supported (TFLite rejects it too)")
     axis = int(op.option("axis"))
     axis = axis + len(ctx.input_type(op, 0).shape) if axis < 0 else axis
     args = [_rescaled_operand(ctx, op, i, out) for i in range(len(op.inputs))]
     return call("concatenate", args, ConcatenateAttrs(axis), span=ctx.span(op))
 
 
-# PACK of TFLite: tensors side by side along a new axis, as a concatenation of reshapes; pure movement of data.
+# PACK of TFLite: tensors side by side along a new axis, as a concatenation of reshapes; only moves data.
 #
-# Oracle: `reference_ops::Pack`; TFLite demands one quantisation of all operands and the result.
+# Oracle: `reference_ops::Pack`; TFLite requires the same quantisation for all operands and the result.
 
 
 @from_tflite("PACK", EVERY, "concatenate")
@@ -234,7 +234,7 @@ def convert_pack(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 def sliced(ctx: ConvertContext, op: OperatorView, positions: Sequence[range]) -> Expr:
-    """The elements of operand `data` at these positions of each dimension; `data` itself where that is all of it."""
+    """The elements of operand `data` at these positions of each dimension; `data` itself if that is all of them."""
     return slice_of(ctx, op, operand(ctx, op, 0), positions)
 
 
@@ -243,7 +243,7 @@ def _pieces(ctx: ConvertContext, op: OperatorView, i: int, axis: int, sizes: Seq
     data, type_ = operand(ctx, op, i), ctx.input_type(op, i)
     require_dtype(ctx, op, type_, MOVABLE)
     if sum(sizes) != type_.shape[axis] or len(sizes) != len(op.outputs) or min(sizes) < 0:
-        message = f"pieces of {list(sizes)} for {len(op.outputs)} results do not make up {type_.shape[axis]}"
+        message = f"pieces of {list(sizes)} for {len(op.outputs)} results do not add up to {type_.shape[axis]}"
         unsupported(ctx, op, message, code="E1128")
     pieces, begin = [], 0
     for size in sizes:
@@ -266,7 +266,7 @@ def convert_split(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
 
 @from_tflite("SPLIT_V", EVERY, "strided_slice")
 def convert_split_v(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """Pieces of the given sizes, of which one may be -1."""
+    """Pieces of the given sizes, one of which may be -1."""
     shape = ctx.input_type(op, 0).shape
     axis = normalized_axis(ctx, op, one_int(ctx, op, 2), len(shape))
     sizes = constant_ints(ctx, op, 1)
@@ -286,7 +286,7 @@ def convert_unpack(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
 
 @from_tflite("SLICE", EVERY, "strided_slice")
 def convert_slice(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """`size` elements from `begin` on; a size of -1 is all that follow."""
+    """`size` elements from `begin` on; a size of -1 means all remaining ones."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
     begin, size = constant_ints(ctx, op, 1), constant_ints(ctx, op, 2)
@@ -296,14 +296,14 @@ def convert_slice(ctx: ConvertContext, op: OperatorView) -> Expr:
     for b, s, n in zip(begin, size, data.shape, strict=True):
         count = n - b if s == -1 else s
         if b < 0 or count < 0 or b + count > n:
-            unsupported(ctx, op, f"a slice of {s} elements from {b} leaves a dimension of {n}", code="E1128")
+            unsupported(ctx, op, f"a slice of {s} elements from {b} exceeds a dimension of {n}", code="E1128")
         positions.append(range(b, b + count))
     return sliced(ctx, op, positions)
 
 
 @dataclass(frozen=True, slots=True)
 class _SliceSpec:
-    """STRIDED_SLICE's operands and masks; bit i of a mask speaks of entry i."""
+    """STRIDED_SLICE's operands and masks; bit i of a mask belongs to entry i."""
 
     begin: Sequence[int]
     end: Sequence[int]
@@ -315,7 +315,7 @@ class _SliceSpec:
         return bool(self.masks[mask] >> i & 1)
 
     def positions(self, i: int, size: int) -> range:
-        """What entry i takes of a dimension; IndexError where it drops the dimension and the position does not exist."""
+        """The positions that entry i selects from a dimension; IndexError if it drops the dimension at an invalid position."""
         stride, start = self.strides[i], self.begin[i]
         if self.has("shrink_axis_mask", i):
             if self.has("begin_mask", i):
@@ -335,9 +335,9 @@ _SLICE_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shr
 
 
 def _slice_entries(spec: _SliceSpec, rank: int) -> tuple[list[int | None], list[int]]:
-    """For each dimension of the data the entry that slices it (None: all of it), and where new dimensions of 1 go.
+    """For each dimension of the data the entry that slices it (None: all of it), and the places of new dimensions of 1.
 
-    Positions of new dimensions count in the list of the data's dimensions, before any is dropped.
+    Positions of new dimensions refer to the data's dimensions, before any is dropped.
     """
     count = len(spec.begin)
     ellipsis = next((i for i in range(count) if spec.has("ellipsis_mask", i)), None)
@@ -356,9 +356,9 @@ def _slice_entries(spec: _SliceSpec, rank: int) -> tuple[list[int | None], list[
 
 
 def _picked(ctx: ConvertContext, op: OperatorView, masks: Mapping[str, int]) -> Expr | None:
-    """x[t] where t comes at run time: gather_nd; every entry drops its dimension.  None if it is no such slice.
+    """x[t] with t computed at run time: gather_nd; every entry drops its dimension.  None if it is not such a slice.
 
-    A position below 0 counts from the end, which the remainder of the division by the extent says.
+    A negative position counts from the end: the remainder of the division by the extent gives it.
     """
     begin, data = operand(ctx, op, 1), operand(ctx, op, 0)
     type_, shape = tensor_type(begin), tensor_type(data).shape
@@ -390,7 +390,7 @@ def convert_strided_slice(ctx: ConvertContext, op: OperatorView) -> Expr:
     rank = len(data.shape)
     entries, new = _slice_entries(spec, rank)
     if masks["ellipsis_mask"] and None not in entries:
-        unsupported(ctx, op, "an ellipsis that stands for no dimension means one thing to TensorFlow and another to TFLite")
+        unsupported(ctx, op, "an ellipsis for zero dimensions is not supported, as TensorFlow and TFLite disagree on its meaning")
     if len(entries) != rank:
         unsupported(ctx, op, f"begin {begin} has more entries than {list(data.shape)} has dimensions", code="E1128")
     try:
@@ -450,26 +450,26 @@ def convert_mirror_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
     return call("mirror_pad", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
 
 
-# DILATE and STABLEHLO_PAD of TFLite, from reshape, pad and slice: constant elements between those of a tensor and around them.
+# DILATE and STABLEHLO_PAD of TFLite, from reshape, pad and slice: constant elements between and around a tensor's elements.
 #
-# Each dimension of n elements becomes (n - 1) * d + 1.  Dilations and the element between have to be constant.
-# STABLEHLO_PAD then adds elements at both ends of a dimension, or, for negative numbers, cuts some off.
+# Each dimension of n elements becomes (n - 1) * d + 1.  Dilations and the inserted element must be constant.
+# STABLEHLO_PAD then adds elements at both ends of a dimension, or, for negative numbers, removes some.
 # Oracles: `kernels/dilate.cc`, `kernels/stablehlo_pad.cc`.
 
 
 LARGEST_PAD = 1 << 24
-"""Elements of a result."""
+"""Maximum elements of a result."""
 
 
 @from_tflite("DILATE", EVERY, "bitcast nn.pad strided_slice")
 @moves_halves
 def convert_dilate(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """Dimension by dimension: pad each element to `dilation` ones, and leave those after the last element out."""
+    """For each dimension: pad each element to `dilation` elements, and drop those after the last element."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
     dilations, between = constant_ints(ctx, op, 1), ctx.constant(op, 2)
     if len(dilations) != len(data.shape) or between.size != 1 or ctx.input_type(op, 2).dtype != data.dtype:
-        unsupported(ctx, op, f"dilations {dilations} with {between.size} elements between do not suit {data}", code="E1207")
+        unsupported(ctx, op, f"dilations {dilations} with {between.size} elements between do not match {data}", code="E1207")
     size = 1
     for extent, dilation in zip(data.shape, dilations, strict=True):
         size *= (extent - 1) * dilation + 1
@@ -494,7 +494,7 @@ def convert_stablehlo_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
         or between.size != 1
         or ctx.input_type(op, 1).dtype != data.dtype
     ):
-        unsupported(ctx, op, f"paddings {low}, {high}, {inner} do not suit {data}", code="E1207")
+        unsupported(ctx, op, f"paddings {low}, {high}, {inner} do not match {data}", code="E1207")
     size = 1
     for extent, a, z, i in zip(data.shape, low, high, inner, strict=True):
         size *= (extent - 1) * (i + 1) + 1 + max(a, 0) + max(z, 0)
@@ -516,7 +516,7 @@ def dilated(ctx: ConvertContext, op: OperatorView, data: Expr, *, dilations: Seq
 def padded_or_cut(
     ctx: ConvertContext, op: OperatorView, data: Expr, *, low: Sequence[int], high: Sequence[int], value: float
 ) -> Expr:  # fmt: skip
-    """As many elements of `value` more at the two ends of each dimension, or, for negative numbers, fewer."""
+    """Elements of `value` added at the two ends of each dimension, or elements removed for negative numbers."""
     widths = tuple((max(a, 0), max(z, 0)) for a, z in zip(low, high, strict=True))
     if any(map(any, widths)):
         data = call("nn.pad", [data], PadAttrs(widths, value), span=ctx.span(op))
@@ -538,7 +538,7 @@ def _dilated(
 
 
 # SPACE_TO_DEPTH, DEPTH_TO_SPACE, SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND of TFLite: one transposition between two reshapes,
-# with a padding before or a slice after it; pure movement of data.
+# with a padding before or a slice after it; only moves data.
 #
 # Oracles: `reference_ops::SpaceToDepth`, `DepthToSpace`, `SpaceToBatchND` (which pads with the zero point), `BatchToSpaceND`.
 
@@ -546,7 +546,7 @@ def _dilated(
 def _shuffled(
     ctx: ConvertContext, op: OperatorView, data: Expr, *, split: Sequence[int], axes: Sequence[int], shape: Sequence[int]
 ) -> Expr:
-    """`data` seen as `split`, its dimensions permuted, seen as `shape`."""
+    """`data` viewed as `split`, its dimensions permuted, viewed as `shape`."""
     span = ctx.span(op)
     moved = call("transpose", [reshaped(data, split, span)], TransposeAttrs(tuple(axes)), span=span)
     return reshaped(moved, shape, span)
@@ -557,7 +557,7 @@ def _block_image(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, int
     data, block = ctx.input_type(op, 0), int(op.option("block_size"))
     require_dtype(ctx, op, data, MOVABLE)
     if len(data.shape) != 4 or block < 1:
-        unsupported(ctx, op, f"block size {block} does not suit {data}", code="E1129")
+        unsupported(ctx, op, f"block size {block} does not match {data}", code="E1129")
     return data, block
 
 
@@ -595,53 +595,53 @@ def _blocks(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, list[int
 
 @from_tflite("SPACE_TO_BATCH_ND", EVERY, "transpose")
 def convert_space_to_batch(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """[N, S*b, C] -> [b*N, S, C] after a padding of S."""
+    """[N, S*b, C] -> [b*N, S, C] after padding S."""
     data, blocks, pairs = _blocks(ctx, op)
-    x, rest = operand(ctx, op, 0), len(data.shape) - 1 - len(blocks)
-    width = ((0, 0), *((int(a), int(b)) for a, b in pairs), *[(0, 0)] * rest)
+    x, channels = operand(ctx, op, 0), len(data.shape) - 1 - len(blocks)
+    width = ((0, 0), *((int(a), int(b)) for a, b in pairs), *[(0, 0)] * channels)
     if any(map(any, width)):
         out = ctx.output_type(op)
         zero = out.quant.zero_point[0] if out.quant is not None else 0.0 if data.dtype == "float32" else 0
         x = call("nn.pad", [x], PadAttrs(width, zero), span=ctx.span(op))
     batch, *sizes = tensor_type(x).shape
-    space, tail = sizes[: len(blocks)], sizes[len(blocks) :]
+    space, channel_pads = sizes[: len(blocks)], sizes[len(blocks) :]
     if any(n % b for n, b in zip(space, blocks, strict=True)):
         unsupported(ctx, op, f"{space} does not divide into blocks of {blocks}", code="E1129")
     outer = [n // b for n, b in zip(space, blocks, strict=True)]
-    split = [batch, *(k for pair in zip(outer, blocks, strict=True) for k in pair), *tail]
+    split = [batch, *(k for pair in zip(outer, blocks, strict=True) for k in pair), *channel_pads]
     inner_axes = [2 + 2 * i for i in range(len(blocks))]
     axes = [*inner_axes, 0, *(i - 1 for i in inner_axes), *range(1 + 2 * len(blocks), len(split))]
     count = batch
     for b in blocks:
         count *= b
-    return _shuffled(ctx, op, x, split=split, axes=axes, shape=(count, *outer, *tail))
+    return _shuffled(ctx, op, x, split=split, axes=axes, shape=(count, *outer, *channel_pads))
 
 
 @from_tflite("BATCH_TO_SPACE_ND", EVERY, "transpose")
 def convert_batch_to_space(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """[b*N, S, C] -> [N, S*b, C], of which the crops are cut off."""
+    """[b*N, S, C] -> [N, S*b, C], with the crops removed."""
     data, blocks, pairs = _blocks(ctx, op)
     count, *sizes = data.shape
-    space, tail = sizes[: len(blocks)], sizes[len(blocks) :]
+    space, channels = sizes[: len(blocks)], sizes[len(blocks) :]
     batch = count
     for b in blocks:
         if batch % b:
             unsupported(ctx, op, f"a batch of {count} does not form blocks of {blocks}", code="E1129")
         batch //= b
     k = len(blocks)
-    split = [*blocks, batch, *space, *tail]
+    split = [*blocks, batch, *space, *channels]
     axes = [k, *(a for i in range(k) for a in (k + 1 + i, i)), *range(2 * k + 1, len(split))]
     grown = [n * b for n, b in zip(space, blocks, strict=True)]
-    whole = _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=axes, shape=(batch, *grown, *tail))
+    whole = _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=axes, shape=(batch, *grown, *channels))
     kept = [range(int(a), n - int(b)) for n, (a, b) in zip(grown, pairs, strict=True)]
     if any(r.stop < r.start for r in kept):
         unsupported(ctx, op, f"crops {pairs.tolist()} do not fit {grown}", code="E1127")
-    return slice_of(ctx, op, whole, [range(batch), *kept, *map(range, tail)])
+    return slice_of(ctx, op, whole, [range(batch), *kept, *map(range, channels)])
 
 
 @from_tflite("BROADCAST_TO", EVERY, "broadcast_to")
 def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """broadcast_to, or a reshape where nothing is repeated."""
+    """broadcast_to, or a reshape if nothing is repeated."""
     data, shape = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
     require_dtype(ctx, op, data, MOVABLE)
     x = operand(ctx, op, 0)
@@ -654,7 +654,7 @@ def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("TILE", EVERY, "tile")
 def convert_tile(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """tile, or the data themselves where they come once."""
+    """tile, or the data unchanged if nothing is repeated."""
     data, reps = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
     require_dtype(ctx, op, data, MOVABLE)
     if len(reps) != len(data.shape) or any(r < 0 for r in reps):
@@ -674,7 +674,7 @@ def convert_reverse(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 @from_tflite("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
 def convert_reverse_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """reverse_sequence; the lengths may come at run time."""
+    """reverse_sequence; the lengths may be computed at run time."""
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, MOVABLE)
     require_dtype(ctx, op, ctx.input_type(op, 1), ("int32", "int64"), what="a length")
@@ -695,9 +695,9 @@ def convert_fill(ctx: ConvertContext, op: OperatorView) -> Expr:
     return call("full", [reshaped(operand(ctx, op, 1), (1,), ctx.span(op))], FullAttrs(shape), span=ctx.span(op))
 
 
-# MATRIX_DIAG and MATRIX_SET_DIAG of TFLite, from `select` by a constant mask: rows on the diagonals of matrices.
+# MATRIX_DIAG and MATRIX_SET_DIAG of TFLite, from `select` with a constant mask: rows on the diagonals of matrices.
 #
-# Elements beside the diagonal are 0 (of quantised values too, whatever the zero point) or those of another matrix.
+# Elements off the diagonal are 0 (for quantised values too, whatever the zero point) or come from another matrix.
 # Oracles: `kernels/matrix_diag.cc`, `kernels/matrix_set_diag.cc`.
 
 
@@ -733,7 +733,7 @@ def convert_matrix_set_diag(ctx: ConvertContext, op: OperatorView) -> Expr:
     return call("select", [mask, rows, operand(ctx, op, 0)], SelectAttrs(data.quant), span=span)
 
 
-# WHERE and UNIQUE of TFLite on values that are known at compile time: only then is the shape of the result.
+# WHERE and UNIQUE of TFLite on values known at compile time, since only then is the shape of the result known.
 #
 # Oracles: `reference_ops::SelectTrueCoords`; `kernels/unique.cc`.
 
@@ -744,27 +744,27 @@ UNIQUE_TYPES = "int8 uint8 int16 int32 int64 float32"
 
 @from_tflite("WHERE", WHERE_TYPES, "", oracles=("litert",))
 def convert_where(ctx: ConvertContext, op: OperatorView) -> Expr:
-    """The places of elements that are not 0 (as stored: quantisation does not count), int64 [places, dimensions]."""
+    """The positions of non-zero elements (as stored: quantisation is ignored), int64 [positions, dimensions]."""
     type_, out = ctx.input_type(op, 0), ctx.output_type(op)
     require_dtype(ctx, op, type_, WHERE_TYPES.split())
     require_dtype(ctx, op, out, {"int64"}, what="a result")
     if not type_.shape:
-        unsupported(ctx, op, "it takes a tensor with dimensions")
+        unsupported(ctx, op, "the operand must have at least one dimension")
     return const(np.argwhere(ctx.constant(op, 0) != 0).astype(np.int64), span=ctx.span(op))
 
 
 @from_tflite("UNIQUE", UNIQUE_TYPES, "", oracles=("litert",))
 def convert_unique(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """The different values in the order of their first places, and for each element which of them it is."""
+    """The distinct values in order of first occurrence, and for each element the index of its value."""
     type_, index, span = ctx.input_type(op, 0), ctx.output_type(op, 1), ctx.span(op)
     require_dtype(ctx, op, type_, UNIQUE_TYPES.split())
     require_dtype(ctx, op, index, {"int32", "int64"}, what="a result")
     data = ctx.constant(op, 0)
-    if data.ndim != 1 or not data.size or (data != data).any():  # in the reference's map NaN equals what it meets first
-        unsupported(ctx, op, "it takes a vector of numbers")
+    if data.ndim != 1 or not data.size or (data != data).any():  # in the reference's map NaN equals the first value that it meets
+        unsupported(ctx, op, "the operand must be a non-empty vector without NaN")
     _, first, inverse = np.unique(data, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
-    values, found = data[np.sort(first)], rank[inverse.reshape(-1)].astype(numpy_dtype(index.dtype))
-    return [const(values, quant=type_.quant, span=span), const(found, span=span)]
+    values, indices = data[np.sort(first)], rank[inverse.reshape(-1)].astype(numpy_dtype(index.dtype))
+    return [const(values, quant=type_.quant, span=span), const(indices, span=span)]

@@ -66,8 +66,8 @@ def integer_line(size: int, new_size: int, *, align_corners: bool, half_pixel_ce
         scaled = i * scale + (scale // 2 - (1 << 9) if half_pixel_centers else 0)
         lower = max(int(scaled / ONE), 0)
         upper = min(int((scaled + ONE - 1) / ONE), size - 1)
-        rest = scaled - ONE * lower
-        rows.append((min(lower, size - 1), max(upper, 0), ONE - rest, rest))
+        fraction = scaled - ONE * lower
+        rows.append((min(lower, size - 1), max(upper, 0), ONE - fraction, fraction))
     return Line(*zip(*rows, strict=True))
 
 
@@ -80,8 +80,8 @@ def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_cent
         scaled = (f32(i) + f32(0.5)) * scale - f32(0.5) if half_pixel_centers else f32(i) * scale
         lower = max(int(np.floor(scaled)), 0)
         upper = min(int(np.ceil(scaled)), size - 1)
-        rest = f32(scaled - f32(lower))
-        rows.append((min(lower, size - 1), max(upper, 0), float(f32(1) - rest), float(rest)))
+        fraction = f32(scaled - f32(lower))
+        rows.append((min(lower, size - 1), max(upper, 0), float(f32(1) - fraction), float(fraction)))
     return Line(*zip(*rows, strict=True))
 
 
@@ -111,12 +111,12 @@ def nearest_neighbors(size: int, new_size: int, *, align_corners: bool, half_pix
     f32 = np.float32
     scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
     offset = f32(0.5) if half_pixel_centers else f32(0)
-    found = []
+    positions = []
     for i in range(new_size):
         position = float((f32(i) + offset) * scale)
         nearest = round_half_away(position) if align_corners else int(np.floor(position))
-        found.append(max(min(nearest, size - 1), 0))
-    return tuple(found)
+        positions.append(max(min(nearest, size - 1), 0))
+    return tuple(positions)
 
 
 @from_tflite("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
@@ -142,13 +142,13 @@ def convert_resize_nearest(ctx: ConvertContext, op: OperatorView) -> Expr:
 
 
 MOST_BOXES = 1 << 14
-"""Boxes, and results."""
+"""Maximum number of boxes, and of results."""
 
 
 @from_tflite("NON_MAX_SUPPRESSION_V4", "float32", "strided_slice vision.soft_nms")
 @from_tflite("NON_MAX_SUPPRESSION_V5", "float32", "bitcast strided_slice vision.soft_nms")
 def convert_non_max_suppression(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """Numbers of boxes (and their scores), and how many they are; the number of results must be a constant."""
+    """Indices of boxes (and their scores), and their number; the number of results must be a constant."""
     soft, span = op.opcode == "NON_MAX_SUPPRESSION_V5", ctx.span(op)
     boxes, scores = ctx.input_type(op, 0), ctx.input_type(op, 1)
     for i in (0, 1, 3, 4, *([5] if soft else [])):
@@ -163,12 +163,12 @@ def convert_non_max_suppression(ctx: ConvertContext, op: OperatorView) -> list[E
         unsupported(ctx, op, f"{count} of boxes {boxes} by {scores}", code="E1207")
     numbers = [reshaped(operand(ctx, op, i), (1,), span) for i in (3, 4, 5 if soft else 4)]
     args = [operand(ctx, op, 0), operand(ctx, op, 1), *numbers]
-    found = call("vision.soft_nms", args, SoftNmsAttrs(count, soft), span=span)
-    number = reshaped(slice_of(ctx, op, found, [range(1)]), (), span)
-    chosen = slice_of(ctx, op, found, [range(1, 1 + count)])
+    selected = call("vision.soft_nms", args, SoftNmsAttrs(count, soft), span=span)
+    number = reshaped(slice_of(ctx, op, selected, [range(1)]), (), span)
+    chosen = slice_of(ctx, op, selected, [range(1, 1 + count)])
     if not soft:
         return [chosen, number]
-    bits = slice_of(ctx, op, found, [range(1 + count, 1 + 2 * count)])
+    bits = slice_of(ctx, op, selected, [range(1 + count, 1 + 2 * count)])
     return [chosen, call("bitcast", [bits], BitcastAttrs((count,), "float32"), span=span), number]
 
 
@@ -186,18 +186,18 @@ class _DetectionOptions:
 
 def _detection_options(ctx: ConvertContext, op: OperatorView) -> _DetectionOptions:
     try:
-        found = read_map(op.custom_options)
+        entries = read_map(op.custom_options)
     except FlexbufferError as error:
         unsupported(ctx, op, f"its options cannot be read: {error}", code="E1116")
 
     def get(name: str, default: Scalar | None = None) -> Scalar:
-        value = found.get(name, default)
+        value = entries.get(name, default)
         if value is None:
             unsupported(ctx, op, f"its options lack {name}", code="E1116")
         return value
 
     if get("use_regular_nms", default=False):
-        unsupported(ctx, op, "use_regular_nms is not supported; convert with the fast form of non-maximum suppression")
+        unsupported(ctx, op, "use_regular_nms is not supported; convert the model with the fast non-maximum suppression")
     scales = tuple(float(get(f"{c}_scale")) for c in "yxhw")
     options = _DetectionOptions(
         int(get("max_detections")),
@@ -249,15 +249,15 @@ def convert_detection(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
     count = tensor_type(scores).shape[1]
     picked = call("take", [scores, chosen], TakeAttrs(0), span=span)
     rows = slice_of(ctx, op, picked, [range(options.max_detections), range(first, count)])
-    found = call("topk", [rows], TopKAttrs(options.max_classes), span=span)
-    values: Expr = call("take", [rows, found], TakeAttrs(1, 1), span=span)
+    top = call("topk", [rows], TopKAttrs(options.max_classes), span=span)
+    values: Expr = call("take", [rows, top], TakeAttrs(1, 1), span=span)
     if classes.dtype in CODES:
         values = call("qnn.dequantize", [values], DequantizeAttrs(*quants[1]), span=span)
-    return _detections(ctx, op, corners, chosen, found=found, values=values)
+    return _detections(ctx, op, corners, chosen, found=top, values=values)
 
 
 def _detections(ctx: ConvertContext, op: OperatorView, corners: Expr, chosen: Expr, *, found: Expr, values: Expr) -> list[Expr]:
-    """The operator's four results from chosen boxes, their classes and scores; zeros where nothing was chosen."""
+    """The operator's four results from chosen boxes, their classes and scores; zeros in unused places."""
     span, (count, each) = ctx.span(op), tensor_type(found).shape
     zero, zero_float = const(np.zeros(1, np.int32)), const(np.zeros(1, np.float32))
     valid = call("greater_equal", [chosen, zero], CompareAttrs(), span=span)
@@ -285,7 +285,7 @@ MOST_POSES = 1 << 10
 
 
 def _pose_scale(ctx: ConvertContext, op: OperatorView, i: int, *, stride: int) -> Linear:
-    """What operand i stands for, in cells: factors are divided by `stride` in float32."""
+    """The scaling of operand i, in cells: factors are divided by `stride` in float32."""
     type_, part = ctx.input_type(op, i), np.float32(1.0 / stride)
     require_dtype(ctx, op, type_, DECODE_POSES_DTYPES)
     scale, zero_point = require_quant(ctx, op, type_) if type_.dtype == "uint8" else (1.0, 0)
@@ -294,18 +294,20 @@ def _pose_scale(ctx: ConvertContext, op: OperatorView, i: int, *, stride: int) -
 
 @from_tflite("CUSTOM:PosenetDecoderOp", "uint8 float32", "strided_slice vision.decode_poses vision.pose_masks", oracle="libcoral")
 def convert_pose_masks(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
-    """Keypoints, their scores, persons' scores, their number, and masks where long offsets are given; all float32."""
-    options, span, given = CustomOptions(ctx, op), ctx.span(op), len(op.inputs)
+    """Keypoints, their scores, persons' scores, their number, and masks if long offsets are given; all float32."""
+    options, span, operand_count = CustomOptions(ctx, op), ctx.span(op), len(op.inputs)
     count, stride = options.integer("max_detections", 1, MOST_POSES), options.integer("stride", 1, 1 << 10)
     threshold, radius = options.real("score_threshold"), options.real("nms_radius")
-    if (given, len(op.outputs)) not in ((3, 4), (4, 5)):
-        unsupported(ctx, op, f"it has {given} operands and {len(op.outputs)} results; 3 and 4, or 4 and 5, fit", code="E1122")
-    shapes = [ctx.input_type(op, i).shape for i in range(given)]
+    if (operand_count, len(op.outputs)) not in ((3, 4), (4, 5)):
+        unsupported(
+            ctx, op, f"it has {operand_count} operands and {len(op.outputs)} results; expected 3 and 4, or 4 and 5", code="E1122"
+        )
+    shapes = [ctx.input_type(op, i).shape for i in range(operand_count)]
     channels = (KEYPOINTS, 2 * KEYPOINTS, 4 * EDGES, 2 * KEYPOINTS)
     cells = [shapes[0][1:3]] * 3 + [(CELLS, CELLS)]
     if any(s != (1, *n, c) for s, n, c in zip(shapes, cells, channels, strict=False)):
-        unsupported(ctx, op, f"maps of {shapes} do not fit; they have {channels} channels, long offsets 33 x 33", code="E1122")
-    maps = [_pose_scale(ctx, op, i, stride=stride if i else 1) for i in range(given)]
+        unsupported(ctx, op, f"maps of {shapes} do not match; expected {channels} channels, long offsets 33 x 33", code="E1122")
+    maps = [_pose_scale(ctx, op, i, stride=stride if i else 1) for i in range(operand_count)]
     data = [reshaped(operand(ctx, op, i), shape[1:], span) for i, shape in enumerate(shapes)]
     near = float(np.float32(radius) / np.float32(stride))
     attrs = DecodePosesAttrs((maps[0], maps[1], maps[2]), stride, count, float(np.float32(threshold)), near)
@@ -315,7 +317,7 @@ def convert_pose_masks(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
         size = int(np.prod(shape))
         results.append(reshaped(slice_of(ctx, op, persons, [range(start, start + size)]), shape, span))
         start += size
-    if given == 4:
+    if operand_count == 4:
         masks = call("vision.pose_masks", [data[3], persons], PoseMasksAttrs(maps[3], stride, count), span=span)
         results.append(reshaped(masks, (1, count, CELLS, CELLS), span))
     return results

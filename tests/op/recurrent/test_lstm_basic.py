@@ -56,7 +56,7 @@ def test_on_host(cells: int) -> None:
     ("change", "code"),
     [
         ({"dtype": "float32", "batch": 2}, "E1203.*2 batches"),
-        ({"dtype": "uint8", "cell_power": -12}, "E1226.*only one of the basic kernel"),
+        ({"dtype": "uint8", "cell_power": -12}, "E1226.*only one that the basic kernel supports"),
     ],
 )
 def test_refused(change: dict[str, Any], code: str) -> None:

@@ -45,7 +45,7 @@ def layer(op: str, *, said: bool = False) -> bytes:
 @pytest.mark.parametrize("op", LAYERS)
 def test_litert_goes_by_the_option(op: str) -> None:
     check(layer(op, said=True))
-    with pytest.raises(UnsupportedError, match=r"E1228.*LiteRT reads the bias of int32 as int64"):
+    with pytest.raises(UnsupportedError, match=r"E1228.*LiteRT reads the int32 bias as int64"):
         from_tflite(layer(op), oracle="litert")
 
 
