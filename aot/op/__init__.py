@@ -1,4 +1,4 @@
-"""Operators of the graph: the file of one is imported when something asks for it; `load_all` imports them all."""
+"""Operators of the graph: an operator's file is imported on first use; `load_all` imports them all."""
 
 from __future__ import annotations
 

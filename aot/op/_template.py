@@ -1,8 +1,8 @@
-"""template.negate: what the operator computes, as a formula in quantised values.
+"""template.negate: the operator's computation, as a formula in quantised values.
 
 out = clamp(zp - (x - zp_in), -128, 127).  Oracle: name the reference kernel whose bytes `evaluate` reproduces.
 
-Copy this into the file of the operator's family, or one of its own (those that begin with an underscore are not loaded), keep the
+Copy this into the file of the operator's family, or into a new one (files that start with an underscore are not loaded), keep the
 order of its parts, and copy `aot/frontend/tflite/_template.py` for its converter and `tests/op/qnn/test_lut.py` for its test: one
 model from `aot.testing` and one call of `check` compare the reference, `evaluate`, the interpreted kernel and the compiled one.
 """
@@ -25,7 +25,7 @@ from aot.tir.expr import Expr, cast, clamp, imm
 
 @dataclass(frozen=True, slots=True)
 class NegateAttrs:
-    """Integers only: a front end has turned every real number into them. `quant` is a note for the result's type."""
+    """Integers only: a front end has converted every real number. `quant` is for the result's type."""
 
     input_zp: int
     zero_point: int
@@ -33,7 +33,7 @@ class NegateAttrs:
 
 
 def infer_type(types: Sequence[Type], attrs: NegateAttrs) -> Type:
-    """int8 -> int8 of the same shape. Whatever the types contradict is a TypeRuleError."""
+    """int8 -> int8 of the same shape. Any contradiction in the types is a TypeRuleError."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int8":
         raise TypeRuleError(f"negate takes an int8 tensor, not {data}")
@@ -49,7 +49,7 @@ def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: NegateAttrs, out_t
     """One element as an expression over elements of the operands, in int32 without overflow.
 
     Reductions append loops with `aot.te.tensor.sum`; tables in flash come from `ctx.constant`.  An operand may be the result of
-    another rule that appends statements, so read it inside a branch (`b.if_`) where its index may be out of range.
+    another rule that appends statements, so read it inside a branch (`b.if_`) if its index may be out of range.
     """
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:

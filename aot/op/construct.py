@@ -1,6 +1,6 @@
-"""Constructors with parameters that suit people: real scales instead of multipliers, padding as a number, axes from the end.
+"""Constructors with user-friendly parameters: real scales instead of multipliers, padding as a number, axes from the end.
 
-`relay.qnn.requantize(acc, scale=0.0123, zero_point=-5)` computes what the converter of a .tflite would have computed.
+`relay.qnn.requantize(acc, scale=0.0123, zero_point=-5)` computes what the .tflite converter would have computed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _constructor(name: str) -> Callable[[Constructor], Constructor]:
 
 
 def _tensor(name: str, x: Any, *, rank: int | None = None) -> TensorType:
-    """The type of an operand that has to be one tensor."""
+    """The type of an operand that must be one tensor."""
     if not isinstance(x, Expr) or not isinstance(x.type, TensorType):
         raise refused(name, f"the operand is a {type(x).__name__ if not isinstance(x, Expr) else x.type}, not a tensor")
     if rank is not None and len(x.type.shape) != rank:
@@ -50,23 +50,23 @@ def _tensor(name: str, x: Any, *, rank: int | None = None) -> TensorType:
 
 
 def _pair(name: str, what: str, value: Any, *, least: int = 1) -> tuple[int, int]:
-    """(vertical, horizontal) of a number for both or a pair."""
-    found = (value, value) if isinstance(value, int) else value
-    if not isinstance(found, Sequence) or len(found) != 2 or not all(type(v) is int and v >= least for v in found):
-        raise refused(name, f"{what} is a number from {least} on, or a pair of them, not {value!r}")
-    return found[0], found[1]
+    """(vertical, horizontal) from a number for both, or from a pair."""
+    pair = (value, value) if isinstance(value, int) else value
+    if not isinstance(pair, Sequence) or len(pair) != 2 or not all(type(v) is int and v >= least for v in pair):
+        raise refused(name, f"{what} must be a number >= {least} or a pair of them, not {value!r}")
+    return pair[0], pair[1]
 
 
 def _padding(name: str, value: Any) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right) of a number for all sides, (vertical, horizontal), or the four."""
-    found = value
+    """(top, left, bottom, right) from a number for all sides, (vertical, horizontal), or all four."""
+    sides = value
     if isinstance(value, int):
-        found = (value,) * 4
+        sides = (value,) * 4
     elif isinstance(value, Sequence) and len(value) == 2:
-        found = (*value, *value)
-    if not isinstance(found, Sequence) or len(found) != 4 or not all(type(v) is int and v >= 0 for v in found):
-        raise refused(name, f"padding is a number, (vertical, horizontal) or (top, left, bottom, right), not {value!r}")
-    return found[0], found[1], found[2], found[3]
+        sides = (*value, *value)
+    if not isinstance(sides, Sequence) or len(sides) != 4 or not all(type(v) is int and v >= 0 for v in sides):
+        raise refused(name, f"padding must be a number, (vertical, horizontal) or (top, left, bottom, right), not {value!r}")
+    return sides[0], sides[1], sides[2], sides[3]
 
 
 def _axis(name: str, axis: Any, rank: int) -> int:
@@ -91,7 +91,7 @@ def conv2d(
 ) -> Expr:
     """Convolution of [N, H, W, I] with [O, KH, KW, I].
 
-    Integers give sums of type `acc_dtype`, outside the image lies `pad_value` (default: `input_zp`); float32 gives float32.
+    Integers give sums of type `acc_dtype`, with `pad_value` (default: `input_zp`) outside the image; float32 gives float32.
     A `bias` [O] is added, for integers by an nn.bias_add.
     """
     name = "nn.conv2d"
@@ -117,7 +117,7 @@ def depthwise_conv2d(
     pad_value: int | None = None,
     acc_dtype: str = "int32",
 ) -> Expr:
-    """Convolution of each channel of [N, H, W, C] with its own filters [1, KH, KW, C*M]; else as nn.conv2d."""
+    """Convolution of each channel of [N, H, W, C] with its own filters [1, KH, KW, C*M]; otherwise as nn.conv2d."""
     name = "nn.depthwise_conv2d"
     type_ = _tensor(name, data, rank=4)
     window = _pair(name, "strides", strides), _padding(name, padding), _pair(name, "dilation", dilation)
@@ -134,7 +134,7 @@ def depthwise_conv2d(
 def dense(
     data: Expr, weight: Any, bias: Any = None, *, input_zp: int = 0, weight_zp: int = 0, acc_dtype: str = "int32"
 ) -> Expr:  # fmt: skip
-    """Rows [M, K] times the rows of [O, K]; the bias as of nn.conv2d."""
+    """Rows [M, K] times the rows of [O, K]; the bias as in nn.conv2d."""
     type_ = _tensor("nn.dense", data, rank=2)
     if is_float(type_.dtype):
         return call("nn.dense_float", operands_of("nn.dense_float", *_given(data, weight, bias)), Bounds())
@@ -172,7 +172,7 @@ for _name in ("nn.max_pool2d", "nn.avg_pool2d"):
 
 @_constructor("nn.relu")
 def relu(data: Expr) -> Expr:
-    """max(x, 0); of integers without scale as they stand: for quantised values name the zero point, clip(x, zp, 127)."""
+    """max(x, 0); on integers without a scale.  For quantised values use the zero point: clip(x, zp, 127)."""
     type_ = _tensor("nn.relu", data)
     if is_float(type_.dtype):
         return call("relu", [data], UnaryAttrs(lo=0.0))
@@ -186,11 +186,11 @@ def clip(data: Expr, lo: float, hi: float) -> Expr:
     """Clamp to [lo, hi]."""
     type_ = _tensor("clip", data)
     if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in (lo, hi)) or lo > hi:
-        raise refused("clip", f"lo {lo!r} and hi {hi!r} are no range")
+        raise refused("clip", f"lo {lo!r} and hi {hi!r} are not a valid range")
     if is_float(type_.dtype):
         return call("relu", [data], UnaryAttrs(lo=float(lo), hi=float(hi)))
     if not isinstance(lo, int) or not isinstance(hi, int):
-        raise refused("clip", f"{type_.dtype} is clamped to whole numbers, not [{lo}, {hi}]")
+        raise refused("clip", f"{type_.dtype} must be clamped to integers, not [{lo}, {hi}]")
     return call("clip", [data], ClipAttrs(lo, hi))
 
 
@@ -204,19 +204,19 @@ def requantize(
     rounding: str = "double",
     output_scale: float | None = None,
 ) -> Expr:
-    """zero_point + round(acc * scale), clamped to the type; `scale` is one number or one for each channel.
+    """zero_point + round(acc * scale), clamped to the type; `scale` is one number or one per channel.
 
-    `output_scale` notes the scale of the result in its type, which changes no value.
+    `output_scale` sets the scale in the result's type, and changes no value.
     """
     name = "qnn.requantize"
     _tensor(name, data)
     scales = [scale] if isinstance(scale, int | float) else list(scale)
     if rounding not in ("double", "single", "away"):
-        raise refused(name, f"rounding {rounding!r}; it is double, single or away")
+        raise refused(name, f"rounding {rounding!r} must be double, single or away")
     if dtype not in ("int8", "int16"):
-        raise refused(name, f"yields int8 or int16, not {dtype!r}")
+        raise refused(name, f"dtype must be int8 or int16, not {dtype!r}")
     if not scales or not all(isinstance(s, int | float) and 0 <= s < 2.0**31 for s in scales):
-        raise refused(name, f"scale {scale!r} is no number from 0 up to 2^31, nor a sequence of them")
+        raise refused(name, f"scale {scale!r} must be a number from 0 to 2^31, or a sequence of them")
     pairs = [quantize_multiplier(s) for s in scales]
     quant = None if output_scale is None else QuantParams((output_scale,), (zero_point,))
     lo, hi = int_range(dtype)
@@ -228,7 +228,7 @@ def requantize(
 def quantize(data: Expr, scale: float, zero_point: int = 0, *, dtype: str = "int8") -> Expr:
     """float32 to integers: zero_point + round(x / scale), clamped to the type."""
     if dtype not in ("int8", "uint8", "int16") or not isinstance(scale, int | float) or scale <= 0:
-        raise refused("qnn.quantize", f"scale {scale!r} and dtype {dtype!r}: a positive number, and int8, uint8 or int16")
+        raise refused("qnn.quantize", f"scale {scale!r} must be positive, and dtype {dtype!r} int8, uint8 or int16")
     return generic("qnn.quantize", data, scale, zero_point, *int_range(dtype), dtype)
 
 
@@ -238,10 +238,10 @@ def qnn_add(a: Expr, b: Expr, *, scales: Sequence[float], zero_points: Sequence[
     name = "qnn.add"
     type_ = _tensor(name, a)
     if type_.dtype not in ("int8", "int16") or len(scales) != 3 or len(zero_points) != 3 or not all(s > 0 for s in scales):
-        raise refused(name, "takes int8 or int16, three positive scales and three zero points")
+        raise refused(name, "needs int8 or int16, three positive scales and three zero points")
     attrs: AddAttrs | None = add_attrs(type_.dtype, tuple(scales), tuple(zero_points), limits=int_range(type_.dtype))
     if attrs is None:
-        raise refused(name, "the result's scale is too small for those of the operands")
+        raise refused(name, "the result's scale is too small for the operands' scales")
     return call(name, [a, b], attrs)
 
 
@@ -257,19 +257,19 @@ def float_softmax(data: Expr) -> Expr:
     """Softmax along the last axis of float32, in the order of TFLite's reference kernel."""
     rank = len(_tensor("nn.softmax", data).shape)
     if not is_float(_tensor("nn.softmax", data).dtype):
-        raise refused("nn.softmax", "takes float32; of int8 relay.qnn.softmax(x, scale)")
+        raise refused("nn.softmax", "needs float32; for int8 use relay.qnn.softmax(x, scale)")
     exps = generic("exp", generic("subtract", data, reduced("reduce_max", data, axis=rank - 1, keepdims=True)))
     return generic("divide", exps, reduced("sum", exps, axis=rank - 1, keepdims=True))
 
 
 @_constructor("reshape")
 def reshape(data: Expr, newshape: int | Sequence[int]) -> Expr:
-    """The same elements in other dimensions; one of them may be -1, which is what is left."""
+    """The same elements in other dimensions; one of them may be -1, for the remaining extent."""
     type_ = _tensor("reshape", data)
     shape: list[int] = [newshape] if isinstance(newshape, int) else list(newshape)
     if shape.count(-1) == 1:
-        known = prod(n for n in shape if n != -1)
-        shape[shape.index(-1)] = type_.size // known if known > 0 else 0
+        product = prod(n for n in shape if n != -1)
+        shape[shape.index(-1)] = type_.size // product if product > 0 else 0
     return call("reshape", [data], ReshapeAttrs(tuple(shape)))
 
 
@@ -285,14 +285,14 @@ def transpose(data: Expr, axes: Sequence[int] | None = None) -> Expr:
 def concatenate(tensors: Sequence[Expr], axis: int = -1) -> Expr:
     """Tensors one after the other along an axis."""
     if isinstance(tensors, Expr) or not tensors:
-        raise refused("concatenate", "takes a list of tensors")
+        raise refused("concatenate", "needs a list of tensors")
     rank = len(_tensor("concatenate", tensors[0]).shape)
     return call("concatenate", tuple(tensors), ConcatenateAttrs(_axis("concatenate", axis, rank)))
 
 
 @_constructor("nn.pad")
 def pad(data: Expr, pad_width: Sequence[Sequence[int]], pad_value: float = 0) -> Expr:
-    """A border of `pad_value`: (before, after) for each dimension."""
+    """A border of `pad_value`: (before, after) per dimension."""
     type_ = _tensor("nn.pad", data)
     value = float(pad_value) if is_float(type_.dtype) else pad_value
     return call("nn.pad", [data], PadAttrs(tuple((int(a), int(b)) for a, b in pad_width), value))
@@ -300,20 +300,20 @@ def pad(data: Expr, pad_width: Sequence[Sequence[int]], pad_value: float = 0) ->
 
 @_constructor("strided_slice")
 def strided_slice(data: Expr, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None) -> Expr:
-    """data[begin:end:strides] in each dimension, with Python's meaning of negative positions."""
+    """data[begin:end:strides] in each dimension; negative positions as in Python."""
     name = "strided_slice"
     shape = _tensor(name, data).shape
     steps = [1] * len(shape) if strides is None else list(strides)
     if not len(begin) == len(end) == len(steps) == len(shape) or 0 in steps:
-        raise refused(name, f"begin, end and strides (not 0) of {len(shape)} dimensions, not {begin}, {end}, {steps}")
-    taken = [range(n)[b:e:s] for n, b, e, s in zip(shape, begin, end, steps, strict=True)]
-    if not all(map(len, taken)):
-        raise refused(name, f"{begin} to {end} by {steps} takes nothing of {list(shape)}")
-    return call(name, [data], StridedSliceAttrs(tuple(r.start for r in taken), tuple(steps), tuple(map(len, taken))))
+        raise refused(name, f"begin, end and strides (not 0) need {len(shape)} entries, not {begin}, {end}, {steps}")
+    positions = [range(n)[b:e:s] for n, b, e, s in zip(shape, begin, end, steps, strict=True)]
+    if not all(map(len, positions)):
+        raise refused(name, f"{begin} to {end} by {steps} selects nothing of {list(shape)}")
+    return call(name, [data], StridedSliceAttrs(tuple(r.start for r in positions), tuple(steps), tuple(map(len, positions))))
 
 
 def reduced(kind: str, data: Expr, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Expr:
-    """One number for each position of the other axes; of all elements if no axis is given."""
+    """One number per position of the other axes; over all elements if no axis is given."""
     rank = len(_tensor(kind, data).shape)
     axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
     return call(kind, [data], ReduceAttrs(kind, tuple(sorted({_axis(kind, a, rank) for a in axes})), keepdims))
@@ -343,11 +343,10 @@ def batch_norm(
     center: bool = True,
     scale: bool = True,
 ) -> tuple[Expr, Expr, Expr]:
-    """(data - mean) / sqrt(variance + epsilon) * gamma + beta, as one product and one sum for each channel; float32.
+    """(data - mean) / sqrt(variance + epsilon) * gamma + beta, as one product and one sum per channel; float32.
 
-    Of constants the factors are computed at compile time.  As in TVM: (result, moving_mean, moving_var); the two are as given.
-    Channels are along `axis`; without `center` beta counts as 0, without `scale` gamma as 1.
-    """
+    Factors of constants are computed at compile time.  As in TVM, returns (result, moving_mean, moving_var); the last two
+    unchanged. Channels are along `axis`; without `center` beta is 0, without `scale` gamma is 1."""
     name = "nn.batch_norm"
     rank = len(_tensor(name, data).shape)
     dtype = _tensor(name, data).dtype

@@ -1,4 +1,4 @@
-"""Tables that are searched: binary search, sparse embeddings, locality-sensitive hashing."""
+"""Tables with a search: binary search, sparse embeddings, locality-sensitive hashing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, equal, logical_and
 
-# binary_search: HASHTABLE_LOOKUP of TFLite: rows of a table by int32 keys that stand in ascending order.
+# binary_search: HASHTABLE_LOOKUP of TFLite: rows of a table by int32 keys in ascending order.
 #
-# The result's row is zeros, and its hit 0, if no key matches.  The search halves the range as C's bsearch
-# does in glibc, so that of equal keys the same one is found; keys are compared without the overflow of the reference's
-# difference. Oracle: `kernels/hashtable_lookup.cc`.
+# The result's row is zeros, and its hit 0, if no key matches.  The search halves the range like glibc's bsearch, so that
+# among equal keys the same one is found; keys are compared without the overflow of the reference's
+# difference.  Oracle: `kernels/hashtable_lookup.cc`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class BinarySearchAttrs:
 
 
 def infer_binary_search(types: Sequence[Type], _attrs: BinarySearchAttrs) -> Type:
-    """int32 [n] sought, int32 [k] keys in ascending order -> int32 [n]: where each is, -1 for nowhere."""
+    """int32 [n] sought, int32 [k] keys in ascending order -> int32 [n]: the position of each, -1 if it is missing."""
     sought, keys = tensors_of(types, 2)
     if (sought.dtype, keys.dtype) != ("int32", "int32") or len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size:
         raise TypeRuleError(f"binary search of {sought} in {keys}")
@@ -88,11 +88,10 @@ register_op(
 F_TE.set("binary_search", te_binary_search)
 
 
-# embedding_lookup_sparse: EMBEDDING_LOOKUP_SPARSE of TFLite: weighted sums of a table's rows, gathered in places of a result.
-#
-# Entry i adds weights[i] * table[ids[i]] to the place that indices[i], without its last number, says.  mean and sqrtn divide a
-# place by the sum of its weights, or by the root of the sum of their squares, whenever the next entry goes elsewhere, and after
-# the last one. Entries whose id or place lies outside are left out (the reference reports an error, or is undefined). Oracle:
+# embedding_lookup_sparse: EMBEDDING_LOOKUP_SPARSE of TFLite: weighted sums of a table's rows, collected in places of a result. #
+# Entry i adds weights[i] * table[ids[i]] to the place given by indices[i] without its last number.  mean and sqrtn divide a place
+# by the sum of its weights, or by the root of the sum of their squares, whenever the next entry has another place, and after the
+# last entry.  Entries with an invalid id or place are dropped (the reference reports an error, or is undefined).  Oracle:
 # `kernels/embedding_lookup_sparse.cc`.
 
 
@@ -166,7 +165,7 @@ register_op(
 
 
 def domain_embedding_lookup(types: Sequence[Type], attrs: EmbeddingLookupSparseAttrs) -> dict[int, tuple[float, float]]:
-    """Ids are rows of the table, indices lie in the smallest of the dimensions."""
+    """Ids are rows of the table, indices are within the smallest of the dimensions."""
     *_, table = tensors_of(types, 4)
     return {0: (0, table.shape[0] - 1), 1: (0, min(attrs.places, default=1) - 1)}
 
@@ -174,23 +173,23 @@ def domain_embedding_lookup(types: Sequence[Type], attrs: EmbeddingLookupSparseA
 F_DOMAIN.set("embedding_lookup_sparse", domain_embedding_lookup)
 
 
-# lsh_projection: LSH_PROJECTION of TFLite: bits that say on which side of random planes a set of items lies.
+# lsh_projection: LSH_PROJECTION of TFLite: bits that say on which side of random planes a set of items is.
 #
-# An item is a row of any type, taken as bytes.  Of each seed a bit is whether the sum over items of weight * hash(seed, item) is
-# above 0, in double precision, the hash being FarmHash's, of the seed's four bytes and the item's, as a signed number.  Dense:
-# one number a bit; sparse: the bits of a row of seeds as one number, with row * 2^bits added.  Oracle:
+# An item is a row of any type, as bytes.  For each seed, a bit says whether the sum over items of weight * hash(seed, item) is
+# positive, in double precision; the hash is FarmHash of the seed's four bytes and the item's, as a signed number.  Dense:
+# one number per bit; sparse: the bits of a row of seeds as one number, plus row * 2^bits.  Oracle:
 # `kernels/lsh_projection.cc`.
 
 
 @dataclass(frozen=True, slots=True)
 class LshProjectionAttrs:
-    """Whether each bit is a number of its own."""
+    """Whether each bit is a separate number."""
 
     dense: bool
 
 
 def misfit(seeds: TensorType, items: TensorType, weights: TensorType | None, *, dense: bool) -> str:
-    """Why these operands do not go together; empty where they do."""
+    """Why these operands do not match; empty if they do."""
     most = 32 if dense else 31
     if seeds.dtype != "float32" or len(seeds.shape) != 2 or not seeds.size or seeds.shape[1] > most:
         return f"seeds {seeds}, at most {most} a row"
@@ -203,11 +202,11 @@ def misfit(seeds: TensorType, items: TensorType, weights: TensorType | None, *, 
 
 def infer_lsh_projection(types: Sequence[Type], attrs: LshProjectionAttrs) -> Type:
     """float32 seeds [rows, bits], items [n, ...], perhaps float32 weights [n] -> int32 [rows], dense [rows * bits]."""
-    found = [t for t in types if isinstance(t, TensorType)]
-    problem = misfit(found[0], found[1], found[2] if len(found) > 2 else None, dense=attrs.dense)
-    if problem or len(found) != len(types):
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    problem = misfit(tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else None, dense=attrs.dense)
+    if problem or len(tensors) != len(types):
         raise TypeRuleError(problem or "an operand is no tensor")
-    rows, bits = found[0].shape
+    rows, bits = tensors[0].shape
     return TensorType((rows * bits if attrs.dense else rows,), "int32")
 
 
@@ -219,7 +218,7 @@ def evaluate_lsh_projection(
     keys = np.ascontiguousarray(seeds).view(np.uint8).reshape(-1, 4)
     score = np.zeros(len(keys))
     with np.errstate(all="ignore"):
-        for i in range(count):  # in this order: sums round
+        for i in range(count):  # the order matters: sums round
             row = np.broadcast_to(contents[i], (len(keys), contents.shape[1]))
             value = fingerprint64(np.concatenate([keys, row], axis=1)).view(np.int64).astype(np.float64)
             score += np.float64(weights[0][i]) * value if weights else value

@@ -1,4 +1,4 @@
-"""The file of aot.op that registers an operator, with all that is entered under its name.
+"""The file of aot.op that registers an operator and everything under its name.
 
 Written by scripts/operator_index.py, which imports all of them.
 """

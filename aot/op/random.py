@@ -1,4 +1,4 @@
-"""Random numbers, the bits of the reference's generators."""
+"""Random numbers with the bits of the reference's generators."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, equal, imm, select
 
-# random.bits, random.advance: blocks of random bits from a counter and a key, and the counter after them.
+# random.bits, random.advance: blocks of random bits from a counter and a key, and the advanced counter.
 #
-# Oracles: `PhiloxRandom` of TensorFlow's library, which the operators of `distributions.py` draw from, and, for
+# Oracles: `PhiloxRandom` of TensorFlow's library, from which the operators of `distributions.py` draw, and, for
 # STABLEHLO_RNG_BIT_GENERATOR, `kernels/rng_bit_generator.cc` with `rng_util.cc`.
 
 
 LARGEST = 1 << 24
-"""Words that are drawn at a time."""
+"""Words drawn at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class BitsAttrs:
-    """The generator (philox, threefry), how many words it gives, and how many words of its counter count as one number."""
+    """The generator (philox, threefry), the number of words to draw, and how many words of its counter count as one number."""
 
     algorithm: str
     count: int
@@ -39,7 +39,7 @@ class BitsAttrs:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceAttrs:
-    """By how many blocks, and how many words of the counter count as one number."""
+    """The number of blocks, and how many words of the counter count as one number."""
 
     blocks: int
     words: int
@@ -97,9 +97,9 @@ register_op(
 # RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL and MULTINOMIAL of TFLite, drawn from Philox with the seeds of the file.
 #
 # The generator's counter is a state: each run continues where the last one ended, and a reset starts over.  uniform: 23 bits as a
-# fraction.  normal: two words make two numbers by Box and Muller's transform, in float32.  multinomial: the sum of exp(logit -
-# largest) up to each class in double precision, and the first class whose sum is above a fraction (52 bits of two words) of the
-# whole. Oracle: `kernels/random_ops.cc`, TensorFlow's `philox_random.h` and `random_distributions_utils.h`.
+# fraction.  normal: the Box-Muller transform turns two words into two numbers, in float32.  multinomial: the sum of exp(logit -
+# largest) up to each class in double precision, and the first class whose sum exceeds a fraction (52 bits of two words) of the
+# total.  Oracle: `kernels/random_ops.cc`, TensorFlow's `philox_random.h` and `random_distributions_utils.h`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +111,14 @@ class DistributionAttrs:
 
 @dataclass(frozen=True, slots=True)
 class MultinomialAttrs:
-    """Draws a row, and the type of a class."""
+    """Draws per row, and the type of a class."""
 
     samples: int
     dtype: str
 
 
 def infer_random(types: Sequence[Type], attrs: DistributionAttrs) -> Type:
-    """uint32 [at least count] -> float32 [count]; of `normal` an even number of words."""
+    """uint32 [at least count] -> float32 [count]; for `normal` an even number of words."""
     (bits,) = tensors_of(types, 1)
     if bits.dtype != "uint32" or len(bits.shape) != 1 or bits.size < attrs.count + attrs.count % 2 or attrs.count < 1:
         raise TypeRuleError(f"{attrs.count} random numbers from {bits}")
@@ -152,7 +152,7 @@ def te_uniform(_ctx: TeContext, args: Sequence[TensorFn], attrs: DistributionAtt
 
 
 def tir_uniform(bits: Expr) -> Expr:
-    """The fraction that the lower 23 bits of a uint32 are."""
+    """The fraction given by the lower 23 bits of a uint32."""
     return cast("float32", bits & imm(0x7FFFFF, "uint32")) * imm(FRACTION, "float32")
 
 
@@ -189,16 +189,16 @@ def infer_multinomial(types: Sequence[Type], attrs: MultinomialAttrs) -> Type:
 def evaluate_multinomial(logits: Array, bits: Array, *, attrs: MultinomialAttrs, out_type: TensorType) -> Array:
     mantissa = ((bits[0::2].astype(np.uint64) & np.uint64(0xFFFFF)) << np.uint64(32)) | bits[1::2]
     fractions = (mantissa.astype(np.float64) * 2.0**-52).reshape(out_type.shape)
-    found = np.empty(out_type.shape, np.int64)
+    classes = np.empty(out_type.shape, np.int64)
     lowest = float(np.finfo(np.float32).min)
-    for row, draws, out in zip(logits.astype(np.float64).tolist(), fractions, found, strict=True):
+    for row, draws, out in zip(logits.astype(np.float64).tolist(), fractions, classes, strict=True):
         largest = max((v for v in row if math.isfinite(v)), default=lowest)
         total, sums = 0.0, []
         for v in row:
             total += math.exp(v - largest) if math.isfinite(v) else 0.0
             sums.append(total)
         out[:] = np.searchsorted(np.array(sums), draws * total, side="right")
-    return found.astype(out_type.dtype)
+    return classes.astype(out_type.dtype)
 
 
 for _name, _evaluate, _doc in (

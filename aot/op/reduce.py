@@ -1,4 +1,4 @@
-"""Reductions: of plain numbers and of codes, positions of extremes, running sums, the largest, sliding windows."""
+"""Reductions: of plain numbers and quantised values, positions of extremes, running sums, top k, sliding windows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, maxi
 # sum, prod, reduce_max, reduce_min, any, all and average: SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL and
 # MEAN of TFLite on plain numbers (and the extremes of quantised values, which need no arithmetic) over any constant axes.
 #
-# Floats are added in the order of memory, as the reference does; integers wrap; an average of integers is cut towards zero.
-# Codes are added by `mean.py` and multiplied by `prod.py`.  Oracles: `reference_ops::ReduceGeneric`, `Mean`.
+# Floats are added in memory order, as in the reference; integers wrap; an average of integers is truncated towards zero.
+# For quantised values see mean, qnn.sum and qnn.prod.  Oracles: `reference_ops::ReduceGeneric`, `Mean`.
 
 
 NUMBERS = ("int32", "int64", "float32")
@@ -74,7 +74,7 @@ def infer_reduce(types: Sequence[Type], attrs: ReduceAttrs) -> Type:
 
 
 def start_value(kind: str, dtype: str) -> int | float:
-    """What the reduction of nothing is."""
+    """The reduction of no elements."""
     low, high = (-_LARGEST, _LARGEST) if is_float(dtype) else int_range(dtype)
     starts = {"prod": 1, "all": 1, "reduce_max": low, "reduce_min": high}
     return float(starts.get(kind, 0)) if is_float(dtype) else starts.get(kind, 0)
@@ -89,7 +89,7 @@ def evaluate_reduce(data: Array, *, attrs: ReduceAttrs, out_type: TensorType) ->
 
 
 def _reduced(rows: Array, start: Array, kind: str) -> Array:
-    """One number for each row; floats one after the other from the start value on."""
+    """One number per row; floats one after the other, starting with the start value."""
     both = np.concatenate([start, rows], axis=1)
     simple = {"any": np.logical_or, "all": np.logical_and, "reduce_max": np.fmax, "reduce_min": np.fmin}
     if kind in simple:
@@ -118,7 +118,7 @@ def _combine(kind: str, acc: Expr, value: Expr) -> Expr:
         case "all":
             return binop("&&", acc, value)
         case "reduce_max":
-            return maximum(value, acc)  # in this order a NaN changes nothing
+            return maximum(value, acc)  # in this order a NaN has no effect
         case "reduce_min":
             return minimum(value, acc)
         case "prod":
@@ -162,13 +162,13 @@ for _opcode, (_kind, _dtypes) in OPERATORS.items():
     F_TE.set(_kind, te_reduce)
 
 
-# mean and qnn.sum: MEAN and SUM of TFLite on int8, uint8 and int16 values over any axes (plain numbers: `reduce.py`).
+# mean and qnn.sum: MEAN and SUM of TFLite on int8, uint8 and int16 values over any axes (plain numbers: see sum).
 #
-# out = clamp(zp + rescale(sum(x) - count * zp_in)) where the multiplier already holds 1/count: it is shifted left by
+# out = clamp(zp + rescale(sum(x) - count * zp_in)) where the multiplier already contains 1/count: it is shifted left by
 # floor(log2(count)) bits (at most 32, and no more than keeps the shift above -31), then divided by count.
 # A sum is the same without the count.
 # Oracle: `reference_ops::QuantizedMeanOrSum` with the parameters of `reduce.cc`; for SUM of int8 and int16, which TFLite's
-# reference leaves uncomputed, TFLM's `reduce_common.cc`.
+# reference does not compute correctly, TFLM's `reduce_common.cc`.
 
 
 MEAN_CODES = ("int8", "uint8", "int16")
@@ -176,7 +176,7 @@ MEAN_CODES = ("int8", "uint8", "int16")
 
 @dataclass(frozen=True, slots=True)
 class MeanAttrs(Clamped):
-    """`axes` sorted and non-negative; multiplier and shift hold input scale / (output scale * count)."""
+    """`axes` sorted and non-negative; multiplier and shift represent input scale / (output scale * count)."""
 
     axes: tuple[int, ...]
     keepdims: bool
@@ -242,10 +242,10 @@ for _name, _doc in (("mean", "MEAN; int8, uint8, int16, any axes"), ("qnn.sum", 
     F_TE.set(_name, te_mean)
 
 
-# qnn.prod: REDUCE_PROD of TFLite on int8 and int16 values over any constant axes (plain numbers: `reduce.py`).
+# qnn.prod: REDUCE_PROD of TFLite on int8 and int16 values over any constant axes (plain numbers: see prod).
 #
-# p = x0; p = rescale(p * x1); ... in the order of memory; out = clamp(zp + rescale(p)), x = code - zp_in.  Every rescale is
-# MultiplyByQuantizedMultiplier of 64 bits, with a multiplier of 16, by scale_in / scale^(1/n).  Oracle: `QuantizedReduceProd`.
+# p = x0; p = rescale(p * x1); ... in memory order; out = clamp(zp + rescale(p)), x = q - zp_in.  Every rescale is the 64-bit
+# MultiplyByQuantizedMultiplier, with a 16-bit multiplier, by scale_in / scale^(1/n).  Oracle: `QuantizedReduceProd`.
 
 
 PROD_CODES = ("int8", "int16")
@@ -328,17 +328,17 @@ F_TE.set("qnn.prod", te_prod)
 
 # argmax and argmin: ARG_MAX and ARG_MIN of TFLite: the first position of the largest or smallest element along one axis.
 #
-# Oracle: `reference_ops::ArgMinMax`.  A NaN is passed over: the first of the largest numbers counts, and position 0 where there
-# is none.  TFLM compares with `>` and `<` alone, so that a NaN in the first place stays.
+# Oracle: `reference_ops::ArgMinMax`.  NaNs are skipped: the first of the largest numbers counts, or position 0 if there is no
+# number.  TFLM only compares with `>` and `<`, so that a NaN at the first position stays.
 #
-# The limit: along the last axis (or before axes of one element), from four elements on, LiteRT's x86 build uses the NEON form of
-# the kernel with the pairwise minimum of ARMv7, which lets a NaN through, so that it contradicts itself along other axes and on
+# A limit: along the last axis (or before axes of one element), from four elements on, LiteRT's x86 build uses the kernel's NEON
+# form with the pairwise minimum of ARMv7, which lets a NaN through, so that it differs from other axes and from
 # AArch64 (a comment there calls it a limitation); its result, which depends on the lane of the NaN, is not reproduced.
 
 
 @dataclass(frozen=True, slots=True)
 class ArgReduceAttrs:
-    """The axis, which the result lacks; whether the largest is looked for; the type of positions; whether NaN are passed over."""
+    """The axis, which the result lacks; whether to find the largest; the type of positions; whether NaNs are skipped."""
 
     axis: int
     largest: bool
@@ -357,20 +357,20 @@ def infer_arg_reduce(types: Sequence[Type], attrs: ArgReduceAttrs) -> Type:
 def evaluate_arg_reduce(data: Array, *, attrs: ArgReduceAttrs, out_type: TensorType) -> Array:
     if is_float(str(data.dtype)):  # numpy stops at a NaN
         return _first_extreme(data, attrs)
-    found = np.argmax(data, attrs.axis) if attrs.largest else np.argmin(data, attrs.axis)
-    return np.asarray(found, numpy_dtype(attrs.dtype))
+    positions = np.argmax(data, attrs.axis) if attrs.largest else np.argmin(data, attrs.axis)
+    return np.asarray(positions, numpy_dtype(attrs.dtype))
 
 
 def _first_extreme(data: Array, attrs: ArgReduceAttrs) -> Array:
-    """The position after going through the axis and keeping what is beyond the best one so far."""
+    """The position found by walking the axis and keeping whatever exceeds the best one so far."""
     moved = np.moveaxis(data, attrs.axis, 0)
-    best, found = moved[0], np.zeros(moved.shape[1:], numpy_dtype(attrs.dtype))
+    best, position = moved[0], np.zeros(moved.shape[1:], numpy_dtype(attrs.dtype))
     for k, value in enumerate(moved):
         better = value > best if attrs.largest else value < best
         if attrs.passes_nan:
             better |= np.isnan(best) & ~np.isnan(value)
-        best, found = np.where(better, value, best), np.where(better, found.dtype.type(k), found)
-    return np.asarray(found)
+        best, position = np.where(better, value, best), np.where(better, position.dtype.type(k), position)
+    return np.asarray(position)
 
 
 def te_arg_reduce(_ctx: TeContext, args: Sequence[TensorFn], attrs: ArgReduceAttrs, out_type: TensorType) -> TensorFn:
@@ -412,9 +412,8 @@ for _name in ("argmax", "argmin"):
 
 # cumsum and qnn.cumsum: CUMSUM of TFLite: running sums along one constant axis, integers wrapping.
 #
-# Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of what lies before), from either end.  For int8 values that of
-# TFLM, as TensorFlow Lite does not have it: every sum is rescaled as that of ADD_N is (`add_n.py`) and begins with the value 0
-# too.
+# Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of the preceding elements), from either end.  For int8 values
+# TFLM's, as TensorFlow Lite has none: every sum is rescaled like ADD_N's (`add_n.py`) and also starts with the value 0.
 
 
 CUMSUM_TYPES = ("int32", "int64", "float32")
@@ -422,13 +421,13 @@ CUMSUM_TYPES = ("int32", "int64", "float32")
 
 @dataclass(frozen=True, slots=True)
 class CumSumAttrs:
-    """The axis; whether an element counts in its own sum; the end to begin at."""
+    """The axis; whether an element is part of its own sum; the end to start from."""
 
     axis: int
     exclusive: bool
     reverse: bool
     codes: AddNAttrs | None = None
-    """How a sum of quantised values becomes a code; None for numbers."""
+    """How a sum becomes a quantised value; None for numbers."""
 
 
 def infer_cumsum(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
@@ -486,7 +485,7 @@ register_op(
 )
 
 
-# topk: TOPK_V2 of TFLite: positions of the k largest elements of each row, equal ones in order, a NaN
+# topk: TOPK_V2 of TFLite: positions of the k largest elements of each row, equal ones in order, NaNs
 # after all numbers; their values are a `take`.
 #
 # Oracle: `kernels/topk_v2.cc`.
@@ -509,11 +508,11 @@ def infer_topk(types: Sequence[Type], attrs: TopKAttrs) -> Type:
 
 
 def evaluate_topk(data: Array, *, attrs: TopKAttrs, out_type: TensorType) -> Array:
-    # a stable sort of the reversed row, read backwards, has equal elements in order
+    # a stable sort of the reversed row, read backwards, keeps equal elements in order
     n = data.shape[-1]
     row = data[..., ::-1]
     order = np.argsort(row, axis=-1, kind="stable")[..., ::-1]
-    if is_float(str(data.dtype)):  # numpy has sorted a NaN after all numbers, so it comes first here
+    if is_float(str(data.dtype)):  # numpy sorts NaNs last, so they come first here
         behind = np.take_along_axis(np.isnan(row), order, -1)
         order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), -1)
     order = n - 1 - order
@@ -532,12 +531,13 @@ register_op(
 )
 
 
-# reduce_window: REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW of TFLite: windows in any number of dimensions, each made one element.
+# reduce_window: REDUCE_WINDOW and STABLEHLO_REDUCE_WINDOW of TFLite: windows in any number of dimensions, each reduced to one
+# element.
 #
-# A window starts from a given value and takes its elements in order: sums and products (integers wrap), minima,
-# maxima, "and" (ALL) and "or" (ANY), which are 0 or 1 in the type of the data.  Window, strides and dilations are constants.
-# STABLEHLO_REDUCE_WINDOW first puts the given value, a constant there, between the elements and around them, or cuts some off,
-# and says by a subgraph of one operator what is done; the reference looks at its name alone. Oracle:
+# A window starts with a given value and combines its elements in order: sums and products (integers wrap), minima, maxima, "and"
+# (ALL) and "or" (ANY), which are 0 or 1 in the data's type.  Window, strides and dilations are constants.
+# STABLEHLO_REDUCE_WINDOW first inserts the given value, a constant there, between and around the elements, or removes some, and
+# names the reduction by a subgraph of one operator; the reference looks only at that operator's name.  Oracle:
 # `kernels/stablehlo_reduce_window.cc`.
 
 
@@ -547,7 +547,7 @@ KINDS = ("ADD", "MUL", "MINIMUM", "MAXIMUM", "ALL", "ANY")
 
 @dataclass(frozen=True, slots=True)
 class ReduceWindowAttrs:
-    """What is done, and window, strides and dilations of each dimension."""
+    """The reduction, and window, strides and dilations per dimension."""
 
     kind: str
     window: tuple[int, ...]
@@ -556,7 +556,7 @@ class ReduceWindowAttrs:
 
 
 def infer_reduce_window(types: Sequence[Type], attrs: ReduceWindowAttrs) -> Type:
-    """Data and a first value [1] -> the data's type, one element for each place of the window."""
+    """Data and a start value [1] -> the data's type, one element per window position."""
     data, first = tensors_of(types, 2)
     rank = len(data.shape)
     if (
@@ -588,13 +588,13 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def evaluate_reduce_window(data: Array, first: Array, *, attrs: ReduceWindowAttrs, out_type: TensorType) -> Array:
-    found = np.full(out_type.shape, first[0], data.dtype)
+    result = np.full(out_type.shape, first[0], data.dtype)
     with np.errstate(all="ignore"):
         for taps in product(*(range(w) for w in attrs.window)):
             places = zip(taps, attrs.dilations, attrs.strides, out_type.shape, strict=True)
             part = data[tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in places)]
-            found = _JOIN[attrs.kind](found, part)
-    return np.asarray(found, data.dtype)
+            result = _JOIN[attrs.kind](result, part)
+    return np.asarray(result, data.dtype)
 
 
 def _joined(kind: str, a: Expr, b: Expr) -> Expr:
@@ -622,8 +622,8 @@ def te_reduce_window(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReduceWin
 
         axes = [reduce_axis(w, name="w") for w in attrs.window]
         start = cast(wide, first.at(b, (imm(0),)))
-        found = reduce(b, axes, term, combine=lambda x, y: _joined(attrs.kind, x, y), init=start, dtype=wide)
-        return cast(data.dtype, found)
+        result = reduce(b, axes, term, combine=lambda x, y: _joined(attrs.kind, x, y), init=start, dtype=wide)
+        return cast(data.dtype, result)
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 

@@ -1,4 +1,4 @@
-"""Signal processing: TFLM's library for sound, Fourier transforms, spectrograms, MFCC."""
+"""Signal processing: TFLM's signal library, Fourier transforms, spectrograms, MFCC."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ register_op(
 F_TE.set("signal.window", te_window)
 
 
-# signal.energy: SignalEnergy of TFLM: the square of the magnitude of each bin from `start` to `end`.
+# signal.energy: SignalEnergy of TFLM: the squared magnitude of each bin from `start` to `end`.
 #
 # Bins outside are 0; TFLM does not write them.  Oracle: TFLM's `signal/src/energy.cc`.
 
@@ -123,14 +123,13 @@ register_op(
 F_TE.set("signal.energy", te_energy)
 
 
-# signal.scale_bits and signal.scale_up: SignalFftAutoScale of TFLM: as many bits to the left as the loudest sample leaves free.
-#
-# The bits come from the largest magnitude, found in order in 16 bits: -32768 counts as -32768 there, not as 32768, and later
-# samples replace it.  Silence is not scaled.  Oracle: TFLM's `signal/src/fft_auto_scale.cc` and `max_abs.cc`.
+# signal.scale_bits and signal.scale_up: SignalFftAutoScale of TFLM: a left shift by as many bits as the loudest sample allows. #
+# The bits follow from the largest magnitude, found sequentially in 16 bits: -32768 counts as -32768 there, not as 32768, and
+# later samples replace it.  Silence is not scaled.  Oracle: TFLM's `signal/src/fft_auto_scale.cc` and `max_abs.cc`.
 
 
 def infer_bits(types: Sequence[Type], _attrs: None) -> Type:
-    """int16 [n] -> int32 []: bits that every sample can be shifted left by, 0 to 14."""
+    """int16 [n] -> int32 []: bits by which every sample can be shifted left, 0 to 14."""
     (data,) = tensors_of(types, 1)
     if data.dtype != "int16" or len(data.shape) != 1:
         raise TypeRuleError(f"scale_bits of {data}")
@@ -138,7 +137,7 @@ def infer_bits(types: Sequence[Type], _attrs: None) -> Type:
 
 
 def largest_magnitude(data: Array) -> int:
-    """As 16 bits hold it, in the order of the samples."""
+    """The largest magnitude in 16 bits, found in the order of the samples."""
     largest = 0
     for value in data.ravel().tolist():
         magnitude = value if value > largest else -value
@@ -199,14 +198,14 @@ F_TE.set("signal.scale_up", te_scale_up)
 
 # signal.rfft and signal.irfft: SignalRfft and SignalIrfft of TFLM, between real signals and their spectra.
 #
-# A spectrum of n samples has n / 2 + 1 bins, real and imaginary part in turn along the last axis.  Shorter signals are filled up
-# with zeros.  In fixed point the spectrum is divided by n on the way; in float32 the inverse divides by n.
+# A spectrum of n samples has n / 2 + 1 bins, real and imaginary parts alternating along the last axis.  Shorter signals are
+# padded with zeros.  In fixed point the spectrum is divided by n on the way; in float32 the inverse divides by n.
 # Oracle: TFLM's `signal/micro/kernels/rfft.cc` and `irfft.cc`, which run KISS FFT (`aot.numerics.kissfft`).
 
 
 RFFT_TYPES = ("int16", "int32", "float32")
 LONGEST = 1 << 14
-"""Samples; positions are kept in 16 bits."""
+"""Maximum number of samples; positions are stored in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +249,8 @@ def infer_irfft(types: Sequence[Type], attrs: RfftAttrs) -> Type:
 
 def evaluate_irfft(data: Array, *, attrs: RfftAttrs, out_type: TensorType) -> Array:
     with np.errstate(all="ignore"):
-        found = inverse_real_transform(data.reshape(-1, attrs.length // 2 + 1, 2), str(data.dtype)).reshape(out_type.shape)
-        return found / np.float32(attrs.length) if data.dtype == np.float32 else found
+        samples = inverse_real_transform(data.reshape(-1, attrs.length // 2 + 1, 2), str(data.dtype)).reshape(out_type.shape)
+        return samples / np.float32(attrs.length) if data.dtype == np.float32 else samples
 
 
 register_op(
@@ -278,12 +277,12 @@ register_op(
 
 # signal.rfft2d: RFFT2D of TFLite, the spectrum of real images (one row: of real signals), computed in double precision.
 #
-# [..., h, w] -> complex64 [..., height, width / 2 + 1]; images are cut or filled up with zeros.  Sizes are powers of two.
+# [..., h, w] -> complex64 [..., height, width / 2 + 1]; images are cropped or padded with zeros.  Sizes are powers of two.
 # Oracle: `kernels/rfft2d.cc`, which runs Ooura's transforms (`aot.numerics.split_radix`).
 
 
 RFFT2D_LARGEST = 1 << 16
-"""Points of one transform; places are kept in 16 bits."""
+"""Maximum points of one transform; positions are stored in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +311,8 @@ def evaluate_rfft2d(data: Array, *, attrs: Rfft2dAttrs, out_type: TensorType) ->
     filled = np.zeros((len(images), attrs.height, attrs.width))
     filled[:, : images.shape[1], : images.shape[2]] = images
     with np.errstate(all="ignore"):
-        found = spectrum(filled).astype(np.float32)
-    return found.view(np.complex64).reshape(out_type.shape)
+        bins = spectrum(filled).astype(np.float32)
+    return bins.view(np.complex64).reshape(out_type.shape)
 
 
 register_op(
@@ -330,8 +329,8 @@ register_op(
 
 # signal.filter_bank: SignalFilterBank of TFLM: energies of channels, weighted sums of neighbouring bins.
 #
-# Each channel's bins also count, with the complementary weights, for the channel after it; the first one is only such a
-# neighbour. Oracle: TFLM's `signal/src/filter_bank.cc`.
+# Each channel's bins also count, with the complementary weights, for the next channel; the first one exists only for its
+# neighbour.  Oracle: TFLM's `signal/src/filter_bank.cc`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,9 +381,9 @@ register_op(
 )
 
 
-# signal.log: SignalFilterBankLog of TFLM: natural logarithm in fixed point of each channel, as int16.
+# signal.log: SignalFilterBankLog of TFLM: the natural logarithm of each channel in fixed point, as int16.
 #
-# log2 has 16 bits of fraction, from a table of 128 steps of log2(1 + x) - x and straight lines between them.
+# log2 has 16 fractional bits, from a table of 128 steps of log2(1 + x) - x with linear interpolation.
 # Oracle: TFLM's `signal/src/log.cc` and `filter_bank_log.cc`.
 
 
@@ -401,7 +400,7 @@ def log_table() -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LogAttrs:
-    """What 1.0 of the logarithm is in the result, in 32 bits; bits that the data are shifted left by."""
+    """The result for a logarithm of 1.0, in 32 bits; bits by which the data are shifted left."""
 
     scale: int
     correction_bits: int
@@ -427,8 +426,8 @@ def scaled_log(x: int, scale: int, table: Sequence[int]) -> int:
 def evaluate_filter_bank_log(data: Array, *, attrs: LogAttrs, out_type: TensorType) -> Array:
     table = log_table()
     scaled = ((x << attrs.correction_bits) & 0xFFFFFFFF for x in data.ravel().tolist())
-    found = [min(scaled_log(x, attrs.scale, table), 32767) if x > 1 else 0 for x in scaled]
-    return np.array(found, np.int16).reshape(data.shape)
+    logs = [min(scaled_log(x, attrs.scale, table), 32767) if x > 1 else 0 for x in scaled]
+    return np.array(logs, np.int16).reshape(data.shape)
 
 
 register_op(
@@ -443,9 +442,9 @@ register_op(
 )
 
 
-# signal.square_root: SignalFilterBankSquareRoot of TFLM: the nearest root of each channel, shifted right.
+# signal.square_root: SignalFilterBankSquareRoot of TFLM: the rounded root of each channel, shifted right.
 #
-# A root that rounds up to 2^16 from 32 bits stays 2^16 - 1.  Shifts count modulo 32, as on the machine of the reference.
+# A root of a 32-bit number that rounds up to 2^16 stays 2^16 - 1.  Shifts are modulo 32, as on the reference's machine.
 # Oracle: TFLM's `signal/src/square_root_64.cc`.
 
 
@@ -458,7 +457,7 @@ def infer_square_root(types: Sequence[Type], _attrs: None) -> Type:
 
 
 def rounded_root(x: int) -> int:
-    """The nearest root; 65535 and 2^32 - 1 do not grow."""
+    """The nearest root; 65535 and 2^32 - 1 are not rounded up."""
     root = isqrt(x)
     return root + (x - root * root > root and root not in (0xFFFF, 0xFFFFFFFF))
 
@@ -482,15 +481,15 @@ register_op(
 
 # signal.noise_estimate and signal.subtract_noise: SignalFilterBankSpectralSubtraction of TFLM.
 #
-# estimate' = (signal << bits) * smoothing + estimate * (1 - smoothing) in fixed point, for channels of odd numbers with factors
-# of their own; what remains of the signal is at least a part of it.  The estimate is a state and a result. Oracle: TFLM's
+# estimate' = (signal << bits) * smoothing + estimate * (1 - smoothing) in fixed point, with separate factors for odd-numbered
+# channels; at least a given part of the signal remains.  The estimate is a state and a result.  Oracle: TFLM's
 # `signal/src/filter_bank_spectral_subtraction.cc`.
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseAttrs:
-    """(smoothing, 1 - smoothing) of even and of odd channels, the least part that remains, all with `bits` of fraction; bits that
-    the signal is shifted left by; whether the estimate stays below the signal.
+    """(smoothing, 1 - smoothing) of even and of odd channels, the least remaining part, all with `bits` fractional bits; bits by
+    which the signal is shifted left; whether the estimate stays below the signal.
     """
 
     even: tuple[int, int]
@@ -516,8 +515,8 @@ def evaluate_estimate(data: Array, estimate: Array, *, attrs: NoiseAttrs, out_ty
     is_odd = np.arange(data.size) % 2 == 1
     new, old = (np.where(is_odd, np.uint64(attrs.odd[i]), np.uint64(attrs.even[i])) for i in range(2))
     with np.errstate(over="ignore"):
-        found = ((signal * new + estimate.astype(np.uint64) * old) >> np.uint64(attrs.bits)).astype(np.uint32)
-    return np.minimum(found, signal.astype(np.uint32)) if attrs.clamping else found
+        new_estimate = ((signal * new + estimate.astype(np.uint64) * old) >> np.uint64(attrs.bits)).astype(np.uint32)
+    return np.minimum(new_estimate, signal.astype(np.uint32)) if attrs.clamping else new_estimate
 
 
 def evaluate_subtract(data: Array, estimate: Array, *, attrs: NoiseAttrs, out_type: TensorType) -> Array:
@@ -538,8 +537,8 @@ def te_estimate(_ctx: TeContext, args: Sequence[TensorFn], attrs: NoiseAttrs, ou
             imm(e, "uint64") if e == o else b.let("factor", select(is_even, imm(e, "uint64"), imm(o, "uint64"))) for e, o in pairs
         )
         total = cast("uint64", signal) * new + cast("uint64", estimate.at(b, (i,))) * old
-        found = cast("uint32", total >> attrs.bits)
-        return minimum(b.let("found", found), signal) if attrs.clamping else found
+        new_estimate = cast("uint32", total >> attrs.bits)
+        return minimum(b.let("found", new_estimate), signal) if attrs.clamping else new_estimate
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
@@ -576,12 +575,12 @@ for _name, _evaluate, _rule, _doc in (
 
 # signal.pcan: SignalPCAN of TFLM: gain control by the noise of each channel, then a curve that is a parabola near 0.
 #
-# The gain is interpolated by parabolas between powers of two of the noise, from a table of 4 numbers for each (3 are used).
+# The gain is interpolated by parabolas between powers of two of the noise, from a table of 4 numbers each (3 are used).
 # Oracle: TFLM's `signal/src/pcan_argc_fixed.cc`.
 
 
 TABLE = 4 * 32 - 6 + 3
-"""Entries of the gain's table: what noise of 32 bits reaches."""
+"""Entries of the gain table that 32-bit noise can reach."""
 
 SNR_BITS = 12
 OUTPUT_BITS = 6
@@ -589,7 +588,7 @@ OUTPUT_BITS = 6
 
 @dataclass(frozen=True, slots=True)
 class PcanAttrs:
-    """Bits that signal times gain is shifted right by."""
+    """Bits by which signal times gain is shifted right."""
 
     snr_shift: int
 
@@ -603,7 +602,7 @@ def infer_pcan(types: Sequence[Type], _attrs: PcanAttrs) -> Type:
 
 
 def gain_of(x: int, table: Sequence[int]) -> int:
-    """The gain at noise x, as 32 bits of an int16."""
+    """The gain at noise x, as an int16 in 32 bits."""
     if x <= 2:
         return table[x] & 0xFFFFFFFF
     interval = x.bit_length()
@@ -615,7 +614,7 @@ def gain_of(x: int, table: Sequence[int]) -> int:
 
 
 def shrink(x: int) -> int:
-    """x^2 / 2^20 below 2^13, above it the line that continues it."""
+    """x^2 / 2^20 below 2^13, its tangent above."""
     if x < 2 << SNR_BITS:
         return (x * x) >> (2 + 2 * SNR_BITS - OUTPUT_BITS)
     return (x >> (SNR_BITS - OUTPUT_BITS)) - (1 << OUTPUT_BITS)
@@ -646,7 +645,7 @@ register_op(
 
 # signal.overlap_add: SignalOverlapAdd of TFLM: overlapping frames become a signal again; sums are clamped to int16.
 #
-# Each frame is added to what the frames before have left; `step` samples are finished then.  The others are a state.
+# Each frame is added to the remainder of earlier frames; `step` samples are then finished.  The others are a state.
 # Oracle: TFLM's `signal/src/overlap_add.cc`.
 
 
@@ -661,7 +660,7 @@ class OverlapAddAttrs:
 
 
 def infer_overlap_add(types: Sequence[Type], attrs: OverlapAddAttrs) -> Type:
-    """[rows, frames, size] and what is left [rows, size - step] -> [rows, frames * step + size - step]."""
+    """[rows, frames, size] and the remainder [rows, size - step] -> [rows, frames * step + size - step]."""
     data, left = tensors_of(types, 2)
     if data.dtype not in OVERLAP_TYPES or left.dtype != data.dtype or len(data.shape) != 3 or not 1 <= attrs.step < data.shape[2]:
         raise TypeRuleError(f"overlap_add of {data} and {left} by {attrs.step}")
@@ -702,7 +701,7 @@ register_op(
 
 # signal.spectrogram: AudioSpectrogram of TFLite: power of each frequency in frames of a signal, in double precision.
 #
-# Frames of `window` samples, one every `stride`, are weighted by a periodic Hann window and filled up to a power of two; the
+# Frames of `window` samples, one every `stride`, are weighted by a periodic Hann window and padded to a power of two; the
 # result is the squared magnitude of each bin, or its root in float32.  Oracle: `kernels/audio_spectrogram.cc`,
 # `internal/spectrogram.cc`.
 
@@ -773,8 +772,8 @@ register_op(
 
 # signal.mfcc: Mfcc of TFLite: mel-frequency cepstral coefficients of a spectrogram of squared magnitudes, in double precision.
 #
-# Magnitudes are summed in overlapping triangles that are equally wide on the mel scale, then follow the logarithm (of 1e-12 at
-# least) and a cosine transform.  The rate may come at run time; where the triangles then reach beyond the spectrogram the result
+# Magnitudes are summed in overlapping triangles of equal width on the mel scale, followed by the logarithm (of at least 1e-12)
+# and a cosine transform.  The rate may be known only at run time; if the triangles then exceed the spectrogram the result
 # is 0, as in the reference, and also for a rate below 1, which the reference refuses.
 # Oracle: `kernels/mfcc.cc`, `internal/mfcc_mel_filterbank.cc`, `internal/mfcc_dct.cc`.
 
@@ -785,7 +784,7 @@ MOST_CHANNELS = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class MfccAttrs:
-    """Samples a second (None: an operand); limits of the frequencies that count in Hz; triangles; coefficients."""
+    """Samples per second (None: an operand); frequency limits in Hz; triangles; coefficients."""
 
     rate: int | None
     lower: float
@@ -796,7 +795,7 @@ class MfccAttrs:
 
 @dataclass(frozen=True, slots=True)
 class MelBank:
-    """Of bins `first` to `last`: the channel on whose falling side each lies (-1: none), and its weight there."""
+    """For bins `first` to `last`: the channel on whose falling side each is (-1: none), and its weight there."""
 
     first: int
     last: int
@@ -819,7 +818,7 @@ def mel_edges(attrs: MfccAttrs) -> list[float]:
 
 
 def mel_bank(bins: int, attrs: MfccAttrs) -> MelBank:
-    """The triangles of a spectrogram of that many bins, at a rate that is known."""
+    """The triangles for a spectrogram with `bins` bins, at a known rate."""
     assert attrs.rate is not None
     edges = mel_edges(attrs)
     width = 0.5 * attrs.rate / float(bins - 1)
@@ -843,12 +842,12 @@ def cosines(attrs: MfccAttrs) -> Array:
 
 
 def reaches(bins: int, attrs: MfccAttrs) -> bool:
-    """Whether a spectrogram of that many bins has the frequencies up to the limit."""
+    """Whether a spectrogram with `bins` bins has the frequencies up to the limit."""
     return attrs.rate is not None and attrs.rate > 0 and mel_bank(bins, attrs).last < bins
 
 
 def infer_mfcc(types: Sequence[Type], attrs: MfccAttrs) -> Type:
-    """float32 [channels, frames, bins], and the rate if it is no attribute -> float32 [channels, frames, coefficients]."""
+    """float32 [channels, frames, bins], and the rate if it is not an attribute -> float32 [channels, frames, coefficients]."""
     data, *rate = tensors_of(types, 1 if attrs.rate is not None else 2)
     if rate and (rate[0].dtype, rate[0].shape) != ("int32", (1,)):
         raise TypeRuleError(f"mfcc at the rate {rate[0]}")

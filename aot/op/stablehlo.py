@@ -1,4 +1,4 @@
-"""STABLEHLO_GATHER and STABLEHLO_SCATTER in their generality."""
+"""STABLEHLO_GATHER and STABLEHLO_SCATTER in full generality."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 
-# stablehlo.gather: STABLEHLO_GATHER of TFLite: slices of one size, each from where a vector of indices says.
+# stablehlo.gather: STABLEHLO_GATHER of TFLite: slices of one size, each starting where a vector of indices says.
 #
-# The dimensions of the result in `offset_dims` run through a slice (without its `collapsed_dims`), the others through the
-# indices, whose dimension `index_vector_dim` holds one vector each; entry k of it is the start along dimension
-# `start_index_map[k]`. A start is brought to where the whole slice lies inside.  Oracle: `kernels/stablehlo_gather.cc`.
+# The result's dimensions in `offset_dims` run through a slice (without its `collapsed_dims`), the others through the
+# indices, whose dimension `index_vector_dim` holds one vector each; its entry k is the start along dimension
+# `start_index_map[k]`.  A start is moved so that the whole slice is inside.  Oracle: `kernels/stablehlo_gather.cc`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class GatherAttrs:
 
 
 def gather_misfit(data: TensorType, indices: TensorType, attrs: GatherAttrs) -> str:
-    """Why these types and attributes do not go together; empty where they do."""
+    """Why these types and attributes do not match; empty if they do."""
     rank, sizes, vector = len(data.shape), attrs.slice_sizes, attrs.index_vector_dim
     if len(sizes) != rank or any(not 1 <= s <= n for s, n in zip(sizes, data.shape, strict=True)):
         return f"slices {list(sizes)} of {data}"
@@ -120,12 +120,12 @@ register_op(
 F_TE.set("stablehlo.gather", te_gather)
 
 
-# stablehlo.scatter: STABLEHLO_SCATTER of TFLite: a copy of a tensor with slices joined into it where index vectors say.
+# stablehlo.scatter: STABLEHLO_SCATTER of TFLite: a copy of a tensor with slices combined into it at index vectors.
 #
-# The dimensions of the updates in `window_dims` run through a slice, the others through the indices, whose dimension
-# `index_vector_dim` holds one vector each; entry k of it is the start along the data's dimension `index_map[k]`, and a slice has
-# one element along `inserted_dims`.  Elements outside are left out.  The file says how an element is joined by a subgraph of one
-# operator at most; the reference looks at its name alone.  Oracle: `kernels/stablehlo_scatter.cc`.
+# The updates' dimensions in `window_dims` run through a slice, the others through the indices, whose dimension
+# `index_vector_dim` holds one vector each; its entry k is the start along the data's dimension `index_map[k]`, and a slice has
+# one element along `inserted_dims`.  Elements outside are dropped.  A subgraph of at most one operator says how elements are
+# combined; the reference looks only at that operator's name.  Oracle: `kernels/stablehlo_scatter.cc`.
 
 
 KINDS = {
@@ -135,12 +135,12 @@ KINDS = {
     ("STABLEHLO_MAXIMUM",): "maximum",
     ("STABLEHLO_MINIMUM",): "minimum",
 }
-"""Operators of the subgraph -> how an element is joined."""
+"""Operators of the subgraph -> how an element is combined."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScatterAttrs:
-    """How elements are joined, and the fields of StableHLO's scatter."""
+    """How elements are combined, and the fields of StableHLO's scatter."""
 
     kind: str
     window_dims: tuple[int, ...]
@@ -149,12 +149,12 @@ class ScatterAttrs:
     index_vector_dim: int
 
     def window_of(self, rank: int) -> list[int]:
-        """The data's dimensions that the window dimensions run through, in order."""
+        """The data's dimensions of the window dimensions, in order."""
         return [d for d in range(rank) if d not in self.inserted_dims]
 
 
 def scatter_misfit(data: TensorType, indices: TensorType, updates: TensorType, attrs: ScatterAttrs) -> str:
-    """Why these types and attributes do not go together; empty where they do."""
+    """Why these types and attributes do not match; empty if they do."""
     rank, vector = len(data.shape), attrs.index_vector_dim
     if not 0 <= vector < len(indices.shape) or indices.shape[vector] != len(attrs.index_map):
         return f"vectors of {len(attrs.index_map)} indices along dimension {vector} of {indices}"
@@ -193,7 +193,7 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
 def _places(
     data: Array, indices: Array, updates: Array, attrs: ScatterAttrs
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(element of the updates, element of the data), where that exists, in the updates' order."""
+    """(element of the updates, element of the data) if that exists, in the updates' order."""
     vectors = np.moveaxis(indices, attrs.index_vector_dim, -1)
     windows = sorted(attrs.window_dims)
     through = attrs.window_of(data.ndim)
@@ -234,7 +234,7 @@ register_op(
 
 
 def domain_scatter(types: Sequence[Type], attrs: ScatterAttrs) -> dict[int, tuple[float, float]]:
-    """Indices lie in the smallest of the dimensions."""
+    """Indices are within the smallest of the dimensions."""
     data, _, _ = tensors_of(types, 3)
     return {1: (0, min((data.shape[d] for d in attrs.index_map), default=1) - 1)}
 

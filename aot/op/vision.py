@@ -21,7 +21,7 @@ from aot.tir.expr import Expr, cast, imm, select
 #
 # out = sum of the four neighbours, each times the weight of its row and of its column.  int8 and int16 compute in units of 2^-10
 # (`reference_ops::ResizeBilinearInteger`), float32 and uint8 in floats (`reference_ops::ResizeBilinear`; uint8 rounds half up).
-# Positions and weights are computed here, as the reference computes them; a position that its rounding puts after the last row or
+# Positions and weights are computed here in the reference's way; a position that its rounding puts after the last row or
 # column counts as the last.
 
 
@@ -76,12 +76,12 @@ def evaluate_resize_bilinear(data: Array, *, attrs: ResizeBilinearAttrs, out_typ
     if fixed:
         rounded = np.abs(total) + (ONE * ONE // 2) >> 20
         return np.asarray(np.sign(total) * rounded, out_type.dtype)
-    total = total + np.float32(0.5 if out_type.dtype == "uint8" else 0.0)  # which makes 0 of -0
+    total = total + np.float32(0.5 if out_type.dtype == "uint8" else 0.0)  # turns -0 into 0
     return total.astype(out_type.dtype)
 
 
 def _fits_int32(attrs: ResizeBilinearAttrs, largest: int) -> bool:
-    """Whether no sum of products leaves 32 bits."""
+    """Whether no sum of products exceeds 32 bits."""
     sums = [
         max(abs(a) + abs(b) for a, b in zip(line.lower_weight, line.upper_weight, strict=True))
         for line in (attrs.rows, attrs.columns)
@@ -126,7 +126,7 @@ def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[Tenso
     return [ctx.constant(name, np.array(values, dtype)) for values, dtype in columns]
 
 
-# an anchor: each element is read up to four times, so nothing that computes may be fused in front
+# an anchor: each element is read up to four times, so producers must not be fused into it
 register_op(
     "image.resize_bilinear",
     1,
@@ -140,9 +140,9 @@ register_op(
 F_TE.set("image.resize_bilinear", te_resize_bilinear)
 
 
-# image.resize_nearest: RESIZE_NEAREST_NEIGHBOR of TFLite; pure movement of data.
+# image.resize_nearest: RESIZE_NEAREST_NEIGHBOR of TFLite; only moves data.
 #
-# Which row and column each output position takes is computed here, in float32 as the reference does it.
+# The source row and column of each output position are computed here, in float32 as in the reference.
 # Oracle: `reference_ops::ResizeNearestNeighbor` (`GetNearestNeighbor`).
 
 
@@ -170,7 +170,7 @@ def evaluate_resize_nearest(data: Array, *, attrs: ResizeNearestAttrs, out_type:
 
 
 def _position(ctx: TeContext, index: Expr, table: tuple[int, ...], size: int) -> Expr:
-    """`table[index]`: by arithmetic where a quotient gives the same, else from a table."""
+    """`table[index]`: by arithmetic if a quotient gives the same, else from a table."""
     n = len(table)
     if table == tuple(range(n)):
         return index
@@ -208,14 +208,14 @@ F_TE.set("image.resize_nearest", te_resize_nearest)
 # vision.soft_nms: NON_MAX_SUPPRESSION_V4 and NON_MAX_SUPPRESSION_V5 of TFLite: the best boxes that do not overlap.
 #
 # Candidates wait in a heap of the C++ library, whose order of equal scores is kept.  The best one is dropped if it overlaps a
-# chosen box by the threshold or more; with a sigma its score falls with every overlap, and it waits again.  A chosen candidate
-# also waits again, and then overlaps itself: only a box without area is chosen twice.  What is after the chosen ones is 0.
-# Oracle: `reference_ops::NonMaxSuppression`.
+# chosen box by the threshold or more; with a sigma its score decreases with every overlap, and it is queued again.  A chosen
+# candidate is also queued again, and then overlaps itself: only a box without area is chosen twice.  Results after the chosen
+# ones are 0.  Oracle: `reference_ops::NonMaxSuppression`.
 
 
 @dataclass(frozen=True, slots=True)
 class SoftNmsAttrs:
-    """How many boxes to choose; whether scores fall with overlaps."""
+    """The number of boxes to choose; whether scores decrease with overlaps."""
 
     count: int
     soft: bool
@@ -224,7 +224,7 @@ class SoftNmsAttrs:
 def infer_non_max_suppression(types: Sequence[Type], attrs: SoftNmsAttrs) -> Type:
     """float32 corners [N, 4], scores [N], overlap [1], lowest score [1], sigma [1] -> int32 [1 + 2 * count].
 
-    The number of chosen boxes, their numbers, the bits of their float32 scores.
+    The number of chosen boxes, their indices, the bits of their float32 scores.
     """
     boxes, scores, *numbers = tensors_of(types, 5)
     fits = boxes.shape == (*scores.shape, 4) and len(scores.shape) == 1 and all(n.shape == (1,) for n in numbers)
@@ -234,7 +234,7 @@ def infer_non_max_suppression(types: Sequence[Type], attrs: SoftNmsAttrs) -> Typ
 
 
 def turns(boxes: int, attrs: SoftNmsAttrs) -> int:
-    """The most candidates that are taken from the heap: one is only weighed again after another was chosen."""
+    """The maximum number of candidates popped from the heap: one is only reweighed after another was chosen."""
     return (boxes + 1) * (attrs.count + 1) if attrs.soft else boxes + attrs.count
 
 
@@ -251,7 +251,7 @@ def overlap_of_two(a: Array, b: Array) -> np.float32:
 
 
 Candidate = tuple[float, int, int]
-"""Score, box, and how many of the chosen ones it has been compared with."""
+"""Score, box, and the number of chosen boxes that it has been compared with."""
 
 
 def push(heap: list[Candidate], item: Candidate, hole: int) -> None:
@@ -263,7 +263,7 @@ def push(heap: list[Candidate], item: Candidate, hole: int) -> None:
 
 
 def pop(heap: list[Candidate]) -> Candidate:
-    """Take the best: the hole sinks to the bottom along the better children, then the last item moves up from it."""
+    """Pop the best: the hole sinks to the bottom along the better children, then the last item moves up from it."""
     top, last = heap[0], heap.pop()
     n, hole, child = len(heap), 0, 0
     if not n:
@@ -340,10 +340,10 @@ register_op(
 
 # vision.decode_boxes and vision.nms: TFLite_Detection_PostProcess, the custom operator at the end of SSD detectors.
 #
-# Boxes are decoded from centres and sizes relative to anchors, then the best box is chosen again and again (the first of equal
+# Boxes are decoded from centres and sizes relative to anchors, then the best box is chosen repeatedly (the first of equal
 # ones), each time dropping those that overlap it by more than a threshold; classes and scores of the chosen ones follow from
-# slices, `topk` and `take`.  Places beyond the number of detections hold 0 (the reference does not write them).
-# Oracle: `kernels/detection_postprocess.cc`, its fast form; of the regular one (`use_regular_nms`), none.
+# slices, `topk` and `take`.  Results beyond the number of detections are 0 (the reference does not write them).
+# Oracle: `kernels/detection_postprocess.cc`, its fast form; there is none for the regular one (`use_regular_nms`).
 
 
 CODES = ("uint8", "int8")
@@ -364,7 +364,7 @@ class DecodeBoxesAttrs:
 
 @dataclass(frozen=True, slots=True)
 class NmsAttrs:
-    """How many boxes to choose; the first column of scores that counts; thresholds (the score's in units of its type)."""
+    """The number of boxes to choose; the first column of scores that counts; thresholds (the score's in units of its type)."""
 
     count: int
     first_class: int
@@ -373,7 +373,7 @@ class NmsAttrs:
 
 
 def real(codes: Array, quant: Real) -> Array:
-    """Codes as float32, as the reference's Dequantizer computes them."""
+    """Quantised values as float32, as the reference's Dequantizer computes them."""
     if codes.dtype.kind == "f":
         return codes
     return np.asarray((codes.astype(np.float32) - np.float32(quant[1])) * np.float32(quant[0]))
@@ -413,15 +413,15 @@ def infer_nms(types: Sequence[Type], attrs: NmsAttrs) -> Type:
 
 
 def overlap(box: Array, others: Array) -> Array:
-    """Intersection over union of one box with others, float32; 0 where one of them is empty."""
+    """Intersection over union of one box with others, float32; 0 if one of them is empty."""
     area = (box[2] - box[0]) * (box[3] - box[1])
     areas = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     sides = np.maximum(high - low, np.float32(0))
     shared = sides[:, 0] * sides[:, 1]
     with np.errstate(all="ignore"):
-        found = shared / (area + areas - shared)
-    return np.where((area <= 0) | (areas <= 0), np.float32(0), found)
+        ratio = shared / (area + areas - shared)
+    return np.where((area <= 0) | (areas <= 0), np.float32(0), ratio)
 
 
 def evaluate_nms(boxes: Array, scores: Array, *, attrs: NmsAttrs, out_type: TensorType) -> Array:
@@ -465,16 +465,15 @@ register_op(
 )
 
 
-# vision.decode_poses: persons from PoseNet's maps, the custom operator PosenetDecoderOp of Coral's pose and BodyPix networks.
-#
-# Every place where a keypoint's score is the largest of its 3 x 3 neighbours waits in a heap, whose order of equal scores is that
-# of the C++ library's. The best that is no found person's keypoint of that kind becomes the root of a new person: along the 16
-# edges of the skeleton (mid offsets, then five refinements by short offsets, each read between its four neighbours) all 17
-# keypoints follow. As the skeleton is a tree, each keypoint is reached from one other only, so their order is free. A person's
-# score is the mean of the logistic of its keypoints' scores, largest first; at the end those near the same keypoint of a better
-# person count as 0. Places beyond the number of persons hold 0 (the original does not write them). Of equal persons the one found
-# first comes first, as in the original up to 16 of them; beyond, its sort leaves their order open.
-# Oracle: the algorithm of libcoral's `posenet_decoder.cc`; the installed LiteRT has no kernel of it.
+# vision.decode_poses: persons from PoseNet's maps, the custom operator PosenetDecoderOp of Coral's pose and BodyPix networks. #
+# Every position whose keypoint score is the largest of its 3 x 3 neighbours waits in a heap, with the C++ library's order of
+# equal scores.  The best one that is not already a found person's keypoint of that kind becomes the root of a new person: all 17
+# keypoints follow along the 16 edges of the skeleton (mid offsets, then five refinements by short offsets, each interpolated
+# between its four neighbours).  As the skeleton is a tree, each keypoint is reached from one other only, so their order does not
+# matter.  A person's score is the mean of the logistic of its keypoints' scores, largest first; at the end those near the same
+# keypoint of a better person count as 0.  Results beyond the number of persons are 0 (the original does not write them).  Equal
+# persons stay in the order in which they were found, as in the original up to 16 of them; beyond, its sort leaves their order
+# open. Oracle: the algorithm of libcoral's `posenet_decoder.cc`; the installed LiteRT has no kernel for it.
 
 
 KEYPOINTS = 17
@@ -482,7 +481,7 @@ EDGES = 16
 REFINEMENTS = 5
 POSE_TYPES = ("uint8", "float32")
 ROW = 3 * KEYPOINTS + 1
-"""Numbers of a person: keypoints' y and x, their scores, its own score."""
+"""Numbers per person: keypoints' y and x, their scores, the person's score."""
 _SKELETON = (
     (0, 1), (1, 3), (0, 2), (2, 4), (0, 5), (5, 7), (7, 9), (5, 11), (11, 13), (13, 15),
     (0, 6), (6, 8), (8, 10), (6, 12), (12, 14), (14, 16),
@@ -495,9 +494,9 @@ Linear = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class DecodePosesAttrs:
-    """What the numbers of heat map, short and mid offsets stand for; pixels of a cell; how many persons; their least score.
+    """Scaling of heat map, short and mid offsets; pixels per cell; maximum number of persons; their least score.
 
-    Keypoints within `radius` cells of each other are one.
+    Keypoints within `radius` cells of each other count as the same.
     """
 
     maps: tuple[Linear, Linear, Linear]
@@ -514,14 +513,14 @@ class DecodePosesAttrs:
 
     @property
     def near(self) -> np.float32:
-        """The largest square of a distance that is near."""
+        """The largest squared distance that counts as near."""
         return np.float32(self.radius) * np.float32(self.radius)
 
 
 def steps() -> Array:
     """For each root the 16 steps to the other keypoints, uint8 [17, 16, 3]: from, to, channel of the mid offset's y.
 
-    Its x is 16 channels later; the channels of edges that are walked backwards begin at 32.
+    The offset's x is 16 channels later; the channels of edges that are walked backwards start at 32.
     """
     table = np.zeros((KEYPOINTS, EDGES, 3), np.uint8)
     for root in range(KEYPOINTS):
@@ -550,19 +549,19 @@ def infer_decode_poses(types: Sequence[Type], attrs: DecodePosesAttrs) -> Type:
 
 
 def linear(data: Array, what: Linear) -> Array:
-    """What numbers stand for, float32."""
+    """Scaled values, float32."""
     if data.dtype.kind == "f":
         return np.asarray(data * np.float32(what[0]))
     return np.asarray((data.astype(np.float32) - np.float32(what[1])) * np.float32(what[0]))
 
 
 def moved(at: Array, offset: Array, shape: tuple[int, ...]) -> Array:
-    """A place and an offset, kept within the map."""
+    """A position plus an offset, kept within the map."""
     return np.asarray(np.clip(at + offset, np.float32(0), np.array([shape[0] - 1, shape[1] - 1], np.float32)))
 
 
 def sampled(data: Array, at: Array, channels: Sequence[int]) -> Array:
-    """Channels of a map at a place within it, between the four elements around it; float32."""
+    """Channels of a map at a position within it, interpolated between the four elements around it; float32."""
     low = np.where(at > 0, at, 0).astype(np.int64)
     part = at - low.astype(np.float32)
     high = low + (part > 0)
@@ -588,7 +587,7 @@ def _candidates(scores: Array, least: np.float32) -> list[Candidate]:
 def _person(maps: Sequence[Array], root: int, start: Array) -> tuple[Array, Array]:
     """Keypoints [17, 2] and the logistic of their scores."""
     scores, shorts, mids = maps
-    pose, found = np.zeros((KEYPOINTS, 2), np.float32), np.zeros(KEYPOINTS, np.float32)
+    pose, logistic = np.zeros((KEYPOINTS, 2), np.float32), np.zeros(KEYPOINTS, np.float32)
     pose[root] = start
     for source, target, channel in steps()[root].tolist():
         at = moved(pose[source], sampled(mids, pose[source], (channel, channel + EDGES)), mids.shape)
@@ -596,8 +595,8 @@ def _person(maps: Sequence[Array], root: int, start: Array) -> tuple[Array, Arra
             at = moved(at, sampled(shorts, at, (target, target + KEYPOINTS)), shorts.shape)
         pose[target] = at
     for k in range(KEYPOINTS):
-        found[k] = sampled(scores, pose[k], (k,))[0]
-    return pose, np.asarray(np.float32(1) / (np.float32(1) + apply("exp", -found)))
+        logistic[k] = sampled(scores, pose[k], (k,))[0]
+    return pose, np.asarray(np.float32(1) / (np.float32(1) + apply("exp", -logistic)))
 
 
 def _mean(scores: Array, *, visible: Array) -> np.float32:
@@ -609,7 +608,7 @@ def _mean(scores: Array, *, visible: Array) -> np.float32:
 
 
 def _near(a: Array, b: Array, attrs: DecodePosesAttrs) -> Array:
-    """Whether places [..., 2] are near each other."""
+    """Whether positions [..., 2] are near each other."""
     square = (b - a) * (b - a)
     return np.asarray(square[..., 0] + square[..., 1] <= attrs.near)
 
@@ -658,22 +657,21 @@ register_op(
 )
 
 
-# vision.pose_masks: which person a cell of the image belongs to, the last result of PosenetDecoderOp in BodyPix networks.
-#
-# From every cell the long offsets lead to where each of the 17 keypoints of its person should be, with two refinements; the cell
-# is the person's whose keypoints are nearest by the sum of squares (the first of equal ones). Without any person all cells are
-# the first one's: so does the original. What follows the persons found is 0 (the original does not write it). Oracle: as
-# `aot.op.vision.decode_poses`.
+# vision.pose_masks: the person to which each cell of the image belongs, the last result of PosenetDecoderOp in BodyPix networks.
+# # From every cell the long offsets lead to the expected positions of its person's 17 keypoints, with two refinements; the cell
+# belongs to the person whose keypoints are nearest by the sum of squares (the first of equal ones).  Without any person all cells
+# belong to the first one, as in the original.  Results beyond the found persons are 0 (the original does not write them).
+# Oracle: as in `aot.op.vision.decode_poses`.
 
 
 MASK_REFINEMENTS = 2
 CELLS = 33
-"""Rows and columns of the masks: the original knows no other number."""
+"""Rows and columns of the masks: the original supports no other number."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoseMasksAttrs:
-    """What the long offsets' numbers stand for; pixels of a cell; for how many persons there is room."""
+    """Scaling of the long offsets; pixels per cell; maximum number of persons."""
 
     longs: Linear
     stride: int

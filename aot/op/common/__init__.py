@@ -1,1 +1,1 @@
-"""What several operator files share: windows, axes, checks, quantisation."""
+"""Code shared by several operator files: windows, axes, checks, quantisation."""

@@ -1,4 +1,4 @@
-"""What float32 layers share: sums in the reference's order, also in lanes as Eigen adds, bias, activation."""
+"""Shared by float32 layers: sums in the reference's order, also in Eigen's lanes, bias, activation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, logical_and, select
 
-# Sums of float32 products in the order of the reference's vector code: four partial sums, then what is left over.
+# Sums of float32 products in the order of the reference's vector code: four partial sums, then the left-over products.
 #
 #   sum = ((s0 + s1) + s2) + s3,  s_l = x[l] y[l] + x[l + 4] y[l + 4] + ...;  the last size % 4 products follow one by one.
 #
-# Products are rounded before they are added.  Source: `neon_tensor_utils.cc`, which x86 also runs, by way of SSE.
+# Products are rounded before they are added.  Source: `neon_tensor_utils.cc`, which x86 also runs, through SSE.
 
 
 LANES = 4
 
 
 def np_lane_sum(terms: Array, start: Array | np.float32 | None = None) -> Array:
-    """The sum of float32 `terms` along the last axis; `start` is what the sum of the lanes is added to."""
+    """The sum of float32 `terms` along the last axis; the lanes' sum is added to `start`."""
     whole = terms.shape[-1] - terms.shape[-1] % LANES
     lanes = np.zeros((*terms.shape[:-1], LANES), np.float32)
     with np.errstate(all="ignore"):
@@ -61,18 +61,18 @@ def tir_lane_sum(b: IRBuilder, size: int, term: Callable[[Expr], Expr], start: E
 # ---- Eigen's order of a matrix times a vector
 
 _QUAD = 4
-"""Vectors that a matrix of one row is added up in."""
+"""Vectors in which a matrix of one row is summed."""
 
 
 def _quads(size: int, *, single: bool) -> int:
-    """How many vectors of partial sums there are."""
+    """The number of vectors of partial sums."""
     return min(_QUAD, size // LANES) if single else min(1, size // LANES)
 
 
 def np_eigen_sum(terms: Array, *, single: bool) -> Array:
-    """The sum along the last axis as Eigen's product of a matrix and a vector has it: (s0 + s2) + (s1 + s3), then what is left.
+    """The sum along the last axis in the order of Eigen's matrix-vector product: (s0 + s2) + (s1 + s3), then the left-over terms.
 
-    `single`: the matrix has one row, which is added up in up to four such vectors.
+    `single`: the matrix has one row, which is summed in up to four such vectors.
     """
     size = terms.shape[-1]
     whole, count = size - size % LANES, _quads(size, single=single)
@@ -115,7 +115,7 @@ def tir_eigen_sum(b: IRBuilder, size: int, term: Callable[[Expr], Expr], *, sing
 # Shared by CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on float32: sums in the reference's order, bias, activation.
 #
 # The products of one result are added one after the other in float32, rows before columns before channels, then the bias; so the
-# results have the very bits of the reference, which matters where they are quantised next.
+# results equal the reference's bit by bit, which matters if they are quantised next.
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -125,12 +125,12 @@ FLOAT_ACTIVATIONS: dict[str, tuple[float, float]] = {
     "RELU6": (0.0, 6.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
-"""What CalculateActivationRange makes of float32's fused activations: without one an overflow becomes the largest number."""
+"""CalculateActivationRange for float32's fused activations: without one, an overflow becomes the largest number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of the activation alone, None for none at all."""
+    """The bounds of the activation, None for no bound."""
 
     lo: float | None = None
     hi: float | None = None
@@ -148,34 +148,34 @@ class FloatWindowAttrs:
 
 
 def layer_types(types: Sequence[Type], name: str, *, rank: int, channels: Callable[[TensorType], int]) -> list[TensorType]:
-    """Float32 data and weights of `rank` dimensions and a bias of as many values as there are output channels."""
-    found = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32"]
-    if len(found) != len(types) or len(found) not in (2, 3) or any(len(t.shape) != rank for t in found[:2]):
+    """Float32 data and weights of `rank` dimensions, and a bias with one value per output channel."""
+    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32"]
+    if len(tensors) != len(types) or len(tensors) not in (2, 3) or any(len(t.shape) != rank for t in tensors[:2]):
         raise TypeRuleError(f"{name} takes float32 data and weights of {rank} dimensions, not {', '.join(map(str, types))}")
-    if len(found) == 3 and found[2].size != channels(found[1]):
-        raise TypeRuleError(f"a bias of {found[2].size} values for {channels(found[1])} channels")
-    return found
+    if len(tensors) == 3 and tensors[2].size != channels(tensors[1]):
+        raise TypeRuleError(f"a bias of {tensors[2].size} values for {channels(tensors[1])} channels")
+    return tensors
 
 
 def window_types(
     types: Sequence[Type], attrs: FloatWindowAttrs, name: str, *, channels: Callable[[TensorType], int]
 ) -> tuple[TensorType, TensorType, TensorType]:
-    """Data [N, H, W, ?], weights [?, KH, KW, ?] and result [N, H', W', channels]; TypeRuleError where they do not match."""
+    """Data [N, H, W, ?], weights [?, KH, KW, ?] and result [N, H', W', channels]; TypeRuleError if they do not match."""
     data, weight, *_ = layer_types(types, name, rank=4, channels=channels)
     height, width = _output_extents(data, weight.shape[1:3], attrs)
     return data, weight, TensorType((data.shape[0], height, width, channels(weight)), "float32")
 
 
 def _output_extents(data: TensorType, kernel: tuple[int, ...], attrs: FloatWindowAttrs) -> tuple[int, int]:
-    """Height and width of the result; TypeRuleError where the window does not fit."""
+    """Height and width of the result; TypeRuleError if the window does not fit."""
     top, left, bottom, right = attrs.padding
-    found = []
+    extents = []
     for axis, before, after in ((0, top, bottom), (1, left, right)):
         step = {"stride": attrs.strides[axis], "dilation": attrs.dilation[axis]}
-        found.append(output_size(data.shape[1 + axis], kernel[axis], before=before, after=after, **step))
-    if min(found) < 1:
+        extents.append(output_size(data.shape[1 + axis], kernel[axis], before=before, after=after, **step))
+    if min(extents) < 1:
         raise TypeRuleError(f"the window {kernel} is larger than the padded image")
-    return found[0], found[1]
+    return extents[0], extents[1]
 
 
 def np_taps(
@@ -199,7 +199,7 @@ def np_layer(
     out_type: TensorType,
     first: Sequence[Array] = (),
 ) -> Array:
-    """The sum of `products` in their order, then bias and activation; `first`: a bias that the sum begins with."""
+    """The sum of `products` in order, then bias and activation; `first`: a bias with which the sum starts."""
     acc = np.zeros(out_type.shape, np.float32)
     acc = acc + first[0].reshape(-1) if first else acc
     with np.errstate(all="ignore"):
@@ -228,7 +228,7 @@ def tir_layer(
 ) -> Expr:
     """One element of channel `channel`: the sum of product(*axes), the last axis running fastest, then bias and activation.
 
-    `first`: a bias that the sum begins with.
+    `first`: a bias with which the sum starts.
     """
     init = first[0].at(b, (channel,)) if first else imm(0.0, "float32")
     value = te_sum(b, axes, product, init=init, dtype="float32")
@@ -248,7 +248,7 @@ Product = Callable[..., Expr]
 def te_window(
     args: Sequence[TensorFn], product: Product, *, attrs: FloatWindowAttrs, out_type: TensorType, depth: int | None = None
 ) -> TensorFn:  # fmt: skip
-    """A convolution of (data, weight [?, KH, KW, ?], bias) over the taps and, with `depth`, so many channels a group."""
+    """A convolution of (data, weight [?, KH, KW, ?], bias) over the taps and, with `depth`, that many channels per group."""
     data, weight, *bias = args
 
     def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
@@ -264,7 +264,7 @@ def te_window(
 
 
 def _tap_axis(b: IRBuilder, position: Expr, *, axis: int, size: int, kernel: int, attrs: FloatWindowAttrs) -> IterVar:
-    """The reduction axis over the taps of one dimension: only those inside the image, unless the window is dilated."""
+    """The reduction axis over the taps of one dimension: only taps inside the image, unless the window is dilated."""
     before, name = attrs.padding[axis], "yx"[axis]
     if not any(attrs.padding[axis::2]) or attrs.dilation[axis] > 1:
         return reduce_axis(kernel, name=f"k{name}")

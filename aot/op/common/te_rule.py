@@ -1,4 +1,4 @@
-"""FTe: the te rule of each operator, from which every group can be lowered and epilogues are composed."""
+"""FTe: the te rule of each operator, from which every fused function can be lowered and epilogues are composed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm
 
 LEAST_STORED = 32
-"""Elements from which on a constant is worth the code that widens it."""
+"""Size from which on a constant justifies the code that widens it."""
 
 
 class TeContext:
-    """Given to te rules: the builder of the kernel, and a place for constant tables."""
+    """Passed to te rules: the kernel's builder, and a place for constant tables."""
 
     def __init__(self, builder: IRBuilder) -> None:
         self.builder = builder
@@ -34,7 +34,7 @@ class TeContext:
         return elements_of(buffer)
 
     def value(self, name: str, constant: Constant) -> TensorFn:
-        """A constant in the smallest form that flash may hold it in, widened where it is read."""
+        """A constant in its smallest form in flash, widened when it is read."""
         codes = codes_of(constant) if constant.data.size >= LEAST_STORED else None
         if codes is None:
             return self.constant(name, constant.data)
@@ -53,7 +53,7 @@ class TeContext:
         return tensor_fn(constant.type.shape, "float32", rule)
 
     def _parameter(self, name: str, values: Array | None) -> Callable[[IRBuilder, tuple[Expr, ...]], Expr] | None:
-        """A scale or zero point by the index of the element; None of None."""
+        """A scale or zero point by the element's index; None if `values` is None."""
         if values is None:
             return None
         if values.size == 1:
@@ -63,7 +63,7 @@ class TeContext:
 
 
 def pack_nibbles(data: Array) -> Array:
-    """int4 values two a byte, the first one in the low bits, as TFLite packs them."""
+    """int4 values, two per byte, the first one in the low bits, as TFLite packs them."""
     flat = np.append(data.reshape(-1), np.zeros(data.size % 2, np.int8)).astype(np.uint8) & 15
     return flat[::2] | flat[1::2] << 4
 

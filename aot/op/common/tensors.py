@@ -1,4 +1,4 @@
-"""What operators share: clamps, movable types, indices, broadcasting, reduced axes."""
+"""Shared by operators: clamps, movable types, indices, broadcasting, reduced axes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
 
-# Checks that several converters make, each ending in a coded refusal.
+# Checks shared by several converters, each ending in a coded refusal.
 
 
 class Clamped:
-    """Attributes, a frozen dataclass, of an operator that clamps its result to [lo, hi]."""
+    """Attributes (a frozen dataclass) of an operator that clamps its result to [lo, hi]."""
 
     __slots__ = ()
 
@@ -27,42 +27,42 @@ class Clamped:
     hi: int
 
     def clipped(self, lo: int, hi: int) -> Self:
-        """The same followed by a clamp to [lo, hi]."""
+        """The same, followed by a clamp to [lo, hi]."""
         return replace(self, lo=min(max(self.lo, lo), hi), hi=max(min(self.hi, hi), lo))  # type: ignore[type-var]
 
 
-# What operators that move data share: their element types, constant operands, axes.
+# Shared by operators that move data: element types, constant operands, axes.
 
 
 MOVABLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32")
-"""Element types that movement of data takes: bytes are copied, whatever they mean."""
+"""Element types of operators that move data: bytes are copied, whatever they mean."""
 
 INDEX_TYPES = ("int16", "int32", "int64")
 
 
 def tensors_of(types: Sequence[Type], count: int) -> list[TensorType]:
     """The operands' types, which must be `count` single tensors."""
-    found = [t for t in types if isinstance(t, TensorType)]
-    if len(found) != count or len(types) != count:
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if len(tensors) != count or len(types) != count:
         raise TypeRuleError(f"{count} tensors are expected, not {', '.join(map(str, types))}")
-    return found
+    return tensors
 
 
 def broadcast_index(data: TensorFn, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The element of `data` that belongs to element `indices` of a result it is broadcast to."""
+    """The element of `data` for element `indices` of the result to which it is broadcast."""
     own = indices[len(indices) - len(data.shape) :]
     return tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True))
 
 
 def clamped_index(b: IRBuilder, value: Expr, extent: int) -> Expr:
-    """An index that comes from data, brought into [0, extent): whatever the data say, no access leaves the tensor.
+    """An index that comes from data, clamped to [0, extent): whatever the data, no access leaves the tensor.
 
-    The reference reports an error instead; there is nobody to report to here.
+    The reference reports an error instead; firmware has nowhere to report it.
     """
     return b.let("index", cast("int32", clamp(value, 0, extent - 1)))
 
 
-# What operators of two tensors with broadcasting share.
+# Shared by broadcasting operators on two tensors.
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ def broadcast_type(a: TensorType, b: TensorType, dtype: str, quant: QuantParams 
 
 
 def broadcast_at(b: IRBuilder, data: TensorFn, indices: tuple[Expr, ...]) -> Expr:
-    """The element of `data` that belongs to element `indices` of the broadcast result."""
+    """The element of `data` for element `indices` of the broadcast result."""
     own = indices[len(indices) - len(data.shape) :]
     return data.at(b, tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True)))
 
 
-# What reductions share: axes, shapes and indices.
+# Shared by reductions: axes, shapes and indices.
 
 
 def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:
@@ -122,7 +122,7 @@ def reduced_index(outer: Sequence[Expr], inner: Sequence[Expr], *, axes: Sequenc
     index = []
     for axis in range(rank):
         own = next(kept) if keepdims or axis not in axes else None
-        found = next(reduced) if axis in axes else own
-        assert found is not None
-        index.append(found)
+        position = next(reduced) if axis in axes else own
+        assert position is not None
+        index.append(position)
     return tuple(index)

@@ -15,7 +15,7 @@ from aot.te.tensor import IterVar, TensorFn, reduce_axis
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, logical_and, maximum, minimum, select
 
-# Sliding windows: TFLite's SAME and VALID padding, and the part of a window that lies inside the image.
+# Sliding windows: TFLite's SAME and VALID padding, and the part of a window inside the image.
 
 
 Padding = tuple[int, int, int, int]
@@ -45,7 +45,7 @@ class TransposedTaps:
 
 @dataclass(frozen=True, slots=True)
 class TransposedWindow:
-    """A transposed convolution's geometry, each (vertical, horizontal); `cut` is left out at the top and the left."""
+    """A transposed convolution's geometry, each (vertical, horizontal); `cut` is removed at the top and the left."""
 
     image: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -53,7 +53,7 @@ class TransposedWindow:
     cut: tuple[int, int]
 
     def taps(self, b: IRBuilder, *position: Expr) -> list[TransposedTaps]:
-        """Along both axes the taps that bring something to the output at `position`."""
+        """The taps along both axes that contribute to the output at `position`."""
         axes = zip(position, self.image, self.kernel, self.strides, self.cut, strict=True)
         return [_transposed_taps(b, at, size=n, taps=k, stride=s, before=cut) for at, n, k, s, cut in axes]
 
@@ -66,11 +66,11 @@ def _transposed_taps(b: IRBuilder, position: Expr, *, size: int, taps: int, stri
     return TransposedTaps(quotient, rest, first, b.let("last", minimum(quotient + 1, count)))
 
 
-# Shared by nn.conv2d and nn.depthwise_conv2d: the positions of their windows, and what they read there.
+# Shared by nn.conv2d and nn.depthwise_conv2d: window positions, and what is read there.
 
 
 def output_extent(size: int, kernel: int, *, stride: int, dilation: int, pad: int) -> int:
-    """Number of window positions along one axis, `pad` being the sum of both sides."""
+    """Number of window positions along one axis; `pad` is the sum of both sides."""
     return (size + pad - (kernel - 1) * dilation - 1) // stride + 1
 
 
@@ -133,7 +133,7 @@ class PoolAttrs(Clamped):
 
 
 def infer_pool(types: Sequence[Type], attrs: PoolAttrs) -> Type:
-    """NHWC -> NHWC of the same element type; every window has to touch the image."""
+    """NHWC -> NHWC of the same element type; every window must touch the image."""
     (data,) = types
     if not isinstance(data, TensorType) or len(data.shape) != 4:
         raise TypeRuleError(f"pooling takes one 4-D tensor, not {data}")
@@ -150,7 +150,7 @@ def infer_pool(types: Sequence[Type], attrs: PoolAttrs) -> Type:
 
 
 def taps(padded: Array, attrs: PoolAttrs, out_type: TensorType) -> Iterator[Array]:
-    """For each tap of the window the elements under it, [N, H', W', C], from the padded image."""
+    """For each tap of the window, the elements under it, [N, H', W', C], from the padded image."""
     (sy, sx), (_, height, width, _) = attrs.strides, out_type.shape
     for ky in range(attrs.pool_size[0]):
         for kx in range(attrs.pool_size[1]):

@@ -1,1 +1,1 @@
-"""Functions of single elements, and what is made of them."""
+"""Functions of single elements, and operators built from them."""

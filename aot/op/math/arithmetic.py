@@ -1,4 +1,4 @@
-"""Operators of two or three tensors of plain numbers, element by element: arithmetic, comparisons, select."""
+"""Element-wise operators on two or three tensors of plain numbers: arithmetic, comparisons, select."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Binary:
 
 
 def _wrapping(op: str) -> Callable[[IRBuilder, Expr, Expr], Expr]:
-    """+, - or *: signed integers through the unsigned type of their width, in which overflow wraps."""
+    """+, - or *: signed integers through the unsigned type of the same width, in which overflow wraps."""
 
     def rule(_b: IRBuilder, x: Expr, y: Expr) -> Expr:
         if is_float(x.dtype):
@@ -94,7 +94,7 @@ def _floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
 
 
 def _float_floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    """floor(x / y), the quotient and its floor in double precision, as `reference/floor_div.h` has it."""
+    """floor(x / y), with quotient and floor in double precision, as in `reference/floor_div.h`."""
     quotient = b.let("quotient", cast("float64", x) / cast("float64", y))
     zero, one, large = (imm(v, "float64") for v in (0.0, 1.0, 2.0**52))
     cut = logical_and(logical_and(quotient > zero - large, quotient < large), binop("!=", quotient, zero))
@@ -133,8 +133,8 @@ def _np_floor_div(a: Array, b: Array) -> Array:
 
 
 def _np_floor_mod(a: Array, b: Array) -> Array:
-    rest = np.fmod(a, b)
-    return np.asarray(np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest))
+    remainder = np.fmod(a, b)
+    return np.asarray(np.where((remainder != 0) & ((b < 0) != (remainder < 0)), remainder + b, remainder))
 
 
 def _larger(b: IRBuilder, x: Expr, y: Expr) -> Expr:
@@ -169,7 +169,7 @@ def _np_power(a: Array, b: Array) -> Array:
 
 
 def _power(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    """x to the power of y.  Integers: by squares in 64 bits, cut to what an int32 cannot hold; that becomes its lowest value."""
+    """x to the power of y.  Integers: by squaring in 64 bits, truncated if an int32 cannot hold it, to its lowest value."""
     if is_float(x.dtype):
         return POW(x, y)
     exponent = b.let("exponent", y)
@@ -186,7 +186,7 @@ def _power(b: IRBuilder, x: Expr, y: Expr) -> Expr:
 
 
 def _right_shift(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    """Distances outside of the type's width count as the nearest inside."""
+    """Distances outside the type's width are clamped."""
     most = 8 * itemsize(x.dtype) - 1
     wide = x.dtype if itemsize(x.dtype) >= 4 else "int32"
     distance = clamp(cast("int64", y), 0, most)
@@ -199,7 +199,7 @@ def _np_right_shift(a: Array, b: Array) -> Array:
 
 
 def _left_shift(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    """Distances outside of 32 bits count as the nearest inside."""
+    """Distances outside 32 bits are clamped."""
     distance = clamp(cast("int32", y), 0, 31)
     return cast(x.dtype, cast("uint32", x) << cast("uint32", distance))
 
@@ -259,7 +259,7 @@ DOC = {
 
 
 def _register_binary(name: str, binary: Binary) -> None:
-    """Type rule, meaning and te rule of one operator."""
+    """Registers type rule, meaning and te rule of one operator."""
 
     def infer_type(types: Sequence[Type], _attrs: BinaryAttrs) -> Type:
         a, b = two_of_one_type(list(types), name, binary.dtypes)
@@ -304,7 +304,7 @@ for _name, _binary in BINARY.items():
 
 
 def domain_divisor(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
-    """Integers, and floats that are divided to whole numbers, are not divided by 0."""
+    """Integers, and floats that are divided to integers, are not divided by 0."""
     _, divisor = tensors_of(types, 2)
     return {1: (1, int_range(divisor.dtype)[1])} if not is_float(divisor.dtype) else {}
 
@@ -324,9 +324,9 @@ F_DOMAIN.set("power", domain_power)
 
 # equal, less, ...: comparisons of two tensors with broadcasting; bool.
 #
-# Codes of different quantisations are brought to one scale first: rescale((x - zp) << 8) by their own scale, double rounding;
-# int16 only for EQUAL and NOT_EQUAL (and by TFLM, for GREATER): LESS and the like of LiteRT compare int16 values without
-# rescaling. Oracles: `reference_ops::BroadcastComparison4DSlowImpl`, `ComparisonWithScaling` with the parameters of
+# Quantised values of different quantisations are brought to one scale first: rescale((x - zp) << 8) by their own scale, double
+# rounding; int16 only for EQUAL and NOT_EQUAL (and in TFLM for GREATER): LiteRT's LESS and similar compare int16 values without
+# rescaling.  Oracles: `reference_ops::BroadcastComparison4DSlowImpl`, `ComparisonWithScaling` with the parameters of
 # `comparisons.cc`.
 
 
@@ -345,7 +345,7 @@ class Rescale:
 
 @dataclass(frozen=True, slots=True)
 class CompareAttrs:
-    """How codes of the operands come to one scale; None for plain numbers."""
+    """How the operands' quantised values are brought to one scale; None for plain numbers."""
 
     rescale: tuple[Rescale, Rescale] | None = None
 
@@ -445,7 +445,7 @@ def te_select(_ctx: TeContext, args: Sequence[TensorFn], attrs: SelectAttrs, out
     cond, x, y = args
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
-        # branches and not a select: only the chosen operand is computed
+        # branches instead of a select: only the chosen operand is computed
         value = b.local("value", (1,), out_type.dtype)
         with b.if_(cond.at(b, broadcast_index(cond, i))):
             b.store(value, 0, x.at(b, broadcast_index(x, i)))

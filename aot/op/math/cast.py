@@ -19,8 +19,8 @@ from aot.tir.expr import Expr, binop, cast, imm, select
 
 # cast: CAST of TFLite between element types.
 #
-# Integers keep their low bits, a float is cut towards zero and saturates (NaN gives the upper bound), anything but 0 is true.
-# What comes from or goes to float16 passes through float32.
+# Integers keep their low bits, a float is truncated towards zero and saturates (NaN gives the upper bound), non-zero is true.
+# Conversions from and to float16 go through float32.
 # Oracle: `kernels/cast.cc`.
 
 
@@ -43,7 +43,7 @@ def infer_cast(types: Sequence[Type], attrs: CastAttrs) -> Type:
 
 
 def _float_limits(dtype: str) -> tuple[float, float]:
-    """(low, high): a float below high and not below low is in range once it is cut; both are powers of two."""
+    """(low, high): a float is in range after truncation if low <= x < high; both are powers of two."""
     low, high = int_range(dtype)
     return float(low), float(high + 1)
 
@@ -98,15 +98,15 @@ register_op(
 F_TE.set("cast", te_cast)
 
 
-# bitcast: BITCAST of TFLite: the same bytes as elements of another type, which costs nothing at run time.
+# bitcast: BITCAST of TFLite: the same bytes as elements of another type, at no cost at run time.
 #
-# Where the sizes differ the last dimension is split or joined: int16[3] is int8[3, 2].
+# If the sizes differ, the last dimension is split or joined: int16[3] is int8[3, 2].
 # Oracle: `bitcast.cc`, which copies the bytes.
 
 
 BITCASTABLE = tuple(d for d in MOVABLE if d != "bool")
 BETWEEN = (*BITCASTABLE, "uint64")
-"""Types that the graph's operator takes: other operators are made with it."""
+"""Types that the graph's operator accepts; other operators are built with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class BitcastAttrs:
 
 
 def bitcast_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
-    """Larger elements take the last dimension, which must hold one; smaller ones make one more.  TypeRuleError else."""
+    """The result's shape: larger elements absorb the last dimension, smaller ones add one.  TypeRuleError if they do not fit."""
     before, after = itemsize(data.dtype), itemsize(dtype)
     if before == after:
         return data.shape
@@ -156,7 +156,7 @@ register_op(
 )
 
 
-# fake_quant: FAKE_QUANT of TFLite: float32 to the nearest of 2^bits equally spaced numbers, zero among them.
+# fake_quant: FAKE_QUANT of TFLite: float32 to the nearest of 2^bits equally spaced numbers, one of them zero.
 #
 # out = round((clamp(x) - low) * (1 / scale)) * scale + low, halves up, in float32; NaN becomes the lowest number.
 # Oracle: `reference_ops::FakeQuant`.
@@ -164,7 +164,7 @@ register_op(
 
 @dataclass(frozen=True, slots=True)
 class FakeQuantAttrs:
-    """float32 numbers: the lowest and the highest result, the distance between two."""
+    """float32 numbers: the lowest and the highest result, and the spacing."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""Operators of one tensor, element by element: elementary functions and activations, parts of complex numbers, buckets."""
+"""Element-wise operators on one tensor: elementary functions, activations, parts of complex numbers, buckets."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
-# abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some of integers, logical_not of bool).
+# abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some on integers, logical_not on bool).
 #
 # Elementary functions have the bits of the C library that the reference runs with (`elementary`).  Oracles: `elementwise.cc`,
 # `neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`, `Logistic`.
-
 
 FLOAT = ("float32",)
 
@@ -67,7 +66,7 @@ def _np_rounded(x: Array, _attrs: UnaryAttrs) -> Array:
 
 
 def _rounded(_b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
-    """The reference adds 1 to the floor: what is negative rounds to +0, not to rint's -0."""
+    """The reference adds 1 to the floor: small negative numbers round to +0, not to rint's -0."""
     return select(x < f32(0), MATH["rint"](x) + f32(0), MATH["rint"](x))
 
 
@@ -83,13 +82,13 @@ def _np_elu(x: Array, _attrs: UnaryAttrs) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + e^-x), in float32 steps as the reference makes its tables."""
+    """1 / (1 + e^-x), in the float32 steps of the reference's tables."""
     one = np.float32(1)
     return np.asarray(one / (one + apply("exp", -x)), np.float32)
 
 
 _SIGMOID_LOW, _SIGMOID_HIGH = -9.0, 16.619047164916992188
-"""Below the one the reference's LOGISTIC takes e^x, above the other 1."""
+"""Below the first limit the reference's LOGISTIC is e^x, above the second 1."""
 
 
 def _np_logistic(x: Array, _attrs: UnaryAttrs) -> Array:
@@ -106,11 +105,10 @@ _SQRT_HALF, _SQRT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
 
 def gelu(x: Array, *, approximate: bool, library: str = "") -> Array:
-    """x/2 * erfc(-x / sqrt 2), or by the hyperbolic tangent; float32 steps.
+    """x/2 * erfc(-x / sqrt 2), or the form with the hyperbolic tangent; float32 steps.
 
-    `library`: whose erfc and tanh, the C library's, "eigen_" or (erfc only) "eigen_scalar_"; the reference makes tables with the
-    first, and computes floats with the others, where it takes the cube first.
-    """
+    `library`: the source of erfc and tanh: the C library, "eigen_" or (erfc only) "eigen_scalar_".  The reference makes tables
+    with the first, and computes floats with the others, where it computes the cube first."""
     half, x = np.float32(0.5), x.astype(np.float32)
     if not approximate:
         return np.asarray(half * x * apply(f"{library}erfc", x * np.float32(-_SQRT_HALF)), np.float32)
@@ -132,7 +130,7 @@ def gelu_rule(x: Expr, *, approximate: bool, library: str = "eigen_") -> Expr:
 
 
 _IN_HALF = tuple(float(np.float16(np.float32(v))) for v in (-_SQRT_HALF, _SQRT_2_PI, 0.044715))
-"""GELU's constants as float16 has them."""
+"""GELU's constants in float16."""
 
 
 def _np_half(x: Array) -> Array:
@@ -140,7 +138,7 @@ def _np_half(x: Array) -> Array:
 
 
 def _np_gelu_half(x: Array, *, approximate: bool) -> Array:
-    """GELU as the reference computes it of float16: steps in float32, each rounded to float16, but for the last one here."""
+    """GELU as the reference computes it for float16: steps in float32, each rounded to float16, except the last one here."""
     half, h = np.float32(0.5), _np_half
     if not approximate:
         return np.asarray(h(half * x) * h(apply("eigen_erfc", h(x * np.float32(_IN_HALF[0])))))
@@ -166,7 +164,7 @@ def hard_swish(x: Array) -> Array:
 
 
 def _abs(_b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
-    # 0 - x makes 0 of -0
+    # 0 - x turns -0 into 0
     return select(x > _zero(x), x, _zero(x) - x) if is_float(x.dtype) else select(x < _zero(x), _negated(x), x)
 
 
@@ -286,17 +284,17 @@ for _name, _unary in UNARY.items():
 
 # gelu_uneven: GELU of float32 tensors whose size is not a multiple of four.  No quantisation.
 #
-# The reference computes float32 by Eigen, in vectors of four elements of the flat tensor; the one to three that are left over it
-# computes one by one, and their erfc differs in the last bit now and then.  `gelu` is the form for vectors alone, for
-# which it does not matter where an element lies; this one is not element-wise, and is fused with nothing.
+# The reference computes float32 with Eigen, in vectors of four elements of the flat tensor; the one to three left-over elements
+# are computed one by one, and their erfc sometimes differs in the last bit.  `gelu` is the form for vectors only, where an
+# element's position does not matter; this one is not element-wise, and is not fused with anything.
 # There is no te rule: `aot.topi.generic.gelu` lowers it.  Oracle: `reference_ops::Gelu`.
 
 
 VECTOR = 4
-"""Elements of float32 in a vector of the reference's."""
+"""float32 elements per vector in the reference."""
 
 LEFT_OVER = "eigen_scalar_"
-"""Whose erfc the elements take that are left over."""
+"""The erfc of left-over elements."""
 
 
 def infer_gelu(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:
@@ -311,8 +309,8 @@ def evaluate_gelu(data: Array, *, attrs: UnaryAttrs, out_type: TensorType) -> Ar
     whole = flat.size - flat.size % VECTOR
     with np.errstate(all="ignore"):
         first = gelu(flat[:whole], approximate=False, library="eigen_")
-        rest = gelu(flat[whole:], approximate=False, library=LEFT_OVER)
-    return np.concatenate([first, rest]).reshape(out_type.shape)
+        left_over = gelu(flat[whole:], approximate=False, library=LEFT_OVER)
+    return np.concatenate([first, left_over]).reshape(out_type.shape)
 
 
 register_op(
@@ -329,8 +327,8 @@ register_op(
 
 # complex_abs, real and imag: parts of complex64 numbers.
 #
-# The absolute value is the root in double precision of the sum of the squares, rounded once; infinite where a part is, even
-# beside a NaN.  Oracle: `kernels/complex_support.cc`; `std::abs` is hypotf of glibc there.
+# The absolute value is the root of the sum of the squares in double precision, rounded once; infinite if a part is, even
+# with a NaN.  Oracle: `kernels/complex_support.cc`; its `std::abs` is glibc's hypotf.
 
 
 def infer_complex(types: Sequence[Type], _attrs: None) -> Type:
@@ -344,8 +342,8 @@ def infer_complex(types: Sequence[Type], _attrs: None) -> Type:
 def evaluate_abs(data: Array, *, attrs: None, out_type: TensorType) -> Array:
     real, imaginary = data.real.astype(np.float64), data.imag.astype(np.float64)
     with np.errstate(all="ignore"):
-        found = np.sqrt(real * real + imaginary * imaginary).astype(np.float32)
-    return np.where(np.isinf(real) | np.isinf(imaginary), np.float32(np.inf), found)
+        magnitude = np.sqrt(real * real + imaginary * imaginary).astype(np.float32)
+    return np.where(np.isinf(real) | np.isinf(imaginary), np.float32(np.inf), magnitude)
 
 
 def evaluate_real(data: Array, *, attrs: None, out_type: TensorType) -> Array:
@@ -374,9 +372,9 @@ for _opcode, _name in COMPLEX_PARTS.items():
     )
 
 
-# bucketize: BUCKETIZE of TFLite: in which interval between sorted boundaries a number lies.
+# bucketize: BUCKETIZE of TFLite: the interval between sorted boundaries that contains a number.
 #
-# out = how many boundaries are not above x, compared in float32; NaN lies after all.  Oracle: `kernels/bucketize.cc`.
+# out = the number of boundaries <= x, compared in float32; NaN comes after all.  Oracle: `kernels/bucketize.cc`.
 
 
 BUCKETIZED = ("int32", "int64", "float32")

@@ -103,7 +103,7 @@ F_TE.set("nn.conv2d", te_conv2d)
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseConv2DAttrs:
-    """As Conv2DAttrs; `multiplier` output channels for each input channel."""
+    """As Conv2DAttrs; `multiplier` output channels per input channel."""
 
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
@@ -223,8 +223,8 @@ CONV2D_FLOAT = "nn.conv2d_float"
 def infer_conv2d_float(types: Sequence[Type], attrs: FloatWindowAttrs) -> Type:
     """data [N, H, W, G*I], weight [O, KH, KW, I], bias [O] -> float32 [N, H', W', O]; O is a multiple of the groups G."""
     data, weight, result = window_types(types, attrs, CONV2D_FLOAT, channels=lambda w: w.shape[0])
-    groups, rest = divmod(data.shape[3], weight.shape[3])
-    if rest or not groups or weight.shape[0] % groups:
+    groups, remainder = divmod(data.shape[3], weight.shape[3])
+    if remainder or not groups or weight.shape[0] % groups:
         raise TypeRuleError(f"weights {weight} do not match {data.shape[3]} channels")
     return result
 
@@ -232,7 +232,7 @@ def infer_conv2d_float(types: Sequence[Type], attrs: FloatWindowAttrs) -> Type:
 def evaluate_conv2d_float(data: Array, weight: Array, *bias: Array, attrs: FloatWindowAttrs, out_type: TensorType) -> Array:
     depth = weight.shape[3]
     groups = data.shape[3] // depth
-    first = np.repeat(np.arange(groups) * depth, weight.shape[0] // groups)  # of each output channel's inputs
+    first = np.repeat(np.arange(groups) * depth, weight.shape[0] // groups)  # first input channel of each output channel
     taps = np_taps(data, weight.shape[1:3], attrs, out_type)
     products = (under[..., first + i] * weight[:, ky, kx, i] for ky, kx, under in taps for i in range(depth))
     return np_layer(products, bias, attrs=attrs, out_type=out_type)

@@ -26,7 +26,7 @@ from aot.tir.expr import Expr, cast, imm
 
 @dataclass(frozen=True, slots=True)
 class Conv2DTransposeAttrs:
-    """(vertical, horizontal) strides, what is cut off at the top and the left, and the output's height and width."""
+    """(vertical, horizontal) strides, rows and columns cut off at the top and the left, and the output's height and width."""
 
     strides: tuple[int, int]
     padding: tuple[int, int]
@@ -115,9 +115,9 @@ FLOAT_TRANSPOSE = "nn.conv2d_transpose_float"
 
 @dataclass(frozen=True, slots=True)
 class FloatTransposeAttrs:
-    """(vertical, horizontal) strides, what is cut off at the top and the left, the output's height and width, the clamp.
+    """(vertical, horizontal) strides, the cut at the top and the left, the output's height and width, and the clamp.
 
-    `bias_first`: the sum begins with the bias.
+    `bias_first`: the sum starts with the bias.
     """
 
     strides: tuple[int, int]
@@ -143,13 +143,13 @@ def evaluate_float_transpose(data: Array, weight: Array, *bias: Array, attrs: Fl
     whole = (n, max((height - 1) * sy + kh, top + rows), max((width - 1) * sx + kw, left + columns), channels)
 
     def product(ky: int, kx: int, i: int) -> Array:
-        """Of all pixels, at the outputs that they reach with this tap; adding 0 changes no other."""
-        found = np.zeros(whole, np.float32)
+        """The products of all pixels with this tap, at the outputs that they reach; adding 0 changes no other output."""
+        placed = np.zeros(whole, np.float32)
         pixels = data[..., i, None] * weight[:, ky, kx, i]
-        found[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] = pixels
-        return found[:, top : top + rows, left : left + columns]
+        placed[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] = pixels
+        return placed[:, top : top + rows, left : left + columns]
 
-    # of the pixels that reach an output, the last tap meets the first one
+    # at the pixels that reach an output, the last tap meets the first pixel
     products = (product(ky, kx, i) for ky in reversed(range(kh)) for kx in reversed(range(kw)) for i in range(depth))
     first, last = (bias, ()) if attrs.bias_first else ((), bias)
     return np_layer(products, last, attrs=attrs.clamp, out_type=out_type, first=first)
@@ -198,13 +198,13 @@ F_TE.set(FLOAT_TRANSPOSE, te_float_transpose)
 
 # qnn.conv2d_transpose_hybrid: TRANSPOSE_CONV of TFLite on float32 data with integer weights.
 #
-# The data is quantised image by image, asymmetrically (`qnn/dynamic_quantize.py`).  Unlike other hybrid layers, whose sums are
-# integers, the reference scales every product and adds up float32:
+# The data is quantised image by image, asymmetrically (`qnn/dynamic_quantize.py`).  Unlike in other hybrid layers, whose sums are
+# integers, the reference scales every product and sums in float32:
 #
 #   out[n, y, x, o] = clamp(sum over ty, tx, i of float(w[o, ky, kx, i] * q[n, ..., i]) * weight scale[o] * data scale[n]
 #                     + bias[o])
 #
-# in the order of the image's pixels, as nn.conv2d_transpose_float.  Oracle: `reference_ops::HybridTransposeConv`.
+# in the order of the image's pixels, as in nn.conv2d_transpose_float.  Oracle: `reference_ops::HybridTransposeConv`.
 
 
 HYBRID_TRANSPOSE = "qnn.conv2d_transpose_hybrid"
@@ -214,10 +214,10 @@ def infer_hybrid_transpose(types: Sequence[Type], attrs: FloatTransposeAttrs) ->
     """Data int16 [N, H, W, I], params float32 [N, 3], weight int8 [O, KH, KW, I], scales float32 [1] or [O], bias float32 [O]
     -> float32 [N, *attrs.size, O].
     """
-    found = [t for t in types if isinstance(t, TensorType)]
-    if len(found) != len(types) or [t.dtype for t in found] not in (_DTYPES[:4], _DTYPES):
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if len(tensors) != len(types) or [t.dtype for t in tensors] not in (_DTYPES[:4], _DTYPES):
         raise TypeRuleError(f"{HYBRID_TRANSPOSE} does not take {', '.join(map(str, types))}")
-    data, params, weight, scales, *bias = found
+    data, params, weight, scales, *bias = tensors
     if len(data.shape) != 4 or len(weight.shape) != 4 or data.shape[3] != weight.shape[3] or params.shape != (data.shape[0], 3):
         raise TypeRuleError(f"{HYBRID_TRANSPOSE} of {data} has weights {weight} and parameters {params}")
     channels = weight.shape[0]
@@ -240,11 +240,11 @@ def evaluate_hybrid_transpose(
     image, filters, of_image = data.astype(np.float32), weight.astype(np.float32), params[:, 0].reshape(-1, 1, 1, 1)
 
     def product(ky: int, kx: int, i: int) -> Array:
-        """Of all pixels, at the outputs that they reach with this tap; adding 0 changes no other."""
-        found = np.zeros(whole, np.float32)
+        """The products of all pixels with this tap, at the outputs that they reach; adding 0 changes no other output."""
+        placed = np.zeros(whole, np.float32)
         pixels = image[..., i, None] * filters[:, ky, kx, i]  # exact: 9 bits times 8
-        found[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] = pixels * scales * of_image
-        return found[:, top : top + rows, left : left + columns]
+        placed[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] = pixels * scales * of_image
+        return placed[:, top : top + rows, left : left + columns]
 
     products = (product(ky, kx, i) for ky in reversed(range(kh)) for kx in reversed(range(kw)) for i in range(depth))
     return np_layer(products, bias, attrs=attrs.clamp, out_type=out_type)

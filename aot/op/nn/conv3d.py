@@ -1,7 +1,7 @@
 """nn.conv3d and nn.conv3d_transpose: CONV_3D and CONV_3D_TRANSPOSE of TFLite on float32, [N, D, H, W, C].
 
-Sums run in the reference's order: over the window and the channels of the input, or, transposed, over the places and channels of
-the input that reach a place of the result.  Oracles: `reference_ops::Conv3D`, `reference_ops::Conv3DTranspose`.
+Sums run in the reference's order: over the window and the input channels, or, transposed, over the input positions and channels
+that contribute to a result.  Oracles: `reference_ops::Conv3D`, `reference_ops::Conv3DTranspose`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Conv3DAttrs:
-    """Strides, dilations and padding before the first place, in depth, height and width; the result's extents there."""
+    """Strides, dilations, padding before the first position (depth, height, width), and the result's extents."""
 
     strides: Triple
     dilation: Triple
@@ -70,10 +70,10 @@ def evaluate_conv3d(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type:
 
 
 def _reads(attrs: Conv3DAttrs, data: Array, axis: int, tap: int) -> tuple[list[int], list[int]]:
-    """Places of the data that a tap reads along an axis, and the places of the result that it does so for."""
+    """Positions of the data that a tap reads along an axis, and the result positions for which it does."""
     places = [(i * attrs.strides[axis] - attrs.before[axis] + tap * attrs.dilation[axis], i) for i in range(attrs.extents[axis])]
-    found = [(p, i) for p, i in places if 0 <= p < data.shape[axis + 1]]
-    return [p for p, _ in found], [i for _, i in found]
+    pairs = [(p, i) for p, i in places if 0 <= p < data.shape[axis + 1]]
+    return [p for p, _ in pairs], [i for _, i in pairs]
 
 
 def evaluate_transpose(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type: TensorType) -> Array:
@@ -96,7 +96,7 @@ def evaluate_transpose(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_ty
 
 
 def _leaves(attrs: Conv3DAttrs, axis: int, kernel: int, size: int) -> bool:
-    """Whether some window reaches beyond the data along an axis."""
+    """Whether some window exceeds the data along an axis."""
     last = (attrs.extents[axis] - 1) * attrs.strides[axis] - attrs.before[axis] + (kernel - 1) * attrs.dilation[axis]
     return attrs.before[axis] > 0 or last >= size
 
@@ -121,7 +121,7 @@ def te_conv3d(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, out
                     within = logical_and(place >= 0, place < image[axis])
                     inside = within if inside == imm(1, "bool") else logical_and(inside, within)
             product_ = data.at(b, (n, *places, channel)) * weight.at(b, (*window, channel, rest[3]))
-            # a sum that began with +0 is never -0, so that adding +0 leaves it as it is
+            # a sum that starts with +0 is never -0, so adding +0 leaves it unchanged
             return product_ if inside == imm(1, "bool") else select(inside, product_, imm(0.0, "float32"))
 
         axes = [reduce_axis(extent, name="k") for extent in (*weight.shape[:3], data.shape[4])]
@@ -137,7 +137,7 @@ def te_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, 
         reach = [b.let("reach", i + p) for i, p in zip(rest[:3], attrs.before, strict=True)]
 
         def axis_of(axis: int) -> IterVar:
-            """The places of the data from which some tap reaches this place of the result."""
+            """The data positions from which some tap contributes to this result position."""
             stride, span = attrs.strides[axis], (weight.shape[axis] - 1) * attrs.dilation[axis]
             first = maximum((reach[axis] - span + (stride - 1)) / stride, 0)
             last = minimum(reach[axis] / stride + 1, data.shape[axis + 1])

@@ -1,4 +1,4 @@
-"""Matrix products: dense layers of integers, of float32, with weights quantised in blocks; batch_matmul."""
+"""Matrix products: dense layers of integers, of float32, and with block-quantised weights; batch_matmul."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from aot.tir.expr import Expr, cast, imm
 # nn.dense: FULLY_CONNECTED of TFLite.
 #
 # acc[m, o] = sum over k of (w[o, k] - weight_zp) * (data[m, k] - input_zp).  Oracle: TFLite's reference kernel
-# `FullyConnected`, which rounds once, halves away from zero, where its convolutions round twice; TFLite Micro rounds twice here
-# too (`--oracle tflm`).
+# `FullyConnected`, which rounds once, halves away from zero, unlike TFLite's convolutions, which round twice; TFLite Micro rounds
+# twice here too (`--oracle tflm`).
 
 
 @dataclass(frozen=True, slots=True)
 class DenseAttrs:
-    """Zero points still to be subtracted."""
+    """Zero points that are still to be subtracted."""
 
     input_zp: int = 0
     weight_zp: int = 0
@@ -126,32 +126,31 @@ register_op(
 F_TE.set(DENSE_FLOAT, te_dense_float)
 
 
-# qnn.dense_blockwise: FULLY_CONNECTED of float32 data with 4-bit weights that have a scale for each block of a row.
+# qnn.dense_blockwise: FULLY_CONNECTED of float32 data with 4-bit weights that have a scale per block of a row.
 #
-# The data is quantised row by row (qnn.dynamic_quantize, asymmetric).  With sums a_b of quantised values
-# times weights and w_b of weights of
-# block b: out = (sum of a_b * scale_b - zp * sum of w_b * scale_b) * data_scale + bias, all in float32 in this order.
-# Oracle: `EvalBlockwise4Bit` of `kernels/fully_connected.cc`, which leaves a fused activation out.
+# The data is quantised row by row (qnn.dynamic_quantize, asymmetric).  With a_b the sum of quantised values times weights and w_b
+# the sum of weights of block b: out = (sum of a_b * scale_b - zp * sum of w_b * scale_b) * data_scale + bias, all in float32 in
+# this order.  Oracle: `EvalBlockwise4Bit` of `kernels/fully_connected.cc`, which omits a fused activation.
 
 
 BLOCKWISE = "qnn.dense_blockwise"
 MOST = 1 << 12
-"""Weights of a block; the reference's sums are exact in float32 up to here."""
+"""Maximum weights per block; up to here the reference's sums are exact in float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseBlockwiseAttrs:
-    """Weights of a block."""
+    """Number of weights per block."""
 
     size: int
 
 
 def infer_blockwise(types: Sequence[Type], attrs: DenseBlockwiseAttrs) -> Type:
     """int16 [M, K], float32 [M, 3], uint8 [O, K / 2], float32 [O, K / size] (, float32 [O]) -> float32 [M, O]."""
-    found = [t for t in types if isinstance(t, TensorType)]
-    if len(found) != len(types) or len(found) not in (4, 5):
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if len(tensors) != len(types) or len(tensors) not in (4, 5):
         raise TypeRuleError(f"{BLOCKWISE} does not take {', '.join(map(str, types))}")
-    data, params, weight, scales, *bias = found
+    data, params, weight, scales, *bias = tensors
     rows, width = data.shape if len(data.shape) == 2 else (0, 0)
     outputs = weight.shape[0] if weight.shape else 0
     kinds_fit = (data.dtype, params.dtype, weight.dtype, scales.dtype) == ("int16", "float32", "uint8", "float32")
@@ -164,13 +163,13 @@ def infer_blockwise(types: Sequence[Type], attrs: DenseBlockwiseAttrs) -> Type:
 
 
 def packed(weight: Array) -> Array:
-    """Two weights a byte, the first one in the low half."""
+    """Two weights per byte, the first one in the low half."""
     low, high = weight[:, 0::2].astype(np.uint8) & 15, weight[:, 1::2].astype(np.uint8) & 15
     return np.asarray(low | (high << 4), np.uint8)
 
 
 def unpacked(weight: Array) -> Array:
-    """The weights of bytes, int32."""
+    """The weights from packed bytes, int32."""
     both = np.stack([weight & 15, weight >> 4], axis=-1).reshape(len(weight), -1).astype(np.int32)
     return np.asarray((both ^ 8) - 8)
 
@@ -209,15 +208,15 @@ register_op(
 )
 
 
-# nn.batch_matmul: BATCH_MATMUL of TFLite: matrix products over broadcast leading dimensions, either side transposed or not.
+# nn.batch_matmul: BATCH_MATMUL of TFLite: matrix products over broadcast leading dimensions, with either side transposed or not.
 #
 # acc[..., m, n] = sum over k of (a[..., m, k] - a_zp) * (b[..., k, n] - b_zp).  Oracle: `reference_ops::BatchMatMul`
-# with the parameters of `batch_matmul.cc`: int8 adds up in 32 bits, int16 in 64 and requantises by reduced multipliers.
+# with the parameters of `batch_matmul.cc`: int8 sums in 32 bits, int16 in 64 and requantises by reduced multipliers.
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMatmulAttrs:
-    """Whether the last two dimensions of a side are swapped; zero points still to be subtracted."""
+    """Whether the last two dimensions of a side are swapped; zero points that are still to be subtracted."""
 
     adj_x: bool
     adj_y: bool
@@ -258,7 +257,7 @@ def evaluate_batch_matmul(a: Array, b: Array, *, attrs: BatchMatmulAttrs, out_ty
 
 
 def _float_product(a: Array, b: Array, attrs: BatchMatmulAttrs, out_type: TensorType) -> Array:
-    """The products of one result added one after the other in float32, as the reference and the kernels do."""
+    """The products of one result, added one after the other in float32, as in the reference and the kernels."""
     x = np.swapaxes(a, -1, -2) if attrs.adj_x else a
     y = np.swapaxes(b, -1, -2) if attrs.adj_y else b
     total = np.zeros(out_type.shape, np.float32)
@@ -273,7 +272,7 @@ def te_batch_matmul(_ctx: TeContext, args: Sequence[TensorFn], attrs: BatchMatmu
     wide = wrapping(attrs.acc_dtype)
 
     def element(b: IRBuilder, data: TensorFn, index: tuple[Expr, ...], *, zero_point: int) -> Expr:
-        """One factor; `index` is that of the result's batch, then row and column of the matrix as stored."""
+        """One factor; `index` is the result's batch index, then row and column of the matrix as stored."""
         own = index[len(index) - len(data.shape) :]
         lead = tuple(imm(0) if n == 1 else i for n, i in zip(data.shape[:-2], own[:-2], strict=True))
         value = data.at(b, (*lead, *own[-2:]))

@@ -22,9 +22,9 @@ from aot.tir.expr import Expr, as_expr, cast, clamp, imm, logical_and, maximum, 
 
 # nn.avg_pool2d: AVERAGE_POOL_2D of TFLite on int8, int16, uint8 and float32.
 #
-# The mean of the part of the window inside the image, rounded to the nearest with halves away from zero, then clamped.
-# Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the quantised values as they are: shifted
-# to int8 halves would go the other way).  Floats are added in the order of the window, then divided.
+# The mean of the window's elements inside the image, rounded to the nearest with halves away from zero, then clamped.
+# Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the unshifted quantised values: shifted
+# to int8, halves would round the other way).  Floats are added in the order of the window, then divided.
 
 
 def evaluate_avg_pool2d(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
@@ -77,15 +77,15 @@ register_op(
 F_TE.set("nn.avg_pool2d", te_avg_pool2d)
 
 
-# nn.avg_of_sums: what nn.avg_pool2d makes of the sums of its windows.
+# nn.avg_of_sums: nn.avg_pool2d's results from the sums of its windows.
 #
-# For windows that move, whose sums are kept from run to run (relay/transform/slide_window.py).
+# For moving windows, whose sums are kept between runs (relay/transform/slide_window.py).
 # Oracle: the end of `reference_integer_ops::AveragePool`: halves away from zero, then the clamp.
 
 
 @dataclass(frozen=True, slots=True)
 class AvgOfSumsAttrs(Clamped):
-    """Each sum is of `count` numbers of type `dtype`; the result lies in [lo, hi]."""
+    """Each sum is of `count` numbers of type `dtype`; the result is in [lo, hi]."""
 
     count: int
     lo: int
@@ -95,7 +95,7 @@ class AvgOfSumsAttrs(Clamped):
 
 
 def infer_avg_of_sums(types: Sequence[Type], attrs: AvgOfSumsAttrs) -> Type:
-    """int32 sums -> means of the type of what was added."""
+    """int32 sums -> means in the type of the summed values."""
     (sums,) = types
     if not isinstance(sums, TensorType) or sums.dtype != "int32" or attrs.count < 1:
         raise TypeRuleError(f"avg_of_sums takes int32 sums of one number or more, not {sums} of {attrs.count}")
@@ -135,7 +135,7 @@ F_TE.set("nn.avg_of_sums", te_avg_of_sums)
 
 # nn.max_pool2d: MAX_POOL_2D of TFLite on int8, int16, uint8 and float32.
 #
-# The largest element of the part of the window inside the image, then clamped (integers only).
+# The largest of the window's elements inside the image, then clamped (integers only).
 # Oracle: `reference_integer_ops::MaxPool` and `reference_ops::MaxPool`.
 
 
@@ -182,9 +182,9 @@ register_op(
 F_TE.set("nn.max_pool2d", te_max_pool2d)
 
 
-# mediapipe.argmax: where in its window the largest element of a maximum pool is, as MaxPoolingWithArgmax2D counts.
+# mediapipe.argmax: the position of a maximum pool's largest element in its window, as MaxPoolingWithArgmax2D counts.
 #
-# The number of the tap, rows of the whole window first, and 0.1, as float32; 0.1 where no element is above the lowest number.
+# The number of the tap, counted by rows of the whole window, plus 0.1, as float32; 0.1 if no element is above the lowest number.
 # Oracle: MediaPipe's `max_pool_argmax.cc`; the maxima themselves are those of MAX_POOL_2D.
 
 
@@ -237,10 +237,10 @@ register_op(
 F_TE.set(ARGMAX, te_argmax)
 
 
-# mediapipe.unpool: MaxUnpooling2D, which puts each element back where a maximum pool found it, among zeros.
+# mediapipe.unpool: MaxUnpooling2D, which puts each element back where a maximum pool found it, with zeros elsewhere.
 #
-# `indices` are tap numbers as MaxPoolingWithArgmax2D counts them, rounded down; windows lie side by side.  An element whose index
-# is outside of its window, which the oracle writes somewhere else or behind the image, is dropped.
+# `indices` are tap numbers as counted by MaxPoolingWithArgmax2D, rounded down; windows do not overlap.  An element whose index
+# is outside its window, which the oracle writes elsewhere or beyond the image, is dropped.
 # Oracle: MediaPipe's `max_unpooling.cc`.
 
 
@@ -249,7 +249,7 @@ UNPOOLING = "mediapipe.unpool"
 
 @dataclass(frozen=True, slots=True)
 class UnpoolAttrs:
-    """(Vertical, horizontal) window, which is the stride too."""
+    """(Vertical, horizontal) window, which is also the stride."""
 
     window: tuple[int, int]
 
@@ -269,8 +269,8 @@ def evaluate_unpooling(data: Array, indices: Array, *, attrs: UnpoolAttrs, out_t
     (n, h, w, c), (kh, kw) = data.shape, attrs.window
     place = np.floor(indices)[:, :, None, :, None, :]
     taps = np.arange(kh * kw, dtype=np.float32).reshape(kh, 1, kw, 1)
-    found = np.where(place == taps, data[:, :, None, :, None, :], np.float32(0))
-    return np.asarray(found.reshape(n, h * kh, w * kw, c), np.float32)
+    spread = np.where(place == taps, data[:, :, None, :, None, :], np.float32(0))
+    return np.asarray(spread.reshape(n, h * kh, w * kw, c), np.float32)
 
 
 def te_unpooling(_ctx: TeContext, args: Sequence[TensorFn], attrs: UnpoolAttrs, out_type: TensorType) -> TensorFn:

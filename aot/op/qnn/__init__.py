@@ -1,1 +1,1 @@
-"""Operators on quantised values, and those between quantised and real values."""
+"""Operators on quantised values, and between quantised and real values."""

@@ -1,4 +1,4 @@
-"""Operators of two and more quantised tensors, element by element: add, multiply, divide, squared difference."""
+"""Element-wise operators on two or more quantised tensors: add, multiply, divide, squared difference."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
 # `sub.cc`.  int16 with `pot_scale_int16` and scales that are powers of two (`Add` and `BroadcastSub16POTSlow`) is the
 # same formula with n = 1: (a << 1) * 2^-(1+s) rounds like a / 2^s.
 #
-# For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead where such numbers give the same result for all
+# For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead if such numbers give the same result for all
 # 65,536 pairs: `linear_form` searches for them and keeps only what it has checked on every pair.
 
 
@@ -97,23 +97,23 @@ class LinearForm:
 
 
 _FREE = 1 << 32
-"""The result of a pair of codes that bounds no bias from one side: so far from all results that it is never the nearest."""
+"""Result for a pair that bounds no bias from one side: so far from all results that it is never the nearest."""
 
 _FACTOR_STEPS = (0, 1, -1, 2, -2)
 
 
 @lru_cache(maxsize=256)
 def linear_form(attrs: AddAttrs) -> LinearForm | None:
-    """Numbers, the finest that fit into 32 bits, that give ADD's result for all pairs of int8; None if none are found."""
+    """The finest 32-bit coefficients that give ADD's result for all pairs of int8; None if none are found."""
     codes = np.arange(-128, 128, dtype=np.int64)
     type_ = TensorType((256, 256), "int8")
-    wanted = evaluate_add(codes[:, None], codes[None, :], attrs=attrs, out_type=type_).astype(np.int64)
+    expected = evaluate_add(codes[:, None], codes[None, :], attrs=attrs, out_type=type_).astype(np.int64)
     if attrs.lo == attrs.hi:
         return LinearForm(0, 0, 0, 0)
     output = attrs.output_multiplier * 2.0 ** (attrs.output_shift - 31)
     reals = [attrs.multiplier[i] * 2.0 ** (attrs.shift[i] - 31 + attrs.left_shift) * output for i in range(2)]
     reals[1] *= attrs.sign
-    fit = _Fit(wanted, attrs.lo, attrs.hi)
+    fit = _Fit(expected, attrs.lo, attrs.hi)
     for shift in range(22, 16, -1):
         factors = [round(r * 2.0**shift) for r in reals]
         if 256 * max(map(abs, factors)) >= 1 << 31:
@@ -127,25 +127,25 @@ def linear_form(attrs: AddAttrs) -> LinearForm | None:
 
 
 class _Fit:
-    """Biases for one ADD: each pair of codes allows an interval of them.
+    """Biases for one ADD: each pair of values allows an interval of biases.
 
-    The pairs that spoilt a choice of factors mostly spoil the next one too, so they are asked before all others.
+    Pairs that ruled out a choice of factors usually rule out the next one too, so they are checked first.
     """
 
-    def __init__(self, wanted: Int64, lo: int, hi: int) -> None:
-        self._wanted, self._codes = wanted, np.arange(-128, 128, dtype=np.int64)
-        self._above, self._below = np.where(wanted > lo, wanted, -_FREE), np.where(wanted < hi, wanted, _FREE)
-        self._bounded = bool((wanted > lo).any()), bool((wanted < hi).any())
+    def __init__(self, expected: Int64, lo: int, hi: int) -> None:
+        self._expected, self._codes = expected, np.arange(-128, 128, dtype=np.int64)
+        self._above, self._below = np.where(expected > lo, expected, -_FREE), np.where(expected < hi, expected, _FREE)
+        self._bounded = bool((expected > lo).any()), bool((expected < hi).any())
         self._spoilers: tuple[list[int], list[int]] = [], []
 
     def form(self, factors: tuple[int, int], shift: int) -> LinearForm | None:
-        """The bias that makes every pair right with these factors, if there is one."""
+        """The bias that is right for every pair with these factors, if there is one."""
         if self._is_spoilt(factors, shift):
             return None
         sides = [f * self._codes for f in factors]
         sums = np.add.outer(*sides)
         least, most = (self._above << shift) - sums, (self._below << shift) - sums
-        lowest = int(least.max() if self._bounded[0] else ((self._wanted << shift) - sums).min())
+        lowest = int(least.max() if self._bounded[0] else ((self._expected << shift) - sums).min())
         highest = int(most.min()) + (1 << shift) - 1 if self._bounded[1] else lowest
         if lowest > highest:
             if self._bounded[0]:
@@ -160,13 +160,13 @@ class _Fit:
         return LinearForm(*factors, bias, shift)
 
     def _is_spoilt(self, factors: tuple[int, int], shift: int) -> bool:
-        """Whether pairs that were found before leave no bias."""
+        """Whether pairs found earlier rule out every bias."""
         lows, highs = ([self._low(pair, factors, shift) for pair in pairs] for pairs in self._spoilers)
         return bool(lows and highs) and max(lows) > min(highs) + (1 << shift) - 1
 
     def _low(self, pair: int, factors: tuple[int, int], shift: int) -> int:
         a, b = divmod(pair, 256)
-        return (int(self._wanted[a, b]) << shift) - factors[0] * (a - 128) - factors[1] * (b - 128)
+        return (int(self._expected[a, b]) << shift) - factors[0] * (a - 128) - factors[1] * (b - 128)
 
 
 def _tir_rescaled(b: IRBuilder, value: Expr, attrs: AddAttrs, side: int) -> Expr:
@@ -202,7 +202,7 @@ def add_attrs(
     sign: int = 1,
     quant: QuantParams | None = None,
 ) -> AddAttrs | None:
-    """For scales and zero points of a, b and the result; None if the result's scale is too small for the operands'."""
+    """Attributes for scales and zero points of a, b and the result; None if the result's scale is too small for the operands'."""
     (scale_a, scale_b, scale), (zp_a, zp_b, zp) = scales, zero_points
     left_shift = ADD_LEFT_SHIFT[dtype]
     twice_max = 2.0 * max(scale_a, scale_b)
@@ -228,15 +228,15 @@ register_op(
 F_TE.set("qnn.add", te_add)
 
 
-# ADD_N: the sum of several tensors of one shape: a chain of `add` of numbers, qnn.add_n of int8 values.
+# ADD_N: the sum of several tensors of one shape: a chain of `add` for numbers, qnn.add_n for int8 values.
 #
-# Oracle: `reference_ops::AddN`, for numbers (float32, int32) in the order of the operands.  For quantised values that of TFLM, as
-# TensorFlow Lite does not have it: out = clamp(zp + rescale(sum << 19)) in 32 bits that wrap, where the sum begins with the
-# quantised value 0, not with the zero point, as it does there: x = code - zp_in, sum = -zp_in + x0 + x1 + ...
+# Oracle: `reference_ops::AddN`, for numbers (float32, int32) in the order of the operands.  For quantised values TFLM's, as
+# TensorFlow Lite has none: out = clamp(zp + rescale(sum << 19)) in 32 bits that wrap, with the sum starting at the
+# quantised value 0, not at the zero point, as in TFLM: x = q - zp_in, sum = -zp_in + x0 + x1 + ...
 
 
 SUM_SHIFT = 19
-"""Bits by which a sum of quantised values is scaled up before it is rescaled: 20, less the factor 1/2 of the operands."""
+"""Bits by which a sum of quantised values is scaled up before it is rescaled: 20, minus one for the operands' factor 1/2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +252,8 @@ class AddNAttrs:
 
 def infer_add_n(types: Sequence[Type], attrs: AddNAttrs) -> Type:
     """int8 tensors of one shape -> int8."""
-    first, *rest = tensors_of(types, len(types))
-    if first.dtype != "int8" or any((t.dtype, t.shape) != (first.dtype, first.shape) for t in rest):
+    first, *others = tensors_of(types, len(types))
+    if first.dtype != "int8" or any((t.dtype, t.shape) != (first.dtype, first.shape) for t in others):
         raise TypeRuleError(f"add_n takes int8 tensors of one shape, not {', '.join(map(str, types))}")
     return first.with_dtype("int8", attrs.quant)
 
@@ -270,7 +270,7 @@ def sum_codes(total: Int64, attrs: AddNAttrs) -> Array:
 
 
 def tir_sum_code(b: IRBuilder, total: Expr, attrs: AddNAttrs) -> Expr:
-    """The int8 code of an int32 sum of centred quantised values."""
+    """The int8 value of an int32 sum of centred quantised values."""
     scaled = b.let("scaled", cast("int32", cast("uint32", total) << SUM_SHIFT))
     multiplier, shift, zp = attrs.multiplier, attrs.shift, attrs.zero_point
     return cast("int8", tir_requantize(b, scaled, multiplier=multiplier, shift=shift, zero_point=zp, lo=-128, hi=127))
@@ -300,7 +300,7 @@ F_TE.set("qnn.add_n", te_add_n)
 # qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
 #
 # out = clamp(zp + rescale((a - zp_a) * (b - zp_b)), lo, hi) with double rounding.
-# For int8 the loop nest uses the 32-bit form of `aot.numerics.linear` where there is one.
+# For int8 the loop nest uses the 32-bit form of `aot.numerics.linear` if there is one.
 # Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which multiplies the scales in float32 (TFLM in double).
 
 
@@ -357,22 +357,22 @@ F_TE.set("qnn.multiply", te_multiply)
 # qnn.divide: DIV of TFLite on int8, int16 and legacy uint8 with broadcasting (plain numbers: `arithmetic.py`).
 #
 # out = clamp(zp + round((a - zp_a) * 1/(b - zp_b) * multiplier)) with gemmlowp's reciprocal, all in 32 bits.  Oracle:
-# `DivElementwise` of `reference/div.h`.  Small quotients ask it for right shifts by more than 31, which C leaves undefined; the
-# reference, on the machines that it runs on, shifts by the number modulo 32 and rounds with a mask of all bits.  So does this
-# operator, far from the quotient as those results are, and the same for the shifts by negative numbers that very large
-# multipliers ask for.  A division by zero, an error in the reference, gives the zero point, or
-# with TFLM as the oracle what its arithmetic makes of it: a product with `INVERSE_OF_ZERO`.
+# `DivElementwise` of `reference/div.h`.  Small quotients need right shifts by more than 31, undefined in C; on the reference's
+# machines they shift by the number modulo 32 and round with a mask of all bits.  This operator reproduces that, although such
+# results are far from the quotient, and the same for the negative shifts of very large multipliers.  A division by zero, an error
+# in the reference, gives the zero point, or, with TFLM as the oracle, the result of its arithmetic: a product with
+# `INVERSE_OF_ZERO`.
 
 
 BITS = {"int8": 8, "int16": 16}
-"""Bits of a centred code's size."""
+"""Bits of a centred value."""
 INVERSE_OF_ZERO = -1515870788
-"""What gemmlowp's three Newton steps lead to from 0, in 32 bits that wrap; it counts as one of a divisor of half a bit."""
+"""Result of gemmlowp's three Newton steps from 0, in 32 bits that wrap; treated as the reciprocal of half a bit."""
 
 
 @dataclass(frozen=True, slots=True)
 class DivideAttrs(RescaledAttrs):
-    """And whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
+    """With a flag: whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
 
     inverts_zero: bool = False
 
@@ -384,14 +384,14 @@ def infer_divide(types: Sequence[Type], attrs: DivideAttrs) -> Type:
 
 
 def domain_divide(types: Sequence[Type], attrs: DivideAttrs) -> dict[int, tuple[float, float]]:
-    """The reference stops at a divisor of 0."""
+    """The reference aborts at a divisor of 0."""
     _, divisor = two_of_one_type(list(types), "qnn.divide", tuple(BITS))
     (low, high), zp = int_range(divisor.dtype), attrs.input_zp[1]
     return {1: (zp + 1, high) if zp < high else (low, zp - 1)}
 
 
 def _sign_bits(x: Int64) -> Int64:
-    """CountLeadingSignBits of int32 values: copies of the sign after the sign."""
+    """CountLeadingSignBits of int32 values: copies of the sign bit after the sign bit."""
     return 31 - np.frexp(np.where(x < 0, ~x, x).astype(np.float64))[1].astype(np.int64)
 
 
@@ -436,7 +436,7 @@ def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: i
     if attrs.inverts_zero:
         inverse, zeros = select(equal(y, 0), imm(INVERSE_OF_ZERO), inverse), select(equal(y, 0), imm(32), zeros)
     dividend = b.let("dividend", select(y < 0, imm(0) - x, x))
-    # the sign's copies are the zeros before ~x or x, less the sign itself
+    # the copies of the sign bit are the leading zeros of ~x or x, without the sign bit itself
     _, room = _normalized(b, "room", cast("uint32", select(dividend < 0, imm(-1) - dividend, dividend) * 2 + 1), bits=2 * bits)
     headroom = b.let("headroom", room)
     quotient = mul(cast("int32", cast("uint32", dividend) << cast("uint32", headroom)), inverse)
@@ -478,7 +478,7 @@ F_DOMAIN.set("qnn.divide", domain_divide)
 # qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 and int16 with broadcasting (plain numbers: `arithmetic.py`).
 #
 # d = rescale_a((a - zp_a) << n) - rescale_b((b - zp_b) << n); out = clamp(zp + rescale(d * d)), double rounding; n is 7 for
-# int8 and 0 for int16.  Oracle: `SquaredDifference` of `squared_difference.cc`, that of TFLM for int16, which TensorFlow Lite
+# int8 and 0 for int16.  Oracle: `SquaredDifference` of `squared_difference.cc`, TFLM's for int16, which TensorFlow Lite
 # does not have.
 
 

@@ -18,26 +18,19 @@ from aot.te.tensor import max as te_max
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
 
-# qnn.dynamic_range, qnn.dynamic_params and qnn.dynamic_quantize: float32 data made integers at run time, for hybrid layers.
-#
-# Each of B batches (rows of a fully connected layer, images of a convolution) has a scale of its own, from its least and largest
-# value, zero included:
-#
-#   symmetric:   scale = max|x| / 127, factor = 127 / max|x|, q = clamp(round(x * factor), -127, 127)
-#   asymmetric:  scale = (max - min) / 255, factor = 1 / scale, q = clamp(zp + round(x * factor), -128, 127)
-#
-# All in float32, but for the zero point of an asymmetric quantisation, which is found in double precision.  Halves round away
-# from zero; as the reference takes whole vectors of eight by adding 0.5 and cutting, 0.49999997 becomes 1 there and 0 in what is
-# left over at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and needs no zero point
-# afterwards. The factor of the smallest data is infinite; it is 0 if the scale of an asymmetric quantisation rounds to 0.  A
-# product that is infinite, or NaN (of a zero), becomes what the reference's x86-64 build makes of it:
-#
-#   symmetric:   in vectors 127 for infinity; everything else, and everything at the end, INT_MIN and so -127
-#   asymmetric:  in vectors INT_MAX for infinity and INT_MIN for the rest, to which the zero point is added and may wrap; at the
-#                end the sum with the zero point saturates, and NaN is 0
-#
-# Infinite data and NaN have no defined result in the reference; here they follow the same rule.
-# Oracles: `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 also runs them).
+# qnn.dynamic_range, qnn.dynamic_params and qnn.dynamic_quantize: float32 data quantised at run time, for hybrid layers. # Each of
+# B batches (rows of a fully connected layer, images of a convolution) has its own scale, from its smallest and largest value,
+# zero included: # symmetric:   scale = max|x| / 127, factor = 127 / max|x|, q = clamp(round(x * factor), -127, 127) asymmetric:
+# scale = (max - min) / 255, factor = 1 / scale, q = clamp(zp + round(x * factor), -128, 127) # Everything is in float32, except
+# for the zero point of an asymmetric quantisation, which is found in double precision.  Halves round away from zero; since the
+# reference rounds whole vectors of eight by adding 0.5 and truncating, 0.49999997 becomes 1 there and 0 in the left-over elements
+# at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and needs no zero point afterwards.  The
+# factor of the smallest data is infinite; it is 0 if the scale of an asymmetric quantisation rounds to 0.  A product that is
+# infinite, or NaN (from a zero), becomes what the reference's x86-64 build computes: # symmetric:   in vectors 127 for infinity;
+# everything else, and everything at the end, INT_MIN and so -127 asymmetric:  in vectors INT_MAX for infinity and INT_MIN for the
+# rest, to which the zero point is added and may wrap; at the end the sum with the zero point saturates, and NaN is 0 # Infinite
+# data and NaN have no defined result in the reference; here they follow the same rule. Oracles: `NeonSymmetricQuantizeFloats`,
+# `NeonAsymmetricQuantizeFloats` (x86 also runs them).
 
 
 RANGE, PARAMS, QUANTIZE = "qnn.dynamic_range", "qnn.dynamic_params", "qnn.dynamic_quantize"
@@ -54,7 +47,7 @@ class DynamicQuantizeAttrs:
 
 
 def infer_range(types: Sequence[Type], _attrs: None) -> Type:
-    """float32 [B, ...] -> float32 [B, 2]: the largest of -x and 0, the largest of x and 0."""
+    """float32 [B, ...] -> float32 [B, 2]: max(-x, 0) and max(x, 0) over each batch."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "float32" or not data.size:
         raise TypeRuleError(f"{RANGE} takes float32 data, not {data}")
@@ -65,7 +58,7 @@ def evaluate_range(data: Array, *, attrs: None, out_type: TensorType) -> Array:
     rows = data.reshape(len(data), -1)
     zero = np.float32(0)
     ends = np.stack([np.fmax.reduce(-rows, axis=1, initial=zero), np.fmax.reduce(rows, axis=1, initial=zero)], axis=1)
-    return np.asarray(ends + zero, np.float32)  # -0 is no end of a range
+    return np.asarray(ends + zero, np.float32)  # -0 is not the end of a range
 
 
 def te_range(_ctx: TeContext, args: Sequence[TensorFn], _attrs: None, out_type: TensorType) -> TensorFn:
@@ -123,8 +116,8 @@ def te_params(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeA
 
     def rule(b: IRBuilder, batch: Expr, which: Expr) -> Expr:
         below, above = (b.let(name, ends.at(b, (batch, imm(i)))) for i, name in enumerate(("below", "above")))
-        found = _tir_asymmetric(b, below, above) if attrs.asymmetric else _tir_symmetric(b, below, above)
-        scale, factor, zero_point = found
+        params = _tir_asymmetric(b, below, above) if attrs.asymmetric else _tir_symmetric(b, below, above)
+        scale, factor, zero_point = params
         return select(binop("==", which, 0), scale, select(binop("==", which, 1), factor, zero_point))
 
     return tensor_fn(out_type.shape, out_type.dtype, rule)
@@ -169,7 +162,7 @@ _VECTOR = 8
 """Elements that the reference quantises at once."""
 
 _FAR = 512.0
-"""Beyond all products by a finite factor: what is not smaller is infinite or NaN."""
+"""Above all products with a finite factor: anything not smaller is infinite or NaN."""
 
 
 def evaluate_quantize(data: Array, params: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
@@ -190,11 +183,11 @@ def evaluate_quantize(data: Array, params: Array, *, attrs: DynamicQuantizeAttrs
 
 
 def _bounds(zero_point: Array | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What infinity, minus infinity and NaN become before they are clamped: in vectors, and at the end."""
+    """The values of infinity, minus infinity and NaN before they are clamped: in vectors, and at the end."""
     if zero_point is None:
         return (_FAR, -_FAR, -_FAR), (-_FAR, -_FAR, -_FAR)
-    rest = np.where(zero_point < 0, _FAR, -_FAR)
-    return (np.where(zero_point > 0, -_FAR, _FAR), rest, rest), (_FAR, -_FAR, -zero_point)
+    other = np.where(zero_point < 0, _FAR, -_FAR)
+    return (np.where(zero_point > 0, -_FAR, _FAR), other, other), (_FAR, -_FAR, -zero_point)
 
 
 def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
@@ -215,19 +208,19 @@ def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantiz
 
 
 def _bounded(b: IRBuilder, value: Expr, zero_point: Expr | None, position: Expr, each: int) -> Expr:
-    """A product, or what stands for one that is infinite or NaN; the last comparison, only made then, tells which it is."""
+    """A product, or the replacement of an infinite one or NaN; only then a further comparison distinguishes them."""
     low, high, zero = (imm(v, "float32") for v in (-_FAR, _FAR, 0.0))
     in_vectors: list[Expr] = [high, low, low]
     at_end: list[Expr] = [low, low, low]
     if zero_point is not None:
-        rest = select(zero_point < zero, high, low)
-        in_vectors, at_end = [select(zero_point > zero, low, high), rest, rest], [high, low, zero - zero_point]
+        otherwise = select(zero_point < zero, high, low)
+        in_vectors, at_end = [select(zero_point > zero, low, high), otherwise, otherwise], [high, low, zero - zero_point]
     whole = each // _VECTOR * _VECTOR
     if whole == each:
-        found = in_vectors
+        bounds = in_vectors
     else:
-        found = [select(position < whole, v, e) for v, e in zip(in_vectors, at_end, strict=True)] if whole else at_end
-    above, below, other = found
+        bounds = [select(position < whole, v, e) for v, e in zip(in_vectors, at_end, strict=True)] if whole else at_end
+    above, below, other = bounds
     within = select(value > low, value, below)
     return b.let("bounded", select(value < high, within, select(value >= high, above, other)))
 
@@ -244,7 +237,7 @@ def _rounded(b: IRBuilder, value: Expr, position: Expr, each: int) -> Expr:
 
 
 def _position(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
-    """Where in memory an element of this shape is."""
+    """The position in memory of an element of this shape."""
     flat: Expr = imm(0)
     for i, extent in zip(index, shape, strict=True):
         flat = flat * extent + i
@@ -288,7 +281,7 @@ for _name, _te in ((RANGE, te_range), (PARAMS, te_params), (QUANTIZE, te_quantiz
     F_TE.set(_name, _te)
 
 
-# One float32 vector made integers at run time, as hybrid recurrent layers need it at each step.
+# One float32 vector quantised at run time, as hybrid recurrent layers need it at each step.
 
 
 def quantized(x: Array, *, asymmetric: bool) -> tuple[Array, np.float32]:
@@ -301,20 +294,21 @@ def quantized(x: Array, *, asymmetric: bool) -> tuple[Array, np.float32]:
 
 
 def integer_type(asymmetric: bool) -> str:
-    """What quantised vectors are kept in: without a zero point they may need 9 bits."""
+    """The type of quantised vectors: without a zero point they may need 9 bits."""
     return "int16" if asymmetric else "int8"
 
 
 # qnn.hybrid_output, and the hybrid forms of FULLY_CONNECTED, CONV_2D and DEPTHWISE_CONV_2D: float32 data, integer weights.
 #
-# The data is quantised as it comes (`dynamic_quantize.py`), the products are added up in integers, and the sums become float32:
+# The data is quantised at run time (`dynamic_quantize.py`), the products are summed in integers, and the sums become float32:
 #
 #   out = clamp(float(acc) * (weight scale * data scale) + bias)   FULLY_CONNECTED, DEPTHWISE_CONV_2D, CONV_2D of one weight scale
 #   out = clamp(float(acc) * weight scale * data scale + bias)     CONV_2D of several weight scales or several groups
 #
-# Without a bias 0 is added: the reference adds to an output of zeros, which makes 0 of the -0 of a product that underflows.
-# FULLY_CONNECTED takes the data symmetrically unless its option says otherwise, CONV_2D of one weight scale symmetrically, all
-# else asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel`, `DepthwiseConvHybridPerChannel`.
+# Without a bias 0 is added: the reference adds to an output of zeros, which turns the -0 of an underflowing product into 0.
+# FULLY_CONNECTED quantises its data symmetrically unless its option says otherwise, CONV_2D with one weight scale symmetrically,
+# everything else asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel`,
+# `DepthwiseConvHybridPerChannel`.
 
 
 HYBRID = "qnn.hybrid_output"
@@ -322,7 +316,7 @@ HYBRID = "qnn.hybrid_output"
 
 @dataclass(frozen=True, slots=True)
 class HybridOutputAttrs:
-    """Whether the weight scale is applied to the sum alone, before the data's (`weight_first`); clamp (None: none)."""
+    """Whether the weight scale is applied to the sum separately, before the data's (`weight_first`); clamp (None: none)."""
 
     weight_first: bool = False
     lo: float | None = None
@@ -331,11 +325,11 @@ class HybridOutputAttrs:
 
 def infer_hybrid(types: Sequence[Type], _attrs: HybridOutputAttrs) -> Type:
     """acc int32 [B, ..., C], params float32 [B, 3], weight scales float32 [1] or [C], bias float32 [C] -> float32 [B, ..., C]."""
-    found = [t for t in types if isinstance(t, TensorType)]
-    if len(found) != len(types) or len(found) not in (3, 4) or found[0].dtype != "int32" or not found[0].shape:
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if len(tensors) != len(types) or len(tensors) not in (3, 4) or tensors[0].dtype != "int32" or not tensors[0].shape:
         raise TypeRuleError(f"{HYBRID} does not take {', '.join(map(str, types))}")
-    acc, params, scales, *bias = found
-    if any(t.dtype != "float32" for t in found[1:]) or params.shape != (acc.shape[0], 3):
+    acc, params, scales, *bias = tensors
+    if any(t.dtype != "float32" for t in tensors[1:]) or params.shape != (acc.shape[0], 3):
         raise TypeRuleError(f"{HYBRID} of {acc} has parameters {params}")
     if scales.size not in (1, acc.shape[-1]) or any(t.size != acc.shape[-1] for t in bias):
         raise TypeRuleError(f"{HYBRID} of {acc.shape[-1]} channels has {scales.size} scales or a bias of another size")

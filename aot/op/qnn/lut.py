@@ -1,4 +1,4 @@
-"""Operators of one quantised tensor, element by element: tables, interpolated tables of int16, PReLU, steps of arithmetic."""
+"""Element-wise operators on one quantised tensor: tables, interpolated int16 tables, PReLU, steps, arithmetic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
 
 # qnn.lut: int8 to int8 through a table of 256 values.
 #
-# The table holds the reference's result for each value, so the operator is exact for any function of one element.
+# The table has the reference's result for each value, so the operator is exact for any function of one element.
 # `activation.py` has the functions and their oracles.
 
 
@@ -44,7 +44,7 @@ class LutAttrs:
         return max(self.table)
 
     def clipped(self, lo: int, hi: int) -> LutAttrs:
-        """The same followed by a clamp to [lo, hi]."""
+        """The same, followed by a clamp to [lo, hi]."""
         return replace(self, table=tuple(min(max(v, lo), hi) for v in self.table))
 
 
@@ -64,7 +64,7 @@ def evaluate_lut(data: Array, *, attrs: LutAttrs, out_type: TensorType) -> Array
 
 
 def te_lut(ctx: TeContext, args: Sequence[TensorFn], attrs: LutAttrs, out_type: TensorType) -> TensorFn:
-    # in the order of the quantised values' bits, so that a byte indexes it as it is
+    # ordered by the quantised values' bits, so that a byte is the index
     table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.int8), 128))
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -86,7 +86,7 @@ register_op(
 F_TE.set("qnn.lut", te_lut)
 
 
-# qnn.lut_float: int8 to float32 through a table of 256 values: functions of a DEQUANTIZE, where their result stays a float.
+# qnn.lut_float: int8 to float32 through a table of 256 values: functions of a DEQUANTIZE whose result stays a float.
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def evaluate_lut_float(data: Array, *, attrs: LutFloatAttrs, out_type: TensorTyp
 
 
 def te_lut_float(ctx: TeContext, args: Sequence[TensorFn], attrs: LutFloatAttrs, out_type: TensorType) -> TensorFn:
-    # in the order of the quantised values' bits, so that a byte indexes it as it is
+    # ordered by the quantised values' bits, so that a byte is the index
     table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.float32), 128))
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -135,9 +135,9 @@ F_TE.set("qnn.lut_float", te_lut_float)
 
 # qnn.lut16 and qnn.sigmoid16: functions of int16 values as TFLite computes them, by tables with interpolation.
 #
-# qnn.lut16: 512 intervals of 128 codes, a table of 513 values: t[i] + ((t[i+1] - t[i]) * (x & 127) + 64 >> 7), i = 256 + (x >>
-# 7). Oracle: `LUTLookup` and `LUTPopulate` of `kernels/internal/common.h`. qnn.sigmoid16: LOGISTIC and TANH by one table of the
-# sigmoid over [0, 10.6], 256 values of 16 bits. Oracle: `reference_integer_ops::Logistic` and `Tanh` with the parameters of
+# qnn.lut16: 512 intervals of 128 values, a table of 513 values: t[i] + ((t[i+1] - t[i]) * (x & 127) + 64 >> 7), i = 256 + (x >>
+# 7).  Oracle: `LUTLookup` and `LUTPopulate` of `kernels/internal/common.h`.  qnn.sigmoid16: LOGISTIC and TANH by one table of the
+# sigmoid over [0, 10.6], 256 values of 16 bits.  Oracle: `reference_integer_ops::Logistic` and `Tanh` with the parameters of
 # `activations.cc`.
 
 
@@ -184,7 +184,7 @@ def look_up(x: Array, table: Array) -> Array:
 
 
 def tir_look_up(b: IRBuilder, x: Expr, table: TensorFn) -> Expr:
-    """The same of an int32 expression within int16; an int32 expression within int16."""
+    """The same for an int32 expression within int16; the result is an int32 expression within int16."""
     x = b.let("x", x)
     index = b.let("index", (x >> 7) + STEPS // 2)
     base = b.let("base", cast("int32", table.at(b, (index,))))
@@ -216,9 +216,8 @@ def populate(
 ) -> tuple[int, ...]:
     """LUTPopulateInt16: the table of a real function between (scale, zero point) of data and of result, computed in `kind`.
 
-    Each value is corrected by half of the error that interpolation has in the middle of its interval.  ValueError where
-    a value is not finite, for which the reference's conversion is undefined.
-    """
+    Each value is corrected by half of the interpolation error in the middle of its interval.  ValueError if a value is not
+    finite, for which the reference's conversion is undefined."""
     (scale_in, zp_in), (scale, zp) = data, out
     low, high = (kind(scale_in) * kind(limit - zp_in) for limit in (-32768, 32767))
     out_low, out_high = (kind(scale) * kind(limit - zp) for limit in (-32768, 32767))
@@ -240,7 +239,7 @@ def populate(
 
 
 def sigmoid_table() -> Array:
-    """sigmoid(i / 24) with 16 binary places, plus half of what interpolation is too small by in the middle of the interval."""
+    """sigmoid(i / 24) with 16 binary places, plus half of the interpolation error in the middle of the interval."""
 
     def sigmoid(x: float) -> float:
         return 65536 / (1 + math.exp(-x / 24))
@@ -313,11 +312,11 @@ F_TE.set("qnn.lut16", te_lut16)
 F_TE.set("qnn.sigmoid16", te_sigmoid16)
 
 
-# qnn.sqrt16: SQRT of int16, by floats: sqrt(scale_in * x) / scale, each step in float32, cut to an integer.
+# qnn.sqrt16: SQRT of int16, in floats: sqrt(scale_in * x) / scale, each step in float32, truncated to an integer.
 #
-# A table of 513 values, as other functions of int16 have it, would not give the reference's bits: `SqrtEvalQuantized` of
-# `elementwise.cc` takes every root by itself.  A root beyond an int32 becomes the lowest number (`aot.numerics.indefinite`).
-# Negative numbers, which the reference reports as errors, are as 0.
+# A table of 513 values, as for other functions of int16, would not give the reference's bits: `SqrtEvalQuantized` of
+# `elementwise.cc` computes every root separately.  A root beyond an int32 becomes the lowest number (`aot.numerics.indefinite`).
+# Negative numbers, which the reference reports as errors, count as 0.
 
 
 TOO_LARGE = 2.0**31
@@ -439,9 +438,9 @@ register_op(
 F_TE.set("qnn.prelu", te_prelu)
 
 
-# qnn.steps: float32 to int8 by comparisons: what a chain of functions that ends in QUANTIZE makes of a float.
+# qnn.steps: float32 to int8 by comparisons: the result of a chain of functions that ends in QUANTIZE.
 #
-# `relay/transform/fold_to_steps.py` finds the steps, so that the result is that of the chain for every float.
+# `relay/transform/fold_to_steps.py` finds the steps, so that the result equals the chain's for every float.
 
 
 Floats = npt.NDArray[np.float32]
@@ -449,7 +448,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class StepsAttrs:
-    """codes[i + 1] from starts[i] on, which rise; codes[0] before; `nan` for what is no number; the result's parameters."""
+    """codes[i + 1] from starts[i] on, which ascend; codes[0] before; `nan` for NaN; the result's parameters."""
 
     starts: tuple[float, ...]
     codes: tuple[int, ...]
@@ -459,7 +458,7 @@ class StepsAttrs:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Equal parts of the range from the first step to the last; before[c] steps lie before cell c, 2^levels - 1 or less in it."""
+    """Equal parts of the range between first and last step; before[c] steps precede cell c, at most 2^levels - 1 are inside."""
 
     origin: np.float32
     factor: np.float32
@@ -486,13 +485,13 @@ def evaluate_steps(data: Array, *, attrs: StepsAttrs, out_type: TensorType) -> A
 
 
 def cell_of(x: Floats, origin: np.float32, factor: np.float32) -> npt.NDArray[np.int64]:
-    """In float32 steps, as the code computes it; rises with x."""
+    """In float32 steps, as the generated code computes it; monotonic in x."""
     return np.asarray(((x - origin) * factor).astype(np.int64))
 
 
 def cells_of(starts: Floats) -> Cells:
-    """As few comparisons as some number of cells allows; twice the cells have to save more than half a one."""
-    found = []
+    """The fewest comparisons that some number of cells allows; doubling the cells must save more than half a comparison."""
+    options = []
     origin, last = starts[0], starts[-1]
     for count in (64, 128, 256, 512, 1024):
         with np.errstate(all="ignore"):
@@ -502,8 +501,8 @@ def cells_of(starts: Floats) -> Cells:
         per_cell = np.bincount(cell_of(starts, origin, factor))
         before = np.concatenate(([0], np.cumsum(per_cell)[:-1])).astype(np.int16)
         levels = int(per_cell.max()).bit_length()
-        found.append((levels + (count > 256) / 2 + (count > 512), count, Cells(origin, factor, before, levels)))
-    return min(found, key=lambda f: f[:2])[2]
+        options.append((levels + (count > 256) / 2 + (count > 512), count, Cells(origin, factor, before, levels)))
+    return min(options, key=lambda f: f[:2])[2]
 
 
 def te_steps(ctx: TeContext, args: Sequence[TensorFn], attrs: StepsAttrs, out_type: TensorType) -> TensorFn:
@@ -531,7 +530,7 @@ def te_steps(ctx: TeContext, args: Sequence[TensorFn], attrs: StepsAttrs, out_ty
 
 
 def _or_nan(x: Expr, attrs: StepsAttrs, code: Expr) -> Expr:
-    """The code, and that of what is no number, where it isn't the first one."""
+    """The value, or the one for NaN if it is not the first one."""
     if attrs.nan == attrs.codes[0]:
         return cast("int8", code)
     return cast("int8", select(binop("==", x, x), cast("int32", code), imm(attrs.nan)))

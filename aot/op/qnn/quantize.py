@@ -1,4 +1,4 @@
-"""Between real numbers and codes: quantize, requantize, dequantize, cast_sums; and clip."""
+"""Between real numbers and quantised values: quantize, requantize, dequantize, cast_sums; and clip."""
 
 from __future__ import annotations
 
@@ -76,24 +76,24 @@ register_op(
 F_TE.set("clip", te_clip)
 
 
-# qnn.requantize: from an accumulator to a narrow quantised type, as TFLite's kernels do it.
+# qnn.requantize: from an accumulator to a narrow quantised type, as in TFLite's kernels.
 #
 # out = clamp(zero_point + round(acc * multiplier * 2^(shift - 31)), lo, hi) with a 31-bit multiplier and TFLite's sign of the
-# shift (positive shifts left).  `rounding` says how: "double" rounds twice, in the doubling high multiply and in the right shift
-# (gemmlowp; convolutions, and everything of TFLite Micro), "single" once with halves upwards, "away" once with halves away from
-# zero (TFLite's fully connected; `aot.numerics.ties` says where that is the same), with 31 further bits of the multiplier if need
-# be.
+# shift (positive shifts left).  `rounding`: "double" rounds twice, in the doubling high multiply and in the right shift
+# (gemmlowp; convolutions, and everything in TFLite Micro), "single" once with halves upwards, "away" once with halves away from
+# zero (TFLite's fully connected; `aot.numerics.ties` says when these agree), with 31 further bits of the multiplier if
+# needed.
 #
 # 64-bit accumulators (int16 data with a 64-bit bias) are rounded once.  Convolutions keep 16 bits of the multiplier there, (acc *
-# m16 + 2^(14-shift)) >> (15-shift), which is "single" with the multiplier m16 << 16 (`reduced_multiplier`).  Either way the
-# result is the same for an accumulator that fits 32 bits as for the wide one.
+# m16 + 2^(14-shift)) >> (15-shift), which is "single" with the multiplier m16 << 16 (`reduced_multiplier`).  Either way an
+# accumulator that fits 32 bits gives the same result as the wide one.
 
 
 @dataclass(frozen=True, slots=True)
 class RequantizeAttrs(Clamped):
-    """One (multiplier, shift) for all, or one for each index of the last axis; the result lies in [lo, hi].
+    """One (multiplier, shift) for all, or one per index of the last axis; the result is in [lo, hi].
 
-    `fraction`: 31 further bits of each multiplier, for "away" alone, or nothing.
+    `fraction`: 31 further bits of each multiplier, for "away" only, or empty.
     """
 
     multiplier: tuple[int, ...]
@@ -179,13 +179,13 @@ F_TE.set("qnn.requantize", te_requantize)
 
 # qnn.cast_sums: sums whose products with the multiplier do not fit an int32, as x86's conversion leaves them.
 #
-# Stands between a fully connected layer's sums and qnn.requantize where the scales allow such products at all, which is in broken
-# networks only; `aot.numerics.indefinite` says what the reference makes of them and why x86 is what counts.
+# It is between a fully connected layer's sums and qnn.requantize if the scales allow such products at all, which happens only in
+# broken networks; `aot.numerics.indefinite` explains what the reference does with them and why x86 is decisive.
 
 
 @dataclass(frozen=True, slots=True)
 class CastSumsAttrs:
-    """As in `aot.numerics.indefinite.CastSums`: one limit and bound for all sums, or for each index of the last axis."""
+    """As in `aot.numerics.indefinite.CastSums`: one limit and bound for all sums, or one per index of the last axis."""
 
     limit: tuple[int, ...]
     bound: tuple[int, ...]
@@ -254,8 +254,8 @@ F_TE.set("qnn.cast_sums", te_cast_sums)
 #
 # From float32: q = clamp(zp + round(x / scale)), the quotient in float32, halves away from zero.  A quotient beyond int32
 # saturates here (in the reference it is undefined behaviour); NaN gives the zero point, as the conversion does on Arm.  Oracle:
-# `reference_ops::AffineQuantize`. Between codes: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle:
-# `reference_ops::Requantize`; the loop nest uses the 32-bit form of `aot.numerics.linear` where there is one.
+# `reference_ops::AffineQuantize`.  Between quantisations: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle:
+# `reference_ops::Requantize`; the loop nest uses the 32-bit form of `aot.numerics.linear` if there is one.
 
 
 CODES = ("int8", "uint8", "int16")
@@ -306,24 +306,24 @@ def evaluate_quantize(data: Array, *, attrs: QuantizeAttrs, out_type: TensorType
 
 
 def tir_quantize(b: IRBuilder, value: Expr, *, scale: Expr, zero_point: int, limits: tuple[int, int]) -> Expr:
-    """The code (int32) of a float32 in TIR; `limits` are the lowest and the highest value."""
+    """The quantised value (int32) of a float32 in TIR; `limits` are the lowest and the highest value."""
     low, high = (imm(float(v - zero_point), "float32") for v in limits)
     quotient = b.let("quotient", value / scale)
-    # the second comparison, only made beyond the range, tells what is too large from NaN
+    # the second comparison, made only out of range, distinguishes large values from NaN
     below = b.let("below", select(quotient < high, quotient, select(quotient >= high, high, _within(low, high))))
     bounded = b.let("bounded", select(below > low, below, low))
     return tir_nearest(b, bounded) + zero_point
 
 
 def tir_nearest(b: IRBuilder, value: Expr) -> Expr:
-    """The nearest int32 of a float whose double fits one, halves away from zero."""
-    # of t = 2x towards zero (2x is exact), (t + 1) >> 1, or t >> 1 where it is negative
+    """The nearest int32 of a float whose double fits an int32, halves away from zero."""
+    # with t = 2x truncated towards zero (2x is exact): (t + 1) >> 1, or t >> 1 if negative
     twice = b.let("twice", cast("int32", value + value))
     return (twice + 1 + (twice >> 31)) >> 1
 
 
 def _within(low: Imm, high: Imm) -> Imm:
-    """Zero, or the bound next to it where a clamp excludes it."""
+    """Zero, or the bound next to it if a clamp excludes zero."""
     return imm(min(max(0.0, float(low.value)), float(high.value)), "float32")
 
 
@@ -346,7 +346,7 @@ def infer_requantize8(types: Sequence[Type], attrs: Requantize8Attrs) -> Type:
 
 
 def evaluate_requantize8(data: Array, *, attrs: Requantize8Attrs, out_type: TensorType) -> Array:
-    centred = (data.astype(np.int64) - attrs.input_zp).astype(np.int32)  # one of int32 wraps
+    centred = (data.astype(np.int64) - attrs.input_zp).astype(np.int32)  # int32 wraps
     result = requantize(centred, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
     return result.astype(attrs.dtype)
 
@@ -379,7 +379,7 @@ def te_requantize8(_ctx: TeContext, args: Sequence[TensorFn], attrs: Requantize8
 
 
 def _te_requantize32(data: TensorFn, attrs: Requantize8Attrs, out_type: TensorType) -> TensorFn:
-    """Of int32, which fills the accumulator: differences wrap, and the clamp comes before the zero point is added."""
+    """For int32, which fills the accumulator: differences wrap, and the clamp comes before the zero point is added."""
     zp = attrs.zero_point
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
@@ -416,7 +416,7 @@ F_TE.set("qnn.quantize", te_quantize)
 F_TE.set("qnn.requantize8", te_requantize8)
 
 
-# qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8, int16 or float16 to float32; of constants also int4.
+# qnn.dequantize: DEQUANTIZE of TFLite, int8, uint8, int16 or float16 to float32; for constants also int4.
 #
 # out = scale * (q - zero_point).  The reference multiplies in double and rounds to float32; a float32 product is the same number,
 # since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one rounding.  Oracle: `reference_ops::Dequantize`.

@@ -1,4 +1,4 @@
-"""Normalisation of rows: softmax, log_softmax, l2_normalization of codes; local response normalisation."""
+"""Normalisation of rows: softmax, log_softmax, l2_normalization of quantised values; local response normalisation."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from aot.tir.expr import Expr, cast, imm, maximum, minimum
 # qnn.softmax: SOFTMAX of TFLite on int8 over the last axis, in fixed point; the result is int8 or int16.
 #
 # exp of the scaled difference to the row's maximum (gemmlowp, Q5.26 to Q0.31; 0 below `diff_min`), their sum with 12 integer
-# bits, one reciprocal by Newton's method a row.  Oracle: `reference_ops::Softmax`.  (With an int8 result, a sum of 512 or more,
-# which takes that many equal largest elements in a row, would shift by more than 31 bits: there the reference aborts, here the
+# bits, and one reciprocal per row by Newton's method.  Oracle: `reference_ops::Softmax`.  (With an int8 result, a sum of 512 or
+# more, which needs that many equal largest elements in a row, would shift by more than 31 bits: the reference aborts, here the
 # result is 0.)
 #
-# There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.softmax` lowers it.
+# There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
 
 
 ACCUMULATION_INTEGER_BITS = 12
@@ -49,7 +49,7 @@ ACCUMULATION_INTEGER_BITS = 12
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxAttrs:
-    """multiplier * 2^(left_shift - 31) takes a difference of quantised values to Q5.26; differences below `diff_min` count as 0.
+    """multiplier * 2^(left_shift - 31) scales a difference of quantised values to Q5.26; differences below `diff_min` count as 0.
 
     `out_dtype`: the type of the result.
     """
@@ -61,7 +61,7 @@ class SoftmaxAttrs:
 
     @property
     def zero_point(self) -> int:
-        """Of the result."""
+        """The zero point of the result."""
         return int_range(self.out_dtype)[0]
 
 
@@ -105,11 +105,11 @@ register_op(
 
 # qnn.softmax16: SOFTMAX of TFLite on int16 over the last axis, by two tables with interpolation.
 #
-# The difference to the row's maximum is scaled so that 65535 steps are 10, exp of it looked up (Q0.15), the sum normalised and
+# The difference to the row's maximum is scaled so that 65535 steps are 10, its exp looked up (Q0.15), the sum normalised and
 # its reciprocal looked up; the products are rounded to Q0.15.  Oracle: `reference_ops::SoftmaxInt16` with the tables of
 # `activations.cc`.  TFLM computes the tables in single precision and the scale in double, TensorFlow Lite the other way round.
 #
-# There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.normalization` lowers it.
+# There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.normalization` lowers it.
 
 
 RANGE = 65535
@@ -118,7 +118,7 @@ KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np
 
 @dataclass(frozen=True, slots=True)
 class Softmax16Attrs:
-    """multiplier * 2^(shift - 31) takes a difference of values to steps of 10 / 65535; in which type the tables are computed."""
+    """multiplier * 2^(shift - 31) scales a difference to steps of 10 / 65535; the type in which tables are computed."""
 
     multiplier: int
     shift: int
@@ -181,20 +181,20 @@ register_op(
 # limit that the logarithm sets give -128.  Oracle: `reference_integer_ops::LogSoftmax` with
 # `log_x_for_x_greater_than_or_equal_to_1` of `kernels/internal/common.h`; legacy uint8 is shifted to int8.
 #
-# There is no te rule: the row's maximum and sum must be computed once a row.  `aot.topi.generic.normalization` lowers it.
+# There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.normalization` lowers it.
 
 
 LOG_ACCUMULATION_BITS = 12
 INPUT_INTEGER_BITS = 5
 FRACTION_BITS = 22
-"""Of a result in Q5.26 that are rounded away: one code is 1/16."""
+"""Bits of a result in Q5.26 that are rounded away: one step is 1/16."""
 
 OUTPUT_SCALE = 1 / 16
 OUTPUT_ZERO_POINT = 127
 
 
 LOG_INTEGER_BITS = INPUT_INTEGER_BITS + 1
-"""Of the logarithm before its last step."""
+"""Integer bits of the logarithm before its last step."""
 
 LOG_2, SQRT_HALF, SQRT_SQRT_HALF, QUARTER = 1488522236, 1518500250, 1805811301, 1 << (29 - LOG_INTEGER_BITS)
 """Q0.31, but 1/4 with LOG_INTEGER_BITS."""
@@ -205,8 +205,8 @@ ALPHA_N, ALPHA_D, ALPHA_I, ALPHA_F = 117049297, 127690142, 1057819769, 638450708
 
 @dataclass(frozen=True, slots=True)
 class LogSoftmaxAttrs:
-    """multiplier * 2^(left_shift - 31) takes a difference of values to Q5.26, reverse_multiplier * 2^(reverse_shift - 31)
-    takes it back; differences below `diff_min` do not count.
+    """multiplier * 2^(left_shift - 31) scales a difference of values to Q5.26, reverse_multiplier * 2^(reverse_shift - 31)
+    scales it back; differences below `diff_min` are ignored.
     """
 
     multiplier: int
@@ -259,7 +259,7 @@ def log(x: Any) -> Int64:
 
 
 def _leading_zeros(x: Int64) -> Int64:
-    """Of positive int32 values."""
+    """Leading zeros of positive int32 values."""
     return 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
 
 
@@ -288,9 +288,9 @@ register_op(
 #
 # out = clamp(round(128 * (x - zp) / sqrt(sum of (x - zp)^2))) with the inverse root in 31 bits by Newton's method; a row of zero
 # points stays zero.  Oracles: `reference_integer_ops::L2Normalization`; for legacy uint8 `reference_ops::L2Normalization`, which
-# multiplies by 128 before the rounding that int8 does first.
+# multiplies by 128 before the rounding, whereas int8 rounds first.
 #
-# There is no te rule: the row's sum must be computed once a row.  `aot.topi.generic.normalization` lowers it.
+# There is no te rule: the row's sum must be computed once per row.  `aot.topi.generic.normalization` lowers it.
 
 
 OUTPUT_BITS = 7
@@ -299,9 +299,8 @@ OUTPUT_BITS = 7
 
 @dataclass(frozen=True, slots=True)
 class L2NormalizeAttrs:
-    """The zero point of the data (their scale does not matter), and how many of the result's 7 bits their values are shifted left
-    before the multiplication: 0 or, for legacy uint8, all.
-    """
+    """The zero point of the data (their scale does not matter), and by how many of the result's 7 bits their values are shifted
+    left before the multiplication: 0 or, for legacy uint8, all."""
 
     input_zp: int
     left_shift: int = 0
@@ -337,7 +336,7 @@ register_op(
 )
 
 
-# nn.lrn: LOCAL_RESPONSE_NORMALIZATION of TFLite: each number times a power of the sum of squares of channels around it.
+# nn.lrn: LOCAL_RESPONSE_NORMALIZATION of TFLite: each number times a power of the sum of squares of neighbouring channels.
 #
 # out[c] = x[c] * (bias + alpha * sum of x[k]^2) ^ -beta over k from c - radius to c + radius - 1, the sum in float32,
 # the power in double precision.  Oracle: `reference_ops::LocalResponseNormalization`.
@@ -345,7 +344,7 @@ register_op(
 
 @dataclass(frozen=True, slots=True)
 class LrnAttrs:
-    """Channels to either side, and the numbers of the formula."""
+    """Channels on either side, and the numbers of the formula."""
 
     radius: int
     bias: float

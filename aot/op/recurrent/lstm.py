@@ -31,10 +31,10 @@ DENSE_LANES = "nn.dense_lanes"
 
 def infer_dense_lanes(types: Sequence[Type], _attrs: Any) -> Type:
     """data [M, K], weight [O, K] -> float32 [M, O]."""
-    found = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32" and len(t.shape) == 2]
-    if len(found) != 2 or found[0].shape[1] != found[1].shape[1]:
+    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32" and len(t.shape) == 2]
+    if len(tensors) != 2 or tensors[0].shape[1] != tensors[1].shape[1]:
         raise TypeRuleError(f"{DENSE_LANES} takes rows and a matrix of float32, not {', '.join(map(str, types))}")
-    return TensorType((found[0].shape[0], found[1].shape[0]), "float32")
+    return TensorType((tensors[0].shape[0], tensors[1].shape[0]), "float32")
 
 
 def evaluate_dense_lanes(data: Array, weight: Array, *, attrs: Any, out_type: TensorType) -> Array:
@@ -69,16 +69,16 @@ F_TE.set(DENSE_LANES, te_dense_lanes)
 # At each step, with x the data, h the last output, c the cell (gates in the order input, forget, cell, output; without an input
 # gate, CIFG, it is 1 - forget):
 #
-#   gate = R h + (W x + bias), with auxiliary data R h + (V y + (W x + bias)), plus peephole * c (not of the cell gate; of the
-#          new c for the output gate); or layer normalisation of that without the bias, times a weight, plus the bias
+#   gate = R h + (W x + bias), with auxiliary data R h + (V y + (W x + bias)), plus peephole * c (not for the cell gate; the
+#          new c for the output gate); or its layer normalisation without the bias, times a weight, plus the bias
 #   c    = cell gate * input gate + forget * c, clipped
-#   h    = output gate * tanh(c), or a projection of that, clipped
+#   h    = output gate * tanh(c), or its projection, clipped
 #
-# Matrix products are in Eigen's order (`aot.op.common.lanes`).  Hybrid, the matrices are int8 and vectors are quantised as they
-# come (`aot.op.qnn.dynamic_quantize`): a product is float(integer sum) * (vector's scale * matrix's scale).
+# Matrix products are in Eigen's order (`aot.op.common.lanes`).  In hybrid layers the matrices are int8 and vectors are quantised
+# at run time (`aot.op.qnn.dynamic_quantize`): a product is float(integer sum) * (vector's scale * matrix's scale).
 #
-# The sigmoid of a gate is that of Eigen's vectors of four, but for what lies before and after them in the reference's scratch
-# memory, where gates follow one another.
+# The sigmoid of a gate is Eigen's for vectors of four, except for the unaligned elements before and after them in the reference's
+# scratch memory, where gates follow one another.
 # Oracles: `EvalFloat`, `EvalHybrid` of `lstm_eval.cc`.
 
 
@@ -88,9 +88,9 @@ _F = np.float32
 
 @dataclass(frozen=True, slots=True)
 class LstmFloatAttrs:
-    """Which optional operands there are; `backward`: from the last step to the first.  Clips are 0 if there is none.
+    """Which optional operands exist; `backward`: from the last step to the first.  Clips are 0 if there are none.
 
-    `scales`: of hybrid ones, whose matrices are int8, by the names of the matrices; `asymmetric`: how vectors are quantised then.
+    `scales`: for hybrid layers, with int8 matrices, by the names of the matrices; `asymmetric`: how their vectors are quantised.
     """
 
     time_major: bool
@@ -108,7 +108,7 @@ class LstmFloatAttrs:
     asymmetric: bool = False
 
     def scale(self, name: str, gate: int = 0) -> float:
-        """Of an integer matrix, gate by gate."""
+        """The scale of an integer matrix, by gate."""
         return dict(self.scales)[name][gate]
 
     @property
@@ -117,37 +117,37 @@ class LstmFloatAttrs:
         return self.gates - 2
 
     def scratch_place(self, gate: int) -> int:
-        """Where the reference keeps a gate: the cell's goes before the forget gate's."""
+        """The gate's position in the reference's scratch memory: the cell gate comes before the forget gate."""
         forget = self.cell_gate - 1
         return {forget: self.cell_gate, self.cell_gate: forget}.get(gate, gate)
 
     def peephole_of(self, gate: int) -> int:
-        """Which of the peepholes is the gate's."""
+        """The index of the gate's peephole."""
         return gate if gate < self.cell_gate else gate - 1
 
     def names(self) -> list[str]:
-        """Of the operands after the states."""
-        found = ["input", "recurrent", "bias"] + ["auxiliary", "auxiliary_weight"] * self.auxiliary
-        found += ["peephole"] * self.peephole + ["norm"] * self.norm
-        return found + ["projection"] * self.projection + ["projection_bias"] * self.projection_bias
+        """Names of the operands after the states."""
+        names = ["input", "recurrent", "bias"] + ["auxiliary", "auxiliary_weight"] * self.auxiliary
+        names += ["peephole"] * self.peephole + ["norm"] * self.norm
+        return names + ["projection"] * self.projection + ["projection_bias"] * self.projection_bias
 
 
 def infer_lstm_float(types: Sequence[Type], attrs: LstmFloatAttrs) -> Type:
     """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
     matrices = ("int8", "float32") if attrs.scales else ("float32",)
-    found = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
-    if len(found) != len(types) or len(found) != 3 + len(attrs.names()) or len(found[0].shape) != 3:
+    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
+    if len(tensors) != len(types) or len(tensors) != 3 + len(attrs.names()) or len(tensors[0].shape) != 3:
         raise TypeRuleError(f"{LSTM_FLOAT} does not take {', '.join(map(str, types))}")
-    data, output, cell, weight, recurrent, bias, *_ = found
+    data, output, cell, weight, recurrent, bias, *_ = tensors
     batch, rows = Sequences(data.shape, time_major=attrs.time_major).batch, attrs.gates * cell.shape[-1]
-    wanted = [(batch, output.shape[-1]), (batch, cell.shape[-1]), (rows, data.shape[2]), (rows, output.shape[-1]), (rows,)]
-    if [output.shape, cell.shape, weight.shape, recurrent.shape, bias.shape] != wanted:
+    expected = [(batch, output.shape[-1]), (batch, cell.shape[-1]), (rows, data.shape[2]), (rows, output.shape[-1]), (rows,)]
+    if [output.shape, cell.shape, weight.shape, recurrent.shape, bias.shape] != expected:
         raise TypeRuleError(f"{LSTM_FLOAT}: {output}, {cell}, {weight}, {recurrent}, {bias} do not match {data}")
     return TupleType((TensorType((*data.shape[:2], output.shape[-1]), "float32"), output, cell))
 
 
 def first_vector(place: int, cells: int, *, batch: int, batches: int) -> tuple[int, int]:
-    """The elements of a gate that Eigen computes in vectors of four: those that lie on multiples of 16 bytes."""
+    """The elements of a gate that Eigen computes in vectors of four: those aligned to 16 bytes."""
     lead = min(-(place * batches + batch) * cells % LANES, cells)
     return lead, lead + (cells - lead) // LANES * LANES
 
@@ -246,7 +246,7 @@ def _clipped(x: Array, most: float) -> Array:
 
 
 def float_normalized(x: Array) -> Array:
-    """(x - mean) / deviation, sums one after the other, as `PortableMeanStddevNormalization`."""
+    """(x - mean) / deviation, with sequential sums, as in `PortableMeanStddevNormalization`."""
     count = _F(len(x))
     total = _F(0)
     for value in x:
@@ -284,9 +284,9 @@ register_op(
 # gate, CIFG, it is 1 - forget):
 #
 #   gate  = sat(rescale(W x + input bias)), sat(gate + rescale(R h + recurrent bias))
-#   gate += rescale(peephole * c) (not of the cell gate; of the new c for the output gate), layer normalisation
+#   gate += rescale(peephole * c) (not for the cell gate; the new c for the output gate), layer normalisation
 #   c     = sat(sigmoid(forget) * c + sigmoid(input) * tanh(cell)), clipped
-#   h     = zp + rescale(sigmoid(output) * tanh(c)), or that through a projection, clipped
+#   h     = zp + rescale(sigmoid(output) * tanh(c)), or its projection, clipped
 #
 # Gates have 12 fractional bits.  `activation` "fixed": gemmlowp's functions (LiteRT); "table": those of int16 LOGISTIC and TANH
 # (TFLM).  Oracles: `LstmStepInteger8x8_16` of `lstm_eval.cc`; TFLM's `lstm_eval.h`.
@@ -299,13 +299,13 @@ Scale = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LstmAttrs:
-    """`input_scales`, `recurrent_scales`: of each gate; three gates are those of a CIFG LSTM.
+    """`input_scales`, `recurrent_scales`: per gate; three gates make a CIFG LSTM.
 
-    `peephole_scales`: of each gate but the cell's; `norm`: (multiplier, shift, least variance) of each gate; empty without.
-    `forget_scale`, `update_scale`: of the two products that make the cell, a multiplier of 0 for a rounding shift alone.
+    `peephole_scales`: per gate except the cell gate; `norm`: (multiplier, shift, least variance) per gate; empty without.
+    `forget_scale`, `update_scale`: for the two products of the cell; a multiplier of 0 means only a rounding shift.
     `cell_bits`: integer bits of the cell (for "table" the sigmoid's argument is scaled by it too); see `has_cell_tanh`.
     `hidden_scale`, `hidden_zp`: of the output before the projection, `projection_scale` (None: there is none) and `output_zp`
-    of that after it.  Clips are 0 if there is none.  `rounding` is that of the sums of products: "single", with 16-bit
+    of the output after it.  Clips are 0 if there are none.  `rounding` applies to the sums of products: "single", with 16-bit
     multipliers, for int16 data.
     """
 
@@ -329,12 +329,12 @@ class LstmAttrs:
 
     @property
     def is_tflm(self) -> bool:
-        """Both shares of a gate are saturated there before they are added."""
+        """TFLM saturates both parts of a gate before it adds them."""
         return self.activation == "table"
 
     @property
     def has_cell_tanh(self) -> bool:
-        """LiteRT has tanh for 0 to 6 integer bits; with others it multiplies by the input gate, which its buffer still holds."""
+        """LiteRT has tanh for 0 to 6 integer bits; otherwise it multiplies by the input gate, which its buffer still contains."""
         return self.is_tflm or 0 <= self.cell_bits <= 6
 
     @property
@@ -349,7 +349,7 @@ class LstmAttrs:
 
 @dataclass(frozen=True, slots=True)
 class LstmWeights:
-    """The constant operands, in this order; None for those that the attributes do not ask for."""
+    """The constant operands, in this order; None for those that the attributes do not require."""
 
     input: Array
     recurrent: Array
@@ -372,28 +372,28 @@ def weights_of(attrs: LstmAttrs, constants: Sequence[Array]) -> LstmWeights:
 
 def infer_lstm_integer(types: Sequence[Type], attrs: LstmAttrs) -> Type:
     """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
-    found = [t for t in types if isinstance(t, TensorType)]
-    if len(found) != len(types) or len(found) < 7 or len(found[0].shape) != 3:
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if len(tensors) != len(types) or len(tensors) < 7 or len(tensors[0].shape) != 3:
         raise TypeRuleError(f"{LSTM_INTEGER} does not take {', '.join(map(str, types))}")
-    data, output, cell, input_weight, recurrent_weight = found[:5]
+    data, output, cell, input_weight, recurrent_weight = tensors[:5]
     sizes = Sequences(data.shape, time_major=attrs.time_major)
     cells, outputs = cell.shape[-1], output.shape[-1]
-    wanted = [(sizes.batch, outputs), (sizes.batch, cells), (attrs.gates * cells, sizes.depth), (attrs.gates * cells, outputs)]
-    if [t.shape for t in found[1:5]] != wanted or data.dtype != output.dtype or cell.dtype != "int16":
+    expected = [(sizes.batch, outputs), (sizes.batch, cells), (attrs.gates * cells, sizes.depth), (attrs.gates * cells, outputs)]
+    if [t.shape for t in tensors[1:5]] != expected or data.dtype != output.dtype or cell.dtype != "int16":
         raise TypeRuleError(f"{LSTM_INTEGER}: {output}, {cell}, {input_weight}, {recurrent_weight} do not match {data}")
     result = TensorType((*data.shape[:2], outputs), data.dtype, attrs.quant)
     return TupleType((result, output, cell))
 
 
 def sigmoid(x: Array, attrs: LstmAttrs) -> Array:
-    """Of a gate, int64."""
+    """The sigmoid of a gate, int64."""
     if attrs.activation == "fixed":
         return sigmoid16(x).astype(np.int64)
     return _table("logistic", x, 3)
 
 
 def tanh(x: Array, attrs: LstmAttrs, bits: int = 3) -> Array:
-    """Of a gate or, with its integer bits, of the cell; int64."""
+    """tanh of a gate or, with its integer bits, of the cell; int64."""
     return tanh16(x, bits).astype(np.int64) if attrs.activation == "fixed" else _table("tanh", x, bits)
 
 
@@ -422,7 +422,7 @@ def _saturated(x: Array, dtype: str = "int16") -> Array:
 
 
 def normalized(x: Array, weight: Array, bias: Array, scale: tuple[int, int, int]) -> Array:
-    """Layer normalisation of rows of gates [.., N], as `PortableApplyLayerNorm` has it; int64 within int16."""
+    """Layer normalisation of rows of gates [.., N], as in `PortableApplyLayerNorm`; int64 within int16."""
     multiplier, shift, least = scale
     count = x.shape[-1]
     rows = []
@@ -450,8 +450,8 @@ def evaluate_lstm_integer(
     for x in steps:
         h, c = _step(x, h, c, weights, attrs, str(data.dtype))
         results.append(h)
-    made = sizes.from_time(np.stack(results)).astype(data.dtype)
-    return made, h.astype(output.dtype), c.astype(cell.dtype)
+    outputs_by_step = sizes.from_time(np.stack(results)).astype(data.dtype)
+    return outputs_by_step, h.astype(output.dtype), c.astype(cell.dtype)
 
 
 def _step(x: Array, h: Array, c: Array, weights: LstmWeights, attrs: LstmAttrs, dtype: str) -> tuple[Array, Array]:
@@ -486,7 +486,7 @@ def _step(x: Array, h: Array, c: Array, weights: LstmWeights, attrs: LstmAttrs, 
 
 
 def _peeped(value: Array, cells: Array, weight: Array, attrs: LstmAttrs, *, gate: int, outputs: int) -> Array:
-    """The gate with the cell's share; as in the reference of the first `outputs` cells of each batch, counted through."""
+    """The gate plus the cell's part; as in the reference, of the first `outputs` cells of each batch, counted consecutively."""
     index = peephole_of(attrs, gate)
     multiplier, shift = attrs.peephole_scales[index]
     n = value.shape[-1]
@@ -505,7 +505,7 @@ def _peeped(value: Array, cells: Array, weight: Array, attrs: LstmAttrs, *, gate
 
 
 def peephole_of(attrs: LstmAttrs, gate: int) -> int:
-    """Which of the peepholes is the gate's: the cell gate has none."""
+    """The index of the gate's peephole: the cell gate has none."""
     return gate if gate < attrs.cell_gate else gate - 1
 
 
@@ -538,13 +538,13 @@ register_op(
 #   c     = sigmoid(input) * tanh(cell gate) + sigmoid(forget) * c
 #   h     = sigmoid(output) * tanh(c)
 #
-# float32: the sums are in Eigen's order (`aot.op.common.lanes`), and the sigmoid is that of Eigen's vectors of four, for the last
-# N % 4 cells that of single elements.
+# float32: the sums are in Eigen's order (`aot.op.common.lanes`), and the sigmoid is Eigen's for vectors of four; the last
+# N % 4 cells use the one for single elements.
 #
 # uint8: every zero point of v is 128, whatever the file says.  Gates are int16 with three integer bits, cells int16 with four.
 # The sum is rounded twice, halves upwards both times: in the doubling high multiply and in the shift.
 #
-# Oracle: `optimized_ops::LstmCell`, which LiteRT runs whatever the resolver; the file's `LstmCell<4>` for uint8.
+# Oracle: `optimized_ops::LstmCell`, which LiteRT runs with any resolver; the file's `LstmCell<4>` for uint8.
 
 
 LSTM_BASIC = "nn.lstm_basic"
@@ -553,7 +553,7 @@ DATA_ZP = 128
 
 @dataclass(frozen=True, slots=True)
 class LstmBasicAttrs:
-    """Of integers: the weights' zero point and what turns a sum into a gate; `quants` of the results (output, cell, gates)."""
+    """For integers: the weights' zero point and the scaling of sums to gates; `quants` of the results (output, cell, gates)."""
 
     weight_zp: int = 0
     multiplier: int = 0
@@ -563,11 +563,11 @@ class LstmBasicAttrs:
 
 def infer_lstm_basic(types: Sequence[Type], attrs: LstmBasicAttrs) -> Type:
     """v [B, I + N], cell [B, N], weight [4 N, I + N], bias [4 N] -> (output [B, N], cell [B, N], gates [B, 4 N])."""
-    found = [t for t in types if isinstance(t, TensorType)]
-    kinds = tuple(t.dtype for t in found)
-    if kinds not in (("float32",) * 4, ("uint8", "int16", "uint8", "int32")) or {len(t.shape) for t in found[:3]} != {2}:
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    kinds = tuple(t.dtype for t in tensors)
+    if kinds not in (("float32",) * 4, ("uint8", "int16", "uint8", "int32")) or {len(t.shape) for t in tensors[:3]} != {2}:
         raise TypeRuleError(f"{LSTM_BASIC} does not take {', '.join(map(str, types))}")
-    data, cell, weight, bias = found
+    data, cell, weight, bias = tensors
     (batch, cells), depth = cell.shape, data.shape[1]
     if data.shape[0] != batch or weight.shape != (4 * cells, depth) or bias.shape != (4 * cells,) or cells >= depth:
         raise TypeRuleError(f"{LSTM_BASIC}: {data}, {cell}, {weight}, {bias} do not match")
@@ -613,9 +613,9 @@ def _integers(data: Array, cell: Array, weight: Array, bias: Array, attrs: LstmB
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Of fractions of 15 bits, halves upwards."""
-    found: Array = (a.astype(np.int64) * b.astype(np.int64) + (1 << 14)) >> 15
-    return found
+    """The product of fractions with 15 bits, halves upwards."""
+    product: Array = (a.astype(np.int64) * b.astype(np.int64) + (1 << 14)) >> 15
+    return product
 
 
 def _halves_away(x: Array, shift: int) -> Array:

@@ -19,7 +19,7 @@ from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, logical_and, select
 
-# The axes of a sequence: time, batch, and what there is at each step.
+# The axes of a sequence: time, batch, and the data of each step.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class Sequences:
         return data if self.time_major else np.swapaxes(data, 0, 1)
 
     def from_time(self, data: Array) -> Array:
-        """The other way."""
+        """The inverse of `by_time`."""
         return np.ascontiguousarray(data if self.time_major else np.swapaxes(data, 0, 1))
 
 
 # nn.rnn: RNN, UNIDIRECTIONAL_SEQUENCE_RNN and BIDIRECTIONAL_SEQUENCE_RNN of TFLite, on float32 or hybrid.
 #
-# At each step h = activation(bias + W x + V y + R h), y being auxiliary data.  Products of float32 are added up by four lanes
-# (`aot.op.common.float_layer`); hybrid, the matrices are int8 and vectors are quantised as they come (`aot.op.qnn.hybrid`).
-# Oracle: `RnnBatchStep` of `kernel_utils.cc`.  BIDIRECTIONAL_SEQUENCE_RNN has faults there, which are reproduced: hybrid with the
-# time first, it walks the sequence once for each step; with the batches first, the backward half ignores auxiliary data of its
-# own.
+# At each step h = activation(bias + W x + V y + R h), with y the auxiliary data.  float32 products are summed in four lanes
+# (`aot.op.common.float_layer`); in hybrid layers the matrices are int8 and vectors are quantised at run time
+# (`aot.op.qnn.hybrid`).  Oracle: `RnnBatchStep` of `kernel_utils.cc`.  Its BIDIRECTIONAL_SEQUENCE_RNN has faults, which are
+# reproduced: hybrid and time-major, it walks the sequence once per step; batch-major, the backward half ignores its auxiliary
+# data.
 
 
 RNN = "nn.rnn"
@@ -68,8 +68,8 @@ BOUNDS: dict[str, tuple[float, float | None]] = {"RELU": (0.0, None), "RELU6": (
 class RnnAttrs:
     """`activation`: NONE, TANH or one of BOUNDS; `backward`: from the last step to the first.
 
-    `scales`: of hybrid ones, those of the data's, the output's and the auxiliary data's weights; `asymmetric`: how vectors are
-    quantised then; `passes`: how often the sequence is walked, from the state that the pass before has left.
+    `scales`: for hybrid layers, of the weights for data, output and auxiliary data; `asymmetric`: how their vectors are
+    quantised; `passes`: how often the sequence is walked, each time from the state left by the previous pass.
     """
 
     time_major: bool
@@ -84,14 +84,14 @@ class RnnAttrs:
 def infer_rnn(types: Sequence[Type], attrs: RnnAttrs) -> Type:
     """data [T, B, I] (or [B, T, I]), output [B, N], weights, bias -> (outputs [T, B, N], output)."""
     matrices = ("int8", "float32") if attrs.scales else ("float32",)
-    found = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
-    if len(found) != len(types) or len(found) != 5 + 2 * attrs.auxiliary or len(found[0].shape) != 3:
+    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
+    if len(tensors) != len(types) or len(tensors) != 5 + 2 * attrs.auxiliary or len(tensors[0].shape) != 3:
         raise TypeRuleError(f"{RNN} does not take {', '.join(map(str, types))}")
-    data, output, weight, recurrent, bias = found[:5]
+    data, output, weight, recurrent, bias = tensors[:5]
     units = output.shape[-1]
     batch = Sequences(data.shape, time_major=attrs.time_major).batch
-    wanted = [(batch, units), (units, data.shape[2]), (units, units), (units,)]
-    if [t.shape for t in (output, weight, recurrent, bias)] != wanted:
+    expected = [(batch, units), (units, data.shape[2]), (units, units), (units,)]
+    if [t.shape for t in (output, weight, recurrent, bias)] != expected:
         raise TypeRuleError(f"{RNN}: {output}, {weight}, {recurrent}, {bias} do not match {data}")
     return TupleType((TensorType((*data.shape[:2], units), "float32"), output))
 
@@ -152,11 +152,11 @@ register_op(
 
 # nn.svdf_memory and nn.svdf_time: the two halves of SVDF's filter in time.
 #
-# nn.svdf_memory: state [B, F * M] holds the last M features of each of F filters, oldest first:
+# nn.svdf_memory: state [B, F * M] has the last M features of each of F filters, oldest first:
 #   out[b, f, m] = state[b, f, m + 1], the newest being feature[b, f] + zero point (int8 wraps there, as in TFLM).
 # nn.svdf_time: each of U = F / rank units adds up `rank` filters:
 #   acc[b, u] = sum over r, m of weight[u * rank + r, m] * state[b, u * rank + r, m]
-# Integers give int32 sums; float32 is added up by four lanes (`aot.op.common.float_layer`), first over m, then over r.
+# Integers give int32 sums; float32 is summed in four lanes (`aot.op.common.float_layer`), first over m, then over r.
 # Oracles: `reference_ops::EvalIntegerSVDF`, `EvalFloatSVDF`.
 
 
@@ -165,7 +165,7 @@ MEMORY, TIME = "nn.svdf_memory", "nn.svdf_time"
 
 @dataclass(frozen=True, slots=True)
 class SvdfMemoryAttrs:
-    """What is added to a feature to make it a value of the state."""
+    """The offset that turns a feature into a value of the state."""
 
     state_zp: int = 0
 

@@ -16,11 +16,11 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, equal, imm, logical_and, select
 
-# take and gather_nd: GATHER and GATHER_ND of TFLite: elements chosen by indices that may come at run time.
+# take and gather_nd: GATHER and GATHER_ND of TFLite: elements selected by indices that may be computed at run time.
 #
-# take: out[p, i, q] = data[p, indices[i], q] along `axis`, the first `batch_dims` dimensions running together. gather_nd: out[i,
-# q] = data[indices[i, 0], ..., indices[i, n-1], q]. An index outside its dimension counts as the nearest inside (the reference
-# reports an error at run time), so that no data can make the device read elsewhere; constant indices are checked at compile
+# take: out[p, i, q] = data[p, indices[i], q] along `axis`, with the first `batch_dims` dimensions in common.  gather_nd: out[i,
+# q] = data[indices[i, 0], ..., indices[i, n-1], q].  An index outside its dimension is clamped (the reference reports an error at
+# run time), so that no data can make the device read elsewhere; constant indices are checked at compile
 # time.  Oracles: `reference_ops::Gather`, `GatherNd`.
 
 
@@ -99,7 +99,7 @@ def te_gather_nd(_ctx: TeContext, args: Sequence[TensorFn], attrs: GatherNdAttrs
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-# anchors: what follows may be fused, but what computes data or indices must not be computed once for each use
+# anchors: consumers may be fused, but producers of data or indices must not be computed once per use
 register_op(
     "take",
     2,
@@ -125,7 +125,7 @@ F_TE.set("gather_nd", te_gather_nd)
 
 
 def domain_take(types: Sequence[Type], attrs: TakeAttrs) -> dict[int, tuple[float, float]]:
-    """Indices lie in the dimension."""
+    """Indices are within the dimension."""
     data, _ = tensors_of(types, 2)
     return {1: (0, data.shape[attrs.axis] - 1)}
 
@@ -134,7 +134,7 @@ F_DOMAIN.set("take", domain_take)
 
 
 def domain_gather_nd(types: Sequence[Type], _attrs: GatherNdAttrs) -> dict[int, tuple[float, float]]:
-    """Indices lie in the smallest of the dimensions."""
+    """Indices are within the smallest of the dimensions."""
     data, indices = tensors_of(types, 2)
     return {1: (0, min(data.shape[: indices.shape[-1]], default=1) - 1)}
 
@@ -144,12 +144,12 @@ F_DOMAIN.set("gather_nd", domain_gather_nd)
 
 # one_hot: ONE_HOT of TFLite: out = on where the position along `axis` equals the index, off elsewhere.
 #
-# `depth` has to be constant; on and off may come at run time.  Oracle: `kernels/one_hot.cc`.
+# `depth` must be constant; on and off may be computed at run time.  Oracle: `kernels/one_hot.cc`.
 
 
 @dataclass(frozen=True, slots=True)
 class OneHotAttrs:
-    """Extent and place of the new dimension."""
+    """Extent and position of the new dimension."""
 
     depth: int
     axis: int
@@ -181,7 +181,7 @@ def te_one_hot(_ctx: TeContext, args: Sequence[TensorFn], attrs: OneHotAttrs, ou
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-# an anchor: what computes the indices must not be computed once for each position
+# an anchor: the producer of the indices must not be computed once per position
 register_op(
     "one_hot",
     3,
@@ -200,17 +200,17 @@ F_TE.set("one_hot", te_one_hot)
 
 
 def domain_one_hot(_types: Sequence[Type], attrs: OneHotAttrs) -> dict[int, tuple[float, float]]:
-    """Any index is taken; those in the new dimension set an element."""
+    """Any index is accepted; those in the new dimension set an element."""
     return {0: (0, max(attrs.depth - 1, 0))}
 
 
 F_DOMAIN.set("one_hot", domain_one_hot)
 
 
-# scatter_nd: SCATTER_ND of TFLite: updates added into a tensor of zeros at positions that may come at run time.
+# scatter_nd: SCATTER_ND of TFLite: updates added to a tensor of zeros at positions that may be computed at run time.
 #
-# out[indices[i, 0], ..., indices[i, n-1], q] += updates[i, q], integers wrapping, for bool "or".  An update whose position lies
-# outside is left out (the reference reports an error at run time).  The shape has to be constant.
+# out[indices[i, 0], ..., indices[i, n-1], q] += updates[i, q], integers wrapping, for bool "or".  An update outside the result
+# is dropped (the reference reports an error at run time).  The shape must be constant.
 # Oracle: `reference_ops::ScatterNd`.
 
 
@@ -257,7 +257,7 @@ register_op(
 
 
 def domain_scatter_nd(types: Sequence[Type], attrs: ScatterNdAttrs) -> dict[int, tuple[float, float]]:
-    """Indices lie in the smallest of the dimensions."""
+    """Indices are within the smallest of the dimensions."""
     indices, _ = tensors_of(types, 2)
     return {0: (0, min(attrs.shape[: indices.shape[-1]]) - 1)}
 
@@ -265,12 +265,12 @@ def domain_scatter_nd(types: Sequence[Type], attrs: ScatterNdAttrs) -> dict[int,
 F_DOMAIN.set("scatter_nd", domain_scatter_nd)
 
 
-# unsorted_segment: UNSORTED_SEGMENT_SUM, _PROD, _MAX, _MIN, SEGMENT_SUM of TFLite: rows joined by segments.
+# unsorted_segment: UNSORTED_SEGMENT_SUM, _PROD, _MAX, _MIN, SEGMENT_SUM of TFLite: rows combined by segments.
 #
-# out[s] joins all rows whose id is s, in their order; a segment without rows has the operation's neutral value.  Rows of negative
-# ids are left out, and those of ids beyond the last segment too, where the reference reports an error.  The number of segments
-# has to be constant; of SEGMENT_SUM it follows from the ids, which ascend from 0 without a gap and have to be constant
-# themselves. Oracles: `reference_ops::UnsortedSegmentRef`, `reference_ops::SegmentSum`.
+# out[s] combines all rows with id s, in order; a segment without rows has the operation's neutral value.  Rows with negative ids
+# are dropped, and rows with ids beyond the last segment too, for which the reference reports an error.  The number of segments
+# must be constant; for SEGMENT_SUM it follows from the ids, which ascend from 0 without a gap and must be constant
+# themselves.  Oracles: `reference_ops::UnsortedSegmentRef`, `reference_ops::SegmentSum`.
 
 
 SEGMENT_TYPES = ("int32", "float32")
@@ -278,7 +278,7 @@ SEGMENT_TYPES = ("int32", "float32")
 
 @dataclass(frozen=True, slots=True)
 class SegmentAttrs:
-    """How rows are joined (sum, prod, max, min), and the number of segments."""
+    """How rows are combined (sum, prod, max, min), and the number of segments."""
 
     kind: str
     count: int
@@ -332,10 +332,10 @@ register_op(
 )
 
 
-# sparse_to_dense: SPARSE_TO_DENSE of TFLite: values at positions that may come at run time, a default value elsewhere.
+# sparse_to_dense: SPARSE_TO_DENSE of TFLite: values at positions that may be computed at run time, a default value elsewhere.
 #
-# Of values for one position the last one stays.  A position outside is left out, where the reference reports an error.  The shape
-# has to be constant.  Oracle: `reference_ops::SparseToDense`.
+# If several values have one position, the last one stays.  A position outside is skipped (the reference reports an error).  The
+# shape must be constant.  Oracle: `reference_ops::SparseToDense`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,9 +386,9 @@ register_op(
 )
 
 
-# dynamic_update_slice: DYNAMIC_UPDATE_SLICE of TFLite: the data with a part replaced, its place known at run time.
+# dynamic_update_slice: DYNAMIC_UPDATE_SLICE of TFLite: the data with a part replaced at a position known at run time.
 #
-# The part always lies inside: its first position is brought into [0, extent - part] in each dimension.
+# The part is always inside: its first position is clamped to [0, extent - part] in each dimension.
 # Oracle: `kernels/dynamic_update_slice.cc`.
 
 
@@ -459,7 +459,7 @@ F_TE.set("dynamic_update_slice", te_dynamic_update_slice)
 
 
 def domain_dynamic_update_slice(types: Sequence[Type], _attrs: DynamicUpdateSliceAttrs) -> dict[int, tuple[float, float]]:
-    """Any position is taken, and moved inside; these are inside in every dimension that has room."""
+    """Any position is accepted, and clamped; these are inside in every dimension that has room."""
     data, update, _ = tensors_of(types, 3)
     return {2: (0, max(n - u for n, u in zip((*data.shape, 0), (*update.shape, 0), strict=True)))}
 

@@ -16,14 +16,14 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, select
 
-# nn.pad: PAD and PADV2 of TFLite with constant amounts; pure movement of data.
+# nn.pad: PAD and PADV2 of TFLite with constant amounts; only moves data.
 #
-# Oracle: `reference_ops::Pad`: PAD fills with the zero point of the output (0 where it has none), PADV2 with its third operand.
+# Oracle: `reference_ops::Pad`: PAD fills with the zero point of the output (0 if it has none), PADV2 with its third operand.
 
 
 @dataclass(frozen=True, slots=True)
 class PadAttrs:
-    """(before, after) for each dimension; `pad_value` in the data's own type."""
+    """(before, after) per dimension; `pad_value` in the data's own type."""
 
     pad_width: tuple[tuple[int, int], ...]
     pad_value: int | float = 0
@@ -60,7 +60,7 @@ def te_pad(_ctx: TeContext, args: Sequence[TensorFn], attrs: PadAttrs, out_type:
         condition = conditions[0]
         for other in conditions[1:]:
             condition = logical_and(condition, other)
-        # a branch and not a select: what `data.at` appends must not run outside the image
+        # a branch instead of a select: what `data.at` appends must not run outside the image
         value = b.local("value", (1,), out_type.dtype, init=attrs.pad_value)
         with b.if_(condition):
             b.store(value, 0, data.at(b, tuple(source)))
@@ -82,15 +82,15 @@ register_op(
 F_TE.set("nn.pad", te_pad)
 
 
-# mirror_pad: MIRROR_PAD of TFLite with constant amounts; pure movement of data.
+# mirror_pad: MIRROR_PAD of TFLite with constant amounts; only moves data.
 #
-# Before and after the data they come mirrored, with (SYMMETRIC) or without (REFLECT) their edge.
+# The data are mirrored before and after themselves, with (SYMMETRIC) or without (REFLECT) their edge.
 # Oracle: `kernels/mirror_pad.cc`.
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorPadAttrs:
-    """(before, after) for each dimension; whether the edge is repeated."""
+    """(before, after) per dimension; whether the edge is repeated."""
 
     pad_width: tuple[tuple[int, int], ...]
     symmetric: bool
@@ -102,7 +102,7 @@ class MirrorPadAttrs:
 
 
 def infer_mirror_pad(types: Sequence[Type], attrs: MirrorPadAttrs) -> Type:
-    """A tensor -> the same type, each extent grown by its pair, which is no larger than what there is to mirror."""
+    """A tensor -> the same type, each extent grown by its pair, which must not exceed the elements that can be mirrored."""
     (data,) = tensors_of(types, 1)
     if len(data.shape) != len(attrs.pad_width):
         raise TypeRuleError(f"mirror_pad by {attrs.pad_width} of {data}")
@@ -147,7 +147,7 @@ register_op(
 F_TE.set("mirror_pad", te_mirror_pad)
 
 
-# full: FILL of TFLite: one value everywhere.  The shape has to be constant, the value need not be.
+# full: FILL of TFLite: one value everywhere.  The shape must be constant, the value need not be.
 #
 # Oracle: `reference_ops::Fill`.
 
@@ -205,13 +205,13 @@ class BroadcastToAttrs:
 
 @dataclass(frozen=True, slots=True)
 class TileAttrs:
-    """How often the data come in each dimension."""
+    """The number of repetitions per dimension."""
 
     reps: tuple[int, ...]
 
 
 def infer_broadcast_to(types: Sequence[Type], attrs: BroadcastToAttrs) -> Type:
-    """A tensor -> the same type in a shape that its own broadcasts to."""
+    """A tensor -> the same type in a shape to which its own broadcasts."""
     (data,) = tensors_of(types, 1)
     try:
         fits = np.broadcast_shapes(data.shape, attrs.shape) == attrs.shape
@@ -254,7 +254,7 @@ def te_tile(_ctx: TeContext, args: Sequence[TensorFn], attrs: TileAttrs, out_typ
     return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
-# BROADCAST, not INJECTIVE: elements are read several times, so nothing that computes may be fused in front
+# BROADCAST, not INJECTIVE: elements are read several times, so producers must not be fused into it
 register_op(
     "broadcast_to",
     1,
@@ -279,24 +279,24 @@ F_TE.set("broadcast_to", te_broadcast_to)
 F_TE.set("tile", te_tile)
 
 
-# reverse and reverse_sequence: REVERSE_V2 and REVERSE_SEQUENCE of TFLite; pure movement of data.
+# reverse and reverse_sequence: REVERSE_V2 and REVERSE_SEQUENCE of TFLite; only move data.
 #
-# reverse turns whole dimensions round; reverse_sequence turns the first lengths[n] elements of one dimension round, n being the
+# reverse reverses whole dimensions; reverse_sequence reverses the first lengths[n] elements of one dimension, n being the
 # index in another.  Lengths beyond the dimension count as its extent, negative ones as 0, so that no data can make the device
-# reach anything else.  (The reference checks the first length alone; it writes outside its tensor where another one is too
-# large.) Oracles: `reference_ops::Reverse`, `ReverseSequence`.
+# access anything else.  (The reference checks only the first length; it writes outside its tensor if another one is too
+# large.)  Oracles: `reference_ops::Reverse`, `ReverseSequence`.
 
 
 @dataclass(frozen=True, slots=True)
 class ReverseAttrs:
-    """The dimensions to turn round."""
+    """The dimensions to reverse."""
 
     axes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReverseSequenceAttrs:
-    """The dimension to turn round, and the one whose index chooses the length."""
+    """The dimension to reverse, and the one whose index selects the length."""
 
     seq_axis: int
     batch_axis: int
@@ -377,7 +377,7 @@ F_TE.set("reverse_sequence", te_reverse_sequence)
 
 
 def domain_reverse_sequence(types: Sequence[Type], attrs: ReverseSequenceAttrs) -> dict[int, tuple[float, float]]:
-    """Lengths are those of the dimension, and not negative."""
+    """Lengths are between 0 and the dimension's extent."""
     data, _ = tensors_of(types, 2)
     return {1: (0, data.shape[attrs.seq_axis])}
 

@@ -16,14 +16,14 @@ from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
 
-# reshape: RESHAPE, EXPAND_DIMS and SQUEEZE of TFLite: other dimensions over the same bytes, which costs nothing at run time.
+# reshape: RESHAPE, EXPAND_DIMS and SQUEEZE of TFLite: other dimensions over the same bytes, at no cost at run time.
 #
 # Oracle: TFLite copies the bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class ReshapeAttrs:
-    """The new dimensions, all of them known."""
+    """The new dimensions, all known."""
 
     newshape: tuple[int, ...]
 
@@ -70,7 +70,7 @@ register_op(
 F_TE.set("reshape", te_reshape)
 
 
-# transpose: TRANSPOSE of TFLite with a constant permutation; pure movement of data.
+# transpose: TRANSPOSE of TFLite with a constant permutation; only moves data.
 #
 # Oracle: `reference_ops::Transpose`: dimension i of the result is dimension axes[i] of the data.
 
@@ -116,10 +116,9 @@ register_op(
 F_TE.set("transpose", te_transpose)
 
 
-# concatenate: CONCATENATION of TFLite along one axis; pure movement of data.
-#
-# Oracle: `reference_ops::Concatenation`; TFLite demands one quantisation of all int8 operands and the result.  Legacy uint8
-# operands of another quantisation pass a table of what `ConcatenationWithScaling` gives for each code.
+# concatenate: CONCATENATION of TFLite along one axis; only moves data. # Oracle: `reference_ops::Concatenation`; TFLite requires
+# the same quantisation for all int8 operands and the result.  Legacy uint8 operands with another quantisation go through a table
+# with the results of `ConcatenationWithScaling`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class ConcatenateAttrs:
 
 
 def infer_concatenate(types: Sequence[Type], attrs: ConcatenateAttrs) -> Type:
-    """Tensors that differ in the extent of `axis` only -> their extents added."""
+    """Tensors that differ only in the extent of `axis` -> their extents added."""
     first = types[0] if types else None
     if not isinstance(first, TensorType) or not 0 <= attrs.axis < len(first.shape):
         raise TypeRuleError(f"concatenate of {first} along axis {attrs.axis}")
@@ -153,20 +152,20 @@ def te_concatenate(_ctx: TeContext, args: Sequence[TensorFn], attrs: Concatenate
     axis = attrs.axis
 
     def rule(b: IRBuilder, *i: Expr) -> Expr:
-        # branches and not selects: what `at` appends must not run outside its tensor
+        # branches instead of selects: what `at` appends must not run outside its tensor
         value = b.local("value", (1,), out_type.dtype)
 
         def choose(tensors: Sequence[TensorFn], begin: int) -> None:
-            first, rest = tensors[0], tensors[1:]
+            first, others = tensors[0], tensors[1:]
             index = (*i[:axis], i[axis] - begin, *i[axis + 1 :])
-            if not rest:
+            if not others:
                 b.store(value, 0, first.at(b, index))
                 return
             end = begin + first.shape[axis]
             with b.if_(i[axis] < end):
                 b.store(value, 0, first.at(b, index))
             with b.else_():
-                choose(rest, end)
+                choose(others, end)
 
         choose([t for t in args if t.shape[axis]], 0)
         return value[0]
@@ -187,11 +186,11 @@ register_op(
 F_TE.set("concatenate", te_concatenate)
 
 
-# strided_slice: STRIDED_SLICE, SLICE, SPLIT, SPLIT_V and UNPACK of TFLite; pure movement of data.
+# strided_slice: STRIDED_SLICE, SLICE, SPLIT, SPLIT_V and UNPACK of TFLite; only moves data.
 #
-# Element i of the result is element begin + i * stride of the data, in each dimension.  What an operator with several results
-# yields is one strided_slice each; dimensions that appear or vanish (masks, UNPACK) are a reshape, which costs nothing.
-# Oracles: `reference_ops::StridedSlice`, `Slice`, `Split`, `Unpack`; begin, end, size and strides have to be constant, but for
+# Element i of the result is element begin + i * stride of the data, in each dimension.  An operator with several results becomes
+# one strided_slice each; dimensions that appear or vanish (masks, UNPACK) are a reshape, which costs nothing.
+# Oracles: `reference_ops::StridedSlice`, `Slice`, `Split`, `Unpack`; begin, end, size and strides must be constant, except for
 # a STRIDED_SLICE that picks one position of leading dimensions (`x[t]`, `x[t, 0]`): that is a gather_nd.
 
 
@@ -205,7 +204,7 @@ class StridedSliceAttrs:
 
     @property
     def ranges(self) -> list[range]:
-        """The positions taken in each dimension."""
+        """The selected positions per dimension."""
         return [range(b, b + s * n, s) for b, s, n in zip(self.begin, self.strides, self.extents, strict=True)]
 
 
