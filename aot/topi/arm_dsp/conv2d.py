@@ -1,8 +1,13 @@
-"""Convolution of int8 and int4 weights: three output pixels by two channels, any window, see int8_weights.py, int4_weights.py.
+"""Convolution with int8 or int4 weights for cores with DSP instructions: blocks of three output pixels x two channels, any
+window.
 
-Scratch: the packed windows of three pixels, 6 bytes a tap (each row of the window rounded up to four bytes, all of it to a word
-of weights); with padding also one row of the window; of int4 weights three words more.  Weights take one byte or half of one each
-in flash (and the same rounding).
+The windows of three pixels are packed once as 16-bit numbers and used by all channels; weights stay packed in flash and are
+unpacked in registers (int8_weights.py, int4_weights.py).  A block uses all 14 registers, so each loaded word serves several
+products.
+
+Scratch: 6 bytes per tap of the window, each of whose rows is rounded up to four bytes and all of it to a word of weights; with
+padding also one row of the window; with int4 weights three more words.  Flash: one byte or half a byte per weight, with the same
+rounding.
 """
 
 from __future__ import annotations
@@ -26,8 +31,8 @@ PIXELS, CHANNELS = 3, 2
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """From counts under QEMU: instructions and bytes of code of a word; further instructions of a block, for each other tensor of
-    the tail, and of three pixels; of a pixel, besides packing its runs, where these are rows of the data and of a window.
+    """Costs from counts under QEMU: instructions and bytes of code per word; more instructions per block, per other tensor of the
+    tail, and per three pixels; per pixel, besides packing its runs, if these are rows of the data and if they are windows.
     """
 
     each: int
@@ -43,12 +48,13 @@ COSTS = {"w8": Costs(18, 72, 0, 0, 0, 2.0, 7.7), "w4": Costs(41, 164, 8, 16, 12,
 
 
 def accepts(group: Group, target: Target, *, weights: Weights) -> bool:
-    """Layers of at least three output pixels, accumulators that provably fit, requantised in the short form."""
+    """Whether the layer has at least three output pixels, provably fitting accumulators, and the short requantisation."""
     layer = match_for(group, target, "dsp")
     return layer is not None and prod(layer.out_type.shape[:-1]) >= PIXELS and weights.form.requant(layer, target) is not None
 
 
 def lower(group: Group, target: Target, name: str, *, weights: Weights, common: bool = False) -> Lowered:
+    """Lower a convolution: groups of three pixels; for each, pack the windows, then pairs of channels."""
     layer = match_layer(group)
     assert layer is not None
     runs = WindowRuns(layer)
@@ -73,8 +79,8 @@ class _Kernel:
         self, b: IRBuilder, io: LayerIo, layer: FusedLayer, stream: PackedWeights, plan: QuadPlan, weights: Weights
     ) -> None:
         self._b, self._io, self._layer, self._stream, self._plan, self._w = b, io, layer, stream, plan, weights
-        self._common = bool(plan.rest)
-        self._unroll = 1 if self._common else 4
+        self._shared = bool(plan.rest)
+        self._unroll = 1 if self._shared else 4
         self._params = io.constant("params", stream.data(), "int32")
         self._quads = stream.quads * weights.quads
         self._words = b.scratch("words", (TAPS * PIXELS * self._quads,), "int16", align=4)
@@ -89,17 +95,17 @@ class _Kernel:
         if used < self._quads:
             with b.for_("z", TAPS * PIXELS * self._quads, start=TAPS * PIXELS * used) as z:
                 b.store(self._words, z, 0)
-        # Of the common form a number of the stream, so that one text serves all sizes.
-        last: Expr = b.let("last", self._params[0]) if self._common else imm(rows - PIXELS)
-        even = rows % PIXELS == 0 and not self._common
+        # The common form reads this number from the stream, so that one function serves layers of all sizes.
+        last: Expr = b.let("last", self._params[0]) if self._shared else imm(rows - PIXELS)
+        even = rows % PIXELS == 0 and not self._shared
         with b.for_("t", -(-rows // PIXELS)) as t:
             first = first_pixel(b, self._layer, t * PIXELS, last=last, even=even)
             self._pack(first)
             if stream.blocks:
                 with b.for_("n", stream.blocks) as n:
                     self._block(first, n, CHANNELS)
-            if stream.tail:
-                self._block(first, imm(stream.blocks), stream.tail)
+            if stream.remainder:
+                self._block(first, imm(stream.blocks), stream.remainder)
 
     def _pack(self, first: Expr) -> None:
         if self._sums is not None:
@@ -112,13 +118,13 @@ class _Kernel:
             self._pack_run(p, imm(0), (self._io.data, (first + p) * self._runs.length))
 
     def _pack_run(self, p: Expr, n: Expr, source: tuple[Buffer, Expr]) -> None:
-        """Run number `n` of pixel `p` from (buffer, start)."""
+        """Pack run number `n` of pixel `p` from (buffer, start) on."""
         words = region(self._words, p * self._w.pixel_step + n * (self._run_quads * TAPS * PIXELS))
         sums = None if self._sums is None else region(self._sums, p)
         self._w.pack_run(self._b, source, self._runs.length, words=words, sums=sums, pixels=PIXELS, unroll=self._unroll)
 
     def _block(self, first: Expr, n: Expr, count: int) -> None:
-        """Two channels, `count` of them stored."""
+        """Compute three pixels x two channels and store `count` of the channels."""
         b, stream, plan = self._b, self._stream, self._plan
         start = b.let("block", stream.start(n))
         acc = b.local("acc", (CHANNELS * PIXELS,), "int32")
@@ -129,18 +135,20 @@ class _Kernel:
         weights = stream.weights(self._params, start, CHANNELS)
         b.block(self._w.matmul(plan.unroll, plan.rest), weights, self._words, acc, imm(stream.quads))
         at = b.let("at", first * stream.channels + n * CHANNELS)
-        fields = stream.fields(b, self._params, start, count=CHANNELS)
+        params_of = stream.requant_params(b, self._params, start, count=CHANNELS)
         for j in range(count):
-            named = fields(j)
+            requant_params = params_of(j)
             for p in range(PIXELS):
-                self._io.store((at + (p * stream.channels + j),), stream.requant.emit_scaled(b, acc[PIXELS * j + p], named))
+                self._io.store(
+                    (at + (p * stream.channels + j),), stream.requant.emit_scaled(b, acc[PIXELS * j + p], requant_params)
+                )
 
     def _start(self, bias: Expr, p: int) -> Expr:
-        """The start value of an accumulator of pixel `p`."""
+        """Return the start value of an accumulator of pixel `p`."""
         return bias if self._sums is None else cast("int32", cast("uint32", bias) + cast("uint32", self._sums[p]))
 
     def instructions(self, rows: int) -> int:
-        """Of one call."""
+        """Return the instructions of one call."""
         stream, runs, costs = self._stream, self._runs, COSTS[self._w.name]
         run = self._w.run_instructions(runs.length, unroll=self._unroll)
         packed = -(-rows // PIXELS) * PIXELS
@@ -150,17 +158,17 @@ class _Kernel:
             pack = runs.instructions(packed / rows, run=run, pixel=costs.window)
         outputs = PIXELS * (4 - stream.shift_is_immediate + 2 * stream.requant.signed) + stream.fields_loaded
         block = self._plan.instructions(costs.each) + CHANNELS * outputs + 17
-        block += costs.block + costs.operand * len(self._io.operands)  # the sums, and that fewer registers are left
+        block += costs.block + costs.operand * len(self._io.operands)  # the sums, and fewer registers are left
         return pack + -(-rows // PIXELS) * (len(stream.counts) * block + costs.tile)
 
     def code(self) -> int:
-        """Bytes."""
+        """Return the bytes of code."""
         pack = 50 + 24 * (min(self._unroll, pack_unroll(self._run_quads)) + bool(self._runs.length % TAPS))
         window = 0 if self._window is None else 60 + (90 + pack) * any(self._layer.attrs.padding)
         stores = 28 * CHANNELS * PIXELS * len(self._layer.epilogue)
-        stores += 68 + 44 * self._stream.requant.signed if self._common else 0
+        stores += 68 + 44 * self._stream.requant.signed if self._shared else 0
         each = self._plan.code(COSTS[self._w.name].each_code) + 230 + stores
-        return 70 + pack + window + each * (1 + bool(self._stream.tail))
+        return 70 + pack + window + each * (1 + bool(self._stream.remainder))
 
 
 for _weights, _level in ((W8, 11), (W4, 7)):

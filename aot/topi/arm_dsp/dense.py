@@ -1,17 +1,19 @@
-"""Fully connected layers of int8 and int4 weights, one row by four channels, see int8_weights.py and int4_weights.py.
+"""Fully connected layers with int8 or int4 weights for cores with DSP instructions: blocks of one row x four channels.
 
-`dense_w8`, `dense_w4`: scratch of two bytes an input of one row, rounded up to a word of weights; layers of at most four
-channels of whole words of bytes take at most `CHUNK` inputs at a time.  Where several layers have one matrix, as the steps of
-an unrolled recurrent network do, it can be an array of its own (`apart`), which they share whatever their biases and zero
-points are.
+See int8_weights.py and int4_weights.py for how weights stay packed in flash and are unpacked in registers.
 
-`dense_w8_direct` reads the data in place: no scratch memory, but each block of four channels unpacks the data again, two
-instructions a quad more, at most a seventh.  Where channels are few that is no loss, but neither is the scratch memory; those
-layers are left to dense_w8.  `conv2d_w8_direct`: the same of any window, whose bytes are copied first (scratch of one byte a
-tap).
+`dense_w8`, `dense_w4`: a row is packed once, as 16-bit numbers, and used by all blocks.  Scratch: two bytes per input of one row,
+rounded up to a word of weights; layers with at most four channels and whole words of bytes pack at most `CHUNK` inputs at a time.
+If several layers have the same matrix, as the steps of an unrolled recurrent network do, it can be an array of its own
+(`split_weights`) that they share whatever their biases and zero points are.
 
-`dense_w8_segments` is for sums that leave 2^23: the sum of a segment's products fits, so it comes out whole when the factor 256
-is shifted away; sums of segments are added as they are.  Each block of four channels goes through all segments.
+`dense_w8_direct` reads the data in place: no scratch memory, but each block of four channels unpacks the data again, which costs
+two instructions more per quad, at most a seventh.  With few channels that costs nothing, but scratch memory is no loss either, so
+such layers are left to dense_w8.  `conv2d_w8_direct`: the same for any window, whose bytes are copied first (scratch: one byte
+per tap).
+
+`dense_w8_segments` is for sums beyond 2^23: the reduction is cut into segments whose sums do fit, so shifting the factor 256 away
+is exact; the sums of segments are then added.  Each block of four channels runs through all segments.
 """
 
 from __future__ import annotations
@@ -56,19 +58,21 @@ from aot.topi.layer.requant import HighMultiply, Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 CHANNELS, MAX_ROWS, CHUNK = 4, 2, 512
-"""Of a block; pointwise convolutions of more pixels belong to conv2d_w8; inputs packed at once where one block takes them all."""
+"""Channels of a block; pointwise convolutions of more pixels are left to conv2d_w8; inputs packed at once if one block has all
+channels.
+"""
 
 ONE_BLOCK = 12
-"""Instructions that are saved where there is no loop over blocks."""
+"""Instructions saved if there is no loop over blocks."""
 
 LEAST_CHANNELS = 3 * CHANNELS + 1
-"""With fewer, packing costs as much as it saves."""
+"""With fewer channels, packing costs as much as it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """From counts under QEMU: instructions and bytes of code of a word, each with those more a channel, of a result beyond the
-    stream's own, of a block without and with a loop; bytes of a channel's result.
+    """Costs from counts under QEMU: instructions and bytes of code per word, each with the increment per channel; instructions
+    per result beyond the stream's own; per block without and with a loop; bytes of code per channel's result.
     """
 
     word: tuple[int, int]
@@ -88,12 +92,15 @@ few_rows = partial(match_rows, feature="dsp", pixels=MAX_ROWS)
 
 
 def accepts(group: Group, target: Target, *, weights: Weights) -> bool:
-    """Rows whose accumulators provably fit 32 bits and requantise in the short form."""
+    """Whether the layer is made of rows, with accumulators that provably fit 32 bits and the short requantisation."""
     layer = few_rows(group, target)
     return layer is not None and weights.form.requant(layer, target) is not None
 
 
-def lower(group: Group, target: Target, name: str, *, weights: Weights, common: bool = False, apart: bool = False) -> Lowered:
+def lower(
+    group: Group, target: Target, name: str, *, weights: Weights, common: bool = False, split_weights: bool = False
+) -> Lowered:
+    """Lower rows: for each, pack the data, then blocks of four channels."""
     layer = match_layer(group)
     assert layer is not None
     rows, depth = prod(layer.out_type.shape[:-1]), int(layer.weight[0].size)
@@ -101,13 +108,15 @@ def lower(group: Group, target: Target, name: str, *, weights: Weights, common: 
     plan = weights.plan(run_quads(depth), cost=first + more * CHANNELS, common=common)
     matrix = weights.arrange(layer.weight.reshape(layer.channels, depth), 1, plan)
     requant = weights.form.best_requant(layer, target, common=common)
-    stream = PackedWeights(matrix, layer.bias, requant, block=CHANNELS, common=common, form=weights.form, apart=apart)
+    stream = PackedWeights(
+        matrix, layer.bias, requant, block=CHANNELS, common=common, form=weights.form, split_weights=split_weights
+    )
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows, layer.channels))
     kernel = _Kernel(b, io, stream, plan, depth, weights)
     kernel.rows(rows)
     instructions = rows * kernel.instructions() + epilogue_instructions(layer)
-    described = f"arm_dsp.dense_{weights.name}" + "_common" * common + "_apart" * apart
+    described = f"arm_dsp.dense_{weights.name}" + "_common" * common + "_apart" * split_weights
     return lowered(io, layer, described, instructions, kernel.code(), channels=stream.block, unroll=plan.unroll)
 
 
@@ -118,7 +127,7 @@ class _Kernel:
         self._b, self._io, self._stream, self._plan, self._depth, self._w = b, io, stream, plan, depth, weights
         self._pack = 1 if plan.rest else 4
         self._params = io.constant("params", stream.data(), "int32")
-        self._matrix = io.constant("matrix", stream.weights_data(), "int32") if stream.apart else None
+        self._matrix = io.constant("matrix", stream.weights_data(), "int32") if stream.split_weights else None
         self._chunk = plan.quads
         if not weights.sums and len(stream.counts) == 1 and depth == TAPS * plan.quads and depth > CHUNK:
             self._chunk = CHUNK // TAPS // plan.unroll * plan.unroll
@@ -145,8 +154,8 @@ class _Kernel:
         self._w.pack_run(b, source, self._depth, words=region(self._words), sums=sums, total=total, unroll=self._pack)
         with nullcontext(imm(0)) if stream.blocks == 1 else b.for_("n", stream.blocks) as n:
             self._block(m, n, stream.block)
-        if stream.tail:
-            self._block(m, imm(stream.blocks), stream.tail)
+        if stream.remainder:
+            self._block(m, imm(stream.blocks), stream.remainder)
 
     def _block(self, m: Expr, n: Expr, count: int) -> None:
         acc = self._accumulators(self._stream.start(n), count)
@@ -154,7 +163,7 @@ class _Kernel:
         self._finish(m, n, acc)
 
     def _one_block(self, m: Expr) -> None:
-        """All channels at once, the data in pieces."""
+        """Compute all channels at once, the data in pieces."""
         b, count, total = self._b, self._stream.block, self._plan.quads
         acc = self._accumulators(self._stream.start(imm(0)), count)
         with b.for_("first", total, step=self._chunk) as first:
@@ -173,9 +182,9 @@ class _Kernel:
         return acc
 
     def _weights(self, n: Expr, count: int, skipped: Expr) -> Region:
-        """The weights of block `n` of `count` channels from word `skipped` on."""
+        """Return the weights of block `n` of `count` channels, from word `skipped` on."""
         if self._matrix is not None:
-            return self._stream.weights_apart(self._matrix, n, skipped)
+            return self._stream.weights_in_array(self._matrix, n, skipped)
         return self._stream.weights(self._params, self._stream.start(n) + skipped, count)
 
     def _dot(self, weights: Region, acc: Buffer, quads: Expr) -> None:
@@ -186,7 +195,7 @@ class _Kernel:
             self._io.store((m, n * self._stream.block + j), value)
 
     def instructions(self) -> int:
-        """Of one row."""
+        """Return the instructions of one row."""
         costs, counts = COSTS[self._w.name], self._stream.counts
         fixed = costs.fixed[self._plan.quads != self._plan.unroll]
         (first, more), each = costs.word, self._stream.each + costs.more
@@ -195,7 +204,7 @@ class _Kernel:
         return total + self._w.run_instructions(self._depth, unroll=self._pack)
 
     def code(self) -> int:
-        """Bytes."""
+        """Return the bytes of code."""
         costs, unroll = COSTS[self._w.name], min(self._pack, pack_unroll(self._depth // TAPS or 1))
         pack = 50 + 36 * unroll + 40 * bool(self._depth % TAPS) if self._w.sums else 20 + 24 * unroll
         first, more = costs.code_word
@@ -212,29 +221,30 @@ for _weights, _level in ((W8, 30), (W4, 24)):
         register_impl(OpImplementation(_name, _anchor, _accepts, _lower, plevel=_level))
         register_impl(OpImplementation(f"{_name}_common", _anchor, _accepts, partial(_lower, common=True), plevel=_level - 1))
         if _weights is W8:
-            _apart = partial(_lower, apart=True)
-            register_impl(OpImplementation(f"{_name}_apart", _anchor, _accepts, _apart, plevel=27, for_repeated=True))
+            _split = partial(_lower, split_weights=True)
+            register_impl(OpImplementation(f"{_name}_apart", _anchor, _accepts, _split, plevel=27, for_repeated=True))
 
 
 def accepts_direct(group: Group, target: Target) -> bool:
-    """Convolutions of at least four taps, accumulators provably below 2^23, requantised in the short form."""
+    """Whether the layer has at least four taps, accumulators provably below 2^23, and the short requantisation."""
     layer = match_for(group, target, "dsp")
     return layer is not None and layer.weight[0].size >= TAPS and BYTES.requant(layer, target) is not None
 
 
-def accepts_direct_few(group: Group, target: Target) -> bool:
-    """Fully connected layers of fewer channels than dense_w8_direct takes."""
+def accepts_direct_narrow(group: Group, target: Target) -> bool:
+    """Whether the layer is fully connected, with fewer channels than dense_w8_direct accepts."""
     layer = match_layer(group)
     return layer is not None and layer.channels < LEAST_CHANNELS and accepts_direct(group, target)
 
 
 def accepts_direct_rows(group: Group, target: Target) -> bool:
-    """The layers of dense_w8, at least four inputs wide, whose data are worth packing where there is room."""
+    """Whether dense_w8 accepts the layer, it has at least four inputs, and packing its data pays if there is room."""
     layer = few_rows(group, target)
     return layer is not None and layer.channels >= LEAST_CHANNELS and accepts_direct(group, target)
 
 
 def lower_direct(group: Group, target: Target, name: str, *, kernel: str) -> Lowered:
+    """Lower rows or windows: for each, blocks of four channels from the data in place, or from a copy of the window."""
     layer = match_layer(group)
     assert layer is not None
     rows, depth = prod(layer.out_type.shape[:-1]), int(layer.weight[0].size)
@@ -254,7 +264,7 @@ def lower_direct(group: Group, target: Target, name: str, *, kernel: str) -> Low
 
 
 class _DirectKernel:
-    """Emits the loop over the blocks of channels, for rows of `depth` bytes."""
+    """Emits the loop over blocks of channels, for rows of `depth` bytes."""
 
     def __init__(self, b: IRBuilder, io: LayerIo, stream: PackedWeights, depth: int) -> None:
         self._b, self._io, self._stream, self._depth = b, io, stream, depth
@@ -262,18 +272,18 @@ class _DirectKernel:
 
     @property
     def plan(self) -> QuadPlan:
-        """The quads unchanged, as nothing beyond a row is read: with a second loop where they have no good divisor."""
+        """The quads of a row, not rounded up, as nothing beyond may be read; a second loop if they have no good divisor."""
         quads = self._depth // TAPS
         unroll = max(u for u in range(1, MAX_UNROLL + 1) if quads % u == 0)
         return QuadPlan(quads, unroll) if unroll >= min(quads, COMMON_UNROLL) else QuadPlan(quads, COMMON_UNROLL, rest=1)
 
     def row(self, m: Expr, source: tuple[Buffer, Expr]) -> None:
-        """All channels of result row `m` from the bytes at (buffer, start)."""
+        """Compute all channels of result row `m` from the bytes at (buffer, start)."""
         b, stream = self._b, self._stream
         with b.for_("n", stream.blocks) as n:
             self._block(m, n, stream.block, source)
-        if stream.tail:
-            self._block(m, imm(stream.blocks), stream.tail, source)
+        if stream.remainder:
+            self._block(m, imm(stream.blocks), stream.remainder, source)
 
     def _block(self, m: Expr, n: Expr, count: int, source: tuple[Buffer, Expr]) -> None:
         b, stream, start = self._b, self._stream, self._stream.start(n)
@@ -283,7 +293,7 @@ class _DirectKernel:
             self._io.store((m, n * stream.block + j), value)
 
     def _dot(self, acc: Buffer, start: Expr, source: tuple[Buffer, Expr]) -> None:
-        """The whole quads, then the last four bytes of the row (see run_taps) where a rest is left."""
+        """Sum the whole quads, then the last four bytes of the row if some are left over (see run_taps)."""
         b, count, plan, (data, row) = self._b, acc.size, self.plan, source
         weights = self._stream.weights(self._params, start, count)
         b.block(dot_w8_direct(count, plan.unroll, plan.rest), weights, region(data, row), acc, imm(plan.quads))
@@ -292,20 +302,20 @@ class _DirectKernel:
             b.block(dot_w8_direct(count, 1), weights, region(data, row + (self._depth - TAPS)), acc, imm(1))
 
     def instructions(self) -> int:
-        """Of one row (from counts under QEMU)."""
-        counts, rest, plan = self._stream.counts, bool(self._depth % TAPS), self.plan
+        """Return the instructions of one row (from counts under QEMU)."""
+        counts, remainder, plan = self._stream.counts, bool(self._depth % TAPS), self.plan
         fixed = 8 if plan.quads == plan.unroll else 12
-        total = sum(plan.instructions(4 + 3 * n) + rest * (6 + 3 * n) + n * self._stream.each + fixed for n in counts)
+        total = sum(plan.instructions(4 + 3 * n) + remainder * (6 + 3 * n) + n * self._stream.each + fixed for n in counts)
         return total + (6 if len(counts) > 1 else -1)  # without a loop over blocks
 
     def code(self) -> int:
-        """Bytes."""
-        rest = bool(self._depth % TAPS)
-        return 20 + sum(self.plan.code(16 + 12 * n) + rest * (24 + 12 * n) + 40 + 24 * n for n in self._stream.sizes)
+        """Return the bytes of code."""
+        remainder = bool(self._depth % TAPS)
+        return 20 + sum(self.plan.code(16 + 12 * n) + remainder * (24 + 12 * n) + 40 + 24 * n for n in self._stream.sizes)
 
 
 class _Window:
-    """The bytes of a pixel's window, padding included, one run of consecutive bytes after the other."""
+    """Copies the bytes of a pixel's window, padding included, one run of consecutive bytes after another."""
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer) -> None:
         self._b, self._layer, self._runs = b, layer, WindowRuns(layer)
@@ -327,19 +337,19 @@ _lower_rows, _lower_windows = partial(lower_direct, kernel="dense_w8_direct"), p
 for _anchor in ("nn.dense", "nn.conv2d"):
     register_impl(OpImplementation("arm_dsp.dense_w8_direct", _anchor, accepts_direct_rows, _lower_rows, plevel=28))
 register_impl(OpImplementation("arm_dsp.conv2d_w8_direct", "nn.conv2d", accepts_direct, _lower_windows, plevel=8, small=True))
-register_impl(OpImplementation("arm_dsp.dense_w8_direct_few", "nn.dense", accepts_direct_few, _lower_windows, plevel=8))
+register_impl(OpImplementation("arm_dsp.dense_w8_direct_few", "nn.dense", accepts_direct_narrow, _lower_windows, plevel=8))
 
 
 LIMIT = 1 << 16
-"""Of a segment's weights: the sum of their sizes, so that with bytes the sum of products is below 2^23."""
+"""Most that the weights' magnitudes of a segment may sum up to, so that the sum of products with bytes is below 2^23."""
 
 _SHORT, _GENERAL = 6, 22
-"""Instructions of a requantisation, about."""
+"""Approximate instructions of a requantisation."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Segments:
-    """`segments` of `quads` each; `matrix` are the weights [O, 4 * segments * quads] in the order of the quads."""
+    """`segments` segments of `quads` quads; `matrix`: the weights [O, 4 * segments * quads] in the order of the quads."""
 
     layer: FusedLayer
     requant: Requant
@@ -349,27 +359,27 @@ class _Segments:
 
     @property
     def loaded(self) -> list[int]:
-        """The fields of the requantisation that differ between channels."""
+        """The requantisation parameters that vary between channels."""
         return [i for i, f in enumerate(self.requant.params) if not f.uniform]
 
     def block_words(self, count: int) -> int:
         return count * (1 + len(self.loaded) + self.segments * (1 + self.quads))
 
     def data(self) -> Array:
-        """Blocks: biases, fields [n][fields], and of each segment start values and quads [quads][n]; int32."""
+        """Return the blocks, int32: biases, parameters [n][fields], then for each segment start values and quads [quads][n]."""
         parts: list[Array] = []
         for first in range(0, self.layer.channels, CHANNELS):
             block = slice(first, min(first + CHANNELS, self.layer.channels))
             parts.append(self.layer.bias[block].astype(np.int32))
-            fields = [self.requant.params[i].values[block] for i in self.loaded]
-            parts += [np.stack(fields, axis=1).reshape(-1).astype(np.int32)] if fields else []
+            requant_params = [self.requant.params[i].values[block] for i in self.loaded]
+            parts += [np.stack(requant_params, axis=1).reshape(-1).astype(np.int32)] if requant_params else []
             for weights in np.split(self.matrix[block], self.segments, axis=1):
                 parts += [bias_words(np.zeros(len(weights), np.int64), weights), BYTES.block(weights)]
         return np.concatenate(parts)
 
 
 def plan_segments(group: Group, target: Target) -> _Segments | None:
-    """Rows of bytes without weights of -128, where dense_w8 does not take them for their sums."""
+    """Accept rows of bytes without weights of -128, if dense_w8 refuses them because of their sums."""
     layer = few_rows(group, target)
     if layer is None:
         return None
@@ -388,58 +398,59 @@ def plan_segments(group: Group, target: Target) -> _Segments | None:
     return None
 
 
-def lower_segments(group: Group, _target: Target, name: str, found: _Segments) -> Lowered:
-    layer = found.layer
+def lower_segments(group: Group, _target: Target, name: str, plan: _Segments) -> Lowered:
+    """Lower rows: for each, pack the data, then blocks of four channels, each over all segments."""
+    layer = plan.layer
     rows, depth = prod(layer.out_type.shape[:-1]), int(layer.weight[0].size)
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows, layer.channels))
-    params = io.constant("params", found.data(), "int32")
-    words = b.scratch("words", (TAPS * found.segments * found.quads,), "int16", align=4)
-    blocks, tail = divmod(layer.channels, CHANNELS)
+    params = io.constant("params", plan.data(), "int32")
+    words = b.scratch("words", (TAPS * plan.segments * plan.quads,), "int16", align=4)
+    blocks, remainder = divmod(layer.channels, CHANNELS)
     with b.for_("m", rows) as m:
-        W8.pack_run(b, (io.data, m * depth), depth, words=region(words), total=found.segments * found.quads)
+        W8.pack_run(b, (io.data, m * depth), depth, words=region(words), total=plan.segments * plan.quads)
         if blocks:
             with b.for_("n", blocks) as n:
-                _block(io, found, (params, words), (m, n), count=CHANNELS)
-        if tail:
-            _block(io, found, (params, words), (m, imm(blocks)), count=tail)
-    instructions, code = rows * _instructions(found, depth) + epilogue_instructions(layer), 600 + 300 * bool(tail)
-    schedule = {"channels": min(CHANNELS, layer.channels), "segments": found.segments}
+                _block(io, plan, (params, words), (m, n), count=CHANNELS)
+        if remainder:
+            _block(io, plan, (params, words), (m, imm(blocks)), count=remainder)
+    instructions, code = rows * _instructions(plan, depth) + epilogue_instructions(layer), 600 + 300 * bool(remainder)
+    schedule = {"channels": min(CHANNELS, layer.channels), "segments": plan.segments}
     return lowered(io, layer, "arm_dsp.dense_w8_segments", instructions, code, **schedule)
 
 
-def _block(io: LayerIo, found: _Segments, buffers: tuple[Buffer, Buffer], place: tuple[Expr, Expr], *, count: int) -> None:
-    """`count` channels of block n of row m."""
-    b, (params, words), (m, n), loaded = io.ctx.builder, buffers, place, found.loaded
-    start = b.let("start", n * found.block_words(CHANNELS))
+def _block(io: LayerIo, plan: _Segments, buffers: tuple[Buffer, Buffer], place: tuple[Expr, Expr], *, count: int) -> None:
+    """Compute `count` channels of block n of row m."""
+    b, (params, words), (m, n), loaded = io.ctx.builder, buffers, place, plan.loaded
+    start = b.let("start", n * plan.block_words(CHANNELS))
     total = b.local("total", (count,), "int32")
     for j in range(count):
         b.store(total, j, params[start + j])
-    with b.for_("s", found.segments) as s:
-        segment = b.let("segment", start + count * (1 + len(loaded)) + s * (count * (1 + found.quads)))
+    with b.for_("s", plan.segments) as s:
+        segment = b.let("segment", start + count * (1 + len(loaded)) + s * (count * (1 + plan.quads)))
         acc = b.local("acc", (count,), "int32")
         for j in range(count):
             b.store(acc, j, params[segment + j])
-        weights, data = region(params, (segment + count) * 2, dtype="int16"), region(words, s * (TAPS * found.quads))
-        b.block(dot_w8(count, MAX_UNROLL), weights, data, acc, imm(found.quads))
+        weights, data = region(params, (segment + count) * 2, dtype="int16"), region(words, s * (TAPS * plan.quads))
+        b.block(dot_w8(count, MAX_UNROLL), weights, data, acc, imm(plan.quads))
         for j in range(count):
             b.store(total, j, total[j] + (acc[j] >> PRESCALE))
     for j in range(count):
-        numbers = [imm(int(f.values[0])) for f in found.requant.params]
-        fields: list[Expr] = list(numbers)
+        numbers = [imm(int(f.values[0])) for f in plan.requant.params]
+        requant_params: list[Expr] = list(numbers)
         for at, i in enumerate(loaded):
-            fields[i] = b.let("field", params[start + (count + j * len(loaded) + at)])
-        io.store((m, n * CHANNELS + j), found.requant.emit(b, total[j], tuple(fields)))
+            requant_params[i] = b.let("field", params[start + (count + j * len(loaded) + at)])
+        io.store((m, n * CHANNELS + j), plan.requant.emit(b, total[j], tuple(requant_params)))
 
 
-def _instructions(found: _Segments, depth: int) -> int:
-    """Of one row (from counts under QEMU)."""
-    each = (_SHORT if isinstance(found.requant, HighMultiply) else _GENERAL) + len(found.loaded) + 2
-    blocks, tail = divmod(found.layer.channels, CHANNELS)
+def _instructions(plan: _Segments, depth: int) -> int:
+    """Return the instructions of one row (from counts under QEMU)."""
+    each = (_SHORT if isinstance(plan.requant, HighMultiply) else _GENERAL) + len(plan.loaded) + 2
+    blocks, remainder = divmod(plan.layer.channels, CHANNELS)
     total = W8.run_instructions(depth) + 6
-    for count in [CHANNELS] * blocks + [tail] * bool(tail):
-        segment = (2 + 3 * count) * found.quads + 3 * (found.quads // MAX_UNROLL) + 6 * count + 10
-        total += found.segments * segment + count * each + 12
+    for count in [CHANNELS] * blocks + [remainder] * bool(remainder):
+        segment = (2 + 3 * count) * plan.quads + 3 * (plan.quads // MAX_UNROLL) + 6 * count + 10
+        total += plan.segments * segment + count * each + 12
     return total
 
 

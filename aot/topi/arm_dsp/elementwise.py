@@ -1,4 +1,7 @@
-"""Element-wise operators with the DSP extension: ADD and MUL of bytes, tables, QUANTIZE from and DEQUANTIZE to float32."""
+"""Element-wise operators with DSP instructions: ADD and MUL of bytes, tables, QUANTIZE from float32 and DEQUANTIZE to float32.
+
+All handle four bytes per word, with results packed back into words; each section says how.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +52,19 @@ from aot.topi.strategy import Group, Lowered, register_planned
 LANES = 4
 
 LEAST = 16
-"""Elements from which on the loop pays."""
+"""Fewest elements for which the loop pays."""
 
 # ---- ADD ----
 #
-# Bytes are masked to halves of words that hold them times 256.  SMLAW takes the upper 32 of the 48 bits of a product by such a
-# half, so that with a factor of 256 * A it adds exactly A * x.
+# Masking a word of bytes leaves two halves that hold bytes times 256.  SMLAW uses the upper 32 of the 48 bits of a product with
+# such a half, so with a factor of 256 * A it adds exactly A * x: one instruction per operand and element.
 #
-# Limits other than those of bytes: USAT makes 0 of the lower one, UQADD8 of four results 255 of the upper one, and UADD8 moves
-# both back: sums less the lower limit become results up to the upper one, the lower one is hi - 255 + room.
+# Limits lo, hi other than int8's: the bias makes sums less lo, so USAT clamps at lo.  UQADD8 adds 255 - (hi - lo) to four
+# results, which saturates those above hi.  UADD8 of hi + 1 then moves all back, modulo 256.
 
 
 def _emit_add(operands: Operands, limits: Limits) -> BlockText:
-    """22 instructions for four elements, and two of the loop; three more with limits of their own."""
+    """Emit 22 instructions for four elements, and two for the loop; three more for limits other than int8's."""
     shift, lo, hi = limits.shift, limits.lo, limits.hi
 
     def element(out: str, halves: str, x: str, y: str) -> list[str]:
@@ -113,34 +116,34 @@ register_rows("arm_dsp.add", "qnn.add", ADD.plan, plevel=25)
 
 # ---- MUL: whole tensors, and gates of channels or of pixels ----
 #
-# Products of halves of words are requantised one by one.  A code less -128 is the byte with its sign bit turned over: twice
-# that, of two bytes, is a shifted AND; a subtraction and a doubling are two instructions.  If a negative product takes the
-# constant less 1, SMLAL adds the product to 64 bits that begin as constant : 0, so that both are there; SMLSLD puts the product
-# of the other halves in its place.  With two words a turn that is less than seven instructions an element for every pair of
-# zero points.
+# Products of halfwords are requantised one by one.  A value less -128 is the byte with its sign bit flipped: for two bytes, twice
+# that is a shifted AND; otherwise a subtraction and a doubling are two instructions.  If a negative product needs the constant
+# less 1, SMLAL adds the product to 64 bits that begin as constant : 0, which does both; SMLSLD then puts the product of the other
+# halves in its place.  With two words per iteration this is less than seven instructions per element for every pair of zero
+# points.
 #
-# A gate of channels (squeeze and excitation) is prepared once, in scratch memory: two bytes a factor.  Runs are joined until
-# they are long enough, and their length a multiple of four if the number of runs allows it.
+# A gate of channels (squeeze and excitation) is prepared once, in scratch memory: two bytes per factor.  Runs are joined until
+# they are long enough, and until their length is a multiple of four if the number of runs allows it.
 
 ORDER = (0, 2, 1, 3)
-"""The element of each half of the two words of four prepared factors: SXTAB16 takes every second byte."""
+"""The element in each half of the two words of four prepared factors: SXTAB16 extracts every second byte."""
 
 LOWEST = -128
-"""The zero point whose distances take fewer instructions, in the second operand."""
+"""The zero point of the second operand that needs fewer instructions."""
 
 JOINED = 64
-"""Elements of joined runs that are enough."""
+"""Joined runs of this many elements are long enough."""
 
 Second = Literal["bytes", "halves", "one"]
-"""The other factors: as bytes; prepared, as twice their distances from the zero point in ORDER; one such number for all."""
+"""The second operand: bytes; prepared halfwords, twice the distances from the zero point in ORDER; or one such number for all."""
 
 _SECOND: dict[Kind, Second] = {"whole": "bytes", "inner": "halves", "outer": "one"}
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the code of a loop depends on: the final shift, the sign of halves, what the second operand is, and whether its zero
-    point is -128 (of bytes).
+    """What the loop's code depends on: the final shift, how halves round, what the second operand is, and whether its zero point
+    is -128 (bytes only).
     """
 
     shift: int
@@ -150,38 +153,37 @@ class Form:
 
     @property
     def subtracted(self) -> bool:
-        """Whether the second operand's zero point is a number to the block."""
+        """Whether the second operand's zero point is an operand of the block."""
         return self.second == "bytes" and not self.lowest
 
     @property
     def constant_in_memory(self) -> bool:
-        """Whether no element takes the requantisation's constant from a register."""
+        """Whether no element needs the requantisation's constant in a register."""
         return self.signed and self.subtracted
 
     @property
     def words(self) -> int:
-        """Words of a turn."""
+        """Words per iteration."""
         return 2 if self.second == "bytes" and self.signed else 1
 
     @property
     def instructions(self) -> float:
-        """For one word, its part of the loop included."""
+        """Instructions per word, including its share of the loop."""
         return len(_word(self)) + 2 / self.words
 
 
 def doubled_product(*, signed: bool) -> HighMultiply:
-    """The meaning of a requantisation of a product that comes doubled."""
+    """Return the meaning of the requantisation of a doubled product."""
     return HighMultiply((), np.array([1]), True, signed, -128, 127, "int8", True)
 
 
 @cache
 def multiply_4(form: Form) -> TensorIntrin:
-    """out[i] = sat8(requantised((x[i] - zx) * (y[i] - zy))) of `count` elements, a multiple of LANES.
+    """out[i] = sat8(requantised((x[i] - zx) * (y[i] - zy))) for `count` elements, a multiple of LANES.
 
-    Operands: x, y, out, m, c, zx, zy (only of `bytes`, not of the lowest), count; x, out and bytes of y at any address, out may
-    be x or y.
-    `halves`: y is int16, aligned to words.  `one`: y is int32, twice the factor.  m and c are the requantisation's multiplier
-    and constant.
+    Operands: x, y, out, m, c, zx, zy (only for `bytes`, and not if it is the lowest), count; x, out and bytes of y at any
+    address; out may be x or y.  `halves`: y is int16, aligned to words.  `one`: y is int32, twice the factor.  m and c are the
+    requantisation's multiplier and constant.
     """
     names = ("m", "c", "zx", *(("zy",) if form.subtracted else ()), "count")
     numbers = {n: Var(n) for n in names}
@@ -210,7 +212,7 @@ def multiply_4(form: Form) -> TensorIntrin:
 
 
 def _text(form: Form) -> list[str]:
-    """The loop; of two words a turn, an odd one is done first by the second half of a turn."""
+    """Return the loop; with two words per iteration, the second half of an iteration handles an odd word first."""
     word = _word(form)
     count = [f"subs %[n], %[n], #{LANES * form.words}", "bne 1b"]
     if form.words == 1:
@@ -219,7 +221,7 @@ def _text(form: Form) -> list[str]:
 
 
 def _word(form: Form) -> list[str]:
-    """Four elements."""
+    """Return the instructions for four elements."""
     even, odd = ("y", "y") if form.second == "one" else ("s", "q")
     lines = ["ldr %[p], [%[x]], #4", *_factors(form)]
     lines += ["sxtab16 %[r], %[zx], %[p]", "sxtab16 %[p], %[zx], %[p], ror #8"]
@@ -236,15 +238,15 @@ def _word(form: Form) -> list[str]:
 
 
 def _factors(form: Form) -> list[str]:
-    """s and q become twice the distances of the second operand's codes, as halves."""
+    """Return instructions that leave twice the second operand's distances from its zero point in s and q, as halfwords."""
     match form.second:
         case "one":
             return []
         case "halves":
             return ["ldrd %[s], %[q], [%[y]], #8"]
         case "bytes" if form.lowest:
-            turned = ["ldr %[q], [%[y]], #4", "eor %[q], %[q], #0x80808080"]
-            return [*turned, "and %[s], %[mask], %[q], lsl #1", "and %[q], %[mask], %[q], lsr #7"]
+            flipped = ["ldr %[q], [%[y]], #4", "eor %[q], %[q], #0x80808080"]
+            return [*flipped, "and %[s], %[mask], %[q], lsl #1", "and %[q], %[mask], %[q], lsr #7"]
     less = ["ldr %[q], [%[y]], #4", "sxtab16 %[s], %[zy], %[q]", "sxtab16 %[q], %[zy], %[q], ror #8"]
     return [*less, *(f"sadd16 %[{n}], %[{n}], %[{n}]" for n in "sq")]
 
@@ -259,7 +261,7 @@ def _element(form: Form, out: str, half: str, *, of: tuple[str, str]) -> list[st
 
 
 def _signed_pair(form: Form, halves: tuple[str, str], *, wide: str, outs: str) -> list[str]:
-    """The results of the lower and of the upper halves; `wide` are the lower and the upper word of the sum."""
+    """Return the results of the lower and of the upper halves; `wide` are the lower and the upper word of the sum."""
     low, high = (f"%[{n}]" for n in wide)
     x, y = (f"%[{n}]" for n in halves)
     lines = [f"ldrd {low}, {high}, %[k]"]
@@ -288,7 +290,7 @@ def _emit_multiply(operands: Operands, form: Form) -> BlockText:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`joined` runs of `runs` at a time; `first`: the number of the operand that is as large as the result and no gate.
+    """`joined` runs of `runs` at a time; `first`: the number of the operand that is as large as the result and not a gate.
 
     `numbers`: multiplier and constant of the requantisation.
     """
@@ -305,7 +307,7 @@ class Plan:
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """None for other cores, operands, and numbers for which the short requantisation is not exact."""
+    """Return None for other cores and operands, or if the short requantisation is not exact."""
     runs = match_runs(group, least=LANES, outer=True) if target.has("dsp") else None
     if runs is None or runs.rows * runs.length < LEAST:
         return None
@@ -324,51 +326,52 @@ def plan(group: Group, target: Target) -> Plan | None:
 
 
 def _joined(runs: Runs) -> int:
-    """How many runs are done at a time."""
+    """Return how many runs are handled at a time."""
     fits = [n for n in range(1, runs.rows + 1) if runs.rows % n == 0 and (n == 1 or runs.length * (n - 1) < JOINED)]
     even = [n for n in fits if runs.length * n % LANES == 0]
     return max(even or [1])
 
 
 def short_requant(attrs: RescaledAttrs, target: Target) -> HighMultiply | None:
-    """The short form for all products of two bytes."""
+    """Return the requantisation in the short form, for all products of two bytes."""
     ends = [(-128 - zp, 127 - zp) for zp in attrs.input_zp]
     corners = [a * b for a in ends[0] for b in ends[1]]
     if (attrs.lo, attrs.hi) != int_range("int8"):
         return None
-    wanted = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
-    return plan_high_multiply(wanted, np.array([min(corners)]), np.array([max(corners)]), target=target)
+    requant = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
+    return plan_high_multiply(requant, np.array([min(corners)]), np.array([max(corners)]), target=target)
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
+def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
+    """Lower MUL: joined runs, four elements at a time, then the remainder element by element."""
     b = IRBuilder(name)
-    runs, second = found.runs, found.form.second
-    zp, other_zp = (group.anchor.attrs.input_zp[i] for i in (found.first, 1 - found.first))
+    runs, second = plan.runs, plan.form.second
+    zp, other_zp = (group.anchor.attrs.input_zp[i] for i in (plan.first, 1 - plan.first))
     rows = Rows(b, group, runs)
-    x, y = rows.pair[found.first], rows.pair[1 - found.first]
+    x, y = rows.pair[plan.first], rows.pair[1 - plan.first]
     if second == "halves":
-        y = _prepared(b, y, found, zp=other_zp)
-    whole = found.length - found.length % LANES
-    numbers = [imm(n) for n in (*found.numbers, zp, *((other_zp,) if found.form.subtracted else ()), whole)]
-    with rows.each(found.joined) as (r, at):
+        y = _prepared(b, y, plan, zp=other_zp)
+    whole = plan.length - plan.length % LANES
+    numbers = [imm(n) for n in (*plan.numbers, zp, *((other_zp,) if plan.form.subtracted else ()), whole)]
+    with rows.each(plan.joined) as (r, at):
         tensors: list[Region | Expr] = [region(x, at), region(rows.out, at)]
         if second == "one":
             tensors += [b.let("factor", (cast("int32", y[r]) - other_zp) * 2)]
         else:
             tensors.insert(1, region(y, at if second == "bytes" else 0))
-        b.block(multiply_4(found.form), *tensors, *numbers)
-        for i in range(whole, found.length):
+        b.block(multiply_4(plan.form), *tensors, *numbers)
+        for i in range(whole, plan.length):
             b.store(rows.out, at + i, _product(b, group, rows, {"whole": at + i, "inner": imm(i % runs.length), "outer": r}))
     func = b.finish(FuncAttrs(kernel="arm_dsp.multiply", span=group.anchor.span))
-    left = found.length - whole
-    turns = runs.rows // found.joined * (round(found.form.instructions * whole) // LANES + 20 * left + 10)
-    prepared = 9 * found.length + 10 if second == "halves" else 0
-    code = 70 + 4 * len(_text(found.form)) + 40 * left + 70 * bool(prepared)
-    return Lowered(func, rows.constants, turns + prepared + 20, code)
+    left = plan.length - whole
+    looped = runs.rows // plan.joined * (round(plan.form.instructions * whole) // LANES + 20 * left + 10)
+    prepared = 9 * plan.length + 10 if second == "halves" else 0
+    code = 70 + 4 * len(_text(plan.form)) + 40 * left + 70 * bool(prepared)
+    return Lowered(func, rows.constants, looped + prepared + 20, code)
 
 
 def _product(b: IRBuilder, group: Group, rows: Rows, places: dict[Kind, Expr]) -> Expr:
-    """One element by the operator's own rule, from the places of operands by kind."""
+    """Return one element by the operator's own rule, from the places of operands by kind."""
 
     def fixed(buffer: Buffer, place: Expr) -> TensorFn:
         return tensor_fn((1,), "int8", lambda _b, *_i: buffer.load("int8", place))
@@ -378,15 +381,15 @@ def _product(b: IRBuilder, group: Group, rows: Rows, places: dict[Kind, Expr]) -
     return rule.at(b, (imm(0),))
 
 
-def _prepared(b: IRBuilder, gate: Buffer, found: Plan, *, zp: int) -> Buffer:
-    """Twice the distances of a run's factors from their zero point, for all joined runs, each four in ORDER."""
-    length = found.length - found.length % LANES
+def _prepared(b: IRBuilder, gate: Buffer, plan: Plan, *, zp: int) -> Buffer:
+    """Prepare a run's factors: twice their distances from the zero point, for all joined runs, each four in ORDER."""
+    length = plan.length - plan.length % LANES
     halves = b.scratch("factors", (length,), "int16")
-    period, lanes = found.runs.length, LANES if found.runs.length % LANES == 0 else 1
-    with b.for_("k", found.joined) as k, b.for_("i", period if found.joined > 1 else length, step=lanes) as i:
+    period, lanes = plan.runs.length, LANES if plan.runs.length % LANES == 0 else 1
+    with b.for_("k", plan.joined) as k, b.for_("i", period if plan.joined > 1 else length, step=lanes) as i:
         for lane in range(lanes):
             value = (cast("int32", gate[i + lane]) - zp) * 2
-            first = k * period + i if found.joined > 1 else i
+            first = k * period + i if plan.joined > 1 else i
             if lanes == LANES:
                 b.store(halves, first + ORDER.index(lane), value)
             else:
@@ -397,7 +400,7 @@ def _prepared(b: IRBuilder, gate: Buffer, found: Plan, *, zp: int) -> Buffer:
 
 register_planned("arm_dsp.multiply", "qnn.multiply", plan, lower, plevel=25)
 
-# ---- tables: UXTB takes words of codes apart, ORR puts words of results together ----
+# ---- tables: UXTB splits words of quantised values, ORR joins words of results ----
 
 CODES_A_TURN = 32
 
@@ -406,9 +409,9 @@ _WORDS = ("r3", "r4", "r5", "r6")
 
 @cache
 def lut_words() -> TensorIntrin:
-    """out[i] = table[uint8(x[i])] of `count` elements, a multiple of CODES_A_TURN.
+    """out[i] = table[uint8(x[i])] for `count` elements, a multiple of CODES_A_TURN.
 
-    Operands: x and out int8, aligned to 4 bytes; table int8[256] in the order of the codes' bits; count.
+    Operands: x and out int8, aligned to 4 bytes; table int8[256] in the order of the values' bits; count.
     """
     words = ", ".join(_WORDS)
     step = [f"ldmia %[x]!, {{{words}}}", *(line for r in _WORDS for line in _looked_up(r)), f"stmia %[o]!, {{{words}}}"]
@@ -423,7 +426,7 @@ def lut_words() -> TensorIntrin:
 
 
 def _looked_up(register: str) -> list[str]:
-    """The four codes of a register through the table, in the same register."""
+    """Return instructions that look up the four values of a register, in the same register."""
     a, b, c, t = (f"%[{n}]" for n in "abct")
     extract = [f"uxtb {a}, {register}", f"uxtb {b}, {register}, ror #8", f"uxtb {c}, {register}, ror #16"]
     look = [f"ldrb {r}, [{t}, {r}]" for r in (a, b, c, register)]
@@ -432,18 +435,18 @@ def _looked_up(register: str) -> list[str]:
 
 
 def _plan_lut(_data: TensorType, result: TensorType, attrs: LutAttrs) -> Flat:
-    turns, left = divmod(result.size, CODES_A_TURN)
-    cost, table = (turns * 94 + 7 * left + 20, 4 * 94 + 60), np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
+    iterations, left = divmod(result.size, CODES_A_TURN)
+    cost, table = (iterations * 94 + 7 * left + 20, 4 * 94 + 60), np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
     return Flat(lut_words(), cost, table=table, per_iteration=CODES_A_TURN, align=4, remainder=code_of_table)
 
 
 register_flat("arm_dsp.lut", "qnn.lut", _plan_lut, needs=["thumb2", "unaligned"], least=CODES_A_TURN, plevel=25)
 
-# ---- QUANTIZE and DEQUANTIZE (cores with an FPU, too) ----
+# ---- QUANTIZE and DEQUANTIZE (cores that also have an FPU) ----
 #
-# VCVT to 16-bit fixed point with one fraction bit gives t = 2x towards zero, saturated, and 0 for NaN.  Then half of t, halves
-# away from zero, plus the zero point is (t - (t < 0) + 1 + 2*zp) >> 1: QSUB16 and the halving SHADD16 do that for two results
-# at once. Saturation at +-16383.5 is far outside every range of quantised values.
+# VCVT to 16-bit fixed point with one fraction bit gives t = 2x truncated towards zero, saturated, and 0 for NaN.  Then half of t,
+# rounded with halves away from zero, plus the zero point is (t - (t < 0) + 1 + 2*zp) >> 1: QSUB16 and the halving SHADD16 compute
+# that for two results at once.  Saturation at +-16383.5 is far outside every range of quantised values.
 
 NUMBERS_A_TURN = 8
 
@@ -453,7 +456,7 @@ _FLOATS = [f"s{i}" for i in range(4)]
 def _stream_floats(
     operands: Operands, step: Sequence[str], temporaries: str, ins: dict[str, str], scale: str = "{}"
 ) -> BlockText:
-    """A loop with four elements a `step`, which moves x and out on; `scale`: its factor or divisor, in C."""
+    """Emit a loop over `step`, which does four elements and advances x and out; `scale`: its factor or divisor, in C."""
     text: list[str | Repeat] = ["1:", Repeat(NUMBERS_A_TURN // 4, step), f"subs %[n], %[n], #{NUMBERS_A_TURN}", "bne 1b"]
     declared = [f"const float aot_scale = {scale.format(operands['scale'].value)};"]
     ins = {"scale:t": "aot_scale", **ins}
@@ -462,13 +465,13 @@ def _stream_floats(
 
 @cache
 def quantize_8(dtype: str, zero_point: int, *, reciprocal: bool) -> TensorIntrin:
-    """out[i] = clamp(zp + round(x[i] / scale)) of `count` elements, a multiple of NUMBERS_A_TURN; dtype int8 or uint8.
+    """out[i] = clamp(zp + round(x[i] / scale)) for `count` elements, a multiple of NUMBERS_A_TURN; dtype int8 or uint8.
 
-    Operands: x float32[count], out, scale, count.  `reciprocal`: the scale is a power of two, so that a product with 1 / scale is
+    Operands: x float32[count], out, scale, count.  `reciprocal`: the scale is a power of two, so the product with 1 / scale is
     the quotient.
     """
     scale, lowest = Var("scale", "float32"), int_range(dtype)[0]
-    offset = 1 + 2 * (zero_point - lowest)  # codes counted from the lowest: an unsigned byte each
+    offset = 1 + 2 * (zero_point - lowest)  # values counted from the lowest: an unsigned byte each
     step = [
         "vldmia %[x]!, {s0-s3}",
         *[f"{'vmul.f32' if reciprocal else 'vdiv.f32'} {s}, {s}, %[scale]" for s in _FLOATS],
@@ -491,9 +494,9 @@ def quantize_8(dtype: str, zero_point: int, *, reciprocal: bool) -> TensorIntrin
 
 
 def rounded_codes() -> list[str]:
-    """s0 to s3, halves rounded away from zero, become the bytes of %[a], saturated; clobbers %[b], %[c], %[d].
+    """Round s0 to s3, halves away from zero, to the bytes of %[a], saturated; clobbers %[b], %[c], %[d].
 
-    Needs %[one] = 1 and %[offset] = 1 + 2 * (the code of zero) in both halves of a register.
+    Needs %[one] = 1 and %[offset] = 1 + 2 * (the value of zero) in both halves of a register.
     """
     return [
         *[f"vcvt.s16.f32 {s}, {s}, #1" for s in _FLOATS],
@@ -515,7 +518,7 @@ def rounded_codes() -> list[str]:
 
 @cache
 def dequantize_8(dtype: str, zero_point: int) -> TensorIntrin:
-    """out[i] = (x[i] - zp) * scale of `count` elements, a multiple of NUMBERS_A_TURN; dtype int8 or uint8.
+    """out[i] = (x[i] - zp) * scale for `count` elements, a multiple of NUMBERS_A_TURN; dtype int8 or uint8.
 
     Operands: x, out float32[count], scale, count.
     """
@@ -546,7 +549,7 @@ def dequantize_8(dtype: str, zero_point: int) -> TensorIntrin:
 
 
 def _plan_floats(data: TensorType, result: TensorType, attrs: QuantizeAttrs | DequantizeAttrs) -> Flat | None:
-    """Bytes on the other side, no clamp tighter than the type."""
+    """Plan QUANTIZE or DEQUANTIZE between float32 and bytes, without a clamp tighter than the type."""
     if isinstance(attrs, QuantizeAttrs):
         if result.dtype not in ("int8", "uint8") or (attrs.lo, attrs.hi) != int_range(result.dtype):
             return None
@@ -555,13 +558,13 @@ def _plan_floats(data: TensorType, result: TensorType, attrs: QuantizeAttrs | De
         return None
     else:
         block, step = dequantize_8(data.dtype, attrs.zero_point), 32
-    turns, left = divmod(result.size, NUMBERS_A_TURN)
-    cost = turns * (step + 2) + 20 * left + 16, 4 * step + 40 + 60 * left
+    iterations, left = divmod(result.size, NUMBERS_A_TURN)
+    cost = iterations * (step + 2) + 20 * left + 16, 4 * step + 40 + 60 * left
     return Flat(block, cost, (imm(attrs.scale, "float32"),), per_iteration=NUMBERS_A_TURN)
 
 
 def is_power_of_two(scale: float) -> bool:
-    """Whether the scale and its reciprocal are powers of two that float32 has."""
+    """Whether the scale and its reciprocal are powers of two that float32 can represent."""
     fraction, exponent = frexp(scale)
     return fraction == 0.5 and abs(exponent) <= 120
 

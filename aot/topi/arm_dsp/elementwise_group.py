@@ -1,12 +1,12 @@
-"""Groups of element-wise operators on int8 tensors, such as the cells of GRU and LSTM that converters unroll (cores with DSP).
+"""Groups of element-wise operators on int8 tensors, such as the GRU and LSTM cells that converters unroll (DSP cores).
 
-Operators are ADD, SUB and MUL of two tensors, and functions of one byte, which become tables; operands are tensors, contiguous
-parts of tensors, and constants.  All of them run in one loop.  Three forms differ in how many elements a turn of the loop takes:
-more are faster, fewer less code.
+The operators are ADD, SUB and MUL of two tensors, and functions of one byte, which become tables; operands are tensors,
+contiguous parts of tensors, and constants.  All operators run in one loop, so no intermediate tensor is needed.  There are three
+forms, with 1, 2 or 4 elements per iteration: more are faster, fewer need less code.
 
-A program is a list of steps for a machine with one value, the current one, of as many elements as the loop takes at a time.
-The other operand of ADD and MUL comes from memory; a value that is needed again later is kept in words on the stack.  Numbers
-of a step are loaded for all elements of a turn, in the order of the steps.
+A program is a list of steps for a machine with one value, the current value, of as many elements as an iteration has.  The other
+operand of ADD and MUL comes from memory; a value that is needed again later is kept in words on the stack.  The numbers of a step
+are loaded once per iteration, in the order of the steps.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from aot.topi.intrin.asm_text import AsmBlock, count_instructions
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_OFFSET = 4088
-"""The largest offset of an operand's element from where the loop is in the operand."""
+"""Largest offset of an operand's element from the loop's current place in the operand."""
 
 REGISTERS = 14
 
@@ -53,7 +53,7 @@ _NUMBERS = ("r8", "r9", "r10")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Elements of an operand, from `offset` on; or, without an operand's number, a value that was kept."""
+    """Elements of an operand from `offset` on or, if there is no operand number, a value that was kept."""
 
     operand: int | None
     offset: int = 0
@@ -61,7 +61,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The current value becomes that of `source`."""
+    """The current value becomes the value of `source`."""
 
     source: Source
 
@@ -90,9 +90,9 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Multiply:
-    """sat8(requantised((value - zp) * (other - zp'))), one distance doubled; numbers: multiplier, constant, -2 * zp of that one.
+    """sat8(requantised((value - zp) * (other - zp'))), with one distance doubled.
 
-    `zp` is the zero point of the one that is not doubled.
+    Numbers: multiplier, constant, -2 * the zero point of the doubled one.  `zp` is the zero point of the other one.
     """
 
     other: Source
@@ -107,7 +107,7 @@ Step = Load | Keep | Table | Add | Multiply
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`operands`, `tables` and `slots` say how many there are; `lanes`: elements of one turn, 1, 2 or 4."""
+    """`operands`, `tables` and `slots`: how many there are; `lanes`: elements per iteration, 1, 2 or 4."""
 
     steps: tuple[Step, ...]
     operands: int
@@ -126,9 +126,9 @@ class Program:
 
 @cache
 def elementwise(program: Program) -> TensorIntrin:
-    """out[i] = what the program makes of element i of its operands, for `count` elements, a multiple of its lanes.
+    """out[i] = the program's result for element i of its operands, for `count` elements, a multiple of its lanes.
 
-    Operands: numbers int32, aligned; each table int8[256] from code -128 on; each operand and out int8 at any address (out may
+    Operands: numbers int32, aligned; each table int8[256] from value -128 on; each operand and out int8 at any address (out may
     be an operand); count.
     """
     count = TirVar("count")
@@ -146,7 +146,7 @@ def elementwise(program: Program) -> TensorIntrin:
 
 
 def _element(b: IRBuilder, program: Program, memory: tuple[Buffer, Sequence[Buffer], Sequence[Buffer]], i: TirExpr) -> TirExpr:
-    """The meaning of the program for one element."""
+    """Return the program's meaning for one element."""
     numbers, tables, operands = memory
     kept: dict[int, TirExpr] = {}
     value: TirExpr = imm(0)
@@ -171,24 +171,24 @@ def _element(b: IRBuilder, program: Program, memory: tuple[Buffer, Sequence[Buff
                 at += 3
             case Multiply(other):
                 twice, once = (value, read(other)) if step.doubled == "value" else (read(other), value)
-                fields = (numbers[at], numbers[at + 1], imm(step.shift))
+                requant_params = (numbers[at], numbers[at + 1], imm(step.shift))
                 product = b.let("product", (once - step.zp) * (twice * 2 + numbers[at + 2]))
-                value = b.let("value", doubled_product(signed=step.signed).emit_scaled(b, product, fields))
+                value = b.let("value", doubled_product(signed=step.signed).emit_scaled(b, product, requant_params))
                 at += 3
     return value
 
 
 def instructions(program: Program) -> int:
-    """Of one turn of the loop."""
+    """Return the instructions per iteration."""
     return count_instructions(_Text(program).lines())
 
 
 class _Text:
     """The block's assembly.
 
-    Registers: v0 .. of the current value, t0 and t1, three of numbers, n that walks through these, f of the frame on the stack,
-    and as many pointers to operands as are left, those used most often first.  The frame has the slots, the addresses of
-    tables, the other pointers, and where the first operand ends.
+    Registers: v0 .. for the current value, t0 and t1, three for numbers, n that walks through the numbers, f for the frame on the
+    stack, and pointers to as many operands as registers are left, the most used first.  The frame has the slots, the addresses of
+    tables, the other pointers, and the end of the first operand.
     """
 
     def __init__(self, program: Program) -> None:
@@ -237,12 +237,12 @@ class _Text:
                 return self._with_other(other, lambda v, t: _multiply(v, t, step))
 
     def _words(self, op: str, registers: Sequence[str], word: int) -> list[str]:
-        """Loads or stores of the frame, two registers at a time."""
+        """Return loads or stores of the frame, two registers at a time."""
         pairs = [(registers[i : i + 2], word + i) for i in range(0, len(registers), 2)]
         return [f"{op}{'d' if len(pair) == 2 else ''} {', '.join(pair)}, {self._frame(at)}" for pair, at in pairs]
 
     def _read(self, source: Source, registers: Sequence[str], *, first: int = 0, base: str = "") -> list[str]:
-        """Elements from number `first` of a turn on; `base` is a register that holds the pointer already."""
+        """Return loads of elements from number `first` of an iteration on; `base`: a register that holds the pointer already."""
         if source.operand is None:
             return self._words("ldr", registers, source.offset * self._p.lanes + first)
         pointer = f"x{source.operand}"
@@ -255,7 +255,7 @@ class _Text:
         return lines + [f"ldrsb {r}, [{base}, #{source.offset + first + i}]" for i, r in enumerate(registers)]
 
     def _with_other(self, source: Source, element: Callable[[str, str], list[str]]) -> list[str]:
-        """An operator's numbers, then two elements at a time: the other operand's, and the operator on each."""
+        """Return the loads of an operator's numbers, then per two elements the other operand's loads and the operator."""
         text = [f"ldmia %[n]!, {{{', '.join(_NUMBERS)}}}"]
         for first in range(0, self._p.lanes, 2):
             values = self._value[first : first + 2]
@@ -316,10 +316,10 @@ def _multiply(v: str, t: str, step: Multiply) -> list[str]:
 # ---- the program of a group ----
 
 LEAST = 16
-"""Elements from which on the loop pays."""
+"""Fewest elements for which the loop pays."""
 
 MOST_SLOTS, MOST_OPERANDS = 8, 12
-"""Values that are kept, and tensors: so many that the frame stays within reach."""
+"""Most values that are kept, and most tensors: so few that the whole frame is within reach."""
 
 ANCHORS = ("qnn.add", "qnn.multiply", "qnn.lut", "qnn.requantize8", "clip", "strided_slice")
 
@@ -328,7 +328,7 @@ OF_TWO = frozenset({"qnn.add", "qnn.multiply"})
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A program with the numbers and tables that it takes; `constants`: operands that are no parameters, one behind the other."""
+    """A program with its numbers and tables; `constants`: operands that are not parameters, one after another."""
 
     program: Program
     numbers: tuple[int, ...]
@@ -337,14 +337,16 @@ class Plan:
 
 
 def plan(group: Group, target: Target, *, lanes: int) -> Plan | None:
-    """The plan of so many elements at a time; None where there is none."""
-    found = _plan(group, target)
-    return None if found is None else replace(found, program=replace(found.program, lanes=lanes))
+    """Return the plan for so many elements at a time, or None."""
+    base = _plan(group, target)
+    return None if base is None else replace(base, program=replace(base.program, lanes=lanes))
 
 
-@lru_cache(16)  # each form of the loop asks
+@lru_cache(16)  # every form of the loop asks
 def _plan(group: Group, target: Target) -> Plan | None:
-    """None for other cores and operators, for one operator alone (there are better kernels), and for more than fits the frame."""
+    """Return None for other cores and operators, for a single operator (which has better kernels), and for more than the frame
+    can hold.
+    """
     result = group.result
     if not target.has("dsp") or not isinstance(result, Call) or not _is_bytes(result, prod(tensor_type(result).shape)):
         return None
@@ -359,7 +361,7 @@ def _plan(group: Group, target: Target) -> Plan | None:
 
 
 class _NoFormError(Exception):
-    """Something in the group has no place in a program."""
+    """Something in the group cannot be expressed as a program."""
 
 
 def _is_bytes(expr: Expr, size: int) -> bool:
@@ -376,8 +378,9 @@ def _is_number(expr: Expr) -> bool:
 
 @dataclass(slots=True)
 class _Planner:
-    """Steps are appended in the order in which values are needed: of two operands that both have to be computed, the first is
-    kept while the second is."""
+    """Appends steps in the order in which values are needed: of two operands that both must be computed, the first is kept while
+    the second is computed.
+    """
 
     group: Group
     target: Target
@@ -402,7 +405,7 @@ class _Planner:
         return Plan(program, tuple(self.numbers), tuple(self.tables), bytes(self.constants))
 
     def _place(self, expr: Expr, size: int) -> None:
-        """Where an operand's elements are."""
+        """Record where an operand's elements are."""
         params = {id(v): i for i, v in enumerate(self.group.params)}
         if isinstance(expr, Call) and is_call(expr, "strided_slice"):
             offset = contiguous_from(expr)
@@ -420,7 +423,7 @@ class _Planner:
             raise _NoFormError
 
     def _source(self, expr: Expr) -> Source | None:
-        """Where a value is in memory, if it is there."""
+        """Return where a value is in memory, if it is there."""
         if id(expr) in self.slots:
             return Source(None, self.slots[id(expr)])
         return self.placed.get(id(expr))
@@ -444,7 +447,7 @@ class _Planner:
         self.steps.append(Keep(self.slots[id(expr)]))
 
     def _of_one(self, expr: Call, uses: Counter[int]) -> None:
-        """A function of one byte: a table of what its own `evaluate` makes of all codes."""
+        """Append a function of one byte: a table of its own `evaluate` for all values."""
         data = [a for a in expr.args if not _is_number(a)]
         if len(data) != 1 or not _is_elementwise(expr) or tensor_type(data[0]).dtype != "int8":
             raise _NoFormError
@@ -458,7 +461,7 @@ class _Planner:
         self.steps.append(Table(self.tables.index(codes)))
 
     def _of_two(self, expr: Call, uses: Counter[int]) -> None:
-        """ADD, SUB or MUL; a clamp within the range of bytes is a table."""
+        """Append ADD, SUB or MUL; a clamp tighter than int8 is a table."""
         first, second = expr.args
         swapped = self._source(second) is None and self._source(first) is not None
         if swapped:
@@ -505,7 +508,7 @@ def _is_elementwise(expr: Call) -> bool:
 
 
 def contiguous_from(expr: Call) -> int | None:
-    """The first element of a slice that is one piece of its data; None of others."""
+    """Return the first element of a slice that is one contiguous piece of its data; None for others."""
     attrs, shape = expr.attrs, tensor_type(expr.args[0]).shape
     cut = [axis for axis, extent in enumerate(attrs.extents) if extent != shape[axis]]
     outer = attrs.extents[: cut[-1]] if cut else ()
@@ -515,7 +518,7 @@ def contiguous_from(expr: Call) -> int | None:
 
 
 def table_of_codes(expr: Call, data: Expr) -> Array:
-    """What a function of one byte makes of the codes from -128 on."""
+    """Return the results of a function of one byte for the values from -128 on."""
     assert isinstance(expr.op, Op)
     codes = const(np.arange(-128, 128).astype(np.int8), quant=tensor_type(data).quant)
     numbers = {
@@ -525,9 +528,9 @@ def table_of_codes(expr: Call, data: Expr) -> Array:
     return np.asarray(call_op(alone, [a.data for a in alone.args if isinstance(a, Constant)])).reshape(-1)
 
 
-@lru_cache(256)  # each form of a loop asks
+@lru_cache(256)  # every form of the loop asks
 def _needs_sign(attrs: RescaledAttrs, requant: tuple[int, int, int]) -> bool:
-    """Whether some product of two bytes is rounded wrongly without the term for negative ones.
+    """Whether some product of two bytes would round wrongly without the term for negative ones.
 
     `requant`: multiplier, constant, and shift of the short form.
     """
@@ -535,35 +538,36 @@ def _needs_sign(attrs: RescaledAttrs, requant: tuple[int, int, int]) -> bool:
     zps = attrs.input_zp
     products = np.multiply.outer(codes - zps[0], codes - zps[1])
     multiplier, constant, shift = requant
-    found = np.clip((((2 * products * multiplier + (1 << 31)) >> 32) + constant) >> shift, -128, 127)
+    results = np.clip((((2 * products * multiplier + (1 << 31)) >> 32) + constant) >> shift, -128, 127)
     pair = [codes.astype(np.int8)[:, None], codes.astype(np.int8)[None, :]]
     call_ = call("qnn.multiply", [const(p) for p in pair], attrs)
-    return bool((found != np.asarray(call_op(call_, pair))).any())
+    return bool((results != np.asarray(call_op(call_, pair))).any())
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
+def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
+    """Lower a group: one block for all whole iterations, then the remainder by the operators' own rules."""
     b = IRBuilder(name)
     ctx = TeContext(b)
     result = tensor_type(group.result)
-    size, lanes = prod(result.shape), found.program.lanes
+    size, lanes = prod(result.shape), plan.program.lanes
     whole = size - size % lanes
     data = [b.input("data", (prod(v.type.shape),), "int8") for v in group.params]
     out = b.output("out", (size,), "int8")
-    numbers = _constant(ctx, "numbers", np.array(found.numbers, np.int32))
-    tables = [_constant(ctx, "table", np.frombuffer(t, np.int8)) for t in found.tables]
+    numbers = _constant(ctx, "numbers", np.array(plan.numbers, np.int32))
+    tables = [_constant(ctx, "table", np.frombuffer(t, np.int8)) for t in plan.tables]
     operands = list(data)
-    if found.constants:
-        operands.append(_constant(ctx, "operands", np.frombuffer(found.constants, np.int8)))
-    b.block(elementwise(found.program), numbers, *tables, *(region(x, 0) for x in operands), region(out, 0), imm(whole))
+    if plan.constants:
+        operands.append(_constant(ctx, "operands", np.frombuffer(plan.constants, np.int8)))
+    b.block(elementwise(plan.program), numbers, *tables, *(region(x, 0) for x in operands), region(out, 0), imm(whole))
     if whole < size:
-        rest = _rest(ctx, group, data, size)
+        remainder = _remainder(ctx, group, data, size)
         with b.for_("i", size, start=whole) as i:
-            b.store(out, i, rest.at(b, (i,)))
+            b.store(out, i, remainder.at(b, (i,)))
     func = b.finish(FuncAttrs(kernel=f"arm_dsp.elementwise(lanes={lanes})", span=group.anchor.span))
-    turn, operators = instructions(found.program), len(found.program.steps)
+    per_iteration, operators = instructions(plan.program), len(plan.program.steps)
     entry = 4 * (len(tables) + len(operands)) + 30
-    count = whole // lanes * turn + entry + (size - whole) * 15 * operators
-    return Lowered(func, dict(ctx.constants), count, 4 * (turn + entry) + bool(size - whole) * 45 * operators)
+    count = whole // lanes * per_iteration + entry + (size - whole) * 15 * operators
+    return Lowered(func, dict(ctx.constants), count, 4 * (per_iteration + entry) + bool(size - whole) * 45 * operators)
 
 
 def _constant(ctx: TeContext, name: str, data: Array) -> Buffer:
@@ -572,8 +576,8 @@ def _constant(ctx: TeContext, name: str, data: Array) -> Buffer:
     return buffer
 
 
-def _rest(ctx: TeContext, group: Group, data: list[Buffer], size: int) -> TensorFn:
-    """The group by its operators' own rules, on flat tensors."""
+def _remainder(ctx: TeContext, group: Group, data: list[Buffer], size: int) -> TensorFn:
+    """Return the group by its operators' own rules, on flat tensors."""
     tensors: dict[int, TensorFn] = {id(v): elements_of(x) for v, x in zip(group.params, data, strict=True)}
     for expr in post_order(group.result):
         if isinstance(expr, Constant):

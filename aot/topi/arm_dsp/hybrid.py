@@ -1,15 +1,17 @@
-"""Hybrid layers: float32 data quantised to bytes at run time (DSP and an FPU), fully connected sums that become float32.
+"""Hybrid layers, float32 data quantised to bytes at run time, for cores with DSP instructions and an FPU.
 
-`dense_hybrid` has its weights as in int8_weights.py, one byte each in flash; scratch: two bytes an input of one row.
-`dynamic_range` finds the range of each batch, `dynamic_quantize` the codes by its factor (a symmetric quantisation).
+`dense_hybrid`: fully connected, blocks of one row x four channels.  Sums of bytes as in int8_weights.py, with one byte per weight
+in flash, then converted to float32.  Scratch: two bytes per input of one row.
 
-Numbers that are no NaN compare like integers if their signs agree: the largest is the largest signed integer from 0 on, the least
-the largest unsigned one from -0 on.
+`dynamic_range` finds the range of each batch, `dynamic_quantize` the quantised values from its factor (symmetric quantisation).
 
-Codes: the reference adds 0.5 to the magnitude in float32 and cuts.  That differs from rounding halves away from zero for one
-number only, 0.5 - 2^-25, which the sum rounds to 1.  A VMLA with EPSILON, a little over 2^-25, takes that number to 0.5 and no
-other one up to 127.5 across a half: there p * EPSILON is below half of the last place of p.  Then VCVT to 16 bits with one
-fraction bit, cut towards zero, and halving as `quantize_8` does.
+The range is found with integer compares: floats other than NaN compare like integers if their signs agree.  The largest is the
+largest signed integer from 0 on, the smallest is the largest unsigned integer from -0 on.
+
+Quantised values: the reference adds 0.5 to the magnitude in float32 and truncates.  That differs from rounding halves away from
+zero for one number only, 0.5 - 2^-25, for which the sum rounds to 1.  A VMLA with EPSILON, a little over 2^-25, moves that number
+to 0.5, and no other number up to 127.5 across a half, because there p * EPSILON is below half of the last place of p.  Then VCVT
+truncates to 16 bits with one fraction bit, and the halving is done as in `quantize_8`.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 LANES = 8
-"""Elements of one turn of the loops."""
+"""Elements per iteration of the loops."""
 
 LARGEST_CODE = 127
 INFINITE_BITS = 0x7F800000
@@ -67,7 +69,7 @@ _FLOATS = tuple(f"s{i}" for i in range(4))
 
 @cache
 def float_range() -> TensorIntrin:
-    """ends[0] = max(ends[0], x[i] as int32), ends[1] = max(ends[1], x[i] as uint32) of `count` numbers, a multiple of LANES.
+    """ends[0] = max(ends[0], x[i] as int32), ends[1] = max(ends[1], x[i] as uint32) for `count` numbers, a multiple of LANES.
 
     Operands: x float32[count]; ends uint32[2] in registers; count.
     """
@@ -100,10 +102,10 @@ def _emit_range(operands: Mapping[str, COperand]) -> BlockText:
 
 @cache
 def quantize_symmetric() -> TensorIntrin:
-    """out[i] = the code of x[i] * factor within +-127 for `count` numbers, a multiple of LANES; those of NaN are 0.
+    """out[i] = the quantised value of x[i] * factor within +-127, for `count` numbers, a multiple of LANES; 0 for NaN.
 
-    Operands: x float32[count], out int8[count], sum float32[1] in a register, factor, count.  The products of neighbours are
-    added to `sum`, which is infinite or NaN if one of the numbers is.
+    Operands: x float32[count], out int8[count], sum float32[1] in a register, factor, count.  Products of neighbours are added to
+    `sum`, which becomes infinite or NaN if one of the numbers is.
     """
     factor, count = Var("factor", "float32"), Var("count")
     b = IRBuilder("quantize_symmetric")
@@ -117,8 +119,8 @@ def quantize_symmetric() -> TensorIntrin:
             value = b.let("value", x[2 * i + p] * factor)
             value = b.let("value", value + value * imm(EPSILON, "float32"))
             pair.append(value)
-            known = select(binop("==", value, value), value, zero)
-            bounded = b.let("bounded", select(value >= far, far, select(value <= zero - far, zero - far, known)))
+            number = select(binop("==", value, value), value, zero)
+            bounded = b.let("bounded", select(value >= far, far, select(value <= zero - far, zero - far, number)))
             halves = b.let("halves", cast("int32", bounded * imm(2.0, "float32")))
             code = (halves + select(halves < 0, imm(0), imm(1))) >> 1
             b.store(out, 2 * i + p, cast("int8", maximum(imm(-LARGEST_CODE), minimum(code, imm(LARGEST_CODE)))))
@@ -128,7 +130,7 @@ def quantize_symmetric() -> TensorIntrin:
 
 
 def _emit_quantize(operands: Mapping[str, COperand]) -> BlockText:
-    offset = 1 + 2 * LARGEST_CODE  # codes counted from the lowest, 0 to 254, then one more but for 255: the lowest byte is -127
+    offset = 1 + 2 * LARGEST_CODE  # from 0: 0 to 254, then 1 more except for 255, so that the lowest byte is -127
     step = [
         "vldmia %[x]!, {s0-s3}",
         *[f"vmul.f32 {s}, {s}, %[factor]" for s in _FLOATS],
@@ -168,7 +170,7 @@ def _emit_quantize(operands: Mapping[str, COperand]) -> BlockText:
 
 CHANNELS = 4
 SUM_LIMIT = 1 << (31 - PRESCALE)
-"""Sums come times 256."""
+"""Limit of sums, as accumulators are scaled by 256."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,9 @@ class _Plan:
 
 
 def _plan(group: Group, target: Target) -> _Plan | None:
-    """Data of bytes (a symmetric quantisation), sums below 2^23, nothing after the layer's own output."""
-    anchor, (output, *rest) = group.anchor, (group.followers or (None,))
-    if output is None or rest or not is_call(output, HYBRID_OUTPUT) or not isinstance(anchor.op, Op) or not target.has("dsp"):
+    """Accept data of bytes (symmetric quantisation), sums below 2^23, and nothing after the layer's own output."""
+    anchor, (output, *others) = group.anchor, (group.followers or (None,))
+    if output is None or others or not is_call(output, HYBRID_OUTPUT) or not isinstance(anchor.op, Op) or not target.has("dsp"):
         return None
     data, weight = anchor.args
     _, parameters, scales, *bias = output.args
@@ -243,7 +245,7 @@ class _Kernel:
         self._words = b.scratch("words", (TAPS * self.quads.quads,), "int16", align=4)
 
     def stream(self) -> Array:
-        """Of each block of n channels: start values, scales if they vary, biases if there are any, weights [quads][n]."""
+        """Return per block of n channels: start values, scales if they vary, biases if there are any, weights [quads][n]."""
         parts: list[Array] = []
         for first in range(0, self.plan.channels, CHANNELS):
             block = slice(first, first + CHANNELS)
@@ -253,15 +255,15 @@ class _Kernel:
 
     def emit(self) -> None:
         b, depth = self.b, self.plan.weight.shape[1]
-        whole, rest = divmod(self.plan.channels, CHANNELS)
+        whole, remainder = divmod(self.plan.channels, CHANNELS)
         with b.for_("m", self.plan.rows) as m:
             W8.pack_run(b, (self._data, m * depth), depth, words=region(self._words), total=self.quads.quads)
             scale = b.let("scale", self._parameters[m * 3])
             if whole:
                 with b.for_("n", whole) as n:
                     self._block(m, n, CHANNELS, scale)
-            if rest:
-                self._block(m, imm(whole), rest, scale)
+            if remainder:
+                self._block(m, imm(whole), remainder, scale)
 
     def _block(self, m: Expr, n: Expr, count: int, scale: Expr) -> None:
         b, numbers = self.b, len(self._numbers)
@@ -275,7 +277,7 @@ class _Kernel:
             b.store(self._out, m * self.plan.channels + n * CHANNELS + j, self._value(start, acc, j=j, count=count, scale=scale))
 
     def _value(self, start: Expr, acc: Buffer, *, j: int, count: int, scale: Expr) -> Expr:
-        """The output's own meaning, of numbers from the stream."""
+        """Return the output's value as the operator defines it, with numbers from the stream."""
         floats = iter(range(1, len(self._numbers)))
 
         def number() -> TensorFn:
@@ -304,13 +306,13 @@ class _Kernel:
         return plan.rows * (total + W8.run_instructions(plan.weight.shape[1]) + 10) + 12
 
     def code(self) -> int:
-        """Bytes."""
+        """Return the bytes of code."""
         kinds = {CHANNELS} if self.plan.channels >= CHANNELS else set()
         kinds |= {self.plan.channels % CHANNELS} - {0}
         return 140 + sum(self.quads.code(8 + 12 * n) + 60 + 56 * n for n in kinds)
 
 
-# float32 results of four bytes each would lie between this layer and its followers
+# A layer with followers would have float32 results, four bytes each, between them.
 register_planned("arm_dsp.dense_hybrid", "nn.dense", _plan, _lower, plevel=30, cuts=False)
 
 
@@ -318,7 +320,9 @@ SIGN = 1 << 31
 
 
 def _accepts(group: Group, target: Target, *, feature: str) -> bool:
-    """One call; batches of whole turns, so that no number is one of the reference's rest."""
+    """Accept one call, with batches of whole iterations, so that no number is in the remainder that the reference handles
+    differently.
+    """
     anchor = group.anchor
     if group.followers or anchor is not group.result or not target.has("dsp") or not target.has(feature):
         return False
@@ -329,6 +333,7 @@ def _accepts(group: Group, target: Target, *, feature: str) -> bool:
 
 
 def lower_range(group: Group, _target: Target, name: str) -> Lowered:
+    """Lower dynamic_range: per batch one block of integer compares, or float compares if there is a NaN."""
     anchor = group.anchor
     data = tensor_type(anchor.args[0])
     batches, size = data.shape[0], prod(data.shape[1:])
@@ -352,7 +357,7 @@ def lower_range(group: Group, _target: Target, name: str) -> Lowered:
 
 
 def _range_of_numbers(b: IRBuilder, x: Buffer, out: Buffer, *, m: Expr, size: int) -> None:
-    """The range of a batch, NaN left out, as no comparison with it holds."""
+    """Emit the range of a batch; NaN is left out, as every comparison with it is false."""
     zero = imm(0.0, "float32")
     ends = b.local("found", (2,), "float32", init=zero)
     with b.for_("i", size) as i:
@@ -363,6 +368,7 @@ def _range_of_numbers(b: IRBuilder, x: Buffer, out: Buffer, *, m: Expr, size: in
 
 
 def lower_quantize(group: Group, _target: Target, name: str) -> Lowered:
+    """Lower dynamic_quantize: per batch one block; batches with infinity or NaN are done again by the operator's rule."""
     anchor = group.anchor
     data = tensor_type(anchor.args[0])
     batches, size = data.shape[0], prod(data.shape[1:])

@@ -1,9 +1,11 @@
 """Layers of 16-bit data and 8-bit weights whose sums provably fit 32 bits: weights in pairs for SMLAD, two bytes each in flash.
 
-The reference sums in 64 bits.  A channel's sum is below 32768 * sum |w| + |bias|; where that is below 2^31 for every channel, 32
-bits are exact.  `conv2d_16x8`: two pixels by four channels, windows packed as pairs of both pixels (scratch: eight bytes a pair
-of taps).  `dense_16x8`: row by row, straight from the data.  With a tail both keep their results in scratch memory, two bytes
-each, as the block of assembly leaves it no registers.
+The reference sums in 64 bits.  The sum of a channel is below 32768 * sum |w| + |bias|; if that is below 2^31 for every channel,
+32 bits are exact, and SMLAD does two products per instruction where 64 bits would need an SMLAL for each.
+
+`conv2d_16x8`: blocks of two pixels x four channels; the windows of both pixels are packed as pairs (scratch: eight bytes per pair
+of taps).  `dense_16x8`: blocks of one row x four channels, straight from the data.  With a tail, both keep results in scratch
+memory, two bytes each, as the block of assembly leaves no registers for it.
 """
 
 from __future__ import annotations
@@ -37,15 +39,16 @@ PIXELS = 2
 
 
 def plan_conv2d(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
-    """Convolutions of at least two pixels."""
-    found = match_16x8(group, target)
-    if found is None or found[0].weight.ndim != 4 or prod(found[0].out_type.shape[:-1]) < PIXELS:
+    """Accept convolutions of at least two pixels."""
+    match = match_16x8(group, target)
+    if match is None or match[0].weight.ndim != 4 or prod(match[0].out_type.shape[:-1]) < PIXELS:
         return None
-    return found
+    return match
 
 
-def lower_conv2d(group: Group, _target: Target, name: str, found: tuple[FusedLayer, AnyRequant]) -> Lowered:
-    layer, requant = found
+def lower_conv2d(group: Group, _target: Target, name: str, plan: tuple[FusedLayer, AnyRequant]) -> Lowered:
+    """Lower a convolution: pairs of pixels; for each, pack both windows, then blocks of four channels."""
+    layer, requant = plan
     rows = prod(layer.out_type.shape[:-1])
     stream = PairStream(layer, requant)
     b = IRBuilder(name)
@@ -65,10 +68,10 @@ def lower_conv2d(group: Group, _target: Target, name: str, found: tuple[FusedLay
         if results is not None:
             with b.for_("c", PIXELS * layer.channels) as c:
                 io.store((first * layer.channels + c,), cast("int32", results[c]))
-    taps, (whole, rest) = layer.weight.shape[1] * layer.weight.shape[2], divmod(layer.channels, CHANNELS)
+    taps, (whole, remainder) = layer.weight.shape[1] * layer.weight.shape[2], divmod(layer.channels, CHANNELS)
     pack = PIXELS * (taps * (14 + layer.weight.shape[3] * (2 if layer.weight.shape[3] % 2 == 0 else 6)) + 20)
     each = PIXELS * (4 + stream.long_products) + stream.numbers + 2
-    counts = [CHANNELS] * whole + [rest] * (rest > 0)
+    counts = [CHANNELS] * whole + [remainder] * (remainder > 0)
     blocks = sum(smlad_2x4_instructions(c) * stream.pairs + stream.pairs // 2 + c * each + 24 for c in counts)
     instructions = -(-rows // PIXELS) * (pack + blocks + 8) + epilogue_instructions(layer)
     return lowered(io, layer, "arm_dsp.conv2d_16x8", instructions, 900 + 200 * len(layer.epilogue), pixels=PIXELS)
@@ -79,16 +82,16 @@ Buffers = tuple[Buffer, Buffer, Buffer | None]
 
 
 def _conv2d_block(b: IRBuilder, stream: PairStream, io: LayerIo, buffers: Buffers, *, first: Expr, n: Expr, count: int) -> None:
-    """`count` channels of two pixels, of a block of four in the stream."""
+    """Compute `count` channels of two pixels, of a block of four in the stream."""
     params, words, results = buffers
     acc = b.local("acc", (PIXELS, count), "int32")
     for j in range(count):
         b.store(acc, (0, j), stream.number(params, n, 0, j))
     b.block(smlad_2x4(stream.pairs, count), words, stream.weights(params, n), acc)
     for j in range(count):
-        fields = stream.fields(b, params, n, j)
+        requant_params = stream.requant_params(b, params, n, j)
         for p in range(PIXELS):
-            value = stream.result(b, acc[p, j], fields)
+            value = stream.result(b, acc[p, j], requant_params)
             if results is None:
                 io.store(((first + p) * stream.channels + n * CHANNELS + j,), value)
             else:
@@ -96,7 +99,7 @@ def _conv2d_block(b: IRBuilder, stream: PairStream, io: LayerIo, buffers: Buffer
 
 
 def _pack(b: IRBuilder, layer: FusedLayer, io: LayerIo, words: Buffer, *, index: Expr, p: int) -> None:
-    """The window of a pixel, zeros outside the image."""
+    """Pack the window of a pixel, with zeros outside the image."""
     attrs, (_, height, width, depth) = layer.attrs, layer.data_type.shape
     _, kh, kw, _ = layer.weight.shape
     image, y, x = window_at(b, layer, index, origin=attrs.padding[:2])
@@ -120,7 +123,7 @@ def _pack(b: IRBuilder, layer: FusedLayer, io: LayerIo, words: Buffer, *, index:
 def _copy(
     b: IRBuilder, words: Buffer, data: Buffer | None, *, start: Expr, tap: Expr, length: int, p: int, by_words: bool
 ) -> None:
-    """A run to the places of a pixel, zeros where there is no data; by words where runs begin with one."""
+    """Pack a run into the places of a pixel, with zeros if there is no data; by words if runs begin at words."""
     if by_words:
         with b.for_("k", length // 2) as k:
             value = imm(0, "uint32") if data is None else data.load("uint32", start // 2 + k)
@@ -136,13 +139,14 @@ register_planned("arm_dsp.conv2d_16x8", "nn.conv2d", plan_conv2d, lower_conv2d, 
 
 
 def plan_dense(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
-    """Rows of an even number of data, so that each begins with a word."""
-    found = match_16x8(group, target)
-    return found if found is not None and is_rows(found[0]) and found[0].weight[0].size % 2 == 0 else None
+    """Accept rows of an even number of data, so that each begins at a word."""
+    match = match_16x8(group, target)
+    return match if match is not None and is_rows(match[0]) and match[0].weight[0].size % 2 == 0 else None
 
 
-def lower_dense(group: Group, _target: Target, name: str, found: tuple[FusedLayer, AnyRequant]) -> Lowered:
-    layer, requant = found
+def lower_dense(group: Group, _target: Target, name: str, plan: tuple[FusedLayer, AnyRequant]) -> Lowered:
+    """Lower rows: for each, blocks of four channels straight from the data."""
+    layer, requant = plan
     rows, depth = prod(layer.out_type.shape[:-1]), int(layer.weight[0].size)
     stream = PairStream(layer, requant)
     b = IRBuilder(name)
@@ -156,7 +160,7 @@ def lower_dense(group: Group, _target: Target, name: str, found: tuple[FusedLaye
                 b.store(acc, j, stream.number(params, n, 0, j))
             b.block(smlad_1x4(stream.pairs), region(io.data, m * depth), stream.weights(params, n), acc)
             for j in range(count):
-                value = stream.result(b, acc[j], stream.fields(b, params, n, j))
+                value = stream.result(b, acc[j], stream.requant_params(b, params, n, j))
                 if results is None:
                     io.store((m * layer.channels + n * CHANNELS + j,), value)
                 else:
@@ -164,10 +168,10 @@ def lower_dense(group: Group, _target: Target, name: str, found: tuple[FusedLaye
         if results is not None:
             with b.for_("c", layer.channels) as c:
                 io.store((m * layer.channels + c,), cast("int32", results[c]))
-    steps, rest = divmod(stream.pairs, 2)
+    steps, remainder = divmod(stream.pairs, 2)
     unroll = unroll_of(stream.pairs)
     loops = 2 * (steps // unroll) if unroll and steps > unroll else 0
-    block = 11 * steps + 6 * rest + loops + CHANNELS * (5 + stream.numbers + stream.long_products) + 12
+    block = 11 * steps + 6 * remainder + loops + CHANNELS * (5 + stream.numbers + stream.long_products) + 12
     blocks = -(-layer.channels // CHANNELS)
     code = (60 + 4 * (11 * unroll + 6) + 80) * (1 + (layer.channels % CHANNELS > 0 and blocks > 1))
     instructions = rows * (blocks * block + 8) + epilogue_instructions(layer)
@@ -182,7 +186,7 @@ KINDS = frozenset({("int16", "int8")})
 
 
 def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
-    """A layer whose sums fit 32 bits, with a tail that reads tensors of the result's shape, and its requantisation."""
+    """Return a layer whose sums fit 32 bits, with a tail whose operands have the result's shape, and its requantisation."""
     layer = match_layer(group, KINDS) if target.has("dsp") else None
     if layer is None or not supports_epilogue(layer) or layer.weight.ndim == 3 or layer.attrs.weight_zp:
         return None
@@ -193,7 +197,9 @@ def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | 
 
 
 class PairStream:
-    """Blocks of four channels: weights [pairs][4][2] as int16, then bias [4] and the fields that vary [4] as int32."""
+    """The constants in blocks of four channels: weights [pairs][4][2] as int16, then bias [4] and parameters that vary [4] as
+    int32.
+    """
 
     def __init__(self, layer: FusedLayer, requant: AnyRequant) -> None:
         matrix = layer.weight.reshape(layer.channels, -1)
@@ -210,16 +216,16 @@ class PairStream:
 
     @property
     def numbers(self) -> int:
-        """That are loaded for each channel."""
+        """Words loaded per channel for bias and requantisation."""
         return len(self._arrays)
 
     @property
     def long_products(self) -> int:
-        """Instructions of a result beyond those of the short requantisation."""
+        """Instructions per result beyond those of the short requantisation."""
         return 8 if isinstance(self.requant, LongMultiply) else 0
 
     def data(self) -> Array:
-        """The stream as int32."""
+        """Return the stream as int32."""
         parts: list[Array] = []
         for first in range(0, len(self._weights), CHANNELS):
             block = self._weights[first : first + CHANNELS].reshape(CHANNELS, self.pairs, 2).transpose(1, 0, 2)
@@ -228,27 +234,27 @@ class PairStream:
         return np.concatenate(parts)
 
     def blocks(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
-        """Number of each block, and how many of its channels there are."""
-        whole, rest = divmod(self.channels, CHANNELS)
+        """Iterate over the blocks, as (number, channels)."""
+        whole, remainder = divmod(self.channels, CHANNELS)
         if whole:
             with b.for_("n", whole) as n:
                 yield n, CHANNELS
-        if rest:
-            yield imm(whole), rest
+        if remainder:
+            yield imm(whole), remainder
 
     def weights(self, params: Buffer, n: Expr) -> Region:
         return Region(params, n * (2 * self.block_words), "int16")
 
     def number(self, params: Buffer, n: Expr, row: int, j: int) -> Expr:
-        """Number j of row `row` (0: bias) of a block."""
+        """Return number j of row `row` (0: bias) of a block."""
         return params[n * self.block_words + (CHANNELS * (self.pairs + row) + j)]
 
-    def result(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
-        """The requantised sum, which the model has in `acc_dtype`."""
-        return self.requant.emit(b, acc if isinstance(self.requant, LongMultiply) else cast(self._acc_dtype, acc), fields)
+    def result(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        """Return the requantised sum, which has type `acc_dtype` in the model."""
+        return self.requant.emit(b, acc if isinstance(self.requant, LongMultiply) else cast(self._acc_dtype, acc), requant_params)
 
-    def fields(self, b: IRBuilder, params: Buffer, n: Expr, j: int) -> tuple[Expr, ...]:
-        """The requantisation numbers of channel j of a block, loaded or immediate."""
+    def requant_params(self, b: IRBuilder, params: Buffer, n: Expr, j: int) -> tuple[Expr, ...]:
+        """Return the requantisation parameters of channel j of a block, loaded or immediate."""
         return load_params(b, self.requant, (self.number(params, n, i, j) for i in count(1)))
 
 
@@ -261,10 +267,10 @@ _DATA = ("r12", "lr")
 
 @cache
 def smlad_1x4(pairs: int) -> TensorIntrin:
-    """acc[c] += sum over k < pairs, j < 2 of x[2 k + j] * w[k, c, j].
+    """acc[c] += sum over k < pairs, j < 2 of x[2 k + j] * w[k, c, j], for four channels.
 
-    acc: int32[4] in registers; x: int16[2 pairs] and w: int16[pairs, 4, 2], both aligned to 4 bytes.  Sums have to fit.
-    8 SMLAD, 2 LDM and LDRD for 16 multiply-accumulates.
+    acc: int32[4] in registers; x: int16[2 pairs] and w: int16[pairs, 4, 2], both aligned to 4 bytes.  Sums must fit.  8 SMLAD, 2
+    LDM and LDRD for 16 multiply-accumulates.
     """
     b = IRBuilder(f"smlad_1x4_k{2 * pairs}")
     x = b.input("x", (UNKNOWN_EXTENT,), "int16", align=4)
@@ -279,7 +285,7 @@ def smlad_1x4(pairs: int) -> TensorIntrin:
 
 
 def unroll_of(pairs: int) -> int:
-    """Steps of two pairs in the body of the loop."""
+    """Return the steps of two pairs per iteration."""
     return max(u for u in range(1, MAX_UNROLL + 1) if (pairs // 2) % u == 0) if pairs > 1 else 0
 
 
@@ -312,9 +318,9 @@ def _emit(operands: Mapping[str, COperand], pairs: int) -> BlockText:
     ).emit()
 
 
-# Requantisation by multipliers of 62 bits in two long products, for sums of 32 bits.
-# `multiply_by_long_multiplier` adds half of 2^right and shifts by right = 31 - shift.  From right = 33 on the half has no bits in
-# the lower word, so that nothing is carried from there: only the upper word of the product is needed.
+# Requantisation by multipliers of 62 bits with two long products, for sums of 32 bits.  `multiply_by_long_multiplier` adds half
+# of 2^right and shifts by right = 31 - shift.  From right = 33 on the half has no bits in the lower word, so nothing carries out
+# of it, and only the upper word of the product is needed.
 
 
 LEAST_RIGHT, MOST_RIGHT = 33, 61
@@ -328,9 +334,9 @@ class LongMultiply:
     lo: int
     hi: int
 
-    def emit(self, b: IRBuilder, acc: Expr, fields: tuple[Expr, ...]) -> Expr:
-        """The clamped int32 result of an accumulator that fits int32."""
-        multiplier, fraction, half, shift = fields
+    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        """Return the clamped int32 result of an accumulator that fits int32."""
+        multiplier, fraction, half, shift = requant_params
         x = b.let("x", cast("int32", acc))
         wide = cast("int64", x)
         low = b.let("low", cast("int32", (wide * cast("int64", fraction) + cast("int64", x >> 31)) >> imm(31, "int64")))
@@ -343,7 +349,7 @@ AnyRequant = Requant | LongMultiply
 
 
 def with_short_products(requant: Requant) -> AnyRequant:
-    """The form above where it is exact, else `requant`; sums have to fit int32, cores to have DSP instructions."""
+    """Return the form above if it is exact, else `requant`; sums must fit int32, and the core must have DSP instructions."""
     if not isinstance(requant, General) or not requant.attrs.fraction or requant.attrs.zero_point:
         return requant
     attrs: RequantizeAttrs = requant.attrs
@@ -351,10 +357,10 @@ def with_short_products(requant: Requant) -> AnyRequant:
     right = 31 - numbers["shift"]
     if (right < LEAST_RIGHT).any() or (right > MOST_RIGHT).any():
         return requant
-    fields = (
+    params = (
         RequantParam("multiplier", numbers["multiplier"]),
         RequantParam("fraction", numbers["fraction"]),
         RequantParam("half", 1 << (right - LEAST_RIGHT)),
         RequantParam("shift", right - 32),
     )
-    return LongMultiply(fields, attrs.lo, attrs.hi)
+    return LongMultiply(params, attrs.lo, attrs.hi)

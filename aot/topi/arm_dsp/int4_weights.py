@@ -1,13 +1,14 @@
-"""4-bit weights that stay packed in flash: eight taps a word, eight 16-bit products.
+"""4-bit weights that stay packed in flash: eight taps per word, eight 16-bit products.
 
-Two weights n0, n1 in [-8, 7] are the byte B = 16 n1 + u0 with u0 = n0 + 8 in [0, 15].  With e = x0 + 128 in [0, 255] and
+Two weights n0, n1 in [-8, 7] are the byte B = 16 n1 + u0, where u0 = n0 + 8 is in [0, 15].  With e = x0 + 128 in [0, 255] and
 
     X = x1      and      Y = 16 e - x1  in [-127, 4208]
 
-B X + u0 Y = 16 n1 x1 + 16 (n0 + 8) e, so a sum of these less 128 times the sum of all e is 16 times the sum of n1 x1 + n0 x0 and
-of 128 n0.  SXTB16 of a word yields two bytes B, AND with 0x000f000f then both u0: for each two instructions and two products with
-SMLAD.  The sum of the e is the same for all channels, the packing of the data makes it on the way; the term with n0 belongs into
-the bias.  Sums are modulo 2^32, so only the last one has to fit.
+B X + u0 Y = 16 n1 x1 + 16 (n0 + 8) e.  So a sum of these, less 128 times the sum of all e, is 16 times the sum of n1 x1 + n0 x0 +
+128 n0. SXTB16 of a word extracts two bytes B, and AND with 0x000f000f then both u0: two instructions and two SMLAD for four taps.
+
+The sum of the e is the same for all channels, and the packing of the data computes it on the way; the term with n0 is folded into
+the bias.  Sums are modulo 2^32, so only the final one has to fit.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.layer.fused import FusedLayer
 
 WORD_TAPS = 8
-"""Taps in a word of weights: those of two quads of data."""
+"""Taps per word of weights: two quads of data."""
 
 PRESCALE = 4
-"""Accumulators come times 2^4."""
+"""Accumulators are scaled by 2^4."""
 
 LOW, HIGH = -8, 7
-"""The weights."""
+"""Range of the weights."""
 
 OFFSET = 128
-"""What is added to the data of even taps."""
+"""Added to the data of even taps."""
 
 _UNSIZED = (UNKNOWN_EXTENT,)
 _LOW_NIBBLES = "#0x000f000f"
 
 
 def nibble_words(weights: Array) -> Array:
-    """Values [..., K] in [-8, 7], K a multiple of 8, as int16 numbers [..., K / 4].
+    """Pack values [..., K] in [-8, 7], K a multiple of 8, as int16 numbers [..., K / 4].
 
-    The bytes of a word are taps 0 and 1, 4 and 5, 2 and 3, 6 and 7: bytes 0 and 2 go with the first quad of data.
+    The bytes of a word hold taps 0 and 1, 4 and 5, 2 and 3, 6 and 7: bytes 0 and 2 meet the first quad of data.
     """
     pairs = weights.reshape(*weights.shape[:-1], -1, 4, 2).astype(np.int64)[..., [0, 2, 1, 3], :]
     packed = (pairs[..., 1] & 15) * 16 + pairs[..., 0] + 8
@@ -56,7 +57,7 @@ def nibble_words(weights: Array) -> Array:
 
 
 def nibble_bias_words(bias: Array, weights: Array) -> Array:
-    """Start values int32[O] of accumulators for weights [O, K]: 16 times the bias without the even taps' offset, modulo 2^32."""
+    """Return the start values int32[O] for weights [O, K]: 16 * (bias without the even taps' offset), modulo 2^32."""
     total = 16 * (bias.astype(np.int64) - OFFSET * weights[:, 0::2].astype(np.int64).sum(axis=1))
     start: Array = (total & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
     return start
@@ -64,9 +65,9 @@ def nibble_bias_words(bias: Array, weights: Array) -> Array:
 
 @cache
 def pack_w4(pixels: int, unroll: int) -> TensorIntrin:
-    """Data words of one pixel: 4 * quads bytes at any address -> the words {X1, X3} of each quad and, `pixels` further, {Y0, Y2}.
+    """Pack one pixel: 4 * quads bytes at any address -> per quad the words {X1, X3} and, `pixels` words further, {Y0, Y2}.
 
-    Operands: x int8[4 * quads], words int16 in groups of 4 * pixels (of which two and two are written), sums int32[1], quads, a
+    Operands: x int8[4 * quads]; words int16 in groups of 4 * pixels, of which two and two are written; sums int32[1]; quads, a
     multiple of `unroll`.  128 times the sum of x0 + 128 over the even taps is subtracted from `sums`, modulo 2^32.
     """
     b = IRBuilder(f"pack_w4_p{pixels}_u{unroll}")
@@ -78,12 +79,12 @@ def pack_w4(pixels: int, unroll: int) -> TensorIntrin:
         values = [b.let("v", cast("int32", x[q * TAPS + i])) for i in range(TAPS)]
         store_quad(b, region(words, q * (4 * pixels)), region(sums), values, pixels)
     desc = replace(b.finish(), scalars=(quads,))
-    # four bytes are read, then eight written, quad by quad: the order of the description
+    # Read four bytes, then write eight, quad by quad: the order of the assembly.
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, QuadLoop(ops, unroll)), ordered=True)
 
 
 def store_quad(b: IRBuilder, words: Region, sums: Region | None, values: Sequence[Expr], pixels: int) -> None:
-    """The data words of up to four values, as pack_w4 makes them; beyond those there are zeros."""
+    """Store the data words of up to four values in the order of pack_w4, padded with zeros."""
     assert sums is not None
     evens = [b.let("even", v + OFFSET) for v in values[0::2]]
     for i, even in enumerate(evens):
@@ -98,7 +99,7 @@ def store_quad(b: IRBuilder, words: Region, sums: Region | None, values: Sequenc
 
 
 def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> BlockText:
-    """SMLAD with -8 takes 16 e of both even taps off the sum before Y is made of it."""
+    """Emit pack_w4. SMLAD by -8 subtracts 16 e of both even taps from the sum before Y overwrites it."""
     store = ["str %[y], [%[d], #" + str(4 * pixels) + "]", f"str %[x], [%[d]], #{8 * pixels}"]
     step = [
         "ldr %[v], [%[s]], #4",
@@ -125,11 +126,11 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
 
 @cache
 def dot_w4(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
-    """One pixel by up to four channels: acc[c] += the words' sums of B X + u Y, modulo 2^32.
+    """One pixel x up to four channels: acc[c] += the words' sums of B X + u0 Y, modulo 2^32.
 
-    Operands: w int16 as [quads, channels, 2] of nibble_words; x int16 as [quads, 2, 4] of pack_w4(1); acc int32[channels]; quads
-    (here the words of weights), a multiple of `unroll`, or with `rest` = 1 any number.  For four channels 16 SMLAD, 16
-    instructions to unpack, LDM and two LDRD for 32 multiply-accumulates.
+    Operands: w int16 as [quads, channels, 2] from nibble_words; x int16 as [quads, 2, 4] from pack_w4(1); acc int32[channels];
+    quads (here words of weights), a multiple of `unroll`, or any number if `rest` is 1.  Four channels: 16 SMLAD, 16 instructions
+    to unpack, LDM and two LDRD for 32 multiply-accumulates.
     """
 
     def meaning(b: IRBuilder, w: Buffer, x: Buffer, acc: Buffer, q: Expr) -> None:
@@ -141,10 +142,10 @@ def dot_w4(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
 
 @cache
 def matmul_w4(unroll: int, rest: int = 0) -> TensorIntrin:
-    """Three pixels by two channels: acc[c, p] += the words' sums of B X + u Y, modulo 2^32.
+    """Three pixels x two channels: acc[c, p] += the words' sums of B X + u0 Y, modulo 2^32.
 
-    Operands: w int16 as [quads, 2, 2] of nibble_words; x int16 as [quads, 2, 12] of pack_w4(3); acc int32[6]; quads as of dot_w4.
-    24 SMLAD, 8 instructions to unpack and 9 loads for 48 multiply-accumulates, in all 14 registers.
+    Operands: w int16 as [quads, 2, 2] from nibble_words; x int16 as [quads, 2, 12] from pack_w4(3); acc int32[6]; quads as in
+    dot_w4. 24 SMLAD, 8 instructions to unpack and 9 loads for 48 multiply-accumulates, using all 14 registers.
     """
 
     def meaning(b: IRBuilder, w: Buffer, x: Buffer, acc: Buffer, q: Expr) -> None:
@@ -155,7 +156,7 @@ def matmul_w4(unroll: int, rest: int = 0) -> TensorIntrin:
 
 
 def _accumulate(b: IRBuilder, acc: tuple[Buffer, Expr], *, w: tuple[Buffer, Expr], x: tuple[Buffer, Expr], pixels: int) -> None:
-    """acc += a word's eight products: low bytes of its halves with the first quad of data, high bytes with the second."""
+    """acc += the eight products of a word: low bytes of its halves with the first quad of data, high bytes with the second."""
     total: Expr | None = None
     for lane in range(2):
         half = b.let("half", cast("int32", w[0][w[1] + lane]))
@@ -168,7 +169,7 @@ def _accumulate(b: IRBuilder, acc: tuple[Buffer, Expr], *, w: tuple[Buffer, Expr
 
 
 def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop) -> BlockText:
-    """LDM wants rising registers, so the words have fixed ones."""
+    """Emit dot_w4. LDM needs ascending registers, so they are fixed."""
     words = [f"r{8 + c}" for c in range(channels)]
     step = [f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"]
     for rotation in ("", ", ror #8"):
@@ -186,7 +187,7 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop) -
 
 
 def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
-    """The words of data come in pairs, so the third pixel's has a register of the first two."""
+    """Emit matmul_w4. Data words come in pairs, so the third pixel's pair reuses a register of the first two."""
     step = ["ldrd %[w0], %[w1], [%[wp]], #8"]
     for rotation in ("", ", ror #8"):
         for part in range(2):
@@ -207,7 +208,7 @@ def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
 
 
 def fits_nibbles(layer: FusedLayer) -> bool:
-    """Layers that keep 4-bit weights; those less their zero point lie in [-8, 7]."""
+    """Whether the model has 4-bit weights that, less their zero point, are in [-8, 7]."""
     return layer.weight_dtype == "int4" and int(layer.weight.min()) >= LOW and int(layer.weight.max()) <= HIGH
 
 

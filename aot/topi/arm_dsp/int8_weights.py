@@ -1,12 +1,14 @@
-"""int8 weights that stay one byte each in flash: six 16-bit products for four taps, the packing of data, the stream of constants.
+"""int8 weights that stay one byte each in flash: six 16-bit products per four taps; packing of data, the stream of constants.
 
-Two weights b0, b1 are stored as the 16-bit number 256 * b1 + b0, so a word holds four taps (a quad).  With
+Two weights b0, b1 are stored as the 16-bit number 256 * b1 + b0, so one 32-bit word, here called a quad, holds four taps.  With
 
     X = x1 - 127  in [-255, 0]      and      Y = 256 * x0 - X  in [-32768, 32767]
 
-(256 b1 + b0) X + b0 Y = 256 (b0 x0 + b1 (x1 - 127)) exactly.  SMLAD takes both 16-bit numbers of a word at once, and SXTB16 of
-the word yields the b0 of both: one SXTB16 and two SMLAD for four taps.  Sums are modulo 2^32, so only the last one has to fit;
-the term with 127 belongs into the bias.  Weights lie in [-127, 127], as b1 = -128 would leave no room for a negative b0.
+(256 b1 + b0) X + b0 Y = 256 (b0 x0 + b1 (x1 - 127)) exactly.  SMLAD multiplies both halves of a word, and SXTB16 extracts both b0
+of a word, so one SXTB16 and two SMLAD do four taps: nearly the speed of 16-bit weights at half the flash.
+
+Sums are modulo 2^32, so only the final one has to fit; the term with 127 is folded into the bias.  Weights are in [-127, 127],
+because b1 = -128 would leave no room for a negative b0.
 """
 
 from __future__ import annotations
@@ -30,50 +32,50 @@ from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 
 TAPS = 4
-"""Taps in a word of weights."""
+"""Taps per word of weights."""
 
 PRESCALE = 8
-"""Accumulators come times 2^8."""
+"""Accumulators are scaled by 2^8."""
 
 OFFSET = 127
-"""What the data of odd taps is reduced by."""
+"""Subtracted from the data of odd taps."""
 
 _UNSIZED = (UNKNOWN_EXTENT,)
 
 
 def weight_words(weights: Array) -> Array:
-    """Values [..., K] in [-127, 127], K a multiple of 4, as int16 numbers [..., K / 2]."""
+    """Pack values [..., K] in [-127, 127], K a multiple of 4, as int16 numbers [..., K / 2]."""
     pairs = weights.reshape(*weights.shape[:-1], -1, 2).astype(np.int64)
     words: Array = (256 * pairs[..., 1] + pairs[..., 0]).astype(np.uint16).view(np.int16)
     return words
 
 
 def bias_words(bias: Array, weights: Array) -> Array:
-    """Start values int32[O] of the accumulators for weights [O, K]: 256 times the bias with the odd taps' offset, modulo 2^32."""
+    """Return the accumulators' start values int32[O] for weights [O, K]: 256 * (bias + offset of the odd taps), modulo 2^32."""
     total = 256 * (bias.astype(np.int64) + OFFSET * weights[:, 1::2].astype(np.int64).sum(axis=1))
     start: Array = (total & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
     return start
 
 
 def direct_bias_words(bias: Array, weights: Array) -> Array:
-    """As bias_words, for weights [O, K] in the order of `swapped` and dot_w8_direct."""
+    """As bias_words, for dot_w8_direct and weights [O, K] in the order of `swapped`."""
     total = 256 * bias.astype(np.int64) - OFFSET * weights[:, 0::2].astype(np.int64).sum(axis=1)
     start: Array = (total & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
     return start
 
 
 def swapped(weights: Array) -> Array:
-    """Values [..., K] with the two of each pair exchanged, as dot_w8_direct wants them."""
+    """Exchange the two values of each pair of [..., K], the order that dot_w8_direct needs."""
     pairs: Array = weights.reshape(*weights.shape[:-1], -1, 2)[..., ::-1].reshape(weights.shape)
     return pairs
 
 
 @cache
 def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
-    """Data words of one pixel: 4 * quads bytes at any address -> for each quad the words {X1, X3} and {Y0, Y2}.
+    """Pack one pixel: 4 * quads bytes at any address -> per quad the words {X1, X3} and {Y0, Y2}.
 
-    Operands: x int8[4 * quads], words int16 in groups of 4 * pixels (of which the first four are written), quads, a multiple of
-    `unroll`.  The core has to allow unaligned LDR, as Armv7E-M and Armv8-M Main do for normal memory.
+    Operands: x int8[4 * quads]; words int16 in groups of 4 * pixels, of which the first four are written; quads, a multiple of
+    `unroll`.  The core must allow unaligned LDR, as Armv7E-M and Armv8-M Main do for normal memory.
     """
     b = IRBuilder(f"pack_w8_p{pixels}_u{unroll}")
     quads = Var("quads")
@@ -86,7 +88,7 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             b.store(words, q * (4 * pixels) + i, odd)
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
     desc = replace(b.finish(), scalars=(quads,))
-    # four bytes are read, then eight written, quad by quad: the order of the description
+    # Read four bytes, then write eight, quad by quad: the order of the assembly.
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, QuadLoop(ops, unroll)), ordered=True)
 
 
@@ -114,10 +116,10 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
 
 @cache
 def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
-    """One pixel by up to four channels: acc[c] += 256 * sum of the quads' products, modulo 2^32.
+    """One pixel x up to four channels: acc[c] += 256 * the sum of the quads' products, modulo 2^32.
 
-    Operands: w int16 as [quads, channels, 2]; x int16 as [quads, 4] of pack_w8(1); acc int32[channels]; quads, a multiple of
-    `unroll`, or with `rest` = 1 any number.  For four channels 8 SMLAD, 4 SXTB16, LDM and LDRD for 16 multiply-accumulates.
+    Operands: w int16 as [quads, channels, 2]; x int16 as [quads, 4] from pack_w8(1); acc int32[channels]; quads, a multiple of
+    `unroll`, or any number if `rest` is 1.  Four channels: 8 SMLAD, 4 SXTB16, LDM and LDRD for 16 multiply-accumulates.
     """
 
     def meaning(b: IRBuilder, w: Buffer, x: Buffer, acc: Buffer, q: Expr) -> None:
@@ -129,12 +131,13 @@ def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
 
 @cache
 def dot_w8_direct(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
-    """As dot_w8, but the data are plain bytes at any address: acc[c] += 256 * sum of the quads' products + 127 * sum of odd taps.
+    """As dot_w8, but for plain bytes at any address: acc[c] += 256 * sum of the quads' products + 127 * sum of the odd taps'
+    weights.
 
     Operands: w int16 as [quads, channels, 2] of weights in the order of `swapped`; x int8[4 * quads]; acc int32[channels]; quads
-    as there.  With a word's halves 256 * b0 + b1, (256 b0 + b1) x0 + b1 (256 x1 + 127 - x0) = 256 (b0 x0 + b1 x1) + 127 b1.
-    SXTB16 yields the x0 of both halves; EOR with 0x7f makes 127 - x0 of a low byte x0, below the x1 that is there: two
-    instructions a quad in place of packed data.
+    as in dot_w8.  With 256 * b0 + b1 in each half of a word, (256 b0 + b1) x0 + b1 (256 x1 + 127 - x0) = 256 (b0 x0 + b1 x1) +
+    127 b1. SXTB16 extracts both x0; EOR with 0x7f turns the low byte x0 into 127 - x0 and leaves x1 above it.  So two
+    instructions per quad replace the packing of the data.
     """
     b = IRBuilder(f"dot_w8_direct_c{channels}_u{unroll}" + "_rest" * rest)
     w = b.input("w", _UNSIZED, "int16", align=4)
@@ -154,10 +157,10 @@ def dot_w8_direct(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
 
 @cache
 def matmul_w8(unroll: int, rest: int = 0) -> TensorIntrin:
-    """Three pixels by two channels: acc[c, p] += 256 * sum of the quads' products, modulo 2^32.
+    """Three pixels x two channels: acc[c, p] += 256 * the sum of the quads' products, modulo 2^32.
 
-    Operands: w int16 as [quads, 2, 2]; x int16 as [quads, 3, 4] of pack_w8(3); acc int32[6]; quads, a multiple of `unroll`, or
-    with `rest` = 1 any number.  12 SMLAD, 2 SXTB16 and 4 LDRD for 24 multiply-accumulates, in all 14 registers.
+    Operands: w int16 as [quads, 2, 2]; x int16 as [quads, 3, 4] from pack_w8(3); acc int32[6]; quads, a multiple of `unroll`, or
+    any number if `rest` is 1.  12 SMLAD, 2 SXTB16 and 4 LDRD for 24 multiply-accumulates, using all 14 registers.
     """
 
     def meaning(b: IRBuilder, w: Buffer, x: Buffer, acc: Buffer, q: Expr) -> None:
@@ -174,7 +177,9 @@ def word_block(
     meaning: Callable[[IRBuilder, Buffer, Buffer, Buffer, Expr], None],
     emit: Callable[[Mapping[str, COperand], QuadLoop], BlockText],
 ) -> TensorIntrin:
-    """A block over words of weights: `meaning` (b, w, x, acc, number of the word) of one; `loop`: unroll and rest of QuadLoop."""
+    """Build a block that loops over words of weights; `meaning(b, w, x, acc, word number)` describes one word; `loop`: unroll and
+    rest.
+    """
     (unroll, rest), quads = loop, Var("quads")
     b = IRBuilder(f"{name}_u{unroll}" + "_rest" * rest)
     w = b.input("w", _UNSIZED, "int16", align=4)
@@ -198,7 +203,7 @@ def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], 
 
 
 def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockText:
-    """LDM wants rising registers, so the words have fixed ones.  `size`: bytes of data in a quad, packed or not."""
+    """Emit dot_w8. LDM needs ascending registers, so they are fixed.  `size`: bytes of data per quad, packed or not."""
     words = [f"r{8 + c}" for c in range(channels)]
     load = f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"
     plain = ["ldr r12, [%[xp]], #4", "eor lr, r12, #0x007f007f", "sxtb16 r12, r12"]
@@ -231,10 +236,10 @@ def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
 
 @dataclass(frozen=True, slots=True)
 class QuadLoop:
-    """The loop over the quads, or other words of weights.
+    """The loop over quads, or over other words of weights.
 
-    `unroll` of them at a time; with `rest` the remainder first, one by one.
-    There is no loop where the trip count is the literal `unroll` (and no rest).
+    `unroll` of them per iteration; with `rest`, the remainder comes first, one by one.  There is no loop if the count is the
+    literal `unroll` and there is no `rest`.
     """
 
     block: Mapping[str, COperand]
@@ -247,7 +252,7 @@ class QuadLoop:
 
     @property
     def single(self) -> bool:
-        """At most one loop."""
+        """Whether there is at most one loop."""
         return not self.rest
 
     @property
@@ -255,7 +260,7 @@ class QuadLoop:
         return self.single and self.count == str(self.unroll)
 
     def ends(self, pointer: str, size: int) -> list[str]:
-        """Declarations of the addresses where the loops end; `size`: bytes of data in a quad."""
+        """Return declarations of the addresses at which the loops end; `size`: bytes of data per quad."""
         start = f"(const uint8_t *){pointer} + {size}"
         last = [] if self._once else [f"const void *const aot_end = {start} * ({self.count});"]
         first = [] if self.single else [f"const void *const aot_rest = {start} * (({self.count}) % {self.unroll});"]
@@ -266,7 +271,9 @@ class QuadLoop:
         return [f'[{n}] "{constraint}"(aot_{n})' for n in names]
 
     def text(self, step: list[str], pointer: str, spare: str) -> list[str | Repeat]:
-        """The loops; addresses in memory are loaded to `spare` (if any) before they are compared with %[pointer]."""
+        """Return the loops; end addresses in memory are loaded into `spare` (if there is one) before %[pointer] is compared with
+        them.
+        """
         if self._once:
             return [Repeat(self.unroll, step)]
 
@@ -282,25 +289,25 @@ class QuadLoop:
 
 
 def pointers(operands: Mapping[str, COperand]) -> list[str]:
-    """Declarations of the pointers to weights and data."""
+    """Return declarations of the pointers to weights and data."""
     return [f"const void *aot_wp = {operands['w'].pointer};", f"const void *aot_xp = {operands['x'].pointer};"]
 
 
 def accumulators(operands: Mapping[str, COperand]) -> list[str]:
-    """The accumulators and the pointers as operands of the assembly."""
+    """Return the accumulators and pointers as operands of the assembly."""
     named = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
     return [*named, '[wp] "+r"(aot_wp)', '[xp] "+r"(aot_xp)']
 
 
 MAX_WEIGHT, MAX_UNROLL, COMMON_UNROLL = 127, 8, 4
-"""The largest weight; words in the body of a loop, and in that of kernels which layers of different size share."""
+"""The largest weight; most words per iteration; words per iteration of kernels that layers of different sizes share."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuadPlan:
-    """`quads` (words of weights) in all, `unroll` of them in the body of the loop; those beyond the layer's own are zero.
+    """`quads` words of weights in all, `unroll` of them per iteration; quads beyond the layer's weights are zero.
 
-    `rest`: 1 where a second loop takes a remainder.
+    `rest`: 1 if a second loop handles a remainder.
     """
 
     quads: int
@@ -308,20 +315,20 @@ class QuadPlan:
     rest: int = 0
 
     def instructions(self, each: int) -> int:
-        """Of the loops, for `each` instructions a quad."""
+        """Return the instructions of the loops, at `each` instructions per quad."""
         if self.rest:
             return each * self.quads + 3 * (2 + self.quads // self.unroll + self.quads % self.unroll) + 2
         return each * self.quads + (3 * (self.quads // self.unroll) if self.quads > self.unroll else 0)
 
     def code(self, each: int) -> int:
-        """Bytes of the loops, for `each` bytes a quad."""
+        """Return the bytes of code of the loops, at `each` bytes per quad."""
         return each * (self.unroll + self.rest) + 24 * self.rest
 
 
 def plan_quads(quads: int, *, cost: int, common: bool, most: int = MAX_UNROLL) -> QuadPlan:
-    """Round `quads` up (by a sixteenth at most) where they have no good divisor; `cost`: instructions of a quad.
+    """Round `quads` up, by at most a sixteenth, if it has no good divisor; `cost`: instructions per quad.
 
-    `common`: one unrolling for any number.  `most`: quads in the body of the loop.
+    `common`: one unrolling for any number of quads, so that layers share code.  `most`: most quads per iteration.
     """
     if common:
         return QuadPlan(quads, most // 2, rest=1)
@@ -332,9 +339,9 @@ def plan_quads(quads: int, *, cost: int, common: bool, most: int = MAX_UNROLL) -
 
 
 def run_taps(length: int) -> list[int]:
-    """The tap at each place of the quads that hold a run of `length` bytes; -1: none.
+    """Return the tap at each place of the quads that hold a run of `length` bytes; -1 if none.
 
-    The last quad of an odd length holds the last four bytes, so that nothing beyond the run is read.
+    If the length is not a multiple of four, the last quad holds the last four bytes, so that nothing beyond the run is read.
     """
     whole = length // TAPS * TAPS
     taps = list(range(whole))
@@ -349,12 +356,12 @@ def run_quads(length: int) -> int:
 
 
 def pack_unroll(quads: int) -> int:
-    """Quads in the body of the packing loop."""
+    """Return the quads per iteration of the packing loop."""
     return max(u for u in (4, 3, 2, 1) if quads % u == 0)
 
 
 def arrange(weights: Array, runs: int, plan: QuadPlan, *, taps: int = TAPS) -> Array:
-    """Weights [O, K], K being `runs` runs of equal length, as [O, taps * plan.quads] in the order of their quads."""
+    """Arrange weights [O, K] of `runs` runs of equal length as [O, taps * plan.quads] in the order of the quads."""
     channels = weights.shape[0]
     by_run = weights.reshape(channels, runs, -1)
     places = np.asarray(run_taps(by_run.shape[2]))
@@ -364,10 +371,10 @@ def arrange(weights: Array, runs: int, plan: QuadPlan, *, taps: int = TAPS) -> A
 
 @dataclass(frozen=True, slots=True)
 class WordForm:
-    """How weights are kept in words, `taps` in each, and what sums come times (2^prescale).
+    """How weights are packed into words: `taps` per word, with accumulators scaled by 2^prescale.
 
-    `words` makes int16 numbers of values [..., K], two a word; `start` makes the start values of the accumulators from biases [O]
-    and weights [O, K].  `fits`: whether a layer's weights can be kept so.
+    `words` packs values [..., K] as int16 numbers, two per word.  `start` computes the accumulators' start values from biases [O]
+    and weights [O, K].  `fits`: whether the weights of a layer can be packed like this.
     """
 
     taps: int
@@ -377,18 +384,20 @@ class WordForm:
     fits: Callable[[FusedLayer], bool]
 
     def block(self, weights: Array) -> Array:
-        """Arranged weights of the channels of a block, [n, taps * quads], as int32 [quads][n]."""
+        """Return the arranged weights of a block's channels, [n, taps * quads], as int32 [quads][n]."""
         words = self.words(weights).reshape(len(weights), -1, 2)
         return np.ascontiguousarray(words.transpose(1, 0, 2)).reshape(-1).view(np.int32)
 
     def requant(self, layer: FusedLayer, target: Target) -> HighMultiply | None:
-        """The short requantisation of accumulators that fit 32 bits for all data; None if there is none or weights do not fit."""
+        """Return the short requantisation if every accumulator fits 32 bits; else, or if the weights do not fit, None."""
         if not self.fits(layer):
             return None
         return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=self.prescale)
 
     def best_requant(self, layer: FusedLayer, target: Target, *, common: bool = False) -> HighMultiply:
-        """For a layer that has one: with one shift for all channels where that is exact, unless code is shared."""
+        """Return the requantisation of an accepted layer, with one shift for all channels if that is exact, unless code is
+        shared.
+        """
         requant = self.requant(layer, target)
         assert requant is not None
         if common or requant.params[-1].uniform:
@@ -397,7 +406,7 @@ class WordForm:
 
 
 def fits_bytes(layer: FusedLayer) -> bool:
-    """Weights in [-127, 127], so that 256 * b1 + b0 fits 16 bits; -128 (and what a weight's zero point makes) is not taken."""
+    """Whether weights are in [-127, 127], so that 256 * b1 + b0 fits 16 bits; zero points of weights can make -128 and beyond."""
     return int(np.abs(layer.weight).max()) <= MAX_WEIGHT
 
 
@@ -407,11 +416,12 @@ DIRECT_BYTES = replace(BYTES, start=direct_bias_words)
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A form of weights with its blocks of assembly: `pack` of data (pixels, unroll), `short` of fewer bytes than a quad.
+    """A form of weights with its blocks of assembly: `pack` (pixels, unroll) packs data, `short` fewer bytes than a quad.
 
-    `dot`: of one pixel by up to four channels, `matmul`: of three by two (unroll, rest).  `sums`: the packing also makes a sum
-    over the data, which accumulators start with.  `pixel_step`: int16 numbers from one pixel's words to the next one's.
-    `pack_cost`: instructions of a quad, of a run, and of the last bytes of an odd one (from counts under QEMU).
+    `dot` (channels, unroll, rest): one pixel x up to four channels; `matmul` (unroll, rest): three pixels x two channels.
+    `sums`: packing also computes a sum over the data, with which accumulators start.  `pixel_step`: int16 numbers from one
+    pixel's words to the next pixel's.  `pack_cost`: instructions per quad, per run, and for the last bytes of an odd run (from
+    counts under QEMU).
     """
 
     name: str
@@ -427,11 +437,11 @@ class Weights:
 
     @property
     def quads(self) -> int:
-        """Of data to a word of weights."""
+        """Quads of data per word of weights."""
         return self.form.taps // TAPS
 
     def plan(self, quads: int, *, cost: int, common: bool) -> QuadPlan:
-        """The words for `quads` quads of data; `cost`: instructions of a word."""
+        """Plan the words of weights for `quads` quads of data; `cost`: instructions per word."""
         return plan_quads(-(-quads // self.quads), cost=cost, common=common, most=self.most)
 
     def arrange(self, weights: Array, runs: int, plan: QuadPlan) -> Array:
@@ -449,9 +459,9 @@ class Weights:
         total: int = 0,
         unroll: int = 4,
     ) -> None:
-        """Pack `length` bytes from (buffer, start) on into the quads from `words` on; the order is that of run_taps.
+        """Pack `length` bytes from (buffer, start) on into the quads from `words` on, in the order of run_taps.
 
-        Quads up to `total` beyond them become zero.  `unroll`: the most quads in the body of the loop.
+        Quads beyond them, up to `total`, become zero.  `unroll`: most quads per iteration.
         """
         data, start = source
         whole, step = length // TAPS, TAPS * pixels
@@ -469,14 +479,14 @@ class Weights:
                 b.store(words.buffer, z, 0)
 
     def run_instructions(self, length: int, *, unroll: int = 4) -> int:
-        """Of packing one run."""
-        (quad, run, last), (whole, rest) = self.pack_cost, divmod(length, TAPS)
+        """Return the instructions for packing one run."""
+        (quad, run, last), (whole, remainder) = self.pack_cost, divmod(length, TAPS)
         loops = whole // min(unroll, pack_unroll(whole)) if whole > unroll else 0
-        return whole * quad + 2 * loops + run + (last if rest else 0)
+        return whole * quad + 2 * loops + run + (last if remainder else 0)
 
 
 def _store_short(b: IRBuilder, words: Region, _sums: Region | None, values: list[Expr], _pixels: int) -> None:
-    """One quad of fewer than four bytes, zeros in their place."""
+    """Store one quad of fewer than four bytes, padded with zeros."""
     values = values + [imm(0)] * (TAPS - len(values))
     for i in range(2):
         odd = values[2 * i + 1] - OFFSET
@@ -488,13 +498,15 @@ W8 = Weights("w8", BYTES, MAX_UNROLL, pack_w8, _store_short, dot_w8, matmul_w8, 
 
 
 class PackedWeights:
-    """Packs arranged weights [O, form.taps * quads] in blocks of `block` channels, with a smaller last block if need be.
+    """The constants of a layer: arranged weights [O, form.taps * quads] and a header, in blocks of `block` channels.
 
-    Layout of a block of n channels, in words: bias[n], non-uniform fields of the requantisation [n][fields], weights [quads][n].
-    `whole`: the last block is filled up with channels of zero weights; only `tail` of its channels mean something.  `common`: no
-    number becomes an immediate; where the fields are uniform they are the first words of the stream, after `lead`.  `apart`:
-    the weights are an array of their own, so that layers of one matrix with other biases (for another zero point of the data)
-    can share it.
+    Layout of a block of n channels, in words: bias [n], requantisation parameters that vary [n][fields], weights [quads][n].  The
+    last block may be smaller.
+
+    `whole`: pad the last block with channels of zero weights, so that only `remainder` of its channels count.  `common`: no
+    parameter becomes an immediate; uniform ones are the first words of the stream, after `lead`.  `split_weights`: the weights
+    are an array of their own, so that layers with the same matrix but other biases (for another zero point of the data) can share
+    it.
     """
 
     def __init__(
@@ -508,17 +520,17 @@ class PackedWeights:
         common: bool = False,
         lead: Sequence[int] = (),
         form: WordForm = BYTES,
-        apart: bool = False,
+        split_weights: bool = False,
     ) -> None:
         self.channels, taps = (int(n) for n in weights.shape)
         self.quads, self._form = taps // form.taps, form
         self.block = block if whole else min(block, self.channels)
-        self.blocks, self.tail = divmod(self.channels, self.block)
+        self.blocks, self.remainder = divmod(self.channels, self.block)
         self.requant = requant
         uniform = all(f.uniform for f in requant.params)
         self._head = [int(f.values[0]) for f in requant.params] if common and uniform else []
         self._lead = list(lead)
-        self.apart = apart
+        self.split_weights = split_weights
         self._loaded = [not f.uniform or (common and not uniform) for f in requant.params]
         pairs = zip(requant.params, self._loaded, strict=True)
         arrays = [form.start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
@@ -530,12 +542,12 @@ class PackedWeights:
     @property
     def counts(self) -> list[int]:
         """Channels of each block."""
-        return [self.block] * self.blocks + [self.tail] * bool(self.tail)
+        return [self.block] * self.blocks + [self.remainder] * bool(self.remainder)
 
     @property
     def sizes(self) -> list[int]:
-        """Channels of a block, and of a smaller last one."""
-        return [self.block, *([self.tail] if self.tail else [])]
+        """The sizes of blocks that occur: the full one, and the smaller last one if there is any."""
+        return [self.block, *([self.remainder] if self.remainder else [])]
 
     @property
     def fields_loaded(self) -> int:
@@ -543,7 +555,7 @@ class PackedWeights:
 
     @property
     def each(self) -> int:
-        """Instructions of a result."""
+        """Instructions per result."""
         return 5 - self.shift_is_immediate + self.fields_loaded + 2 * self.requant.signed
 
     @property
@@ -551,10 +563,10 @@ class PackedWeights:
         return not self._head and not self._loaded[-1]
 
     def block_words(self, count: int) -> int:
-        return count * (len(self._arrays) + (0 if self.apart else self.quads))
+        return count * (len(self._arrays) + (0 if self.split_weights else self.quads))
 
     def data(self) -> Array:
-        """The stream as int32."""
+        """Return the stream as int32."""
         parts: list[Array] = [np.asarray(self._lead + self._head, np.int32)]
         weights = iter(self._weights_of_blocks())
         for first in range(0, self._packed, self.block):
@@ -562,38 +574,40 @@ class PackedWeights:
             parts.append(self._arrays[0][first:last].astype(np.int32))
             if self.fields_loaded:
                 parts.append(np.stack([v[first:last] for v in self._arrays[1:]], axis=1).reshape(-1).astype(np.int32))
-            if not self.apart:
+            if not self.split_weights:
                 parts.append(next(weights))
         return np.concatenate(parts)
 
     def weights_data(self) -> Array:
-        """The weights alone as int32: [quads][n] of each block in turn."""
+        """Return the weights alone as int32: [quads][n] of each block in turn."""
         return np.concatenate(self._weights_of_blocks())
 
     def _weights_of_blocks(self) -> list[Array]:
         return [self._form.block(self._weights[first : first + self.block]) for first in range(0, self._packed, self.block)]
 
     def start(self, n: Expr) -> Expr:
-        """Index in words of block `n`, which may be the last one."""
+        """Return the word index of block `n`, which may be the last one."""
         return n * self.block_words(self.block) + (len(self._lead) + len(self._head))
 
     def accumulators(self, b: IRBuilder, params: Buffer, start: Expr, count: int) -> Buffer:
-        """Those of a block with their start values."""
+        """Return the accumulators of a block, set to their start values."""
         acc = b.local("acc", (count,), "int32")
         for j in range(count):
             b.store(acc, j, params[start + j])
         return acc
 
     def weights(self, params: Buffer, start: Expr, count: int) -> Region:
-        """The weights of the block of `count` channels at `start`."""
+        """Return the weights of the block of `count` channels at `start`."""
         return Region(params, (start + count * len(self._arrays)) * 2, "int16")
 
-    def weights_apart(self, weights: Buffer, n: Expr, skipped: Expr) -> Region:
-        """The weights of block `n` in their own array, from word `skipped` of the block on."""
+    def weights_in_array(self, weights: Buffer, n: Expr, skipped: Expr) -> Region:
+        """Return the weights of block `n` in their own array, from word `skipped` of the block on."""
         return Region(weights, (n * (self.block * self.quads) + skipped) * 2, "int16")
 
-    def fields(self, b: IRBuilder, params: Buffer, start: Expr, *, count: int) -> Callable[[int], tuple[Expr, ...]]:
-        """The requantisation numbers of channel j of the block of `count` channels at `start`; emits their loads."""
+    def requant_params(self, b: IRBuilder, params: Buffer, start: Expr, *, count: int) -> Callable[[int], tuple[Expr, ...]]:
+        """Return a function of j: the requantisation parameters of channel j of the block of `count` channels at `start`; emits
+        loads.
+        """
         if self._head:
             shared = tuple(b.let("field", params[len(self._lead) + i]) for i in range(len(self._head)))
             return lambda _j: shared
@@ -606,7 +620,7 @@ class PackedWeights:
         return own
 
     def results(self, b: IRBuilder, params: Buffer, start: Expr, acc: Buffer) -> Iterator[tuple[int, Expr]]:
-        """Requantised sums of the channels of a block, by number."""
-        fields = self.fields(b, params, start, count=acc.size)
+        """Iterate over the channels of a block, as (number, requantised sum)."""
+        params_of = self.requant_params(b, params, start, count=acc.size)
         for j in range(acc.size):
-            yield j, self.requant.emit_scaled(b, acc[j], fields(j))
+            yield j, self.requant.emit_scaled(b, acc[j], params_of(j))

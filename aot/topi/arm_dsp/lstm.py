@@ -1,8 +1,10 @@
-"""qnn.lstm with both products of matrices by SMLAD, the gates of one cell at a time; see int8_weights.py.
+"""qnn.lstm for cores with DSP instructions: blocks of one cell with all its gates, both matrix products by SMLAD.
 
-Each cell has its words of constants in one stream: for the data and then for the last output a bias for each gate and the
-weights in quads, a quad of each gate in turn.  The rest of a step is that of the generic kernel.
-Scratch: beyond its own two bytes a value of the data and of the output, rounded up to four values.
+Weights stay packed in flash, one byte each (int8_weights.py).  The constants of a cell are together in one stream: first for the
+data, then for the last output, a bias per gate and the weights in quads, one quad of each gate in turn.  So a packed quad of data
+is loaded once and serves all gates.  The rest of a step is as in the generic kernel.
+
+Scratch, besides the generic kernel's: two bytes per value of the data and of the output, rounded up to four values.
 """
 
 from __future__ import annotations
@@ -49,17 +51,17 @@ from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 _LARGEST = 1 << 23
 _LARGEST_PRODUCT = 1 << 30
 _WIDE = 1 << 16
-"""Beyond this, and a sum with any int16 number is beyond int16 too."""
+"""A number beyond this plus any int16 number is beyond int16 too."""
 
 _DOT, _GATE, _CELL, _KEPT = 14, 10, 28, 60
-"""Instructions (from counts under QEMU): a quad of all gates, a gate's two rescalings, a cell's products, and where gates wait in
-memory.
+"""Instructions (from counts under QEMU): per quad of all gates, per gate for two rescalings, per cell for its products, and for
+gates that wait in memory.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """Weights [G, N, K] and biases [G, N] of one operand, its quads, and where the operand is packed."""
+    """Weights [G, N, K] and biases [G, N] of one operand, the plan of its quads, and the buffer that holds the packed operand."""
 
     weights: Array
     biases: Array
@@ -68,21 +70,21 @@ class _Matrix:
     depth: int
 
     def stream(self, cell: int) -> list[Array]:
-        """The words of one cell: biases, then quads of all gates."""
+        """Return the words of one cell: biases, then quads of all gates."""
         weights = arrange(self.weights[:, cell], 1, self.plan)
         return [bias_words(self.biases[:, cell], weights), BYTES.block(weights)]
 
     def largest(self, gate: int) -> int:
-        """A bound of the gate's sums."""
+        """Return a bound of the gate's sums."""
         return int(_sums(self.weights[gate], self.biases[gate]).max())
 
     def size(self) -> int:
-        """Words of one cell."""
+        """Words per cell."""
         return len(self.weights) * (1 + self.plan.quads)
 
 
 class LstmW8Kernel(LstmKernel):
-    """The generic kernel with other sums, and where it can be with each cell whole in registers."""
+    """The generic kernel with other sums; where possible, each cell is computed entirely in registers."""
 
     def __init__(self, group: Group, target: Target, name: str, *, tabulated: bool) -> None:
         self.target, self.tabulated = target, tabulated
@@ -133,7 +135,7 @@ class LstmW8Kernel(LstmKernel):
                 self._whole_cell(gates, i, step)
 
     def _gate_sums(self, n: Expr) -> list[Expr]:
-        """All gates of one cell before their functions."""
+        """Return all gates of one cell before their activation functions."""
         b, attrs, (data, output) = self.b, self.attrs, self.operands
         start = b.let("start", n * (data.size() + output.size()))
         first = self._shares(data, start, attrs.input_scales, saturates=True)
@@ -141,33 +143,33 @@ class LstmW8Kernel(LstmKernel):
         return [b.let("gate", self.saturated(x + y)) for x, y in zip(first, shares, strict=True)]
 
     def _shares(self, matrix: _Matrix, start: Expr, scales: tuple[Scale, ...], *, saturates: bool) -> list[Expr]:
-        """The operand's share in each gate of the cell whose words begin at `start`; see `_rescaled`."""
+        """Return the operand's contribution to each gate of the cell whose words begin at `start`; see `_rescaled`."""
         b, gates = self.b, self.attrs.gates
         acc = b.local("acc", (gates,), "int32")
         for gate in range(gates):
             b.store(acc, gate, self.params[start + gate])
         weights = region(self.params, (start + gates) * 2, dtype="int16")
         b.block(dot_w8(gates, matrix.plan.unroll, matrix.plan.rest), weights, matrix.words, acc, imm(matrix.plan.quads))
-        found = [self._rescaled(acc[g], scales[g], matrix.largest(g), saturates=saturates) for g in range(gates)]
-        return [b.let("share", value) for value in found]
+        shares = [self._rescaled(acc[g], scales[g], matrix.largest(g), saturates=saturates) for g in range(gates)]
+        return [b.let("share", value) for value in shares]
 
     def _rescaled(self, acc: Expr, scale: Scale, largest: int, *, saturates: bool) -> Expr:
-        """A sum of at most `largest`, which comes times 2^PRESCALE, in the gate's scale.
+        """Return a sum of at most `largest`, scaled by 2^PRESCALE, in the gate's scale.
 
-        Saturated to int16, or far enough beyond for its sum with an int16 number to saturate.
+        The result is saturated to int16, or so far beyond that its sum with an int16 number saturates.
         """
         limits = int_range("int16") if saturates else (-_WIDE, _WIDE)
         short = _short_form(scale, largest, limits, target=self.target, prescale=PRESCALE)
         if short is None:
             value = self.scaled(acc >> PRESCALE, scale)
             return self.saturated(value) if saturates else value
-        fields = tuple(imm(int(f.values[0])) for f in short.params)
-        return (short.emit_scaled if saturates else short.emit_wide)(self.b, acc, fields)
+        requant_params = tuple(imm(int(f.values[0])) for f in short.params)
+        return (short.emit_scaled if saturates else short.emit_wide)(self.b, acc, requant_params)
 
     # ---- cells
 
     def _whole_cell(self, gates: list[Expr], i: Expr, step: Step) -> None:
-        """A cell and its output by the sums of its gates."""
+        """Compute a cell and its output from the sums of its gates."""
         b, attrs = self.b, self.attrs
         opened = [x for g, x in enumerate(gates) if g != attrs.cell_gate]
         *entry, forget, out = self.functions.sigmoid(opened)
@@ -176,8 +178,8 @@ class LstmW8Kernel(LstmKernel):
         place = b.let("place", step.cell + i)
         cell = b.let("cell", self.new_cell(place, first, forget, update))
         b.store(self.cell, place, cell)
-        made = self.functions.tanh(cell, attrs.cell_bits) if attrs.has_cell_tanh else first
-        value = b.let("value", self.hidden(out, made, self.out.dtype))
+        activated = self.functions.tanh(cell, attrs.cell_bits) if attrs.has_cell_tanh else first
+        value = b.let("value", self.hidden(out, activated, self.out.dtype))
         b.store(self.output, step.output + i, value)
         b.store(self.out, step.result + i, value)
 
@@ -186,15 +188,15 @@ class LstmW8Kernel(LstmKernel):
         for prescale in (1, 0):
             short = _short_form(scale, _LARGEST_PRODUCT, int_range(dtype), target=self.target, prescale=prescale, zp=zp)
             if short is not None:
-                fields = tuple(imm(int(f.values[0])) for f in short.params)
-                return short.emit(self.b, self.b.let("product", opened * cell), fields)
+                requant_params = tuple(imm(int(f.values[0])) for f in short.params)
+                return short.emit(self.b, self.b.let("product", opened * cell), requant_params)
         return super().hidden(opened, cell, dtype)
 
     def saturated(self, x: Expr) -> Expr:
         return saturate("ssat", 16)(x)
 
     def instructions(self) -> int:
-        """Of one call, without normalisation and projection, which are as in the generic kernel."""
+        """Return the instructions of one call without normalisation and projection, which are as in the generic kernel."""
         s, gates = self.sizes, self.attrs.gates
         dots = sum(m.plan.instructions(_DOT * gates // 4) + 20 for m in self.operands)
         cell = self.by_block.instructions() + _CELL + (0 if not self.keeps_gates else _KEPT)
@@ -205,7 +207,9 @@ class LstmW8Kernel(LstmKernel):
 def _short_form(
     scale: Scale, largest: int, limits: tuple[int, int], *, target: Target, prescale: int, zp: int = 0
 ) -> HighMultiply | None:
-    """Of numbers up to `largest` that come times 2^prescale; without a shift to the right there is no second rounding."""
+    """Return the requantisation of numbers up to `largest`, scaled by 2^prescale; without a right shift there is no second
+    rounding.
+    """
     multiplier, shift = scale
     dtype = "int8" if limits == int_range("int8") else "int16"
     attrs = RequantizeAttrs((multiplier,), (shift,), zp, *limits, "double" if shift < 0 else "single", dtype)
@@ -215,7 +219,7 @@ def _short_form(
 
 
 def accepts_w8(group: Group, target: Target) -> bool:
-    """Bytes, weights without -128, and sums below 2^23, the zero points being in the biases."""
+    """Accept bytes, weights without -128, and sums below 2^23 (the zero points are in the biases)."""
     if not target.has("dsp") or not accepts(group, target) or tensor_type(group.anchor.args[0]).dtype != "int8":
         return False
     weight, recurrent, bias, recurrent_bias = (a.data.astype(np.int64) for a in group.anchor.args[3:7] if isinstance(a, Constant))
@@ -227,13 +231,13 @@ def _fits(weights: Array, biases: Array) -> bool:
 
 
 def _sums(weights: Array, biases: Array) -> Array:
-    """Bounds of the sums of each row."""
+    """Return bounds of the sums of each row."""
     bounds: Array = np.abs(weights.astype(np.int64)).sum(axis=1) * 128 + np.abs(biases.astype(np.int64))
     return bounds
 
 
 def accepts_tables(group: Group, target: Target) -> bool:
-    """The same, with functions that have tables."""
+    """Whether `accepts_w8` holds and the activation functions have tables."""
     return accepts_w8(group, target) and tables(group.anchor.attrs) is not None
 
 
@@ -247,11 +251,11 @@ for _tabulated in (False, True):
 
 
 _SCALAR = 30
-"""Instructions of TFLM's functions as scalar code, about."""
+"""Approximate instructions of TFLM's functions as scalar code."""
 
 
 class Computed(Functions):
-    """gemmlowp's functions by recurrent/intrin.py; TFLM's as scalar code."""
+    """Activation functions by computation: gemmlowp's by the blocks below, TFLM's as scalar code."""
 
     def __init__(self, b: IRBuilder, ctx: TeContext, attrs: LstmAttrs) -> None:
         super().__init__(b, ctx, attrs)
@@ -280,7 +284,7 @@ class Computed(Functions):
         return self._constants[name]
 
     def _on_values(self, block: TensorIntrin, arrays: Sequence[Buffer], values: Sequence[Expr]) -> list[Expr]:
-        """The block's results, in registers."""
+        """Return the block's results, in registers."""
         local = self.b.local("values", (len(values),), "int32")
         for i, value in enumerate(values):
             self.b.store(local, i, value)
@@ -288,7 +292,7 @@ class Computed(Functions):
         return [self.b.let("value", local[i]) for i in range(len(values))]
 
     def instructions(self) -> int:
-        """Of one cell."""
+        """Return the instructions of one cell."""
         tanh = [GATE_BITS, *([min(self.attrs.cell_bits, MOST_BITS)] if self.attrs.has_cell_tanh else [])]
         if self.attrs.is_tflm:
             return _SCALAR * (self.attrs.gates - 1 + len(tanh))
@@ -296,13 +300,13 @@ class Computed(Functions):
 
 
 class Tabulated(Computed):
-    """From tables of all their values."""
+    """Activation functions from tables of all their values."""
 
     def __init__(self, b: IRBuilder, ctx: TeContext, attrs: LstmAttrs) -> None:
         super().__init__(b, ctx, attrs)
-        found = tables(attrs)
-        assert found is not None
-        self._sigmoid, self._gate, self._cell = found
+        half_tables = tables(attrs)
+        assert half_tables is not None
+        self._sigmoid, self._gate, self._cell = half_tables
 
     def table(self) -> None:
         return None
@@ -324,9 +328,9 @@ class Tabulated(Computed):
 
 
 def tables(attrs: LstmAttrs) -> tuple[HalfTable, HalfTable, HalfTable] | None:
-    """Of sigmoid, of tanh of a gate and of tanh of the cell, which may be the same; None where one has no table.
+    """Return the tables of sigmoid, of tanh for a gate and of tanh for the cell (perhaps the same); None if one has no table.
 
-    TFLM's tanh of fewer integer bits rounds its argument, and has none.
+    TFLM's tanh with fewer integer bits rounds its argument, and has no table.
     """
     bits = attrs.cell_bits if attrs.is_tflm or (attrs.has_cell_tanh and attrs.cell_bits < GATE_BITS) else GATE_BITS
     sigmoid, gate, cell = (_table(attrs.activation, b) for b in (None, GATE_BITS, bits))
@@ -335,7 +339,7 @@ def tables(attrs: LstmAttrs) -> tuple[HalfTable, HalfTable, HalfTable] | None:
 
 @cache
 def _table(activation: str, bits: int | None) -> HalfTable | None:
-    """Of tanh of arguments with `bits` integer bits, or of sigmoid."""
+    """Return the table of tanh for arguments with `bits` integer bits, or of sigmoid."""
     attrs = replace(_ATTRS, activation=activation)
 
     def function(x: Array) -> Array:
@@ -348,22 +352,22 @@ _ATTRS = LstmAttrs(True, (), (), (0, 15), (0, 15), GATE_BITS, (0, 0), 0)
 
 
 def _shifted(x: Expr, places: int) -> Expr:
-    """x * 2^places within int16: where tanh of three integer bits saturates, so does that of more."""
+    """Return x * 2^places, saturated to int16: where tanh with three integer bits saturates, so does tanh with more."""
     return saturate("ssat", 16)(x * (1 << places))
 
 
 # Sigmoid and tanh of 16-bit numbers, as gemmlowp computes them (`aot.numerics.fixed16`), in about 50 instructions.
 #
-# A number a that is not 0 goes as m = |a| - 1, so that the bits of m are those of the fraction and of the factors of the
-# exponential.  Half of a product's upper part with halves rounded up is one SMMULR where an operand is times 2^17; with a factor
-# f of 2^14 and more, which leaves 32 bits then, v f / 2^15 = v (f - 2^15) / 2^15 + v is one SMMLAR.  Newton's steps have 2^17
-# times the estimate plus 1: the 1 moves halves of the difference that SMMLSR rounds to the side where the reference has them.
-# Times 2^17, an estimate of 2^14 leaves 32 bits: it saturates, and makes the largest result of tanh, which is right.
-# tests/topi/arm_dsp/test_lstm_functions.py compares all 65,536 numbers.
+# A number a other than 0 is handled as m = |a| - 1: the bits of m are the bits of the fraction and of the factors of the
+# exponential.  Half of a product's upper part, halves rounded up, is one SMMULR if an operand is scaled by 2^17.  With a factor f
+# of 2^14 or more, which would then overflow 32 bits, v f / 2^15 = v (f - 2^15) / 2^15 + v is one SMMLAR.  Newton's steps have
+# 2^17 times the estimate plus 1: the 1 moves halves of the difference that SMMLSR rounds to the side to which the reference
+# rounds them.  An estimate of 2^14 times 2^17 overflows 32 bits: it saturates and gives the largest result of tanh, which is
+# right. tests/topi/arm_dsp/test_lstm_functions.py compares all 65,536 numbers.
 
 
 MOST_BITS = 3
-"""Integer bits of tanh's argument; with more it saturates, after a shift to the left, where this one does."""
+"""Most integer bits of tanh's argument; with more, tanh saturates where this one does after a left shift."""
 
 _FACTORS = (25520, 19875, 12055, 4435, 600, 11)
 _SIGMOID_BITS = 3
@@ -371,7 +375,7 @@ _SHIFT = 17
 
 
 def numbers(bits: int) -> Array:
-    """int32: the constants of exp of arguments with `bits` integer bits, in the order in which they are loaded."""
+    """Return int32: the constants of exp for arguments with `bits` integer bits, in the order in which they are loaded."""
     words = [(4096 - (1 << bits)) << _SHIFT, 0x14000, 10923 << _SHIFT, 28918 << _SHIFT]
     words += [f << _SHIFT for f in _FACTORS[: bits + 2]]
     words += [-15420 << _SHIFT, (23130 << _SHIFT) + 1, 8192]
@@ -382,7 +386,7 @@ def numbers(bits: int) -> Array:
 def sigmoid16(count: int) -> TensorIntrin:
     """values[i] = 1 / (1 + e^-values[i]) with three integer bits.
 
-    Operands: numbers, those of `numbers(3)`; values int32[count] within int16.
+    Operands: the numbers from `numbers(3)`; values int32[count] within int16.
     """
     b = IRBuilder(f"sigmoid16_{count}")
     b.input("numbers", (UNKNOWN_EXTENT,), "int32")
@@ -396,7 +400,7 @@ def sigmoid16(count: int) -> TensorIntrin:
 def tanh16(count: int, bits: int) -> TensorIntrin:
     """values[i] = tanh of values[i] with `bits` integer bits, 0 to `MOST_BITS`.
 
-    Operands: numbers, those of `numbers(bits + 1)`; values int32[count] within int16.
+    Operands: the numbers from `numbers(bits + 1)`; values int32[count] within int16.
     """
     assert 0 <= bits <= MOST_BITS
     b = IRBuilder(f"tanh16_{count}_b{bits}")
@@ -409,12 +413,12 @@ def tanh16(count: int, bits: int) -> TensorIntrin:
 
 
 def instructions(bits: int | None) -> int:
-    """Of one value; `bits` of tanh, None of sigmoid."""
+    """Return the instructions for one value of tanh with `bits` integer bits, or of sigmoid if None."""
     return count_instructions(_sigmoid("") if bits is None else _tanh("", bits))
 
 
 def _emit_function(operands: Mapping[str, COperand], bits: int | None) -> BlockText:
-    """One value after the other, as each takes all registers that there are for numbers."""
+    """Emit a function of one value after another, as each needs all the registers there are."""
     values = operands["values"].scalars
     lines: list[str] = []
     for i in range(len(values)):
@@ -444,7 +448,7 @@ def _tanh(value: str, bits: int) -> list[str]:
 
 
 def _exp(value: str, bits: int) -> list[str]:
-    """r12 = e^-|value| with 15 fractional bits."""
+    """Return r12 = e^-|value| with 15 fractional bits."""
     width = 13 - bits
     lines = [
         *(f"rsb r10, {value}, #0", f"eor r9, {value}, {value}, asr #31", "sub r9, r9, r10, lsr #31"),
@@ -456,7 +460,7 @@ def _exp(value: str, bits: int) -> list[str]:
     ]
     for i, register in enumerate(_FACTOR_REGISTERS[: bits + 2]):
         multiply = f"smmlar{{0}} r12, r12, {register}, r12" if _FACTORS[i] >= 1 << 14 else f"smmulr{{0}} r12, r12, {register}"
-        if i % 2 == 0:  # the bit goes to N, the next one to C
+        if i % 2 == 0:  # this bit goes to N, the next one to C
             lines.append(f"lsls r11, r9, #{31 - width - i}")
         condition = "cs" if i % 2 else "mi"
         lines += [f"it {condition}", multiply.format(condition)]
@@ -467,7 +471,7 @@ _FACTOR_REGISTERS = ("r4", "r5", "r6", "r8", "r10", "lr")
 
 
 def _reciprocal(*, saturates: bool) -> list[str]:
-    """r8 = 2^17 times the second estimate + 1, r9 the last correction's quarter, from r12."""
+    """Return r8 = 2^17 times the second estimate + 1, and r9 = a quarter of the last correction, from r12."""
     step = ["smmlsr r9, r12, r8, r6", "smmulr r9, r8, r9"]
     second = ["lsl r9, r9, #19", "qadd r8, r8, r9"] if saturates else ["add r8, r8, r9, lsl #19"]
     return [
@@ -477,15 +481,15 @@ def _reciprocal(*, saturates: bool) -> list[str]:
     ]
 
 
-# Functions of 16-bit numbers from a table of half of them: a base for each run of arguments and a byte for each argument.
+# Functions of 16-bit numbers from a table of half of their values: a base per run of arguments and a byte per argument.
 #
-# f(-x) = mirror - f(x), as sigmoid and tanh have it in either arithmetic, so the table is of sizes of arguments alone. gemmlowp's
-# functions are off by several steps here and there, so that no shorter table has them exactly; within a run the values differ by
-# less than 256.  About 33 KiB for sigmoid, 36 KiB for tanh, and 8 instructions a value.
+# f(-x) = mirror - f(x) holds for sigmoid and tanh in either arithmetic, so the table needs only magnitudes of arguments.
+# gemmlowp's functions are off by several steps here and there, so no shorter table gives their exact values; within a run the
+# values differ by less than 256.  About 33 KiB for sigmoid, 36 KiB for tanh, and 8 instructions per value.
 
 
 SIZES = 32769
-"""Of arguments, 0 and 32768 too."""
+"""Magnitudes of arguments, from 0 to 32768."""
 
 _MOST_SHIFT = 8
 _SIGNS = {
@@ -493,7 +497,7 @@ _SIGNS = {
     32767: ["eor r9, r9, {v}, asr #31", "ubfx {v}, r9, #0, #15"],
     32768: ["eor r9, r9, {v}, asr #31", "add {v}, r9, {v}, lsr #31", "ubfx {v}, {v}, #0, #15"],
 }
-"""From the value of the argument's size in r9 to that of the argument in {v}, by the mirror; other ones have no code."""
+"""Code that turns f(|x|) in r9 into f(x) in {v}, by mirror; other mirrors have no code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,12 +511,12 @@ class HalfTable:
 
     @property
     def instructions(self) -> int:
-        """Of one value."""
+        """Instructions per value."""
         return 6 + len(_SIGNS[self.mirror])
 
 
 def half_table(function: Callable[[Array], Array]) -> HalfTable | None:
-    """The table of a function of int16 arrays, with as few bases as there can be; None if it has no such form."""
+    """Return the table of a function of int16 arrays, with the fewest bases; None if it has no such form."""
     x = np.arange(-32768, 32768)
     values = function(x.astype(np.int16)).astype(np.int64)
     above, below = values[32769:], values[32767:0:-1]

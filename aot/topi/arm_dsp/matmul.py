@@ -1,8 +1,8 @@
-"""Intrinsics for int8 matrix products written as tensor expressions: two rows by two columns at a time (docs/python.md).
+"""Intrinsics for int8 matrix products written as tensor expressions: blocks of two rows x two columns (docs/python.md).
 
-Rows are unpacked once to 16 bits, two rows in one stream: of each quad of four values, the first row's then the second's, and of
-each row {x0, x2} before {x1, x3}, as SXTB16 leaves them.  Both operands in that order, a quad of 16 products takes two LDM and
-eight SMLAD.
+Rows are unpacked to 16 bits once, two rows in one stream: per quad of four values, first the first row's and then the second
+row's, and of each row {x0, x2} before {x1, x3}, the order of SXTB16.  With both operands in that order, a quad of 16 products
+needs only two LDM and eight SMLAD.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 
 QUAD = 4
-"""Values of a row that are taken at once."""
+"""Values of a row that are handled together."""
 
 MAX_UNROLL = 16
 
 
 @cache
 def pack_row_pair(depth: int) -> TensorIntrin:
-    """Two rows to 16 bits: packed[q, r, a, b] = rows[r, 4 q + 2 b + a] for q < depth / 4.
+    """Unpack two rows to 16 bits: packed[q, r, a, b] = rows[r, 4 q + 2 b + a] for q < depth / 4.
 
     Operands: rows int8[2, depth], depth a multiple of 4; packed int16[depth / 4, 2, 2, 2], aligned to 4 bytes.
     """
@@ -40,9 +40,9 @@ def pack_row_pair(depth: int) -> TensorIntrin:
 
 @cache
 def dot_row_pairs(depth: int) -> TensorIntrin:
-    """Two rows by two rows, each packed by `pack_row_pair`: acc[i, j] += sum of x[.., i, ..] * y[.., j, ..].
+    """Two rows x two rows, each pair packed by `pack_row_pair`: acc[i, j] += sum of x[.., i, ..] * y[.., j, ..].
 
-    Operands: x and y int16[depth / 4, 2, 2, 2], aligned to 4 bytes; acc int32[2, 2].  Sums have to fit.
+    Operands: x and y int16[depth / 4, 2, 2, 2], aligned to 4 bytes; acc int32[2, 2].  Sums must fit.
     """
     _check(depth)
     quads = depth // QUAD

@@ -1,11 +1,14 @@
-"""Convolution to one or two channels, such as the map of an attention or of a mask: four windows at a time, taps in pairs.
+"""Convolution to one or two channels, such as an attention map or a mask: blocks of four pixels x one channel, two taps per
+SMLAD.
 
-The other kernels take four channels at a time, of which such a layer has none or half.  The rows that a window covers are kept
-as 16-bit numbers less the padding value, zeros around them, in a ring of scratch memory; each row is widened once.
-Weights take two bytes each in flash.
+The other kernels compute several channels at a time, which such a layer does not have.  This one computes four windows of one
+channel at a time instead, so each weight word serves four outputs.
 
-Of a transposed convolution, such as the last layer of an autoencoder, each pair of remainders of the stride is a convolution of
-stride 1 (aot/topi/layer/phases.py) that takes its rows and columns from the same ring.
+The rows that a window covers are kept as 16-bit numbers less the padding value, with zeros around them, in a ring of scratch
+memory; each row is widened only once, and no tap needs a test.  Flash: two bytes per weight.
+
+In a transposed convolution, such as the last layer of an autoencoder, each pair of remainders of the stride is a convolution of
+stride 1 (aot/topi/layer/phases.py) that reads its rows and columns from the same ring.
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ MOST_CHANNELS = 2
 class Windows:
     """The windows of a layer, or of one pair of remainders of a transposed one, in the ring.
 
-    `bias` is for data less the zero point, `down` the dilation of rows; `row` and `column`: where in the ring's windows they are;
-    `weights`: the place of theirs.
+    `bias` is for data less the zero point; `down` is the dilation of rows; `row` and `column`: where these windows are within the
+    ring's; `weights`: where their weights are.
     """
 
     layer: FusedLayer
@@ -62,7 +65,7 @@ class Windows:
 
     @property
     def results(self) -> int:
-        """Of one tile; fewer than four of narrow images."""
+        """Results per tile; fewer than four if the image is narrow."""
         return min(PIXELS, self.width)
 
     @property
@@ -71,24 +74,24 @@ class Windows:
 
     @property
     def code(self) -> int:
-        """Bytes."""
+        """Bytes of code."""
         return self.layer.channels * (code_bytes(self.run) + 140)
 
     def stream(self) -> Array:
-        """int16 [channels, rows of the window, taps of a row, an even number]."""
+        """Return int16 [channels, rows of the window, taps of a row rounded up to an even number]."""
         lines = self.layer.weight.reshape(self.layer.channels, self.lines, -1)
         return np.pad(lines, ((0, 0), (0, 0), (0, 2 * self.run.pairs - lines.shape[2]))).astype(np.int16).reshape(-1)
 
     def columns(self, b: IRBuilder) -> Iterator[Expr]:
-        """The first column of each tile."""
+        """Iterate over the first columns of the tiles."""
         with b.for_("t", self.tiles) as t:
-            known = self.width % PIXELS == 0 or self.width < PIXELS
-            yield t * PIXELS if known else b.let("x", minimum(t * PIXELS, self.width - PIXELS))
+            even = self.width % PIXELS == 0 or self.width < PIXELS
+            yield t * PIXELS if even else b.let("x", minimum(t * PIXELS, self.width - PIXELS))
 
     def store(
         self, io: LayerIo, ring: Ring, buffers: tuple[Buffer, Buffer], *, origin: tuple[Expr, Expr], channel: int, places: Places
     ) -> None:
-        """A tile for one channel; `origin`: where its first row is in the ring, and its column."""
+        """Compute a tile of one channel; `origin`: where its first row is in the ring, and its column."""
         b, (weights, rows), (first, x), run = io.ctx.builder, buffers, origin, self.run
         acc = b.local("acc", (PIXELS,), "int32", init=imm(int(self.bias[channel])))
         with b.for_("ky", self.lines) as ky:
@@ -101,23 +104,23 @@ class Windows:
 
 
 Places = list[tuple[Expr, ...]]
-"""The indices of results in the output."""
+"""Indices of results in the output."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Windows, and the rows that they are taken from."""
+    """Windows, and the ring with the rows that they read."""
 
     windows: Windows
     ring: Ring
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """Layers whose windows have no gaps between columns, and whose rows are not too long."""
+    """Accept layers whose windows have no gaps between columns and whose rows are not too long."""
     matched = match_for(group, target, "dsp", wide=True)
     if matched is None or matched.channels > MOST_CHANNELS or matched.weight.ndim != 4:
         return None
-    if is_rows(matched):  # rows of one tap are a matter of dense_w8_direct
+    if is_rows(matched):  # windows of one tap are for dense_w8_direct
         return None
     layer, zp = remove_padding_value(matched)
     _, _, kw, depth = layer.weight.shape
@@ -130,8 +133,9 @@ def plan(group: Group, target: Target) -> Plan | None:
     return Plan(windows, ring) if ring else None
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
-    windows, ring, layer = found.windows, found.ring, found.windows.layer
+def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
+    """Lower a convolution: rows of the output; for each, fill the ring, then tiles of four pixels, then channels."""
+    windows, ring, layer = plan.windows, plan.ring, plan.windows.layer
     count, height, width, channels = layer.out_type.shape
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(layer.data_type.size,), out_shape=layer.out_type.shape)
@@ -155,7 +159,7 @@ register_planned("arm_dsp.conv2d_few", "nn.conv2d", plan, lower, plevel=19)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PhasesPlan:
-    """The layer by phases, their windows, and the rows that all of them take these from."""
+    """A layer by phases: their windows, and the ring with the rows that all of them read."""
 
     whole: SubPixelLayer
     ring: Ring
@@ -163,66 +167,66 @@ class PhasesPlan:
 
 
 def plan_transpose(group: Group, target: Target) -> PhasesPlan | None:
-    """One or two channels, at most a table after them, rows that are not too long."""
-    found = sub_pixels(group) if target.has("dsp") else None
-    if found is None or found.layer.channels > MOST_CHANNELS or (found.layer.epilogue and table_of(found.layer) is None):
+    """Accept one or two channels, at most a table as tail, and rows that are not too long."""
+    whole = sub_pixels(group) if target.has("dsp") else None
+    if whole is None or whole.layer.channels > MOST_CHANNELS or (whole.layer.epilogue and table_of(whole.layer) is None):
         return None
-    zp, depth = found.layer.attrs.input_zp, found.layer.data_type.shape[3]
-    ring = Ring.of(found.window, zp) if depth <= MOST_STEP else None
+    zp, depth = whole.layer.attrs.input_zp, whole.layer.data_type.shape[3]
+    ring = Ring.of(whole.window, zp) if depth <= MOST_STEP else None
     if ring is None:
         return None
     phases, weights = [], 0
-    for part in found.phases:
+    for part in whole.phases:
         layer = part.layer
         bias = layer.bias + zp * layer.weight.sum(axis=(1, 2, 3))
         if (np.abs(layer.weight).sum(axis=(1, 2, 3)) * 255 + np.abs(bias) >= 1 << 31).any():
             return None
         requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
         run = Run((len(part.columns.taps) * depth + 1) // 2, depth)
-        row, column = found.rows.before - part.rows.before, found.columns.before - part.columns.before
+        row, column = whole.rows.before - part.rows.before, whole.columns.before - part.columns.before
         phases.append(Windows(layer, bias, requant, run, row=row, column=column, weights=weights))
         weights += phases[-1].stream().size
-    return PhasesPlan(found, ring, tuple(phases))
+    return PhasesPlan(whole, ring, tuple(phases))
 
 
-def lower_transpose(group: Group, _target: Target, name: str, found: PhasesPlan) -> Lowered:
-    """Rows of data, phases, four columns of data, channels."""
-    whole, ring = found.whole.layer, found.ring
+def lower_transpose(group: Group, _target: Target, name: str, plan: PhasesPlan) -> Lowered:
+    """Emit the loops: rows of data, phases, four columns of data, channels."""
+    whole, ring = plan.whole.layer, plan.ring
     b = IRBuilder(name)
     io = open_io(b, group, whole, data_shape=(whole.data_type.size,), out_shape=(whole.out_type.size,))
-    weights = io.constant("weights", np.concatenate([phase.stream() for phase in found.phases]), "int16")
+    weights = io.constant("weights", np.concatenate([phase.stream() for phase in plan.phases]), "int16")
     rows = ring.open(b)
-    with b.for_("y", found.whole.rows.out) as y:
+    with b.for_("y", plan.whole.rows.out) as y:
         ring.fill(b, io.data, rows, image=imm(0), y=y)
         first = b.let("first", y % ring.span)
-        for part, phase in zip(found.whole.phases, found.phases, strict=True):
-            with nullcontext() if part.rows.out == found.whole.rows.out else b.if_(y < part.rows.out):
-                _row(found, io, (part, phase), (weights, rows), first=first, y=y)
-    total = ring.open_instructions() + ring.fill_instructions() + sum(_instructions(phase) for phase in found.phases)
+        for part, phase in zip(plan.whole.phases, plan.phases, strict=True):
+            with nullcontext() if part.rows.out == plan.whole.rows.out else b.if_(y < part.rows.out):
+                _row(plan, io, (part, phase), (weights, rows), first=first, y=y)
+    total = ring.open_instructions() + ring.fill_instructions() + sum(_instructions(phase) for phase in plan.phases)
     total += 2 * whole.out_type.size * bool(whole.epilogue)
-    code = 360 + sum(phase.code + 60 for phase in found.phases)
-    return lowered(io, whole, "arm_dsp.conv2d_transpose_few", total, code, phases=len(found.phases))
+    code = 360 + sum(phase.code + 60 for phase in plan.phases)
+    return lowered(io, whole, "arm_dsp.conv2d_transpose_few", total, code, phases=len(plan.phases))
 
 
 def _instructions(phase: Windows) -> int:
-    """Of all its tiles."""
+    """Return the instructions of all tiles of a phase."""
     each = phase.lines * (instructions(phase.run) + 18 * (phase.lines > 1)) + 7 * phase.results
-    each += 12 * (phase.width > PIXELS and phase.width % PIXELS > 0)  # places that are not known from the number of the tile
+    each += 12 * (phase.width > PIXELS and phase.width % PIXELS > 0)  # addresses that do not follow from the tile's number
     return phase.layer.out_type.shape[1] * (phase.tiles * phase.layer.channels * each + 8)
 
 
 def _row(
-    found: PhasesPlan, io: LayerIo, phase: tuple[SubPixels, Windows], buffers: tuple[Buffer, Buffer], *, first: Expr, y: Expr
+    plan: PhasesPlan, io: LayerIo, phase: tuple[SubPixels, Windows], buffers: tuple[Buffer, Buffer], *, first: Expr, y: Expr
 ) -> None:
-    """The results of a phase for row `y` of the data; `first`: where the row of the ring's windows is."""
+    """Compute the results of a phase for row `y` of the data; `first`: where the row of the ring's windows is."""
     b, (part, windows) = io.ctx.builder, phase
-    _, _, columns, channels = found.whole.layer.out_type.shape
-    (down, right), (from_y, from_x) = found.whole.layer.attrs.strides, part.remainder
+    _, _, columns, channels = plan.whole.layer.out_type.shape
+    (down, right), (from_y, from_x) = plan.whole.layer.attrs.strides, part.remainder
     for x in windows.columns(b):
         at = b.let("at", ((y * down + from_y) * columns + x * right + from_x) * channels)
         for c in range(channels):
             places: Places = [(at + (p * right * channels + c),) for p in range(windows.results)]
-            windows.store(io, found.ring, buffers, origin=(first, x), channel=c, places=places)
+            windows.store(io, plan.ring, buffers, origin=(first, x), channel=c, places=places)
 
 
 register_planned("arm_dsp.conv2d_transpose_few", ANCHOR, plan_transpose, lower_transpose, plevel=19)
@@ -231,13 +235,13 @@ register_planned("arm_dsp.conv2d_transpose_few", ANCHOR, plan_transpose, lower_t
 PIXELS = 4
 LANES = 4
 MOST_STEP = 160
-"""Halves from window to window that LDRD's offset reaches."""
+"""Most halfwords from window to window that LDRD's offset can reach."""
 _MOST_UNROLL = 8
 
 
 @cache
 def widen_4() -> TensorIntrin:
-    """out[i] = x[i] - zp of `count` elements, a multiple of LANES; operands x (any address), out: int16, zp, count."""
+    """out[i] = x[i] - zp for `count` elements, a multiple of LANES; operands x (any address), out: int16, zp, count."""
     zp, count = Var("zp"), Var("count")
     b = IRBuilder("widen_4")
     x = b.input("x", (UNKNOWN_EXTENT,), "int8")
@@ -276,20 +280,20 @@ def _emit_widen(operands: Mapping[str, COperand]) -> BlockText:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`pairs` of taps in a row of the window, which is `step` halves from one window to the next."""
+    """`pairs` of taps in a row of the window; `step` halfwords from one window to the next."""
 
     pairs: int
     step: int
 
     @property
     def by_words(self) -> bool:
-        """Whether all windows begin with a word."""
+        """Whether every window starts at a word."""
         return self.step % 2 == 0
 
 
 @cache
 def dot_4(run: Run) -> TensorIntrin:
-    """acc[p] += sum over k < 2 pairs of x[p step + k] * w[k].
+    """acc[p] += sum over k < 2 pairs of x[p step + k] * w[k], for four windows p.
 
     acc: int32[4] in registers; w: int16, aligned to words; x: int16, aligned to words if `by_words`.
     """
@@ -306,7 +310,7 @@ def dot_4(run: Run) -> TensorIntrin:
 
 
 def text(run: Run) -> list[str | Repeat]:
-    """Two pairs a turn; the windows from the last to the first, whose loads move the pointer on."""
+    """Return the instructions: two pairs per iteration; windows from the last to the first, whose loads advance the pointer."""
 
     def products(p: int) -> list[str]:
         return [f"smlad %[a{p}], %[x{j}], %[w{j}], %[a{p}]" for j in range(2)]
@@ -323,30 +327,30 @@ def text(run: Run) -> list[str | Repeat]:
     one = ["ldr %[w0], [%[w]], #4"]
     for p in range(PIXELS):
         one += [f"ldr %[x0], [%[x], #{2 * p * run.step}]", products(p)[0]]
-    turns = run.pairs // 2
-    unroll = _unroll(turns)
+    iterations = run.pairs // 2
+    unroll = _unroll(iterations)
     lines: list[str | Repeat] = []
-    if turns > unroll:
-        lines += [f"mov %[n], #{turns // unroll}", "1:", Repeat(unroll, two), "subs %[n], %[n], #1", "bne 1b"]
-    elif turns:
+    if iterations > unroll:
+        lines += [f"mov %[n], #{iterations // unroll}", "1:", Repeat(unroll, two), "subs %[n], %[n], #1", "bne 1b"]
+    elif iterations:
         lines.append(Repeat(unroll, two))
     return [*lines, *(one if run.pairs % 2 else [])]
 
 
-def _unroll(turns: int) -> int:
-    return max((u for u in range(1, _MOST_UNROLL + 1) if turns % u == 0), default=0) if turns else 0
+def _unroll(iterations: int) -> int:
+    return max((u for u in range(1, _MOST_UNROLL + 1) if iterations % u == 0), default=0) if iterations else 0
 
 
 def instructions(run: Run) -> int:
-    """Executed by one block."""
-    turns, each = run.pairs // 2, 13 if run.by_words else 17
-    unroll = _unroll(turns)
-    loop = 2 * (turns // unroll) + 1 if turns > unroll else 0
-    return each * turns + loop + 9 * (run.pairs % 2)
+    """Return the instructions that one block executes."""
+    iterations, each = run.pairs // 2, 13 if run.by_words else 17
+    unroll = _unroll(iterations)
+    loop = 2 * (iterations // unroll) + 1 if iterations > unroll else 0
+    return each * iterations + loop + 9 * (run.pairs % 2)
 
 
 def code_bytes(run: Run) -> int:
-    """Of one block."""
+    """Return the bytes of code of one block."""
     return 4 * count_instructions(text(run))
 
 
@@ -366,12 +370,14 @@ def _emit_dot(operands: Mapping[str, COperand], run: Run) -> BlockText:
 
 
 MOST_SCRATCH = 1 << 14
-"""Bytes."""
+"""Most bytes of scratch memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ring:
-    """`span` rows of `pitch` halves for the windows of `layer`, whose weights count by shape only; `zp` is taken off the data."""
+    """`span` rows of `pitch` halfwords for the windows of `layer`, whose weights matter only by shape; `zp` is subtracted from
+    data.
+    """
 
     layer: FusedLayer
     zp: int
@@ -380,16 +386,16 @@ class Ring:
 
     @classmethod
     def of(cls, layer: FusedLayer, zp: int) -> Ring | None:
-        """None where it is too large."""
+        """Return the ring, or None if it is too large."""
         _, kh, kw, depth = layer.weight.shape
         outputs = max(layer.out_type.shape[2], PIXELS)
         columns = max((outputs - 1) * layer.attrs.strides[1] + kw, layer.attrs.padding[1] + layer.data_type.shape[2])
-        pitch = (columns * depth + 2) // 2 * 2  # of an odd window one half more is read
+        pitch = (columns * depth + 2) // 2 * 2  # an odd window reads one halfword more
         ring = cls(layer, zp, (kh - 1) * layer.attrs.dilation[0] + 1, pitch)
         return ring if 2 * ring.span * pitch <= MOST_SCRATCH else None
 
     def open(self, b: IRBuilder) -> Buffer:
-        """The scratch memory, with the zeros to the left and right of every row, which nothing overwrites."""
+        """Declare the scratch memory, and write the zeros at both ends of every row, which nothing overwrites."""
         rows = b.scratch("rows", (self.span * self.pitch,), "int16", align=4)
         _, _, width, depth = self.layer.data_type.shape
         left = self.layer.attrs.padding[1] * depth
@@ -404,7 +410,7 @@ class Ring:
         return rows
 
     def fill(self, b: IRBuilder, data: Buffer, rows: Buffer, *, image: Expr, y: Expr) -> None:
-        """Put the rows that the windows of row `y` are the first to cover into the ring."""
+        """Put the rows into the ring that the windows of row `y` are the first to cover."""
         layer = self.layer
         _, height, width, depth = layer.data_type.shape
         (stride, _), (top, left, _, _) = layer.attrs.strides, layer.attrs.padding
@@ -424,15 +430,15 @@ class Ring:
                 b.store(rows, at + column, 0)
 
     def row(self, number: Expr) -> Expr:
-        """Where a row begins, of a number below twice the span."""
+        """Return where row `number` begins, for numbers below twice the span."""
         return select(number >= self.span, number - self.span, number) * self.pitch
 
     def open_instructions(self) -> int:
-        """Of `open`."""
+        """Instructions of `open`."""
         return self.span * (3 * (self.pitch - self.layer.data_type.shape[2] * self.layer.data_type.shape[3]) + 8)
 
     def fill_instructions(self) -> int:
-        """Of `fill` for all rows of one image."""
+        """Instructions of `fill` for all rows of one image."""
         layer = self.layer
         _, height, width, depth = layer.data_type.shape
         (stride, _), top = layer.attrs.strides, layer.attrs.padding[0]

@@ -1,6 +1,10 @@
-"""Pointwise convolution of few input channels: two pixels stay in registers, weights and numbers of all channels pass by.
+"""Pointwise convolution of 5 to 8 input channels: blocks of two pixels x all channels.
 
-No scratch.  Weights take two bytes each in flash (four taps a word pair), pre-scaled so that all channels have one shift.
+The data of two pixels fit registers, so they are loaded and unpacked once; the weights and parameters of all output channels
+stream past them.  This saves packing, which would dominate such short sums.
+
+No scratch memory.  Flash: two bytes per weight (four taps per pair of words), pre-scaled so that all channels have the same
+shift.
 """
 
 from __future__ import annotations
@@ -31,9 +35,9 @@ MAX_CHANNELS = 1024
 
 
 def plan(group: Group, target: Target) -> tuple[FusedLayer, HighMultiply] | None:
-    """Rows of 5 to 8 bytes, at least two of them, no tail, results of the whole int8 range, the short requantisation unsigned.
+    """Accept rows of 5 to 8 bytes, at least two, no tail, the whole int8 range, and the short requantisation without sign term.
 
-    Accumulators of channel c come times 2^p[c] with p[c] >= 2, so that the shift is the same for all; weights stay int16.
+    Accumulators of channel c are scaled by 2^p[c] with p[c] >= 2, so that all channels have the same shift; weights stay int16.
     """
     layer = match_for(group, target, "dsp", wide=True)
     if layer is None or layer.epilogue or not is_rows(layer):
@@ -50,15 +54,16 @@ def plan(group: Group, target: Target) -> tuple[FusedLayer, HighMultiply] | None
     return None if requant is None or requant.signed or not requant.params[-1].uniform else (layer, requant)
 
 
-def lower(group: Group, _target: Target, name: str, found: tuple[FusedLayer, HighMultiply]) -> Lowered:
-    layer, requant = found
+def lower(group: Group, _target: Target, name: str, plan: tuple[FusedLayer, HighMultiply]) -> Lowered:
+    """Lower to one block per pair of pixels, which computes all channels."""
+    layer, requant = plan
     rows, depth, channels = prod(layer.out_type.shape[:-1]), int(layer.weight[0].size), layer.channels
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows * channels,))
     params = io.constant("params", _stream(layer, requant), "int32")
     block = pixels_2(depth, channels, int(requant.params[-1].values[0]))
     with b.for_("t", -(-rows // PIXELS)) as t:
-        # The last pair starts early enough to be whole; of an odd number of pixels one is computed twice.
+        # The last pair starts early enough to be complete; if the number of pixels is odd, one is computed twice.
         first = b.let("pixel", minimum(t * PIXELS, rows - PIXELS)) if rows % PIXELS else t * PIXELS
         b.block(block, region(io.data, first * depth), params, region(io.out, first * channels))
     unroll = channel_unroll(channels)
@@ -77,22 +82,22 @@ register_planned("arm_dsp.conv2d_smlad", "nn.conv2d", plan, lower, plevel=25)
 
 
 DEPTHS = range(5, 9)
-"""Taps: two words of data, of which the second may overlap the first."""
+"""Taps: two words of data, the second of which may overlap the first."""
 
 RECORD = 7
-"""Words of a channel: weights 0, bias, weights 1 to 3, multiplier, constant."""
+"""Words per channel: weights 0, bias, weights 1 to 3, multiplier, constant."""
 
 _ORDER = ((0, 2), (1, 3), (4, 6), (5, 7))
-"""The data bytes (of two words) in the halves of the four weight words, as SXTB16 leaves them."""
+"""The data bytes (of two words) in the halves of the four weight words, in the order of SXTB16."""
 
 
 def byte_taps(depth: int) -> list[int]:
-    """The tap in each byte of the two data words; -1 for those of the second word that the first one has."""
+    """Return the tap in each byte of the two data words; -1 for bytes of the second word that are in the first too."""
     return [0, 1, 2, 3, *(t if t >= 4 else -1 for t in range(depth - 4, depth))]
 
 
 def records(weights: Array, bias: Array, multiplier: Array, constant: Array) -> Array:
-    """int32[O * RECORD] from pre-scaled weights [O, K] and numbers [O]."""
+    """Return int32[O * RECORD] from pre-scaled weights [O, K] and numbers [O]."""
     taps = byte_taps(weights.shape[1])
     placed = [np.where(t >= 0, weights[:, max(t, 0)], 0) for t in taps]
     words = [(placed[low] & 0xFFFF) | ((placed[high] & 0xFFFF) << 16) for low, high in _ORDER]
@@ -109,8 +114,8 @@ def channel_unroll(channels: int) -> int:
 def pixels_2(depth: int, channels: int, shift: int) -> TensorIntrin:
     """out[p, c] = ssat8((hi32(acc * multiplier) + constant) >> shift), acc = bias + sum of weights * x[p], for two pixels.
 
-    Operands: x int8[2 * depth] at any address; params int32[channels * RECORD] from `records`; out int8[2 * channels].  For each
-    channel 8 SMLAD, 5 loads and 6 instructions for the two results.
+    Operands: x int8[2 * depth] at any address; params int32[channels * RECORD] from `records`; out int8[2 * channels].  Per
+    channel: 8 SMLAD, 5 loads and 6 instructions for the two results.
     """
     b = IRBuilder(f"pixels_2_k{depth}_c{channels}_s{shift}")
     x = b.input("x", (2 * depth,), "int8")
@@ -131,7 +136,7 @@ def pixels_2(depth: int, channels: int, shift: int) -> TensorIntrin:
 
 
 def _emit(operands: Mapping[str, COperand], depth: int, channels: int, shift: int) -> BlockText:
-    """All 14 registers are in use: a1 holds the data's address at first, the end of the loop is a word in memory."""
+    """Emit pixels_2 in all 14 registers: a1 holds the data's address at first, the end of the loop is a word in memory."""
     load = [
         "ldr %[p0], [%[a1]]",
         f"ldr %[p2], [%[a1], #{depth - 4}]",

@@ -1,7 +1,10 @@
-"""Layers of one position, which run once for each new row of a window that moves (--slide): weights take two bytes for speed.
+"""Layers of one position, which run once per new row of a sliding window (--slide): two bytes per weight, for speed.
 
-One row by four channels, windows of several pixels by three, and windows of four planes.  The weights are 256 times the model's,
-so that sums requantise as in dense_w8.
+Such a layer runs often and does little, so packing the data and unpacking weights would be a large part of it.  Here the weights
+are stored as 16-bit numbers, 256 times the model's, so that SMLAD uses them as they are and sums requantise as in dense_w8.
+
+Three kernels: fully connected layers (blocks of one row x four channels), convolutions of a few pixels with large windows (two
+pixels x three channels), and depthwise convolutions whose window is the whole image (four channels).
 """
 
 from __future__ import annotations
@@ -42,29 +45,29 @@ from aot.topi.layer.requant import HighMultiply, load_params
 from aot.topi.strategy import Group, Lowered, register_planned
 
 ORDER = (0, 2, 1, 3)
-"""The bytes of a quad in the order in which SXTB16 unpacks them."""
+"""The order in which SXTB16 extracts the bytes of a quad."""
 
 MAX_UNROLL = 16
 
 STRAIGHT = 32
-"""Steps that need no loop."""
+"""Most steps without a loop."""
 
 _DATA = ("r5", "r6", "r8")
 _WEIGHTS = ("r9", "r10", "r11", "r12")
-"""What is left for the six operands are low registers: with r12 in place of r4 GCC often finds no room for them."""
+"""These leave low registers for the six operands; if they left r12 in place of r4, GCC would often find no room."""
 _UNSIZED = (UNKNOWN_EXTENT,)
 
 
 def scaled(values: Array) -> Array:
-    """256 times int8 values, as int16."""
-    found: Array = (values.astype(np.int64) << PRESCALE).astype(np.int16)
-    return found
+    """Return int8 values times 256, as int16."""
+    result: Array = (values.astype(np.int64) << PRESCALE).astype(np.int16)
+    return result
 
 
 def start_values(bias: Array, _weights: Array) -> Array:
-    """256 times biases, modulo 2^32."""
-    found: Array = ((bias.astype(np.int64) << PRESCALE) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    return found
+    """Return biases times 256, modulo 2^32."""
+    result: Array = ((bias.astype(np.int64) << PRESCALE) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    return result
 
 
 def add_modulo(b: IRBuilder, acc: Buffer, at: Expr | int, value: Expr) -> None:
@@ -104,9 +107,9 @@ def _emit_unpack(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How `dot_quads` runs: steps of `words` words of data, `unroll` of them `loops` times, then `rest` words.
+    """How `dot_quads` loops: steps of `words` words of data, `unroll` of them `loops` times, then `rest` words.
 
-    With three words no register is left to count with, so they are for what needs no loop.
+    With three words per step no register is left to count with, so they are used only without a loop.
     """
 
     words: int
@@ -116,7 +119,7 @@ class Steps:
 
 
 def dot_steps(quads: int) -> Steps:
-    """Straight code where a repetition in C can say it, else a loop over up to 16 quads."""
+    """Return straight code if repetition in C can express it, else a loop over up to 16 quads."""
     if 2 * quads // 3 <= STRAIGHT:
         return Steps(3, 2 * quads // 3, 1, 2 * quads % 3)
     unroll = max(u for u in range(1, MAX_UNROLL + 1) if quads % u == 0)
@@ -127,10 +130,10 @@ def dot_steps(quads: int) -> Steps:
 
 @cache
 def dot_quads(channels: int, quads: int) -> TensorIntrin:
-    """acc[c] += sum over k < 2 quads, j < 2 of x[2 k + j] * w[k, c, j], modulo 2^32; up to four channels.
+    """acc[c] += sum over k < 2 quads, j < 2 of x[2 k + j] * w[k, c, j], modulo 2^32; one row x up to four channels.
 
-    acc: int32[channels]; x: int16[4 quads] and w: int16[2 quads, channels, 2], both aligned to 4 bytes.  For four channels 12
-    SMLAD and 4 LDM for 24 multiply-accumulates; in a loop 8, 2 and an LDRD for 16.
+    acc: int32[channels]; x: int16[4 quads] and w: int16[2 quads, channels, 2], both aligned to 4 bytes.  Four channels: 12 SMLAD
+    and 4 LDM for 24 multiply-accumulates; in a loop, 8 SMLAD, 2 LDM and an LDRD for 16.
     """
     b = IRBuilder(f"dot_quads_c{channels}_q{quads}")
     x = b.input("x", _UNSIZED, "int16", align=4)
@@ -176,7 +179,7 @@ def _products(
     ins: Sequence[str] = (),
     counts: bool = False,
 ) -> BlockText:
-    """Assembly of weights %[w], data %[x] and accumulators %[a0] ...; `counts`: it counts in %[n]."""
+    """Emit assembly with weights %[w], data %[x] and accumulators %[a0] ...; `counts`: it has a counter %[n]."""
     lines = [f"const void *aot_w = {operands['w'].pointer};", f"const void *aot_x = {operands['x'].pointer};"]
     outs = [*(f'[a{c}] "+r"({s})' for c, s in enumerate(operands["acc"].scalars)), '[w] "+r"(aot_w)', '[x] "+r"(aot_x)']
     counter = (["uint32_t aot_n;"], ['[n] "=&r"(aot_n)']) if counts else ([], [])
@@ -184,7 +187,7 @@ def _products(
 
 
 def dot_instructions(channels: int, quads: int) -> int:
-    """Of `dot_quads`."""
+    """Return the instructions of `dot_quads`."""
     steps = dot_steps(quads)
     looping = 2 * steps.loops + 1 if steps.loops > 1 else 0
     return 2 * quads * (1 + channels) + steps.loops * steps.unroll + -(-steps.rest // 2) + looping
@@ -212,7 +215,7 @@ def window_sums(taps: int, pitch: int) -> TensorIntrin:
 
 
 def window_instructions(taps: int, pitch: int) -> int:
-    """Of `window_sums`."""
+    """Return the instructions of `window_sums`."""
     return taps * len(_tap(pitch))
 
 
@@ -227,7 +230,7 @@ _LANES = ((0, "bb", "r9", "r10"), (2, "tt", "r9", "r10"), (1, "bb", "r8", "r11")
 
 @cache
 def unpack_pairs() -> TensorIntrin:
-    """words[q, i // 2, p, i % 2] = x_p[4 q + ORDER[i]], q < quads: two runs of int8 at any address, word by word."""
+    """words[q, i // 2, p, i % 2] = x_p[4 q + ORDER[i]], q < quads: two runs of int8 at any address, interleaved word by word."""
     b = IRBuilder("unpack_pairs")
     quads = Var("quads")
     runs = [b.input(f"x{p}", _UNSIZED, "int8") for p in range(2)]
@@ -283,7 +286,7 @@ def pair_products(steps: int) -> TensorIntrin:
 
 
 def pair_instructions() -> int:
-    """Of a step of `pair_products`."""
+    """Return the instructions of a step of `pair_products`."""
     return len(_PAIR_STEP)
 
 
@@ -295,36 +298,38 @@ _PAIR_STEP = [
 ]
 
 
-# Convolutions of few pixels with large windows: two pixels by three channels, the rows of the window one after another.
-# One row of two windows is unpacked at a time and taken by all channels, whose sums lie in scratch memory until the last row is
-# done.  Where few pixels are left no larger block comes out even.  Scratch: four bytes a tap of one row, eight bytes a channel.
-# Weights take two bytes each in flash.
+# Convolutions of a few pixels with large windows: blocks of two pixels x three channels, one row of the window after another.
+# One row of two windows is unpacked at a time and used by all channels, whose sums stay in scratch memory until the last row is
+# done.  With so few pixels, larger blocks would not divide them evenly.  Scratch: four bytes per tap of one row, eight bytes per
+# channel.  Flash: two bytes per weight.
 
 
 PIXELS, TRIPLE = 2, 3
 MAX_STEPS = 28
-"""Steps of a block in a row; more are several blocks."""
+"""Most steps in a block; longer runs use several blocks."""
 
 
 def channel_numbers(layer: FusedLayer, requant: HighMultiply) -> list[Array]:
-    """Numbers of each channel: the start value, and the fields of the requantisation that vary."""
+    """Return the header of each channel: the start value, and the requantisation parameters that vary."""
     return [start_values(layer.bias, layer.weight), *(f.values for f in requant.params if not f.uniform)]
 
 
 @dataclass(frozen=True, slots=True)
 class _WindowsPlan:
+    """A convolution of a few pixels, its requantisation, and the runs of its windows."""
+
     layer: FusedLayer
     requant: HighMultiply
     runs: WindowRuns
 
     @property
     def blocks(self) -> int:
-        """Of channels, the last filled up."""
+        """Blocks of channels, the last one padded."""
         return -(-self.layer.channels // TRIPLE)
 
     @property
     def steps(self) -> int:
-        """Pairs of taps that a block of code takes: as many as divide those of a run."""
+        """Pairs of taps per block of code: the most that divide the pairs of a run."""
         return max(n for n in range(1, MAX_STEPS + 1) if (self.runs.length // 2) % n == 0)
 
     @property
@@ -336,7 +341,9 @@ class _WindowsPlan:
         return channel_numbers(self.layer, self.requant)
 
     def stream(self) -> Array:
-        """int32: of each run and block of channels the weights, int16[pairs][3][2] in ORDER, then numbers [channels][numbers]."""
+        """Return int32: per run and block of channels the weights, int16[pairs][3][2] in ORDER; then the headers
+        [channels][numbers].
+        """
         layer, length = self.layer, self.runs.length
         matrix = layer.weight.reshape(layer.channels, self.runs.count, length // TAPS, TAPS)[..., ORDER]
         matrix = np.pad(matrix, ((0, -layer.channels % TRIPLE), (0, 0), (0, 0), (0, 0)))
@@ -346,7 +353,7 @@ class _WindowsPlan:
 
 
 def plan_conv2d(group: Group, target: Target) -> _WindowsPlan | None:
-    """At least two pixels, no padding, and runs of whole quads; the requantisation has the short form with 256 times the sums."""
+    """Accept at least two pixels, no padding, runs of whole quads, and the short requantisation with sums scaled by 256."""
     layer = match_for(group, target, "dsp")
     if layer is None or layer.weight.ndim != 4 or is_rows(layer):
         return None
@@ -356,32 +363,33 @@ def plan_conv2d(group: Group, target: Target) -> _WindowsPlan | None:
     return _WindowsPlan(layer, BYTES.best_requant(layer, target), runs) if BYTES.requant(layer, target) is not None else None
 
 
-def lower_conv2d(group: Group, _target: Target, name: str, found: _WindowsPlan) -> Lowered:
-    layer, length = found.layer, found.runs.length
+def lower_conv2d(group: Group, _target: Target, name: str, plan: _WindowsPlan) -> Lowered:
+    """Lower a convolution: groups of two pixels; for each, rows of the window, each with all channels; then requantise."""
+    layer, length = plan.layer, plan.runs.length
     b = IRBuilder(name)
-    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(found.pixels * layer.channels,))
+    io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(plan.pixels * layer.channels,))
     words = b.scratch("words", (2 * length,), "int16", align=4)
-    sums = b.scratch("sums", (found.blocks * TRIPLE * PIXELS,), "int32")
-    params = io.constant("params", found.stream(), "int32")
-    with b.for_("t", -(-found.pixels // PIXELS)) as tile:
-        first = b.let("pixel", minimum(tile * PIXELS, found.pixels - PIXELS)) if found.pixels % PIXELS else tile * PIXELS
-        for z in range(layer.channels * PIXELS, found.blocks * TRIPLE * PIXELS):
+    sums = b.scratch("sums", (plan.blocks * TRIPLE * PIXELS,), "int32")
+    params = io.constant("params", plan.stream(), "int32")
+    with b.for_("t", -(-plan.pixels // PIXELS)) as tile:
+        first = b.let("pixel", minimum(tile * PIXELS, plan.pixels - PIXELS)) if plan.pixels % PIXELS else tile * PIXELS
+        for z in range(layer.channels * PIXELS, plan.blocks * TRIPLE * PIXELS):
             b.store(sums, z, 0)
         with b.for_("n", layer.channels) as n:
-            bias = b.let("bias", params[_number(found, n)])
+            bias = b.let("bias", params[_number(plan, n)])
             for p in range(PIXELS):
                 b.store(sums, n * PIXELS + p, bias)
-        _sum_rows(b, found, io, (params, words, sums), first=first)
+        _sum_rows(b, plan, io, (params, words, sums), first=first)
         with b.for_("n", layer.channels) as n:
-            _store(b, found, io, (params, sums), first=first, n=n)
-    total = _conv2d_instructions(found) + epilogue_instructions(layer) * -(-found.pixels // PIXELS) * PIXELS // found.pixels
-    code = 400 + 4 * pair_instructions() * found.steps
+            _store(b, plan, io, (params, sums), first=first, n=n)
+    total = _conv2d_instructions(plan) + epilogue_instructions(layer) * -(-plan.pixels // PIXELS) * PIXELS // plan.pixels
+    code = 400 + 4 * pair_instructions() * plan.steps
     return lowered(io, layer, "arm_dsp.conv2d_pairs", total, code, pixels=PIXELS, channels=TRIPLE)
 
 
-def _sum_rows(b: IRBuilder, found: _WindowsPlan, io: LayerIo, place: tuple[Buffer, Buffer, Buffer], *, first: Expr) -> None:
-    """The products of all runs of two windows with all channels."""
-    (params, words, sums), layer, runs = place, found.layer, found.runs
+def _sum_rows(b: IRBuilder, plan: _WindowsPlan, io: LayerIo, place: tuple[Buffer, Buffer, Buffer], *, first: Expr) -> None:
+    """Sum the products of all runs of two windows with all channels."""
+    (params, words, sums), layer, runs = place, plan.layer, plan.runs
     _, height, width, depth = layer.data_type.shape
     origins = [window_at(b, layer, first + p, origin=(0, 0)) for p in range(PIXELS)]
     with b.for_("row", runs.rows) as ky, b.for_("column", runs.columns) as kx:
@@ -390,46 +398,46 @@ def _sum_rows(b: IRBuilder, found: _WindowsPlan, io: LayerIo, place: tuple[Buffe
             row, column = y + ky * layer.attrs.dilation[0], x + kx * layer.attrs.dilation[1]
             starts.append(b.let("start", ((image * height + row) * width + column) * depth))
         b.block(unpack_pairs(), *(region(io.data, s) for s in starts), words, imm(runs.length // TAPS))
-        with b.for_("n", found.blocks) as n:
+        with b.for_("n", plan.blocks) as n:
             acc = b.local("acc", (TRIPLE * PIXELS,), "int32")
             for i in range(TRIPLE * PIXELS):
                 b.store(acc, i, sums[n * (TRIPLE * PIXELS) + i])
-            block = ((ky * runs.columns + kx) * found.blocks + n) * (TRIPLE * runs.length)
-            with b.for_("s", runs.length // 2 // found.steps) as s:
-                weights = region(params, block + s * (2 * TRIPLE * found.steps), dtype="int16")
-                b.block(pair_products(found.steps), region(words, s * (2 * PIXELS * found.steps)), weights, acc)
+            block = ((ky * runs.columns + kx) * plan.blocks + n) * (TRIPLE * runs.length)
+            with b.for_("s", runs.length // 2 // plan.steps) as s:
+                weights = region(params, block + s * (2 * TRIPLE * plan.steps), dtype="int16")
+                b.block(pair_products(plan.steps), region(words, s * (2 * PIXELS * plan.steps)), weights, acc)
             for i in range(TRIPLE * PIXELS):
                 b.store(sums, n * (TRIPLE * PIXELS) + i, acc[i])
 
 
-def _number(found: _WindowsPlan, channel: Expr) -> Expr:
-    """Where the numbers of a channel begin."""
-    return channel * len(found.arrays) + found.runs.count * found.blocks * TRIPLE * found.runs.length // 2
+def _number(plan: _WindowsPlan, channel: Expr) -> Expr:
+    """Return where the header of a channel begins."""
+    return channel * len(plan.arrays) + plan.runs.count * plan.blocks * TRIPLE * plan.runs.length // 2
 
 
-def _store(b: IRBuilder, found: _WindowsPlan, io: LayerIo, place: tuple[Buffer, Buffer], *, first: Expr, n: Expr) -> None:
-    """The results of channel n of two pixels."""
+def _store(b: IRBuilder, plan: _WindowsPlan, io: LayerIo, place: tuple[Buffer, Buffer], *, first: Expr, n: Expr) -> None:
+    """Requantise and store channel n of two pixels."""
     params, sums = place
-    start = _number(found, n)
-    fields = load_params(b, found.requant, (params[start + i] for i in count(1)))
+    start = _number(plan, n)
+    requant_params = load_params(b, plan.requant, (params[start + i] for i in count(1)))
     for p in range(PIXELS):
-        value = found.requant.emit_scaled(b, sums[n * PIXELS + p], fields)
-        io.store(((first + p) * found.layer.channels + n,), value)
+        value = plan.requant.emit_scaled(b, sums[n * PIXELS + p], requant_params)
+        io.store(((first + p) * plan.layer.channels + n,), value)
 
 
-def _conv2d_instructions(found: _WindowsPlan) -> int:
-    """From counts under QEMU."""
-    tiles, runs, pairs = -(-found.pixels // PIXELS), found.runs, found.runs.length // 2
-    turns = pairs // found.steps
-    products = pair_instructions() * pairs + (10 * turns if turns > 1 else 0)
-    run = 9 * (runs.length // TAPS) + 21 + found.blocks * (products + 13)
-    return int(tiles * (runs.count * run + 40 + 6.9 * len(found.arrays) * found.layer.channels))
+def _conv2d_instructions(plan: _WindowsPlan) -> int:
+    """Return the instructions of one call (from counts under QEMU)."""
+    tiles, runs, pairs = -(-plan.pixels // PIXELS), plan.runs, plan.runs.length // 2
+    iterations = pairs // plan.steps
+    products = pair_instructions() * pairs + (10 * iterations if iterations > 1 else 0)
+    run = 9 * (runs.length // TAPS) + 21 + plan.blocks * (products + 13)
+    return int(tiles * (runs.count * run + 40 + 6.9 * len(plan.arrays) * plan.layer.channels))
 
 
 register_planned("arm_dsp.conv2d_pairs", "nn.conv2d", plan_conv2d, lower_conv2d, plevel=8, for_pushes=True)
 
 
-# Fully connected layers over one row, by four channels.  Scratch: two bytes an input.
+# Fully connected layers over one row, in blocks of four channels.  Scratch: two bytes per input.
 
 
 CHANNELS = 4
@@ -438,6 +446,8 @@ PAIRS = WordForm(2, scaled, start_values, PRESCALE, fits_bytes)
 
 @dataclass(frozen=True, slots=True)
 class _RowPlan:
+    """A fully connected layer over one row, its constants, and its inputs."""
+
     layer: FusedLayer
     stream: PackedWeights
     depth: int
@@ -448,7 +458,7 @@ class _RowPlan:
 
 
 def plan_dense(group: Group, target: Target) -> _RowPlan | None:
-    """One row of at least four bytes, whose accumulators stay below 2^23 and requantise in the short form."""
+    """Accept one row of at least four bytes whose accumulators stay below 2^23, with the short requantisation."""
     layer = match_rows(group, target, "dsp", pixels=1)
     if layer is None:
         return None
@@ -463,54 +473,55 @@ def plan_dense(group: Group, target: Target) -> _RowPlan | None:
     )
 
 
-def lower_dense(group: Group, _target: Target, name: str, found: _RowPlan) -> Lowered:
-    layer, stream, depth = found.layer, found.stream, found.depth
+def lower_dense(group: Group, _target: Target, name: str, plan: _RowPlan) -> Lowered:
+    """Lower one row: unpack the data, then blocks of four channels."""
+    layer, stream, depth = plan.layer, plan.stream, plan.depth
     b = IRBuilder(name)
     io = open_io(b, group, layer, data_shape=(depth,), out_shape=(layer.channels,))
     params = io.constant("params", stream.data(), "int32")
-    words = b.scratch("words", (TAPS * found.quads,), "int16", align=4)
+    words = b.scratch("words", (TAPS * plan.quads,), "int16", align=4)
     whole = depth // TAPS
     b.block(unpack_quads(pack_unroll(whole)), io.data, words, imm(whole))
-    if depth % TAPS:  # the last four bytes, some of them for the second time; see run_taps
+    if depth % TAPS:  # the last four bytes, some of them again; see run_taps
         b.block(unpack_quads(1), region(io.data, depth - TAPS), region(words, TAPS * whole), imm(1))
 
     def block(n: Expr, count: int) -> None:
         start = stream.start(n)
         acc = stream.accumulators(b, params, start, count)
-        b.block(dot_quads(count, found.quads), words, stream.weights(params, start, count), acc)
+        b.block(dot_quads(count, plan.quads), words, stream.weights(params, start, count), acc)
         for j, value in stream.results(b, params, start, acc):
             io.store((n * stream.block + j,), value)
 
     with b.for_("n", stream.blocks) as n:
         block(n, stream.block)
-    if stream.tail:
-        block(imm(stream.blocks), stream.tail)
-    total, code, steps = _dense_instructions(found), _dense_code(found), dot_steps(found.quads)
+    if stream.remainder:
+        block(imm(stream.blocks), stream.remainder)
+    total, code, steps = _dense_instructions(plan), _dense_code(plan), dot_steps(plan.quads)
     return lowered(io, layer, "arm_dsp.dense_pairs", total, code, channels=stream.block, unroll=steps.words * steps.unroll)
 
 
-def _dense_instructions(found: _RowPlan) -> int:
-    """From counts under QEMU."""
-    stream = found.stream
-    whole = found.depth // TAPS
+def _dense_instructions(plan: _RowPlan) -> int:
+    """Return the instructions of one call (from counts under QEMU)."""
+    stream = plan.stream
+    whole = plan.depth // TAPS
     unpacking = 4 * whole + 2 * (whole // pack_unroll(whole)) + 20
-    blocks = sum(dot_instructions(n, found.quads) + n * stream.each + 8 for n in stream.counts) - ONE_BLOCK * (
+    blocks = sum(dot_instructions(n, plan.quads) + n * stream.each + 8 for n in stream.counts) - ONE_BLOCK * (
         len(stream.counts) == 1
     )
-    return unpacking + blocks + epilogue_instructions(found.layer)
+    return unpacking + blocks + epilogue_instructions(plan.layer)
 
 
-def _dense_code(found: _RowPlan) -> int:
-    """Bytes."""
-    steps = dot_steps(found.quads)
-    return 90 + sum(4 * (steps.unroll * steps.words + steps.rest) * (2 + n) + 40 + 24 * n for n in found.stream.sizes)
+def _dense_code(plan: _RowPlan) -> int:
+    """Return the bytes of code."""
+    steps = dot_steps(plan.quads)
+    return 90 + sum(4 * (steps.unroll * steps.words + steps.rest) * (2 + n) + 40 + 24 * n for n in plan.stream.sizes)
 
 
 for _anchor in ("nn.dense", "nn.conv2d"):
     register_planned("arm_dsp.dense_pairs", _anchor, plan_dense, lower_dense, plevel=6, for_pushes=True)
 
 
-# Depthwise convolutions whose window is their whole image, four channels at a time.
+# Depthwise convolutions whose window is the whole image, in blocks of four channels.
 
 
 MAX_TAPS = 32
@@ -518,6 +529,8 @@ MAX_TAPS = 32
 
 @dataclass(frozen=True, slots=True)
 class _PlanePlan:
+    """A depthwise convolution whose window is the whole image, and its requantisation."""
+
     layer: FusedLayer
     requant: HighMultiply
 
@@ -534,7 +547,7 @@ class _PlanePlan:
         return TAPS * len(self.arrays) + 2 * self.taps
 
     def stream(self) -> Array:
-        """int32: of each four channels [numbers][4], then the weights, int16[taps][4] in ORDER."""
+        """Return int32: per four channels the headers [numbers][4], then the weights, int16[taps][4] in ORDER."""
         channels = self.layer.channels
         numbers = np.stack(self.arrays).astype(np.int64).reshape(-1, channels // TAPS, TAPS).transpose(1, 0, 2)
         weights = scaled(self.layer.weight.reshape(self.taps, channels // TAPS, TAPS)[..., ORDER]).transpose(1, 0, 2)
@@ -544,7 +557,7 @@ class _PlanePlan:
 
 
 def plan_depthwise(group: Group, target: Target) -> _PlanePlan | None:
-    """One result a channel, of all that there is in its plane; whole fours of channels."""
+    """Accept one result per channel, computed from its whole plane, and a multiple of four channels."""
     layer = match_for(group, target, "dsp")
     if layer is None or layer.channels % TAPS:
         return None
@@ -553,24 +566,25 @@ def plan_depthwise(group: Group, target: Target) -> _PlanePlan | None:
     return _PlanePlan(layer, BYTES.best_requant(layer, target)) if BYTES.requant(layer, target) is not None else None
 
 
-def lower_depthwise(group: Group, _target: Target, name: str, found: _PlanePlan) -> Lowered:
-    layer, channels = found.layer, found.layer.channels
+def lower_depthwise(group: Group, _target: Target, name: str, plan: _PlanePlan) -> Lowered:
+    """Lower one window per channel: blocks of four channels."""
+    layer, channels = plan.layer, plan.layer.channels
     b = IRBuilder(name)
-    io = open_io(b, group, layer, data_shape=(found.taps * channels,), out_shape=(channels,))
-    params = io.constant("params", found.stream(), "int32")
+    io = open_io(b, group, layer, data_shape=(plan.taps * channels,), out_shape=(channels,))
+    params = io.constant("params", plan.stream(), "int32")
     with b.for_("n", channels // TAPS) as n:
-        start = n * found.block_words
+        start = n * plan.block_words
         acc = b.local("acc", (TAPS,), "int32")
         for j in range(TAPS):
             b.store(acc, j, params[start + j])
-        weights = Region(params, (start + TAPS * len(found.arrays)) * 2, "int16")
-        b.block(window_sums(found.taps, channels), region(io.data, n * TAPS), weights, acc)
+        weights = Region(params, (start + TAPS * len(plan.arrays)) * 2, "int16")
+        b.block(window_sums(plan.taps, channels), region(io.data, n * TAPS), weights, acc)
         for j in range(TAPS):
-            fields = load_params(b, found.requant, (params[start + (TAPS * i + j)] for i in count(1)))
-            io.store((n * TAPS + j,), found.requant.emit_scaled(b, acc[j], fields))
-    varying = len(found.arrays) - 1
-    each = 6 + varying + 2 * found.requant.signed
-    window = window_instructions(found.taps, channels)
+            requant_params = load_params(b, plan.requant, (params[start + (TAPS * i + j)] for i in count(1)))
+            io.store((n * TAPS + j,), plan.requant.emit_scaled(b, acc[j], requant_params))
+    varying = len(plan.arrays) - 1
+    each = 6 + varying + 2 * plan.requant.signed
+    window = window_instructions(plan.taps, channels)
     total, code = channels // TAPS * (window + TAPS * each + 8) + epilogue_instructions(layer), 60 + 4 * window + 24 * TAPS
     return lowered(io, layer, "arm_dsp.depthwise_window", total, code, channels=TAPS)
 

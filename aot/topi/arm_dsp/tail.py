@@ -1,6 +1,7 @@
-"""The tail of a layer in runs: what a kernel computes in a turn is kept in scratch memory, then goes through the tail.
+"""The tail of a layer, run over stretches of results: a kernel keeps the results of one iteration in scratch memory, then runs
+the tail.
 
-A residual ADD takes four bytes at a time.  As runs are short, its result may still be written over the other tensor from front to
+A residual ADD handles four bytes at a time.  The runs are short, so the result may still overwrite the other operand front to
 back.
 """
 
@@ -19,20 +20,21 @@ RUN = 25
 """Instructions around a block of assembly."""
 
 FACTORS_EACH, DEQUANTIZE_EACH = 5.6, 4.0
-"""Of one element in such a block (from counts under QEMU)."""
+"""Instructions per element in such a block (from counts under QEMU)."""
 
 CLAMP_EACH = 0.75
-"""More of an element of such an ADD with limits of its own."""
+"""Extra instructions per element if the ADD has limits other than int8's."""
 
 KEPT = 3
-"""Of one element that is read again from scratch memory."""
+"""Instructions per element that is read back from scratch memory."""
 
 
 class TailRun:
-    """`size` consecutive elements of the result at a time: `store` all of them, then `finish`; `each` as of `epilogue_each`.
+    """Buffers `size` consecutive results: `store` each, then `finish`; `each`: instructions of the tail per element
+    (`epilogue_each`).
 
-    Kernels whose blocks of assembly take all registers use it for every tail: after such a block GCC has none left for the
-    numbers of a tail, and with unlucky schedules refuses the block.
+    Kernels whose assembly needs all registers use this for every tail: after such a block GCC has no registers left for the
+    tail's parameters, and with some instruction orders rejects the block.
     """
 
     def __init__(self, b: IRBuilder, io: LayerIo, plan: Factors | DequantizeAttrs | None, *, size: int, each: int) -> None:
@@ -41,7 +43,7 @@ class TailRun:
 
     @property
     def instructions(self) -> float:
-        """Of one run, beside those of the kernel without a tail."""
+        """Instructions of one run, beyond those of the kernel without a tail."""
         whole = self._whole
         block = DEQUANTIZE_EACH if isinstance(self._plan, DequantizeAttrs) else FACTORS_EACH
         if isinstance(self._plan, Factors) and self._plan.clamped:
@@ -50,21 +52,21 @@ class TailRun:
 
     @property
     def code(self) -> int:
-        """Bytes."""
+        """Bytes of code."""
         return 250 if self._plan is None else 160
 
     @property
     def _whole(self) -> int:
-        """Elements that a block of assembly does."""
+        """Elements that the block of assembly handles."""
         lanes = NUMBERS_A_TURN if isinstance(self._plan, DequantizeAttrs) else LANES
         return 0 if self._plan is None else self._size - self._size % lanes
 
     def store(self, index: Expr, value: Expr) -> None:
-        """A requantised value; `index` counts from the start of the run."""
+        """Store a requantised value; `index` counts from the start of the run."""
         self._b.store(self._results, index, value)
 
     def finish(self, first: Expr) -> None:
-        """Run the tail over the results; `first` is their first element in the output."""
+        """Run the tail over the buffered results; `first` is the output index of the first one."""
         b, io = self._b, self._io
         done = self._block(first)
         unroll = max(u for u in (4, 3, 2, 1) if (self._size - done) % u == 0)
@@ -75,7 +77,7 @@ class TailRun:
                     io.store((first + i + u,), value)
 
     def _block(self, first: Expr) -> int:
-        """The part that a block of assembly does; its number of elements."""
+        """Emit the block of assembly; return the number of elements that it handles."""
         whole = self._whole
         if self._plan is None or not whole:
             return 0
@@ -90,7 +92,7 @@ class TailRun:
 
 
 def tail_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> TailRun | None:
-    """None for layers without a tail, or whose tail is a table, which takes one load a result; `size` as of TailRun."""
+    """Return the buffer for a layer's tail; None without a tail, or if the tail is a table (one load per result)."""
     if not layer.epilogue or table_of(layer) is not None:
         return None
     attrs = layer.epilogue[0].attrs
@@ -101,5 +103,5 @@ def tail_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, si
 
 
 def run_instructions(layer: FusedLayer, run: TailRun | None, *, size: int) -> float:
-    """Of the tail of `size` elements, which are one run where there are runs."""
+    """Return the instructions of the tail for `size` elements; with a TailRun these are one run."""
     return epilogue_each(layer) * size if run is None else run.instructions

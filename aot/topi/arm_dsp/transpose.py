@@ -1,8 +1,11 @@
-"""TRANSPOSE of bytes and of halfwords by tiles in registers (cores with DSP).
+"""TRANSPOSE of bytes and of halfwords, tile by tile in registers (cores with DSP instructions).
 
-Every movement of one tensor that is rows to columns, once or many times, whatever operators say it: where the innermost axis of
-the result is not that of the data, tiles cover these two axes; what else there is are loops.  A last tile that would leave the
-tensor begins earlier and does some elements twice.
+Byte by byte, a transposition costs a load and a store per element.  Here a tile, such as 4 x 4 bytes, is loaded and stored in
+words and rearranged in registers by PKHBT, PKHTB and SEL.
+
+Covers every movement of one tensor that exchanges rows and columns, once or many times, whatever the operators are: if the
+innermost axes of result and data differ, tiles cover these two axes, and loops the others.  A last tile that would leave the
+tensor starts earlier and moves some elements twice.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LEAST = 64
-"""Bytes from which on the loops pay."""
+"""Fewest bytes for which the loops pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Plan:
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """None for other cores and movements, for elements of four bytes, and for axes that are too short."""
+    """Return None for other cores and movements, for elements of four bytes, and for axes that are too short."""
     result = tensor_type(group.result)
     if not target.has("dsp") or not target.has("unaligned") or len(group.params) != 1:
         return None
@@ -71,7 +74,7 @@ def plan(group: Group, target: Target) -> Plan | None:
 
 
 def _in_units(nest: Nest, size: int) -> tuple[Nest, int]:
-    """The nest on elements of `size` bytes; where it moves pairs of bytes, on these."""
+    """Return the nest in elements of `size` bytes; if it moves pairs of bytes, in pairs."""
     numbers = [nest.out, nest.start, *(n for axis in nest.axes[:-1] for n in (axis.out, axis.source))]
     if size != 1 or nest.inner != Axis(2, 1, 1) or any(n % 2 for n in numbers) or len(nest.axes) < 2:
         return nest, size
@@ -80,7 +83,7 @@ def _in_units(nest: Nest, size: int) -> tuple[Nest, int]:
 
 
 def form_of(rows: Axis, columns: Axis, size: int) -> Form | None:
-    """The tiles for so many rows (contiguous in the result) and columns (in the data) of elements of `size` bytes."""
+    """Return the tiles for so many rows (contiguous in the result) and columns (in the data) of elements of `size` bytes."""
     counts = rows.count, columns.count
     along: Along = "rows" if rows.count >= columns.count else "columns"
     if size == 2:
@@ -99,8 +102,9 @@ def form_of(rows: Axis, columns: Axis, size: int) -> Form | None:
     return replace(form, unroll=max(n for n in range(1, most + 1) if max(counts) // form.step % n == 0))
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
-    form, result = found.form, tensor_type(group.result)
+def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
+    """Lower a movement: loops over the outer axes, each with one transposition in tiles."""
+    form, result = plan.form, tensor_type(group.result)
     wide = 2 if form.dtype == "int16" else 1
     size = result.size * itemsize(result.dtype) // wide
     align = 4 if size * wide % 4 == 0 else 1
@@ -110,38 +114,38 @@ def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
 
     def nested(axes: tuple[Axis, ...], start: Expr, place: Expr) -> None:
         if not axes:
-            _matrix(b, found, (data, start), (out, place))
+            _matrix(b, plan, (data, start), (out, place))
             return
         with b.for_("i", axes[0].count) as i:
             nested(axes[1:], start + i * axes[0].source, place + i * axes[0].out)
 
-    nested(found.outer, imm(found.start), imm(found.out))
+    nested(plan.outer, imm(plan.start), imm(plan.out))
     func = b.finish(FuncAttrs(kernel=f"arm_dsp.transpose(rows={form.rows}, columns={form.columns})", span=group.anchor.span))
-    (along, across), step = found.counts, form.step
-    strips = prod(axis.count for axis in found.outer) * -(-across // (form.rows if form.along == "columns" else form.columns))
+    (along, across), step = plan.counts, form.step
+    strips = prod(axis.count for axis in plan.outer) * -(-across // (form.rows if form.along == "columns" else form.columns))
     each = instructions(form) * along // step // form.unroll + 20 + (instructions(form) + 12) * bool(along % step)
     code = 120 + 4 * instructions(form) * (1 + bool(along % step))
     return Lowered(func, {}, strips * each + 20, code)
 
 
-def _matrix(b: IRBuilder, found: Plan, data: tuple[Buffer, Expr], out: tuple[Buffer, Expr]) -> None:
-    """One transposition, in strips of tiles along the longer axis."""
-    form = found.form
-    count, width = found.counts[1], form.columns if form.along == "rows" else form.rows
+def _matrix(b: IRBuilder, plan: Plan, data: tuple[Buffer, Expr], out: tuple[Buffer, Expr]) -> None:
+    """Emit one transposition, in strips of tiles along the longer axis."""
+    form = plan.form
+    count, width = plan.counts[1], form.columns if form.along == "rows" else form.rows
     if count <= width:
-        _strip(b, found, data, out)
+        _strip(b, plan, data, out)
         return
-    stride, out_stride = (1, found.columns.out) if form.along == "rows" else (found.rows.source, 1)
+    stride, out_stride = (1, plan.columns.out) if form.along == "rows" else (plan.rows.source, 1)
     with b.for_("k", -(-count // width)) as k:
         first = b.let("first", minimum(k * width, count - width) if count % width else k * width)
-        _strip(b, found, (data[0], data[1] + first * stride), (out[0], out[1] + first * out_stride))
+        _strip(b, plan, (data[0], data[1] + first * stride), (out[0], out[1] + first * out_stride))
 
 
-def _strip(b: IRBuilder, found: Plan, data: tuple[Buffer, Expr], out: tuple[Buffer, Expr]) -> None:
-    """All tiles of a strip, and one that ends where it ends."""
-    form, strides = found.form, (imm(found.rows.source), imm(found.columns.out))
-    count, step = found.counts[0], form.step
-    steps = (found.rows.source, 1) if form.along == "rows" else (1, found.columns.out)
+def _strip(b: IRBuilder, plan: Plan, data: tuple[Buffer, Expr], out: tuple[Buffer, Expr]) -> None:
+    """Emit all tiles of a strip; a last one is aligned with the strip's end."""
+    form, strides = plan.form, (imm(plan.rows.source), imm(plan.columns.out))
+    count, step = plan.counts[0], form.step
+    steps = (plan.rows.source, 1) if form.along == "rows" else (1, plan.columns.out)
     tiles = [(0, count // step, form)]
     if count % step:
         tiles.append((count - step, 1, replace(form, unroll=1)))
@@ -154,8 +158,8 @@ for _anchor in ("transpose", "reshape", "strided_slice"):
     register_planned("arm_dsp.transpose", _anchor, plan, lower, plevel=14, several=_anchor != "transpose")
 
 
-# Words of several rows, then PKHBT, PKHTB and SEL, then words of several columns.
-# SEL takes bytes 0 and 2 from its first operand and bytes 1 and 3 from the second: UADD8 has set two of the four flags before.
+# Load words of several rows, rearrange with PKHBT, PKHTB and SEL, store words of several columns.  SEL selects bytes 0 and 2 from
+# its first operand and bytes 1 and 3 from the second: UADD8 has set two of the four flags before.
 
 
 Along = Literal["rows", "columns"]
@@ -163,10 +167,10 @@ Along = Literal["rows", "columns"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Tiles of `rows` by `columns` elements of `dtype`, one after the other along rows or columns, `unroll` a turn of the loop.
+    """Tiles of `rows` by `columns` elements of `dtype`, one after another along rows or columns, `unroll` per iteration.
 
-    Tiles are 4x4 bytes, 2x2 halfwords, or those of strips: 2x4 and 3x4 bytes, whose results are contiguous, and 4x2 and 4x3,
-    whose data are.
+    Tiles are 4x4 bytes, 2x2 halfwords, or tiles of strips: 2x4 and 3x4 bytes, whose results are contiguous, and 4x2 and 4x3,
+    whose data are contiguous.
     """
 
     dtype: str
@@ -193,9 +197,9 @@ class Form:
 
 @cache
 def transposed(form: Form) -> TensorIntrin:
-    """out[c * out_stride + r] = x[r * stride + c] of `count` tiles, a multiple of the form's `unroll`.
+    """out[c * out_stride + r] = x[r * stride + c] for `count` tiles, a multiple of the form's `unroll`.
 
-    Operands: x and out of the form's type, apart from each other; count; stride and out_stride in elements.
+    Operands: x and out of the form's type, not overlapping; count; stride and out_stride in elements.
     """
     count, stride, out_stride = Var("count"), Var("stride"), Var("out_stride")
     b = IRBuilder(f"transposed_{form.dtype}_{form.rows}x{form.columns}_{form.along}_{form.unroll}")
@@ -209,7 +213,7 @@ def transposed(form: Form) -> TensorIntrin:
 
 
 def _apart(low: str, high: str) -> list[str]:
-    """Two rows' bytes a and b: `low` becomes [a0 b0 a2 b2], `high` [a1 b1 a3 b3]."""
+    """Interleave two rows' bytes a and b: `low` becomes [a0 b0 a2 b2], `high` [a1 b1 a3 b3]."""
     return [
         f"lsl %[x], {high}, #8",
         f"lsr %[y], {low}, #8",
@@ -270,13 +274,13 @@ _PART_3 = [
 
 
 def _places(pointer: str, stride: str, count: int) -> list[str]:
-    """Addresses of the rows or columns of a tile."""
+    """Return the addresses of a tile's rows or columns."""
     offsets = ("", f", %[{stride}]", f", %[{stride}], lsl #1", f", %[{stride}3]")
     return [f"[%[{pointer}]{offset}]" for offset in offsets[:count]]
 
 
 def _tile(form: Form) -> list[str]:
-    """One tile: loads, moves in registers, stores; both pointers go on to the next tile."""
+    """Return one tile: loads, rearrangement, stores; both pointers advance to the next tile."""
     words = min(form.rows, form.columns)
     contiguous = [""] * words
     loads = contiguous if form.parts else _places("p", "s", words)
@@ -296,21 +300,23 @@ def _tile(form: Form) -> list[str]:
 
 
 def _moved(op: str, registers: Sequence[str], places: list[str], pointer: str, *, follows: bool, stride: str) -> list[str]:
-    """Loads or stores.  `follows`: the next tile's words follow this one's, so that the pointer moves on with the first one,
-    which is taken last; else the next tile is as many rows away as this one has.
+    """Return loads or stores.
+
+    `follows`: the next tile's words are next to this tile's, so the access of the first word, which comes last, advances the
+    pointer; else the next tile is as many rows away as this tile has.
     """
     after = f"[%[{pointer}]], #4"
     if not places[0]:
         return [f"{op} %[{r}], {after}" for r in registers]
-    rest = [f"{op} %[{r}], {p}" for r, p in zip(registers[1:], places[1:], strict=True)]
+    others = [f"{op} %[{r}], {p}" for r, p in zip(registers[1:], places[1:], strict=True)]
     if follows:
-        return [*rest, f"{op} %[{registers[0]}], {after}"]
+        return [*others, f"{op} %[{registers[0]}], {after}"]
     shift = {2: 1, 4: 2}[len(registers)]
-    return [*rest, f"{op} %[{registers[0]}], {places[0]}", f"add %[{pointer}], %[{pointer}], %[{stride}], lsl #{shift}"]
+    return [*others, f"{op} %[{registers[0]}], {places[0]}", f"add %[{pointer}], %[{pointer}], %[{stride}], lsl #{shift}"]
 
 
 def text(form: Form) -> list[str | Repeat]:
-    """All instructions of the block, of which the first two set the flags that SEL reads."""
+    """Return all instructions of the block; the first two set the flags that SEL reads."""
     tiles = [line for _ in range(form.unroll) for line in _tile(form)]
     flags = ["mov %[x], #0x00ff00ff", "uadd8 %[x], %[x], %[x]"] if form.dtype != "int16" else []
     threefold = [f"add %[{s}3], %[{s}], %[{s}], lsl #1" for s in "st"] if form.rows == form.columns == 4 else []
@@ -318,7 +324,7 @@ def text(form: Form) -> list[str | Repeat]:
 
 
 def instructions(form: Form) -> int:
-    """Of one turn of the loop."""
+    """Return the instructions per iteration."""
     whole = text(form)
     return count_instructions(whole[whole.index("1:") :])
 

@@ -1,26 +1,28 @@
 """3 x 3 convolution of stride 1 by Winograd's F(2x2, 3x3) and F(4x4, 3x3), exact in integers.
 
-For two tiles of m x m outputs: copy their windows with the border (`patch`), transform the channels, then for every four output
-channels multiply both tiles in one block, transform back and requantise.  The last row and column of tiles are moved inwards if
-the image is not a multiple of m, so they compute some outputs twice.
+The trick (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks"): transformed into Winograd's domain, a tile of m x
+m outputs needs n x n products per input channel, n = m + 2, instead of 9 m^2.  That is 16 in place of 36 for m = 2, and 36 in
+place of 144 for m = 4.
 
-Weights need 2 * (m + 2)^2 / 9 bytes each in flash: 3.56 for m = 2, 8 for m = 4.
-Scratch, for I input channels rounded up to a multiple of 4: 88 * I + 520 bytes for m = 2, 180 * I + 1456 for m = 4.
-Without DSP instructions (`conv2d_winograd_f4_mla`) weights and transformed data are words: 16 bytes a weight, 324 * I + 1456
-bytes of scratch.
+A block is two tiles of m x m outputs x four output channels.  For two tiles at a time: copy their windows with the border
+(`patch`), transform all input channels; then for every four output channels multiply both tiles in one block of assembly,
+transform back and requantise.  If the image is not a multiple of m, the last row and column of tiles move inwards and compute
+some outputs twice.
 
-The arithmetic is that of Winograd's minimal filtering F(m x m, 3 x 3) in integers, modulo 2^32.
-
-A tile of m x m outputs needs n x n inputs, n = m + 2.  With the matrices below, all of integers,
+With the matrices below, all of integers and modulo 2^32,
 
     U = G g G^T (weights, offline)     V = B^T x B (inputs)     M = sum over channels of U * V     A^T M A = scale * acc
 
-position by position (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", with the denominators of G multiplied
-out).  `scale` differs by output row and column for m = 4, which saves the shifts; see `Winograd.row_factor`.
+position by position; the denominators of G are multiplied out.  For m = 4 `scale` differs by output row and column, which saves
+shifts; see `Winograd.row_factor`.
 
-With DSP instructions U and V are pairs of halfwords, two input channels a word, and SMLAD takes the products.  Without them they
-are words, one channel each, and MLA takes the products; the input transform still works on two channels at once, as numbers
-p + q * 2^16, which are taken apart at its end (`split`).
+With DSP instructions, U and V are pairs of halfwords, two input channels per word, and SMLAD multiplies.  Without them they are
+words, one channel each, and MLA multiplies; the input transform still handles two channels at once, as numbers p + q * 2^16,
+which are separated at its end (`split`).
+
+Flash: 2 * (m + 2)^2 / 9 bytes per weight, 3.56 for m = 2 and 8 for m = 4. Scratch, for I input channels rounded up to a multiple
+of 4: 88 * I + 520 bytes for m = 2, 180 * I + 1456 for m = 4. Without DSP instructions (`conv2d_winograd_f4_mla`): 16 bytes per
+weight, 324 * I + 1456 bytes of scratch.
 """
 
 from __future__ import annotations
@@ -43,22 +45,22 @@ from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.intrin.scalar import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
-from aot.topi.layer.requant import MAX_CONSTANT_BITS, RequantParam, thresholds
+from aot.topi.layer.requant import MAX_CONSTANT_BITS, RequantParam, load_params, thresholds
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 TILES, CHANNELS = 2, 4
-"""The product block works on two tiles by four output channels."""
+"""The product block computes two tiles x four output channels."""
 
 SUMS = TILES * CHANNELS
 
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """One size of tile: `g` is G with n rows, `row_factor[i]` what output row or column i lacks to the common `denominator`.
+    """One size of tile: `g` is G with n rows; `row_factor[i]` is what output row or column i lacks to the common `denominator`.
 
     A^T M A at (i, j) is acc * denominator^2 / (row_factor[i] * row_factor[j]).  `bias_gain` is what position 1 contributes to
-    every output of a row, with its factor.  `input_gain` bounds |V| / |x|, `offset_gain` |V| / x where no x is negative.  `span`
-    tiles lie side by side and share a window.
+    every output of a row, including the row's factor.  `input_gain` bounds |V| / |x|, and `offset_gain` bounds |V| / x if no x is
+    negative.  `span` adjacent tiles share a window.
     """
 
     m: int
@@ -77,7 +79,7 @@ class Winograd:
 
     @property
     def window_width(self) -> int:
-        """Inputs along the row that `span` tiles need."""
+        """Inputs per row of the window of `span` tiles."""
         return self.m * self.span + 2
 
     @property
@@ -108,7 +110,7 @@ F4 = Winograd(
 
 
 def transform_numbers(b: IRBuilder, x: Sequence[Expr]) -> list[Expr]:
-    """B^T x for m = 4 and six values modulo 2^32 (uint32), with shifted operands."""
+    """Return B^T x for m = 4 and six values modulo 2^32 (uint32), using shifted operands."""
 
     def let(value: Expr) -> Expr:
         return b.let("t", value)
@@ -121,13 +123,13 @@ def transform_numbers(b: IRBuilder, x: Sequence[Expr]) -> list[Expr]:
 
 
 def split(b: IRBuilder, number: Expr) -> tuple[Expr, Expr]:
-    """p and q of p + q * 2^16 modulo 2^32, both within int16, as words (uint32)."""
+    """Return p and q of p + q * 2^16 modulo 2^32, both within int16, as words (uint32)."""
     low = b.let("p", cast("int32", cast("int16", number)))
     return cast("uint32", low), b.let("q", cast("uint32", cast("int32", number - cast("uint32", low)) >> 16))
 
 
 def transform_input(b: IRBuilder, form: Winograd, x: Sequence[Expr]) -> list[Expr]:
-    """B^T x for n values that are pairs of int16 (uint32)."""
+    """Return B^T x for n values that are pairs of int16 (uint32)."""
 
     def add(p: Expr, q: Expr) -> Expr:
         return b.let("s", SADD16(p, q))
@@ -156,14 +158,14 @@ def transform_input(b: IRBuilder, form: Winograd, x: Sequence[Expr]) -> list[Exp
 
 
 def slide_input(b: IRBuilder, x: Sequence[Expr]) -> list[tuple[int, Expr]]:
-    """Of B^T x for m = 2, what the newest of three or four values completes: (index, value) pairs."""
+    """Return what the newest of three or four values completes of B^T x for m = 2: (index, value) pairs."""
     if len(x) == 4:
         return [(3, b.let("d", SSUB16(x[1], x[3])))]
     return [(0, b.let("d", SSUB16(x[0], x[2]))), (1, b.let("s", SADD16(x[1], x[2]))), (2, b.let("d", SSUB16(x[2], x[1])))]
 
 
 def transform_output(b: IRBuilder, form: Winograd, m: Sequence[Expr]) -> list[Expr]:
-    """A^T m for n values modulo 2^32 (uint32); row i lacks the factor row_factor[i]."""
+    """Return A^T m for n values modulo 2^32 (uint32); row i lacks the factor row_factor[i]."""
 
     def let(value: Expr) -> Expr:
         return b.let("t", value)
@@ -179,7 +181,7 @@ _CHUNK = ("r2", "r3", "r4", "r5")
 
 
 def pixel_body(words: int) -> int:
-    """Words that one turn of the loops over pixels handles: all of a pixel, or the largest divisor up to 32."""
+    """Return the words per iteration of the loops over pixels: all of a pixel's, or the largest divisor up to 32."""
     return max(u for u in range(1, 33) if words % u == 0)
 
 
@@ -190,7 +192,7 @@ def _pixels_in(name: str, words: int) -> tuple[IRBuilder, Var, Buffer]:
 
 @cache
 def copy_pixels(words: int) -> TensorIntrin:
-    """y[i] = x[i] for i < words * pixels (0 pixels and more); operands: x and y uint32, pixels."""
+    """y[i] = x[i] for i < words * pixels (0 or more pixels); operands: x and y uint32, pixels."""
     b, pixels, y = _pixels_in("copy_pixels", words)
     x = b.input("x", (UNKNOWN_EXTENT,), "uint32", align=4)
     with b.for_("i", pixels * words) as i:
@@ -209,7 +211,7 @@ def copy_pixels(words: int) -> TensorIntrin:
 
 @cache
 def fill_pixels(words: int) -> TensorIntrin:
-    """y[i] = value for i < words * pixels (0 pixels and more); operands: y uint32, pixels, value (uint32)."""
+    """y[i] = value for i < words * pixels (0 or more pixels); operands: y uint32, pixels, value (uint32)."""
     b, pixels, y = _pixels_in("fill_pixels", words)
     value = Var("value", "uint32")
     with b.for_("i", pixels * words) as i:
@@ -220,7 +222,7 @@ def fill_pixels(words: int) -> TensorIntrin:
 
 
 def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str | Repeat], words: int) -> BlockText:
-    """A loop that runs `body` to the end of the pixels, which may be never."""
+    """Emit a loop that runs `body` to the end of the pixels, possibly zero times."""
     fill = "value" in operands
     inputs = [f'[value] "r"({operands["value"].value})'] if fill else []
     clobbers = () if fill else _CHUNK[: min(words, len(_CHUNK))]
@@ -240,16 +242,16 @@ def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str | Repeat],
 
 
 MAX_STRAIGHT = 32
-"""Words of an output channel up to which one position has no inner loop."""
+"""Most words of an output channel for which a position needs no inner loop."""
 
 
 def unrolled_words(words: int) -> int:
-    """Words in the straight part of the product block: all, or the largest divisor up to 16."""
+    """Return the words in the straight part of the product block: all, or the largest divisor up to 16."""
     return words if words <= MAX_STRAIGHT else max(u for u in range(1, 17) if words % u == 0)
 
 
 def product_instructions(words: int) -> int:
-    """Executed by the product block at one position."""
+    """Return the instructions that the product block executes at one position."""
     if words <= MAX_STRAIGHT:
         return 11 * words + 4
     return 11 * words + 3 * (words // unrolled_words(words)) + 8 + 2 + 4
@@ -257,13 +259,13 @@ def product_instructions(words: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a word of the products holds: `pair`, two int16 by SMLAD (cores with DSP instructions), else one number by MLA."""
+    """What a word of the products holds: with `pair`, two int16 for SMLAD (DSP instructions), else one number for MLA."""
 
     pair: bool
 
     @property
     def inputs(self) -> int:
-        """Input channels in a word."""
+        """Input channels per word."""
         return 2 if self.pair else 1
 
 
@@ -272,10 +274,10 @@ PAIRS, NUMBERS = Product(pair=True), Product(pair=False)
 
 @cache
 def winograd_product(positions: int, words: int, product: Product) -> TensorIntrin:
-    """Products at every position: 4 output channels by 2 tiles, summed over the input channels of `words` words, modulo 2^32.
+    """The products at every position: 4 output channels x 2 tiles, summed over the input channels of `words` words, modulo 2^32.
 
-    Operands: w int32[positions][words][4]; v uint32[positions][2 * words + 8], where each position has data [words][2 tiles],
-    which are read, and then the sums [4 channels][2 tiles], which are written.
+    Operands: w int32[positions][words][4]; v uint32[positions][2 * words + 8], each position with the data [words][2 tiles],
+    which are read, then the sums [4 channels][2 tiles], which are written.
     """
     row = TILES * words + SUMS
     b = IRBuilder(f"winograd_product_{positions}_{words}" if product.pair else f"winograd_mla_{positions}_{words}")
@@ -306,7 +308,9 @@ _ACCS = tuple(f"r{4 + i}" for i in range(SUMS))
 
 
 def _step(product: Product, *, first: bool) -> list[str]:
-    """One word of each channel; STM wants ascending registers, so they are named here and not by the compiler."""
+    """Return the instructions for one word of each channel; STM needs ascending registers, so they are named here, not by the
+    compiler.
+    """
     text = [f"ldrd {_WEIGHTS[0]}, {_WEIGHTS[1]}, [%[wp]], #8", f"ldrd {_INPUTS[0]}, {_INPUTS[1]}, [%[vp]], #8"]
     begin, go_on = ("smuad", "smlad") if product.pair else ("mul", "mla")
     for half in range(2):
@@ -348,9 +352,9 @@ def _emit_product(operands: Mapping[str, COperand], positions: int, words: int, 
     ).emit()
 
 
-# Requantisation of accumulators that come times a gain, in one high multiply and one saturation; see aot.topi.layer.requant.
+# Requantisation of accumulators that are scaled by a gain, with one high multiply and one saturation; see aot.topi.layer.requant.
 #
-# g(a) = (hi(a * M) + C + (D where a < 0)) >> S with hi(x) = floor(x / 2^32), a = acc * gain.
+# g(a) = (hi(a * M) + C + (D if a < 0)) >> S with hi(x) = floor(x / 2^32), a = acc * gain.
 
 
 INT32_MAX = (1 << 31) - 1
@@ -358,7 +362,7 @@ INT32_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class ScaledRequant:
-    """The form above; fields: M, C, S and, where `signed`, D."""
+    """The form above; fields: M, C, S and, if `signed`, D."""
 
     params: tuple[RequantParam, ...]
     lo: int
@@ -370,15 +374,15 @@ class ScaledRequant:
 
     @property
     def saturates(self) -> bool:
-        """Whether the limits are those of SSAT."""
+        """Whether the limits are the limits of SSAT."""
         return (self.lo, self.hi) == (-128, 127)
 
-    def emit(self, b: IRBuilder, scaled: Expr, fields: tuple[Expr, ...]) -> Expr:
-        """The clamped int32 result of acc * gain; `fields` are this channel's."""
-        multiplier, constant, shift = fields[:3]
+    def emit(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        """Return the clamped int32 result of acc * gain, from the requantisation parameters of its channel."""
+        multiplier, constant, shift = requant_params[:3]
         if self.signed:
             scaled = b.let("acc", scaled)
-            constant = constant + _where_negative(scaled, fields[3])
+            constant = constant + _where_negative(scaled, requant_params[3])
         total = SMMLA(scaled, multiplier, constant)
         if not self.saturates:
             return clamp(total >> shift, self.lo, self.hi)
@@ -388,17 +392,18 @@ class ScaledRequant:
 
 
 def _where_negative(scaled: Expr, number: Expr) -> Expr:
-    """`number` if scaled < 0, else 0; for minus a power of two, ADD can shift it."""
+    """Return `number` if scaled < 0, else 0; minus a power of two costs one ADD with a shift."""
     if isinstance(number, Imm):
         return (scaled >> 31) * -int(number.value)
     return (scaled >> 31) & number
 
 
 def plan_scaled(layer: FusedLayer, prescale: Array) -> ScaledRequant | None:
-    """For gain 2^prescale, at least 2, of each channel: TFLite's own steps with M = multiplier; None if a number does not fit.
+    """Return TFLite's own steps with M = multiplier, for gains 2^prescale, at least 2, per channel; None if a number does not
+    fit.
 
-    Double rounding adds 2^(p-2) for the first one and takes 2^(p-1) off where acc < 0 (ties go away from zero), which matters
-    only where negative accumulators are not clamped to the zero point.
+    Double rounding adds 2^(p-2) for the first rounding and subtracts 2^(p-1) if acc < 0 (ties go away from zero), which matters
+    only if negative accumulators are not clamped to the zero point.
     """
     attrs, low = layer.requant, layer.acc_low.astype(np.int64)
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
@@ -411,16 +416,16 @@ def plan_scaled(layer: FusedLayer, prescale: Array) -> ScaledRequant | None:
     if shift.max() > MAX_CONSTANT_BITS:
         return None
     constant = (1 << (shift - 1)) + (attrs.zero_point << shift)
-    fields = [RequantParam("multiplier", multiplier), RequantParam("constant", constant), RequantParam("shift", shift)]
+    params = [RequantParam("multiplier", multiplier), RequantParam("constant", constant), RequantParam("shift", shift)]
     if double:
-        fields[1] = RequantParam("constant", constant + (1 << (prescale - 2)))
+        params[1] = RequantParam("constant", constant + (1 << (prescale - 2)))
         if attrs.lo < attrs.zero_point and bool((low < 0).any()):
-            fields.append(RequantParam("negative", -(1 << (prescale - 1))))
-    return ScaledRequant(tuple(fields), attrs.lo, attrs.hi)
+            params.append(RequantParam("negative", -(1 << (prescale - 1))))
+    return ScaledRequant(tuple(params), attrs.lo, attrs.hi)
 
 
 def plan_gain(layer: FusedLayer, gain: int, *, limit: int) -> ScaledRequant | None:
-    """For any gain: one S for all channels, 0 < M <= limit, no D, by the proof of aot.topi.layer.requant; None if not exact."""
+    """Return a form for any gain: one S for all channels, 0 < M <= limit, no D; None if the thresholds do not prove it exact."""
     attrs, low, high = layer.requant, layer.acc_low.astype(np.int64), layer.acc_high.astype(np.int64)
     at = thresholds(attrs, low, high) if int(np.maximum(np.abs(low), np.abs(high) + 1).max()) * gain <= INT32_MAX else None
     if at is None:
@@ -435,16 +440,16 @@ def plan_gain(layer: FusedLayer, gain: int, *, limit: int) -> ScaledRequant | No
     constant = _constant(at, (low, high), multiplier * gain, codes=np.arange(attrs.lo + 1, attrs.hi + 1).reshape(-1, 1) << shift)
     if constant is None:
         return None
-    fields = (
+    params = (
         RequantParam("multiplier", multiplier),
         RequantParam("constant", constant),
         RequantParam("shift", np.full_like(low, shift)),
     )
-    return ScaledRequant(fields, attrs.lo, attrs.hi)
+    return ScaledRequant(params, attrs.lo, attrs.hi)
 
 
 def _constant(at: Array, bounds: tuple[Array, Array], ratio: Array, *, codes: Array) -> Array | None:
-    """C of each channel, one for all if possible, so that hi(acc * ratio) + C reaches codes[k] first at acc = at[k]."""
+    """Return C per channel, or one C for all if possible, so that hi(acc * ratio) + C first reaches codes[k] at acc = at[k]."""
     low, high = bounds
     far = np.int64(1) << 40
     least = np.where(at <= high, codes - (at * ratio >> 32), -far).max(axis=0, initial=-far)
@@ -460,20 +465,20 @@ def _constant(at: Array, bounds: tuple[Array, Array], ratio: Array, *, codes: Ar
 
 INT16_MAX = (1 << 15) - 1
 MIN_INPUTS, MAX_WORDS = 8, 508
-"""Input channels: below, the transforms cost more than they save; words of a channel: above, the offset of the inner loop's end
-does not fit its instruction.
+"""Fewest input channels, below which the transforms cost more than they save; most words per channel, beyond which the offset of
+the inner loop's end does not fit its instruction.
 """
 BYTE_OFFSET = 128
-"""Without DSP instructions data are taken apart as unsigned bytes, that much larger than they are."""
+"""Added to the data without DSP instructions: they are then unpacked as unsigned bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WinogradPlan:
-    """Weights in the transform domain and numbers of the requantisation.
+    """Weights in the transform domain, and the requantisation.
 
-    `weights` is U, int16 values [O][positions][I], channels padded to multiples of 4, position x * n + y.  `bias` belongs to
-    position (1, 1).  The output transform gives acc * gain / f, f = row_factor[y] * row_factor[x], modulo 2^32.  Where `factor`
-    is 1 the requantisation takes that with its multiplier times f, else times factor * f it is acc * 64.
+    `weights` is U, int16 values [O][positions][I], channels padded to multiples of 4, position x * n + y.  `bias` is added at
+    position (1, 1).  The output transform gives acc * gain / f modulo 2^32, f = row_factor[y] * row_factor[x].  If `factor` is 1,
+    the requantisation multiplies this by its multiplier times f; else this times factor * f is acc * 64.
     """
 
     form: Winograd
@@ -485,7 +490,7 @@ class WinogradPlan:
 
 
 def is_winograd_shape(layer: FusedLayer, product: Product) -> bool:
-    """3 x 3, stride 1, dilation 1, enough input channels."""
+    """Whether the window is 3 x 3, of stride 1 and dilation 1, with enough input channels."""
     if layer.weight.ndim != 4 or layer.weight.shape[1:3] != (3, 3):
         return False
     if not MIN_INPUTS <= layer.weight.shape[3] <= MAX_WORDS * product.inputs:
@@ -494,10 +499,10 @@ def is_winograd_shape(layer: FusedLayer, product: Product) -> bool:
 
 
 def plan_winograd(layer: FusedLayer, form: Winograd, product: Product = PAIRS) -> WinogradPlan | None:
-    """The cheapest plan that is provably exact for all data, or None.
+    """Return the cheapest plan that is provably exact for all data, or None.
 
-    Needs |U| and |V| in int16 and the scaled accumulator in int32: acc * 4 for m = 2; acc * 576 for m = 4, or if that does not
-    fit or has no exact requantisation, acc * 64 with one multiplication more an output.
+    |U| and |V| must fit int16 and the scaled accumulator int32: acc * 4 for m = 2; acc * 576 for m = 4 or, if that does not fit
+    or has no exact requantisation, acc * 64 with one more multiplication per output.
     """
     if (128 * form.input_gain if product.pair else 255 * form.offset_gain) > INT16_MAX:
         return None
@@ -507,10 +512,10 @@ def plan_winograd(layer: FusedLayer, form: Winograd, product: Product = PAIRS) -
     if largest > INT16_MAX:
         return None
     room = (INT16_MAX if product.pair else INT32_MAX) // np.abs(domain).reshape(domain.shape[0], -1).max(axis=1, initial=1)
-    found = _requantise(layer, form, room=room)
-    if found is None:
+    cheapest = _requantise(layer, form, room=room)
+    if cheapest is None:
         return None
-    requant, extra, factor = found
+    requant, extra, factor = cheapest
     outputs, inputs = domain.shape[0], domain.shape[3]
     weights = domain.reshape(outputs, form.positions, inputs) << extra[:, None, None]
     weights = np.pad(weights, ((0, -outputs % CHANNELS), (0, 0), (0, -inputs % 4)))
@@ -522,9 +527,9 @@ def plan_winograd(layer: FusedLayer, form: Winograd, product: Product = PAIRS) -
 
 
 def _requantise(layer: FusedLayer, form: Winograd, *, room: Array) -> tuple[ScaledRequant, Array, int] | None:
-    """(requantisation, bits by which the weights of each channel are scaled up, factor) of the cheapest exact way, or None.
+    """Return the cheapest exact (requantisation, bits by which the weights of each channel are scaled up, factor), or None.
 
-    The weights of a channel have `room` for a factor of 2^bits.  These make the last shift the same for all channels.
+    The weights of a channel have `room` for a factor of 2^bits.  These factors make the last shift the same for all channels.
     """
     gain = form.denominator**2
     odd = gain // (gain & -gain)
@@ -544,10 +549,10 @@ def _requantise(layer: FusedLayer, form: Winograd, *, room: Array) -> tuple[Scal
 
 
 class WinogradStream:
-    """Packs a plan, int32: for each block of 4 channels U [positions][words][4], then rows of numbers [4 channels].
+    """The packed constants of a plan, int32: per block of 4 channels U [positions][words][4], then rows of numbers [4 channels].
 
-    A word of U holds the weight of an input; with pairs, those of inputs k and k + 2 (k even or odd within 4), as SXTB16 finds
-    them in a word of data.
+    A word of U holds the weight of one input or, with pairs, of inputs k and k + 2 (k even or odd within 4), because SXTB16
+    extracts these two bytes of a word of data.
     """
 
     def __init__(self, plan: WinogradPlan) -> None:
@@ -562,7 +567,7 @@ class WinogradStream:
 
     @property
     def numbers(self) -> int:
-        """Words read for each channel."""
+        """Words read per channel."""
         return len(self._rows)
 
     def data(self) -> Array:
@@ -579,25 +584,23 @@ class WinogradStream:
         return params[start + CHANNELS * (self.plan.form.positions * self.words + row)]
 
     def bias(self, params: Buffer, start: Expr) -> Expr:
-        """Of the channel whose numbers begin at word `start` (block * block_words + channel in the block)."""
+        """Return the bias of the channel whose numbers begin at word `start` (block * block_words + channel in the block)."""
         return self._number(params, start, 0)
 
-    def fields(self, params: Buffer, start: Expr) -> tuple[Expr, ...]:
-        rows = iter(range(1, len(self._rows)))
-        return tuple(
-            imm(int(f.values[0])) if f.uniform else self._number(params, start, next(rows)) for f in self.plan.requant.params
-        )
+    def requant_params(self, b: IRBuilder, params: Buffer, start: Expr) -> tuple[Expr, ...]:
+        """Return the requantisation parameters of that channel; emits their loads."""
+        return load_params(b, self.plan.requant, (self._number(params, start, row) for row in range(1, len(self._rows))))
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kernel: its tiles and its products."""
+    """A kernel: its tile size and its products."""
 
     form: Winograd
     product: Product
 
     def suits(self, target: Target) -> bool:
-        """MLA is for cores without DSP instructions: SMLAD takes two products."""
+        """Whether the target uses these products: MLA is for cores without DSP instructions, as SMLAD does two products."""
         return target.has("thumb2") and target.has("dsp") == self.product.pair
 
     @property
@@ -606,7 +609,7 @@ class Kind:
 
 
 def accepts(group: Group, target: Target, *, kind: Kind) -> bool:
-    """Layers of at least one whole tile, exact by proof."""
+    """Whether the layer has at least one whole tile and a plan that is provably exact."""
     layer = match_layer(group, wide=True)
     if layer is None or not kind.suits(target) or not supports_epilogue(layer) or not is_winograd_shape(layer, kind.product):
         return False
@@ -628,12 +631,14 @@ def lower(group: Group, target: Target, name: str, *, kind: Kind) -> Lowered:
 
 
 class _Kernel:
+    """Emits the loops: two tiles at a time; for these, patch and input transform, then blocks of four channels."""
+
     def __init__(self, b: IRBuilder, group: Group, layer: FusedLayer, plan: WinogradPlan) -> None:
         self._b, self._layer, self._form, self._plan = b, layer, plan.form, plan
         self._stream = WinogradStream(plan)
         self._inputs = layer.weight.shape[3]
         self._words = plan.weights.shape[2] // 4
-        """Words of one pixel of the patch."""
+        """Words per pixel of the patch."""
         self._by_words = self._inputs % 4 == 0
         self.io: LayerIo = open_io(
             b,
@@ -673,7 +678,7 @@ class _Kernel:
                     self._channel(start + c, block * CHANNELS + c, c)
 
     def _load_unit(self, unit: Expr, t: Expr) -> None:
-        """Copy the window of one unit, `span` tiles, to the patch and note where its outputs begin."""
+        """Copy the window of one unit, `span` tiles, to the patch, and remember where its outputs begin."""
         b, form, padding = self._b, self._form, self._layer.attrs.padding
         layer = self._layer
         _, height, width, channels = layer.out_type.shape
@@ -711,13 +716,13 @@ class _Kernel:
                 self._copy(source, r, first, last)
 
     def _fill(self, r: Expr, first: Expr, last: Expr) -> None:
-        """Pixels first..last of row r become the padding value."""
+        """Set pixels first..last of row r to the padding value."""
         word = (self._layer.attrs.pad_value & 0xFF) * 0x01010101
         at = (r * self._form.window_width + first) * self._words
         self._b.block(fill_pixels(self._words), region(self._patch, at), last - first, imm(word, "uint32"))
 
     def _copy(self, source: Expr, r: Expr, first: Expr, last: Expr) -> None:
-        """Pixels first..last of row r; `source` is the byte of the row's pixel 0."""
+        """Copy pixels first..last of row r; `source` is the byte of the row's pixel 0."""
         b = self._b
         row = r * (self._form.window_width * self._words)
         if self._by_words:
@@ -729,7 +734,7 @@ class _Kernel:
             b.store_as(self._patch, "int8", (row + p * self._words) * 4 + i, value)
 
     def _transform(self, k: Expr, t: Expr) -> None:
-        """V of four channels (word k of each pixel)."""
+        """Compute V of four channels (word k of each pixel)."""
         target = self._b.let("target", k * (4 // self._plan.product.inputs * TILES) + t)
         if self._half is None:
             for part in range(2):
@@ -738,7 +743,7 @@ class _Kernel:
             self._transform_by_halves(k, target, self._half)
 
     def _store_domain(self, target: Expr, values: Sequence[Expr], *, position: tuple[int, int], part: int) -> None:
-        """`values` to the positions (x, y), (x, y + 1) ...; those of channels 0 and 2 (part 0) or 1 and 3 of the four."""
+        """Store `values` at positions (x, y), (x, y + 1) ...; they are of channels 0 and 2 (part 0) or 1 and 3 of the four."""
         x, y = position
         for j, value in enumerate(values):
             words = (value,) if self._plan.product.pair else split(self._b, value)
@@ -747,7 +752,7 @@ class _Kernel:
                 self._b.store(self._domain, target + at, word)
 
     def _slide(self, k: Expr, target: Expr, part: int) -> None:
-        """Two tiles side by side: columns one after another, of which three are alive."""
+        """Transform two adjacent tiles, column by column; three columns are live at a time."""
         b, form = self._b, self._form
         extend = (SXTB16, SXTB16_ROR8)[part]
         columns: list[list[Expr]] = []
@@ -761,10 +766,10 @@ class _Kernel:
                     self._store_domain(target + tile, [value], position=(x, j), part=part)
 
     def _transform_by_halves(self, k: Expr, target: Expr, half: Buffer) -> None:
-        """One tile: rows first, then columns, whose positions lie side by side.
+        """Transform one tile: first its rows, then its columns, whose positions are adjacent.
 
-        What is between the two lies in `half`.  As the compiler has to take it for the same memory as the rest, it keeps the
-        order of loads and stores and so has enough registers.
+        The intermediate values are in `half`.  The compiler must assume that it overlaps the other memory, so it keeps the order
+        of loads and stores and does not run out of registers.
         """
         b, n, pair = self._b, self._form.n, self._plan.product.pair
 
@@ -784,10 +789,10 @@ class _Kernel:
                 self._store_domain(target, transformed(column), position=(i, 0), part=part)
 
     def _channel(self, start: Expr, channel: Expr, c: Expr) -> None:
-        """Both tiles of one output channel, `c` in its block."""
+        """Compute both tiles of one output channel, `c` in its block."""
         b, form = self._b, self._form
         bias = b.let("bias", cast("uint32", self._stream.bias(self._params, start)))
-        fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in self._stream.fields(self._params, start))
+        requant_params = self._stream.requant_params(b, self._params, start)
         with b.for_("u", TILES // form.span) as u:
             place = b.let("place", self._origin[u] + channel)
             other = b.let("other", self._origin[u + TILES // form.span] + channel) if self._layer.epilogue else place
@@ -795,10 +800,10 @@ class _Kernel:
                 sums = b.let("sums", c * TILES + (u * form.span + s + TILES * self._stream.words))
                 rows = self._inverse(sums, bias)
                 shift = s * form.m * self._layer.channels
-                self._outputs(rows, (place + shift, other + shift), fields)
+                self._outputs(rows, (place + shift, other + shift), requant_params)
 
     def _inverse(self, sums: Expr, bias: Expr) -> list[list[Expr]]:
-        """A^T M A by rows, not divided; `sums` is the index of M at position 0."""
+        """Return A^T M A by rows, not divided; `sums` is the index of M at position 0."""
         b, n, form = self._b, self._form.n, self._form
         columns: list[list[Expr]] = []
         for i in range(n):
@@ -813,15 +818,15 @@ class _Kernel:
             return [[columns[i][y] for i in range(n)] for y in range(form.m)]
         return [[self._half[y * n + i] for i in range(n)] for y in range(form.m)]
 
-    def _outputs(self, rows: list[list[Expr]], places: tuple[Expr, Expr], fields: tuple[Expr, ...]) -> None:
-        """Second half of the inverse transform, requantisation, stores.
+    def _outputs(self, rows: list[list[Expr]], places: tuple[Expr, Expr], requant_params: tuple[Expr, ...]) -> None:
+        """Emit the second half of the inverse transform, the requantisation, and the stores.
 
-        `places` is the element of the tile's first output in the output and in operands of the tail.  The numbers are equal, but
-        as the compiler does not know it, it keeps one pointer for each and reaches all elements from it.
+        `places` has the element of the tile's first output, in the output and in operands of the tail.  The numbers are equal;
+        the compiler does not know that, so it keeps a pointer for each and reaches all elements from these.
         """
         b, form, plan = self._b, self._form, self._plan
         _, _, width, channels = self._layer.out_type.shape
-        scales: dict[int, Expr] = {1: fields[0]}
+        scales: dict[int, Expr] = {1: requant_params[0]}
         for y, row in enumerate(rows):
             for x, value in enumerate(transform_output(b, form, [b.let("h", v) if isinstance(v, Load) else v for v in row])):
                 lacking = form.row_factor[y] * form.row_factor[x]
@@ -829,15 +834,15 @@ class _Kernel:
                     value = value * imm(plan.factor * lacking & 0xFFFFFFFF, "uint32")
                     lacking = 1
                 if lacking not in scales:
-                    scales[lacking] = b.let("scale", fields[0] * lacking)
+                    scales[lacking] = b.let("scale", requant_params[0] * lacking)
                 scaled = b.let("acc", cast("int32", value))
-                result = plan.requant.emit(b, scaled, (scales[lacking], *fields[1:]))
+                result = plan.requant.emit(b, scaled, (scales[lacking], *requant_params[1:]))
                 step = (y * width + x) * channels
                 (result,) = self.io.finished([(places[1] + step,)], [result])
                 b.store(self.io.out, (places[0] + step,), result)
 
     def instructions(self) -> int:
-        """Of one call (parts from counts under QEMU)."""
+        """Return the instructions of one call (parts from counts under QEMU)."""
         form, words, layer = self._form, self._words, self._layer
         padded = any(layer.attrs.padding)
         body = pixel_body(words)
@@ -855,7 +860,7 @@ class _Kernel:
         return int(pairs * (load + self._stream.blocks * product + layer.channels * channel + 14))
 
     def code(self) -> int:
-        """Bytes of the function."""
+        """Return the bytes of code of the function."""
         form = self._form
         transforms = 1900 + 15 * self._words if form is F2 else 4600 + 25 * self._words
         output = 40 * len(self._layer.epilogue) + 12 * self._plan.requant.signed + 10 * (self._plan.factor != 1)

@@ -16,12 +16,12 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.function import FuncAttrs
-from aot.topi.arm_dsp.smlal.conv2d import TapSource, border_groups
 from aot.topi.arm_v6m.lanes import SIX, STRIDE, TAP, mul_lanes, tap_loop
 from aot.topi.arm_v6m.requant import instructions, plan
 from aot.topi.layer.fused import FusedLayer, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import first_pixel, is_rows
 from aot.topi.layer.lanes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
+from aot.topi.layer.taps import TapSource, border_groups
 from aot.topi.strategy import Group, Lowered, register_planned
 
 PIXELS = SIX.pixels

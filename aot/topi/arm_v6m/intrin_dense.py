@@ -10,9 +10,9 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.smlal.conv2d import TapLoop
 from aot.topi.arm_v6m.lanes import UNIFIED
 from aot.topi.intrin.asm_text import AsmBlock
+from aot.topi.layer.taps import TapLoop
 
 UNROLL = 12
 """Taps in the body of the loop: as many as a conditional branch reaches over."""

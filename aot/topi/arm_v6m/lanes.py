@@ -13,9 +13,9 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.smlal.conv2d import Packing, TapLoop
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.layer.lanes import BITS, WORDS
+from aot.topi.layer.taps import Packing, TapLoop
 
 SIX = Packing(6, BITS, (0, 1, 3, 4))
 STRIDE = 4 * WORDS

@@ -32,7 +32,7 @@ from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.intrin import TensorIntrin
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.planes import Axis, Planes, band_height, counted, orientations, starts
-from aot.topi.layer.requant import General, HighMultiply, RequantParam
+from aot.topi.layer.requant import General, HighMultiply, RequantParam, load_params
 from aot.topi.strategy import Group, Lowered
 
 BITS = 11
@@ -100,11 +100,8 @@ class Numbers:
 
     def requant_params(self, channel: Expr) -> tuple[Expr, ...]:
         """Load the parameters of a channel."""
-        rows = iter(range(1, self._count))
-        return tuple(
-            imm(int(f.values[0])) if f.uniform else self._b.let("field", self._buffer[channel * self._count + next(rows)])
-            for f in self._requant.params
-        )
+        loads = (self._buffer[channel * self._count + row] for row in range(1, self._count))
+        return load_params(self._b, self._requant, loads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +219,7 @@ def _oriented(
 
 def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowered:
     """Build the kernel of a plan."""
-    layer, columns = plan.layer, plan.columns
+    layer = plan.layer
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
     weight = layer.weight.transpose(1, 0, 2) if plan.swapped else layer.weight
@@ -236,10 +233,7 @@ def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> L
         b.store(plane, i, _word(pad, pad))
 
     def row(at: Expr, start: Expr | None) -> None:
-        def pixel(x: Expr) -> Expr:
-            return pad if start is None else cast("int32", io.data.load("int8", start + x * columns.data_step))
-
-        _copy_row(b, plan, plane, b.let("d", at * plan.pitch), pixel)
+        _copy_row(b, plan, plane, b.let("d", at * plan.pitch), plan.pixels(io.data, start))
 
     loops = plan.results(b, lambda source, first: plan.copy(b, source, first, row), name_channel=True)
     for channel, out in loops:

@@ -15,8 +15,9 @@ from dataclasses import replace
 from math import prod
 
 from aot.support.dataclass import dataclass
+from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, imm, logical_and, minimum
+from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.topi.layer.fused import FusedLayer
 
 BAND_BYTES = 4096
@@ -143,6 +144,12 @@ class Planes:
                 row(y, b.let("s", source + line * rows.data_step))
             with b.else_():
                 row(y, None)
+
+    def pixels(self, data: Buffer, start: Expr | None) -> Callable[[Expr], Expr]:
+        """Pixel number x of the row of the image that begins at datum `start`; of a padding row if `start` is None."""
+        if start is None:
+            return lambda _x: imm(self.layer.attrs.pad_value)
+        return lambda x: cast("int32", data.load("int8", start + x * self.columns.data_step))
 
 
 def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:

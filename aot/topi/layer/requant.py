@@ -60,9 +60,14 @@ class HasParams(Protocol):
     def params(self) -> tuple[RequantParam, ...]: ...
 
 
-def load_params(b: IRBuilder, requant: HasParams, loads: Iterator[Expr]) -> tuple[Expr, ...]:
+def channel_params(requant: HasParams, loads: Iterator[Expr]) -> tuple[Expr, ...]:
     """The parameters of a channel: uniform ones as immediates, the others from `loads` in order."""
-    return tuple(imm(int(f.values[0])) if f.uniform else b.let("field", next(loads)) for f in requant.params)
+    return tuple(imm(int(f.values[0])) if f.uniform else next(loads) for f in requant.params)
+
+
+def load_params(b: IRBuilder, requant: HasParams, loads: Iterator[Expr]) -> tuple[Expr, ...]:
+    """As `channel_params`, with each load in a variable, for parameters that are used more than once."""
+    return channel_params(requant, (b.let("field", load) for load in loads))
 
 
 @dataclass(frozen=True, slots=True)

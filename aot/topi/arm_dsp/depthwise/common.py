@@ -1,16 +1,21 @@
 """Depthwise convolution with one function for layers of many sizes: the geometry is data, in a header before the weights.
 
-Three kernels, all with weights of one byte.  `depthwise_common` has a function for each kernel size and stride: planes are tiles
-of fixed pitch, strips (strip.py) are four, two and one columns wide; scratch: 2 * TILE_PITCH * (rows of a band * stride + kernel
-rows) bytes.  `depthwise_3x3_common` is for windows of 3 x 3 at stride 1 or 2: the weights of a channel stay in registers while
-strips of two columns, or one with stride 2, run down the plane.  `depthwise_pairs` is for windows of up to 7 columns at strides 1
-and 2, with one small function for all: four results of a line are summed at once; scratch: the plane and 8 bytes for each pair of
-weights.
+An ordinary kernel has the layer's sizes in its instructions, so every layer adds code.  These three kernels read the sizes from
+the header instead, which costs some cycles and saves flash when a network has many depthwise layers.  All keep weights as single
+bytes, and all multiply two taps at once: two pixels of an int16 plane and two weights are a word each, and SMLAD multiplies both
+pairs.
 
-Two pixels of a plane of 16-bit numbers and two weights are a word each, so SMLAD multiplies two taps.  For `depthwise_pairs` a
-kernel row of up to seven columns is `words` pairs (2, 3 or 4), with zeros behind.  For results in even columns these are
-(w0, w1), (w2, w3) ..., for those in odd columns the same row one column later: (0, w0), (w1, w2) ...  Both kinds then start at an
-even column of the plane.
+`depthwise_common`: one function per kernel size and stride.  Planes are tiles of a fixed pitch; blocks are strips (strip.py) of
+four, two or one columns.  Scratch: 2 * TILE_PITCH * (rows of a band * stride + kernel rows) bytes.
+
+`depthwise_3x3_common`: 3 x 3 windows at stride 1 or 2.  The weights of a channel stay in registers while strips of two columns
+(one at stride 2) run down the plane.
+
+`depthwise_pairs`: windows of up to 7 columns at strides 1 and 2, with one small function for all of them; a block is four results
+of a line.  Scratch: the plane, and 8 bytes per pair of weights.  A kernel row is `words` pairs of weights (2, 3 or 4), padded
+with zeros.  For results in even columns the pairs are (w0, w1), (w2, w3) ...; for results in odd columns they are the same row
+one column later, (0, w0), (w1, w2) ...  So both kinds of results start at an even column of the plane, where a pair of pixels is
+one word.
 """
 
 from __future__ import annotations
@@ -68,21 +73,21 @@ _UNSIZED = (UNKNOWN_EXTENT,)
 
 
 def row_words(columns: int) -> int:
-    """Pairs that hold a kernel row in both kinds."""
+    """Return the number of pairs that can hold a kernel row of either kind."""
     return max(MIN_WORDS, columns // 2 + 1)
 
 
 def rest_columns(words: int, stride: int) -> int:
-    """Columns of the plane that a block reads from its first one on."""
+    """Return the columns of the plane that a block reads, from its first one on."""
     return 2 * (words + (1 if stride == 1 else 3))
 
 
 @cache
 def unpack_pairs() -> TensorIntrin:
-    """Bytes -> pairs of weights times 256, each one in place and one column later.
+    """Unpack bytes to pairs of weights times 256, each in place and one column later.
 
     Operands: bytes int8[4 * count] of two pairs each, (low 0, low 1, high 0, high 1); pairs int16[8 * count]: for each pair the
-    two weights, then the last weight of the pair before (0 at first) and the first one.
+    two weights, then the last weight of the previous pair (0 at first) and the first weight.
     """
     b = IRBuilder("unpack_pairs")
     count = Var("count")
@@ -131,8 +136,8 @@ def _emit_unpack(operands: Mapping[str, COperand]) -> BlockText:
 def copy_lines() -> TensorIntrin:
     """plane[r, c] = data[r, c] for `rows` * `columns` pixels of one channel, at least one.
 
-    Operands: data int8 from the first pixel on; plane int16 from its place on; rows; columns; bytes from row to row and from
-    column to column of the data; pitch of the plane in elements.
+    Operands: data int8 from the first pixel on; plane int16 from its destination on; rows; columns; bytes from row to row and
+    from column to column of the data; pitch of the plane in elements.
     """
     b = IRBuilder("copy_lines")
     rows, columns, row_step, column_step, pitch = scalars = tuple(
@@ -146,7 +151,7 @@ def copy_lines() -> TensorIntrin:
 
 
 def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
-    """Two pixels a turn, an odd one before them."""
+    """Emit copy_lines: two pixels per iteration, after a single one if their number is odd."""
     text = ["1:", "mov %[s], %[src]", "mov %[d], %[dst]", "mov %[n], %[columns]"]
     text += ["tst %[n], #1", "beq 2f", "ldrsb %[v], [%[s]]", "add %[s], %[s], %[step]", "strh %[v], [%[d]], #2"]
     text += ["subs %[n], %[n], #1", "beq 3f"]
@@ -180,7 +185,7 @@ def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
     """`lines` rows of `columns` results of one channel, whose windows are `stride` (1 or 2) columns apart.
 
     out[y, x] = clamp((hi((bias + sum) * multiplier) + constant) >> shift).  Operands: plane int16 (aligned to 4 bytes) from the
-    first window's corner on; weights int16, `rows` * `words` groups of unpack_pairs; numbers int32: bias, constant, multiplier,
+    first window's corner on; weights int16, `rows` * `words` groups from unpack_pairs; numbers int32: bias, constant, multiplier,
     shift; out int8 from the first result on; lines; columns; elements of the plane from line to line; bytes of the result from
     column to column and from line to line; rows of the kernel; words; pitch of the plane in elements, even.
     """
@@ -208,7 +213,7 @@ def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
 
 
 def _row_single() -> tuple[list[str], list[str]]:
-    """A kernel row of two pairs, and what a third and a fourth add: each pixel word is used twice."""
+    """Return a kernel row of two pairs, and what a third and a fourth pair add; each pixel word is used twice."""
 
     def step(p: str, q: str) -> list[str]:
         sums = [f"smlad %[a{j}], %[{(p, p, q, q)[j]}], %[{'ef'[j % 2]}], %[a{j}]" for j in range(OUTPUTS)]
@@ -220,7 +225,7 @@ def _row_single() -> tuple[list[str], list[str]]:
 
 
 def _row_double() -> tuple[list[str], list[str]]:
-    """As _row_single with four pixel words, of which each pair of weights replaces one."""
+    """As _row_single for stride 2: four pixel words, each of which is overwritten by a pair of weights."""
 
     def step(first: int) -> list[str]:
         sums = [f"smlad %[a{j}], %[{'pqfg'[(first + j) % 4]}], %[e], %[a{j}]" for j in range(OUTPUTS)]
@@ -237,7 +242,7 @@ SKIP_FOURTH = ("tst %[rows], #2", "beq 2f")
 
 
 def _block(stride: int, rounding: RequantForm) -> list[str]:
-    """Four results in a0 to a3."""
+    """Return the instructions for four results, in a0 to a3."""
     accs = [f"%[a{j}]" for j in range(OUTPUTS)]
     three, fourth = _row_single() if stride == 1 else _row_double()
     text = [f"ldr %[a0], {_at('bias')}", *(f"mov {a}, %[a0]" for a in accs[1:])]
@@ -254,7 +259,7 @@ def _block(stride: int, rounding: RequantForm) -> list[str]:
 
 
 def band_text(stride: int, rounding: RequantForm) -> list[str]:
-    """The instructions of band_pairs."""
+    """Return the instructions of band_pairs."""
     text = ["0:", *_block(stride, rounding)]
     text += [f"ldr %[e], {_at('step')}", f"ldr %[p], {_at('left')}", "subs %[p], %[p], #4", f"str %[p], {_at('left')}", "blo 3f"]
     for j in (0, 2):
@@ -274,7 +279,7 @@ CONTEXT = (
     *NUMBERS,
     *("left", "lines", "x0", "o0"),
 )
-"""Words of memory that the block reads, and writes the last four of: there are not enough registers."""
+"""Operands that the block keeps in memory for lack of registers; it reads them all and writes the last four."""
 
 
 def _at(name: str) -> str:
@@ -316,7 +321,7 @@ def _emit(operands: Mapping[str, COperand], stride: int, rounding: RequantForm) 
 
 
 def band_instructions(plan: tuple[int, int, int], *, lines: int, columns: int) -> int:
-    """Of one block, plan: (words, stride, kernel rows), counted from its text."""
+    """Return the instructions of one block, counted from its text; plan: (words, stride, kernel rows)."""
     words, stride, rows = plan
     row = (18 if stride == 1 else 19) + (6 if words > MIN_WORDS else 0) + (2 + 5) * (words - MIN_WORDS)
     blocks = -(-columns // OUTPUTS)
@@ -337,7 +342,7 @@ class HeaderPlanes(Planes):
 
     @classmethod
     def of(cls, layer: FusedLayer, *, pitch: int, beyond: int) -> HeaderPlanes:
-        """A band has all result rows, or as many as keep the plane within BAND_BYTES, in bands of equal height."""
+        """Plan one band with all result rows, or else bands of equal height whose plane is within BAND_BYTES."""
         rows, columns = axes(layer)
         most = max(1, (BAND_BYTES // (2 * pitch) - rows.taps) // rows.stride + 1)
         return cls(layer, rows, columns, False, -(-rows.out // -(-rows.out // most)), pitch, beyond)
@@ -349,7 +354,7 @@ class HeaderPlanes(Planes):
 
     @property
     def size(self) -> int:
-        """Elements, even."""
+        """Elements of the plane, an even number."""
         last = (self.columns.out - 1) * self.columns.stride
         size = self.lines * self.pitch + max(0, last + self.beyond - self.pitch)
         return size + size % 2
@@ -363,7 +368,7 @@ class HeaderPlanes(Planes):
         return np.asarray([*values, *steps, *more], np.int64).astype(np.uint32).view(np.int32)
 
     def copy_instructions(self) -> int:
-        """Of one channel (from counts under QEMU)."""
+        """Instructions for copying one channel (from counts under QEMU)."""
         rows = self.rows
         inside = min(rows.size, rows.used - rows.before)
         inside += (self.bands - 1) * max(0, rows.taps - rows.stride)
@@ -380,14 +385,14 @@ class Plane:
         self._fill(imm(0), self.n["plane"])
 
     def _fill(self, start: Expr, stop: Expr) -> None:
-        """Words `start` to `stop` with padding."""
+        """Fill words `start` to `stop` with padding."""
         with self._b.for_("i", stop, start=start) as i:
             self._b.store_as(self.buffer, "int32", i, self.n["pad"])
 
     def copy(self, data: Buffer, channel: Expr, band: Expr, *, kernel_rows: Expr, pitch: Expr) -> tuple[Expr, Expr]:
-        """Fills the plane for a band; (its first result row, how many it has).
+        """Fill the plane for a band; return the band's first result row and its number of rows.
 
-        The border does not change, except for the rows of an image that takes several bands.
+        The border stays the same, except for the rows above and below if an image has several bands.
         """
         b, n = self._b, self.n
         y = b.let("y", band * n["band"])
@@ -408,15 +413,15 @@ class Plane:
 
 
 def with_header(plan: HeaderPlanes, more: Sequence[int], records: Array) -> Array:
-    """The constants of a layer: the header, further numbers, the channels' records [channels, words]."""
+    """Return the constants of a layer: the header, further numbers, the channels' records [channels, words]."""
     extra = np.asarray(list(more), np.int32)
     return np.concatenate([plan.header(), extra, records.reshape(-1).astype(np.int32)])
 
 
 TILE_PITCH = 26
-"""Halfwords of a plane's line, for all layers."""
+"""Halfwords per line of the plane, the same for all layers."""
 MAX_REACH = 32
-"""Rows of a window."""
+"""Most rows of a window."""
 WIDTHS = (4, 2, 1)
 TILE_HEADER = (
     "channels", "height", "width", "top", "left", "out_height", "out_width",
@@ -427,7 +432,7 @@ HEADER_WORDS = 16
 
 @dataclass(frozen=True, slots=True)
 class TilePlanes(Planes):
-    """Planes of TILE_PITCH: tiles of as many columns as that holds, `band` rows."""
+    """Planes of TILE_PITCH: tiles of as many columns as that can hold, `band` rows high."""
 
     numbers: Numbers
     layout: Layout
@@ -439,12 +444,12 @@ class TilePlanes(Planes):
 
     @property
     def tile(self) -> int:
-        """Outputs of a tile, so that the next one starts in an even column."""
+        """Outputs per tile, such that the next tile starts in an even column."""
         return tile_outputs(self.columns)
 
     @property
     def is_small(self) -> bool:
-        """Whether one tile is all."""
+        """Whether one tile covers the image."""
         return self.band >= self.rows.out and self.tile >= self.columns.out
 
     def cost(self) -> int:
@@ -463,7 +468,9 @@ class TilePlanes(Planes):
         return int(self.layer.channels * (total + unpacking) + border)
 
     def _copy_cost(self, first: tuple[int, int], size: tuple[int, int]) -> float:
-        """Instructions of copying the data of a tile's `size` results from `first` on; the border of a small image is kept."""
+        """Return the instructions for copying the data of a tile with `size` results from `first` on; a small image keeps its
+        border.
+        """
         rows, columns = self.rows, self.columns
         if self.is_small:
             copied = columns.copied
@@ -477,7 +484,7 @@ class TilePlanes(Planes):
 
 
 def tile_outputs(columns: Axis) -> int:
-    """Results of one tile: as many as the pitch holds, in fours where there are four."""
+    """Return the results of one tile: as many as the pitch can hold, in multiples of four if there are four."""
     fitting = (TILE_PITCH - columns.taps) // columns.stride + 1
     return fitting // 4 * 4 if fitting >= 4 else fitting // 2 * 2
 
@@ -510,7 +517,7 @@ def _lower_tiles(group: Group, _target: Target, name: str, plan: TilePlanes) -> 
     table = table_regions(io)
     plane = b.scratch("plane", (plan.lines * TILE_PITCH,), "int16")
     unpacked = unpacked_weights(b, plan.layout, plan.numbers)
-    # read where they are used: fourteen variables would stand on the stack
+    # Read these where they are used: as variables, all fourteen would be spilled to the stack.
     n: dict[str, Expr] = {field: params[i] for i, field in enumerate(TILE_HEADER)}
     if plan.is_small:
         with b.for_("i", plane.size) as i:
@@ -533,7 +540,7 @@ def _lower_tiles(group: Group, _target: Target, name: str, plan: TilePlanes) -> 
 
 
 def _tiled(b: IRBuilder, plan: TilePlanes, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: tuple[Region, ...]) -> None:
-    """All tiles of one channel."""
+    """Compute all tiles of one channel."""
     n = tiles.numbers
     with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
         y = b.let("y", band * n["band"])
@@ -545,20 +552,20 @@ def _tiled(b: IRBuilder, plan: TilePlanes, tiles: _Tiles, *, io: LayerIo, channe
 
 
 class _Tiles:
-    """Copying and convolving one tile of one channel; `n` are the header's fields."""
+    """Copies and convolves one tile of one channel; `n` are the header's fields."""
 
     def __init__(self, b: IRBuilder, plan: TilePlanes, n: dict[str, Expr], *, plane: Buffer) -> None:
         self._b, self._plan, self.numbers, self._plane = b, plan, n, plane
 
     def copy_image(self, data: Buffer, channel: Expr) -> None:
-        """All of a small image into the middle of the plane, whose border stays."""
+        """Copy a whole small image into the middle of the plane; the border stays."""
         b, n = self._b, self.numbers
         with b.for_("r", n["lines"]) as r:
             at = b.let("at", (r + n["top"]) * TILE_PITCH + n["left"])
             self._pixels(data, at, imm(0), n["copied"], source=channel + r * n["row"])
 
     def copy(self, data: Buffer, channel: Expr, *, origin: tuple[Expr, Expr], size: tuple[Expr, Expr]) -> None:
-        """The tile's pixels with what lies outside the image around them."""
+        """Copy the tile's pixels, and pad around them what is outside the image."""
         b, n, rows, columns = self._b, self.numbers, self._plan.rows, self._plan.columns
         top = b.let("above", origin[0] * rows.stride - n["top"])
         before = b.let("before", origin[1] * columns.stride - n["left"])
@@ -581,7 +588,7 @@ class _Tiles:
             self._b.store(self._plane, at + p, self.numbers["pad"])
 
     def _pixels(self, data: Buffer, at: Expr, left: Expr, right: Expr, *, source: Expr) -> None:
-        """Four pixels a turn, then those left over."""
+        """Copy four pixels per iteration, then the remainder."""
         b, step = self._b, self.numbers["column"]
         start = b.let("s", source)
         whole = b.let("whole", left + ((maximum(right - left, 0) >> 2) * 4))
@@ -606,10 +613,10 @@ register_planned("arm_dsp.depthwise_common", "nn.depthwise_conv2d", _plan_tiles,
 
 
 RESIDENT_PITCH = 84
-"""Of all planes: results up to 82 columns wide; wider ones would make the planes of small images larger."""
+"""Pitch of all planes: results may be up to 82 columns wide; a larger pitch would enlarge the planes of small images."""
 
 RECORD = 7
-"""Words of a channel: three of weights, bias, constant, multiplier, shift."""
+"""Words per channel: three of weights, bias, constant, multiplier, shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,12 +628,12 @@ class ResidentPlan:
     fpu: bool
 
     def strip(self, stride: int) -> Strip:
-        """Rows may have a stride of their own; the function serves equal ones."""
+        """Return the strip; rows may have a stride of their own, but the function has one for both axes."""
         layout, rounding = Layout(3, 3, stride == 1, True), replace(self.numbers.rounding, shift=-1)
         return shared_strip(layout, (stride, stride), RESIDENT_PITCH, rounding, outputs=3 - stride, fpu=self.fpu)
 
     def instructions(self) -> int:
-        """Of one call (from counts under QEMU)."""
+        """Instructions of one call (from counts under QEMU)."""
         plane, stride = self.plane, self.plane.columns.stride
         strips = -(-plane.columns.out // (3 - stride)) * plane.bands
         compute = strips * (instructions(self.strip(stride), plane.band) + 22)
@@ -668,7 +675,7 @@ def _lower_3x3(group: Group, _target: Target, name: str, plan: ResidentPlan) -> 
 def _compute_3x3(
     b: IRBuilder, plan: ResidentPlan, plane: Plane, *, io: LayerIo, weights: tuple[Region, ...], out: Expr, count: Expr
 ) -> None:
-    """All strips of a band; the last one of an odd width stores its second result under its first."""
+    """Compute all strips of a band; if the width is odd, the first result of the last strip overwrites its second."""
     n = plane.n
     start = b.let("o", out)
     with b.if_(equal(n["stride"], 1)), b.for_("x", n["out_width"], step=2) as x:
@@ -685,7 +692,7 @@ register_planned("arm_dsp.depthwise_3x3_common", "nn.depthwise_conv2d", _plan_3x
 
 MAX_PITCH = 512
 MORE = ("kernel_rows", "words", "pitch", "packed")
-"""Fields after those of the plane; packed: words of a channel that hold weights."""
+"""Header fields after the plane's; packed: words of weights per channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -697,7 +704,7 @@ class PairsPlan:
 
     @property
     def words(self) -> int:
-        """Pairs of a kernel row."""
+        """Pairs per kernel row."""
         return row_words(self.plane.columns.taps)
 
     @property
@@ -706,11 +713,11 @@ class PairsPlan:
 
     @property
     def rounding(self) -> RequantForm:
-        """Every channel has its own shift, so that layers agree."""
+        """The requantisation's form; shifts are per channel so that layers can share code."""
         return replace(self.numbers.rounding, shift=-1)
 
     def stream(self) -> Array:
-        """int32: the header, then for each channel the packed words of its weights (see unpack_pairs) and the NUMBERS."""
+        """Return the header, int32, then for each channel its packed weights (see unpack_pairs) and the NUMBERS."""
         weight = self.numbers.weight >> PACKED_SCALE
         kh, kw, channels = weight.shape
         taps = np.zeros((channels, kh, 2 * self.words), np.int64)
@@ -724,7 +731,7 @@ class PairsPlan:
         return with_header(self.plane, (kh, self.words, self.plane.pitch, self.packed), records)
 
     def instructions(self) -> int:
-        """Of one call (from counts under QEMU)."""
+        """Instructions of one call (from counts under QEMU)."""
         plane = self.plane
         block = (self.words, plane.columns.stride, plane.rows.taps)
         bands = plane.bands * band_instructions(block, lines=plane.band, columns=plane.columns.out)
@@ -742,7 +749,7 @@ def _plan_pairs(group: Group, target: Target) -> PairsPlan | None:
         return None
     numbers = plan_numbers(layer, target, packed=True)
     needed = max(columns.used, columns.before + columns.copied)
-    pitch = needed + needed % 2  # the narrowest plane; `beyond` covers a last block that starts with the last result
+    pitch = needed + needed % 2  # the narrowest plane; `beyond` covers a last block that starts at the last result
     plane = HeaderPlanes.of(layer, pitch=pitch, beyond=rest_columns(words, columns.stride) + 2)
     return PairsPlan(plane, numbers) if numbers is not None and pitch <= MAX_PITCH and plane.fits else None
 
@@ -769,7 +776,7 @@ def _lower_pairs(group: Group, _target: Target, name: str, plan: PairsPlan) -> L
 
 
 def _compute_pairs(b: IRBuilder, plan: PairsPlan, n: Mapping[str, Expr], *, regions: tuple[Region, ...], count: Expr) -> None:
-    """`count` result rows."""
+    """Compute `count` result rows."""
     steps = (n["stride_rows"] * n["pitch"], n["channels"], n["out_row"])
     operands = (*regions, count, n["out_width"], *steps, n["kernel_rows"], n["words"], n["pitch"])
     with b.if_(equal(n["stride"], 1)):

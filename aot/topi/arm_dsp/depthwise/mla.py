@@ -1,12 +1,13 @@
-"""Depthwise convolution by MLA for cores with Thumb-2 but without DSP instructions (Cortex-M3).
+"""Depthwise convolution for cores with Thumb-2 but without DSP instructions (Cortex-M3), with MLA.
 
-`depthwise_lanes` convolves planes by 32-bit sums, windows beyond 3 x 3 too: the kernel of aot/topi/layer/lanes.py with MLA, which
-leaves words in their registers for the next tap, and with requantisation by SMULL.
+`depthwise_lanes`: blocks of six outputs of one channel, from planes, also for windows larger than 3 x 3.  Two pixels share a
+32-bit word, so that one MLA does several products (aot/topi/layer/lanes.py).  Here the words of a tap stay in their registers for
+the next tap, and SMULL requantises.
 
-`depthwise_line` is for windows of one row or one column without padding: one channel of one line at a time, straight from the
-data, so no plane of pixels is packed, and no scratch memory.  While the weight of a tap is in a register, as many bytes are too
-as there are outputs, all but the first of them needed by the next tap.  Weights take four bytes each, scaled so that all channels
-may have one shift.
+`depthwise_line`: windows of one row or one column without padding; up to five outputs of one line of a channel at a time,
+straight from the data, without a plane or scratch memory.  While the weight of a tap is in a register, so are as many bytes as
+there are outputs; all but the first of them serve the next tap as well, so each tap loads one new byte.  Flash: four bytes per
+weight, scaled so that all channels can have the same shift.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requan
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_SCALE = 14
-"""Bits by which sums are scaled for a common shift at most."""
+"""Most bits by which sums are scaled to reach a common shift."""
 REACH = 1000
 """Words that LDR reaches."""
 
 
 def _sliding(taps: Taps) -> bool:
-    """Whether the second word of a tap is the first one of the next."""
+    """Whether the second word of a tap is the first word of the next tap."""
     return taps.stride == taps.dilation or taps.columns == 1
 
 
 def mla_instructions(taps: Taps) -> int:
-    """Of `mla_plane`."""
+    """Return the instructions of `mla_plane`."""
     row = 7 * taps.columns + 2 if _sliding(taps) else 9 * taps.columns
     return taps.rows * row + 2 * (taps.rows - 1)
 
 
 @cache
 def mla_plane(taps: Taps) -> TensorIntrin:
-    """`plane_sums` by LDR and MLA."""
+    """Implement `plane_sums` with LDR and MLA."""
     desc = plane_sums(taps)
     return TensorIntrin(f"arm_dsp.mla_{desc.name}", desc, lambda ops: _emit_plane(ops, taps), requires="thumb2")
 
@@ -98,7 +99,7 @@ def _emit_plane(operands: Mapping[str, COperand], taps: Taps) -> BlockText:
 
 
 def _uniform(layer: FusedLayer, target: Target, *, least: int) -> HighMultiply | None:
-    """With one shift for all channels where that is exact for sums scaled by `least` bits or more."""
+    """Return one shift for all channels, if exact for sums scaled by `least` bits or more."""
     low, high = layer.acc_low, layer.acc_high
     most = min(30 - int(np.maximum(np.abs(low), np.abs(high) + 1).max()).bit_length(), MOST_SCALE)
     options = (plan_uniform(layer.requant, low, high, target=target, prescale=scale) for scale in range(most, least - 1, -1))
@@ -106,7 +107,7 @@ def _uniform(layer: FusedLayer, target: Target, *, least: int) -> HighMultiply |
 
 
 def _requantise(layer: FusedLayer, target: Target) -> Requant:
-    """With one shift for all channels where that is exact, which takes care of the rounding too."""
+    """Return one shift for all channels if exact, which also settles the rounding."""
     form = _uniform(layer, target, least=5) or plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
     return OtherForm(form, np.zeros_like(layer.bias))
 
@@ -128,14 +129,14 @@ register_planned(M3.kernel, "nn.depthwise_conv2d", _plan_lanes, lower_lanes, ple
 
 
 MAX_OUTPUTS = 5
-"""Sums and bytes in registers, beside a weight and two pointers."""
+"""Most sums, and bytes, in registers, besides a weight and two pointers."""
 MAX_OFFSET, MAX_STEP = 4095, 255
-"""Of LDRSB, and when it moves its pointer on."""
+"""Largest offset of LDRSB, and of LDRSB with pointer update."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`taps` weights, `outputs` results, `step` bytes between neighbours of the data."""
+    """`taps` weights, `outputs` results, `step` bytes between neighbours in the data."""
 
     taps: int
     outputs: int
@@ -147,12 +148,12 @@ class Line:
 
     @property
     def far(self) -> bool:
-        """Whether offsets do not reach the last byte, so that the pointer moves along."""
+        """Whether offsets do not reach the last byte, so that the pointer advances."""
         return (self.bytes_read - 1) * self.step > MAX_OFFSET
 
     @property
     def instructions(self) -> int:
-        """Of `mla_line`."""
+        """Instructions of `mla_line`."""
         moves = self.bytes_read if self.far and self.step > MAX_STEP else 0
         return self.taps * (1 + self.outputs) + self.bytes_read + moves
 
@@ -172,7 +173,7 @@ def mla_line(line: Line) -> TensorIntrin:
 
 
 def _load(line: Line, n: int) -> list[str]:
-    """Byte n, into the register that it has to itself until byte n + outputs comes."""
+    """Return the load of byte n into its register, which is reused by byte n + outputs."""
     register = f"%[x{n % line.outputs}]"
     if not line.far:
         return [f"ldrsb {register}, [%[xp], #{n * line.step}]"]
@@ -208,12 +209,12 @@ def _emit_line(operands: Mapping[str, COperand], line: Line) -> BlockText:
 
 MAX_TAPS = 32
 PLAIN_SCALE = 2
-"""Bits by which sums are scaled without a common shift: no rounding of the product is needed from there on."""
+"""Bits by which sums are scaled without a common shift; from this value on the product needs no rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePlan:
-    """`along` is the axis of the window, `across` the other; `outputs` of a block."""
+    """`along` is the axis of the window, `across` the other axis; `outputs` per block."""
 
     layer: FusedLayer
     requant: HighMultiply
@@ -225,7 +226,7 @@ class LinePlan:
         return Line(self.along.taps, outputs, self.along.data_step)
 
     @property
-    def rest(self) -> int:
+    def remainder(self) -> int:
         return self.along.out % self.outputs
 
     def block_cost(self, outputs: int) -> int:
@@ -238,12 +239,12 @@ class LinePlan:
     def cost(self) -> int:
         """Instructions of one call (from counts under QEMU)."""
         line = self.along.out // self.outputs * self.block_cost(self.outputs) + 10
-        line += self.block_cost(self.rest) if self.rest else 0
+        line += self.block_cost(self.remainder) if self.remainder else 0
         return self.layer.out_type.shape[0] * self.layer.channels * (self.across.out * line + 14)
 
 
 def _plan_line(group: Group, target: Target) -> LinePlan | None:
-    """Cores with DSP instructions have kernels that take fewer."""
+    """Refuse cores with DSP instructions: they have kernels with fewer instructions."""
     layer = match_layer(group)
     if layer is None or target.has("dsp") or not target.has("thumb2") or not supports_epilogue(layer):
         return None
@@ -260,26 +261,28 @@ def _plan_line(group: Group, target: Target) -> LinePlan | None:
 
 
 def _stream(plan: LinePlan) -> Array:
-    """int32 [channels, words]: weights and bias, scaled, then what of the requantisation differs by channel."""
+    """Return int32 [channels, words]: scaled weights and bias, then the requantisation parameters that vary between channels."""
     scale = 1 << int(plan.requant.prescale[0])
     taps = plan.layer.weight.reshape(plan.along.taps, -1)
-    fields = [f.values for f in plan.requant.params if not f.uniform]
-    return np.stack([*(scale * taps), scale * plan.layer.bias, *fields], axis=1).astype(np.int32)
+    varying = [f.values for f in plan.requant.params if not f.uniform]
+    return np.stack([*(scale * taps), scale * plan.layer.bias, *varying], axis=1).astype(np.int32)
 
 
 class _Kernel:
+    """Emits the loops of `depthwise_line`: channels, lines, blocks of outputs."""
+
     def __init__(self, b: IRBuilder, plan: LinePlan, io: LayerIo) -> None:
         self._b, self._plan, self._io = b, plan, io
         self.data = _stream(plan)
         self._params: Buffer = io.constant("params", self.data.reshape(-1), "int32")
 
     def channel(self, data: Expr, out: Expr, channel: Expr) -> None:
-        """All lines of one channel; `data` and `out` are the first elements of its image."""
+        """Compute all lines of one channel; `data` and `out` are the first elements of its image."""
         b, plan = self._b, self._plan
         words = b.let("words", channel * self.data.shape[1])
         at = iter(range(plan.along.taps, self.data.shape[1]))
         bias = b.let("bias", self._params[words + next(at)])
-        fields = tuple(
+        requant_params = tuple(
             imm(int(f.values[0])) if f.uniform else b.let(f.name, self._params[words + next(at)]) for f in plan.requant.params
         )
         for line in counted(b, plan.across.out, "line"):
@@ -291,17 +294,17 @@ class _Kernel:
                     b.store(sums, i, bias)
                 source = region(self._io.data, b.let("x", first + start * plan.along.data_step))
                 b.block(mla_line(plan.line(outputs)), region(self._params, words), source, sums)
-                values = [plan.requant.emit_scaled(b, sums[i], fields) for i in range(outputs)]
+                values = [plan.requant.emit_scaled(b, sums[i], requant_params) for i in range(outputs)]
                 at_out = b.let("o", result + start * plan.along.out_step)
                 self._io.store_all([(at_out + i * plan.along.out_step,) for i in range(outputs)], values)
 
     def _blocks(self) -> Iterator[tuple[Expr, int]]:
-        """(first output, outputs) of each block; whole ones in a loop."""
+        """Iterate over the blocks, as (first output, outputs); whole ones in a loop."""
         plan = self._plan
         for n in counted(self._b, plan.along.out // plan.outputs, "n"):
             yield n * plan.outputs, plan.outputs
-        if plan.rest:
-            yield imm(plan.along.out - plan.rest), plan.rest
+        if plan.remainder:
+            yield imm(plan.along.out - plan.remainder), plan.remainder
 
 
 def _lower_line(group: Group, _target: Target, name: str, plan: LinePlan) -> Lowered:
@@ -318,7 +321,7 @@ def _lower_line(group: Group, _target: Target, name: str, plan: LinePlan) -> Low
                 kernel.channel(data, b.let("out", image * prod(layer.out_type.shape[1:]) + channel), channel)
     text = describe("arm_dsp.depthwise_line", outputs=plan.outputs)
     func = b.finish(FuncAttrs(kernel=text, span=layer.span, macs=layer.macs))
-    blocks = [plan.line(plan.outputs), *([plan.line(plan.rest)] if plan.rest else [])]
+    blocks = [plan.line(plan.outputs), *([plan.line(plan.remainder)] if plan.remainder else [])]
     code = 120 + sum(4 * line.instructions + 24 * line.outputs * (1 + len(layer.epilogue)) for line in blocks)
     return Lowered(func, io.constants, instructions=plan.cost, code=code)
 

@@ -1,11 +1,16 @@
-"""Depthwise convolution by channel planes: each channel is copied into an int16 plane with its border, then convolved
-in asm strips (strip.py).
+"""Depthwise convolution by channel planes: copy one channel into an int16 plane with its border, then convolve it in strips.
 
-Any kernel size, stride and padding, a channel multiplier, dilation along one axis.  The axis that strips run along is
-chosen by cost, so k x 1 kernels of audio networks become 1 x k.  Scratch: 2 * (rows of a band * stride + kernel rows)
-* (columns + kernel columns) bytes, where bands of rows keep it below BAND_BYTES.  `depthwise_bands` processes few rows at a
-time of all channels: little scratch, and results of a band are at most a band before the data that are still read.
-`depthwise_16x8` is for 16-bit data whose sums provably fit 32 bits.
+The data of a channel are `channels` bytes apart, so no instruction can load two neighbouring pixels.  In the plane they share a
+word, and blocks of one row x several columns multiply two taps per SMLAD (strip.py); the border in the plane makes tests for
+padding unnecessary.
+
+Accepts any kernel size, stride and padding, a channel multiplier, and dilation along one axis.  The axis along which strips run
+is chosen by cost, so the k x 1 kernels of audio networks become 1 x k.
+
+Scratch: 2 * (rows of a band * stride + kernel rows) * (columns + kernel columns) bytes; the plane is cut into bands of rows that
+keep it below BAND_BYTES.  `depthwise_bands` computes a few rows of all channels at a time: little scratch memory, and the result
+may overlap the data, because it is at most one band in front of the data that are still read.  `depthwise_16x8` is for 16-bit
+data whose sums provably fit 32 bits.
 """
 
 from __future__ import annotations
@@ -43,28 +48,28 @@ from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_unifor
 from aot.topi.strategy import Group, Lowered, register_planned
 
 COMMON_SHIFTS = (11, 12, 10, 13, 9, 14, 8, 15, 7, 16, 6, 17, 5, 18, 19, 20, 4, 3)
-"""Final shifts in the order of preference: layers that agree on one share their code."""
+"""Final shifts in order of preference: layers with the same shift share their code."""
 PACKED_SCALE = 8
 """Bits by which unpacked bytes are scaled."""
 PACKED_SHIFTS = (11, 13, 22)
-"""Limits to the common shift of packed weights, tried in this order."""
+"""Limits of the common shift of packed weights, tried in this order."""
 MAX_STRIP = 16
-"""Outputs of a resident strip; two blocks of it stay below 1.5 KB."""
+"""Outputs of a resident strip; two blocks of this size stay below 1.5 KB of code."""
 MAX_TAPS = 128
 HALVES = frozenset({("int16", "int8")})
 LOWEST_HALVES = (int_range("int16")[0], 0)
-"""Lower bounds of 16-bit results that a saturation keeps to."""
+"""Lower bounds of 16-bit results that a saturating instruction can enforce."""
 SMALL_BANDS = 5
-"""Bands that an image is cut into to save scratch memory."""
+"""Bands into which an image is cut to save scratch memory."""
 MAX_REACH = 3500
-"""Bytes of the rows that one result row reads."""
+"""Most bytes of the plane's rows that one result row reads."""
 UNROLLED_COPY = 12
-"""Pixels copied in a straight line."""
+"""Most pixels that are copied without a loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Weights [KH, KW, O] and bias scaled by each channel's power of two, and the fields of the requantisation."""
+    """Weights [KH, KW, O] and bias, scaled by each channel's power of two, and the requantisation."""
 
     weight: Array
     bias: Array
@@ -73,16 +78,17 @@ class Numbers:
 
 
 def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int = PACKED_SCALE) -> Numbers | None:
-    """A shift common to all channels if the scaled weights fit int16 (3 instructions an output), else one for each (4 or 5).
+    """Return one shift for all channels if the scaled weights fit int16 (3 instructions per output), else one per channel (4 or
+    5).
 
-    For packed weights: all times 2^scale, and a common shift where thresholds prove it; None if no form is exact.
+    Packed weights: everything is scaled by 2^scale, with a common shift if thresholds prove it exact; None if no form is exact.
     """
     attrs, used = without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
     low, high = layer.acc_low * used, layer.acc_high * used
     largest = np.abs(weight).max(axis=(0, 1))
     if not packed and (weight.min() < -128 or weight.max() > 127):
-        scale = min(scale, PACKED_SCALE - 1)  # nine bits of a weight, less the zero point of a uint8 model
+        scale = min(scale, PACKED_SCALE - 1)  # nine bits per weight, less the zero point of a uint8 model
     right = -np.asarray(attrs.shift, np.int64)
     for shift in COMMON_SHIFTS if attrs.rounding == "double" and not packed else ():
         p = np.where(used, shift + 1 - right, shift)
@@ -103,8 +109,8 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
 
 
 def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
-    """Multiplier 0 and shift 1 for channels whose product always rounds to zero, |acc| < 2^(s - 1); and which
-    channels are others.
+    """Replace channels whose product always rounds to zero, |acc| < 2^(s - 1), by multiplier 0 and shift 1; also return the
+    others.
     """
     multiplier = np.broadcast_to(np.asarray(layer.requant.multiplier, np.int64), layer.bias.shape)
     right = -np.broadcast_to(np.asarray(layer.requant.shift, np.int64), layer.bias.shape)
@@ -115,7 +121,7 @@ def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
 
 
 def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = False) -> RequantForm:
-    """A requantisation as a block of assembly wants it; `folded`: what `plan_folded` gives."""
+    """Return a requantisation in the form that a block of assembly needs; `folded`: it comes from `plan_folded`."""
     halves = layer.data_type.dtype == "int16"
     shift = requant.params[2]
     common = int(shift.values[0]) if shift.uniform else -1
@@ -125,14 +131,16 @@ def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = Fals
 
 
 def layout_of(rows: Axis, columns: Axis, *, shared: bool = False) -> Layout:
-    """`shared`: for results of any width."""
+    """Return the layout; `shared`: for results of any width."""
     odd = columns.stride % 2 == 1 and (shared or columns.out > 1)
     layout = Layout(rows.taps, columns.taps, odd, True)
     return replace(layout, resident=False) if len(layout.words) > RESIDENT_WORDS else layout
 
 
 def plane_pitch(rows: Axis, columns: Axis) -> int | None:
-    """Halfwords of a line, even; None where an axis is dilated that must not be, or the plane's rows are out of reach."""
+    """Return the halfwords per line, even; None if the dilation is along the wrong axis, or the rows of a window are out of
+    reach.
+    """
     pitch = max(columns.used, columns.before + 1)
     pitch += pitch % 2
     return None if columns.dilation > 1 or 2 * (rows.reach - 1) * pitch > MAX_REACH else pitch
@@ -140,7 +148,7 @@ def plane_pitch(rows: Axis, columns: Axis) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class StripPlanes(Planes):
-    """Planes with the `strips` of their rows; `packed` weights; `fpu`: there are FPU registers; `bands_first` as of `results`."""
+    """Planes with the `strips` of their rows; `packed` weights; `fpu`: there are FPU registers; `bands_first` as in `results`."""
 
     numbers: Numbers
     strips: Strips
@@ -150,7 +158,7 @@ class StripPlanes(Planes):
     bands_first: bool = False
 
     def strip(self, outputs: int) -> Strip:
-        """The asm block of a strip of `outputs` results."""
+        """Return the block for a strip of `outputs` results."""
         rows, columns, rounding = self.rows, self.columns, self.numbers.rounding
         return Strip(
             self.layout,
@@ -168,17 +176,17 @@ class StripPlanes(Planes):
 
     @property
     def channel_cost(self) -> int:
-        """Instructions for one plane with one filter (what GCC makes of the loops from counts under QEMU)."""
+        """Instructions for one plane with one filter (as GCC compiles the loops, from counts under QEMU)."""
         copied = self.columns.copied
         strips = sum(instructions(self.strip(n), self.band) + 11.5 for _, n in self.strips)
-        turns = _turns(copied)[1]
+        iterations = _copy_loop(copied)[1]
         inside, outside = self._copied_lines()
-        line = 2 * copied + (2.6 * turns if turns > 1 else 0) + 5 + (4 if outside else 0)
+        line = 2 * copied + (2.6 * iterations if iterations > 1 else 0) + 5 + (4 if outside else 0)
         expand = 4 * len(self.layout.words) + 10 if self.packed and not self.layout.resident else 0
         return int(self.bands * (strips + expand) + inside * line + outside * 5 * copied)
 
     def _copied_lines(self) -> tuple[int, int]:
-        """Rows that all bands copy, and those in the padding, which only several bands write."""
+        """Rows of the image that all bands copy, and rows of padding, which are written only if there are several bands."""
         rows = self.rows
         if self.bands == 1:
             return max(0, min(rows.size, self.lines - rows.before)), 0
@@ -188,28 +196,28 @@ class StripPlanes(Planes):
 
 
 def _plans(layer: FusedLayer, numbers: Numbers | None, target: Target, *, packed: bool = False) -> list[StripPlanes]:
-    """The layer with its rows along the image's first, then its columns, as far as that can be."""
-    found: list[StripPlanes] = []
+    """Return the plans with strips along the image's rows and along its columns, if these are possible."""
+    plans: list[StripPlanes] = []
     if numbers is None:
-        return found
+        return plans
     for rows, columns, swapped in orientations(layer):
         pitch, layout = plane_pitch(rows, columns), layout_of(rows, columns)
         if pitch is None:
             continue
         strips = equal_strips(columns.out, MAX_STRIP) if layout.resident else cut(columns.out, STREAMED_OUTPUTS, join=False)
         band = band_height(rows, line_bytes=2 * pitch)
-        found.append(StripPlanes(layer, rows, columns, swapped, band, pitch, numbers, strips, layout, packed, target.has("fpu")))
-    return found
+        plans.append(StripPlanes(layer, rows, columns, swapped, band, pitch, numbers, strips, layout, packed, target.has("fpu")))
+    return plans
 
 
-def _turns(count: int) -> tuple[int, int]:
-    """Pixels that are copied in a straight line, and how often, before the rest."""
+def _copy_loop(count: int) -> tuple[int, int]:
+    """Return the pixels that are copied per iteration, and the number of iterations; a remainder follows."""
     unroll = count if count <= UNROLLED_COPY else max(u for u in range(1, UNROLLED_COPY + 1) if count % u == 0 or u <= 8)
     return unroll, count // max(unroll, 1)
 
 
 def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> bool:
-    """int8 throughout, at most a table after the requantisation, and a kernel small enough for straight-line code."""
+    """Whether a layer is int8 throughout, with at most a table as tail, and a kernel small enough for straight-line code."""
     if (
         (layer.epilogue and table_of(layer) is None)
         or not target.has(feature)
@@ -221,7 +229,7 @@ def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> 
 
 
 def plain_layer(group: Group, target: Target) -> FusedLayer | None:
-    """A supported layer of one image with one filter for each channel, which the kernels take whose sizes are data."""
+    """Return a supported layer of one image with one filter per channel, as kernels whose sizes are data need it."""
     layer = match_layer(group)
     if layer is None or not is_supported(layer, target) or layer.data_type.shape[0] > 1 or layer.attrs.multiplier > 1:
         return None
@@ -229,7 +237,7 @@ def plain_layer(group: Group, target: Target) -> FusedLayer | None:
 
 
 def _plan(group: Group, target: Target, *, packed: bool, other: bool = False) -> StripPlanes | None:
-    """The better orientation, by instructions; or the `other` one."""
+    """Return the orientation with fewer instructions, or the `other` one."""
     layer = match_layer(group, wide=not packed)
     if layer is None or not is_supported(layer, target):
         return None
@@ -238,7 +246,7 @@ def _plan(group: Group, target: Target, *, packed: bool, other: bool = False) ->
 
 
 def _plan_bands(group: Group, target: Target) -> StripPlanes | None:
-    """SMALL_BANDS bands (or as many as there are) of all channels; None if that is one row or all."""
+    """Return SMALL_BANDS bands (or as many as possible) of all channels; None if a band would be one row or the image."""
     layer = match_layer(group, wide=True)
     if layer is None or not is_supported(layer, target):
         return None
@@ -251,7 +259,7 @@ def _plan_bands(group: Group, target: Target) -> StripPlanes | None:
 
 
 def _plan_16x8(group: Group, target: Target) -> StripPlanes | None:
-    """Layers without a tail and without zero points, results from the least number or from 0 on."""
+    """Accept layers without tail and zero points, whose results start at the type's minimum or at 0."""
     layer = match_layer(group, HALVES) if target.has("dsp") else None
     if layer is None or layer.epilogue or layer.attrs.weight_zp or 0 in layer.out_type.shape or layer.out_type.dtype != "int16":
         return None
@@ -261,7 +269,9 @@ def _plan_16x8(group: Group, target: Target) -> StripPlanes | None:
 
 
 def _numbers_16x8(layer: FusedLayer, target: Target) -> Numbers | None:
-    """One shift for all channels where sums times a power of two of each channel still fit, else a shift of each."""
+    """Return one shift for all channels if the sums, scaled by each channel's power of two, still fit; else one shift per
+    channel.
+    """
     attrs, used = without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
     magnitude = np.abs(weight).sum(axis=(0, 1)) * 32768 + np.abs(bias)
@@ -280,7 +290,7 @@ def _numbers_16x8(layer: FusedLayer, target: Target) -> Numbers | None:
 
 
 def _lower(group: Group, _target: Target, name: str, plan: StripPlanes, *, turned: bool = False) -> Lowered:
-    """The kernel of a plan; `turned`: of the orientation that is not the usual one."""
+    """Return the kernel of a plan; `turned`: the plan has the orientation that is usually not chosen."""
     layer, columns, rounding = plan.layer, plan.columns, plan.numbers.rounding
     suffix = "_w8" * plan.packed + "_bands" * plan.bands_first + "_16x8" * rounding.halves + "_turned" * turned
     b = IRBuilder(name)
@@ -317,9 +327,9 @@ def _lower(group: Group, _target: Target, name: str, plan: StripPlanes, *, turne
 
 
 def stream(layer: FusedLayer, numbers: Numbers, layout: Layout, *, swapped: bool, packed: bool) -> Array:
-    """int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip).
+    """Return int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip).
 
-    Packed: words of four bytes first, see unpack, then bias, constant, multiplier.
+    Packed: first the words of four bytes, see unpack, then bias, constant, multiplier.
     """
     weight = numbers.weight.transpose(1, 0, 2) if swapped else numbers.weight
     words = np.zeros((2 * packed_words(layout), layer.channels), np.int64)
@@ -327,29 +337,29 @@ def stream(layer: FusedLayer, numbers: Numbers, layout: Layout, *, swapped: bool
         for half, (r, k) in enumerate(taps):
             words[i] |= (weight[r, k] & 0xFFFF) << (16 * half)
     multiplier, constant, shift = numbers.requant.params
-    tail = [constant.values, multiplier.values] + ([shift.values] if numbers.rounding.shift < 0 else [])
+    requant_params = [constant.values, multiplier.values] + ([shift.values] if numbers.rounding.shift < 0 else [])
     if packed:
-        columns = [*(words[0::2] >> 8 | words[1::2]), numbers.bias, *tail]
+        columns = [*(words[0::2] >> 8 | words[1::2]), numbers.bias, *requant_params]
     else:
         words = words[: len(layout.words)]
-        columns = [*words, numbers.bias, *tail] if layout.resident else [numbers.bias, *words, *tail]
+        columns = [*words, numbers.bias, *requant_params] if layout.resident else [numbers.bias, *words, *requant_params]
     return np.stack(columns, axis=1).astype(np.uint32).view(np.int32)
 
 
 def table_regions(io: LayerIo) -> tuple[Region, ...]:
-    """The operand of `dw_strip` for a layer whose tail is a table; none for others."""
+    """Return the table operand of `dw_strip` for a layer whose tail is a table, else nothing."""
     return () if io.table is None else (region(io.table),)
 
 
 def unpacked_weights(b: IRBuilder, layout: Layout, numbers: Numbers) -> Buffer | None:
-    """Where a channel's packed stream is unpacked to; resident layouts unpack it in registers."""
+    """Return the buffer for the unpacked stream of a channel; None for resident layouts, which unpack in registers."""
     if layout.resident:
         return None
     return b.scratch("weights", (2 * packed_words(layout) + 3 + (numbers.rounding.shift < 0),), "int32")
 
 
 def unpack_stream(b: IRBuilder, layout: Layout, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
-    """A channel's packed stream as the streamed plan reads it: bias, words of two int16, the other numbers."""
+    """Unpack a channel's stream into the form that the streamed plan reads: bias, words of two int16, the other numbers."""
     count = packed_words(layout)
     start = b.let("start", at)
     unroll = max(u for u in (4, 3, 2, 1) if count % u == 0)
@@ -364,7 +374,7 @@ def unpack_stream(b: IRBuilder, layout: Layout, params: Buffer, weights: Buffer,
 
 
 def _copy_row(b: IRBuilder, plan: StripPlanes, data: Buffer, plane: Buffer, *, row: Expr, source: Expr | None) -> None:
-    """One row of the image into the plane, or padding in its place."""
+    """Copy one row of the image into the plane, or fill it with padding."""
     count, step = plan.columns.copied, plan.columns.data_step
     if not count:
         return
@@ -377,7 +387,7 @@ def _copy_row(b: IRBuilder, plan: StripPlanes, data: Buffer, plane: Buffer, *, r
     def one(x: Expr) -> None:
         b.store(plane, target + x, data[source + x * step])
 
-    unroll, loops = _turns(count)
+    unroll, loops = _copy_loop(count)
     if loops > 1:
         with b.for_("x", loops * unroll, step=unroll) as x:
             for u in range(unroll):

@@ -1,22 +1,22 @@
 """Depthwise convolution by channel planes for cores with SMLAL but without DSP instructions (Cortex-M3): kernels up to 3 x 3.
 
-Stride 1 or 2 along the strips, any across; the axis that strips run along is chosen by cost.  Weights take eight bytes a kernel
-row.  Scratch: 2 * (rows of a band) * (columns + 6) bytes.
+A block is a strip of one channel, up to 12 columns; stride 1 or 2 along the strips, any stride across.  The axis along which
+strips run is chosen by cost.  Flash: eight bytes per kernel row.  Scratch: 2 * (rows of a band) * (columns + 6) bytes.
 
-A word of a plane holds two pixels 2^21 apart: neighbours, or for stride 2 those of columns two apart.
+The trick: one 64-bit multiply-accumulate does up to four products, because two pixels share a word of the plane, spaced z = 2^21
+apart.  At stride 1 they are neighbours, at stride 2 they are two columns apart.
 
-With z = 2^21 let Z_m = x[2m] + x[2m+1] z be the pixel words of a line, and w1 + w0 z, w2 z the weight words of a
-kernel row w0 w1 w2. Then A_m = sum over rows of (w1 + w0 z) Z_m + (w2 z) Z_(m+1) has the lanes
+Stride 1: let Z_m = x[2m] + x[2m+1] z be the pixel words of a line, and w1 + w0 z, w2 z the weight words of a kernel row w0 w1 w2.
+Then A_m = sum over rows of (w1 + w0 z) Z_m + (w2 z) Z_(m+1) has the lanes
 
     low: sum w1 x[2m]     middle: out[2m]     high: sum w0 x[2m+1] + w2 x[2m+3]
 
-and out[2m+1] is A_m's high lane plus A_(m+1)'s low lane, so six SMLAL make 18 multiply-accumulates.  The low and the
-middle lane start at 2^20, so that they never borrow; every lane stays below 2^20 in magnitude (nine products of
-bytes).
+and out[2m+1] is the high lane of A_m plus the low lane of A_(m+1).  So six SMLAL do 18 multiply-accumulates.  The low and the
+middle lane start at 2^20, so that they never borrow; every lane stays below 2^20 in magnitude (nine products of bytes).
 
-With a stride of two, even and odd columns lie in words of their own: E_m = x[4m] + x[4m+2] z, O_m = x[4m+1] + x[4m+3] z.
-A_m = sum over rows of (w2 + w0 z) E_m + (w1 z) O_m has the same lanes: the middle one is out[2m], and out[2m+1] is the high
-lane of A_m plus the low lane of A_(m+1).
+Stride 2: even and odd columns are in separate words, E_m = x[4m] + x[4m+2] z, O_m = x[4m+1] + x[4m+3] z.  A_m = sum over rows of
+(w2 + w0 z) E_m + (w1 z) O_m has the same kind of lanes: the middle one is out[2m], and out[2m+1] is the high lane of A_m plus the
+low lane of A_(m+1).
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ MAX_STRIP = 12
 SCALES = (8, 7, 6, 4)
 """Bits by which sums are scaled, tried in this order: more make a common shift likelier, fewer allow larger shifts."""
 FOLDED_SCALES = (12, 11, 10, 9, 8, 7, 6, 5, 4)
-"""Where nothing is added behind the product."""
+"""The same if nothing is added after the product."""
 FOLDED_SHIFTS = (15, 17, 22)
 UNROLLED_WORDS = 6
-"""Of two pixels, stored in a straight line."""
+"""Words of two pixels that are stored per iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainStrip:
-    """What a block does; `pitch` in words, steps of the result in bytes.
+    """What a block computes; `pitch` in words, steps of the result in bytes.
 
-    `stride` is along the lines, `line_step` across, in plane rows; sums are scaled by 2^scale when the bias is added.
-    The strip's first `stride` words hold what is before its first result's window; A_0 gives the high lane for the first result.
+    `stride` is along the lines, `line_step` across, in plane rows; sums are scaled by 2^scale when the bias is added.  The
+    strip's first `stride` words are before the window of its first result: A_0 gives the high lane for that result.
     """
 
     kh: int
@@ -94,7 +94,7 @@ class ChainStrip:
 
     @property
     def line_bytes(self) -> int:
-        """Between result rows in the plane."""
+        """Bytes between result rows in the plane."""
         return 4 * self.line_step * self.pitch
 
     @property
@@ -103,13 +103,13 @@ class ChainStrip:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """What follows the weights in the stream."""
+        """The names of what follows the weights in the stream."""
         constant = () if self.rounding.folded else ("constant",)
         return ("bias", *constant, "multiplier", *(("shift",) if self.rounding.shift < 0 else ()))
 
     @property
     def stream_words(self) -> int:
-        """Two weight words a kernel row, bias (less the lanes' start value, scaled), constant, multiplier, shift."""
+        """Two weight words per kernel row, bias (less the lanes' start value, scaled), constant, multiplier, shift."""
         return 2 * self.kh + len(self.numbers)
 
     @property
@@ -120,14 +120,15 @@ class ChainStrip:
     @property
     def name(self) -> str:
         *sizes, rounding = astuple(self)
-        flat = [*sizes, *rounding[:-3], rounding[-1]]  # a chain has neither a table nor halves
+        flat = [*sizes, *rounding[:-3], rounding[-1]]  # no tables or halves here
         return "arm_dsp.dw_chain_" + "_".join(str(int(v)) for v in flat).replace("-", "m")
 
 
 @lru_cache(maxsize=256)
 def dw_chain(strip: ChainStrip) -> TensorIntrin:
-    """Operands: plane int32 words from the strip's first on; params int32, a channel's stream; out int8 from the
-    first result on.
+    """The block of a strip.
+
+    Operands: plane int32 words from the strip's first on; params int32, a channel's stream; out int8 from the first result on.
     """
     b = IRBuilder("dw_chain")
     plane = b.input("plane", (strip.plane_words,), "int32", align=4)
@@ -138,7 +139,7 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
     mask = imm((1 << LANE_BITS) - 1, "int64")
 
     def chain(line: Expr, m: Expr) -> Expr:
-        """A_m of a line."""
+        """Return A_m of a line."""
         acc = b.local("a", (1,), "int64", init=imm(INIT_HIGH << 32 | INIT_LOW, "int64"))
         with b.for_("r", strip.kh) as r:
             at = b.let("at", (line * strip.line_step + r * strip.dilation) * strip.pitch + m * strip.stride)
@@ -168,7 +169,7 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
 
 
 class _Chains(StripText):
-    """Weights in r4 and up, the bias in lr, A_m in r10 and r11, the high lane of the one before in r1."""
+    """Weights in r4 and up, the bias in lr, A_m in r10 and r11, the high lane of the previous A in r1."""
 
     acc = ("r12", "r3")
     pixels = ("r12", "r3")
@@ -186,7 +187,7 @@ class _Chains(StripText):
         return [*self._sums(0), "asr r1, r11, #10"]
 
     def _sums(self, m: int | None) -> list[str]:
-        """A_m into r10 and r11; with m None that of the step that `counted` counts, which begin with A_1."""
+        """Return the instructions that compute A_m in r10 and r11; m None: A of the loop's current step, counted from A_1."""
         strip, lines = self.strip, [f"mov r10, #{INIT_LOW}", f"mov r11, #{INIT_HIGH}"]
         step = 4 * strip.stride
         for r in range(strip.kh):
@@ -228,7 +229,7 @@ class ChainPlanes(Planes):
 
     @property
     def before(self) -> int:
-        """Columns of a line before the image: one or, for stride 2, two of them belong to no window."""
+        """Columns of a line before the image; one of them (two at stride 2) is in no window."""
         return self.columns.before + self.columns.stride
 
     @property
@@ -246,8 +247,8 @@ class ChainPlanes(Planes):
         bands = self.bands
         lines = self.lines if bands > 1 else min(self.rows.size, self.lines)
         strips = sum(_Chains(self.strip(n)).instructions(self.band) + 16 for _, n in self.strips)
-        turns = self.copied // (2 * UNROLLED_WORDS)
-        loop = turns * (1 if self.columns.stride == 1 else 4) if turns > 1 else 0
+        iterations = self.copied // (2 * UNROLLED_WORDS)
+        loop = iterations * (1 if self.columns.stride == 1 else 4) if iterations > 1 else 0
         return bands * (strips + lines * (2 * self.copied + 3 + loop + 10 * (bands > 1))) + 20
 
 
@@ -264,7 +265,7 @@ def _oriented(layer: FusedLayer, numbers: Numbers, scale: int, way: tuple[Axis, 
 
 
 def _plan(group: Group, target: Target) -> ChainPlanes | None:
-    """Cores without DSP only: with it, strips by SMLAD take fewer instructions."""
+    """Refuse cores with DSP instructions: strips with SMLAD are faster there."""
     layer = match_layer(group)
     if layer is None or layer.epilogue or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
         return None
@@ -274,7 +275,7 @@ def _plan(group: Group, target: Target) -> ChainPlanes | None:
 
 
 def _numbers(layer: FusedLayer, target: Target) -> tuple[Numbers | None, int]:
-    """The numbers and by how many bits they are scaled; with the constant in the bias where that is exact."""
+    """Return the numbers and the bits by which they are scaled; the constant is folded into the bias if that is exact."""
     attrs, used = without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
     for scale, limit in product(FOLDED_SCALES, FOLDED_SHIFTS):
@@ -287,7 +288,7 @@ def _numbers(layer: FusedLayer, target: Target) -> tuple[Numbers | None, int]:
 
 
 def _stream(plan: ChainPlanes) -> Array:
-    """int32 [channels, words], see ChainStrip.stream_words."""
+    """Return int32 [channels, words], see ChainStrip.stream_words."""
     weight = plan.numbers.weight >> plan.scale
     weight = weight.transpose(1, 0, 2) if plan.swapped else weight
     taps = np.pad(weight, ((0, 0), (0, MAX_COLUMNS - weight.shape[1]), (0, 0)))
@@ -309,10 +310,7 @@ def _lower(group: Group, _target: Target, name: str, plan: ChainPlanes) -> Lower
         b.store(plane, i, _word(pad, pad))
 
     def row(at: Expr, start: Expr | None) -> None:
-        def pixel(x: Expr) -> Expr:
-            return pad if start is None else cast("int32", io.data.load("int8", start + x * columns.data_step))
-
-        _copy_row(b, plan, plane, b.let("d", at * plan.pitch), pixel)
+        _copy_row(b, plan, plane, b.let("d", at * plan.pitch), plan.pixels(io.data, start))
 
     for channel, out in plan.results(b, lambda source, first: plan.copy(b, source, first, row)):
         start = b.let("o", out)
@@ -333,12 +331,12 @@ def _word(low: Expr, high: Expr) -> Expr:
 
 
 def _copy_row(b: IRBuilder, plan: ChainPlanes, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
-    """The words that hold pixels, whole groups of columns; a group at either end may hold some of the border too."""
+    """Store the words that hold pixels, in whole groups of columns; a group at either end may also contain border."""
     count, before, stride = plan.copied, plan.before, plan.columns.stride
-    size = 2 * stride  # of a group: `stride` words of columns that far apart
+    size = 2 * stride  # columns of a group: `stride` words, with columns that far apart
 
     def group(at: Expr, first: Expr, columns: range) -> None:
-        """The group at word `at`, whose columns `columns` are pixels from number `first` - columns.start on."""
+        """Store the group at word `at`; its columns `columns` are the pixels from number `first` on."""
         for i in range(stride):
             low, high = (
                 pixel(first + (c - columns.start)) if c in columns else imm(plan.layer.attrs.pad_value) for c in (i, i + stride)
@@ -351,16 +349,16 @@ def _copy_row(b: IRBuilder, plan: ChainPlanes, plane: Buffer, target: Expr, pixe
     if head:
         group(target + at, imm(0), range(before % size, before % size + head))
         at += stride
-    groups, rest = divmod(count - head, size)
-    turns = -(-groups * stride // UNROLLED_WORDS)
-    unroll = groups // max(turns, 1)
-    for t in counted(b, turns, "p") if turns else ():
+    groups, remainder = divmod(count - head, size)
+    iterations = -(-groups * stride // UNROLLED_WORDS)
+    unroll = groups // max(iterations, 1)
+    for t in counted(b, iterations, "p") if iterations else ():
         for u in range(unroll):
             group(target + (t * (unroll * stride) + (at + u * stride)), t * (unroll * size) + (head + u * size), range(size))
-    for u in range(turns * unroll, groups):
+    for u in range(iterations * unroll, groups):
         group(target + (at + u * stride), imm(head + u * size), range(size))
-    if rest:
-        group(target + (at + groups * stride), imm(count - rest), range(rest))
+    if remainder:
+        group(target + (at + groups * stride), imm(count - remainder), range(remainder))
 
 
 register_planned("arm_dsp.depthwise_chain", "nn.depthwise_conv2d", _plan, _lower, plevel=30)

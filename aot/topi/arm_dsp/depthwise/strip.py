@@ -1,12 +1,14 @@
-"""Strips of a depthwise convolution over one channel's int16 plane, each one asm block.
+"""Strips of a depthwise convolution over one channel's int16 plane, each one block of assembly.
 
-A strip is `rows` lines by `outputs` columns of the result.  Two register plans.  Resident: all weight words of the channel stay
-in registers (3x3, short 1-D kernels); two outputs at a time, or one where the stride is even.  Streamed: up to four outputs at
-a time, weights read by LDM for each of the kernel's rows.
+A strip is `rows` lines x `outputs` columns of the result of one channel.  A line of the plane is `pitch` halfwords (even), so a
+word holds the pixels of columns 2i and 2i + 1, and SMLAD multiplies both with a pair of weights.  Outputs that start in an even
+column use the pairs (w0, w1), (w2, w3) ...; outputs that start in an odd column use (w1, w2), (w3, w4) ...  A tap without a
+partner is a single SMLAxy with one half of a word.  Every pixel word is used by all outputs that need it while it is in a
+register.
 
-A plane's line is `pitch` halfwords (even), so a word holds the pixels of columns 2i and 2i + 1.  Outputs that start
-in an even column take SMLAD with the weight pairs (w0, w1), (w2, w3)..., those that start in an odd one with (w1,
-w2), (w3, w4)...; a tap left over is a single SMLAxy with one half of a word.
+There are two register plans.  Resident: all weight words of the channel stay in registers (3 x 3 and short 1-D kernels); two
+outputs at a time, or one if the stride is even.  Streamed: up to four outputs at a time; LDM reads the weights again for each
+kernel row.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ STREAMED_OUTPUTS = 4
 
 @dataclass(frozen=True, slots=True)
 class RequantForm:
-    """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/requant.py).
+    """Requantisation of pre-scaled accumulators: high multiply plus constant, shift, clamp (see topi/layer/requant.py).
 
-    `shift` is -1 where each channel has its own, which then follows the constant in the stream.  `rounded` requests
-    SMMLAR, `signed` adds the sign of the accumulator times 2^(prescale - 1).  `table`: the result is what a table has for it.
-    `halves`: data and results are int16, the results from the type's least or from 0 on.
-    `folded`: the bias holds the constant, which is not in the stream.
+    `shift` is -1 if each channel has its own, which then follows the constant in the stream.  `rounded` uses SMMLAR; `signed`
+    adds the sign of the accumulator times 2^(prescale - 1).  `table`: the result is looked up in a table.  `halves`: data and
+    results are int16, and results start at the type's minimum or at 0.  `folded`: the constant is part of the bias and is not in
+    the stream.
     """
 
     shift: int
@@ -61,10 +63,10 @@ class RequantForm:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each tap's weight lies in a channel's stream: words of two int16, low half first.
+    """Where the weight of each tap is in a channel's stream: words of two int16, low half first.
 
-    `odd`: some outputs start in an odd column.  A resident plan's words are followed by bias, constant, multiplier
-    and where needed the shift; a streamed plan has the bias first.
+    `odd`: some outputs start in an odd column.  In a resident plan bias, constant, multiplier and, if needed, the shift follow
+    the words; a streamed plan has the bias first.
     """
 
     kh: int
@@ -74,8 +76,8 @@ class Layout:
 
     @property
     def chunks(self) -> tuple[tuple[int, int], ...]:
-        """The kernel row cut into runs (start, length) of columns whose words fit the registers; all but the last of
-        even length.
+        """The kernel row, cut into runs (start, length) of columns whose words fit the registers; all but the last of even
+        length.
         """
         widest = STREAMED_WORDS + 1 if self.odd else 2 * STREAMED_WORDS
         if self.resident or self.kw <= widest:
@@ -84,30 +86,30 @@ class Layout:
         return tuple((k, min(step, self.kw - k)) for k in range(0, self.kw, step))
 
     def chunk_words(self, chunk: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
-        """Columns in the halves of each word of a chunk of a row, singles last."""
+        """Return the columns in the halves of each word of a chunk of a row, single ones last."""
         start, length = chunk
         words = [(start + k, start + k + 1) for parity in ((0, 1) if self.odd else (0,)) for k in range(parity, length - 1, 2)]
         singles = self._lonely(start, length)
         return (*words, *((k,) for k in singles))
 
     def _lonely(self, start: int, length: int) -> tuple[int, ...]:
-        """Taps that are needed alone and that no pair holds."""
+        """Return the taps that are needed alone and that are in no pair."""
         if length == 1 or (length % 2 and not self.odd):
             return (start + length - 1,)
         return ()
 
     @property
     def words(self) -> tuple[tuple[Tap, ...], ...]:
-        """The taps in the halves of each weight word of a channel; one tap where the high half is zero."""
+        """The taps in the halves of each weight word of a channel; one tap if the high half is zero."""
         return _words(self)
 
     @property
     def first(self) -> int:
-        """Words before the weights: a streamed plan has the bias there."""
+        """Words before the weights: the bias in a streamed plan."""
         return 0 if self.resident else 1
 
     def half(self, tap: Tap) -> int:
-        """The index of a tap's weight in the channel's stream, in int16 units (the first of its places)."""
+        """Return the index of a tap's weight in the channel's stream, in int16 units (its first place)."""
         return 2 * self.first + _places(self)[tap][0]
 
 
@@ -124,7 +126,7 @@ def _words(layout: Layout) -> tuple[tuple[Tap, ...], ...]:
 
 @lru_cache(maxsize=64)
 def _places(layout: Layout) -> Mapping[Tap, tuple[int, ...]]:
-    """The halves that hold each tap."""
+    """Return the halves that hold each tap."""
     places: dict[Tap, tuple[int, ...]] = {}
     for i, word in enumerate(_words(layout)):
         for half, tap in enumerate(word):
@@ -138,10 +140,10 @@ def packed_words(layout: Layout) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """What a block does; steps of the result in bytes, `dilation` of the kernel's rows only, `fpu`: there are FPU registers.
+    """What a block computes; steps of the result in bytes; `dilation` of the kernel's rows only; `fpu`: there are FPU registers.
 
-    `packed` (resident plans): two weight words lie in one word of bytes, see unpack, and weights count 256 times.
-    `shared`: rows and steps are operands of the block, so that layers of any size use one function; the fields are 0.
+    `packed` (resident plans): two weight words share one word of bytes, see unpack, and weights are scaled by 256.  `shared`:
+    rows and steps are operands of the block, so that layers of any size use one function; these fields are then 0.
     """
 
     layout: Layout
@@ -163,7 +165,7 @@ class Strip:
 
     @property
     def weight_words(self) -> int:
-        """Words of the stream that hold weights."""
+        """Words of weights in the stream."""
         return packed_words(self.layout) if self.packed else len(self.layout.words)
 
     @property
@@ -172,18 +174,18 @@ class Strip:
 
     @property
     def number_indices(self) -> tuple[int, ...]:
-        """Where in the stream bias, constant, multiplier and the shift (if it is there) lie."""
+        """Where bias, constant, multiplier and, if there is one, the shift are in the stream."""
         after = range(self.layout.first + self.weight_words, self.stream_words)
         return tuple(after) if self.layout.resident else (0, *after)
 
     @property
     def row_bytes(self) -> int:
-        """Between kernel rows in the plane."""
+        """Bytes between kernel rows in the plane."""
         return 2 * self.dilation * self.pitch
 
     @property
     def line_bytes(self) -> int:
-        """Between result rows in the plane."""
+        """Bytes between result rows in the plane."""
         return 2 * self.stride[0] * self.pitch
 
     @property
@@ -195,7 +197,7 @@ class Strip:
 
     @property
     def step(self) -> int:
-        """Outputs of one step."""
+        """Outputs per step."""
         if self.layout.resident:
             return min(2 if self.stride[1] % 2 else 1, self.outputs)
         return self.outputs
@@ -218,14 +220,14 @@ class Strip:
 def shared_strip(
     layout: Layout, stride: tuple[int, int], pitch: int, rounding: RequantForm, *, outputs: int, fpu: bool, dilation: int = 1
 ) -> Strip:
-    """A strip of bytes whose rows and steps are operands."""
+    """Return a strip of bytes whose rows and steps are operands."""
     return Strip(layout, stride, dilation, pitch, 0, outputs, 0, 0, rounding, fpu, layout.resident, True)
 
 
 @dataclass(frozen=True, slots=True)
 class Mac:
-    """One multiply instruction: output `output`, pixel word `pixels` of the kernel row, weight word `word`; op is d,
-    bb, bt, tb or tt.
+    """One multiply instruction: output `output`, pixel word `pixels` of the kernel row, weight word `word`; op is d, bb, bt, tb
+    or tt.
     """
 
     output: int
@@ -235,23 +237,23 @@ class Mac:
 
 
 def row_macs(layout: Layout, r: int, chunk: tuple[int, int], stride: int, outputs: int) -> list[Mac]:
-    """The multiply instructions of one chunk of kernel row r, in the order of the pixel words, then of the outputs."""
+    """Return the multiplies of one chunk of kernel row r, ordered by pixel word, then by output."""
     start, length = chunk
     places = _places(layout)
-    found = []
+    macs = []
     for j in range(outputs):
         k = start
         while k < start + length:
             pixel = j * stride + k
             if pixel % 2 == 0 and k + 1 < start + length:
                 word = next(p // 2 for p in places[r, k] if p % 2 == 0 and p + 1 in places[r, k + 1])
-                found.append(Mac(j, pixel // 2, word, "d"))
+                macs.append(Mac(j, pixel // 2, word, "d"))
                 k += 2
                 continue
             place = places[r, k][0]
-            found.append(Mac(j, pixel // 2, place // 2, "bt"[pixel % 2] + "bt"[place % 2]))
+            macs.append(Mac(j, pixel // 2, place // 2, "bt"[pixel % 2] + "bt"[place % 2]))
             k += 1
-    return sorted(found, key=lambda m: (m.pixels, m.output))
+    return sorted(macs, key=lambda m: (m.pixels, m.output))
 
 
 TABLE = 256
@@ -261,16 +263,16 @@ HALF_MAX = 32767
 """The largest int16."""
 
 MAX_OFFSET, MAX_PAIR_OFFSET = 4095, 1020
-"""Bytes that the offsets of LDR or STR and of LDRD reach."""
+"""Largest offsets, in bytes, of LDR and STR, and of LDRD."""
 
 
 @lru_cache(maxsize=256)
 def dw_strip(strip: Strip) -> TensorIntrin:
     """out[y, x] = clamp((hi(acc * multiplier) + constant) >> shift), acc = bias + sum of plane * weight, over a strip.
 
-    Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out
-    int8 from the strip's first result on; where shared, also the rows, and the steps of the result in bytes.  With a table it
-    comes before `out`: int8[256] by code, -128 first.
+    Operands: plane int16 (aligned to 4 bytes) from the strip's first pixel on; params int32, a channel's stream; out int8 from
+    the strip's first result on; if shared, also the rows, and the steps of the result in bytes.  A table comes before `out`:
+    int8[256] by quantised value, -128 first.
     """
     b = IRBuilder("dw_strip")
     layout, (sy, sx) = strip.layout, strip.stride
@@ -287,7 +289,7 @@ def dw_strip(strip: Strip) -> TensorIntrin:
     pitch = places[1][0] - places[0][0] if layout.kh > 1 else 0
     regular = not strip.packed and all(p == r * pitch + places[0][k] for r, row in enumerate(places) for k, p in enumerate(row))
     with b.for_("y", rows) as y, b.for_("i", strip.outputs) as i:
-        # a shared strip stores its first result last, so that a column step of 0 leaves just that one
+        # A shared strip stores its first result last, so that with a column step of 0 only that one remains.
         x: Expr = strip.outputs - 1 - i if strip.shared else i
         acc = b.local("acc", (1,), "int32", init=numbers[0])
         at = b.let("at", y * (sy * strip.pitch) + x * sx)
@@ -316,13 +318,13 @@ def _weight(params: Buffer, half: int, *, packed: bool) -> Expr:
 
 
 def unpack(register: str, other: str) -> list[str]:
-    """The two words of weights times 256 of a packed word, whose bytes are low a, low b, high a, high b of words a and b."""
+    """Return the instructions that unpack a word with bytes low a, low b, high a, high b to the words a and b, times 256."""
     mask = "#0xff00ff00"
     return [f"and {other}, {register}, {mask}", f"lsl {register}, {register}, #8", f"and {register}, {register}, {mask}"]
 
 
 def requantized(b: IRBuilder, rounding: RequantForm, acc: Expr, numbers: Sequence[Expr]) -> Expr:
-    """The meaning of the block's requantisation; `numbers`: bias, constant, multiplier and, where it varies, shift."""
+    """Return the meaning of the block's requantisation; `numbers`: bias, constant, multiplier and, if it varies, shift."""
     scaled = b.let("scaled", acc)
     constant = numbers[1] + sign_term(scaled, rounding.prescale) if rounding.signed else numbers[1]
     total = (SMMLAR if rounding.rounded else SMMLA)(scaled, numbers[2], constant)
@@ -331,7 +333,7 @@ def requantized(b: IRBuilder, rounding: RequantForm, acc: Expr, numbers: Sequenc
 
 
 def emit_strip(operands: Mapping[str, COperand], text: StripText) -> BlockText:
-    """The block of a strip: r0 its pixels, r1 the stream, r2 its results."""
+    """Emit the block of a strip: r0 points at its pixels, r1 at the stream, r2 at its results."""
     shared, table = text.covered.shared, operands["table"].pointer if text.covered.rounding.table else ""
     spill = ['[out] "+m"(aot_out)'] if text.out_in_memory else []
     values = []
@@ -363,7 +365,7 @@ def emit_strip(operands: Mapping[str, COperand], text: StripText) -> BlockText:
 
 @lru_cache(maxsize=256)
 def instructions(strip: Strip, rows: int) -> int:
-    """Instructions that one block executes over that many rows, counted from its text."""
+    """Return the instructions that one block executes for so many rows, counted from its text."""
     return _text(strip).instructions(rows)
 
 
@@ -377,14 +379,14 @@ def _text(strip: Strip) -> StripText:
 
 
 def load_words(register: str, other: str, base: str, offset: int) -> list[str]:
-    """Two consecutive words; LDRD reaches 1020 bytes."""
+    """Return loads of two consecutive words; LDRD reaches 1020 bytes."""
     if 0 <= offset <= MAX_PAIR_OFFSET:
         return [f"ldrd {register}, {other}, [{base}, #{offset}]"]
     return [f"ldr {register}, [{base}, #{offset}]", f"ldr {other}, [{base}, #{offset + 4}]"]
 
 
 def clamp_lines(rounding: RequantForm, accs: Sequence[str]) -> list[str]:
-    """SSAT with the common shift and, for bounds other than int8's, compares."""
+    """Return SSAT with the common shift and, for bounds other than int8's, compares."""
     shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
     if rounding.halves:
         return [f"{'usat' if rounding.lo == 0 else 'ssat'} {a}, #{15 if rounding.lo == 0 else 16}, {a}{shift}" for a in accs]
@@ -398,7 +400,7 @@ def clamp_lines(rounding: RequantForm, accs: Sequence[str]) -> list[str]:
 
 
 class Covered(Protocol):
-    """What a text has to know of its strip: `step` results at a time, lines `line_bytes` apart in the plane."""
+    """What a text needs to know about its strip: `step` results at a time, lines `line_bytes` apart in the plane."""
 
     @property
     def rows(self) -> int: ...
@@ -432,29 +434,33 @@ class StripText:
         self.in_memory: list[tuple[str, int]] = []
 
     def head(self) -> list[str]:
-        """What goes before the first line."""
+        """Return the instructions before the first line."""
         return []
 
     def start(self) -> list[str]:
-        """What goes before the steps of each line."""
+        """Return the instructions before the steps of each line."""
         return []
 
     def results(self, outputs: int, index: int | None) -> list[str]:
-        """`outputs` results of step `index`, or of the step that `counted` counts, in the first accumulators."""
+        """Return the instructions that put `outputs` results into the first accumulators: step `index`, or the loop's current
+        step.
+        """
         raise NotImplementedError
 
     def line(self) -> list[str | Repeat]:
-        """One line of the strip, pointers moved on to the next; beyond the reach of an offset that of the results moves along."""
+        """Return one line of the strip; both pointers advance to the next line (the result's already within a line, if offsets do
+        not reach).
+        """
         strip = self.covered
-        full, rest = divmod(strip.outputs, strip.step)
+        full, remainder = divmod(strip.outputs, strip.step)
         far = (strip.outputs - 1) * strip.column_step > MAX_OFFSET
         lines: list[str | Repeat] = [*self.start()]
         if full > 1:
             lines += counted(full, self._step(strip.step, None, far=far))
         elif full:
             lines += self._step(strip.step, 0, far=far)
-        if rest:
-            lines += self._step(rest, full, far=far)
+        if remainder:
+            lines += self._step(remainder, full, far=far)
         moved = strip.outputs * strip.column_step if far else 0
         return [*lines, *add_immediate("r0", strip.line_bytes), *add_immediate("r2", strip.row_step - moved)]
 
@@ -478,11 +484,11 @@ class StripText:
 
     @property
     def moved(self) -> int:
-        """Columns by which a shared strip has moved the result's pointer when a line is done."""
+        """Columns by which a shared strip has advanced the result's pointer at the end of a line."""
         return (self.covered.outputs - 1) // 2 * 2
 
     def shared_stores(self, accs: Sequence[str], out: str, spare: str, *, last: bool) -> list[str]:
-        """Stores by pairs, the step being in memory; then to the next pair, or after the last one to the next line."""
+        """Store results in pairs, with the step in memory; then advance to the next pair, or after the last to the next line."""
         lines = [f"ldr {spare}, %[step]"] if len(accs) > 1 else []
         for j in range(0, len(accs), 2):
             if j:
@@ -510,7 +516,7 @@ class StripText:
     def multiply(
         self, macs: Sequence[Mac], pair: Sequence[int], words: Sequence[str], begun: tuple[set[int], str], *, base: int = 0
     ) -> list[str]:
-        """The products with the pixel words in `pair`; `begun`: outputs that have a sum, and what others start with.
+        """Return the products with the pixel words in `pair`; `begun`: outputs that have a sum, and what the others start with.
 
         `words` are the registers of the weight words from number `base` on.
         """
@@ -535,7 +541,7 @@ class StripText:
 
 
 def _pixel_pairs(macs: Sequence[Mac]) -> Iterator[list[int]]:
-    """The pixel words that products need, two at a time where they are neighbours."""
+    """Iterate over the pixel words that products need, two at a time if they are adjacent."""
     needed = sorted({m.pixels for m in macs})
     while needed:
         pair = needed[:2] if needed[1:2] == [needed[0] + 1] else needed[:1]
@@ -544,8 +550,8 @@ def _pixel_pairs(macs: Sequence[Mac]) -> Iterator[list[int]]:
 
 
 class _Resident(StripText):
-    """Weights, bias and constant in r4 and up; multiplier and shift there too where there is room, else in FPU
-    registers or memory.
+    """Weights, bias and constant in r4 and up; multiplier and shift there too if there is room, else in FPU registers or in
+    memory.
     """
 
     pixels = ("r12", "r3")
@@ -645,8 +651,8 @@ class _Resident(StripText):
 
 
 class _Streamed(StripText):
-    """Accumulators r3 and up; weight words above them, pixels in the last two; the result's pointer in memory where
-    that is too tight.
+    """Accumulators in r3 and up, then weight words, pixels in the last two registers; the result's pointer in memory if these run
+    out.
     """
 
     def __init__(self, strip: Strip) -> None:
@@ -688,7 +694,7 @@ class _Streamed(StripText):
         return [*lines, *self._finish()]
 
     def _finish(self) -> list[str]:
-        """Multiplier and constant are read into the weights' registers and the pixels', which are free now."""
+        """Requantise; multiplier and constant are loaded into registers of weights and pixels, which are free by now."""
         strip, accs = self.strip, self.acc
         constant, multiplier = self.pixels
         lines = [f"ldrd {constant}, {multiplier}, [r1], #8"]

@@ -1,14 +1,17 @@
-"""Convolution by the SMLAL chain: three output pixels by four channels, packed from the int8 data, any window.
+"""Convolution of int8 data in blocks of three output pixels x four channels, with SMLAL as a packed multiplier; any window.
 
-Three products in one 64-bit multiply-accumulate, on every core with SMLAL (Armv7-M and later, also without DSP).  Two 8-bit
-numbers share a word, z = 2^21 apart.  With weight words a + b*z (two output channels) and data words p + q*z, q + r*z (three
-pixels), (a + b z)(p + q z) = a p + (a q + b p) z + b q z^2, and likewise for the other word, so two SMLAL do six
-multiply-accumulates.  Every lane has to stay below 2^20 in magnitude; the low and the middle lane start at 2^20, so that they
-never borrow.
+Runs on every core with SMLAL (Armv7-M and later), with or without DSP instructions.
 
-Scratch: the packed words of one pixel triple, 8 bytes a tap; for small padded images also a padded copy, so that no tap needs a
-test.
-Weights take two bytes each in flash.  Notes on the config are in docs/kernels.md.
+The trick: one 64-bit multiply-accumulate does three useful products.  Two 8-bit numbers share a word, spaced z = 2^21 apart.  A
+weight word holds two output channels, a + b*z; the data words hold three pixels, p + q*z and q + r*z.  Then (a + b z)(p + q z) =
+a p + (a q + b p) z + b q z^2, and the other data word gives a q, a r + b q and b r in the same way.  So two SMLAL do six
+multiply-accumulates; the sums are separated once, after all taps.
+
+Each lane must stay below 2^20 in magnitude.  The low and the middle lane start at 2^20, so that they never borrow from the lane
+above.  A reduction that is too long for the lanes is cut into segments.
+
+Scratch: the packed words of three pixels (8 bytes per tap); for small padded images also a padded copy, so that no tap needs a
+test.  Flash: two bytes per weight.  See docs/kernels.md for the configurations.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Load, Var, cast, imm, logical_and, minimum, select
+from aot.tir.expr import Expr, Load, Var, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
 from aot.tir.stmt import Region
@@ -33,7 +36,6 @@ from aot.topi.arm_dsp.tail import TailRun, run_instructions, tail_run
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
-    Origin,
     RunBytes,
     WindowRuns,
     copy_instructions,
@@ -41,14 +43,14 @@ from aot.topi.layer.im2col import (
     first_pixel,
     inside,
     is_rows,
-    window_at,
 )
-from aot.topi.layer.requant import HighMultiply, is_folded, plan_folded, plan_high_multiply, plan_uniform
+from aot.topi.layer.requant import HighMultiply, is_folded, load_params, plan_folded, plan_high_multiply, plan_uniform
+from aot.topi.layer.taps import Packing, Pixels, TapLoop, TapSource, border_groups, pack_runs, window_pixels
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 LANE_BITS = 21
 LANE_OFFSET = 1 << 20
-"""Start value of the low and middle lanes."""
+"""Start value of the low and the middle lane."""
 
 INIT_LOW = LANE_OFFSET
 INIT_HIGH = 1 << (20 + LANE_BITS - 32)
@@ -62,44 +64,27 @@ CHAIN_MID = Intrin("chain_mid", ("uint32", "uint32"), "uint32", "aot_chain_mid({
 
 
 MAX_UNROLL = 16
-"""Taps in the body of the loop at most; up to as many there is no loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class TapLoop:
-    """How the block runs over its taps: bodies of `unroll` taps in a loop (0: no loop), then `rest` taps."""
-
-    unroll: int
-    rest: int = 0
-
-    def accepts(self, taps: int) -> bool:
-        """Whether `taps` can be covered (the loop runs at least once)."""
-        looped = taps - self.rest
-        return looped == 0 if self.unroll == 0 else looped > 0 and looped % self.unroll == 0
-
-    def instructions(self, taps: int) -> int:
-        """Executed by the block."""
-        return 6 * taps + (3 * ((taps - self.rest) // self.unroll) + 3 if self.unroll else 0)
+"""Most taps in the body of the loop; a layer with no more taps than this needs no loop."""
 
 
 def best_tap_loop(taps: int) -> TapLoop:
-    """No loop up to MAX_UNROLL taps, else the largest divisor up to it as body."""
+    """Return straight code for up to MAX_UNROLL taps, else a loop whose body is the largest divisor up to MAX_UNROLL."""
     if taps <= MAX_UNROLL:
         return TapLoop(0, taps)
     return TapLoop(max(u for u in range(1, MAX_UNROLL + 1) if taps % u == 0))
 
 
 def common_tap_loop(taps: int) -> TapLoop:
-    """Bodies of 8 taps and a rest of less than 8, so that few forms serve all layers."""
+    """Return a loop over 8 taps and a remainder of less than 8, so that a few blocks of code serve all layers."""
     return TapLoop(0, taps) if taps < 8 else TapLoop(8, taps % 8)
 
 
 @cache
 def smlal_chain(loop: TapLoop) -> TensorIntrin:
-    """acc[4] += words of `taps` taps: 4 channels (two words a tap) by 3 pixels (two words a tap).
+    """acc[4] += the products of `taps` taps: 4 channels (two words per tap) by 3 pixels (two words per tap).
 
-    Operands: w int32[2 * taps], x int32[2 * taps], acc uint32[8] (the accumulators (a,pq) (a,qr) (b,pq) (b,qr) as low
-    and high words), and taps, which `loop` has to accept.
+    Operands: w int32[2 * taps], x int32[2 * taps], acc uint32[8] (the accumulators (a,pq) (a,qr) (b,pq) (b,qr), each as low and
+    high word), and taps, which `loop` must accept.
     """
     taps = Var("taps")
     b = IRBuilder(f"smlal_chain_{loop.unroll}_{loop.rest}")
@@ -149,9 +134,10 @@ def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
 
 
 def chain_lanes(b: IRBuilder, acc: tuple[Expr, Expr, Expr, Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """The six sums of one channel pair from its two accumulators (low, high, low, high): pixels p, q, r of channel a and of b.
+    """Return the sums of a channel pair, pixels p, q, r of channel a and of channel b, from its two accumulators (low, high
+    twice).
 
-    Those of channel a are too large by LANE_OFFSET, which the bias takes back.
+    The sums of channel a are too large by LANE_OFFSET; the bias compensates.
     """
     low0, high0, low1, high1 = acc
     mask = imm((1 << LANE_BITS) - 1, "uint32")
@@ -167,47 +153,18 @@ def chain_lanes(b: IRBuilder, acc: tuple[Expr, Expr, Expr, Expr]) -> tuple[tuple
 LANE_LIMIT = (1 << 20) - 1
 PIXELS, CHANNELS = 3, 4
 WRAPPING_SCALES = range(12, 8, -1)
-"""Bits by which sums may be scaled where nothing is added behind their product; lanes with their offsets leave an int32 then."""
-MAX_PADDED_COPY = 2048
-"""Bytes up to which a padded copy of the image is made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """How the data of a group of pixels lie in words: word i of a tap is pixel `firsts[i]` + the pixel behind it * 2^bits.
-
-    `unroll`: the most taps in the body of the packing loop.  `in_line`: the windows of pixels that lie in one line of the output
-    are found together.
-    """
-
-    pixels: int
-    bits: int
-    firsts: tuple[int, ...]
-    unroll: int = 4
-    in_line: bool = False
-
-    @property
-    def words(self) -> int:
-        """Of a tap."""
-        return len(self.firsts)
-
-    def put(self, b: IRBuilder, words: Buffer, tap: Expr, values: Sequence[Expr]) -> None:
-        """The words of a tap from the data of each pixel."""
-        for i, first in enumerate(self.firsts):
-            at = tap * self.words + i if i else tap * self.words
-            b.store(words, at, values[first] + values[first + 1] * (1 << self.bits))
+"""Bits by which sums may be scaled if nothing is added after the product; the scaled lanes may then overflow an int32 and wrap.
+"""
 
 
 TRIPLE = Packing(PIXELS, LANE_BITS, (0, 1))
 TRIPLE_LONG = replace(TRIPLE, unroll=12, in_line=True)
-"""For cores where the chain takes nearly all layers, in functions that are not shared: less around the products."""
+"""For cores on which this kernel runs nearly all layers, in functions that no layers share: cheaper packing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The reduction cut into `count` runs of `length` taps, each short enough for the lanes; taps beyond the real
-    ones are zero.
-    """
+    """The reduction, cut into `count` segments of `length` taps, short enough for the lanes; the last taps may be padding."""
 
     count: int
     length: int
@@ -219,8 +176,8 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class ChainConfig:
-    """`common`: loops of a form that layers of other sizes have too, so that they can share code; else the fastest
-    for this one.
+    """How loops are chosen.  `common`: loops that layers of other sizes have too, so that they share code; else the fastest for
+    this layer.
     """
 
     common: bool
@@ -229,7 +186,7 @@ class ChainConfig:
         return common_tap_loop(taps) if self.common else best_tap_loop(taps)
 
     def segment_length(self, taps: int) -> int:
-        """`taps`, rounded up: to a multiple of 4, or to where the body of the loop becomes longer."""
+        """Return `taps`, rounded up to a multiple of 4, or to a length that loops well."""
         if self.common:
             return (taps + 3) // 4 * 4
         return min(range(taps, taps + 8), key=lambda n: (best_tap_loop(n).instructions(n) + 2 * n, n))
@@ -239,9 +196,9 @@ CONFIG = ChainConfig(common=False)
 
 
 def plan_segments(weights: Array, config: ChainConfig) -> Segments:
-    """The fewest segments for weights [K, O], or of each of the rows [rows, K, O]; O is a multiple of 4.
+    """Return the fewest segments for weights [K, O], or for each row of [rows, K, O]; O is a multiple of 4.
 
-    In each segment 128 * (sum |wa| + sum |wb|) < 2^20 for channel pairs.
+    In each segment 128 * (sum |wa| + sum |wb|) < 2^20 for every channel pair.
     """
     depth, channels = weights.shape[-2:]
     pairs = np.abs(weights.astype(np.int64)).reshape(-1, depth, channels // 2, 2).sum(axis=3)
@@ -254,7 +211,7 @@ def plan_segments(weights: Array, config: ChainConfig) -> Segments:
 
 
 def accepts(group: Group, target: Target) -> bool:
-    """Layers of at least three output pixels whose requantisation has the short form."""
+    """Whether the layer has at least three output pixels and a requantisation with the short form."""
     layer = match_layer(group, wide=True)
     if layer is None or not target.has("thumb2") or not supports_epilogue(layer):
         return False
@@ -262,7 +219,7 @@ def accepts(group: Group, target: Target) -> bool:
 
 
 def has_short_form(layer: FusedLayer, target: Target) -> bool:
-    """Whether the kernels' requantisation is exact for a layer."""
+    """Whether the requantisation of these kernels is exact for a layer."""
     return _requant(layer, target) is not None
 
 
@@ -271,23 +228,23 @@ def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
 
 
 def best_requant(layer: FusedLayer, target: Target, segments: int, *, common: bool) -> tuple[HighMultiply, Array]:
-    """For layers that `accepts` takes: with one shift for all channels where that is exact, unless code is shared; and what
-    is added to the scaled bias of each channel.
+    """Return the cheapest requantisation of an accepted layer, and what to add to the scaled bias of each channel.
 
-    The prescale costs nothing, as lanes are added to the bias by an instruction with a shift; they and the offsets have to fit.
+    A shift common to all channels is preferred where it is exact, unless code is shared.  The prescale costs nothing, because
+    lanes are added to the bias by an instruction that can shift; the scaled lanes and their offsets must fit.
     """
     requant = _requant(layer, target)
     assert requant is not None
     largest = max(2 * segments * LANE_OFFSET, int(np.abs(layer.bias).max()) + segments * LANE_OFFSET)
     scales = () if common else range(min(8, 30 - largest.bit_length()), 3, -1)
     spans, nothing = (layer.acc_low, layer.acc_high), np.zeros_like(layer.bias)
-    for prescale in () if common or target.has("dsp") else (*WRAPPING_SCALES, *scales):  # SMMLA adds a constant as it multiplies
+    for prescale in () if common or target.has("dsp") else (*WRAPPING_SCALES, *scales):  # SMMLA adds a constant for free
         folded = plan_folded(layer.requant, *spans, target=target, prescale=prescale)
         if folded is not None and (prescale in WRAPPING_SCALES or int(np.abs(folded[1]).max()) < 1 << 30):
             return folded
     if (
         requant.rounded and not target.has("dsp") and largest.bit_length() <= 28
-    ):  # without SMMLAR, rounding takes two instructions
+    ):  # without SMMLAR, rounding costs two instructions
         scaled = plan_high_multiply(layer.requant, *spans, target=target, prescale=2)
         requant = requant if scaled is None else scaled
     for prescale in () if requant.params[-1].uniform else scales:
@@ -298,6 +255,7 @@ def best_requant(layer: FusedLayer, target: Target, segments: int, *, common: bo
 
 
 def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lowered:
+    """Lower a convolution: groups of three pixels; for each, pack the windows, then blocks of four channels."""
     layer = match_layer(group, wide=True)
     assert layer is not None
     stream = ChainStream(layer, target, config)
@@ -319,25 +277,26 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     unroll = stream.config.tap_loop(stream.segments.length).unroll
     kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    tail = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
-    return Lowered(func, io.constants, instructions=estimate(layer, stream, rows) + tail, code=code_bytes(layer, stream, run))
+    epilogue = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
+    return Lowered(func, io.constants, instructions=estimate(layer, stream, rows) + epilogue, code=code_bytes(layer, stream, run))
 
 
 def columns(layer: FusedLayer) -> Array:
-    """Weights [K, O], O filled up to whole blocks."""
+    """Return the weights as [K, O], with O padded to whole blocks."""
     return np.pad(layer.weight.reshape(layer.channels, -1).T, ((0, 0), (0, -layer.channels % CHANNELS)))
 
 
 class ChainStream:
-    """Packs a layer: for each block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then biases and
-    requantisation.
+    """The packed constants of a layer: per block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then the header.
+
+    The header has, for each channel, the bias and the requantisation parameters that vary.
     """
 
     def __init__(self, layer: FusedLayer, target: Target, config: ChainConfig) -> None:
         self.layer, self.config = layer, config
         self.multiplies_high = target.has("dsp")
         self.channels = layer.channels
-        self.blocks, self.tail = divmod(self.channels, CHANNELS)
+        self.blocks, self.remainder = divmod(self.channels, CHANNELS)
         self._weights, self.segments, count = self.cut(layer)
         offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * count, 0)
         self.requant, added = best_requant(layer, target, count, common=config.common)
@@ -347,7 +306,7 @@ class ChainStream:
         self._arrays = [bias] + [f.values for f in self.requant.params if not f.uniform]
 
     def cut(self, layer: FusedLayer) -> tuple[Array, Segments, int]:
-        """The weights [K, O] in the order of the taps, how they are cut into segments, how many segments a sum has."""
+        """Return the weights [K, O] in the order of the taps, the segments, and how many segments make a sum."""
         weights = columns(layer)
         segments = plan_segments(weights, self.config)
         return weights, segments, segments.count
@@ -357,7 +316,7 @@ class ChainStream:
         return 2 * self.segments.taps + CHANNELS * len(self._arrays)
 
     def data(self) -> Array:
-        """The stream as int32."""
+        """Return the stream as int32."""
         taps = self.segments.taps
         weights = np.pad(self._weights, ((0, taps - self._weights.shape[0]), (0, 0)))
         words = weights[:, 0::2] + (weights[:, 1::2] << LANE_BITS)
@@ -369,26 +328,24 @@ class ChainStream:
         return out.reshape(-1).astype(np.int32)
 
     def each_block(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
-        """Number and channels of each block, whole ones in a loop."""
+        """Iterate over the blocks, as (number, channels): a loop over the whole ones, then the remainder."""
         with b.for_("n", self.blocks) as n:
             yield n, CHANNELS
-        if self.tail:
-            yield imm(self.blocks), self.tail
+        if self.remainder:
+            yield imm(self.blocks), self.remainder
 
     def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load:
-        """int32 `row` (0: bias) of channel j of a block."""
+        """Return int32 `row` (0: the bias) of channel j of a block."""
         return params[block * self.block_words + (2 * self.segments.taps + len(self._arrays) * j + row)]
 
-    def fields(self, params: Buffer, block: Expr, j: int) -> tuple[Expr, ...]:
-        rows = iter(range(1, len(self._arrays)))
-        return tuple(
-            imm(int(f.values[0])) if f.uniform else self.number(params, block, next(rows), j) for f in self.requant.params
-        )
+    def requant_loads(self, params: Buffer, block: Expr, j: int) -> Iterator[Expr]:
+        """Iterate over the requantisation parameters of channel j of a block that are in the stream."""
+        return (self.number(params, block, row, j) for row in range(1, len(self._arrays)))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a block finds its numbers and the packed pixels, and where its results go."""
+    """The buffers of a block: its constants, the packed pixels, and where its results go."""
 
     io: LayerIo
     params: Buffer
@@ -397,14 +354,14 @@ class Place:
 
 
 def chain_sums(b: IRBuilder, loop: TapLoop, weights: Region, words: Region, *, taps: int) -> list[tuple[Expr, ...]]:
-    """The sums of products of four channels, each for three pixels; those of even channels with LANE_OFFSET."""
+    """Return the sums of four channels x three pixels; those of even channels include LANE_OFFSET."""
     acc = chain_start(b)
     b.block(smlal_chain(loop), weights, words, acc, taps)
     return chain_end(b, acc)
 
 
 def chain_start(b: IRBuilder) -> Buffer:
-    """Accumulators of no products yet."""
+    """Return accumulators with the lanes' start values."""
     acc = b.local("acc", (8,), "uint32")
     for i in range(4):
         b.store(acc, 2 * i, imm(INIT_LOW, "uint32"))
@@ -413,7 +370,7 @@ def chain_start(b: IRBuilder) -> Buffer:
 
 
 def chain_end(b: IRBuilder, acc: Buffer) -> list[tuple[Expr, ...]]:
-    """What the accumulators hold, as `chain_sums` gives it."""
+    """Separate the lanes of the accumulators, into the form that `chain_sums` returns."""
     lanes: list[tuple[Expr, ...]] = []
     for pair in range(2):
         lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
@@ -421,7 +378,7 @@ def chain_end(b: IRBuilder, acc: Buffer) -> list[tuple[Expr, ...]]:
 
 
 def block_sums(b: IRBuilder, stream: ChainStream, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
-    """The sums of products of block `n` of four channels, each for three pixels."""
+    """Return the sums of block `n`: four channels x three pixels."""
     seg = stream.segments
     base = n * stream.block_words
     sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
@@ -438,7 +395,7 @@ def block_sums(b: IRBuilder, stream: ChainStream, params: Buffer, words: Buffer,
 
 
 def add_lanes(b: IRBuilder, sums: Buffer, lanes: Sequence[Sequence[Expr]]) -> None:
-    """Adds the sums of a segment to int32 sums [CHANNELS, PIXELS]."""
+    """Add the sums of a segment to int32 sums [CHANNELS, PIXELS]."""
     for j, channel in enumerate(lanes):
         for p, value in enumerate(channel):
             b.store(sums, (j, p), sums[j, p] + value)
@@ -447,13 +404,13 @@ def add_lanes(b: IRBuilder, sums: Buffer, lanes: Sequence[Sequence[Expr]]) -> No
 def store_block(
     b: IRBuilder, stream: ChainStream, place: Place, lanes: Sequence[Sequence[Expr]], *, first: Expr, n: Expr, count: int
 ) -> None:
-    """Requantise and store `count` channels of block `n` for the pixel triple from `first` on."""
+    """Requantise and store `count` channels of block `n` for the three pixels from `first` on."""
     io, params = place.io, place.params
     at = b.let("at", n * CHANNELS if place.run else first * stream.channels + n * CHANNELS)
     for j in range(count):
         bias = b.let("bias", stream.number(params, n, 0, j))
-        fields = tuple(f if not isinstance(f, Load) else b.let("field", f) for f in stream.fields(params, n, j))
-        values = (stream.requant.emit_scaled(b, scaled_sum(lanes[j][p], stream.scale, bias), fields) for p in range(PIXELS))
+        numbers = load_params(b, stream.requant, stream.requant_loads(params, n, j))
+        values = (stream.requant.emit_scaled(b, scaled_sum(lanes[j][p], stream.scale, bias), numbers) for p in range(PIXELS))
         places = [at + (p * stream.channels + j) for p in range(PIXELS)]
         if place.run is None:
             io.store_all([(index,) for index in places], values)
@@ -463,193 +420,22 @@ def store_block(
 
 
 def scaled_sum(lane: Expr, scale: int, bias: Expr) -> Expr:
-    """The accumulator of a lane; one that wraps around comes back with the bias."""
+    """Return the scaled accumulator of a lane; if the scaled lane wraps around, adding the bias wraps it back."""
     if scale < 1 << min(WRAPPING_SCALES):
         return bias + lane * scale
     return cast("int32", cast("uint32", bias) + cast("uint32", lane) * imm(scale, "uint32"))
 
 
-class TapSource:
-    """Where the taps of a group of pixels come from; `pack(first)` writes their words to `words`, zeros behind the last tap.
-
-    `apart`: where some taps of a window are outside the image, those inside are packed as others are (more code).
-    """
-
-    def __init__(
-        self, b: IRBuilder, layer: FusedLayer, io: LayerIo, taps: int, packing: Packing = TRIPLE, *, apart: bool = False
-    ) -> None:
-        self._b, self._layer, self._data, self._packing = b, layer, io.data, packing
-        self.words = words = b.scratch("words", (packing.words * taps,), "int32")
-        self._depth = int(layer.weight[0].size)
-        if self._depth < taps:
-            with b.for_("z", packing.words * taps, start=packing.words * self._depth) as z:
-                b.store(words, z, 0)
-        self._window = None if _is_rows(layer) else Window(b, layer, io.data, words, packing, apart=apart)
-
-    def pack(self, first: Expr) -> None:
-        """The pixels from number `first` on."""
-        if self._window is not None:
-            self._window.pack(first)
-            return
-        depth = self._layer.data_type.shape[-1]
-        runs = [(self._data, (first + p) * depth) for p in range(self._packing.pixels)]
-        pack_runs(self._b, self.words, runs, self._depth, packing=self._packing)
-
-
-def _is_rows(layer: FusedLayer) -> bool:
-    """Whether output pixel i reads data row i: fully connected layers and pointwise convolutions."""
-    if layer.weight.ndim == 2:
-        return True
-    return layer.weight.shape[1:3] == (1, 1) and layer.attrs.strides == (1, 1) and not any(layer.attrs.padding)
-
-
-def pack_runs(
-    b: IRBuilder,
-    words: Buffer,
-    runs: Sequence[tuple[Buffer, Expr]],
-    length: int,
-    *,
-    tap: Expr | None = None,
-    packing: Packing = TRIPLE,
-) -> None:
-    """Pack `length` consecutive bytes of the run of each pixel, from tap number `tap` on."""
-    step = max(u for u in range(1, packing.unroll + 1) if length % u == 0)
-    with b.for_("k", length, step=step) as k:
-        for u in range(step):
-            values: list[Expr] = [b.let("v", cast("int32", data.load("int8", start + k + u))) for data, start in runs]
-            packing.put(b, words, (k + u) if tap is None else tap + k + u, values)
-
-
-Pixels = Sequence[Origin]
-"""The windows of each of a group of pixels."""
-
-
-def one_line(layer: FusedLayer, packing: Packing) -> bool:
-    """Whether each group's pixels lie in one line of the output, and are treated so."""
-    return packing.in_line and layer.out_type.shape[2] % packing.pixels == 0
-
-
-def window_pixels(b: IRBuilder, layer: FusedLayer, first: Expr, *, origin: tuple[int, int], packing: Packing = TRIPLE) -> Pixels:
-    """Where the windows of a group of pixels from number `first` of the output on begin; `origin`: padding above, left."""
-    if one_line(layer, packing):
-        image, y, x = window_at(b, layer, first, origin=origin)
-        return [(image, y, x + p * layer.attrs.strides[1]) for p in range(packing.pixels)]
-    return [window_at(b, layer, first + p, origin=origin) for p in range(packing.pixels)]
-
-
-class Window:
-    """Taps of a k x k window: the pixels may lie in different rows."""
-
-    def __init__(
-        self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer, packing: Packing, *, apart: bool = False
-    ) -> None:
-        self._b, self._layer, self._data, self._words, self._packing, self._apart = b, layer, data, words, packing, apart
-        self._shape = layer.data_type.shape
-        self._origin = layer.attrs.padding[:2]
-        self._padded = any(layer.attrs.padding)
-        top, left, bottom, right = layer.attrs.padding
-        n, height, width, depth = self._shape
-        copy = (n, height + top + bottom, width + left + right, depth)
-        if self._padded and prod(copy) <= MAX_PADDED_COPY:
-            self._copy_padded(copy)
-
-    def _copy_padded(self, shape: tuple[int, int, int, int]) -> None:
-        """Copy the image into scratch with its border; then there are no taps outside any more."""
-        b, (n, height, width, depth) = self._b, self._shape
-        top, left, _, _ = self._layer.attrs.padding
-        image = b.scratch("image", (prod(shape),), "int8")
-        with b.for_("f", prod(shape)) as f:
-            b.store(image, f, self._layer.attrs.pad_value)
-        with b.for_("i", n * height) as i:
-            target = ((i // height) * shape[1] + i % height + top) * shape[2] + left if n > 1 else (i + top) * shape[2] + left
-            with b.for_("c", width * depth) as c:
-                b.store(image, target * depth + c, self._data.load("int8", i * (width * depth) + c))
-        self._data, self._shape, self._origin, self._padded = image, shape, (0, 0), False
-
-    def pack(self, first: Expr) -> None:
-        b = self._b
-        pixels = window_pixels(b, self._layer, first, origin=self._origin, packing=self._packing)
-        if not self._padded:
-            self._pack_inside(pixels)
-            return
-        if not self._has_inside():
-            self._pack_border(pixels)
-            return
-        with b.if_(reduce(logical_and, [self._is_inside(y, x) for _, y, x in pixels])):
-            self._pack_inside(pixels)
-        with b.else_():
-            self._pack_border(pixels)
-
-    def _has_inside(self) -> bool:
-        """Whether the window fits into the image at all."""
-        _, kh, kw, _ = self._layer.weight.shape
-        _, height, width, _ = self._shape
-        dy, dx = self._layer.attrs.dilation
-        return bool((kh - 1) * dy < height and (kw - 1) * dx < width)
-
-    def _is_inside(self, y: Expr, x: Expr) -> Expr:
-        _, kh, kw, _ = self._layer.weight.shape
-        _, height, width, _ = self._shape
-        dy, dx = self._layer.attrs.dilation
-        rows = logical_and(y >= 0, y <= height - ((kh - 1) * dy + 1))
-        return logical_and(rows, logical_and(x >= 0, x <= width - ((kw - 1) * dx + 1)))
-
-    def _flat(self, pixel: tuple[Expr, Expr, Expr], ky: Expr, kx: Expr) -> Expr:
-        image, y, x = pixel
-        _, height, width, depth = self._shape
-        dy, dx = self._layer.attrs.dilation
-        return ((image * int(height) + y + ky * int(dy)) * int(width) + x + kx * int(dx)) * int(depth)
-
-    def _pack_inside(self, pixels: Pixels) -> None:
-        b = self._b
-        _, kh, kw, depth = self._layer.weight.shape
-        joined = self._layer.attrs.dilation[1] == 1
-        with b.for_("ky", kh) as ky, b.for_("kx", 1 if joined else kw) as kx:
-            starts: list[tuple[Buffer, Expr]] = [(self._data, b.let("s", self._flat(p, ky, kx))) for p in pixels]
-            tap = (ky * kw + kx) * depth
-            pack_runs(b, self._words, starts, kw * depth if joined else depth, tap=tap, packing=self._packing)
-
-    def _pack_border(self, pixels: Pixels) -> None:
-        b = self._b
-        _, kh, kw, depth = self._layer.weight.shape
-        _, height, width, _ = self._shape
-        dy, dx = self._layer.attrs.dilation
-        with b.for_("ky", kh) as ky, b.for_("kx", kw) as kx:
-            known: list[tuple[Expr, Expr]] = []
-            for pixel in pixels:
-                y, x = pixel[1] + ky * dy, pixel[2] + kx * dx
-                rows = logical_and(y >= 0, y < height)
-                known.append(
-                    (b.let("ok", logical_and(rows, logical_and(x >= 0, x < width))), b.let("s", self._flat(pixel, ky, kx)))
-                )
-            tap = (ky * kw + kx) * depth
-            if self._apart:
-                with b.if_(reduce(logical_and, [ok for ok, _ in known])):
-                    pack_runs(b, self._words, [(self._data, s) for _, s in known], depth, tap=tap, packing=self._packing)
-                with b.else_():
-                    self._pack_selected(known, tap)
-            else:
-                self._pack_selected(known, tap)
-
-    def _pack_selected(self, known: Sequence[tuple[Expr, Expr]], tap: Expr) -> None:
-        """One tap of each pixel, where it is outside the image the zero point: (whether it is inside, where it is)."""
-        b = self._b
-        with b.for_("c", self._shape[3]) as c:
-            pad = imm(self._layer.attrs.pad_value)
-            values: list[Expr] = [b.let("v", select(ok, cast("int32", self._data.load("int8", s + c)), pad)) for ok, s in known]
-            self._packing.put(b, self._words, tap + c, values)
-
-
 def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
-    """Bytes of code (from sizes under GCC 12 at -O2)."""
+    """Return the bytes of code (from sizes under GCC 12 at -O2)."""
     loop = stream.config.tap_loop(stream.segments.length)
     block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
-    window = 0 if _is_rows(layer) else 450 if any(layer.attrs.padding) else 200
-    return 240 + block * (1 + bool(stream.tail)) + window + (0 if run is None else run.code * len(layer.epilogue))
+    window = 0 if is_rows(layer) else 450 if any(layer.attrs.padding) else 200
+    return 240 + block * (1 + bool(stream.remainder)) + window + (0 if run is None else run.code * len(layer.epilogue))
 
 
 def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
-    """Instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
+    """Return the instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
     tiles, seg = -(-rows // PIXELS), stream.segments
     loop = stream.config.tap_loop(seg.length).instructions(seg.length)
     sums = (loop + (68 if seg.count > 1 else 13)) * seg.count
@@ -659,16 +445,16 @@ def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
         high = 0 if stream.multiplies_high else 5 if stream.requant.rounded else 1.5
     each = 7.6 + 2.1 * stream.requant.signed + high
     result = PIXELS * each + (0 if stream.requant.params[-1].uniform else 1.8)
-    blocks = (stream.blocks + bool(stream.tail)) * sums + stream.channels * result
+    blocks = (stream.blocks + bool(stream.remainder)) * sums + stream.channels * result
     return int(tiles * (blocks + 18)) + _pack_instructions(layer, stream.packing, tiles)
 
 
 def _pack_instructions(layer: FusedLayer, packing: Packing, tiles: int) -> int:
-    """Of packing the data of all groups of pixels, with the copy of a small image that has a border."""
+    """Return the instructions for packing all groups of pixels, and for the padded copy of a small image."""
     taps, runs = int(layer.weight[0].size), 1
     border = copy = 0.0
     groups = border_groups(layer, PIXELS)
-    if not _is_rows(layer):
+    if not is_rows(layer):
         n, height, width, depth = layer.data_type.shape
         _, kh, kw, _ = layer.weight.shape
         runs = kh if layer.attrs.dilation[1] == 1 else kh * kw
@@ -676,27 +462,9 @@ def _pack_instructions(layer: FusedLayer, packing: Packing, tiles: int) -> int:
         if any(layer.attrs.padding) and not groups:
             copy = n * height * (5.1 * width * depth + 5.3)
     step = max(u for u in range(1, packing.unroll + 1) if taps // runs % u == 0)
-    turns = 8.8 * taps / step if taps // runs > step else 0
-    inside = 6.3 * taps + turns + (14.5 * runs if runs > 1 else 0)
+    iterations = 8.8 * taps / step if taps // runs > step else 0
+    inside = 6.3 * taps + iterations + (14.5 * runs if runs > 1 else 0)
     return int((tiles - groups) * inside + border + copy)
-
-
-def border_groups(layer: FusedLayer, pixels: int) -> int:
-    """Groups of `pixels` whose windows do not all lie in the image; 0 where a padded copy is made."""
-    if _is_rows(layer) or not any(layer.attrs.padding):
-        return 0
-    n, height, width, depth = layer.data_type.shape
-    top, left, bottom, right = layer.attrs.padding
-    if n * (height + top + bottom) * (width + left + right) * depth <= MAX_PADDED_COPY:
-        return 0
-    lines, columns = (
-        (at >= 0) & (at + (layer.weight.shape[1 + axis] - 1) * layer.attrs.dilation[axis] < (height, width)[axis])
-        for axis in range(2)
-        for at in [np.arange(layer.out_type.shape[1 + axis]) * layer.attrs.strides[axis] - layer.attrs.padding[axis]]
-    )
-    inside = np.tile(np.outer(lines, columns).reshape(-1), n)
-    whole = inside[: inside.size // pixels * pixels].reshape(-1, pixels).all(axis=1)
-    return int((~whole).sum()) + int(inside.size % pixels > 0)
 
 
 def _register(name: str, config: ChainConfig, plevel: int) -> None:
@@ -707,17 +475,17 @@ _register("arm_dsp.conv2d_chain", CONFIG, 21)
 _register("arm_dsp.conv2d_chain_common", ChainConfig(common=True), 20)
 
 
-# The rows of the window one after another, for little scratch memory with large windows: one row of the three windows is packed
-# at a time and taken by all channels, whose sums lie in scratch memory until the last row is done.  Scratch: 8 bytes a tap of one
-# row (11 with padding), 12 bytes a channel.
+# Large windows with little scratch memory: the window's rows one after another.  One row of the three windows is packed at a time
+# and used by all channels, whose sums stay in scratch memory until the last row is done.  Scratch: 8 bytes per tap of one row (11
+# with padding), 12 bytes per channel.
 
 SUMS = CHANNELS * PIXELS
 MAX_SEGMENTS = 256
-"""So many offsets of the lanes, and the sums with them, stay well within 32 bits."""
+"""With this many segments the lanes' offsets, and the sums that include them, stay well within 32 bits."""
 
 
 def accepts_rows(group: Group, target: Target) -> bool:
-    """The layers of conv2d_chain whose window has several rows."""
+    """Whether conv2d_chain accepts the layer and its window has several rows."""
     layer = match_layer(group, wide=True)
     if layer is None or layer.weight.ndim != 4 or layer.weight.shape[1] < 2 or is_rows(layer):
         return False
@@ -725,16 +493,14 @@ def accepts_rows(group: Group, target: Target) -> bool:
 
 
 def _matrix(layer: FusedLayer) -> Array:
-    """Weights [KH, taps of a row, O], O filled up to whole blocks."""
+    """Return the weights as [KH, taps of a row, O], with O padded to whole blocks."""
     channels, height = layer.channels, layer.weight.shape[1]
     rows = layer.weight.reshape(channels, height, -1).transpose(1, 2, 0)
     return np.pad(rows, ((0, 0), (0, 0), (0, -channels % CHANNELS)))
 
 
 class RowStream(ChainStream):
-    """Packs a layer: for each row of the window and block of 4 channels the words of conv2d_chain, then all biases and
-    requantisations, block by block.
-    """
+    """The packed constants of a layer: per window row and block of 4 channels the words of conv2d_chain, then all headers."""
 
     def __init__(self, layer: FusedLayer, target: Target) -> None:
         super().__init__(layer, target, CONFIG)
@@ -764,6 +530,7 @@ class RowStream(ChainStream):
 
 
 def lower_rows(group: Group, target: Target, name: str) -> Lowered:
+    """Lower a convolution: groups of three pixels; for each, sum the rows of the window one after another, then requantise."""
     layer = match_layer(group, wide=True)
     assert layer is not None
     stream, rows = RowStream(layer, target), prod(layer.out_type.shape[:-1])
@@ -786,12 +553,12 @@ def lower_rows(group: Group, target: Target, name: str) -> Lowered:
         _store_blocks(b, stream, place, sums, first=first)
     kernel = describe("arm_dsp.conv2d_chain_rows", segments=stream.segments.count)
     func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    tail = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
-    return Lowered(func, io.constants, instructions=_estimate(layer, stream) + tail, code=_code(layer, stream, run))
+    epilogue = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
+    return Lowered(func, io.constants, instructions=_estimate(layer, stream) + epilogue, code=_code(layer, stream, run))
 
 
 class _Rows:
-    """Packs one row of three windows; what lies partly outside of the image is copied to `lines` with the padding first."""
+    """Packs one row of three windows; runs that are partly outside the image are first copied to `lines`, with their padding."""
 
     def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
         self._b, self.layer, self._data, self._words, self._runs = b, layer, data, words, WindowRuns(layer)
@@ -800,7 +567,7 @@ class _Rows:
             self._bytes = RunBytes(b, layer, data, self._lines)
 
     def pack(self, pixels: Pixels, ky: Expr) -> None:
-        """Row `ky` of the windows at `pixels`."""
+        """Pack row `ky` of the windows at `pixels`."""
         b, attrs, runs = self._b, self.layer.attrs, self._runs
         _, height, width, _ = self.layer.data_type.shape
         with b.for_("kx", runs.columns) as kx:
@@ -822,23 +589,23 @@ class _Rows:
                 for p, place in enumerate(places):
                     self._bytes.copy(imm(p * runs.length), place)
                 sources: list[tuple[Buffer, Expr]] = [(self._lines, imm(p * runs.length)) for p in range(PIXELS)]
-                pack_runs(b, self._words, sources, runs.length, tap=tap)
+                pack_runs(b, self._words, sources, runs.length, tap=tap, packing=TRIPLE)
 
     def _straight(self, places: Pixels, tap: Expr) -> None:
         b, (_, height, width, depth) = self._b, self.layer.data_type.shape
         starts: list[tuple[Buffer, Expr]] = [
             (self._data, b.let("s", ((image * height + row) * width + column) * depth)) for image, row, column in places
         ]
-        pack_runs(b, self._words, starts, self._runs.length, tap=tap)
+        pack_runs(b, self._words, starts, self._runs.length, tap=tap, packing=TRIPLE)
 
 
 def _sum_rows(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *, window: _Rows, first: Expr) -> None:
-    """The products of all rows of three windows with all channels."""
+    """Sum the products of all rows of three windows with all channels."""
     seg = stream.segments
     with b.for_("z", stream.row_blocks * SUMS, step=4) as z:
         for u in range(4):
             b.store(sums, z + u, 0)
-    pixels = window_pixels(b, window.layer, first, origin=window.layer.attrs.padding[:2])
+    pixels = window_pixels(b, window.layer, first, origin=window.layer.attrs.padding[:2], packing=TRIPLE)
     with b.for_("row", stream.height) as row:
         window.pack(pixels, row)
         with b.for_("n", stream.row_blocks) as n, b.for_("segment", seg.count) as s:
@@ -861,7 +628,7 @@ def _store_blocks(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *
 
 
 def _estimate(layer: FusedLayer, stream: RowStream) -> int:
-    """Instructions of one call without its tail (from counts under QEMU)."""
+    """Return the instructions of one call without its tail (from counts under QEMU)."""
     seg, tiles = stream.segments, -(-prod(layer.out_type.shape[:-1]) // PIXELS)
     taps = stream.height * stream.depth
     chain = CONFIG.tap_loop(seg.length).instructions(seg.length) + 62
@@ -873,7 +640,7 @@ def _estimate(layer: FusedLayer, stream: RowStream) -> int:
 
 
 def _border_runs(layer: FusedLayer) -> int:
-    """Triples of runs that do not all lie in the image, about: those of single pixels, as neighbours mostly go together."""
+    """Estimate the triples of runs in which some run leaves the image, assuming that neighbouring pixels leave it together."""
     if not any(layer.attrs.padding):
         return 0
     runs, attrs, (images, rows, columns, _) = WindowRuns(layer), layer.attrs, layer.out_type.shape
@@ -884,7 +651,7 @@ def _border_runs(layer: FusedLayer) -> int:
 
 
 def _code(layer: FusedLayer, stream: RowStream, run: TailRun | None) -> int:
-    """Bytes of code (from sizes under GCC 12 at -O2)."""
+    """Return the bytes of code (from sizes under GCC 12 at -O2)."""
     loop = CONFIG.tap_loop(stream.segments.length)
     block = 250 + 24 * (loop.unroll + loop.rest)
     store = (200 + 50 * stream.requant.signed) * (1 + bool(stream.channels % CHANNELS))

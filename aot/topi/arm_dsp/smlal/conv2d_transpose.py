@@ -1,10 +1,11 @@
-"""Transposed convolutions as sub-pixel convolutions: the results of one remainder of the stride are an ordinary convolution.
+"""Transposed convolution as sub-pixel convolutions: blocks of three pixels x four channels by SMLAL, once per phase.
 
-See aot/topi/layer/phases.py.  Each pair of remainders (one for rows, one for columns) is a convolution of stride 1 with its part
-of the weights, whose results lie s rows and s columns apart.  No product with an inserted zero is computed.
+A phase is one pair of remainders of the stride, one for rows and one for columns.  The results of a phase are an ordinary
+convolution of stride 1 with part of the weights (aot/topi/layer/phases.py); its results are `stride` rows and columns apart in
+the output.  This is fast because no product with an inserted zero is computed.
 
-The three pixels of a tile have the same Y, X in all phases.  What any phase reads of the data is packed once, and each phase
-takes its rows of it.
+The three pixels of a tile have the same coordinates in all phases.  The data that any phase reads are packed once, and each phase
+uses its part of the packed words.
 """
 
 from __future__ import annotations
@@ -29,12 +30,10 @@ from aot.topi.arm_dsp.smlal.conv2d import (
     LANE_LIMIT,
     MAX_UNROLL,
     PIXELS,
+    TRIPLE,
     ChainStream,
     Segments,
-    TapLoop,
-    TapSource,
     add_lanes,
-    border_groups,
     chain_end,
     chain_start,
     chain_sums,
@@ -45,15 +44,17 @@ from aot.topi.arm_dsp.smlal.conv2d import (
 )
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_io, table_of
 from aot.topi.layer.phases import ANCHOR, PhaseAxis, sub_pixels
+from aot.topi.layer.requant import channel_params
+from aot.topi.layer.taps import TapLoop, TapSource, border_groups
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_UNROLLED = 3
-"""Segments that stand one after the other; more are in a loop."""
+"""Most segments that are written one after another; more than this run in a loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """`count` runs of `length` taps, the first at tap `start` of the packed words, `stride` taps from one to the next."""
+    """`count` runs of `length` taps: the first is at tap `start` of the packed words, each next one `stride` taps further."""
 
     start: int
     count: int
@@ -62,7 +63,9 @@ class Runs:
 
 
 def _tap_loop(taps: int) -> TapLoop:
-    """No loop up to MAX_UNROLL taps, else the one of the fewest instructions, a few more for less code."""
+    """Return straight code for up to MAX_UNROLL taps, else the loop with the fewest instructions, preferring less code if it is
+    close.
+    """
     if taps <= MAX_UNROLL:
         return TapLoop(0, taps)
     loops = (TapLoop(unroll, taps % unroll) for unroll in range(MAX_UNROLL // 2, MAX_UNROLL + 1))
@@ -70,9 +73,10 @@ def _tap_loop(taps: int) -> TapLoop:
 
 
 class PhaseStream(ChainStream):
-    """As ChainStream, a run filled up with zero weights to whole segments, beyond which others' data are read and do not count.
+    """As ChainStream, with each run padded with zero weights to whole segments; the taps there belong to other runs and do not
+    count.
 
-    `each`: segments of a run; `joined`: the lanes hold all runs, so that they are taken apart once.
+    `each`: segments per run.  `joined`: the lanes can hold the sum of all runs, so that they are separated only once.
     """
 
     def __init__(self, layer: FusedLayer, target: Target, runs: Runs) -> None:
@@ -95,15 +99,15 @@ class PhaseStream(ChainStream):
         return padded, segments, segments.count
 
     def each_block(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
-        return super().each_block(b) if self.blocks else iter([(imm(0), self.tail)])
+        return super().each_block(b) if self.blocks else iter([(imm(0), self.remainder)])
 
     @property
     def end(self) -> int:
-        """The tap behind the last one that is read."""
+        """One past the last tap that is read."""
         return self.runs.start + (self.runs.count - 1) * self.runs.stride + self.each * self.length
 
     def sums(self, b: IRBuilder, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
-        """The sums of products of block `n` of four channels, each for three pixels."""
+        """Return the sums of block `n`: four channels x three pixels."""
         runs, base, loop = self.runs, n * self.block_words, _tap_loop(self.length)
         if runs.count == self.each == 1:
             return chain_sums(b, loop, region(params, base), region(words, 2 * runs.start), taps=self.length)
@@ -122,25 +126,25 @@ class PhaseStream(ChainStream):
         return [tuple(total[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
 
     def instructions(self) -> int:
-        """Of a block of channels (from counts under QEMU)."""
-        turns = self.runs.count * self.each
-        products = turns * (_tap_loop(self.length).instructions(self.length) + 10 * (turns > 1))
+        """Return the instructions of one block of channels (from counts under QEMU)."""
+        iterations = self.runs.count * self.each
+        products = iterations * (_tap_loop(self.length).instructions(self.length) + 10 * (iterations > 1))
         count = self.segments.count
         lanes = count * (30 if count == 1 else 45 if count <= MOST_UNROLLED else 62)
         return products + lanes + 12 * (6 + self.requant.signed) + 41 - 22 * self.requant.params[-1].uniform
 
     def code(self) -> int:
-        """Bytes (from sizes under GCC 12 at -O2)."""
+        """Return the bytes of code (from sizes under GCC 12 at -O2)."""
         loop, count = _tap_loop(self.length), self.segments.count
         products = 24 * (loop.unroll + loop.rest)
         block = 350 + products + 50 * self.requant.signed + (120 if count > 1 else 0)
         block += (count - 1) * products if count <= MOST_UNROLLED and not self.joined else 0
-        return 60 + block * (1 + bool(self.tail))
+        return 60 + block * (1 + bool(self.remainder))
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One pair of remainders (rows, columns), the convolution that makes its results, and its taps among the packed ones."""
+    """One pair of remainders (rows, columns), the convolution that computes its results, and its taps among the packed ones."""
 
     remainder: tuple[int, int]
     layer: FusedLayer
@@ -149,7 +153,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole layer as kernels see one, its phases, and the convolution that reads what any of them reads."""
+    """The whole layer as a FusedLayer, its phases, and the convolution whose window covers what any phase reads."""
 
     layer: FusedLayer
     phases: tuple[Phase, ...]
@@ -157,19 +161,19 @@ class Plan:
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """int8, one image, sums that fit int32, at most a table after it, every phase with the short requantisation."""
-    found = sub_pixels(group) if target.has("thumb2") else None
-    if found is None or (found.layer.epilogue and table_of(found.layer) is None) or found.rows.out * found.columns.out < PIXELS:
+    """Accept int8, one image, sums within int32, at most a table as tail, and the short requantisation in every phase."""
+    whole = sub_pixels(group) if target.has("thumb2") else None
+    if whole is None or (whole.layer.epilogue and table_of(whole.layer) is None) or whole.rows.out * whole.columns.out < PIXELS:
         return None
-    if not all(has_short_form(phase.layer, target) for phase in found.phases):
+    if not all(has_short_form(phase.layer, target) for phase in whole.phases):
         return None
-    depth = found.layer.data_type.shape[3]
-    phases = (Phase(p.remainder, p.layer, _runs(p.rows, p.columns, found.rows, found.columns, depth)) for p in found.phases)
-    return Plan(found.layer, tuple(phases), found.window)
+    depth = whole.layer.data_type.shape[3]
+    phases = (Phase(p.remainder, p.layer, _runs(p.rows, p.columns, whole.rows, whole.columns, depth)) for p in whole.phases)
+    return Plan(whole.layer, tuple(phases), whole.window)
 
 
 def _runs(rows: PhaseAxis, columns: PhaseAxis, all_rows: PhaseAxis, all_columns: PhaseAxis, depth: int) -> Runs:
-    """The taps of a phase among those of the whole window."""
+    """Return where the taps of a phase are among the taps of the whole window."""
     width = len(all_columns.taps)
     start = ((all_rows.before - rows.before) * width + all_columns.before - columns.before) * depth
     lines, length = len(rows.taps), len(columns.taps)
@@ -178,54 +182,54 @@ def _runs(rows: PhaseAxis, columns: PhaseAxis, all_rows: PhaseAxis, all_columns:
     return Runs(start, lines, length * depth, width * depth)
 
 
-def lower(group: Group, target: Target, name: str, found: Plan) -> Lowered:
-    """Triples of pixels, phases, blocks of channels."""
-    whole, window = found.layer, found.window
+def lower(group: Group, target: Target, name: str, plan: Plan) -> Lowered:
+    """Emit the loops: tiles of three pixels, phases, blocks of channels."""
+    whole, window = plan.layer, plan.window
     b = IRBuilder(name)
     io = open_io(b, group, whole, data_shape=(whole.data_type.size,), out_shape=(whole.out_type.size,))
-    streams = [PhaseStream(phase.layer, target, phase.runs) for phase in found.phases]
+    streams = [PhaseStream(phase.layer, target, phase.runs) for phase in plan.phases]
     params = [io.constant("params", stream.data(), "int32") for stream in streams]
     taps = max(window.weight[0].size, *(stream.end for stream in streams))
-    source = TapSource(b, window, io, taps, apart=True)
+    source = TapSource(b, window, io, taps, TRIPLE, split=True)
     rows = prod(window.out_type.shape[:-1])
     tiles = -(-rows // PIXELS)
     with b.for_("t", tiles) as t:
         first = t * PIXELS if rows % PIXELS == 0 else b.let("pixel", minimum(t * PIXELS, rows - PIXELS))
         source.pack(first)
-        pixels = [_Pixel.of(b, found, first + p) for p in range(PIXELS)]
-        for phase, stream, numbers in zip(found.phases, streams, params, strict=True):
-            _emit(b, io, _Results(found, phase, pixels), stream, numbers, source.words)
-    kernel = describe("arm_dsp.conv2d_transpose_chain", phases=len(found.phases))
+        pixels = [_Pixel.of(b, plan, first + p) for p in range(PIXELS)]
+        for phase, stream, numbers in zip(plan.phases, streams, params, strict=True):
+            _emit(b, io, _Results(plan, phase, pixels), stream, numbers, source.words)
+    kernel = describe("arm_dsp.conv2d_transpose_chain", phases=len(plan.phases))
     func = b.finish(FuncAttrs(kernel=kernel, span=whole.span, macs=whole.macs))
-    tail = 2 * whole.out_type.size * bool(whole.epilogue)
-    partial = sum(2 * PIXELS * whole.channels for p in found.phases if p.layer.out_type.shape != window.out_type.shape)
-    blocks = sum((s.blocks + bool(s.tail)) * s.instructions() for s in streams) + partial
+    epilogue = 2 * whole.out_type.size * bool(whole.epilogue)
+    partial = sum(2 * PIXELS * whole.channels for p in plan.phases if p.layer.out_type.shape != window.out_type.shape)
+    blocks = sum((s.blocks + bool(s.remainder)) * s.instructions() for s in streams) + partial
     each = blocks + 8 * taps + 80 + 20 * window.weight.shape[1]
-    instructions = tiles * each + 7 * taps * border_groups(window, PIXELS) + tail
+    instructions = tiles * each + 7 * taps * border_groups(window, PIXELS) + epilogue
     return Lowered(func, io.constants, instructions, code=690 + sum(s.code() for s in streams))
 
 
 @dataclass(frozen=True, slots=True)
 class _Pixel:
-    """Of a tile: row and column, and the element of the result at which those of the first phase begin."""
+    """One pixel of a tile: its row and column, and the output element of its first phase's first channel."""
 
     line: Expr
     column: Expr
     at: Expr
 
     @classmethod
-    def of(cls, b: IRBuilder, found: Plan, number: Expr) -> _Pixel:
+    def of(cls, b: IRBuilder, plan: Plan, number: Expr) -> _Pixel:
         index = b.let("index", number)
-        line = b.let("line", index // found.window.out_type.shape[2])
-        column = b.let("column", index - line * found.window.out_type.shape[2])
-        attrs: Conv2DTransposeAttrs = found.layer.attrs
-        at = (line * (attrs.strides[0] * attrs.size[1]) + column * attrs.strides[1]) * found.layer.channels
+        line = b.let("line", index // plan.window.out_type.shape[2])
+        column = b.let("column", index - line * plan.window.out_type.shape[2])
+        attrs: Conv2DTransposeAttrs = plan.layer.attrs
+        at = (line * (attrs.strides[0] * attrs.size[1]) + column * attrs.strides[1]) * plan.layer.channels
         return cls(line, column, b.let("at", at))
 
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """Where a phase's results for a tile go."""
+    """Where the results of a phase go, for one tile."""
 
     plan: Plan
     phase: Phase
@@ -237,7 +241,7 @@ class _Results:
 
     @property
     def whole(self) -> bool:
-        """Whether all tiles are inside the result."""
+        """Whether every pixel of every tile has a result in this phase."""
         return self.phase.layer.out_type.shape == self.plan.window.out_type.shape
 
     def inside(self, pixel: _Pixel) -> Expr:
@@ -246,26 +250,26 @@ class _Results:
 
 
 def _emit(b: IRBuilder, io: LayerIo, results: _Results, stream: PhaseStream, params: Buffer, words: Buffer) -> None:
-    """The blocks of channels of one phase of a tile."""
+    """Emit the channels of one phase of a tile."""
     if results.whole:
         _channels(b, io, results, stream, params, words, [])
         return
     inside = [b.let("inside", results.inside(p)) for p in results.pixels]
-    with b.if_(results.pixels[0].line < results.phase.layer.out_type.shape[1]):  # not beyond the last row
+    with b.if_(results.pixels[0].line < results.phase.layer.out_type.shape[1]):  # not below the last row
         _channels(b, io, results, stream, params, words, inside)
 
 
 def _channels(
     b: IRBuilder, io: LayerIo, results: _Results, stream: PhaseStream, params: Buffer, words: Buffer, inside: Sequence[Expr]
 ) -> None:
-    """Those of one phase of a tile; `inside`: which of its pixels have results, empty if all have."""
+    """Emit the blocks of channels; `inside`: whether each pixel of the tile has a result, empty if all have."""
     for n, count in stream.each_block(b):
         lanes = stream.sums(b, params, words, n)
         for j in range(count):
             bias = b.let("bias", stream.number(params, n, 0, j))
-            fields = stream.fields(params, n, j)
+            numbers = channel_params(stream.requant, stream.requant_loads(params, n, j))
             sums = [scaled_sum(lanes[j][p], stream.scale, bias) for p in range(PIXELS)]
-            values = [stream.requant.emit_scaled(b, s, fields) for s in sums]
+            values = [stream.requant.emit_scaled(b, s, numbers) for s in sums]
             places = [(results.at(pixel, n * CHANNELS + j),) for pixel in results.pixels]
             if not inside:
                 io.store_all(places, values)

@@ -1,8 +1,9 @@
-"""Fully connected layers by SMLAL on cores without DSP instructions (Cortex-M3): one row by four channels.
+"""Fully connected layers for cores without DSP instructions (Cortex-M3): blocks of one row x four channels, by SMLAL.
 
-Two products in one 64-bit multiply-accumulate: two channels' weights share a word, 2^23 apart.
+The trick: one 64-bit multiply-accumulate does two products, because the weights of two channels share a word, 2^23 apart.  A
+block of two taps costs 6 instructions for eight products.
 
-Weights take two bytes each.  Scratch: four bytes an input.
+Flash: two bytes per weight.  Scratch: four bytes per input.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_dsp.smlal.conv2d import TapLoop
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import is_rows
-from aot.topi.layer.requant import HighMultiply, plan_high_multiply
+from aot.topi.layer.requant import HighMultiply, channel_params, plan_high_multiply
+from aot.topi.layer.taps import TapLoop
 from aot.topi.strategy import Group, Lowered, register_planned
 
 BITS = 23
 OFFSET = 1 << (BITS - 1)
-"""Start value of the low lanes, which have to stay within [-OFFSET, OFFSET)."""
+"""Start value of the low lane, whose sum must stay within [-OFFSET, OFFSET)."""
 CHANNELS = 4
 STEP = 2
-"""Taps of a turn: four words of weights, two of data."""
+"""Taps per iteration: four words of weights, two words of data."""
 STEP_INSTRUCTIONS = 6
 _UNROLL = 16
 
 
 def tap_loop(taps: int) -> TapLoop:
-    """Straight code for few taps, else bodies of 16; `taps` is a multiple of STEP."""
+    """Return straight code for few taps, else a loop over 16; `taps` is a multiple of STEP."""
     return TapLoop(0, taps) if taps < 2 * _UNROLL else TapLoop(_UNROLL, taps % _UNROLL)
 
 
 @cache
 def smlal_pairs(loop: TapLoop) -> TensorIntrin:
-    """acc[2] += words of `taps` taps: 4 channels (two words a tap) by one row.
+    """acc[2] += the products of `taps` taps: 4 channels (two words per tap) by one row.
 
     Operands: w int32[2 * taps], x int32[taps], acc uint32[4] (two accumulators as low and high words), and taps, which `loop`
-    has to accept.  6 instructions for eight products.
+    must accept.  Two taps cost 6 instructions for eight products.
     """
     taps = Var("taps")
     b = IRBuilder(f"smlal_pairs_{loop.unroll}_{loop.rest}")
@@ -100,18 +101,20 @@ def _emit(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
 
 
 def pair_sums(b: IRBuilder, acc: Buffer, pair: int) -> tuple[Expr, Expr]:
-    """The sums of two channels; that of the first is too large by OFFSET."""
+    """Return the sums of two channels; the first one is too large by OFFSET."""
     low, high = acc[2 * pair], acc[2 * pair + 1]
     first = b.let("first", cast("int32", low & imm((1 << BITS) - 1, "uint32")))
     return first, b.let("second", cast("int32", (low >> imm(BITS, "uint32")) | (high << imm(32 - BITS, "uint32"))))
 
 
 MAX_ROWS = 2
-"""Pointwise convolutions of more pixels belong to conv2d."""
+"""Pointwise convolutions of more pixels are left to conv2d."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """A layer with its requantisation, and the words of weights that the kernel reads."""
+
     layer: FusedLayer
     requant: HighMultiply
 
@@ -125,7 +128,7 @@ class _Plan:
 
     @property
     def arrays(self) -> list[Array]:
-        """Numbers of each channel: a start value and the fields of the requantisation, but for uniform ones."""
+        """The header: a start value per channel and the requantisation parameters that vary."""
         bias = self.layer.bias - np.where(np.arange(self.layer.channels) % 2 == 0, OFFSET, 0)
         return [2 * bias, *(f.values for f in self.requant.params if not f.uniform)]
 
@@ -134,7 +137,7 @@ class _Plan:
         return 2 * self.taps + CHANNELS * len(self.arrays)
 
     def stream(self) -> Array:
-        """int32: of each block of four channels the words of all taps, then the numbers of each channel."""
+        """Return the stream, int32: per block of four channels the words of all taps, then the header of each channel."""
         channels = -(-self.layer.channels // CHANNELS) * CHANNELS
         matrix = self.layer.weight.reshape(self.layer.channels, -1)
         matrix = np.pad(matrix, ((0, channels - len(matrix)), (0, self.taps - self.depth)))
@@ -146,7 +149,9 @@ class _Plan:
 
 
 def _plan(group: Group, target: Target) -> _Plan | None:
-    """Sums that stay within a lane, requantised in the short form; with DSP only nine-bit weights: other kernels are better."""
+    """Accept sums that stay within a lane, with the short requantisation; on DSP cores only nine-bit weights, as others have
+    better kernels.
+    """
     layer = match_layer(group, wide=True)
     if layer is None or not target.has("thumb2") or not supports_epilogue(layer) or not is_rows(layer):
         return None
@@ -172,7 +177,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     if plan.taps > depth:
         b.store(words, depth, 0)
     step = max(u for u in (4, 3, 2, 1) if depth % u == 0)
-    whole, rest = divmod(layer.channels, CHANNELS)
+    whole, remainder = divmod(layer.channels, CHANNELS)
     with b.for_("m", rows) as m:
         number = m if layer.out_type.dtype == "int8" else rows - 1 - m
         with b.for_("k", depth, step=step) as k:
@@ -180,18 +185,18 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
                 b.store(words, k + u, cast("int32", io.data.load("int8", number * depth + k + u)))
         with b.for_("n", whole) as n:
             _block(b, plan, io, (params, words), n=n, m=number, count=CHANNELS)
-        if rest:
-            _block(b, plan, io, (params, words), n=imm(whole), m=number, count=rest)
+        if remainder:
+            _block(b, plan, io, (params, words), n=imm(whole), m=number, count=remainder)
     loop = tap_loop(plan.taps)
     func = b.finish(FuncAttrs(kernel=describe("arm_dsp.dense_chain", unroll=loop.unroll), span=layer.span, macs=layer.macs))
     each = STEP_INSTRUCTIONS * plan.taps // STEP + (2 * (plan.taps // loop.unroll) if loop.unroll else 0)
     each += CHANNELS * (10 + epilogue_each(layer)) + 18
-    code = 80 + (180 + 40 * len(layer.epilogue) + 13 * (loop.unroll + loop.rest)) * (bool(whole) + bool(rest))
+    code = 80 + (180 + 40 * len(layer.epilogue) + 13 * (loop.unroll + loop.rest)) * (bool(whole) + bool(remainder))
     return Lowered(func, io.constants, instructions=rows * (3 * depth + -(-layer.channels // CHANNELS) * each + 20), code=code)
 
 
 def _block(b: IRBuilder, plan: _Plan, io: LayerIo, place: tuple[Buffer, Buffer], *, n: Expr, m: Expr, count: int) -> None:
-    """Block `n` of four channels for row `m`, of which `count` are stored."""
+    """Compute block `n` of four channels for row `m` and store `count` of them."""
     params, words = place
     base = b.let("base", n * plan.block_words)
     acc = b.local("acc", (4,), "uint32")
@@ -203,9 +208,8 @@ def _block(b: IRBuilder, plan: _Plan, io: LayerIo, place: tuple[Buffer, Buffer],
     numbers = len(plan.arrays)
     for j in range(count):
         first = base + (2 * plan.taps + numbers * j)
-        rows = iter(range(1, numbers))
-        fields = tuple(imm(int(f.values[0])) if f.uniform else params[first + next(rows)] for f in plan.requant.params)
-        value = plan.requant.emit_scaled(b, params[first] + sums[j] * 2, fields)
+        requant_params = channel_params(plan.requant, (params[first + row] for row in range(1, numbers)))
+        value = plan.requant.emit_scaled(b, params[first] + sums[j] * 2, requant_params)
         io.store((m * plan.layer.channels + n * CHANNELS + j,), value)
 
 
