@@ -32,7 +32,7 @@ PIXELS, CHANNELS = 3, 2
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Costs from counts under QEMU: instructions and bytes of code per word; more instructions per block, per other tensor of the
-    tail, and per three pixels; per pixel, besides packing its runs, if these are rows of the data and if they are windows.
+    epilogue, and per three pixels; per pixel, besides packing its runs, if these are rows of the data and if they are windows.
     """
 
     each: int

@@ -366,7 +366,7 @@ class _Segments:
         return count * (1 + len(self.loaded) + self.segments * (1 + self.quads))
 
     def data(self) -> Array:
-        """Return the blocks, int32: biases, parameters [n][fields], then for each segment start values and quads [quads][n]."""
+        """Return the blocks, int32: biases, parameters [n][params], then for each segment start values and quads [quads][n]."""
         parts: list[Array] = []
         for first in range(0, self.layer.channels, CHANNELS):
             block = slice(first, min(first + CHANNELS, self.layer.channels))

@@ -4,8 +4,8 @@ The reference sums in 64 bits.  The sum of a channel is below 32768 * sum |w| + 
 32 bits are exact, and SMLAD does two products per instruction where 64 bits would need an SMLAL for each.
 
 `conv2d_16x8`: blocks of two pixels x four channels; the windows of both pixels are packed as pairs (scratch: eight bytes per pair
-of taps).  `dense_16x8`: blocks of one row x four channels, straight from the data.  With a tail, both keep results in scratch
-memory, two bytes each, as the block of assembly leaves no registers for it.
+of taps).  `dense_16x8`: blocks of one row x four channels, straight from the data.  With an epilogue, both keep results in
+scratch memory, two bytes each, as the block of assembly leaves no registers for it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def lower_conv2d(group: Group, _target: Target, name: str, plan: tuple[FusedLaye
 
 
 Buffers = tuple[Buffer, Buffer, Buffer | None]
-"""Parameters, packed windows, results before the tail."""
+"""Parameters, packed windows, results before the epilogue."""
 
 
 def _conv2d_block(b: IRBuilder, stream: PairStream, io: LayerIo, buffers: Buffers, *, first: Expr, n: Expr, count: int) -> None:
@@ -186,7 +186,7 @@ KINDS = frozenset({("int16", "int8")})
 
 
 def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | None:
-    """Return a layer whose sums fit 32 bits, with a tail whose operands have the result's shape, and its requantisation."""
+    """Return a layer whose sums fit 32 bits, with an epilogue whose operands have the result's shape, and its requantisation."""
     layer = match_layer(group, KINDS) if target.has("dsp") else None
     if layer is None or not supports_epilogue(layer) or layer.weight.ndim == 3 or layer.attrs.weight_zp:
         return None
@@ -328,7 +328,7 @@ LEAST_RIGHT, MOST_RIGHT = 33, 61
 
 @dataclass(frozen=True, slots=True)
 class LongMultiply:
-    """Fields: multiplier, its 31 further bits, half of a result, shift of the upper word."""
+    """Parameters: multiplier, its 31 further bits, half of a result, shift of the upper word."""
 
     params: tuple[RequantParam, ...]
     lo: int

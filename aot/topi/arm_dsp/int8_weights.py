@@ -500,7 +500,7 @@ W8 = Weights("w8", BYTES, MAX_UNROLL, pack_w8, _store_short, dot_w8, matmul_w8, 
 class PackedWeights:
     """The constants of a layer: arranged weights [O, form.taps * quads] and a header, in blocks of `block` channels.
 
-    Layout of a block of n channels, in words: bias [n], requantisation parameters that vary [n][fields], weights [quads][n].  The
+    Layout of a block of n channels, in words: bias [n], requantisation parameters that vary [n][params], weights [quads][n].  The
     last block may be smaller.
 
     `whole`: pad the last block with channels of zero weights, so that only `remainder` of its channels count.  `common`: no

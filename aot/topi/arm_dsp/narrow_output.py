@@ -99,8 +99,8 @@ class Windows:
             at = ring.row(row) + (x + self.column) * run.step
             w = region(weights, self.weights + (channel * self.lines + ky) * (2 * run.pairs))
             b.block(dot_4(run), region(rows, at), w, acc)
-        fields = tuple(imm(int(f.values[channel])) for f in self.requant.params)
-        io.store_all(places, (self.requant.emit(b, acc[p], fields) for p in range(len(places))))
+        requant_params = tuple(imm(int(f.values[channel])) for f in self.requant.params)
+        io.store_all(places, (self.requant.emit(b, acc[p], requant_params) for p in range(len(places))))
 
 
 Places = list[tuple[Expr, ...]]
@@ -167,7 +167,7 @@ class PhasesPlan:
 
 
 def plan_transpose(group: Group, target: Target) -> PhasesPlan | None:
-    """Accept one or two channels, at most a table as tail, and rows that are not too long."""
+    """Accept one or two channels, at most a table as epilogue, and rows that are not too long."""
     whole = sub_pixels(group) if target.has("dsp") else None
     if whole is None or whole.layer.channels > MOST_CHANNELS or (whole.layer.epilogue and table_of(whole.layer) is None):
         return None

@@ -35,7 +35,7 @@ MAX_CHANNELS = 1024
 
 
 def plan(group: Group, target: Target) -> tuple[FusedLayer, HighMultiply] | None:
-    """Accept rows of 5 to 8 bytes, at least two, no tail, the whole int8 range, and the short requantisation without sign term.
+    """Accept rows of 5 to 8 bytes, at least two, no epilogue, the whole int8 range, the short requantisation without sign term.
 
     Accumulators of channel c are scaled by 2^p[c] with p[c] >= 2, so that all channels have the same shift; weights stay int16.
     """

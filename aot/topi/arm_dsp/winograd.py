@@ -362,7 +362,7 @@ INT32_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class ScaledRequant:
-    """The form above; fields: M, C, S and, if `signed`, D."""
+    """The form above; parameters: M, C, S and, if `signed`, D."""
 
     params: tuple[RequantParam, ...]
     lo: int
@@ -821,8 +821,8 @@ class _Kernel:
     def _outputs(self, rows: list[list[Expr]], places: tuple[Expr, Expr], requant_params: tuple[Expr, ...]) -> None:
         """Emit the second half of the inverse transform, the requantisation, and the stores.
 
-        `places` has the element of the tile's first output, in the output and in operands of the tail.  The numbers are equal;
-        the compiler does not know that, so it keeps a pointer for each and reaches all elements from these.
+        `places` has the element of the tile's first output, in the output and in operands of the epilogue.  The numbers are
+        equal; the compiler does not know that, so it keeps a pointer for each and reaches all elements from these.
         """
         b, form, plan = self._b, self._form, self._plan
         _, _, width, channels = self._layer.out_type.shape

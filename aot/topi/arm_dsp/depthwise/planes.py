@@ -217,7 +217,7 @@ def _copy_loop(count: int) -> tuple[int, int]:
 
 
 def is_supported(layer: FusedLayer, target: Target, *, feature: str = "dsp") -> bool:
-    """Whether a layer is int8 throughout, with at most a table as tail, and a kernel small enough for straight-line code."""
+    """Whether a layer is int8 throughout, with at most a table as epilogue, and a kernel small enough for straight-line code."""
     if (
         (layer.epilogue and table_of(layer) is None)
         or not target.has(feature)
@@ -259,7 +259,7 @@ def _plan_bands(group: Group, target: Target) -> StripPlanes | None:
 
 
 def _plan_16x8(group: Group, target: Target) -> StripPlanes | None:
-    """Accept layers without tail and zero points, whose results start at the type's minimum or at 0."""
+    """Accept layers without epilogue and zero points, whose results start at the type's minimum or at 0."""
     layer = match_layer(group, HALVES) if target.has("dsp") else None
     if layer is None or layer.epilogue or layer.attrs.weight_zp or 0 in layer.out_type.shape or layer.out_type.dtype != "int16":
         return None
@@ -347,7 +347,7 @@ def stream(layer: FusedLayer, numbers: Numbers, layout: Layout, *, swapped: bool
 
 
 def table_regions(io: LayerIo) -> tuple[Region, ...]:
-    """Return the table operand of `dw_strip` for a layer whose tail is a table, else nothing."""
+    """Return the table operand of `dw_strip` for a layer whose epilogue is a table, else nothing."""
     return () if io.table is None else (region(io.table),)
 
 

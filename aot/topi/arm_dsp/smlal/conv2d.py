@@ -32,7 +32,7 @@ from aot.tir.expr import Expr, Load, Var, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.tail import TailRun, run_instructions, tail_run
+from aot.topi.arm_dsp.epilogue import EpilogueRun, epilogue_run, run_instructions
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
@@ -264,7 +264,7 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
     source = TapSource(b, layer, io, stream.segments.taps, stream.packing)
     params = io.constant("params", stream.data(), "int32")
-    run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
+    run = epilogue_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, source.words, run)
     with b.for_("t", (rows + PIXELS - 1) // PIXELS) as tile:
         first = first_pixel(b, layer, tile * PIXELS, last=imm(rows - PIXELS), even=rows % PIXELS == 0)
@@ -350,7 +350,7 @@ class Place:
     io: LayerIo
     params: Buffer
     words: Buffer
-    run: TailRun | None
+    run: EpilogueRun | None
 
 
 def chain_sums(b: IRBuilder, loop: TapLoop, weights: Region, words: Region, *, taps: int) -> list[tuple[Expr, ...]]:
@@ -426,7 +426,7 @@ def scaled_sum(lane: Expr, scale: int, bias: Expr) -> Expr:
     return cast("int32", cast("uint32", bias) + cast("uint32", lane) * imm(scale, "uint32"))
 
 
-def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> int:
+def code_bytes(layer: FusedLayer, stream: ChainStream, run: EpilogueRun | None) -> int:
     """Return the bytes of code (from sizes under GCC 12 at -O2)."""
     loop = stream.config.tap_loop(stream.segments.length)
     block = 350 + 24 * (loop.unroll + loop.rest) + 50 * stream.requant.signed + 120 * (stream.segments.count > 1)
@@ -435,7 +435,7 @@ def code_bytes(layer: FusedLayer, stream: ChainStream, run: TailRun | None) -> i
 
 
 def estimate(layer: FusedLayer, stream: ChainStream, rows: int) -> int:
-    """Return the instructions of one call without its tail: packing, products, lanes, requantisation (from counts under QEMU)."""
+    """Return the instructions of one call less its epilogue: packing, products, lanes, requantisation (counts under QEMU)."""
     tiles, seg = -(-rows // PIXELS), stream.segments
     loop = stream.config.tap_loop(seg.length).instructions(seg.length)
     sums = (loop + (68 if seg.count > 1 else 13)) * seg.count
@@ -541,7 +541,7 @@ def lower_rows(group: Group, target: Target, name: str) -> Lowered:
     words = b.scratch("words", (stream.block_words,), "int32")
     sums = b.scratch("sums", (stream.row_blocks * SUMS,), "int32")
     params = io.constant("params", stream.data(), "int32")
-    run = tail_run(b, io, layer, target=target, size=PIXELS * layer.channels)
+    run = epilogue_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, words, run)
     window = _Rows(b, layer, io.data, words)
     if stream.depth < stream.segments.taps:
@@ -628,7 +628,7 @@ def _store_blocks(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *
 
 
 def _estimate(layer: FusedLayer, stream: RowStream) -> int:
-    """Return the instructions of one call without its tail (from counts under QEMU)."""
+    """Return the instructions of one call without its epilogue (from counts under QEMU)."""
     seg, tiles = stream.segments, -(-prod(layer.out_type.shape[:-1]) // PIXELS)
     taps = stream.height * stream.depth
     chain = CONFIG.tap_loop(seg.length).instructions(seg.length) + 62
@@ -650,7 +650,7 @@ def _border_runs(layer: FusedLayer) -> int:
     return min(2 * images * (rows * columns * runs.count - whole), images * rows * columns * runs.count) // PIXELS
 
 
-def _code(layer: FusedLayer, stream: RowStream, run: TailRun | None) -> int:
+def _code(layer: FusedLayer, stream: RowStream, run: EpilogueRun | None) -> int:
     """Return the bytes of code (from sizes under GCC 12 at -O2)."""
     loop = CONFIG.tap_loop(stream.segments.length)
     block = 250 + 24 * (loop.unroll + loop.rest)

@@ -161,7 +161,7 @@ class Plan:
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """Accept int8, one image, sums within int32, at most a table as tail, and the short requantisation in every phase."""
+    """Accept int8, one image, sums within int32, at most a table as epilogue, and the short requantisation in every phase."""
     whole = sub_pixels(group) if target.has("thumb2") else None
     if whole is None or (whole.layer.epilogue and table_of(whole.layer) is None) or whole.rows.out * whole.columns.out < PIXELS:
         return None

@@ -1,5 +1,4 @@
-"""The tail of a layer, run over stretches of results: a kernel keeps the results of one iteration in scratch memory, then runs
-the tail.
+"""The epilogue of a layer, run over stretches of results: a kernel keeps one iteration's results in scratch memory first.
 
 A residual ADD handles four bytes at a time.  The runs are short, so the result may still overwrite the other operand front to
 back.
@@ -29,12 +28,12 @@ KEPT = 3
 """Instructions per element that is read back from scratch memory."""
 
 
-class TailRun:
-    """Buffers `size` consecutive results: `store` each, then `finish`; `each`: instructions of the tail per element
+class EpilogueRun:
+    """Buffers `size` consecutive results: `store` each, then `finish`; `each`: instructions of the epilogue per element
     (`epilogue_each`).
 
-    Kernels whose assembly needs all registers use this for every tail: after such a block GCC has no registers left for the
-    tail's parameters, and with some instruction orders rejects the block.
+    Kernels whose assembly needs all registers use this for every epilogue: after such a block GCC has no registers left for the
+    epilogue's parameters, and with some instruction orders rejects the block.
     """
 
     def __init__(self, b: IRBuilder, io: LayerIo, plan: Factors | DequantizeAttrs | None, *, size: int, each: int) -> None:
@@ -43,7 +42,7 @@ class TailRun:
 
     @property
     def instructions(self) -> float:
-        """Instructions of one run, beyond those of the kernel without a tail."""
+        """Instructions of one run, beyond those of the kernel without an epilogue."""
         whole = self._whole
         block = DEQUANTIZE_EACH if isinstance(self._plan, DequantizeAttrs) else FACTORS_EACH
         if isinstance(self._plan, Factors) and self._plan.clamped:
@@ -66,7 +65,7 @@ class TailRun:
         self._b.store(self._results, index, value)
 
     def finish(self, first: Expr) -> None:
-        """Run the tail over the buffered results; `first` is the output index of the first one."""
+        """Run the epilogue over the buffered results; `first` is the output index of the first one."""
         b, io = self._b, self._io
         done = self._block(first)
         unroll = max(u for u in (4, 3, 2, 1) if (self._size - done) % u == 0)
@@ -91,17 +90,17 @@ class TailRun:
         return whole
 
 
-def tail_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> TailRun | None:
-    """Return the buffer for a layer's tail; None without a tail, or if the tail is a table (one load per result)."""
+def epilogue_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> EpilogueRun | None:
+    """Return the buffer for a layer's epilogue; None without an epilogue, or if the epilogue is a table (one load per result)."""
     if not layer.epilogue or table_of(layer) is not None:
         return None
     attrs = layer.epilogue[0].attrs
     plan: Factors | DequantizeAttrs | None = residual_factors(layer, target) if len(io.operands) == 1 else None
     if len(layer.epilogue) == 1 and isinstance(attrs, DequantizeAttrs) and target.has("vfp") and layer.requant.dtype == "int8":
         plan = attrs
-    return TailRun(b, io, plan, size=size, each=epilogue_each(layer))
+    return EpilogueRun(b, io, plan, size=size, each=epilogue_each(layer))
 
 
-def run_instructions(layer: FusedLayer, run: TailRun | None, *, size: int) -> float:
-    """Return the instructions of the tail for `size` elements; with a TailRun these are one run."""
+def run_instructions(layer: FusedLayer, run: EpilogueRun | None, *, size: int) -> float:
+    """Return the instructions of the epilogue for `size` elements; with an EpilogueRun these are one run."""
     return epilogue_each(layer) * size if run is None else run.instructions
