@@ -1,6 +1,6 @@
 """The graph IR: expressions, text, verifier, interpreter; passes are in `transform`.
 
-`relay.nn.conv2d(x, w, strides=2)` and `relay.add(a, b)` build calls (aot.relay.construct); `relay.is_op("nn.conv2d")` begins a
+`relay.nn.conv2d(x, w, strides=2)` and `relay.add(a, b)` build calls (aot.relay.construct); `relay.is_op("nn.conv2d")` starts a
 pattern (aot.relay.dataflow_pattern).
 """
 
@@ -82,7 +82,7 @@ vision = Namespace("vision")
 
 
 def __getattr__(name: str) -> Any:
-    """`relay.add`: the constructor of an operator; `relay.signal`, `relay.mine`: of all whose names begin so, a plug-in's too."""
+    """`relay.add`: the constructor of an operator; `relay.signal`: all constructors with this prefix, including plug-ins'."""
     if name.startswith("_"):
         raise AttributeError(f"module 'aot.relay' has no attribute '{name}'")
     return named(name)
@@ -93,7 +93,7 @@ def _from_expr(expr: Any) -> Function | None:
 
 
 def _evaluate_drawn(func: Function, inputs: Sequence[Array]) -> list[Array]:
-    """For operands that were drawn, with which a loop may never end: no results then."""
+    """Evaluate on random operands, with which a loop may never end: then there are no results."""
     try:
         return evaluate(func, inputs, limit=MOST_DRAWN_ITERATIONS)
     except EndlessLoopError:
@@ -101,7 +101,7 @@ def _evaluate_drawn(func: Function, inputs: Sequence[Array]) -> list[Array]:
 
 
 MOST_DRAWN_ITERATIONS = 64
-"""Iterations of a loop on drawn operands."""
+"""Iteration limit of a loop on random operands."""
 
 
 def _to_full_text(module: IRModule) -> str:

@@ -1,5 +1,6 @@
-"""What can be known of a graph before it is compiled: variables, cost, which fused functions share kernels or figures, how
-often a loop runs, which values the inputs may take."""
+"""What can be said about a graph before it is compiled: variables, cost, which fused functions share kernels or figures, trip
+counts of loops, which values the inputs may have.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from aot.support.dtype import int_range, is_float, is_int, numpy_dtype
 
 
 def all_vars(expr: Expr | Function) -> list[Var]:
-    """The variables that are used, and a function's own parameters before them; in order of first use, each once."""
+    """All variables, each once: a function's parameters first, then others in order of first use."""
     first = list(expr.params) if isinstance(expr, Function) else []
     body = expr.body if isinstance(expr, Function) else expr
     return list({id(v): v for v in (*first, *(e for e in post_order(body) if isinstance(e, Var)))}.values())
@@ -51,12 +52,12 @@ def bound_vars(expr: Expr | Function) -> list[Var]:
 
 
 def free_vars(expr: Expr | Function) -> list[Var]:
-    """The variables that are used and not bound, in order of first use."""
+    """The variables that are used but not bound, in order of first use."""
     bound = {id(v) for v in bound_vars(expr)}
     return [v for v in all_vars(expr) if id(v) not in bound]
 
 
-# Workloads: what fused functions have in common if the same kernel needs as many instructions for them.
+# Workloads: the key of fused functions for which the same kernel needs the same number of instructions.
 
 _ZERO_POINTS = frozenset({"zero_point", "input_zp", "weight_zp", "pad_value", "output_zp"})
 _CLAMPS = frozenset({"lo", "hi"})
@@ -65,17 +66,17 @@ _SHIFTS = frozenset({"shift", "input_shift", "output_shift", "left_shift"})
 
 
 def workload_key(func: Function) -> str | None:
-    """A name for operators, attributes, shapes and types of a fused function; None for one that holds more than operators.
+    """A key for the operators, attributes, shapes and types of a fused function; None if it contains more than operators.
 
-    Of numbers that come from training only that counts which kernels look at: whether a zero point is 0, whether there is a
-    clamp, one multiplier or many, and which way is shifted.  So networks of one architecture have the same workloads.
+    Of trained numbers, only what kernels look at counts: whether a zero point is 0, whether there is a clamp, one multiplier or
+    many, and the direction of shifts.  So networks with the same architecture have the same workloads.
     """
     text = "\n".join(_lines(func))
     return None if "?" in text else hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def workload_text(func: Function) -> str:
-    """What a person recognises a workload by: its operators, and the shapes of operands, constants and result."""
+    """A readable description of a workload: its operators, and the shapes of operands, constants and result."""
     nodes = post_order(func.body)
     calls = [e for e in nodes if isinstance(e, Call)]
     names = "+".join(getattr(c.op, "name", "?") for c in calls)
@@ -144,17 +145,17 @@ def _value(name: str, value: object, dtype: str) -> str:
 
 
 def _direction(shifts: Sequence[int]) -> str:
-    """Which ways there are: left (positive), right, both."""
+    """The directions that occur: left (positive), right, both."""
     return f"{'left' if max(shifts, default=0) > 0 else ''}{'right' if min(shifts, default=0) <= 0 else ''}"
 
 
-# Keys: what fused functions have in common if the kernel of one is the kernel of the other.
+# Keys: fused functions with the same key can share a kernel.
 
 
 def group_key(func: Function) -> bytes | None:
-    """A hash of operators, attributes, types and constants, whatever the names and places in the file.
+    """A hash of operators, attributes, types and constants, independent of names and positions in the file.
 
-    None for a function that holds more than calls of operators, or attributes that are no plain values.
+    None for a function that contains anything but operator calls, or attributes that are not plain values.
     """
     digest = hashlib.sha256()
     nodes = [*func.params, *(e for e in post_order(func.body) if not isinstance(e, Var))]
@@ -190,7 +191,7 @@ def _text(expr: Expr) -> str | None:
 
 
 def _is_plain(attrs: object) -> bool:
-    """Whether the attributes have one text for each value; arrays, which cannot be hashed, do not."""
+    """Whether equal attributes always have equal text; arrays, which cannot be hashed, do not."""
     try:
         hash(attrs)
     except TypeError:
@@ -203,7 +204,7 @@ def _is_plain(attrs: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Multiply-accumulates of one inference, and bytes of the layers' weights (without biases)."""
+    """Multiply-accumulates per inference, and bytes of the layers' weights (without biases)."""
 
     macs: int = 0
     weight_bytes: int = 0
@@ -217,7 +218,7 @@ LAYERS = frozenset({*_INTEGER, *(f"{name}_float" for name in _INTEGER)})
 
 
 def cost(func: Function) -> Cost:
-    """Sum over convolutions and fully connected layers, also inside fused functions; padding counts as if it were read."""
+    """Sum over convolutions and fully connected layers, including fused ones; padding counts as if it were read."""
     total = Cost()
     for expr in post_order(func.body):
         if isinstance(expr, Call) and isinstance(expr.op, Function):
@@ -228,7 +229,7 @@ def cost(func: Function) -> Cost:
 
 
 def layer_cost(expr: Call) -> Cost:
-    """One layer: each output element takes its channel's share of the weights; transposed, each input element does."""
+    """One layer: each output element needs its channel's weights; in a transposed convolution, each input element does."""
     weight = tensor_type(expr.args[1])
     stored = weight.nbytes if isinstance(expr.args[1], Constant) else 0
     assert isinstance(expr.op, Op)
@@ -240,25 +241,25 @@ def layer_cost(expr: Call) -> Cost:
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("relay.analysis", name)
 
 
-# How often a loop runs, where that follows from constants: a counter with constant start, step and bound.
+# Trip counts that follow from constants: a counter with constant start, step and bound.
 
 
 MOST_ITERATIONS = 4096
-"""Iterations that are tried; a loop of more counts as unknown."""
+"""Most iterations to try; a loop with more has an unknown trip count."""
 
 MOST_OF_A_CONDITION = 64
-"""Elements of a value that may be part of the counting; a larger one is data."""
+"""Most elements of a value that may take part in counting; larger values are data."""
 
 
 def trip_count(loop: While) -> int | None:
-    """Iterations of a loop, None if they depend on data, are more than MOST_ITERATIONS, or do not end.
+    """Iterations of a loop; None if they depend on data, exceed MOST_ITERATIONS, or never end.
 
-    The variables that decide (those that the condition reads, and those that these are computed from) must begin as small
-    constants; then condition and these variables are computed until the condition fails, by the operators' own meaning.
+    The deciding variables (those that the condition reads, and those that they are computed from) must start as small constants.
+    Then the condition and these variables are evaluated with the operators' own meaning until the condition fails.
     """
     deciding = deciding_variables(loop)
     values: list[Array] = []
@@ -282,25 +283,25 @@ def trip_count(loop: While) -> int | None:
 
 
 def deciding_variables(loop: While) -> list[int]:
-    """The loop variables that the condition depends on, in any iteration."""
+    """The loop variables that the condition depends on, directly or in a later iteration."""
     reads = [_reads(loop.body, r) for r in results_of(loop.body)]
-    found = _reads(loop.cond, loop.cond.body)
-    while (more := found.union(*(reads[i] for i in found))) != found:
-        found = more
-    return sorted(found)
+    deciding = _reads(loop.cond, loop.cond.body)
+    while (more := deciding.union(*(reads[i] for i in deciding))) != deciding:
+        deciding = more
+    return sorted(deciding)
 
 
 def live_variables(loop: While, used: set[int]) -> list[int]:
-    """The loop variables that decide, or that those in `used` are computed from."""
+    """The loop variables that decide, or that the variables in `used` are computed from."""
     reads = [_reads(loop.body, r) for r in results_of(loop.body)]
-    found = set(deciding_variables(loop)) | used
-    while (more := found.union(*(reads[i] for i in found))) != found:
-        found = more
-    return sorted(found)
+    live = set(deciding_variables(loop)) | used
+    while (more := live.union(*(reads[i] for i in live))) != live:
+        live = more
+    return sorted(live)
 
 
 def results_of(func: Function) -> tuple[Expr, ...]:
-    """The results of a function as expressions."""
+    """The results of a function, as expressions."""
     match func.body:
         case Tuple(fields=fields):
             return fields
@@ -311,7 +312,7 @@ def results_of(func: Function) -> tuple[Expr, ...]:
 
 
 def constant_value(expr: Expr) -> Array | None:
-    """The value of an expression over constants only, None if it depends on more or is large."""
+    """The value of an expression over constants only; None if it depends on anything else or is large."""
     if isinstance(expr, Constant):
         return np.asarray(expr.data)
     nodes = post_order(expr)
@@ -331,7 +332,7 @@ def _is_small(func: Function) -> bool:
 
 
 def _reads(func: Function, root: Expr) -> set[int]:
-    """The parameters of `func` that an expression of its body depends on, by number."""
+    """The indices of the parameters of `func` that an expression in its body depends on."""
     numbers = {id(p): i for i, p in enumerate(func.params)}
     return {numbers[id(e)] for e in post_order(root) if id(e) in numbers}
 
@@ -340,41 +341,41 @@ def _part(func: Function, params: Sequence[int], body: Expr) -> Function:
     return Function(tuple(func.params[i] for i in params), body)
 
 
-# Chains of element-wise calls that depend on one tensor, each element on one element of it.
+# Chains of element-wise calls that depend on a single tensor, element by element.
 
 
 BY_CHANNEL = frozenset({"qnn.requantize", "nn.bias_add"})
-"""Element-wise operators whose attributes or operands may hold a number for each channel."""
+"""Element-wise operators whose attributes or operands may hold one number per channel."""
 
 COSTLY = frozenset({"elu", "exp", "log", "sigmoid", "tanh"})
-"""Functions of floats that take far longer than a look at a table."""
+"""Float functions that take far longer than a table lookup."""
 
 LEAST_ELEMENTS = 1024
 
 
-def source_of(expr: Expr, known: dict[int, Expr], dtype: str) -> Expr | None:
-    """The tensor of that type whose elements an element-wise call depends on, each of its own on one; None of other nodes.
+def source_of(expr: Expr, sources: dict[int, Expr], dtype: str) -> Expr | None:
+    """The tensor of type `dtype` that an element-wise call depends on, element by element; None if there is none.
 
-    `known` has that of the nodes before it.
+    `sources` holds the results for the nodes before it.
     """
     if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
         return None
     name = expr.op.name
     if name in BY_CHANNEL or T_OP_PATTERN.get(name) > OpPattern.BROADCAST:
         return None
-    found: list[Expr] = []
+    origins: list[Expr] = []
     for arg in expr.args:
         if isinstance(arg, Constant) and arg.data.size == 1:
             continue
         if not isinstance(arg.type, TensorType) or arg.type.shape != expr.type.shape or isinstance(arg, Constant):
             return None
-        found.append(known.get(id(arg), arg))
-    same = found and all(x is found[0] for x in found)
-    return found[0] if same and tensor_type(found[0]).dtype == dtype else None
+        origins.append(sources.get(id(arg), arg))
+    same = origins and all(x is origins[0] for x in origins)
+    return origins[0] if same and tensor_type(origins[0]).dtype == dtype else None
 
 
 def chain_to(expr: Expr, x: Expr) -> list[Call]:
-    """The calls between x and the expression, which is the last of them, each after those that it reads."""
+    """The calls from x to the expression, in execution order; the expression is the last one."""
     order: list[Call] = []
     seen = {id(x)}
 
@@ -391,13 +392,13 @@ def chain_to(expr: Expr, x: Expr) -> list[Call]:
 
 
 def is_costly(expr: Expr, x: Expr) -> bool:
-    """Whether a table pays for the expression of x, which may take one or two kilobytes: such a function, of many elements."""
+    """Whether a table of one or two kilobytes pays off: a costly function of x with many elements."""
     functions = [c.op.name for c in chain_to(expr, x) if isinstance(c.op, Op)]
     return tensor_type(expr).size >= LEAST_ELEMENTS and not COSTLY.isdisjoint(functions)
 
 
 def on_values(expr: Call, args: list[Array]) -> Array:
-    """What a call of a chain makes of vectors in the place of its tensors; the scalars among its operands stay."""
+    """Evaluate a call of a chain on vectors instead of its tensors; scalar operands stay."""
     new: list[Expr] = []
     for old, data in zip(expr.args, args, strict=True):
         type_ = tensor_type(old)
@@ -413,36 +414,36 @@ def scalar_of(expr: Constant) -> Array:
 
 
 def results(expr: Expr, x: Expr, data: Array) -> Array:
-    """The expression for these elements of x, a vector."""
+    """The value of the expression for these elements of x, a vector."""
     values: dict[int, Array] = {id(x): data}
     for step in chain_to(expr, x):
         values[id(step)] = on_values(step, [scalar_of(a) if isinstance(a, Constant) else values[id(a)] for a in step.args])
     return values[id(expr)]
 
 
-# Values that a graph's inputs may take, if operators do not accept all: positions in a table, divisors.
+# Ranges of a graph's inputs, if operators do not accept all values: positions in a table, divisors.
 #
-# An operator says which values of its operands have a meaning (F_DOMAIN).  What that means for the inputs, through whatever
-# is between, is found by trying: all elements of an input get the same number, and the graph is run as far as the operands
-# in question.  The numbers that pass are taken to be an interval around the first one found.
+# An operator declares which values of its operands have a meaning (F_DOMAIN).  The resulting ranges of the inputs are found by
+# trial: all elements of an input get the same number, and the graph is run up to the operands in question.  The accepted numbers
+# are assumed to be an interval around the first one found.
 
 
 Range = tuple[float, float]
 
 MOST_NODES = 200
 MOST_ELEMENTS = 1 << 18
-"""What leads to an operand is run some hundred times: longer ways than this are left alone, and the inputs as they are."""
+"""The path to an operand is run some hundred times, so longer paths are skipped and their inputs not restricted."""
 
 FURTHEST = 1 << 20
 USUAL = (-128, 127)
-"""A side on which nothing limits the input goes no further than inputs of wide types do by themselves."""
+"""Default end on a side where nothing limits the input, for inputs of wide types."""
 
 FIRST_TRIED = (0, 1, 2, 3, 5, 8, 16, 32, 64, 127, -1, -2, -8, -32, -128)
 
 
 @dataclass(frozen=True, slots=True)
 class _Limited:
-    """An operand that must lie in [low, high]."""
+    """An operand that must be in [low, high]."""
 
     expr: Expr
     low: float
@@ -453,7 +454,7 @@ class _Limited:
 
 
 def input_ranges(func: Function) -> dict[int, Range]:
-    """Parameter -> the lowest and highest value its elements may have, for each that some operator restricts."""
+    """Parameter index -> lowest and highest value of its elements, for each parameter that some operator restricts."""
     limited = [operand for operand in _limited(func) if _is_short(operand.expr)]
     params = {i for o in limited for i, p in enumerate(func.params) if any(e is p for e in post_order(o.expr))}
     if not params:
@@ -462,8 +463,8 @@ def input_ranges(func: Function) -> dict[int, Range]:
 
     def passes(values: Mapping[int, float]) -> bool:
         with np.errstate(all="ignore"):
-            found = evaluate(trial, [_filled(p, values.get(i, 0)) for i, p in enumerate(func.params)])
-        return all(o.holds(v) for o, v in zip(limited, found, strict=True))
+            interval = evaluate(trial, [_filled(p, values.get(i, 0)) for i, p in enumerate(func.params)])
+        return all(o.holds(v) for o, v in zip(limited, interval, strict=True))
 
     first = next((v for v in FIRST_TRIED if _fits(func.params, params, v) and passes(dict.fromkeys(params, v))), None)
     if first is None:
@@ -471,10 +472,10 @@ def input_ranges(func: Function) -> dict[int, Range]:
     ranges = {}
     for i in sorted(params):
         limits = _limits(func.params[i])
-        found = _around(first, limits, partial(_with_one, passes, dict.fromkeys(params, first), i))
-        if found != limits:
-            low = found[0] if found[0] > limits[0] else max(found[0], min(first, USUAL[0]))
-            high = found[1] if found[1] < limits[1] else min(found[1], max(first, USUAL[1]))
+        interval = _around(first, limits, partial(_with_one, passes, dict.fromkeys(params, first), i))
+        if interval != limits:
+            low = interval[0] if interval[0] > limits[0] else max(interval[0], min(first, USUAL[0]))
+            high = interval[1] if interval[1] < limits[1] else min(interval[1], max(first, USUAL[1]))
             ranges[i] = low, high
     return _together(ranges, first, passes)
 
@@ -484,14 +485,14 @@ def _with_one(passes: Callable[[Mapping[int, float]], bool], values: Mapping[int
 
 
 def _limited(func: Function) -> list[_Limited]:
-    """Operands, computed or passed in, that an operator accepts some values of only."""
-    found = []
+    """Operands, computed or passed in, for which an operator accepts only some values."""
+    restricted = []
     for node in post_order(func.body):
         if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.name not in F_DOMAIN:
             continue
         domain = F_DOMAIN.get(node.op.name)([a.type for a in node.args], node.attrs)
-        found += [_Limited(node.args[i], *limits) for i, limits in domain.items() if not isinstance(node.args[i], Constant)]
-    return found
+        restricted += [_Limited(node.args[i], *limits) for i, limits in domain.items() if not isinstance(node.args[i], Constant)]
+    return restricted
 
 
 def _is_short(expr: Expr) -> bool:
@@ -523,7 +524,7 @@ def _fits(params: Sequence[Var], chosen: set[int], value: float) -> bool:
 
 
 def _around(first: int, limits: Range, passes: Callable[[float], bool]) -> Range:
-    """The whole numbers next to `first` that pass, up to `limits` on both sides: in growing steps, then by halves."""
+    """The range of whole numbers around `first` that pass, up to `limits`: growing steps, then bisection."""
     ends: list[float] = []
     for limit in map(int, limits):
         way, room, step, good = (1 if limit > first else -1), abs(limit - first), 1, 0
@@ -538,7 +539,7 @@ def _around(first: int, limits: Range, passes: Callable[[float], bool]) -> Range
 
 
 def _together(ranges: dict[int, Range], first: int, passes: Callable[[Mapping[int, float]], bool]) -> dict[int, Range]:
-    """The ranges, drawn in until inputs that are at their ends at once pass as well: a position may be a sum of two."""
+    """Shrink the ranges until inputs pass at their ends all at once: a position may be the sum of two inputs."""
     while any(low < first or high > first for low, high in ranges.values()):
         corners = ({i: r[end] for i, r in ranges.items()} for end in (0, 1))
         if all(passes(c) for c in corners):

@@ -1,8 +1,8 @@
 """Constructors: `relay.nn.conv2d(x, w, strides=2)` builds a call of a registered operator.
 
-Every operator has one.  Operands come first, attributes by name, or by position after the operands.  Numbers and arrays among the
-operands become constants; one number stands for an attribute that is a pair.  An operator's file may register a constructor with
-parameters that suit people better (`F_CONSTRUCT`).  Whatever is wrong ends in E5100 with the place of the call.
+Every operator has a constructor.  Operands come first; attributes follow by name, or by position after the operands.  Numbers and
+arrays among the operands become constants; a single number stands for an attribute that is a pair.  An operator's file may
+register a constructor with more convenient parameters (`F_CONSTRUCT`).  Every mistake raises E5100 with the place of the call.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from aot.relay.verify import is_condition, same_type
 from aot.support.entry_points import reach
 
 Constructor = Callable[..., Any]
-"""Yields an expression, or a tuple of several (`nn.batch_norm`)."""
+"""Returns an expression, or a tuple of several (`nn.batch_norm`)."""
 
 F_CONSTRUCT: AttrMap[Constructor] = AttrMap("FConstruct")
-"""Constructors of their own, by the name under which they are called; not all of them are operators (`nn.relu`)."""
+"""Custom constructors, by the name under which they are called; not all of them are operators (`nn.relu`)."""
 
 
 class UnknownOperatorError(UsageError, AttributeError):
-    """E5101: a name that is no operator; an AttributeError as well, so that hasattr works."""
+    """E5101: the name of no operator; also an AttributeError, so that hasattr works."""
 
 
 class Namespace:
-    """The constructors of operators whose names begin with `prefix.`, as attributes."""
+    """The constructors of operators whose names start with `prefix.`, as attributes."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -54,14 +54,14 @@ class Namespace:
 
 
 def names() -> tuple[str, ...]:
-    """Everything that has a constructor."""
+    """The names of all constructors."""
     return tuple(sorted({*OP_INFO, *F_CONSTRUCT}))
 
 
 def named(name: str) -> Constructor | Namespace:
-    """What `relay.NAME` is: the constructor of that name, or the constructors of operators whose names begin with `NAME.`.
+    """What `relay.NAME` is: the constructor with that name, or the constructors of operators whose names start with `NAME.`.
 
-    UnknownOperatorError E5101 if there is neither, TvmNameError E5091 for names of TVM's.
+    UnknownOperatorError E5101 if there is neither, TvmNameError E5091 for a name from TVM.
     """
     reach("constructors")
     if name in F_CONSTRUCT or name in OP_INFO:
@@ -74,7 +74,7 @@ def named(name: str) -> Constructor | Namespace:
 
 
 def constructor(name: str) -> Constructor:
-    """The function that builds calls of the operator; UnknownOperatorError E5101 if there is none of that name."""
+    """The function that builds calls of the operator; UnknownOperatorError E5101 if there is no such operator."""
     reach("constructors")
     if name not in F_CONSTRUCT:
         try:
@@ -105,12 +105,12 @@ def describe(info: OpInfo) -> str:
     return "\n".join(lines)
 
 
-def generic(name: str, *args: Any, **given: Any) -> Call:
-    """A call of the operator with attributes as they are in its dataclass."""
+def generic(name: str, *args: Any, **attrs: Any) -> Call:
+    """A call of the operator; the attributes are the fields of its dataclass."""
     info = op_info(name)
     count = _operand_count(info, args)
-    found = operands_of(name, *_flat(args[:count]))
-    return call(name, found, make_attrs(info, args[count:], given))
+    operands = operands_of(name, *_flat(args[:count]))
+    return call(name, operands, make_attrs(info, args[count:], attrs))
 
 
 def _operand_count(info: OpInfo, args: Sequence[Any]) -> int:
@@ -136,35 +136,37 @@ def _flat(args: Iterable[Any]) -> list[Any]:
 def operands_of(name: str, *args: Any) -> list[Expr]:
     """Operands as expressions; numbers and arrays become constants of the type of the first expression."""
     typed = next((a.type for a in args if isinstance(a, Expr)), None)
-    found: list[Expr] = []
+    operands: list[Expr] = []
     for i, a in enumerate(args):
         if isinstance(a, Expr):
-            found.append(a)
+            operands.append(a)
         elif isinstance(a, np.ndarray):
-            found.append(const(a))
+            operands.append(const(a))
         elif isinstance(a, int | float | np.generic) and isinstance(typed, TensorType):
-            found.append(const(a, dtype=typed.dtype))
+            operands.append(const(a, dtype=typed.dtype))
         else:
             raise refused(name, f"operand {i} is a {type(a).__name__}, not an expression")
-    return found
+    return operands
 
 
 def make_attrs(info: OpInfo, positional: Sequence[Any], given: dict[str, Any]) -> Any:
-    """The operator's attributes; TypeRuleError names what is missing, unknown or of another type."""
+    """The operator's attributes; raises TypeRuleError for missing, unknown or mistyped attributes."""
     if info.attrs_type is None:
         if positional or given:
             raise refused(info.name, f"the operator has no attributes, {', '.join([*map(repr, positional), *given])} given")
         return None
-    known = fields(info.attrs_type)
-    if len(positional) > len(known):
-        raise refused(info.name, f"{len(positional)} values for {len(known)} attributes after the operands")
-    values = dict(zip((f.name for f in known), positional, strict=False))
+    declared = fields(info.attrs_type)
+    if len(positional) > len(declared):
+        raise refused(info.name, f"{len(positional)} values for {len(declared)} attributes after the operands")
+    values = dict(zip((f.name for f in declared), positional, strict=False))
     for key, value in given.items():
-        if key in values or key not in {f.name for f in known}:
-            trouble = "is given twice" if key in values else f"is not an attribute; there are {', '.join(f.name for f in known)}"
+        if key in values or key not in {f.name for f in declared}:
+            trouble = (
+                "is given twice" if key in values else f"is not an attribute; there are {', '.join(f.name for f in declared)}"
+            )
             raise refused(info.name, f"{key} {trouble}")
         values[key] = value
-    missing = [f.name for f in known if f.name not in values and f.default is MISSING and f.default_factory is MISSING]
+    missing = [f.name for f in declared if f.name not in values and f.default is MISSING and f.default_factory is MISSING]
     if missing:
         raise refused(info.name, f"needs {', '.join(missing)}")
     hints = typing.get_type_hints(info.attrs_type)
@@ -176,7 +178,7 @@ def make_attrs(info: OpInfo, positional: Sequence[Any], given: dict[str, Any]) -
 
 
 def fitted_to(value: Any, hint: Any) -> Any:
-    """`value` as the type that a field is annotated with, MISSING if it is none of it."""
+    """`value` converted to the annotated type of a field; MISSING if it does not fit."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         options = (fitted_to(value, h) for h in inner)
@@ -200,10 +202,10 @@ def _fitted_tuple(value: Any, inner: tuple[Any, ...]) -> Any:
         value = (value, value)
     if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str) or (not many and len(value) != len(inner)):
         return MISSING
-    found = tuple(
+    fitted = tuple(
         fitted_to(v, inner[0] if many else h) for v, h in zip(value, inner * len(value) if many else inner, strict=False)
     )
-    return MISSING if any(f is MISSING for f in found) else found
+    return MISSING if any(f is MISSING for f in fitted) else fitted
 
 
 def _hint_text(hint: Any) -> str:
@@ -211,13 +213,13 @@ def _hint_text(hint: Any) -> str:
 
 
 def refused(name: str, message: str) -> TypeRuleError:
-    """E5100 for the operator, at the caller's place."""
+    """E5100 for the operator, at the caller's line."""
     place = call_place()
     return TypeRuleError(message, where=f"{name} at {place}" if place else name)
 
 
 def _checked(name: str, built: Any) -> Any:
-    """What a constructor made: an expression, or several as a tuple of Python."""
+    """Check the result of a constructor: an expression, or several as a Python tuple."""
     if isinstance(built, tuple) and built:
         return tuple(_checked(name, b) for b in built)
     if not isinstance(built, Expr):
@@ -236,12 +238,12 @@ def reshaped(expr: Expr, shape: Sequence[int], span: Span) -> Expr:
 
 
 def transposed(expr: Expr, axes: Sequence[int], span: Span) -> Expr:
-    """`expr` with its dimensions in another order."""
+    """`expr` with its dimensions permuted."""
     return with_span(constructor("transpose")(expr, axes=tuple(axes)), span)
 
 
 def with_span(expr: Expr, span: Span) -> Expr:
-    """The same call, from another place of the file."""
+    """The same call with another span."""
     assert isinstance(expr, Call)
     return replace(expr, span=span)
 
@@ -249,7 +251,7 @@ def with_span(expr: Expr, span: Span) -> Expr:
 def if_then_else(
     cond: Expr, args: Sequence[Expr], then_branch: Function, else_branch: Function, *, span: Span = NO_SPAN
 ) -> If:  # fmt: skip
-    """`then_branch(args)` where `cond`, one bool, holds, else `else_branch(args)`; UsageError E1160 if types do not fit."""
+    """`then_branch(args)` if `cond`, one bool, holds, else `else_branch(args)`; UsageError E1160 if types do not match."""
     if not is_condition(cond.type):
         raise _misfit(f"the condition of a branch is one bool, not {cond.type}", span)
     for word, branch in (("then", then_branch), ("else", else_branch)):
@@ -260,9 +262,9 @@ def if_then_else(
 
 
 def while_loop(args: Sequence[Expr], cond: Function, body: Function, *, span: Span = NO_SPAN) -> While:
-    """The loop variables, first `args`, after as many runs of `body` as `cond` allows; UsageError E1160 if types misfit."""
+    """The loop variables, initially `args`, after running `body` while `cond` holds; UsageError E1160 if types do not match."""
     if not args:
-        raise _misfit("a loop without variables never ends, or never begins", span)
+        raise _misfit("a loop without variables never ends or never starts", span)
     _check_parameters("the condition", cond, args, span)
     _check_parameters("the body", body, args, span)
     if not is_condition(cond.body.type):

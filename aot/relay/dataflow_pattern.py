@@ -1,7 +1,7 @@
-"""Patterns of expressions, in TVM's words: `is_op("nn.bias_add")(is_op("nn.conv2d")(wildcard(), is_constant()), is_constant())`.
+"""Patterns of expressions, as in TVM: `is_op("nn.bias_add")(is_op("nn.conv2d")(wildcard(), is_constant()), is_constant())`.
 
-`pattern.match(expr)` says whether an expression has the form, `pattern.find(expr)` also what stands where; `rewrite` replaces
-every place of a graph that has the form.  A pattern that occurs twice in a larger one stands for the same expression both times.
+`pattern.match(expr)` says whether an expression matches; `pattern.find(expr)` also returns what each part matched; `rewrite`
+replaces every match in a graph.  A pattern that occurs twice in a larger one matches the same expression both times.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import known_dtypes
 
 Bound = Mapping[int, Expr]
-"""Pattern (by id) -> the expression that it stands for."""
+"""Pattern (by id) -> the expression that it matched."""
 
 COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "logical_and", "logical_or", "bitwise_xor"})
-"""Operators whose two operands may stand in either order."""
+"""Operators that accept their two operands in either order."""
 
 
 FORMS = {
@@ -32,19 +32,19 @@ FORMS = {
     "nn.depthwise_conv2d": ("nn.depthwise_conv2d", "nn.depthwise_conv2d_float"),
     "clip": ("clip", "relu"),
 }
-"""The operators that one name stands for in a pattern, of integers and of float32: those that `relay.NAME` makes calls of."""
+"""The operators that a name matches in a pattern, for integers and float32: those that `relay.NAME` may create."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What stands where: `match[pattern]` is the expression; the patterns are the objects of which the whole was made."""
+    """The result of a match: `match[pattern]` is the expression that a part of the pattern matched."""
 
     root: Expr
     bound: Bound
 
     def __getitem__(self, pattern: Pattern) -> Expr:
         if id(pattern) not in self.bound:
-            raise _wrong("the pattern is not a part of what was matched")
+            raise _wrong("the pattern is not part of the one that was matched")
         return self.bound[id(pattern)]
 
     def __contains__(self, pattern: Pattern) -> bool:
@@ -53,76 +53,76 @@ class Match:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """The base of all patterns."""
+    """Base class of all patterns."""
 
     def bindings(self, expr: Expr, bound: Bound) -> Iterator[Bound]:
-        """Each way in which `expr` has this form, given what other patterns stand for already."""
+        """Each way in which `expr` matches, given what other patterns have matched already."""
         if id(self) in bound:
             if bound[id(self)] is expr:
                 yield bound
             return
-        for found in self._bindings(expr, bound):
-            yield {**found, id(self): expr}
+        for partial in self._bindings(expr, bound):
+            yield {**partial, id(self): expr}
 
     def _bindings(self, expr: Expr, bound: Bound) -> Iterator[Bound]:
         raise NotImplementedError
 
     def find(self, expr: Expr) -> Match | None:
-        """What stands where, in the first way that fits; None if the expression has another form."""
+        """What each part matched, in the first way that fits; None if the expression does not match."""
         first = next(self.bindings(expr, {}), None)
         return None if first is None else Match(expr, first)
 
     def match(self, expr: Expr) -> bool:
-        """Whether the expression has this form."""
+        """Whether the expression matches."""
         return self.find(expr) is not None
 
     def parts(self) -> tuple[Pattern, ...]:
-        """The patterns of which this one is made directly."""
+        """The direct parts of this pattern."""
         return ()
 
     def __or__(self, other: Pattern) -> Pattern:
         return AltPattern(self, _pattern(other))
 
     def has_attr(self, attrs: Mapping[str, Any]) -> Pattern:
-        """The same with attributes of these values (E5106 for an attribute that the operator of `is_op` does not have)."""
+        """The same pattern, restricted to these attribute values (E5106 for an attribute that the operator of `is_op` lacks)."""
         if not isinstance(attrs, Mapping):
-            raise _wrong(f"has_attr takes a dictionary of attributes, not {attrs!r}")
-        wanted = dict(attrs)
-        known = _attributes(self)
-        missing = sorted(set(wanted) - known) if known is not None else []
+            raise _wrong(f"has_attr needs a dictionary of attributes, not {attrs!r}")
+        required = dict(attrs)
+        declared = _attributes(self)
+        missing = sorted(set(required) - declared) if declared is not None else []
         if missing:
             raise _wrong(
-                f"has_attr: {', '.join(missing)} is no attribute of the operator; there are {', '.join(sorted(known or ()))}"
+                f"has_attr: {', '.join(missing)} is no attribute of the operator; there are {', '.join(sorted(declared or ()))}"
             )
-        return WherePattern(self, lambda e: isinstance(e, Call) and _has_attrs(e, wanted))
+        return WherePattern(self, lambda e: isinstance(e, Call) and _has_attrs(e, required))
 
     def has_dtype(self, dtype: str) -> Pattern:
-        """The same of this element type (E5106 for an unknown one)."""
+        """The same pattern, restricted to this element type (E5106 if it is unknown)."""
         if dtype not in known_dtypes():
             raise _wrong(f"has_dtype: there is no element type {dtype!r}; there are {', '.join(known_dtypes())}")
         return WherePattern(self, lambda e: isinstance(e.type, TensorType) and e.type.dtype == dtype)
 
     def has_shape(self, shape: Sequence[int]) -> Pattern:
-        """The same of this shape."""
-        wanted = tuple(shape)
-        return WherePattern(self, lambda e: isinstance(e.type, TensorType) and e.type.shape == wanted)
+        """The same pattern, restricted to this shape."""
+        expected = tuple(shape)
+        return WherePattern(self, lambda e: isinstance(e.type, TensorType) and e.type.shape == expected)
 
     def where(self, condition: Callable[[Expr], bool]) -> Pattern:
-        """The same, where a Python function of the expression says so."""
+        """The same pattern, restricted by a Python predicate on the expression."""
         if not callable(condition):
-            raise _wrong("where takes a function of an expression")
+            raise _wrong("where needs a function of an expression")
         return WherePattern(self, condition)
 
     def optional(self, wrap: Callable[[Pattern], Pattern]) -> Pattern:
-        """This, or this inside of what `wrap` makes of it: `conv.optional(lambda x: is_op("clip")(x))`."""
+        """This pattern, or `wrap` applied to it: `conv.optional(lambda x: is_op("clip")(x))`."""
         if not callable(wrap):
-            raise _wrong("optional takes a function of a pattern")
+            raise _wrong("optional needs a function of a pattern")
         return AltPattern(_pattern(wrap(self)), self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WildcardPattern(Pattern):
-    """Anything."""
+    """Matches anything."""
 
     def _bindings(self, expr: Expr, bound: Bound) -> Iterator[Bound]:
         yield bound
@@ -130,7 +130,7 @@ class WildcardPattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KindPattern(Pattern):
-    """An expression of one class, with a name where one is given."""
+    """An expression of one class, with the given name, if any."""
 
     kind: type
     name: str = ""
@@ -142,7 +142,7 @@ class KindPattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExprPattern(Pattern):
-    """This very node."""
+    """One specific node."""
 
     expr: Expr
 
@@ -153,13 +153,13 @@ class ExprPattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallPattern(Pattern):
-    """A call of one of the operators; over operands of these forms, where they are given."""
+    """A call of one of the operators, over matching operands if patterns for them are given."""
 
     ops: tuple[str, ...]
     args: tuple[Pattern, ...] | None = None
 
     def __call__(self, *args: Pattern) -> CallPattern:
-        """The same over operands of these forms (E5106 without a name)."""
+        """The same over matching operands (E5106 if the pattern names no operator)."""
         return CallPattern(self.ops, tuple(map(_pattern, args)))
 
     def parts(self) -> tuple[Pattern, ...]:
@@ -178,7 +178,7 @@ class CallPattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TuplePattern(Pattern):
-    """A tuple, of fields of these forms where they are given."""
+    """A tuple, with matching fields if patterns for them are given."""
 
     fields: tuple[Pattern, ...] | None = None
 
@@ -194,7 +194,7 @@ class TuplePattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TupleGetItemPattern(Pattern):
-    """A field of a tuple of a form; any field if no index is given."""
+    """A field of a matching tuple; any field if no index is given."""
 
     value: Pattern
     index: int | None = None
@@ -209,7 +209,7 @@ class TupleGetItemPattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AltPattern(Pattern):
-    """One form or another; the first is tried first."""
+    """Either of two patterns; the left one is tried first."""
 
     left: Pattern
     right: Pattern
@@ -224,7 +224,7 @@ class AltPattern(Pattern):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WherePattern(Pattern):
-    """A form with a condition."""
+    """A pattern with a condition."""
 
     inner: Pattern
     condition: Callable[[Expr], bool] = field(repr=False)
@@ -235,7 +235,7 @@ class WherePattern(Pattern):
     def __call__(self, *args: Pattern) -> Pattern:
         """`is_op(...).has_attr(...)(operands)` is `is_op(...)(operands).has_attr(...)`."""
         if not isinstance(self.inner, CallPattern | WherePattern):
-            raise _wrong("only the pattern of an operator takes operands")
+            raise _wrong("only the pattern of an operator has operands")
         return WherePattern(self.inner(*args), self.condition)
 
     def _bindings(self, expr: Expr, bound: Bound) -> Iterator[Bound]:
@@ -251,60 +251,60 @@ def _all(patterns: Sequence[Pattern], exprs: Sequence[Expr], bound: Bound) -> It
         yield from _all(patterns[1:], exprs[1:], first)
 
 
-def _has_attrs(expr: Call, wanted: Mapping[str, Any]) -> bool:
+def _has_attrs(expr: Call, required: Mapping[str, Any]) -> bool:
     missing = object()
-    return all(getattr(expr.attrs, key, missing) == value for key, value in wanted.items())
+    return all(getattr(expr.attrs, key, missing) == value for key, value in required.items())
 
 
 def is_op(*names: str) -> CallPattern:
-    """A call of the operator, or of one of several; called with patterns, over operands of these forms.
+    """A call of one of these operators; call the pattern with others to restrict the operands.
 
-    A name stands for what `relay.NAME` makes, of integers and of float32 (`FORMS`).  UsageError E5101 for an operator that is not
-    registered (yet: a plug-in's is imported before), E5106 without a name.
+    A name matches what `relay.NAME` creates, for integers and for float32 (`FORMS`).  UsageError E5101 for an operator that is
+    not registered (import a plug-in first), E5106 without a name.
     """
     if not names or not all(isinstance(n, str) for n in names):
-        raise _wrong(f"is_op takes names of operators, not {names!r}")
+        raise _wrong(f"is_op needs names of operators, not {names!r}")
     return CallPattern(tuple(dict.fromkeys(form for n in names for form in FORMS.get(Op.get(n).name, (n,)))))
 
 
 def wildcard() -> Pattern:
-    """The pattern that fits every expression."""
+    """The pattern that matches every expression."""
     return WildcardPattern()
 
 
 def is_constant() -> Pattern:
-    """The pattern that fits every constant, of any shape and dtype."""
+    """The pattern that matches every constant, of any shape and dtype."""
     return KindPattern(Constant)
 
 
 def is_var(name: str = "") -> Pattern:
-    """A variable, of that name where one is given."""
+    """A variable, with this name if given."""
     return KindPattern(Var, name)
 
 
 def is_expr(expr: Expr) -> Pattern:
-    """This very node."""
+    """The pattern that matches only this node."""
     if not isinstance(expr, Expr):
-        raise _wrong(f"is_expr takes an expression, not {expr!r}")
+        raise _wrong(f"is_expr needs an expression, not {expr!r}")
     return ExprPattern(expr)
 
 
 def is_tuple(fields: Sequence[Pattern] | None = None) -> Pattern:
-    """A tuple, of fields of these forms where they are given."""
+    """A tuple, with matching fields if patterns for them are given."""
     return TuplePattern(None if fields is None else tuple(map(_pattern, fields)))
 
 
 def is_tuple_get_item(value: Pattern, index: int | None = None) -> Pattern:
-    """A field of a tuple of this form."""
+    """A field of a matching tuple."""
     return TupleGetItemPattern(_pattern(value), index)
 
 
 def rewrite(pattern: Pattern, replacement: Callable[[Match], Expr], root: Any) -> Any:
-    """`root`, an expression or a function, with `replacement(match)` wherever it has the form; operands are rewritten first.
+    """`root`, an expression or a function, with every match replaced by `replacement(match)`; operands are rewritten first.
 
-    The function may return `match.root` to leave a place as it is.
+    The function may return `match.root` to leave a match unchanged.
 
-    `pattern`: the form, of `is_op`, `wildcard` and the like.
+    `pattern`: a pattern made with `is_op`, `wildcard` and the like.
     """
     _pattern(pattern)
 
@@ -329,7 +329,7 @@ def rewrite(pattern: Pattern, replacement: Callable[[Match], Expr], root: Any) -
 
 
 def _attributes(pattern: Pattern) -> frozenset[str] | None:
-    """The attributes that the operators of a pattern have; None of a pattern that is not one of operators."""
+    """The attributes of a pattern's operators; None if it is not a pattern of operators."""
     while isinstance(pattern, WherePattern):
         pattern = pattern.inner
     if not isinstance(pattern, CallPattern):
@@ -349,5 +349,5 @@ def _wrong(message: str) -> UsageError:
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("relay.dataflow_pattern", name)

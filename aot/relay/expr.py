@@ -1,6 +1,6 @@
-"""The graph IR: a Relay of data flow, with branches and loops over closed functions.
+"""The graph IR: the data-flow subset of Relay, with branches and loops over closed functions.
 
-Nodes are immutable, compared by identity, and always typed: `call` runs the operator's type rule at once.
+Nodes are immutable, compared by identity, and always typed: `call` runs the operator's type rule immediately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A value known at compile time; `stored` is the type that the file has it in where that is smaller (aot.relay.stored)."""
+    """A value known at compile time; `stored` is its type in the file, if that is smaller (aot.relay.stored)."""
 
     data: Array
     type: TensorType
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuple:
-    """Several values as one."""
+    """Several values combined into one."""
 
     fields: tuple[Expr, ...]
     type: TupleType
@@ -70,9 +70,9 @@ class TupleGetItem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If:
-    """`then_branch` applied to `args` where `cond`, one bool, holds; else `else_branch` applied to them.
+    """`then_branch(args)` if `cond`, one bool, holds; else `else_branch(args)`.
 
-    Only the branch that is taken runs.  Both are closed functions of the same types.
+    Only the selected branch runs.  Both are closed functions of the same types.
     """
 
     cond: Expr
@@ -85,9 +85,10 @@ class If:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class While:
-    """`args` are the loop variables' first values; `while cond(variables): variables = body(variables)`; yields the last ones.
+    """`args` are the initial loop variables; `while cond(variables): variables = body(variables)`; yields the final ones.
 
-    `cond` and `body` are closed functions; `cond` yields one bool, `body` as many tensors as there are variables, of their types.
+    `cond` and `body` are closed functions; `cond` yields one bool, `body` as many tensors as there are variables, with their
+    types.
     """
 
     args: tuple[Expr, ...]
@@ -102,7 +103,7 @@ Expr = Var | Constant | Call | Tuple | TupleGetItem | If | While
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """Parameters and a body; `attrs["Primitive"]` marks a fused group, which becomes one kernel."""
+    """Parameters and a body; `attrs["Primitive"]` marks a fused function, which becomes one kernel."""
 
     params: tuple[Var, ...]
     body: Expr
@@ -113,7 +114,7 @@ class Function:
         return bool(self.attrs.get("Primitive"))
 
     def __call__(self, *args: Expr) -> Call:
-        """A call, which the compiler replaces by the body over `args`; UsageError E1160 where they do not fit the parameters."""
+        """A call that the compiler replaces by the body over `args`; UsageError E1160 if they do not fit the parameters."""
         for i, a in enumerate(args):
             if not isinstance(a, Expr):
                 raise _bad_value(f"operand {i} is a {type(a).__name__}, not an expression")
@@ -122,20 +123,20 @@ class Function:
 
 
 def var(name: str, shape: Sequence[int], *, dtype: str = "float32", quant: QuantParams | None = None) -> Var:
-    """A parameter, `relay.var("x", shape=(1, 8, 8, 4), dtype="int8")`; UsageError E5104 for what is no shape or type."""
+    """A parameter, `relay.var("x", shape=(1, 8, 8, 4), dtype="int8")`; UsageError E5104 for an invalid shape or type."""
     if not isinstance(name, str) or not name:
         raise _bad_value(f"the name of a variable is a word, not {name!r}")
     return Var(name, tensor_type_of(shape, dtype, quant))
 
 
 def tensor_type_of(shape: Any, dtype: Any, quant: QuantParams | None = None, *, least: int = 1) -> TensorType:
-    """The type of a tensor, checked (E5104); no size is below `least`."""
+    """The type of a tensor, checked (E5104); every size must be at least `least`."""
     if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str):
         raise _bad_value(f"a shape is a sequence of sizes, not {shape!r}")
     if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= least for n in shape):
         raise _bad_value(f"a shape has whole sizes of {least} or more, not {tuple(shape)}")
     if quant is not None and not isinstance(quant, QuantParams):
-        raise _bad_value(f"quant takes QuantParams, not {quant!r}")
+        raise _bad_value(f"quant must be QuantParams, not {quant!r}")
     return TensorType(tuple(int(n) for n in shape), _known_dtype(dtype), quant)
 
 
@@ -151,9 +152,9 @@ def _bad_value(message: str) -> UsageError:
 
 
 def const(data: Any, *, quant: QuantParams | None = None, dtype: str | None = None, span: Span = NO_SPAN) -> Constant:
-    """A constant of an array, a number or a list of numbers; `dtype` where it is not numpy's own (int4).
+    """A constant from an array, a number or a list of numbers; pass `dtype` if numpy has no such type (int4).
 
-    Numbers of Python become int32 or float32.  UsageError E5104 if a value does not fit the type.
+    Python numbers become int32 or float32.  UsageError E5104 if a value does not fit the type.
     """
     if not isinstance(data, np.ndarray) or (dtype is not None and data.dtype != _stored_as(dtype)):
         data = _as_array(data, dtype)
@@ -166,32 +167,32 @@ def _stored_as(dtype: str) -> np.dtype[Any]:
 
 def _as_array(data: Any, dtype: str | None) -> Array:
     try:
-        found = np.asarray(data)
+        array = np.asarray(data)
     except ValueError as error:
-        raise _bad_value(f"no array can be made of the value: {error}") from error
-    if found.dtype.kind not in "biuf":
-        raise _bad_value(f"a constant holds numbers, not {found.dtype}")
+        raise _bad_value(f"the value cannot be converted to an array: {error}") from error
+    if array.dtype.kind not in "biuf":
+        raise _bad_value(f"a constant holds numbers, not {array.dtype}")
     if dtype is None and not isinstance(data, np.ndarray | np.generic):
-        dtype = {"i": "int32", "u": "int32", "f": "float32", "b": "bool"}[found.dtype.kind]
+        dtype = {"i": "int32", "u": "int32", "f": "float32", "b": "bool"}[array.dtype.kind]
     if dtype is None:
-        return found
+        return array
     name = _known_dtype(dtype)
-    if is_int(name) and found.size:
+    if is_int(name) and array.size:
         low, high = int_range(name)
-        if found.dtype.kind == "f" and not np.array_equal(found, np.trunc(found)):
+        if array.dtype.kind == "f" and not np.array_equal(array, np.trunc(array)):
             raise _bad_value(f"{name} holds whole numbers")
-        if not (low <= found.min() and found.max() <= high):
-            raise _bad_value(f"{name} holds values from {low} to {high}, not {found.min()} to {found.max()}")
-    elif not is_float(name) and found.dtype.kind == "f":
-        raise _bad_value(f"{name} does not hold numbers of {found.dtype}")
-    return np.asarray(found.astype(numpy_dtype(name)))
+        if not (low <= array.min() and array.max() <= high):
+            raise _bad_value(f"{name} holds values from {low} to {high}, not {array.min()} to {array.max()}")
+    elif not is_float(name) and array.dtype.kind == "f":
+        raise _bad_value(f"{name} does not hold numbers of {array.dtype}")
+    return np.asarray(array.astype(numpy_dtype(name)))
 
 
 def call(op: Op | str, args: Sequence[Expr], attrs: Any = None, *, span: Span = NO_SPAN) -> Call:
     """Apply a registered operator.
 
-    TypeRuleError (E5100), with the operator and the place of the call, where operands or attributes are not what the operator
-    takes; its `__cause__` is set where the type rule met what its author did not think of.
+    Raises TypeRuleError (E5100), with the operator and the place of the call, if it does not accept the operands or attributes.
+    Its `__cause__` is set if the type rule itself failed on an unexpected case.
     """
     name = op if isinstance(op, str) else op.name
     return Call(Op(name), tuple(args), attrs, _call_type(name, args, attrs), span)
@@ -208,8 +209,8 @@ def _call_type(name: str, args: Sequence[Expr], attrs: Any) -> Type:
     except TypeRuleError as error:
         raise TypeRuleError(error.message, where=_where(name)) from None
     except Exception as error:
-        given = ", ".join(map(str, types))
-        message = f"the type rule does not understand {given} with {attrs} ({type(error).__name__}: {error})"
+        actual = ", ".join(map(str, types))
+        message = f"the type rule does not understand {actual} with {attrs} ({type(error).__name__}: {error})"
         raise TypeRuleError(message, where=_where(name)) from error
 
 
@@ -236,16 +237,16 @@ def _attrs_fault(info: OpInfo, attrs: Any) -> str:
 
 
 def check_operands(func: Function, args: Sequence[Expr], where: str) -> None:
-    """UsageError E1160 where the operands of a call of `func` have other shapes or element types than its parameters."""
-    given, wanted = [a.type for a in args], [p.type for p in func.params]
-    forms = [[(t.shape, t.dtype) if isinstance(t, TensorType) else t for t in types] for types in (given, wanted)]
+    """Raise UsageError E1160 if the operands of a call of `func` differ from its parameters in shape or element type."""
+    actual, expected = [a.type for a in args], [p.type for p in func.params]
+    forms = [[(t.shape, t.dtype) if isinstance(t, TensorType) else t for t in types] for types in (actual, expected)]
     if forms[0] != forms[1]:
-        of, to = (", ".join(map(str, types)) or "nothing" for types in (wanted, given))
+        of, to = (", ".join(map(str, types)) or "nothing" for types in (expected, actual))
         raise UsageError(Problem("E1160", f"a function of {of} is called with {to}", where))
 
 
 def make_tuple(fields: Sequence[Expr], *, span: Span = NO_SPAN) -> Tuple:
-    """A tuple of tensors; UsageError E5104 for a field that is something else, a tuple too."""
+    """A tuple of tensors; UsageError E5104 for any other field, including a tuple."""
     types = []
     for i, f in enumerate(fields):
         if not isinstance(f, Expr):
@@ -257,9 +258,9 @@ def make_tuple(fields: Sequence[Expr], *, span: Span = NO_SPAN) -> Tuple:
 
 
 def get_item(value: Expr, index: int, *, span: Span = NO_SPAN) -> TupleGetItem:
-    """Field `index` of a tuple-typed expression; UsageError E5104 for another expression, and a field that it does not have."""
+    """Field `index` of a tuple-typed expression; UsageError E5104 for any other expression or a missing field."""
     if not isinstance(value, Expr) or not isinstance(value.type, TupleType):
-        raise _bad_value(f"{value.type if isinstance(value, Expr) else type(value).__name__} is no tuple, so it has no fields")
+        raise _bad_value(f"{value.type if isinstance(value, Expr) else type(value).__name__} is not a tuple, so it has no fields")
     if type(index) is not int or not 0 <= index < len(value.type.fields):
         raise _bad_value(f"a tuple of {len(value.type.fields)} fields has no field {index!r}")
     return TupleGetItem(value, index, value.type.fields[index], span)
@@ -287,7 +288,7 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
 
 
 def post_order(*roots: Expr) -> list[Expr]:
-    """Every node reachable from the roots once, operands before users; without recursion, so depth does not matter."""
+    """Every node reachable from the roots once, operands before users; not recursive, so depth does not matter."""
     seen: set[int] = set()
     order: list[Expr] = []
     stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
@@ -307,7 +308,7 @@ def _unique(order: list[Expr]) -> list[Expr]:
 
 
 def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
-    """`expr` over other operands (same node where they are the same); types are inferred anew."""
+    """`expr` over other operands (the same node if they are unchanged); types are inferred again."""
     if all(a is b for a, b in zip(operands(expr), new, strict=True)):
         return expr
     match expr:
@@ -339,7 +340,7 @@ def inner_functions(expr: Expr) -> tuple[Function, ...]:
 
 
 def with_inner_functions(expr: Expr, new: Sequence[Function]) -> Expr:
-    """`expr` with other branches, or another condition and body, of the same types (same node where they are the same)."""
+    """`expr` with other branches, or another condition and body, of the same types (the same node if they are unchanged)."""
     if all(a is b for a, b in zip(inner_functions(expr), new, strict=True)):
         return expr
     match expr:
@@ -352,7 +353,7 @@ def with_inner_functions(expr: Expr, new: Sequence[Function]) -> Expr:
 
 
 def map_inner_functions(func: Function, rule: Callable[[Function], Function]) -> Function:
-    """`func` with `rule` applied to every function that its control flow runs, innermost first; one that is shared stays so."""
+    """`func` with `rule` applied to every function that its control flow runs, innermost first; sharing is preserved."""
     done: dict[int, tuple[Function, Function]] = {}
 
     def new(inner: Function) -> Function:
@@ -370,24 +371,24 @@ def map_inner_functions(func: Function, rule: Callable[[Function], Function]) ->
 
 def all_functions(func: Function) -> list[Function]:
     """`func` and every function that its control flow runs, each once, outer before inner."""
-    found: dict[int, Function] = {}
+    functions: dict[int, Function] = {}
     waiting = [func]
     while waiting:
         outer = waiting.pop(0)
-        if id(outer) not in found:
-            found[id(outer)] = outer
+        if id(outer) not in functions:
+            functions[id(outer)] = outer
             waiting += [f for e in post_order(outer.body) for f in inner_functions(e)]
-    return list(found.values())
+    return list(functions.values())
 
 
 def result_types(func: Function) -> tuple[TensorType, ...]:
-    """The types of a function's results, one or the fields of its tuple."""
+    """The types of a function's results: its type, or the fields of its tuple."""
     type_ = func.body.type
     return type_.fields if isinstance(type_, TupleType) else (type_,)
 
 
 def rewrite(func: Function, rule: Callable[[Expr], Expr]) -> Function:
-    """Rebuild `func` bottom-up, giving each node (its operands already rewritten) to `rule`; sharing is kept."""
+    """Rebuild `func` bottom-up, passing each node (with rewritten operands) to `rule`; sharing is preserved."""
     done: dict[int, Expr] = {}
     for expr in post_order(func.body):
         done[id(expr)] = rule(with_operands(expr, [done[id(o)] for o in operands(expr)]))
@@ -395,34 +396,36 @@ def rewrite(func: Function, rule: Callable[[Expr], Expr]) -> Function:
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
-    """`func` with constants in the place of the parameters of these names; types are inferred anew.
+    """`func` with constants substituted for the parameters with these names; types are inferred again.
 
-    UsageError E5104 for a name that no parameter, or more than one, has, and for a value of another shape or type.
+    UsageError E5104 if a name belongs to no parameter or to several, or if a value has another shape or type.
 
-    `func`: the function; `params`: arrays by the name of the parameter.
+    `func`: the function; `params`: arrays by parameter name.
     """
     bound: dict[int, Expr] = {}
     for name, value in params.items():
-        found = [p for p in func.params if p.name == name]
-        if len(found) != 1:
-            known = ", ".join(p.name for p in func.params)
-            raise _bad_value(f"{len(found) or 'no'} parameters are called {name!r}; there are {known}")
-        wanted = found[0].type
-        constant = const(np.asarray(value), quant=wanted.quant, dtype=wanted.dtype if _stored_alike(value, wanted) else None)
-        if (constant.type.shape, constant.type.dtype) != (wanted.shape, wanted.dtype):
-            raise _bad_value(f"the parameter {name} is {wanted}, not {constant.type}")
-        bound[id(found[0])] = constant
-    rest = tuple(p for p in func.params if id(p) not in bound)
-    return replace(rewrite(func, lambda e: bound.get(id(e), e)), params=rest)
+        matching = [p for p in func.params if p.name == name]
+        if len(matching) != 1:
+            listed = ", ".join(p.name for p in func.params)
+            raise _bad_value(f"{len(matching) or 'no'} parameters are called {name!r}; the parameters are {listed}")
+        expected = matching[0].type
+        constant = const(
+            np.asarray(value), quant=expected.quant, dtype=expected.dtype if _stored_alike(value, expected) else None
+        )
+        if (constant.type.shape, constant.type.dtype) != (expected.shape, expected.dtype):
+            raise _bad_value(f"the parameter {name} is {expected}, not {constant.type}")
+        bound[id(matching[0])] = constant
+    remaining = tuple(p for p in func.params if id(p) not in bound)
+    return replace(rewrite(func, lambda e: bound.get(id(e), e)), params=remaining)
 
 
-def _stored_alike(value: Any, wanted: TensorType) -> bool:
-    """Whether an array holds values of the type, which numpy may have under another name (int4)."""
-    return bool(np.asarray(value).dtype == numpy_dtype(wanted.dtype))
+def _stored_alike(value: Any, expected: TensorType) -> bool:
+    """Whether the array's numpy type is the one that stores this type (int4 has another name in numpy)."""
+    return bool(np.asarray(value).dtype == numpy_dtype(expected.dtype))
 
 
 def users(func: Function) -> dict[int, list[Expr]]:
-    """For each node (by id) the nodes that read it, once per use."""
+    """For each node (by id), the nodes that read it, once per use."""
     table: dict[int, list[Expr]] = {}
     for expr in post_order(func.body):
         for o in operands(expr):
@@ -435,13 +438,13 @@ def is_call(expr: Expr, name: str) -> bool:
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
 
 
-# Visitors and mutators of graphs: subclass one and override what you need.
+# Visitors and mutators of graphs: subclass one and override the methods you need.
 #
-# Both go through the nodes operands first and each node once, without recursion, so a graph may be as deep as it likes.
+# Both visit each node once, operands first, without recursion, so a graph may be arbitrarily deep.
 
 
 class ExprVisitor:
-    """Looks at every node: `visit(expr)` or `visit(function)` calls `visit_call` and the like, operands before users.
+    """Visits every node: `visit(expr)` or `visit(function)` calls `visit_call` and the like, operands before users.
 
     >>> from aot import relay
     >>> class Count(ExprVisitor):
@@ -455,7 +458,7 @@ class ExprVisitor:
     """
 
     def visit(self, root: Expr | Function) -> None:
-        """Visit everything that `root` depends on; functions inside are visited by `visit_function`."""
+        """Visit everything that `root` depends on; inner functions are passed to `visit_function`."""
         body = _checked(root)
         for expr in post_order(body):
             match expr:
@@ -501,14 +504,14 @@ class ExprVisitor:
         """A loop; its functions have been visited."""
 
     def visit_function(self, func: Function) -> None:
-        """A function that is called, a branch, or a loop's condition or body; by default its body is visited."""
+        """A called function, a branch, or a loop's condition or body; by default its body is visited."""
         self.visit(func)
 
 
 class ExprMutator:
-    """Rebuilds a graph: each method gets a node whose operands have been rewritten already, and returns what stands for it.
+    """Rebuilds a graph: each method receives a node with rewritten operands and returns its replacement.
 
-    What does not change is not copied, and what was shared stays shared.
+    Unchanged nodes are not copied, and shared nodes stay shared.
     """
 
     def visit(self, root: Any) -> Any:
@@ -570,13 +573,13 @@ class ExprMutator:
         return loop
 
     def visit_function(self, func: Function) -> Function:
-        """A function with its body rewritten; the parameters stay."""
+        """A function with its body rewritten; the parameters stay unchanged."""
         body = self.visit(func.body)
         return func if body is func.body else Function(func.params, body, func.attrs)
 
 
 def _checked(root: Any) -> Expr:
-    found = root.body if isinstance(root, Function) else root
-    if not isinstance(found, Expr):
+    expr = root.body if isinstance(root, Function) else root
+    if not isinstance(expr, Expr):
         raise UsageError(Problem("E5104", f"{type(root).__name__} is neither an expression nor a function", call_place()))
-    return found
+    return expr

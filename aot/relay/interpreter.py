@@ -1,6 +1,6 @@
-"""Running a graph with numpy: the meaning of every operator is its `evaluate`.
+"""Runs a graph with numpy: the meaning of every operator is its `evaluate`.
 
-The interpreter is the specification that passes, kernels and generated C are compared with.
+The interpreter is the specification for passes, kernels and generated C.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from aot.support.dtype import numpy_dtype
 
 Value = Array | tuple[Array, ...]
 MOST_ITERATIONS = 1_000_000
-"""Iterations after which a loop counts as one without an end."""
+"""Iterations after which a loop is considered endless."""
 
 Observer = Callable[[Expr, Value], None]
 
 
 class EndlessLoopError(ValueError):
-    """A loop has run more often than it may."""
+    """A loop has run more often than allowed."""
 
 
 def evaluate(func: Function, inputs: Sequence[Array], *, limit: int = MOST_ITERATIONS) -> list[Array]:
-    """Run `func` on one array a parameter and return its outputs (one, or the fields of its tuple).
+    """Run `func` on one array per parameter and return its outputs (one, or the fields of its tuple).
 
-    Raises ValueError where an array's shape or element type is not the parameter's, EndlessLoopError where a loop has not ended
-    after `limit` iterations.  A value is dropped after its last use,
-    so the memory needed is about that of the widest place of the graph.
+    Raises ValueError if an array does not have the shape or element type of its parameter, and EndlessLoopError if a loop has not
+    ended after `limit` iterations.  Values are dropped after their last use, so the memory needed is about that of the widest
+    place of the graph.
     """
     return _outputs(_run(func, inputs, None, limit))
 
 
 def evaluate_all(func: Function, inputs: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
-    """As `evaluate`, and each value of the graph by the index of its tensor in the .tflite (`Span.tensor`).
+    """Like `evaluate`, but also return each value of the graph by the index of its tensor in the .tflite (`Span.tensor`).
 
-    Several nodes may come from one operator: the last of them in order of execution is the tensor.  Values inside fused
-    functions count.
+    Several nodes may come from one operator: the last one in execution order is the tensor.  Values inside fused functions are
+    included.
     """
     values: dict[int, Array] = {}
 
@@ -137,13 +137,13 @@ def _use_counts(order: Sequence[Expr]) -> dict[int, int]:
     return counts
 
 
-def _has_type(value: Value, wanted: Type) -> bool:
-    if isinstance(wanted, TensorType):
-        return isinstance(value, np.ndarray) and value.shape == wanted.shape and value.dtype == numpy_dtype(wanted.dtype)
+def _has_type(value: Value, expected: Type) -> bool:
+    if isinstance(expected, TensorType):
+        return isinstance(value, np.ndarray) and value.shape == expected.shape and value.dtype == numpy_dtype(expected.dtype)
     return (
         isinstance(value, tuple)
-        and len(value) == len(wanted.fields)
-        and all(_has_type(v, f) for v, f in zip(value, wanted.fields, strict=True))
+        and len(value) == len(expected.fields)
+        and all(_has_type(v, f) for v, f in zip(value, expected.fields, strict=True))
     )
 
 
@@ -158,7 +158,7 @@ def _outputs(value: Value) -> list[Array]:
 
 
 class StatefulFunction:
-    """`main` with its state, which is that of the start when it is made."""
+    """`main` together with its state, initially the start values."""
 
     def __init__(self, main: Function) -> None:
         self.main = main
@@ -166,11 +166,11 @@ class StatefulFunction:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the initial values."""
+        """Reset the state to its initial values."""
         self.state = [s.initial.copy() for s in state_of(self.main)]
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """The outputs of one run, on one array an input; EndlessLoopError where it is given up, with the state at its start."""
+        """Return the outputs of one run on one array per input; after an EndlessLoopError the state is unchanged."""
         try:
             return self._keep(evaluate(self.main, [*inputs, *self.state]))
         except EndlessLoopError:
@@ -178,7 +178,7 @@ class StatefulFunction:
             raise
 
     def run_all(self, inputs: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
-        """As `run`, and each value of the graph by the index of its tensor in the .tflite."""
+        """Like `run`, but also return each value of the graph by the index of its tensor in the .tflite."""
         results, values = evaluate_all(self.main, [*inputs, *self.state])
         return self._keep(results), values
 

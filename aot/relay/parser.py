@@ -1,7 +1,7 @@
-"""Text of graphs back to graphs: what the printer prints, with the section of metadata after it.
+"""Parses the text of graphs: what the printer prints, followed by the metadata section.
 
-Types are inferred, so they may be left out of a line's comment; comments are not read.  Whatever the text says counts: operators,
-operands, short attributes; the metadata say what it leaves out.
+Types are inferred, so they may be missing from a line's comment; comments are ignored.  The text has priority: operators,
+operands, short attributes; the metadata supply what it leaves out.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _CONST = re.compile(r"const\[(.+): (\w+\[[\d, ]*\]), (\w+)\]$")
 
 
 def print_module(module: IRModule) -> str:
-    """Relay functions and, after them, what their text leaves out."""
+    """Print relay functions, followed by what their text leaves out."""
     record: dict[str, Any] = {}
     texts = [print_func(f, name, record) for name, f in module.functions.items() if isinstance(f, Function)]
     return "\n".join(texts) + to_text(record)
 
 
 def parse_module(text: str, name: str) -> IRModule:
-    """The module of a text (E5101, E5104, E5130, E5131), without metadata where it leaves nothing out."""
+    """Parse a module (E5101, E5104, E5130, E5131); metadata may be missing if the text is complete without them."""
     body, head, metadata = text.partition(HEAD)
     parser = _Parser(body, from_text(metadata) if head else {})
-    found = parsed(lambda _: dict(parser.functions()), name)
-    if not found:
+    functions = parsed(lambda _: dict(parser.functions()), name)
+    if not functions:
         raise UsageError(Problem("E5130", "the text has no function; one begins with def @main("))
-    return IRModule(found, name)
+    return IRModule(functions, name)
 
 
 class _Parser:
-    """Goes through the lines of a text."""
+    """Reads the lines of a text in order."""
 
     def __init__(self, text: str, record: Mapping[str, Any]) -> None:
         self._lines = [line.split("  // ")[0].strip() for line in text.splitlines()]
@@ -69,7 +69,7 @@ class _Parser:
                 self._fail("def @name(...) -> type {")
             try:
                 yield match[1], self._function(match[1], match[2])[0]
-            except UsageError as error:  # it may name the line of the Python program that parses
+            except UsageError as error:  # the error may name a line of the calling Python program
                 at = f"line {self._at}"
                 raise UsageError(*(p if p.where.startswith("line ") else replace(p, where=at) for p in error.problems)) from error
 
@@ -77,7 +77,7 @@ class _Parser:
         while self._at < len(self._lines):
             self._at += 1
             if is_too_deep(self._lines[self._at - 1]):
-                self._fail("brackets that are not nested as deep")
+                self._fail("brackets that are nested less deeply")
             if self._lines[self._at - 1]:
                 return self._lines[self._at - 1]
         if not end:
@@ -95,7 +95,7 @@ class _Parser:
         return (decode(entry[key], classes) if classes else decode(entry[key])) if key in entry else default
 
     def _function(self, path: str, params: str) -> tuple[Function, str]:
-        """A function after its head, and the arguments after its end."""
+        """Parse a function after its head; return it and the arguments after its closing brace."""
         names: dict[str, Expr] = {}
         noted = self._noted(path, "params", ())
         variables = []
@@ -116,25 +116,25 @@ class _Parser:
         raise AssertionError("unreachable")
 
     def _statement(self, line: str, path: str, names: dict[str, Expr]) -> Expr:
-        """A line's value, entered under its name."""
+        """Parse a line and define its value under its name."""
         if (match := _FUNCTION.match(line)) is not None:
             place = f"{path}/{match[1]}"
             func, arguments = self._function(place, match[3])
             args = tuple(self._atom(a, path, names) for a in _split(arguments))
-            made: Expr = Call(func, args, None, func.body.type, self._noted(f"{place}/call", "span", NO_SPAN))
+            value: Expr = Call(func, args, None, func.body.type, self._noted(f"{place}/call", "span", NO_SPAN))
         elif (match := _CONTROL.match(line)) is not None:
-            made = self._control(match, f"{path}/{match[1]}", path, names)
+            value = self._control(match, f"{path}/{match[1]}", path, names)
         elif (match := _LINE.match(line)) is not None:
-            made = self._call(match, f"{path}/{match[1]}", path, names)
+            value = self._call(match, f"{path}/{match[1]}", path, names)
         elif (match := _TUPLE.match(line)) is not None:
-            made = make_tuple(self._fields(match[2], path, names), span=self._noted(f"{path}/{match[1]}", "span", NO_SPAN))
+            value = make_tuple(self._fields(match[2], path, names), span=self._noted(f"{path}/{match[1]}", "span", NO_SPAN))
         else:
             return self._atom(line, path, names)
-        names[match[1]] = made
-        return made
+        names[match[1]] = value
+        return value
 
     def _control(self, match: re.Match[str], place: str, path: str, names: dict[str, Expr]) -> Expr:
-        """A branch or loop after its head, up to the brace after its functions."""
+        """Parse a branch or loop after its head, up to the brace after its functions."""
         args = tuple(self._atom(a, path, names) for a in _split(match[3]))
         first, second = (self._role(role, f"{place}/{role}") for role in ROLES[match[2]])
         if self._next() != "}":
@@ -147,7 +147,7 @@ class _Parser:
         return If(args[0], args[1:], first, second, first.body.type, span)
 
     def _role(self, role: str, place: str) -> Function:
-        """`then = fn (...) -> type {` with its lines, or `then = @place` of one that was read before."""
+        """Parse `then = fn (...) -> type {` with its lines, or `then = @place`, which refers to a function read before."""
         line = self._next() or ""
         if (match := _ROLE.match(line)) is not None and match[1] == role:
             self._inner[place] = self._function(place, match[2])[0]
@@ -168,23 +168,27 @@ class _Parser:
             key, _, text = part.partition("=")
             said = long.get(key)
             values[key] = said[1] if said is not None and said[0] == text else self._value(text)
-        known = [f.name for f in fields(info.attrs_type)] if info.attrs_type is not None else []
-        values |= {key: value for key, (_, value) in long.items() if key in known and key not in values}
+        names_of_attrs = [f.name for f in fields(info.attrs_type)] if info.attrs_type is not None else []
+        values |= {key: value for key, (_, value) in long.items() if key in names_of_attrs and key not in values}
         try:
             attrs = make_attrs(info, [], values)
-            made = call(match[2], args, attrs, span=self._noted(place, "span", NO_SPAN))
+            result = call(match[2], args, attrs, span=self._noted(place, "span", NO_SPAN))
         except TypeRuleError as error:
             raise UsageError(Problem("E5130", f"{match[2]}: {error.message}", f"line {self._at}")) from None
-        except (AssertionError, TypeError, ValueError) as error:  # attributes that check themselves
+        except (AssertionError, TypeError, ValueError) as error:  # attributes that validate themselves
             raise UsageError(Problem("E5130", f"{match[2]}: attributes of these values: {error}", f"line {self._at}")) from None
         noted = self._noted(place, "type")
         alike = (
-            isinstance(noted, TensorType) and isinstance(made.type, TensorType) and noted == replace(made.type, quant=noted.quant)
+            isinstance(noted, TensorType)
+            and isinstance(result.type, TensorType)
+            and noted == replace(result.type, quant=noted.quant)
         )
-        return replace(made, type=noted) if alike or (isinstance(noted, TupleType) and str(noted) == str(made.type)) else made
+        return (
+            replace(result, type=noted) if alike or (isinstance(noted, TupleType) and str(noted) == str(result.type)) else result
+        )
 
     def _value(self, text: str) -> Any:
-        """A short attribute: number, word or tuple of them."""
+        """Parse a short attribute: a number, a word or a tuple of them."""
         if text in ("None", "True", "False"):
             return {"None": None, "True": True, "False": False}[text]
         if text.startswith("(") and text.endswith(")"):
@@ -202,7 +206,7 @@ class _Parser:
         if text in names:
             return names[text]
         if (match := _CONST.match(text)) is not None:
-            names[text] = self._constant(match, path)  # one node, however often it is read
+            names[text] = self._constant(match, path)  # a single node, however often it is used
             return names[text]
         if text.startswith("(") and text.endswith(")"):
             return make_tuple(self._fields(text, path, names))
@@ -211,13 +215,13 @@ class _Parser:
             tuple_type = names[value].type
             if isinstance(tuple_type, TupleType) and int(index) < len(tuple_type.fields):
                 return get_item(names[value], int(index), span=names[value].span)
-        self._fail(f"a name that is known, not {text[:40]},")
+        self._fail(f"a known name, not {text[:40]},")
 
     def _fields(self, text: str, path: str, names: dict[str, Expr]) -> Sequence[Expr]:
-        found = [self._atom(p, path, names) for p in _split(text[1:-1])]
-        if not found or not all(isinstance(f.type, TensorType) for f in found):
+        items = [self._atom(p, path, names) for p in _split(text[1:-1])]
+        if not items or not all(isinstance(f.type, TensorType) for f in items):
             self._fail("a tuple of tensors")
-        return found
+        return items
 
     def _constant(self, match: re.Match[str], path: str) -> Constant:
         place = f"{path}/const:{match[1]}"
@@ -243,7 +247,7 @@ class _Parser:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that no bracket encloses."""
+    """Split at commas that are not inside brackets."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")

@@ -1,6 +1,6 @@
-"""Relay as text: A-normal form, one call a line, types and origins as comments.
+"""Relay as text: A-normal form, one call per line, types and origins as comments.
 
-The text is stable: names come from the model, numbers count lines, constants show type and checksum of their bytes.
+The text is stable: names come from the model, numbers count lines, constants show their type and a checksum of their bytes.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ def print_module(module: IRModule) -> str:
 
 
 def print_func(func: Function, name: str = "main", record: dict[str, Any] | None = None) -> str:
-    """`def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` takes what the text leaves out (aot.ir.metadata)."""
+    """Print `def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` collects what the text leaves out (aot.ir.metadata)."""
     text = TextBuilder()
     _Printer(func, name, record).function(text, f"def @{name}")
     return text.text()
 
 
 class _Printer:
-    """Prints one function; a fused function inside it gets a printer of its own."""
+    """Prints one function; a fused function inside it has its own printer."""
 
     def __init__(
         self, func: Function, path: str = "main", record: dict[str, Any] | None = None, known: dict[int, str] | None = None
     ) -> None:  # fmt: skip
         self._func = func
-        self._known: dict[int, str] = {} if known is None else known  # functions inside -> where they were printed
+        self._known: dict[int, str] = {} if known is None else known  # inner functions -> where they were printed
         self._path = path
         self._record = record
         self._names: dict[int, str] = {}
@@ -100,9 +100,9 @@ class _Printer:
                 text.line(_commented(f"{name} = ({', '.join(arguments)})", expr))
 
     def _control(self, text: TextBuilder, expr: If | While, name: str, arguments: list[str]) -> None:
-        """`%3 = if (%2, %x) {` with a function for each branch, `%3 = while (%0, %1) {` with condition and body; then `}`.
+        """Print `%3 = if (%2, %x) {` and the function of each branch, or `%3 = while (%0, %1) {`, condition and body; then `}`.
 
-        A function that was printed before is named by its place: `fn @main/%1/body`.
+        A function that was printed before is referred to by its place: `fn @main/%1/body`.
         """
         self._note(f"/{name}", span=expr.span)
         word = "if" if isinstance(expr, If) else "while"
@@ -121,7 +121,7 @@ class _Printer:
             return self._names[id(expr)]
         match expr:
             case Var():
-                return f"%{_word(expr.name)}?"  # bound by no function: the verifier says so, the printer shows it
+                return f"%{_word(expr.name)}?"  # bound by no function: the verifier reports it, the printer shows it
             case Constant():
                 self._names[id(expr)] = text = self._constant(expr)
                 return text
@@ -136,7 +136,7 @@ class _Printer:
         return f"const[{name}: {expr.type}, {_checksum(expr.data)}]"
 
     def _note(self, place: str, **values: Any) -> None:
-        """Write down what the text leaves out; what is empty is not worth a word."""
+        """Record what the text leaves out; empty values are skipped."""
         if self._record is not None:
             kept = {k: encode(v) for k, v in values.items() if isinstance(v, np.ndarray) or v not in (None, {}, NO_SPAN)}
             self._record[self._path + place] = kept
@@ -158,7 +158,7 @@ def _origin(span: Span, before: str) -> str:
 
 
 def _word(name: str) -> str:
-    """A name of the model as one word."""
+    """Turn a name of the model into one word."""
     return "".join(c if c.isalnum() or c in "_/:.-;" else "_" for c in printable(name))
 
 
@@ -168,7 +168,7 @@ def _checksum(data: np.ndarray[Any, Any]) -> str:
 
 
 def _attrs(attrs: Any) -> list[str]:
-    """`key=value` of each field that has not its default value, in the order of declaration."""
+    """`key=value` for each field whose value is not the default, in order of declaration."""
     if not dataclasses.is_dataclass(attrs):
         return [] if attrs is None else [str(attrs)]
     fields = [(f.name, getattr(attrs, f.name), f.default) for f in dataclasses.fields(attrs)]
@@ -176,15 +176,15 @@ def _attrs(attrs: Any) -> list[str]:
 
 
 def _long_attrs(attrs: Any) -> dict[str, Any]:
-    """Attributes whose text does not say all: text -> value by field."""
+    """Attributes that the text does not show in full: field -> (text, value)."""
     if not dataclasses.is_dataclass(attrs):
         return {}
-    found = {f.name: (_value(getattr(attrs, f.name)), getattr(attrs, f.name)) for f in dataclasses.fields(attrs)}
-    return {name: (text, value) for name, (text, value) in found.items() if ".. " in text or _SHORT.fullmatch(text) is None}
+    texts = {f.name: (_value(getattr(attrs, f.name)), getattr(attrs, f.name)) for f in dataclasses.fields(attrs)}
+    return {name: (text, value) for name, (text, value) in texts.items() if ".. " in text or _SHORT.fullmatch(text) is None}
 
 
 _SHORT = re.compile(r"[-+\w. ,()]*")
-"""Numbers, words and tuples of them, which the text says in full; 0.1 does not lose a digit."""
+"""Numbers, words and tuples of them, which the text shows in full; 0.1 loses no digit."""
 
 
 def _value(value: Any) -> str:

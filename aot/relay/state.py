@@ -1,8 +1,8 @@
-"""Persistent tensors of a model: what one run leaves for the next.
+"""Persistent tensors of a model: what one run keeps for the next.
 
-In a module they are values like all others, so no pass needs a notion of side effects: the last parameters of `main` are the
-values before a run, the last fields of its result those after it, in one order.  `main.attrs["state"]` says of each its name and
-the value at the start.  An operator that changes a state gives (result ..., new state ...); a `Variable` hands the new value to
+In a module they are ordinary values, so no pass needs a notion of side effects: the last parameters of `main` are the values
+before a run, the last fields of its result the values after it, in the same order.  `main.attrs["state"]` gives the name and
+initial value of each.  An operator that changes a state yields (result ..., new state ...); a `Variable` passes the new value to
 whatever reads the state next, in the order of the file.
 """
 
@@ -21,14 +21,14 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize, numpy_dtype
 
 STATE = "state"
-"""The attribute of main: a StateTensor for each of its last parameters, and for each of the last fields of its result."""
+"""The attribute of main: a StateTensor for each of its last parameters, which are also the last fields of its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateTensor:
     """A persistent tensor of main; `initial` has the shape and dtype of its parameter.
 
-    `shared`: other signatures of the file use it too.  `slid`: `--slide` made it, of rows that the last push computed.
+    `shared`: other signatures of the file use it too.  `slid`: created by `--slide`, from rows that the last push computed.
     """
 
     name: str
@@ -39,22 +39,22 @@ class StateTensor:
 
 def state_of(main: Function) -> tuple[StateTensor, ...]:
     """The persistent tensors of `main`, in the order of its last parameters."""
-    found: tuple[StateTensor, ...] = main.attrs.get(STATE, ())
-    return found
+    state: tuple[StateTensor, ...] = main.attrs.get(STATE, ())
+    return state
 
 
 def input_vars(main: Function) -> tuple[Var, ...]:
-    """The parameters that a caller gives."""
+    """The parameters that the caller passes."""
     return main.params[: len(main.params) - len(state_of(main))]
 
 
 def state_vars(main: Function) -> tuple[Var, ...]:
-    """The parameters that a run finds as the last one left them."""
+    """The parameters that keep their values from the last run."""
     return main.params[len(main.params) - len(state_of(main)) :]
 
 
 def result_exprs(main: Function) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """(what a caller gets, what stays as state), where the body is a tuple or a single value."""
+    """(results for the caller, new state), whether the body is a tuple or a single value."""
     fields = main.body.fields if isinstance(main.body, Tuple) else (main.body,)
     cut = len(fields) - len(state_of(main))
     return fields[:cut], fields[cut:]
@@ -68,7 +68,7 @@ def zero_window(type_: TensorType) -> Array:
 
 @dataclass(slots=True, eq=False)
 class Variable:
-    """A persistent tensor while a graph is made of a file: `value` is what the next operator reads."""
+    """A persistent tensor while a graph is built from a file: `value` is what the next operator reads."""
 
     param: Var
     initial: Array
@@ -79,72 +79,72 @@ class Variable:
 
     @property
     def type(self) -> TensorType:
-        """Shape, element type and the quantisation of whoever named the tensor first."""
+        """Shape and element type, with the quantisation of the first use."""
         return self.param.type
 
     def read(self) -> Expr:
-        """The value now."""
+        """The current value."""
         self.is_read = True
         return self.value
 
     def assign(self, value: Expr) -> None:
         """Replace the value; TypeRuleError for one of another shape or element type."""
-        given = tensor_type(value)
-        if (given.shape, given.dtype) != (self.type.shape, self.type.dtype):
-            raise TypeRuleError(f"{given} is assigned to the state {self.param.name}, which is {self.type}")
+        type_ = tensor_type(value)
+        if (type_.shape, type_.dtype) != (self.type.shape, self.type.dtype):
+            raise TypeRuleError(f"{type_} is assigned to the state {self.param.name}, which is {self.type}")
         self.is_assigned = True
         self.value = value
 
 
 @dataclass(slots=True)
 class Variables:
-    """All persistent tensors of a graph that is being made, in the order in which they were declared.
+    """All persistent tensors of a graph under construction, in order of declaration.
 
-    `values` and `restore` are for branches: a branch is walked from the values before it, and what it has changed is a result of
-    it.
+    `values` and `restore` are for branches: a branch starts from the values before it, and the values that it changes are results
+    of the branch.
     """
 
     known: dict[object, Variable] = field(default_factory=dict)
 
     def declare(self, key: object, name: str, type_: TensorType, initial: Array, *, span: Span = NO_SPAN) -> Variable:
-        """The variable of that key, new if there is none."""
+        """The variable with that key, created if necessary."""
         if key not in self.known:
             param = Var(name, type_, span)
             self.known[key] = Variable(param, initial, param)
         return self.known[key]
 
     def values(self) -> dict[object, Expr]:
-        """The value of each now."""
+        """The current value of each variable."""
         return {key: variable.value for key, variable in self.known.items()}
 
     def restore(self, values: dict[object, Expr]) -> None:
-        """Back to such values; a variable that was declared later has that of the start of the run."""
+        """Return to earlier values; a variable that was declared later gets its value from the start of the run."""
         for key, variable in self.known.items():
             variable.value = values.get(key, variable.param)
 
 
 def constant_of(variable: Variable, *, span: Span = NO_SPAN) -> Constant:
-    """The initial value as a constant, for a state that nothing changes."""
+    """The initial value as a constant, for a state that never changes."""
     return const(variable.initial, quant=variable.type.quant, dtype=variable.type.dtype, span=span)
 
 
-# What layers copy of a state only so that it is kept: elements of the new value that are old ones at another place.
+# Bytes of a state that layers copy only to keep them: elements of the new value that are old elements at another place.
 #
-# Each element of a state has a number, and the graph is run on numbers: a movement (concatenate, a slice, a view) moves them, an
-# element-wise operator of one tensor hands them on, as what it makes of an old element needs nothing that is new, and every other
-# operator makes new elements (0).
+# Each element of a state has a number, and the graph is run on numbers.  A movement (concatenate, a slice, a view) moves them; an
+# element-wise operator of one tensor passes them on, since what it computes from an old element needs nothing new; every other
+# operator creates new elements (0).
 
 
 MOVEMENTS = ("concatenate", "strided_slice", "transpose", "reshape")
-"""Operators whose `evaluate` moves elements about, whatever they are."""
+"""Operators whose `evaluate` only moves elements, whatever they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """`kept`: bytes of each state's new value that are old ones at another place.
+    """`kept`: bytes of each state's new value that are old bytes at another place.
 
-    `layers`: by the id of a call of a fused function that joins or cuts what it reads, and leads to a new value, how many bytes
-    of its result are elements of a state that keeps some.
+    `layers`: by the id of a call of a fused function that concatenates or slices its operands on the way to a new value, how many
+    bytes of its result belong to a state that keeps some.
     """
 
     kept: tuple[int, ...]
@@ -152,7 +152,7 @@ class Carried:
 
 
 def carried(main: Function) -> Carried:
-    """What is copied where nothing is done about it, for a function after fusion; what branches and loops do counts as new."""
+    """What is copied if nothing is done about it, for a function after fusion; results of branches and loops count as new."""
     starts, numbers = [], dict[int, Array]()
     end = 1
     for var in state_vars(main):
@@ -181,7 +181,7 @@ def carried(main: Function) -> Carried:
 
 
 def _run(func: Function, numbers: dict[int, Array]) -> dict[int, int]:
-    """The numbers of all values of `func` into `numbers`; the layers that move some, and the bytes of an element of each."""
+    """Add the numbers of all values of `func` to `numbers`; return the layers that move some, with their bytes per element."""
     layers: dict[int, int] = {}
     for expr in post_order(func.body):
         if id(expr) in numbers or not isinstance(expr.type, TensorType):
@@ -212,12 +212,12 @@ def _new(expr: Expr) -> Array:
 def _step(expr: Expr, numbers: dict[int, Array]) -> Array:
     if not isinstance(expr, Call) or not isinstance(expr.op, Op):
         return _new(expr)
-    given, name = [numbers.get(id(a)) for a in expr.args if not isinstance(a, Constant)], expr.op.name
+    elements, name = [numbers.get(id(a)) for a in expr.args if not isinstance(a, Constant)], expr.op.name
     shape = tensor_type(expr).shape
     if name in MOVEMENTS:
         parts = [numbers[id(a)] if id(a) in numbers else _new(a) for a in expr.args]
         return np.asarray(F_EVALUATE.get(name)(*parts, attrs=expr.attrs, out_type=tensor_type(expr)))
-    only = given[0] if len(given) == 1 else None
+    only = elements[0] if len(elements) == 1 else None
     if (
         only is None
         or only.size != int(np.prod(shape))

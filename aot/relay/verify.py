@@ -1,4 +1,4 @@
-"""Well-formedness of relay functions. Independent of the passes that it watches over."""
+"""Well-formedness of relay functions. Independent of the passes that it checks."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from aot.support.dtype import numpy_dtype
 def verify(func: Function, name: str = "main") -> None:
     """Raise InternalError E9003 with all faults; the function's text is attached as a note.
 
-    Checked: every variable is a parameter of its own function (so fused functions are closed), parameters are distinct,
-    every type follows from the operands' by the operator's rule, calls of functions fit their parameters, branches and loops
-    fit their operands, constants' arrays fit their types, fused functions hold operators only, tuples do not nest, and either
-    all calls know their operator in the model or none does.
+    Checked: every variable is a parameter of its own function (so fused functions are closed), parameters are distinct, every
+    type follows from the operands' types by the operator's rule, calls of functions fit their parameters, branches and loops fit
+    their operands, constants' arrays fit their types, fused functions contain operators only, tuples do not nest, and either all
+    calls know their operator in the model or none does.
     """
     problems = [Problem("E9003", message, f"@{name}" + (f", {span}" if span else "")) for message, span in _faults(func)]
     if problems:
@@ -115,7 +115,7 @@ def _application_faults(expr: Call, func: Function) -> Iterator[str]:
 
 def _if_faults(expr: If) -> Iterator[str]:
     if not is_condition(expr.cond.type):
-        yield f"the condition of a branch has type {expr.cond.type}, not that of one bool"
+        yield f"the condition of a branch has type {expr.cond.type}, not one bool"
     for branch in (expr.then_branch, expr.else_branch):
         yield from _parameter_faults(branch, expr.args)
         if not same_type(branch.body.type, expr.type):
@@ -136,7 +136,7 @@ def _while_faults(expr: While) -> Iterator[str]:
 
 
 def is_condition(type_: Type) -> bool:
-    """Whether a value of this type decides a branch or a loop: one element of bool."""
+    """Whether a value of this type can decide a branch or a loop: one element of bool."""
     return isinstance(type_, TensorType) and type_.dtype == "bool" and type_.size == 1
 
 
@@ -151,7 +151,7 @@ def _parameter_faults(func: Function, args: tuple[Expr, ...]) -> Iterator[str]:
 
 def _group_faults(func: Function) -> Iterator[tuple[str, str]]:
     name = str(func.attrs.get("name", ""))
-    if not func.is_primitive and "Composite" not in func.attrs:  # PartitionGraph makes primitive what MergeComposite found
+    if not func.is_primitive and "Composite" not in func.attrs:  # PartitionGraph marks functions from MergeComposite as primitive
         yield f"the function {name} inside is not marked as primitive", ""
     used = {id(e) for e in post_order(func.body)}
     for param in func.params:
@@ -174,7 +174,7 @@ def _span_faults(order: list[Expr]) -> Iterator[tuple[str, str]]:
 
 
 def same_type(a: Type, b: Type) -> bool:
-    """Equal in shape and element type; quantisation parameters are notes on a tensor, not part of its form."""
+    """Equal in shape and element type; quantisation parameters are annotations, not part of the type."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         return (a.shape, a.dtype) == (b.shape, b.dtype)
     if isinstance(a, TupleType) and isinstance(b, TupleType):

@@ -70,16 +70,16 @@ __all__ = [
 
 
 def pipeline(opt_level: int = 2, *, shared_states: bool = True) -> Sequential:
-    """From what a front end yields to fused functions; the current PassContext may still leave out more.
+    """All passes from the front end's graph to fused functions; the current PassContext may leave out more.
 
-    `shared_states`: states that other signatures use may change their type.
+    `shared_states`: whether states that other signatures use may change their type.
     """
     narrow = narrow_states.configured(with_shared=shared_states)
     return _sequence((infer_type, narrow, *_GRAPH_PASSES, fuse_ops), opt_level)
 
 
 def graph_pipeline(opt_level: int = 2) -> Sequential:
-    """The part of `pipeline` that brings a graph into its normal form."""
+    """The part of `pipeline` that brings a graph into normal form."""
     return _sequence((infer_type, *_GRAPH_PASSES), opt_level)
 
 
@@ -89,12 +89,12 @@ def _sequence(passes: Sequence[Pass], opt_level: int) -> Sequential:
 
 
 def _stays(step: Pass, opt_level: int, context: PassContext) -> bool:
-    """Also what the context asks for, and what it runs other passes after."""
+    """Whether a pass runs; passes that the context requires, or after which it adds others, always do."""
     return (
         step.required or step.opt_level <= opt_level or step.name in context.required_pass or bool(context.added_after(step.name))
     )
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("relay.transform", name)

@@ -1,4 +1,4 @@
-"""Rewrite operators into one normal form, rule by rule."""
+"""Rewrite operators into a normal form, rule by rule."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ from aot.support.dtype import bits, int_range, lowest
 
 
 class Uses:
-    """The readers of every node, those of the function's result being one `None` more.
+    """The readers of every node; a use as the function's result counts as the reader `None`.
 
-    Readers are nodes of the graph before the rewrite.  There may be some too many, never too few: `count(x) == 1` may be
-    relied on.
+    Readers are nodes of the graph before the rewrite.  There may be too many of them, never too few: `count(x) == 1` is reliable.
     """
 
     def __init__(self, func: Function) -> None:
@@ -47,27 +46,27 @@ class Uses:
         return self._readers.get(id(expr), [])
 
     def count(self, expr: Expr) -> int:
-        """How often `expr` is read; a node that a rule has just made, inside its result, is read there only."""
+        """How often `expr` is read; a node that a rule has just created inside its result has one reader."""
         return len(self._readers.get(id(expr), [None]))
 
     def replace(self, old: Expr, new: Expr) -> None:
-        """All readers of `old` read `new` from now on; `new` may have readers of its own already."""
+        """Make all readers of `old` read `new`; `new` may already have readers of its own."""
         if old is not new:
-            self._alive.append(new)  # so that its id stays its own
+            self._alive.append(new)  # keeps its id unique
             self._readers[id(new)] = self._readers.get(id(new), []) + self.readers(old)
 
 
 Rule = Callable[[Call, Uses], Expr | None]
-"""A rule returns what the call equals by its law, or None if it does not apply. The right side is never worse."""
+"""A rule returns an equal expression by its law, which is never worse, or None if it does not apply."""
 
 
 @function_pass(opt_level=1)
 def canonicalize(func: Function, _context: PassContext) -> Function:
     """Apply `RULES` bottom-up until none applies.
 
-    In and out: operator calls with the same results bit by bit.  After it, no convolution or fully connected layer has an
-    input zero point (unless a 32-bit sum could overflow without it), paddings lie in the windows that read them, clamps in
-    the operators that already clamp, and operators that change nothing are gone.
+    In and out: operator calls with bit-identical results.  Afterwards, no convolution or fully connected layer has an input zero
+    point (unless removing it could overflow a 32-bit sum), paddings are in the windows that read them, clamps are in operators
+    that clamp anyway, and operators that change nothing are gone.
     """
     while True:
         new = _sweep(func)
@@ -95,7 +94,7 @@ def _apply(expr: Call, uses: Uses) -> Expr | None:
 
 
 def _again(expr: Call, args: Sequence[Expr], attrs: Any) -> Call:
-    """The same operator over other operands or with other attributes."""
+    """The same operator with other operands or attributes."""
     assert isinstance(expr.op, Op)
     return call(expr.op, args, attrs, span=expr.span)
 
@@ -104,10 +103,10 @@ def _again(expr: Call, args: Sequence[Expr], attrs: Any) -> Call:
 
 
 def zero_point_into_bias(expr: Call, _uses: Uses) -> Expr | None:
-    """sum w*(x - zp) = sum w*x - zp * sum w, the last term being a constant for each output channel.
+    """sum w*(x - zp) = sum w*x - zp * sum w; the last term is a constant per output channel.
 
-    Padding needs no care: outside the image x is `pad_value`, which stays.  Weights must be constant and no sum of
-    the right side may overflow; then the left side's result does not either.
+    Padding is unaffected: outside the image x is `pad_value`, which stays.  Weights must be constant, and no sum on the right
+    side may overflow; then neither does the result on the left side.
     """
     weight = expr.args[1]
     zp = expr.attrs.input_zp
@@ -123,7 +122,7 @@ def zero_point_into_bias(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def merge_biases(expr: Call, _uses: Uses) -> Expr | None:
-    """(x + a) + b = x + (a + b) for constants a and b, where x + (a + b) cannot overflow in any order of summation."""
+    """(x + a) + b = x + (a + b) for constants a and b, if x + (a + b) cannot overflow in any order of summation."""
     match = _TWO_BIASES.find(expr)
     if match is None:
         return None
@@ -144,7 +143,7 @@ def drop_zero_bias(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def _is(*names: str) -> CallPattern:
-    """As is_op, but of integers only, and without importing the operators' files where this one is imported."""
+    """Like is_op, but for integers only, and without importing the operators' files along with this one."""
     return CallPattern(names)
 
 
@@ -162,13 +161,13 @@ def _effective_weight(layer: Call) -> Array:
 
 
 def _reduction_axes(layer: Call) -> tuple[int, ...]:
-    """All axes of the weights but the output channel's: it is the last one of a depthwise convolution, else the first."""
+    """All axes of the weights except the output channels': the last one in a depthwise convolution, else the first."""
     rank = len(tensor_type(layer.args[1]).shape)
     return tuple(range(rank - 1)) if is_call(layer, "nn.depthwise_conv2d") else tuple(range(1, rank))
 
 
 def _cannot_overflow(layer: Call, bias: Array) -> bool:
-    """Whether bias + any partial sum of w*(x - input_zp) stays in the accumulator's type, for every x of the data's type."""
+    """Whether bias plus any partial sum of w*(x - input_zp) fits the accumulator's type, for every x of the data's type."""
     low, high = int_range(tensor_type(layer.args[0]).dtype)
     widest = max(abs(low - layer.attrs.input_zp), abs(high - layer.attrs.input_zp))
     bound = np.abs(_effective_weight(layer)).sum(axis=_reduction_axes(layer)) * widest + np.abs(bias)
@@ -179,9 +178,9 @@ def _cannot_overflow(layer: Call, bias: Array) -> bool:
 
 
 def pad_into_window(expr: Call, uses: Uses) -> Expr | None:
-    """A window over an image with a border is the window over the image that reads the border's value outside.
+    """A window over an image with a border equals the window over the image that reads the border's value outside.
 
-    Applies if all readers of the bordered image can take the border over, so that it is never stored.
+    Applies only if all readers of the bordered image can absorb the border, so that it is never stored.
     """
     pad = expr.args[0]
     if not isinstance(pad, Call) or not is_call(pad, "nn.pad"):
@@ -196,9 +195,9 @@ def pad_into_window(expr: Call, uses: Uses) -> Expr | None:
 
 
 def _padding_with(pad: Call, reader: Expr | None) -> tuple[int, ...] | None:
-    """The padding of a windowed operator that takes over the border of `pad`; None if it cannot.
+    """The padding of a windowed operator that absorbs the border of `pad`; None if it cannot.
 
-    The border lies in height and width only, and stays smaller than the window, so that no window misses the image.
+    The border may only be in height and width, and must be smaller than the window, so that no window misses the image.
     """
     if not isinstance(reader, Call) or not isinstance(reader.op, Op) or len(pad.attrs.pad_width) != 4:
         return None
@@ -212,10 +211,11 @@ def _padding_with(pad: Call, reader: Expr | None) -> tuple[int, ...] | None:
 
 
 def _window_reading(reader: Call, value: int | float) -> Sequence[int] | None:
-    """Height and width of the window of an operator that can read `value` outside the image; None for others.
+    """Height and width of the window of an operator that can read `value` outside the image; None for other operators.
 
-    A convolution reads its `pad_value` there, which is free if it has no padding so far.  A maximum leaves out what lies outside:
-    the search begins with the lowest value of the type, which no smaller one replaces, such as a float's -infinity.
+    A convolution reads its `pad_value` there, which may be changed if it has no padding so far.  A maximum ignores what is
+    outside: it starts with the lowest value of the type, such as -infinity for floats, so padding with that value changes
+    nothing.
     """
     attrs, data = reader.attrs, tensor_type(reader.args[0])
     if reader.op in (Op("nn.conv2d"), Op("nn.depthwise_conv2d")) and (attrs.pad_value == value or not any(attrs.padding)):
@@ -235,7 +235,7 @@ def _reaches_image(padding: Sequence[int], window: Sequence[int]) -> bool:
 
 
 def clip_of_clip(expr: Call, _uses: Uses) -> Expr | None:
-    """clip(clip(x, a, b), c, d) = clip(x, a', b') with a' and b' being a and b clamped to [c, d]."""
+    """clip(clip(x, a, b), c, d) = clip(x, a', b') where a' and b' are a and b clamped to [c, d]."""
     inner = expr.args[0]
     if not isinstance(inner, Call) or not is_call(inner, "clip"):
         return None
@@ -244,7 +244,7 @@ def clip_of_clip(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def clip_into_producer(expr: Call, uses: Uses) -> Expr | None:
-    """An operator that clamps its result takes over a further clamp (its `attrs.clipped`), if only the clip reads it."""
+    """An operator that clamps its result absorbs a further clamp (its `attrs.clipped`), if only the clip reads it."""
     inner = expr.args[0]
     if not isinstance(inner, Call) or not hasattr(inner.attrs, "clipped") or uses.count(inner) != 1:
         return None
@@ -252,7 +252,7 @@ def clip_into_producer(expr: Call, uses: Uses) -> Expr | None:
 
 
 def drop_wide_clip(expr: Call, _uses: Uses) -> Expr | None:
-    """A clamp to a range that holds every value of x is x: the type's range, or that of an operator that clamps."""
+    """A clamp to a range that includes every value of x is x: the range of the type, or of an operator that clamps."""
     x = expr.args[0]
     low, high = int_range(tensor_type(x).dtype)
     if isinstance(x, Call) and hasattr(x.attrs, "clipped"):
@@ -269,7 +269,7 @@ _TWO_TRANSPOSES = _is("transpose")(_TRANSPOSE)
 
 
 def reshape_of_reshape(expr: Call, _uses: Uses) -> Expr | None:
-    """Only the last of two shapes counts."""
+    """Only the second of two shapes counts."""
     match = _TWO_RESHAPES.find(expr)
     return None if match is None else _again(expr, [match[_X]], expr.attrs)
 
@@ -280,12 +280,12 @@ def drop_reshape(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def drop_transpose(expr: Call, _uses: Uses) -> Expr | None:
-    """Axes in their own order: x."""
+    """A transpose that keeps the order of the axes is x."""
     return expr.args[0] if tuple(expr.attrs.axes) == tuple(range(len(expr.attrs.axes))) else None
 
 
 def transpose_of_transpose(expr: Call, _uses: Uses) -> Expr | None:
-    """Axis i of the result is axis p[q[i]] of x, for a transposition by p and then one by q."""
+    """Axis i of the result is axis p[q[i]] of x, if x is transposed by p and then by q."""
     match = _TWO_TRANSPOSES.find(expr)
     if match is None:
         return None
@@ -296,7 +296,7 @@ def transpose_of_transpose(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
-    """A map of codes to codes that keeps each of the type's codes (all are tried) is x."""
+    """A map that leaves every 8-bit value unchanged (all are tried) is x."""
     dtype = tensor_type(expr.args[0]).dtype
     if dtype != tensor_type(expr).dtype or bits(dtype) != 8:
         return None
@@ -306,12 +306,12 @@ def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def drop_requantize8_pair(expr: Call, _uses: Uses) -> Expr | None:
-    """g(f(x)) = x for maps f and g of 8-bit codes that undo each other (all are tried); also with a reshape between."""
+    """g(f(x)) = x for maps f and g of 8-bit values that undo each other (all are tried), also with a reshape in between."""
     inner = expr.args[0]
     if isinstance(inner, Call) and is_call(inner, "reshape") and is_call(inner.args[0], "qnn.requantize8"):
         moved = _again(expr, inner.args, expr.attrs)
-        found = drop_requantize8_pair(moved, _uses)
-        return None if found is None else _again(inner, [found], inner.attrs)
+        inverse = drop_requantize8_pair(moved, _uses)
+        return None if inverse is None else _again(inner, [inverse], inner.attrs)
     if not isinstance(inner, Call) or not is_call(inner, "qnn.requantize8"):
         return None
     x = inner.args[0]
@@ -324,7 +324,7 @@ def drop_requantize8_pair(expr: Call, _uses: Uses) -> Expr | None:
 
 
 def map_of_lut(expr: Call, uses: Uses) -> Expr | None:
-    """f(T[x]) = (f . T)[x] for a map f of int8 codes to int8 codes, if nothing else reads T[x]."""
+    """f(T[x]) = (f . T)[x] for a map f from int8 to int8, if nothing else reads T[x]."""
     inner = expr.args[0]
     if (
         not isinstance(inner, Call)
@@ -339,7 +339,7 @@ def map_of_lut(expr: Call, uses: Uses) -> Expr | None:
 
 
 def lut_of_map(expr: Call, uses: Uses) -> Expr | None:
-    """T[f(x)] = (T . f)[x] for a map f of int8 codes to int8 codes, if nothing else reads f(x)."""
+    """T[f(x)] = (T . f)[x] for a map f from int8 to int8, if nothing else reads f(x)."""
     inner = expr.args[0]
     if not isinstance(inner, Call) or not is_call(inner, "qnn.requantize8") or uses.count(inner) != 1:
         return None
@@ -350,18 +350,18 @@ def lut_of_map(expr: Call, uses: Uses) -> Expr | None:
 
 
 def _mapped(expr: Call, codes: Array) -> Array:
-    """What an operator of one tensor makes of these values."""
+    """The result of a one-operand operator for these values."""
     alone = _again(expr, [const(codes)], expr.attrs)
     return np.asarray(call_op(alone, [codes]))
 
 
 def drop_pad(expr: Call, _uses: Uses) -> Expr | None:
-    """A border of width 0 is nothing."""
+    """A border of width 0 changes nothing."""
     return expr.args[0] if not any(any(w) for w in expr.attrs.pad_width) else None
 
 
 def drop_concatenate(expr: Call, _uses: Uses) -> Expr | None:
-    """One tensor concatenated is that tensor."""
+    """The concatenation of a single tensor is that tensor."""
     return expr.args[0] if len(expr.args) == 1 else None
 
 
@@ -381,4 +381,4 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "qnn.requantize8": (drop_requantize8, drop_requantize8_pair, map_of_lut),
     "qnn.lut": (map_of_lut, lut_of_map),
 }
-"""Rules by operator, tried in this order."""
+"""Rules per operator, tried in this order."""

@@ -1,4 +1,4 @@
-"""What values each channel of each tensor can have, and which channels must be computed."""
+"""Which values each channel of each tensor can have, and which channels must be computed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """Closed intervals [lo, hi], element by element; of a tensor: one for each index of its last axis."""
+    """Closed intervals [lo, hi], element by element; for a tensor: one for each index of its last axis."""
 
     lo: Int64
     hi: Int64
 
     @property
     def is_constant(self) -> npt.NDArray[np.bool_]:
-        """Where there is one value only."""
+        """Where only a single value is possible."""
         result: npt.NDArray[np.bool_] = self.lo == self.hi
         return result
 
@@ -48,18 +48,18 @@ def full_range(type_: TensorType) -> Interval:
 
 
 def of_array(data: Array) -> Interval:
-    """The smallest intervals that hold a constant's values, one for each index of the last axis."""
+    """The smallest intervals that contain a constant's values, one for each index of the last axis."""
     rows = data.astype(np.int64).reshape(-1, data.shape[-1] if data.shape else 1)
     return Interval(rows.min(axis=0), rows.max(axis=0))
 
 
 def hull(parts: Sequence[Interval]) -> Interval:
-    """The smallest intervals that hold all of these, element by element."""
+    """The smallest intervals that contain all of these, element by element."""
     return Interval(np.minimum.reduce([p.lo for p in parts]), np.maximum.reduce([p.hi for p in parts]))
 
 
 def span_of(values: Array) -> Interval:
-    """From the smallest to the largest along the first axis of [points, channels]."""
+    """From the smallest to the largest value along the first axis of [points, channels]."""
     wide = np.asarray(values).astype(np.int64)
     return Interval(wide.min(axis=0), wide.max(axis=0))
 
@@ -69,7 +69,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """For each tap along one axis: whether it falls inside the image, and whether outside, at some output position."""
+    """For each tap along one axis: whether it is inside, and whether it is outside the image at some output position."""
 
     inside: Bools
     outside: Bools
@@ -89,10 +89,10 @@ def axis_coverage(layer: Call, axis: int) -> Coverage:
 
 
 def tap_values(layer: Call, data: Interval) -> Interval:
-    """Interval of (data - input_zp) as each weight sees it; `data` has one interval for each channel.
+    """Interval of (data - input_zp) as each weight sees it; `data` has one interval per channel.
 
-    nn.conv2d: arrays [KH, KW, I]; nn.depthwise_conv2d: [KH, KW, C]; nn.dense: [K].  A tap that may fall outside the image
-    also sees `pad_value`; one that always does sees nothing else.
+    nn.conv2d: arrays [KH, KW, I]; nn.depthwise_conv2d: [KH, KW, C]; nn.dense: [K].  A tap that may be outside the image also sees
+    `pad_value`; a tap that is always outside sees nothing else.
     """
     if is_call(layer, "nn.dense"):
         return Interval(data.lo - layer.attrs.input_zp, data.hi - layer.attrs.input_zp)
@@ -108,7 +108,7 @@ def tap_values(layer: Call, data: Interval) -> Interval:
 def sums_fit(layer: Call, weight: Int64, taps: Interval) -> bool:
     """Whether no sum of products w*x of one output channel, over any of the taps in any order, leaves int32.
 
-    Then a part of the sum that is constant can be added at any place, as a bias.  `weight` is less its zero point.
+    Then a constant part of the sum can be added anywhere, as a bias.  The zero point is already subtracted from `weight`.
     """
     largest = np.maximum(np.abs(taps.lo), np.abs(taps.hi))
     if is_call(layer, "nn.depthwise_conv2d"):
@@ -118,68 +118,68 @@ def sums_fit(layer: Call, weight: Int64, taps: Interval) -> bool:
     return bool((sums <= int_range("int32")[1]).all())
 
 
-# The values that each channel of each tensor can take, for any input.
+# The possible values of each channel of each tensor, for any input.
 #
-# A channel is an index of the last axis.  Interval arithmetic over independent values: every interval holds all values that
-# occur, and is exact for a single layer; values that depend on each other can make it wider than need be, never narrower.
-# The rules ask the operators' own `evaluate` wherever rounding matters, so that they cannot disagree with it.
+# A channel is an index of the last axis.  Interval arithmetic treats values as independent: every interval contains all values
+# that occur, and is exact for a single layer; dependent values can make it wider than necessary, never narrower.  Where rounding
+# matters, the rules call the operators' own `evaluate`, so that they cannot disagree with it.
 
 
 Rule = Callable[[Call, Sequence[Interval]], Interval | None]
-"""(call, intervals of its tensor arguments) -> interval of the result; None if the type's range is all that is known."""
+"""(call, intervals of its tensor arguments) -> interval of the result; None if only the type's range is known."""
 
 
 def channel_intervals(func: Function) -> dict[int, Interval]:
-    """For each tensor of integers of up to 32 bits (by id of its node) an interval for each channel.
+    """The intervals of each channel, per node (by id) whose value is an integer tensor of up to 32 bits.
 
-    Parameters, and results of operators without a rule in `RULES`, take the whole range of their type.
+    Parameters, and results of operators without a rule in `RULES`, have the whole range of their type.
     """
-    found: dict[int, Interval] = {}
+    intervals: dict[int, Interval] = {}
     for expr in post_order(func.body):
         if isinstance(expr.type, TensorType) and _is_followed(expr.type):
-            found[id(expr)] = _bounded(_of(expr, found), expr.type)
-    return found
+            intervals[id(expr)] = _bounded(_of(expr, intervals), expr.type)
+    return intervals
 
 
 def _is_followed(type_: TensorType) -> bool:
-    """Integers of up to 32 bits, whose sums and products fit into 64; not of empty tensors."""
+    """Integers of up to 32 bits, whose sums and products fit into 64 bits; not empty tensors."""
     return is_int(type_.dtype) and bits(type_.dtype) <= 32 and type_.size > 0
 
 
-def _of(expr: Expr, found: dict[int, Interval]) -> Interval | None:
+def _of(expr: Expr, intervals: dict[int, Interval]) -> Interval | None:
     match expr:
         case Constant():
             return of_array(np.asarray(expr.data))
-        case Call(op=Op(name=name)) if name in RULES and all(id(a) in found for a in expr.args):
-            return RULES[name](expr, [found[id(a)] for a in expr.args])
+        case Call(op=Op(name=name)) if name in RULES and all(id(a) in intervals for a in expr.args):
+            return RULES[name](expr, [intervals[id(a)] for a in expr.args])
         case _:
             return None
 
 
-def _bounded(found: Interval | None, type_: TensorType) -> Interval:
-    """What a rule has found; a channel whose values leave the type would wrap around, so anything is possible there."""
+def _bounded(interval: Interval | None, type_: TensorType) -> Interval:
+    """The result of a rule; a channel whose values leave the type would wrap around, so it may have any value."""
     whole = full_range(type_)
-    if found is None:
+    if interval is None:
         return whole
-    leaves = (found.lo < whole.lo) | (found.hi > whole.hi)
-    return Interval(np.where(leaves, whole.lo, found.lo), np.where(leaves, whole.hi, found.hi))
+    leaves = (interval.lo < whole.lo) | (interval.hi > whole.hi)
+    return Interval(np.where(leaves, whole.lo, interval.lo), np.where(leaves, whole.hi, interval.hi))
 
 
 def _evaluate(expr: Call, *arrays: Array) -> Array:
-    """The operator on other arrays than its own: points, with the channels along the last axis."""
+    """Evaluate the operator on other arrays than its own: points, with the channels along the last axis."""
     assert isinstance(expr.op, Op)
     type_ = tensor_type(expr)
-    wanted = [np.asarray(a).astype(numpy_dtype(tensor_type(o).dtype)) for a, o in zip(arrays, expr.args, strict=True)]
-    shape = np.broadcast_shapes(*(a.shape for a in wanted))
+    converted = [np.asarray(a).astype(numpy_dtype(tensor_type(o).dtype)) for a, o in zip(arrays, expr.args, strict=True)]
+    shape = np.broadcast_shapes(*(a.shape for a in converted))
     out = TensorType(tuple(map(int, shape)), type_.dtype, type_.quant)
-    return np.asarray(F_EVALUATE.get(expr.op.name)(*wanted, attrs=expr.attrs, out_type=out))
+    return np.asarray(F_EVALUATE.get(expr.op.name)(*converted, attrs=expr.attrs, out_type=out))
 
 
 # Layers: sums of products.
 
 
 def layer(expr: Call, args: Sequence[Interval]) -> Interval | None:
-    """acc = sum of w*x: the largest is reached with x = hi where w > 0 and x = lo where w < 0, the smallest the other way."""
+    """acc = sum of w*x: largest if x = hi for w > 0 and x = lo for w < 0; smallest the other way round."""
     weight = effective_weight(expr)
     if weight is None:
         return None
@@ -199,7 +199,7 @@ def layer(expr: Call, args: Sequence[Interval]) -> Interval | None:
 
 
 def effective_weight(expr: Call) -> Int64 | None:
-    """A layer's constant integer weights less their zero point, in their own layout; None if there is no such thing."""
+    """A layer's constant integer weights less their zero point, in their own order; None for other weights."""
     weight = expr.args[1]
     if not isinstance(weight, Constant) or not is_int(weight.type.dtype):
         return None
@@ -215,7 +215,7 @@ def bias_add(_expr: Call, args: Sequence[Interval]) -> Interval:
 
 
 def requantize(expr: Call, args: Sequence[Interval]) -> Interval:
-    """Rounded multiplication and clamp are monotone, so both ends give the ends; a left shift must stay in 32 bits for that."""
+    """Rounded multiplication and clamp are monotone, so the ends map to the ends, provided that a left shift stays in 32 bits."""
     (data,) = args
     shift = np.maximum(np.asarray(expr.attrs.shift, np.int64), 0)
     low, high = int_range("int32")
@@ -234,7 +234,7 @@ def _clamped(data: Interval, expr: Call) -> Interval:
 
 
 def every_code(expr: Call, args: Sequence[Interval]) -> Interval | None:
-    """A map of 8-bit codes (a table, another quantisation): every code of the interval is tried."""
+    """A map of 8-bit values (a table, another quantisation): every value of the interval is tried."""
     dtype = tensor_type(expr.args[0]).dtype
     if bits(dtype) > 8:
         return None
@@ -248,7 +248,7 @@ def every_code(expr: Call, args: Sequence[Interval]) -> Interval | None:
 
 
 def add(expr: Call, args: Sequence[Interval]) -> Interval | None:
-    """Monotone in each operand when the other is held, so the ends lie on the four corners; left shifts could wrap."""
+    """Monotone in each operand while the other is fixed, so the ends are among the four corners; left shifts could wrap."""
     if max(*expr.attrs.shift, expr.attrs.output_shift) > 0:
         return None
     a, b = args
@@ -260,12 +260,12 @@ def add(expr: Call, args: Sequence[Interval]) -> Interval | None:
 
 
 def pool(expr: Call, args: Sequence[Interval]) -> Interval:
-    """The rounded mean and the maximum of values in [lo, hi] lie in [lo, hi]; padding does not take part."""
+    """The rounded mean and the maximum of values in [lo, hi] are in [lo, hi]; padding does not count."""
     return _clamped(args[0], expr)
 
 
 def mean(expr: Call, args: Sequence[Interval]) -> Interval | None:
-    """Monotone in the sum, so that a tensor of lower ends and one of upper ends give the ends, unless the sum leaves 32 bits."""
+    """Monotone in the sum, so tensors of lower and of upper ends give the ends, unless the sum leaves 32 bits."""
     type_ = tensor_type(expr.args[0])
     axes = [a % len(type_.shape) for a in expr.attrs.axes]
     widest = np.maximum(np.abs(args[0].lo - expr.attrs.input_zp), np.abs(args[0].hi - expr.attrs.input_zp)).max()
@@ -285,12 +285,12 @@ def _evaluate_as_typed(expr: Call, data: Array) -> Array:
 
 
 def same(_expr: Call, args: Sequence[Interval]) -> Interval:
-    """Elements move, but not to another channel."""
+    """Elements move, but never to another channel."""
     return args[0]
 
 
 def pad(expr: Call, args: Sequence[Interval]) -> Interval:
-    """A border in other axes mixes the pad value into every channel; one in the last axis adds channels of it."""
+    """A border in other axes adds the pad value to every channel; a border in the last axis adds channels of it."""
     value = int(expr.attrs.pad_value)
     *others, (before, after) = expr.attrs.pad_width
     lo, hi = args[0].lo, args[0].hi
@@ -300,14 +300,14 @@ def pad(expr: Call, args: Sequence[Interval]) -> Interval:
 
 
 def concatenate(expr: Call, args: Sequence[Interval]) -> Interval:
-    """Channels one after the other where the last axis is joined, else the union of each channel's values."""
+    """Channels one after the other if the last axis is joined, else the union of each channel's values."""
     if expr.attrs.axis % len(tensor_type(expr).shape) != len(tensor_type(expr).shape) - 1:
         return hull(args)
     return Interval(np.concatenate([a.lo for a in args]), np.concatenate([a.hi for a in args]))
 
 
 def reshape(expr: Call, args: Sequence[Interval]) -> Interval:
-    """Element e has channel e mod C before and e mod C' after: channels equal modulo gcd(C, C') can meet."""
+    """Element e has channel e mod C before and e mod C' after: channels that are equal modulo gcd(C, C') can mix."""
     after = channels(tensor_type(expr))
     (data,) = args
     if after % len(data.lo) == 0:
@@ -319,7 +319,7 @@ def reshape(expr: Call, args: Sequence[Interval]) -> Interval:
 
 
 def transpose(expr: Call, args: Sequence[Interval]) -> Interval:
-    """The same channels where the last axis stays, else all values in each."""
+    """The same channels if the last axis stays, else all values in each."""
     (data,) = args
     if expr.attrs.axes[-1] == len(expr.attrs.axes) - 1:
         return data
@@ -346,19 +346,19 @@ RULES: dict[str, Rule] = {
     "reshape": reshape,
     "transpose": transpose,
 }
-"""By operator. A rule must hold for every value of the attributes that the operator's type rule accepts."""
+"""Rules per operator.  A rule must hold for all attribute values that the operator's type rule accepts."""
 
 
-# Which channels of each tensor must be computed for the function's results.
+# The channels of each tensor that must be computed for the function's results.
 #
-# A channel is an index of the last axis.  Convolutions and fully connected layers end a channel's life: they can do without an
-# input channel that they read with zero weights only, or whose value is constant, since that belongs into the bias.  Their own
-# output channels come and go freely.  Every other operator passes on what its readers need, and needs its operands' channels
-# in correspondence, as there is no operator that picks channels.
+# A channel is an index of the last axis.  Convolutions and fully connected layers can end a channel: they do not need an input
+# channel that they read with zero weights only, or whose value is constant, since that belongs in the bias.  Their own output
+# channels can be removed freely.  Every other operator passes on what its readers need, and needs the corresponding channels of
+# its operands, as no operator can pick channels.
 
 
 LAYERS = frozenset({"nn.conv2d", "nn.dense"})
-"""Operators that choose their input and output channels independently."""
+"""Operators whose input and output channels are independent."""
 
 CHANNELWISE = frozenset(
     {
@@ -375,26 +375,27 @@ CHANNELWISE = frozenset(
         "qnn.sub",
     }
 )
-"""Operators whose channel c depends on channel c of each operand only (or on an operand's single one), with attributes that
-are the same for all channels. nn.bias_add and qnn.requantize hold values for each channel, which rebuilding knows."""
+"""Operators whose channel c depends only on channel c of each operand (or on an operand's only channel), with attributes that are
+the same for all channels.  nn.bias_add and qnn.requantize have values per channel, which the rebuilding code handles.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Liveness:
-    """The result: `needed` has a mask of channels for each tensor, `live` the nodes (by id) that are still read."""
+    """The result: `needed` has a mask of channels per tensor, `live` the nodes (by id) that are still read."""
 
     needed: Mapping[int, Bools]
     live: frozenset[int]
 
     def mask(self, expr: Expr) -> Bools:
-        """The needed channels of a node with one tensor as its value."""
+        """The needed channels of a node whose value is one tensor."""
         return self.needed[id(expr)]
 
 
 def channel_liveness(func: Function, intervals: Mapping[int, Interval], *, align: int = 1) -> Liveness:
-    """The smallest sets of channels that keep every result of `func`, each live tensor keeping at least one.
+    """The smallest sets of channels that preserve every result of `func`; each live tensor keeps at least one.
 
-    With `align` > 1 each layer's output keeps further channels, lowest first, until their number is a multiple (or all).
+    With `align` > 1, each layer's output keeps further channels, lowest first, until their number is a multiple of it (or all).
     """
     state = _State(post_order(func.body), intervals)
     state.require_all(func.body)
@@ -409,7 +410,7 @@ def channel_liveness(func: Function, intervals: Mapping[int, Interval], *, align
 
 
 def _live(func: Function, state: _State) -> tuple[frozenset[int], Expr | None]:
-    """Nodes that results depend on, and the first of them found without a needed channel, if there is one."""
+    """Nodes that results depend on, and the first one without a needed channel, if any."""
     live = {id(func.body)}
     for expr in reversed(state.order):
         if id(expr) not in live:
@@ -421,7 +422,7 @@ def _live(func: Function, state: _State) -> tuple[frozenset[int], Expr | None]:
 
 
 def _read(expr: Expr, state: _State) -> list[Expr]:
-    """Operands that remain; a concatenation along the channels leaves out those without any."""
+    """Operands that remain; a concatenation along the channels drops those without needed channels."""
     if joins_channels(expr):
         return [o for o in operands(expr) if not isinstance(o, Constant) and state.needed[id(o)].any()]
     return list(operands(expr))
@@ -433,7 +434,7 @@ def joins_channels(expr: Expr) -> bool:
 
 
 def _align(state: _State, live: frozenset[int], align: int) -> bool:
-    """Keep more channels of the first layer with an odd number of them; whether there was one."""
+    """Keep more channels of the first layer whose count is not a multiple of `align`; return whether there was one."""
     for expr in state.order:
         if id(expr) not in live or not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.op.name not in LAYERS:
             continue
@@ -449,7 +450,7 @@ def _align(state: _State, live: frozenset[int], align: int) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """Masks that only grow, until every operator's correspondence holds."""
+    """Masks that only grow, until the correspondence of every operator holds."""
 
     order: list[Expr]
     intervals: Mapping[int, Interval]
@@ -457,7 +458,7 @@ class _State:
     reads: dict[int, Bools] = field(default_factory=dict)
     readers: dict[int, list[Expr]] = field(default_factory=dict)
     waiting: dict[int, Expr] = field(default_factory=dict)
-    """Whose correspondence may not hold, the next one first."""
+    """Nodes whose correspondence may not hold, the next one first."""
 
     def __post_init__(self) -> None:
         self.waiting = {id(e): e for e in reversed(self.order)}
@@ -468,7 +469,7 @@ class _State:
                 self.needed[id(expr)] = np.full(channels(expr.type), not isinstance(expr, Call))
 
     def require(self, expr: Expr, mask: Bools) -> None:
-        """Add channels; a constant takes part in no correspondence, as each of its readers cuts out its own channels."""
+        """Add channels; a constant needs no correspondence, since each of its readers cuts out its own channels."""
         if isinstance(expr, Constant):
             return
         old = self.needed[id(expr)]
@@ -487,16 +488,16 @@ class _State:
         self.require(expr, mask)
 
     def propagate(self) -> None:
-        """To the least fixed point, which does not depend on the order: masks only grow.
+        """Propagate to the least fixed point, which does not depend on the order because masks only grow.
 
-        A correspondence binds an operator's result and its operands, so a tensor that has changed concerns the operator that
-        makes it and its readers.
+        A correspondence relates an operator's result to its operands, so a changed tensor affects the operator that computes it
+        and its readers.
         """
         while self.waiting:
             self._link(self.waiting.pop(next(iter(self.waiting))))
 
     def reads_of(self, layer: Call) -> Bools:
-        """`indispensable_inputs`, computed once."""
+        """`indispensable_inputs`, cached."""
         if id(layer) not in self.reads:
             self.reads[id(layer)] = indispensable_inputs(layer, self.intervals.get(id(layer.args[0])))
         return self.reads[id(layer)]
@@ -509,10 +510,10 @@ class _State:
 
 
 def indispensable_inputs(layer: Call, data: Interval | None) -> Bools:
-    """[O, I]: whether output o of an nn.conv2d or nn.dense depends on input channel i in another way than by a constant.
+    """[O, I]: whether output o of an nn.conv2d or nn.dense depends on input channel i by more than a constant.
 
-    It does not where each weight between them is zero or sees one value only (a constant channel; outside the image, the pad
-    value): sum of w*x = sum over the others + a constant.  Everything counts as read where that sum could leave 32 bits.
+    It does not if each weight between them is zero or sees only one value (a constant channel; outside the image, the pad value):
+    sum of w*x = sum over the others + a constant.  Everything counts as read if that sum could leave 32 bits.
     """
     weight = effective_weight(layer)
     if weight is None:
@@ -524,13 +525,13 @@ def indispensable_inputs(layer: Call, data: Interval | None) -> Bools:
     return np.asarray(reads.any(axis=tuple(range(1, weight.ndim - 1))))
 
 
-# Correspondences, one for each kind of operator.
+# Correspondences, one per kind of operator.
 
 Link = Callable[[Call, _State], None]
 
 
 def _opaque(expr: Expr, state: _State) -> None:
-    """Nothing is known of the operator: it needs all channels, and yields all."""
+    """Nothing is known about the operator: it needs all channels and yields all."""
     for e in (expr, *operands(expr)):
         state.require_all(e)
 
@@ -543,7 +544,7 @@ def _layer(expr: Call, state: _State) -> None:
 
 
 def _depthwise(expr: Call, state: _State) -> None:
-    """Outputs c*M to c*M + M - 1 go with input c; those of a single input channel come and go freely."""
+    """Outputs c*M to c*M + M - 1 belong to input c; outputs of a single input channel can be removed freely."""
     data, weight = expr.args
     if not isinstance(weight, Constant):
         _opaque(expr, state)
@@ -563,7 +564,7 @@ def _channelwise(expr: Call, state: _State) -> None:
     mask = np.logical_or.reduce([state.needed[id(e)] for e in (expr, *bound)])
     for e in (expr, *bound):
         state.require(e, mask)
-    # An operand with a single channel for all is live if the result is, and then keeps its one.
+    # An operand with a single channel is live if the result is, and then keeps it.
 
 
 def _with_constants(expr: Call, state: _State) -> None:
@@ -581,7 +582,7 @@ def _transpose(expr: Call, state: _State) -> None:
 
 
 def _pad(expr: Call, state: _State) -> None:
-    """Channels of padding are free."""
+    """Channels of padding can be removed freely."""
     (data,) = expr.args
     before = expr.attrs.pad_width[-1][0]
     inner = slice(before, before + channels(tensor_type(data)))
@@ -609,7 +610,7 @@ def _concatenate(expr: Call, state: _State) -> None:
 
 
 def _reshape(expr: Call, state: _State) -> None:
-    """Where the new last axis holds whole runs of channels, each run keeps the same ones."""
+    """If the new last axis consists of whole runs of channels, each run keeps the same ones."""
     (data,) = expr.args
     count, after = channels(tensor_type(data)), channels(tensor_type(expr))
     if not count or not after or after % count or not tensor_type(expr).shape or not tensor_type(data).shape:
@@ -631,4 +632,4 @@ LINKS: dict[str, Link] = {
     "concatenate": _concatenate,
     "reshape": _reshape,
 }
-"""By operator; one that is missing keeps all channels of its operands and its result."""
+"""Per operator; any other operator keeps all channels of its operands and its result."""

@@ -1,4 +1,4 @@
-"""Dead code, common subexpressions, constants: what every compiler cleans up."""
+"""Dead code, common subexpressions, constants: the standard clean-up passes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from aot.relay.stored import inheriting
 def dead_code(func: Function, _context: PassContext) -> Function:
     """Remove dead tuple fields and dead parameters of fused functions.
 
-    In and out: any function.  A node that nothing reads is not part of the graph in the first place; what remains to do is
-    field i of a tuple that is spelled out (it is that field, and the others die), and arguments that a fused function does
-    not use. The parameters of `func` itself are its interface and stay.  Not done: operators with several results of which
-    one is unused.
+    In and out: any function.  A node that nothing reads is not part of the graph in the first place.  What remains: field i of an
+    explicit tuple (replaced by the field itself, so that the others die), and arguments that a fused function does not use.  The
+    parameters of `func` are its interface and stay.  Not done: operators with several results if one of them is unused.
     """
     return rewrite(func, _simplified)
 
@@ -50,7 +49,7 @@ def _without_dead_params(expr: Call, func: Function) -> Call:
 def eliminate_common_subexpr(func: Function, _context: PassContext) -> Function:
     """Merge calls of the same operator with equal attributes and operands, and constants of equal type and bytes.
 
-    In and out: operator calls.  The first in post-order stays, with its span.  Law: operators have no effects, so equal
+    In and out: operator calls.  The first one in post-order stays, with its span.  Law: operators have no side effects, so equal
     operands give equal results.  Not done: calls of fused functions, commutativity.
     """
     seen: dict[Hashable, Expr] = {}
@@ -63,7 +62,7 @@ def eliminate_common_subexpr(func: Function, _context: PassContext) -> Function:
 
 
 def _key(expr: Expr) -> Hashable | None:
-    """Equal for nodes that compute the same; None if nothing can be said (attributes that cannot be hashed)."""
+    """Equal for nodes that compute the same; None if that cannot be decided (attributes that cannot be hashed)."""
     match expr:
         case Constant():
             return ("const", expr.type, sha256(expr.data.tobytes()).digest())
@@ -87,8 +86,8 @@ MAX_GROWTH = register_option("fold.max_growth", 1024, "bytes by which a folded r
 def fold_constant(func: Function, context: PassContext) -> Function:
     """Replace calls whose operands are all constants by their value, computed by the operator's own `evaluate`.
 
-    In and out: operator calls.  A call stays where its value needs more flash than its operands by over `fold.max_growth`
-    bytes (a broadcast, a resize).  Calls without operands and calls of functions stay.
+    In and out: operator calls.  A call stays if its value needs over `fold.max_growth` more bytes of flash than its operands (a
+    broadcast, a resize).  Calls without operands and calls of functions stay.
     """
     limit = context.option(MAX_GROWTH.key)
     return rewrite(func, lambda expr: _folded(expr, limit))

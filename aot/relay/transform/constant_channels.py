@@ -1,4 +1,4 @@
-"""Remove channels and taps of convolutions that nothing depends on, or only by a constant."""
+"""Remove channels and taps of convolutions on which nothing depends, or only by a constant."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ ALIGN = register_option(
 def remove_constant_channels(func: Function, context: PassContext) -> Function:
     """Cut every tensor down to the channels (indices of the last axis) that the results depend on.
 
-    In and out: operator calls over the same parameters, with the same results bit by bit.  Tensors in between may have fewer
-    channels, at least one.  Laws, for a convolution or fully connected layer acc[o] = sum of w[o, i]*x[i] (over taps, too):
-    1. w[o, i] = 0 for every output o that is needed: x[i] is not read;
-    2. x[i] = c for every input of the model (by intervals of all values, aot.relay.transform.channels), and what is
-       read through non-zero taps outside the image is c as well: acc[o] = sum over the others + c * sum of w[o, i], which goes
-       into the bias; done only if no sum of the layer's products can leave 32 bits;
+    In and out: operator calls over the same parameters, with bit-identical results.  Tensors in between may have fewer channels,
+    at least one.  Laws, for a convolution or fully connected layer acc[o] = sum of w[o, i]*x[i] (also over taps):
+    1. w[o, i] = 0 for every needed output o: x[i] is not read;
+    2. x[i] = c for every input of the model (by intervals of all values, aot.relay.transform.channels), and what is read through
+       non-zero taps outside the image is c as well: acc[o] = sum over the others + c * sum of w[o, i], which is added to the
+       bias; done only if no sum of the layer's products can leave 32 bits;
     3. outputs o that no reader needs are not computed.
-    Other operators have their channels in correspondence: one goes if it goes in all operands and all readers.  Where the
-    rules know nothing of an operator, and at inputs and outputs of the function, all channels stay.
+    Other operators have their channels in correspondence: a channel is removed only from all operands and readers at once.  If
+    the rules do not know an operator, and at inputs and outputs of the function, all channels stay.
 
-    Tensors that have become smaller: attrs["channels"] = {index of the tensor in the .tflite: indices that were kept}, for
-    comparisons with a reference interpreter's tensors (`reference[..., kept]`); in metadata.json each layer's `output.channels`.
-    With the option channels.align layers keep removable channels, lowest first, until their number is a multiple of it (or all).
+    For comparisons with a reference interpreter's tensors (`reference[..., kept]`), attrs["channels"] maps the .tflite index of
+    each reduced tensor to the kept indices; in metadata.json it is each layer's `output.channels`.  With the option
+    channels.align, layers keep removable channels, lowest first, until their number is a multiple of it (or all).
     """
-    # Once is nearly always enough: only a depthwise convolution that has come down to one input channel gains freedom.
+    # One pass is nearly always enough: only a depthwise convolution reduced to one input channel gains freedom.
     while (smaller := _smaller(func, align=context.option(ALIGN.key))) is not None:
         func = smaller
     return func
@@ -86,7 +86,7 @@ def _smaller(func: Function, *, align: int) -> Function | None:
 
 
 def kept_channels(func: Function, liveness: Liveness) -> dict[int, tuple[int, ...]]:
-    """Kept indices of the tensors that have become smaller, now or before; the last node with an index is the tensor."""
+    """Kept indices of the tensors that were reduced, now or before; the last node with an index is the tensor."""
     before: Mapping[int, tuple[int, ...]] = func.attrs.get("channels", {})
     masks = {
         e.span.tensor: liveness.mask(e)
@@ -102,7 +102,7 @@ def kept_channels(func: Function, liveness: Liveness) -> dict[int, tuple[int, ..
 
 
 class _Cutter:
-    """Rebuilds the live nodes over the needed channels."""
+    """Rebuilds the live nodes with only the needed channels."""
 
     def __init__(self, func: Function, intervals: Mapping[int, Interval], liveness: Liveness) -> None:
         self._func = func
@@ -135,7 +135,7 @@ class _Cutter:
         return merged_bias(new, self._uses) if is_call(new, "nn.bias_add") else new
 
     def _layer(self, expr: Call, data: Expr) -> Expr:
-        """Laws 1 to 3: cut the weights; what the removed inputs contribute goes into the bias."""
+        """Laws 1 to 3: cut the weights; the contribution of removed inputs is added to the bias."""
         old, weight = expr.args
         if not isinstance(weight, Constant):
             return with_operands(expr, [data, weight])
@@ -146,18 +146,18 @@ class _Cutter:
         return layer if inputs.all() else with_bias(layer, self._contribution(expr, outputs, inputs))
 
     def _contribution(self, expr: Call, outputs: Bools, inputs: Bools) -> Int64:
-        """Of the input channels that are removed to each output that stays: sum of w*x, where x is known."""
+        """Contribution of the removed input channels to each remaining output: sum of w*x, where x is constant."""
         weight = effective_weight(expr)
         assert weight is not None, "channels of data under unknown weights are not removed"
         taps = tap_values(expr, self._intervals[id(expr.args[0])])
         removed = weight[outputs][..., ~inputs].reshape(int(outputs.sum()), -1)
-        values, known = taps.lo[..., ~inputs].reshape(-1), taps.is_constant[..., ~inputs].reshape(-1)
-        assert not removed[:, ~known].any(), "a removed channel's value is unknown, but read"
+        values, is_known = taps.lo[..., ~inputs].reshape(-1), taps.is_constant[..., ~inputs].reshape(-1)
+        assert not removed[:, ~is_known].any(), "a removed channel's value is unknown, but read"
         result: Int64 = removed @ values
         return result
 
     def _concatenate(self, expr: Call, done: dict[int, Expr]) -> Expr:
-        """Operands without any needed channel are left out."""
+        """Operands without any needed channel are dropped."""
         mask, begin = self._liveness.mask(expr), 0
         args: list[Expr] = []
         for o in expr.args:
@@ -171,7 +171,7 @@ class _Cutter:
 
 
 def _depthwise(expr: Call, data: Expr, mask: Bools) -> Expr:
-    """Each input channel keeps all of its outputs or goes; a single input channel keeps any number."""
+    """Each input channel keeps all of its outputs or is removed; a single input channel keeps any number."""
     weight = expr.args[1]
     if not isinstance(weight, Constant):
         return with_operands(expr, [data, weight])
@@ -181,7 +181,7 @@ def _depthwise(expr: Call, data: Expr, mask: Bools) -> Expr:
 
 
 def _cut_constant(value: Constant, mask: Bools) -> Constant:
-    """An operand's channels, if it has that many; a single value for all channels stays."""
+    """The kept channels of an operand, if it has that many; a single value for all channels stays."""
     shape = value.type.shape
     if not shape or shape[-1] != len(mask) or mask.all():
         return value
@@ -189,7 +189,7 @@ def _cut_constant(value: Constant, mask: Bools) -> Constant:
 
 
 def _cut_attrs(expr: Call, mask: Bools) -> object:
-    """Attributes of an operator that is no layer over fewer channels."""
+    """Attributes of an operator other than a layer, for fewer channels."""
     attrs = expr.attrs
     if is_call(expr, "qnn.requantize") and attrs.per_channel:
         fraction = _pick(attrs.fraction, mask) if attrs.fraction else ()
@@ -214,13 +214,13 @@ _CONVOLUTIONS = frozenset({"nn.conv2d", "nn.depthwise_conv2d"})
 def fold_zero_taps(func: Function, _context: PassContext) -> Function:
     """Cut off outer rows and columns of nn.conv2d and nn.depthwise_conv2d kernels, one after another.
 
-    In and out: operator calls with the same results bit by bit; windows keep at least one tap.  Laws, for a row at either end
-    of the window (columns likewise):
+    In and out: operator calls with bit-identical results; windows keep at least one tap.  Laws, for a row at either end of the
+    window (likewise for columns):
     1. all its weights are zero: it adds 0;
-    2. it lies outside the image at every position: it adds (pad_value - input_zp) * sum of its weights, which goes into the
-       bias; done only if no sum of the layer's products can leave 32 bits.
-    The padding changes with the window so that every other tap reads what it read before; where that would need a negative
-    padding the row stays.
+    2. it is outside the image at every position: it adds (pad_value - input_zp) * sum of its weights, which is added to the bias;
+       done only if no sum of the layer's products can leave 32 bits.
+    The padding changes with the window so that every other tap reads what it read before; a row stays if that would need a
+    negative padding.
     """
     uses = Uses(func)
 
@@ -237,7 +237,7 @@ def fold_zero_taps(func: Function, _context: PassContext) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A layer with a smaller window, and what the removed taps add to each output channel."""
+    """A layer with a smaller window, and the contribution of the removed taps to each output channel."""
 
     layer: Call
     bias: Int64
@@ -253,13 +253,13 @@ def _shrunk(layer: Call) -> Call:
 
 
 def _step(layer: Call) -> _Cut | None:
-    """The first row or column that can go."""
+    """Remove the first row or column that can be removed."""
     ends = ((axis, last) for axis in (0, 1) for last in (False, True))
-    return next((found for axis, last in ends if (found := _cut_end(layer, axis, last=last)) is not None), None)
+    return next((cut for axis, last in ends if (cut := _cut_end(layer, axis, last=last)) is not None), None)
 
 
 def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
-    """Without the first or last row (axis 0) or column (axis 1) of the window; None if it has to stay."""
+    """Remove the first or last row (axis 0) or column (axis 1) of the window; None if it must stay."""
     weight = effective_weight(layer)
     assert weight is not None
     count = weight.shape[axis + 1]
@@ -280,7 +280,7 @@ def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
 
 
 def _without(layer: Call, axis: int, tap: int) -> Call | None:
-    """The layer without its first or last tap along an axis, all others reading what they read; None if that is impossible."""
+    """The layer without its first or last tap along an axis; all others read what they read before.  None if impossible."""
     data, weight = layer.args
     assert isinstance(weight, Constant)
     size, extent = tensor_type(data).shape[axis + 1], tensor_type(layer).shape[axis + 1]
@@ -303,11 +303,11 @@ def _without(layer: Call, axis: int, tap: int) -> Call | None:
     return new if isinstance(new.type, TensorType) and new.type.shape == tensor_type(layer).shape else None
 
 
-# Both passes: cut weights, and constants that move into the bias.
+# For both passes: cut weights, and constants that move into the bias.
 
 
 def cut(value: Constant, index: Sequence[Array]) -> Constant:
-    """The constant at the positions `index[i]` of each axis i, with the quantisation parameters that remain."""
+    """The constant at the positions `index[i]` of each axis i, with the remaining quantisation parameters."""
     data = np.ascontiguousarray(np.asarray(value.data)[np.ix_(*index)])
     quant = value.type.quant
     if quant is not None and quant.axis is not None and len(quant.scale) > 1:
@@ -317,7 +317,7 @@ def cut(value: Constant, index: Sequence[Array]) -> Constant:
 
 
 def with_bias(layer: Call, bias: Int64) -> Call:
-    """`layer` + bias for each output channel; without a node where the bias is zero."""
+    """`layer` + bias per output channel; no new node if the bias is zero."""
     if not bias.any():
         return layer
     data = bias.astype(np.dtype(tensor_type(layer).dtype))
@@ -325,7 +325,7 @@ def with_bias(layer: Call, bias: Int64) -> Call:
 
 
 def merged_bias(expr: Call, uses: Uses) -> Call:
-    """An nn.bias_add over the one that `with_bias` has put under it: one of both, where no sum can overflow."""
+    """Merge an nn.bias_add with the one that `with_bias` has inserted under it, if no sum can overflow."""
     merged: Expr | None = merge_biases(expr, uses)
     assert merged is None or isinstance(merged, Call)
     return expr if merged is None else replace(merged, span=expr.span)

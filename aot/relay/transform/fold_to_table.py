@@ -16,10 +16,10 @@ from aot.support.dataclass import dataclass
 def fold_to_table(func: Function, _context: PassContext) -> Function:
     """Replace element-wise calls that depend on one int8 tensor by `qnn.lut` of that tensor.
 
-    In and out: operator calls.  Such are x * sigmoid(x), hard-swish in parts, and float32 operators between DEQUANTIZE and
-    QUANTIZE.  The table is what the operators' own `evaluate` makes of the 256 codes, so it is exact.  A call stays that is
-    the only one of its function and reads the tensor once: its kernel is as good, and needs no table.  Where the result of
-    costly functions stays a float, `qnn.lut_float` has it.
+    In and out: operator calls.  Examples are x * sigmoid(x), hard-swish in parts, and float32 operators between DEQUANTIZE and
+    QUANTIZE.  The table is the result of the operators' own `evaluate` for all 256 values, so it is exact.  A call stays if it is
+    the only one of its function and reads the tensor once: its kernel is as good, and needs no table.  If the result of costly
+    functions stays a float, `qnn.lut_float` is used.
     """
     source: dict[int, Expr] = {}
     done: dict[int, Expr] = {}
@@ -35,24 +35,24 @@ def fold_to_table(func: Function, _context: PassContext) -> Function:
 
 
 def _is_simple(expr: Call, x: Expr) -> bool:
-    """Whether the call is all of the function, or a table already."""
+    """Whether the call is the whole function, or a table already."""
     return (is_call(expr, "qnn.lut") and expr.args[0] is x) or [a for a in expr.args if not isinstance(a, Constant)] == [x]
 
 
 def _lut(x: Expr, table: Array, whole: Call) -> Call:
-    """The table of x in the place of a call."""
+    """The table of x that replaces a call."""
     attrs_type = Op("qnn.lut").attrs_type
     assert attrs_type is not None
     return call("qnn.lut", [x], attrs_type(tuple(table.tolist()), tensor_type(whole).quant), span=whole.span)
 
 
 def _table(expr: Call, x: Expr) -> Array:
-    """The results for the codes -128 to 127."""
+    """The results for the values -128 to 127."""
     return results(expr, x, np.arange(-128, 128).astype(np.int8))
 
 
 def _fold_floats(func: Function) -> Function:
-    """Costly functions of one int8 tensor whose result stays a float, as a sum with another tensor reads it."""
+    """Replace costly functions of one int8 tensor whose result stays a float, for instance to be added to another tensor."""
     source: dict[int, Expr] = {}
     readers = users(func)
     done: dict[int, Expr] = {}
@@ -80,9 +80,9 @@ def _lut_float(expr: Call, x: Expr, data: Expr) -> Call:
 def fold_to_steps(func: Function, _context: PassContext) -> Function:
     """Replace chains of element-wise calls from one float32 tensor to int8 by `qnn.steps` of that tensor.
 
-    In and out: operator calls.  Such is MISH between a normalisation and QUANTIZE: three functions of the C library for an
-    element, of which a byte is kept.  Only chains that hold such a function, of many elements, that nothing else reads; a chain
-    of which the steps can't be proved stays.
+    In and out: operator calls.  An example is MISH between a normalisation and QUANTIZE: three C library functions per element,
+    of whose result a single byte is kept.  Only for chains with such a function, with many elements, and not read elsewhere; a
+    chain whose steps cannot be proved stays.
     """
     source: dict[int, Expr] = {}
     readers = users(func)
@@ -93,14 +93,14 @@ def fold_to_steps(func: Function, _context: PassContext) -> Function:
             continue
         source[id(expr)] = x
         if is_call(expr, "qnn.quantize") and tensor_type(expr).dtype == "int8" and _pays(expr, x, readers):
-            found = _steps(expr, x)
-            if found is not None:
-                steps[id(expr)] = found
+            replacement = _steps(expr, x)
+            if replacement is not None:
+                steps[id(expr)] = replacement
     return _replaced(func, steps) if steps else func
 
 
 def _pays(expr: Expr, x: Expr, readers: dict[int, list[Expr]]) -> bool:
-    """Whether the chain is worth a table, and none of its results between is read outside."""
+    """Whether the chain is worth a table, and none of its intermediate results is read elsewhere."""
     chain = chain_to(expr, x)
     inside = {id(c) for c in chain}
     alone = all(id(reader) in inside for c in chain[:-1] for reader in readers[id(c)])
@@ -108,17 +108,17 @@ def _pays(expr: Expr, x: Expr, readers: dict[int, list[Expr]]) -> bool:
 
 
 def _steps(expr: Expr, x: Expr) -> Call | None:
-    found = find_steps(expr, x)
+    result = find_steps(expr, x)
     attrs_type = Op("qnn.steps").attrs_type
     assert attrs_type is not None
-    if found is None:
+    if result is None:
         return None
-    attrs = attrs_type(tuple(found.starts.tolist()), tuple(found.codes.tolist()), found.nan, tensor_type(expr).quant)
+    attrs = attrs_type(tuple(result.starts.tolist()), tuple(result.codes.tolist()), result.nan, tensor_type(expr).quant)
     return call("qnn.steps", [x], attrs, span=expr.span)
 
 
 def _replaced(func: Function, steps: dict[int, Call]) -> Function:
-    """With these calls in the place of others, which read what the chains read."""
+    """Replace calls by other calls, which read what the chains read."""
     done: dict[int, Expr] = {}
     for expr in post_order(func.body):
         new = steps.get(id(expr))
@@ -126,11 +126,11 @@ def _replaced(func: Function, steps: dict[int, Call]) -> Function:
     return Function(func.params, done[id(func.body)], func.attrs)
 
 
-# Float functions that end in few values, as steps: from which float on the result is which code.
+# Float functions with few result values, as steps: from which float on which value results.
 #
-# Proved by intervals: an operator's results for all floats between two lie between its results for those, rounded outwards where
-# the operator approximates a function.  Ranges whose result is not proved to be one code are cut until they are, or are so short
-# that every float in them is tried.
+# Proved by intervals: an operator's results for all floats between two floats are between its results for these two, rounded
+# outwards if the operator approximates a function.  Ranges that are not proved to have a single result are divided until they
+# are, or are so short that every float in them can be tried.
 
 
 Floats = npt.NDArray[np.float32]
@@ -138,11 +138,11 @@ Keys = npt.NDArray[np.int64]
 
 _RISING = frozenset({"elu", "exp", "log", "relu", "sigmoid", "sqrt", "tanh"})
 _ULPS = 8
-"""More than twice the error of any of them; what two neighbouring floats' results may be out of order by."""
+"""More than twice the error of any of them, which bounds how far results of neighbouring floats may be out of order."""
 _BREAKS = {"sigmoid": (np.nextafter(np.float32(-9), np.float32(-10)), np.float32(-9))}
-"""Where the reference changes from one formula to another, with a drop: the floats on both sides."""
+"""Where the reference switches formulas, with a drop: the floats on both sides."""
 _CORNERS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "subtract"})
-"""Rounded exactly: as monotone in each operand as the numbers are."""
+"""Correctly rounded, so as monotone in each operand as the exact operation."""
 _MORE, _LESS = ("greater", "greater_equal"), ("less", "less_equal")
 KNOWN = _RISING | _CORNERS | {*_MORE, *_LESS, "select", "qnn.quantize"}
 
@@ -151,7 +151,7 @@ _FIRST_CELLS, _PARTS, _SHORT, _MOST_CELLS, _MOST_STEPS = 4096, 8, 32, 1 << 19, 1
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """codes[i + 1] from starts[i] on, codes[0] before; `nan` for what is no number."""
+    """codes[i + 1] from starts[i] on, codes[0] before; `nan` is the result for NaN."""
 
     starts: Floats
     codes: Array
@@ -159,7 +159,7 @@ class Steps:
 
 
 def find_steps(expr: Expr, x: Expr) -> Steps | None:
-    """The steps of an int8 chain that depends on the float32 tensor x; None if it has too many, or an operator is not known."""
+    """The steps of an int8 chain of the float32 tensor x; None if there are too many, or an operator is unknown."""
     chain = chain_to(expr, x)
     if not all(isinstance(c.op, Op) and c.op.name in KNOWN for c in chain):
         return None
@@ -185,19 +185,19 @@ def find_steps(expr: Expr, x: Expr) -> Steps | None:
 
 
 def _joined(done: list[tuple[Keys, Array]], nan: int) -> Steps | None:
-    """The parts in order, neighbours of one code as one."""
+    """Join the parts in order, merging neighbours with the same result."""
     keys, codes = (np.concatenate(part) for part in zip(*done, strict=True))
     order = np.argsort(keys)
     keys, codes = keys[order], codes[order]
     changes = np.flatnonzero(np.diff(codes.astype(np.int16))) + 1
-    # no comparison tells the two zeros apart
+    # no comparison distinguishes the two zeros
     if changes.size > _MOST_STEPS or 0 in keys[changes]:
         return None
     return Steps(_float(keys[changes]), codes[np.concatenate(([0], changes))], nan)
 
 
 def _cut(first: Keys, last: Keys) -> tuple[Keys, Keys]:
-    """Each range as _PARTS."""
+    """Divide each range into _PARTS."""
     at = np.arange(_PARTS + 1)
     edges = first[:, None] + ((last - first + 1)[:, None] * at) // _PARTS
     return edges[:, :-1].reshape(-1), edges[:, 1:].reshape(-1) - 1
@@ -222,19 +222,19 @@ Bounds = tuple[Array, Array]
 
 
 def _bounds(chain: list[Call], x: Expr, low: Floats, high: Floats) -> Bounds:
-    """What the last call of a chain is between these floats."""
-    found: dict[int, Bounds] = {id(x): (low, high)}
+    """The bounds of the last call of a chain between these floats."""
+    bounds: dict[int, Bounds] = {id(x): (low, high)}
 
     def value(e: Expr) -> Bounds:
-        return (np.broadcast_to(scalar_of(e), low.shape),) * 2 if isinstance(e, Constant) else found[id(e)]
+        return (np.broadcast_to(scalar_of(e), low.shape),) * 2 if isinstance(e, Constant) else bounds[id(e)]
 
     for step in chain:
-        found[id(step)] = _decided(_bounds_of(step, [value(a) for a in step.args]))
-    return found[id(chain[-1])]
+        bounds[id(step)] = _decided(_bounds_of(step, [value(a) for a in step.args]))
+    return bounds[id(chain[-1])]
 
 
 def _decided(bounds: Bounds) -> Bounds:
-    """Anything, where a bound is no number."""
+    """Any value, if a bound is NaN."""
     low, high = bounds
     if low.dtype != np.float32:
         return bounds
@@ -272,8 +272,8 @@ def _rising(step: Call, ends: Bounds, values: Bounds) -> Bounds:
 
 def _corners(step: Call, args: list[Bounds]) -> Bounds:
     (a, b), (c, d) = args
-    found = np.stack([on_values(step, [x, y]) for x in (a, b) for y in (c, d)])
-    low, high = found.min(axis=0), found.max(axis=0)  # a NaN among them stays one
+    values = np.stack([on_values(step, [x, y]) for x in (a, b) for y in (c, d)])
+    low, high = values.min(axis=0), values.max(axis=0)  # NaN propagates
     assert isinstance(step.op, Op)
     if step.op.name == "divide":
         unknown = (c <= 0) & (d >= 0)

@@ -26,16 +26,16 @@ _LONGEST_NAME = 4
 def fuse_ops(func: Function, context: PassContext) -> Function:
     """Replace each group of operator calls by a call of a primitive function.
 
-    In: operator calls only.  Out: the body consists of calls of Functions with attrs {"Primitive": 1, "name": ...}, of calls
-    of view operators (F_IS_VIEW, never fused), and of tuple nodes.  A group's parameters are the tensors it reads, in order
-    of first use; what an anchor reads and its followers read too is a parameter twice.  Constants stay inside.  Every group
+    In: operator calls only.  Out: the body consists of calls of Functions with attrs {"Primitive": 1, "name": ...}, of calls of
+    view operators (F_IS_VIEW, never fused), and of tuple nodes.  A group's parameters are the tensors it reads, in order of first
+    use; a tensor that is read both by the anchor and by its followers is a parameter twice.  Constants stay inside.  Every group
     has one result, which post-dominates its members, so groups never depend on each other in a cycle.
 
     At opt_level 0 each call is a group.  Otherwise, in this order:
-    0. what joins a state with new rows is a group of its own (`window_joins`), with the slice that leaves out the oldest;
-    1. an anchor (OUT_ELEMWISE_FUSABLE or COMM_REDUCE) takes the ELEMWISE and BROADCAST calls that follow it, as long as each
-       reads the one before and has the anchor's shape.  A follower's other operands come from before the group.  Anchors
-       late in the model choose first, so that its order of execution stays;
+    0. a concatenation of a state with new rows is a group of its own (`window_joins`), with the slice that drops the oldest rows;
+    1. an anchor (OUT_ELEMWISE_FUSABLE or COMM_REDUCE) absorbs the ELEMWISE and BROADCAST calls after it, provided that each
+       reads the one before and has the anchor's shape.  A follower's other operands come from before the group.  Anchors late
+       in the model choose first, so that the order of execution does not change;
     2. ELEMWISE and BROADCAST calls join the ELEMWISE, BROADCAST and INJECTIVE calls after them, unless a BROADCAST would
        compute an element several times;
     3. INJECTIVE calls join the ELEMWISE, BROADCAST and INJECTIVE calls after them.
@@ -59,23 +59,23 @@ def pattern_kind(expr: Expr) -> OpPattern:
 
 
 def window_joins(func: Function) -> frozenset[int]:
-    """By id the calls of concatenate that begin with rows of a state and end with those that the next run begins with.
+    """Ids of the concatenate calls that start with rows of a state and end with the rows that the next run starts with.
 
-    As layers of their own they are windows (executor/copy_elision.py): nothing of what was kept is copied.  `slide_window`
-    has joined the rows of its states as suits them.
+    As layers of their own they are windows (executor/copy_elision.py): kept rows are not copied.  `slide_window` has already
+    joined the rows of its states in the best way.
     """
-    found = set[int]()
+    joins = set[int]()
     for state, var, new in zip(state_of(func), state_vars(func), result_exprs(func)[1], strict=True):
         if state.slid:
             continue
         join = _moved_from(new)
         if is_call(join, "concatenate") and _moved_from(operands(join)[0]) is var:
-            found.add(id(join))
-    return frozenset(found)
+            joins.add(id(join))
+    return frozenset(joins)
 
 
 def _moved_from(expr: Expr) -> Expr:
-    """What an expression is a slice of, or shows in another shape."""
+    """The expression of which this one is a slice or a reshaped view."""
     while isinstance(expr, Call) and isinstance(expr.op, Op) and (is_call(expr, "strided_slice") or F_IS_VIEW.find(expr.op.name)):
         expr = expr.args[0]
     return expr
@@ -107,7 +107,7 @@ class _Groups:
         return self.find(self._tree.number[id(expr)])
 
     def members(self) -> dict[int, list[Expr]]:
-        """Group -> its calls in post-order; only groups of operator calls that are no views."""
+        """Group -> its calls in post-order; only groups of operator calls that are not views."""
         table: dict[int, list[Expr]] = {}
         for i, expr in enumerate(self._tree.order):
             if is_fusable(expr):
@@ -115,7 +115,7 @@ class _Groups:
         return table
 
     def grow_anchors(self) -> None:
-        """Rule 1: every anchor takes its followers, those late in the model first."""
+        """Rule 1: every anchor absorbs its followers, anchors late in the model first."""
         anchors = [i for i, kind in enumerate(self._kind) if kind in _ANCHORS]
         for anchor in sorted(anchors, key=lambda i: (self._tree.order[i].span.op_index, i), reverse=True):
             last = anchor
@@ -124,14 +124,14 @@ class _Groups:
                 last = path[-1]
 
     def join_windows(self) -> None:
-        """A slice of a state that only a window join reads is a part of the join: what is left out is no longer kept."""
+        """A slice of a state that only a window join reads becomes part of the join: the dropped rows are no longer kept."""
         for i, expr in enumerate(self._tree.order):
             front = operands(expr)[0] if id(expr) in self._joins else None
             if front is not None and is_call(front, "strided_slice") and self._path(self._tree.number[id(front)]) == [i]:
                 self._merge(self._tree.number[id(front)], [i])
 
     def _followers(self, anchor: int, last: int) -> list[int] | None:
-        """The one call that reads `last`, if it may follow the anchor; a path with branches would read members further back."""
+        """The only call that reads `last`, if it may follow the anchor; a path with branches would read earlier members."""
         path = self._path(last)
         if path is None:
             return None
@@ -140,15 +140,15 @@ class _Groups:
         return path if self._follows(anchor, path[0]) else None
 
     def _follows(self, anchor: int, i: int) -> bool:
-        """Whether call i, the only reader of the group so far, has the anchor's shape and reads no tensor that it may not."""
+        """Whether call i, the only reader of the group so far, has the anchor's shape and reads no forbidden tensor."""
         expr = self._tree.order[i]
         tensors = {id(o) for o in operands(expr) if not isinstance(o, Constant)}
         return _same_shape(expr, self._tree.order[anchor]) and (self._residual or len(tensors) == 1)
 
-    def join(self, wanted: Callable[[OpPattern], bool]) -> None:
-        """Rules 2 and 3: groups whose last call is of a wanted kind join the group of their post-dominator."""
+    def join(self, may_join: Callable[[OpPattern], bool]) -> None:
+        """Rules 2 and 3: groups whose last call `may_join` accepts join the group of their post-dominator."""
         for i in range(len(self._root)):
-            if not wanted(self._kind[i]) or self._anchored[self.find(i)]:
+            if not may_join(self._kind[i]) or self._anchored[self.find(i)]:
                 continue
             path = self._path(i)
             if path is not None and all(self._may_join(p) for p in path) and not self._computes_twice(i, path):
@@ -205,9 +205,9 @@ def _rebuild(func: Function, groups: _Groups) -> Function:
 
 
 def call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
-    """A primitive function of these calls, in order, applied to what they read from outside (operand's id -> what stands for it).
+    """A primitive function of these calls, in order, applied to what they read from outside (operand's id -> its replacement).
 
-    Kernels of layers keep the data in a form of their own, so a follower that reads the data too has its own parameter for it.
+    Kernels of layers keep the data in their own format, so a follower that reads the data too has its own parameter for it.
     """
     inside: dict[int, Expr] = {}
     arguments: list[Expr] = []
@@ -237,7 +237,7 @@ def _param(index: int, argument: Expr) -> Var:
 
 
 def group_name(calls: Sequence[Expr]) -> str:
-    """`conv2d_requantize_add`: the operators' names without their name spaces; bias_add is left out."""
+    """`conv2d_requantize_add`: the operators' names without their namespaces; bias_add is omitted."""
     names = [str(c.op).rpartition(".")[2] for c in calls if isinstance(c, Call)]
     spoken = [n for n in names if n != "bias_add"] or names
     if len(spoken) > _LONGEST_NAME:
@@ -249,8 +249,7 @@ def group_name(calls: Sequence[Expr]) -> str:
 class PostDominatorTree:
     """Nodes are numbered in post-order (operands before users); the root is the function's body.
 
-    `parent[i]` is the immediate post-dominator of node i: the nearest node that lies on every path from i to the body (-1 at
-    the body).
+    `parent[i]` is the immediate post-dominator of node i: the nearest node on every path from i to the body (-1 for the body).
     `consumers[i]` are the nodes that read i, once per use.
     """
 
@@ -262,20 +261,20 @@ class PostDominatorTree:
     def between(self, start: int, stop: int, *, limit: int) -> list[int] | None:
         """All nodes on paths from `start` to its post-dominator `stop`, ascending.
 
-        `stop` is among them, `start` is not.  None if there are more than `limit`.
+        Includes `stop`, excludes `start`.  None if there are more than `limit`.
         """
-        found: set[int] = set()
+        nodes: set[int] = set()
         stack = list(self.consumers[start])
         while stack:
             node = stack.pop()
-            if node in found:
+            if node in nodes:
                 continue
-            found.add(node)
-            if len(found) > limit:
+            nodes.add(node)
+            if len(nodes) > limit:
                 return None
             if node != stop:
                 stack.extend(self.consumers[node])
-        return sorted(found)
+        return sorted(nodes)
 
 
 def post_dominator_tree(func: Function) -> PostDominatorTree:

@@ -1,4 +1,4 @@
-"""Write out calls of plain functions, and infer the type of every node again, from the parameters on."""
+"""Inline calls of plain functions, and infer the type of every node again, starting from the parameters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from aot.relay.transform.simplify_control_flow import inlined
 
 @function_pass(required=True)
 def infer_type(func: Function, _context: PassContext) -> Function:
-    """Run every operator's type rule again, operands first; a call of a function that nothing marks is that function's body.
+    """Run every operator's type rule again, operands first; a call of an unmarked function is replaced by the function's body.
 
-    In: any function.  Out: the same graph, each call of an operator with the type that its rule gives; where only the
-    quantisation parameters were noted on the call and the rule says nothing of them, the note stays.  Nodes whose type does
-    not change are kept. A rule that refuses its operands is our own fault by now (E9001): converters have checked the model
-    before.  UsageError E1160 where a function's parameters do not fit the operands of its call.
+    In: any function.  Out: the same graph, with the type that the rule gives on each operator call; if the rule says nothing
+    about quantisation parameters, those on the call stay.  Nodes whose type does not change are kept.  A rule that refuses its
+    operands is our own fault at this point (E9001): converters have checked the model before.  UsageError E1160 if a function's
+    parameters do not fit the operands of its call.
     """
     return _inferred(func)
 
@@ -33,12 +33,12 @@ def _inferred(func: Function) -> Function:
 
 
 def _is_plain(op: Op | Function) -> bool:
-    """A function that is neither fused nor a code generator's, which only a user's Python writes."""
+    """A function that is neither fused nor a code generator's; only a user's Python code creates these."""
     return isinstance(op, Function) and not any(op.attrs.get(key) for key in ("Primitive", "Composite", "Compiler"))
 
 
 def _written_out(call: Call) -> Expr:
-    """The body of the function that is called; so are those that it calls, and that its branches and loops call."""
+    """The body of the called function, with the calls inside it, its branches and its loops inlined too."""
     assert isinstance(call.op, Function)
     check_operands(call.op, call.args, str(call.span))
     return inlined(_inferred(map_inner_functions(call.op, _inferred)), call.args)
@@ -51,12 +51,12 @@ def _typed(expr: Expr) -> Expr:
         inferred = F_INFER_TYPE.get(expr.op.name)([a.type for a in expr.args], expr.attrs)
     except TypeRuleError as error:
         raise internal(f"{expr.op}: {error.message}", where=str(expr.span)) from error
-    wanted = _with_note(inferred, expr.type)
-    return expr if wanted == expr.type else replace(expr, type=wanted)
+    annotated = _with_note(inferred, expr.type)
+    return expr if annotated == expr.type else replace(expr, type=annotated)
 
 
 def _with_note(inferred: Type, old: Type) -> Type:
-    """`inferred` with the old quantisation parameters where it has none of its own."""
+    """`inferred` with the old quantisation parameters if it has none of its own."""
     match inferred, old:
         case TensorType(quant=None), TensorType() if inferred.dtype == old.dtype:
             return replace(inferred, quant=old.quant)

@@ -1,4 +1,4 @@
-"""A channel shuffle behind a concatenation is one along another axis: of the elements, one of each operand in turn."""
+"""A channel shuffle after a concatenation becomes a concatenation along another axis, which interleaves the operands."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aot.support.dataclass import dataclass
 
 @function_pass(opt_level=2)
 def interleave_concat(func: Function, _context: PassContext) -> Function:
-    """Replace the transposes of channel shuffles of what concatenations yield by concatenations that interleave.
+    """Replace channel shuffles of concatenations by concatenations that interleave.
 
-    In and out: operator calls.  Law: with n operands alike along the last axis, [..., n, c] transposed to [..., c, n] is their
-    concatenation as [..., c, 1] along the last.  Element-wise operators of one tensor and borders of other axes may lie between;
-    nothing else may read what lies between, so that nothing is computed twice.
+    In and out: operator calls.  Law: with n operands of the same last axis, [..., n, c] transposed to [..., c, n] equals their
+    concatenation as [..., c, 1] along the last axis.  Element-wise operators of one tensor and borders of other axes may be in
+    between; nothing else may read anything in between, so that nothing is computed twice.
     """
     work = _Shuffles(func)
     for expr in post_order(func.body):
@@ -30,7 +30,7 @@ def interleave_concat(func: Function, _context: PassContext) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class _Shuffle:
-    """A transpose, and the tensor of which it exchanges the two parts of the last axis."""
+    """A transpose, and the tensor whose last axis it splits in two parts that it exchanges."""
 
     of: Expr
     root: Call
@@ -41,12 +41,12 @@ class _Shuffles:
     func: Function
     readers: dict[int, list[Expr]] = field(init=False)
     found: dict[int, _Shuffle] = field(default_factory=dict)
-    """By transpose."""
+    """Shuffles by the id of their transpose."""
     views: set[int] = field(default_factory=set)
     """Reshapes between a tensor and the transpose."""
     done: dict[int, Expr] = field(default_factory=dict)
     shuffled: dict[int, Expr] = field(default_factory=dict)
-    """By node on the way from a concatenation: the same with its last axis shuffled."""
+    """By node on the path from a concatenation: the same value with its last axis shuffled."""
 
     def __post_init__(self) -> None:
         self.readers = users(self.func)
@@ -68,21 +68,21 @@ class _Shuffles:
             self.views.add(id(view))
 
     def roots(self) -> set[int]:
-        """The concatenations of which nothing is read but shuffles."""
-        wanted = {id(s.root) for s in self.found.values()}
+        """The concatenations that only shuffles read."""
+        roots_left = {id(s.root) for s in self.found.values()}
         while True:
-            inside = self.views | {id(e) for s in self.found.values() if id(s.root) in wanted for e in _way(s.of)}
+            inside = self.views | {id(e) for s in self.found.values() if id(s.root) in roots_left for e in _way(s.of)}
             bad = {
                 id(s.root)
                 for s in self.found.values()
-                if id(s.root) in wanted and not all(self._only(e, inside) for e in _way(s.of))
+                if id(s.root) in roots_left and not all(self._only(e, inside) for e in _way(s.of))
             }
             if not bad:
-                return wanted
-            wanted -= bad
+                return roots_left
+            roots_left -= bad
 
     def _only(self, expr: Expr, inside: set[int]) -> bool:
-        """Whether all that reads this lies between, or is the view of a shuffle that goes."""
+        """Whether all readers are in between, or are the view of a shuffle that is removed."""
         return expr is not self.func.body and all(id(r) in inside for r in self.readers[id(expr)])
 
     def rebuilt(self, roots: set[int]) -> Function:
@@ -105,7 +105,7 @@ class _Shuffles:
         return self.shuffled[id(expr)]
 
     def _interleaved(self, root: Call) -> Expr:
-        """The concatenation of the operands, one element of each in turn, in the shape of the one that it was."""
+        """The concatenation of the operands, interleaved element by element, in its original shape."""
         *outer, channels = tensor_type(root.args[0]).shape
         parts = [reshaped(self.done[id(a)], (*outer, channels, 1), root.span) for a in root.args]
         assert isinstance(root.op, Op)
@@ -114,7 +114,7 @@ class _Shuffles:
 
 
 def _way(expr: Expr) -> list[Expr]:
-    """Back to a concatenation along the last axis: what may be done in another order of that axis; empty if there is none."""
+    """The path back to a concatenation along the last axis, over nodes that work in any order of it; empty if there is none."""
     way: list[Expr] = [expr]
     while not is_call(way[-1], "concatenate"):
         data = _before(way[-1])

@@ -1,4 +1,4 @@
-"""Branches that are decided, loops that end at once, and loop variables that do not vary."""
+"""Simplifies branches with constant conditions, loops that end at once, and loop variables that do not vary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aot.relay.expr import (
 )
 
 MOST_COPIES = 1
-"""Iterations up to which a loop is written out: once is never worse, as nothing is left of the loop."""
+"""Loops of up to so many iterations are inlined: a single one is never worse, since nothing of the loop remains."""
 
 
 @function_pass(opt_level=1)
@@ -32,11 +32,11 @@ def simplify_control_flow(func: Function, _context: PassContext) -> Function:
     """Rewrite branches and loops by these laws, until none applies.
 
     In and out: any function with the same results.
-    1. A branch whose condition is constant is the function that it takes.
-    2. A loop of no iteration is its first values; one of MOST_COPIES iterations is its body, written out.
-    3. A loop variable that the body passes on unchanged, and that begins as a constant, is that constant inside.
-    4. A loop variable that neither decides, nor is read outside, nor is needed for one that is, is removed.
-    Not done: moving what does not vary out of a loop.
+    1. A branch with a constant condition is the selected function.
+    2. A loop with no iteration is its initial values; a loop of MOST_COPIES iterations is its body, inlined.
+    3. A loop variable that the body passes on unchanged, and that starts as a constant, is that constant inside.
+    4. A loop variable that neither decides, nor is read outside, nor is needed for another one that is, is removed.
+    Not done: moving loop-invariant code out of a loop.
     """
     while True:
         new = _sweep(func)
@@ -46,7 +46,7 @@ def simplify_control_flow(func: Function, _context: PassContext) -> Function:
 
 
 def _sweep(func: Function) -> Function:
-    """One sweep over the nodes, operands first; `func` itself where nothing changes."""
+    """One sweep over the nodes, operands first; returns `func` itself if nothing changes."""
     order = post_order(func.body)
     if not any(isinstance(e, If | While) for e in order):
         return func
@@ -68,7 +68,7 @@ def _sweep(func: Function) -> Function:
 
 
 def _used_fields(func: Function, order: Sequence[Expr]) -> dict[int, set[int]]:
-    """For each loop (by id) the variables whose last values are read; all of them where the tuple is used as a whole."""
+    """Per loop (by id), the variables whose final values are read; all of them if the tuple is used as a whole."""
     used: dict[int, set[int]] = {}
     for expr in order:
         for o in operands(expr):
@@ -101,19 +101,19 @@ def _loop(expr: While, used: set[int]) -> Expr:
 
 
 def _with_constants(expr: While) -> While:
-    """Law 3; the variable itself stays, and is dead then, unless its value is read."""
+    """Law 3; the variable itself stays, and is then dead unless its value is read."""
     results = results_of(expr.body)
-    known = {
+    constants = {
         i: a for i, a in enumerate(expr.args) if isinstance(a, Constant) and results[i] is expr.body.params[i]
     }  # fmt: skip
-    cond = _bound(expr.cond, known)
-    body = _bound(expr.body, known, keep=True)
+    cond = _bound(expr.cond, constants)
+    body = _bound(expr.body, constants, keep=True)
     return expr if cond is expr.cond and body is expr.body else replace(expr, cond=cond, body=body)
 
 
-def _bound(func: Function, known: Mapping[int, Constant], *, keep: bool = False) -> Function:
-    """`func` with constants for some parameters; with `keep` results that are parameters are kept."""
-    table: dict[int, Expr] = {id(func.params[i]): value for i, value in known.items()}
+def _bound(func: Function, constants: Mapping[int, Constant], *, keep: bool = False) -> Function:
+    """`func` with constants for some parameters; with `keep`, results that are parameters are kept."""
+    table: dict[int, Expr] = {id(func.params[i]): value for i, value in constants.items()}
     results = results_of(func)
     if not any(id(e) in table for e in _readers(func, results, keep=keep)):
         return func
@@ -128,7 +128,7 @@ def _readers(func: Function, results: Sequence[Expr], *, keep: bool) -> list[Exp
 
 
 def _without_dead(expr: While, used: set[int]) -> Expr:
-    """Law 4: a tuple of the remaining variables' values, in which those that are gone are their first values."""
+    """Law 4: a tuple of the remaining variables' values; removed variables are represented by their initial values."""
     live = live_variables(expr, used) or [0]
     if len(live) == len(expr.args):
         return expr
@@ -151,7 +151,7 @@ def _fields(expr: Expr) -> tuple[Expr, ...]:
 
 
 def inlined(func: Function, args: Sequence[Expr]) -> Expr:
-    """The body of a function over arguments in the place of its parameters."""
+    """The body of a function with arguments substituted for its parameters."""
     return _substituted(func.body, {id(p): a for p, a in zip(func.params, args, strict=True)})
 
 

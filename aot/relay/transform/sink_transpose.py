@@ -1,7 +1,7 @@
-"""Move transposes towards the results, past what does not mind the order of dimensions, until they meet and cancel.
+"""Move transposes towards the results, past operators that can work in another order of dimensions, until they cancel out.
 
-Converters from PyTorch put a convolution between two transposes; what lies between one convolution and the next then runs in
-the other layout, and every tensor is moved twice.
+Converters from PyTorch put each convolution between two transposes.  What is between one convolution and the next then runs in
+the other order, and every tensor is moved twice.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from aot.support.dtype import is_int
 
 @function_pass(opt_level=2)
 def sink_transpose(func: Function, _context: PassContext) -> Function:
-    """Rebuild what lies behind transposes in the layout before them, wherever fewer elements are moved then.
+    """Rebuild what follows transposes in the order of dimensions before them, if that moves fewer elements.
 
     In and out: operator calls.  Law: f(T(x)) = T(f'(x)) for element-wise operators, borders, slices, reductions and
-    concatenations, f' being f with its dimensions renamed; a layer of integers that reads T(x) row by row takes its weights in
-    another order.  Transposes and reshapes in a row are one transpose or none.  Each group of transposes that meet is judged by
-    itself; one that would not move fewer elements stays as it is.  Not done: GELU, whose last elements the reference computes in
-    another way; reductions of floats over dimensions that change places.
+    concatenations, where f' is f with its dimensions renamed; an integer layer that reads T(x) row by row gets its weights
+    reordered.  Consecutive transposes and reshapes are one transpose or none.  Each group of transposes that meet is judged on
+    its own; a group that would not move fewer elements stays as it is.  Not done: GELU, whose last elements the reference
+    computes differently; float reductions over dimensions that change places.
     """
     barred: set[int] = set()
     while True:
@@ -45,7 +45,7 @@ def sink_transpose(func: Function, _context: PassContext) -> Function:
 
 @dataclass(slots=True)
 class _Sinking:
-    """One walk over a function; `barred`: nodes (by their id) that stay where they are, transposes and what reads them."""
+    """One walk over a function; `barred`: ids of nodes that stay where they are, transposes and their readers."""
 
     func: Function
     barred: frozenset[int]
@@ -59,11 +59,11 @@ class _Sinking:
 
     def run(self) -> Function:
         for expr in post_order(self.func.body):
-            found = self._sunk(expr)
-            if found is None:
+            sunk_value = self._sunk(expr)
+            if sunk_value is None:
                 self.plain[id(expr)] = with_operands(expr, [self._whole(o) for o in operands(expr)])
             else:
-                self.moved[id(expr)] = found
+                self.moved[id(expr)] = sunk_value
         return Function(self.func.params, self._whole(self.func.body), self.func.attrs)
 
     def gains(self) -> bool:
@@ -81,7 +81,7 @@ class _Sinking:
         return {node for node in self.before if sums[self._leader(node)][1] >= sums[self._leader(node)][0]}
 
     def twice(self) -> set[int]:
-        """Operators of one tensor before which and behind which the same transpose is needed: once before them is enough."""
+        """One-operand operators that need the same transpose before and after them: once before them is enough."""
         return {
             key
             for key, before in self.passed.items()
@@ -104,23 +104,23 @@ class _Sinking:
     # ---- values
 
     def _sunk(self, expr: Expr) -> Moved | None:
-        """The value of a call as a tensor in another order, if it can be one."""
+        """The value of a call as a tensor in another order, if possible."""
         if not isinstance(expr, Call) or not isinstance(expr.op, Op) or id(expr) in self.barred:
             return None
         if expr.op.name == "transpose":
             return self._transposed(expr)
         args = [self.moved.get(id(a)) for a in expr.args]
-        found = [a for a in args if a is not None]
-        if all(a.by.is_identity for a in found):
+        moved = [a for a in args if a is not None]
+        if all(a.by.is_identity for a in moved):
             return None
         if expr.op.name == "reshape":
-            return found[0]
+            return moved[0]
         new = sunk(expr, [a or self.plain[id(e)] for a, e in zip(args, expr.args, strict=True)])
         if new is None:
             return None
         if len(args) == 1:
-            self.passed[id(expr)] = found[0]
-        return replace(new, group=self._join([a.group for a in found]))
+            self.passed[id(expr)] = moved[0]
+        return replace(new, group=self._join([a.group for a in moved]))
 
     def _transposed(self, expr: Call) -> Moved | None:
         data, axes = expr.args[0], tuple(expr.attrs.axes)
@@ -137,7 +137,7 @@ class _Sinking:
         return Moved(inner.base, by, self._join([inner.group, id(expr)]), expr.span)
 
     def _whole(self, expr: Expr) -> Expr:
-        """The expression as it was, in its own shape."""
+        """The original expression, in its own shape."""
         value = self.moved.get(id(expr))
         if value is None:
             return self.plain[id(expr)]
@@ -151,7 +151,7 @@ class _Sinking:
         return reshaped(self.emitted[key], shape, value.span)
 
 
-# f(T(x)) = T(f'(x)): what an operator is on its operands before they were rearranged.
+# f(T(x)) = T(f'(x)): an operator's equivalent on its operands before they were rearranged.
 
 
 _UNARY = (
@@ -168,7 +168,7 @@ _REDUCTIONS = "all any average mean reduce_max reduce_min sum"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """`by` of `base`, in any shape; `group`: one of the transposes that it stands for."""
+    """`base` rearranged by `by`, in any shape; `group`: one of the transposes that it represents."""
 
     base: Expr
     by: Rearrangement
@@ -177,7 +177,7 @@ class Moved:
 
 
 def sunk(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
-    """The call as a rearrangement of one on what was before; None if there is no such law for it."""
+    """The call as a rearrangement of a call on the original operands; None if there is no such law for it."""
     assert isinstance(expr.op, Op)
     rule = RULES.get(expr.op.name)
     return None if rule is None or not isinstance(expr.type, TensorType) else rule(expr, args)
@@ -193,7 +193,7 @@ def _again(expr: Call, args: Sequence[Expr], attrs: Any = None) -> Call:
 
 @dataclass(frozen=True, slots=True)
 class _Aligned:
-    """The source in `shape`, of which each dimension is one of `groups` of the atoms of `by`; `result`: those of the result."""
+    """The source in `shape`, each dimension of which is one of `groups` of the atoms of `by`; `result`: groups of the result."""
 
     by: Rearrangement
     shape: tuple[int, ...]
@@ -201,12 +201,12 @@ class _Aligned:
     result: Groups
 
     def source_of(self, dimension: int) -> int | None:
-        """Which dimension of the source is this one of the result, whole and in order; None if there is none."""
+        """The dimension of the source that equals this dimension of the result, whole and in order; None if there is none."""
         atoms = tuple(self.by.order[i] for i in self.result[dimension])
         return self.groups.index(atoms) if atoms and atoms in self.groups else None
 
     def resized(self, dimension: int, size: int) -> Rearrangement:
-        """Where that dimension of the source has another extent."""
+        """The rearrangement if that dimension of the source has another extent."""
         first, *others = self.groups[dimension]
         sizes = tuple(size if a == first else n for a, n in enumerate(self.by.sizes))
         gone = frozenset(others) | (frozenset({first}) if size == 1 else frozenset())
@@ -214,26 +214,26 @@ class _Aligned:
 
 
 def _alignments(value: Moved, shape: Sequence[int]) -> list[_Aligned]:
-    """Of a value that has this shape: by the shape of its source, and by single atoms."""
-    found = []
+    """All alignments of a value with this shape: by the shape of its source, and by single atoms."""
+    alignments = []
     own = tensor_type(value.base).shape
     by_source = value.by.split_source(own)
     if by_source is not None and (both := by_source[0].split_result(shape)) is not None:
         again = both[0].split_source(own)
         assert again is not None
-        found.append(_Aligned(again[0], own, again[1], both[1]))
+        alignments.append(_Aligned(again[0], own, again[1], both[1]))
     single = value.by.split_result(shape)
     if single is not None:
         by, result = single
-        found.append(_Aligned(by, by.sizes, tuple((a,) for a in range(len(by.sizes))), result))
-    return found
+        alignments.append(_Aligned(by, by.sizes, tuple((a,) for a in range(len(by.sizes))), result))
+    return alignments
 
 
 # ---- element-wise operators
 
 
 def _elementwise(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
-    """All rearranged operands alike and of the result's shape; others are known, or vectors along one dimension."""
+    """All rearranged operands must be alike and have the result's shape; others are constants, or vectors along one dimension."""
     shape = tensor_type(expr).shape
     moved = [a for a in args if isinstance(a, Moved)]
     first = moved[0]
@@ -244,17 +244,17 @@ def _elementwise(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
         own = tensor_type(first.base).shape
         return replace(first, base=_again(expr, [reshaped(a.base, own, expr.span) for a in moved]))
     for aligned in _alignments(first, shape):
-        found = [
+        operands = [
             reshaped(a.base, aligned.shape, expr.span) if isinstance(a, Moved) else _before(a, aligned, shape, expr) for a in args
         ]
-        new = [f for f in found if f is not None]
-        if len(new) == len(found):
+        new = [f for f in operands if f is not None]
+        if len(new) == len(operands):
             return replace(first, base=reshaped(_again(expr, new), tensor_type(first.base).shape, expr.span))
     return None
 
 
 def _before(other: Expr, aligned: _Aligned, shape: Sequence[int], expr: Call) -> Expr | None:
-    """An operand broadcast to `shape` as one broadcast to the source's; None if its elements would have to move at run time."""
+    """An operand broadcast to `shape` as one broadcast to the source's; None if that would move its elements at run time."""
     type_ = tensor_type(other)
     if type_.size == 1:
         return reshaped(other, (), expr.span) if len(type_.shape) > len(aligned.shape) else other
@@ -280,17 +280,17 @@ def _before(other: Expr, aligned: _Aligned, shape: Sequence[int], expr: Call) ->
 
 
 def _along(expr: Call, args: Sequence[Moved | Expr], dimensions: Sequence[int]) -> tuple[Moved, _Aligned, list[int]] | None:
-    """The operand, and which dimensions of its source these of its own are."""
+    """The operand, and the dimensions of its source that correspond to these dimensions of its own."""
     (value,) = args
     assert isinstance(value, Moved)
     for aligned in _alignments(value, tensor_type(expr.args[0]).shape):
-        found = [aligned.source_of(d) for d in dimensions]
-        if None not in found:
-            return value, aligned, [f for f in found if f is not None]
+        sources = [aligned.source_of(d) for d in dimensions]
+        if None not in sources:
+            return value, aligned, [f for f in sources if f is not None]
     return None
 
 
-"""Of a call, the shape of its new operand, and which old dimension each new one is, where that matters: the new attributes."""
+"""(call, shape of its new operand, old dimension -> new dimension where that matters) -> the new attributes."""
 
 
 def _pad(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
@@ -323,11 +323,11 @@ def _sized(
     dimensions: list[int],
     attrs_of: Callable[[Call, tuple[int, ...], dict[int, int]], Any],
 ) -> Moved | None:
-    """An operator that changes the extent of one dimension, or of several one after the other."""
-    found = _along(expr, args, dimensions)
-    if found is None or not dimensions:
+    """An operator that changes the extent of one dimension, or of several in turn."""
+    aligned_dimensions = _along(expr, args, dimensions)
+    if aligned_dimensions is None or not dimensions:
         return None
-    value, aligned, sources = found
+    value, aligned, sources = aligned_dimensions
     places = dict(zip(sources, dimensions, strict=True))
     base = _again(expr, [reshaped(value.base, aligned.shape, expr.span)], attrs_of(expr, aligned.shape, places))
     sizes = list(aligned.by.sizes)
@@ -341,19 +341,19 @@ def _sized(
 
 
 def _reduce(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
-    """Over dimensions that stay in their order, for floats are added in that of memory."""
+    """Over dimensions that keep their order, since floats are added in memory order."""
     shape = tensor_type(expr.args[0]).shape
-    found = _along(expr, args, [a for a in expr.attrs.axes if shape[a] != 1])
-    if found is None or not found[2] or found[2] != sorted(found[2]):
+    aligned_dimensions = _along(expr, args, [a for a in expr.attrs.axes if shape[a] != 1])
+    if aligned_dimensions is None or not aligned_dimensions[2] or aligned_dimensions[2] != sorted(aligned_dimensions[2]):
         return None
-    value, aligned, sources = found
+    value, aligned, sources = aligned_dimensions
     base = _again(expr, [reshaped(value.base, aligned.shape, expr.span)], replace(expr.attrs, axes=tuple(sources)))
     gone = frozenset(a for e in sources for a in aligned.groups[e])
     return replace(value, base=base, by=aligned.by.without(gone).simplified())
 
 
 def _concatenate(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
-    """Of operands that are all rearranged alike."""
+    """Only if all operands are rearranged alike."""
     axis, moved = expr.attrs.axis, [a for a in args if isinstance(a, Moved)]
     if len(moved) < len(args):
         return None
@@ -370,7 +370,7 @@ def _concatenate(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
 
 
 def _beside(way: _Aligned, source: int) -> tuple[Any, ...]:
-    """What must be the same of all operands: everything but the extent of one dimension."""
+    """What all operands must share: everything but the extent of one dimension."""
     kept = tuple(n for e, n in enumerate(way.shape) if e != source)
     merged = way.resized(source, 0)
     return kept, merged
@@ -380,19 +380,19 @@ def _beside(way: _Aligned, source: int) -> tuple[Any, ...]:
 
 
 def _dense(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
-    """Of integers, whose products may be added up in any order: the columns of the weights move instead."""
+    """Integers only, whose products may be added in any order: the columns of the weights move instead."""
     data, weight = args[0], expr.args[1]
     rows, depth = tensor_type(expr.args[0]).shape
     if not isinstance(data, Moved) or not isinstance(weight, Constant) or not is_int(tensor_type(expr.args[0]).dtype):
         return None
-    found = data.by.split_result((rows, depth))
-    if found is None:
+    split = data.by.split_result((rows, depth))
+    if split is None:
         return None
-    by, (lead, rest) = found
+    by, (lead, inner) = split
     if by.order[: len(lead)] != tuple(range(len(lead))):
         return None
     start = len(lead)
-    columns = np.arange(depth).reshape(by.sizes[start:]).transpose([by.order[i] - start for i in rest]).reshape(-1)
+    columns = np.arange(depth).reshape(by.sizes[start:]).transpose([by.order[i] - start for i in inner]).reshape(-1)
     moved = np.empty_like(np.asarray(weight.data))
     moved[:, columns] = weight.data
     layer = _again(expr, [reshaped(data.base, (rows, depth), expr.span), replace(weight, data=moved)])
@@ -410,22 +410,22 @@ RULES: dict[str, Rule] = {
     "nn.pad": _pad,
     "strided_slice": _slice,
 }
-"""By operator."""
+"""Rules per operator."""
 
 
-# A tensor in another order of its elements: what any chain of transposes and reshapes does, as one transpose of its atoms.
+# A tensor in another order of its elements: any chain of transposes and reshapes, as one transpose of its atoms.
 #
-# The source, row by row, is a box of `sizes` (none of them 1), the atoms; the result is that box with its dimensions in `order`,
-# row by row again.  Shapes at both ends are views and belong to nobody: a reshape changes nothing here.
+# The source, in row-major order, is a box of `sizes` (none of them 1), the atoms; the result is that box with its dimensions in
+# `order`, again in row-major order.  Shapes at both ends are only views: a reshape changes nothing here.
 
 
 Groups = tuple[tuple[int, ...], ...]
-"""For each dimension of a shape the places of the atoms that it consists of."""
+"""For each dimension of a shape, the positions of the atoms in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rearrangement:
-    """`order[i]` is the atom of the source that is the result's i-th."""
+    """`order[i]` is the atom of the source at position i of the result."""
 
     sizes: tuple[int, ...]
     order: tuple[int, ...]
@@ -436,7 +436,7 @@ class Rearrangement:
 
     @property
     def moved(self) -> tuple[int, ...]:
-        """The sizes in the result's order."""
+        """The sizes in the order of the result."""
         return tuple(self.sizes[a] for a in self.order)
 
     @property
@@ -445,12 +445,12 @@ class Rearrangement:
 
     @staticmethod
     def of(shape: Sequence[int], axes: Sequence[int]) -> Rearrangement:
-        """That of one transpose."""
+        """The rearrangement of a single transpose."""
         kept = [a for a, n in enumerate(shape) if n != 1]
         return Rearrangement(tuple(shape[a] for a in kept), tuple(kept.index(a) for a in axes if shape[a] != 1)).simplified()
 
     def simplified(self) -> Rearrangement:
-        """With as few atoms as possible: neighbours that stay neighbours are one."""
+        """Use as few atoms as possible: merge neighbours that stay neighbours."""
         runs: list[list[int]] = []
         for a in self.order:
             if runs and runs[-1][-1] + 1 == a:
@@ -463,7 +463,7 @@ class Rearrangement:
         )
 
     def then(self, shape: Sequence[int], axes: Sequence[int]) -> Rearrangement | None:
-        """This, then a transpose of the result in `shape`; None where its dimensions cut atoms in a way that no box has."""
+        """This, followed by a transpose of the result in `shape`; None if its dimensions cut atoms as no box allows."""
         fine = self.split_result(shape)
         if fine is None:
             return None
@@ -471,7 +471,7 @@ class Rearrangement:
         return Rearrangement(whole.sizes, tuple(whole.order[i] for a in axes for i in groups[a])).simplified()
 
     def split_result(self, shape: Sequence[int]) -> tuple[Rearrangement, Groups] | None:
-        """The same with atoms of which each belongs to one dimension of the result, and which atoms (places in `order`) do."""
+        """The same with each atom in only one dimension of the result, and the atoms (positions in `order`) of each dimension."""
         parts = refine(self.moved, shape)
         if parts is None:
             return None
@@ -486,29 +486,29 @@ class Rearrangement:
         return Rearrangement(tuple(sizes), order), _places(parts[1])
 
     def split_source(self, shape: Sequence[int]) -> tuple[Rearrangement, Groups] | None:
-        """The same for the dimensions of the source: each of its groups names atoms."""
-        found = self.inverse().split_result(shape)
-        return None if found is None else (found[0].inverse(), found[1])
+        """The same for the dimensions of the source: each of its groups lists atoms."""
+        split = self.inverse().split_result(shape)
+        return None if split is None else (split[0].inverse(), split[1])
 
     def inverse(self) -> Rearrangement:
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return Rearrangement(self.moved, tuple(back))
 
     def without(self, atoms: frozenset[int]) -> Rearrangement:
-        """Where these atoms have been reduced to nothing."""
+        """The rearrangement without these atoms, which a reduction has removed."""
         kept = [a for a in range(len(self.sizes)) if a not in atoms]
         return Rearrangement(tuple(self.sizes[a] for a in kept), tuple(kept.index(a) for a in self.order if a not in atoms))
 
     def resized(self, atom: int, size: int) -> Rearrangement:
-        """With another extent of one atom, which may become 1."""
+        """The rearrangement with another extent of one atom, which may become 1."""
         sizes = tuple(size if a == atom else n for a, n in enumerate(self.sizes))
         return Rearrangement(sizes, self.order) if size != 1 else Rearrangement(sizes, self.order).without(frozenset({atom}))
 
 
 def refine(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[list[int]]] | None:
-    """The factors of each dimension of two shapes of as many elements, which are the same factors one after the other.
+    """The factors of each dimension of two shapes with the same number of elements, such that both sequences of factors agree.
 
-    None if there are none: of [2, 3] and [3, 2], for instance.
+    None if that is impossible: [2, 3] and [3, 2], for instance.
     """
     parts: tuple[list[list[int]], list[list[int]]] = ([[] for _ in a], [[] for _ in b])
     shapes, at, left = (a, b), [0, 0], [1, 1]
@@ -528,8 +528,8 @@ def refine(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[li
 
 
 def _places(parts: Sequence[Sequence[int]]) -> Groups:
-    found, place = [], 0
+    groups, place = [], 0
     for group in parts:
-        found.append(tuple(range(place, place + len(group))))
+        groups.append(tuple(range(place, place + len(group))))
         place += len(group)
-    return tuple(found)
+    return tuple(groups)

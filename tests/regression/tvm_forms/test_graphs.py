@@ -21,7 +21,7 @@ def test_tuples_do_not_nest() -> None:
         relay.make_tuple([X, pair])
     with pytest.raises(UsageError, match=r"E5104.*a tuple of 2 fields has no field 2"):
         relay.get_item(pair, 2)
-    with pytest.raises(UsageError, match=r"E5104.*is no tuple"):
+    with pytest.raises(UsageError, match=r"E5104.*is not a tuple"):
         relay.get_item(X, 0)
     with pytest.raises(UsageError, match=r"E5104.*is a int, not an expression"):
         relay.make_tuple([X, 3])  # type: ignore[list-item]
