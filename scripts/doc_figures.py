@@ -93,7 +93,7 @@ def scratch() -> list[str]:
         ratio = f"{usual.instructions / fast.instructions:.2f}"
         bound = usual.workspace_liveness_bound
         rows.append((name, bound, fast.workspace_bytes, usual.workspace_bytes, ratio))
-    head = ("model (Cortex-M4)", "whole tensors", "workspace, `speed`", "workspace, `balanced`", "instructions, of `speed`")
+    head = ("model (Cortex-M4)", "whole tensors", "workspace, `speed`", "workspace, `balanced`", "instructions relative to `speed`")
     return lines(head, rows)
 
 
@@ -127,7 +127,7 @@ def cascades() -> list[str]:
         "model (Cortex-M4, `--opt ram`)",
         "whole tensors",
         "workspace",
-        "instructions, of `balanced`",
+        "instructions relative to `balanced`",
         "workspace, `--feed-rows`",
     )
     return lines(head, rows)
