@@ -93,7 +93,13 @@ def scratch() -> list[str]:
         ratio = f"{usual.instructions / fast.instructions:.2f}"
         bound = usual.workspace_liveness_bound
         rows.append((name, bound, fast.workspace_bytes, usual.workspace_bytes, ratio))
-    head = ("model (Cortex-M4)", "whole tensors", "workspace, `speed`", "workspace, `balanced`", "instructions relative to `speed`")
+    head = (
+        "model (Cortex-M4)",
+        "whole tensors",
+        "workspace, `speed`",
+        "workspace, `balanced`",
+        "instructions relative to `speed`",
+    )
     return lines(head, rows)
 
 
