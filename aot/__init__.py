@@ -1,7 +1,7 @@
 """aot: TensorFlow Lite models compiled ahead of time to plain C for Arm Cortex-M.
 
-`aot.check`, `aot.build`, `aot.load`, `aot.verify` and `aot.report` take a model as a path or bytes;
-`aot.build(schedule, [A, B, C])` makes a runtime.Module (docs/python.md).  The command line is `aot.cli`.
+`aot.check`, `aot.build`, `aot.load`, `aot.verify` and `aot.report` accept a model as a path or bytes;
+`aot.build(schedule, [A, B, C])` returns a runtime.Module (docs/python.md).  The command line is `aot.cli`.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ _declare(
 
 
 def __getattr__(name: str) -> Any:
-    """Load the compiler only when it is requested, so that `import aot` and `aot --help` stay quick."""
-    if name == "report":  # a package that can be called
+    """Load the compiler on first use, so that `import aot` and `aot --help` stay fast."""
+    if name == "report":  # a callable package
         return import_module("aot.report")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""`aot.build`, `aot.load` and `aot.lower`: one name each for models, networks written in relay, schedules and loop nests."""
+"""`aot.build`, `aot.load` and `aot.lower`: one function each for models, relay networks, schedules and loop nests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aot.tir.verify import verify
 Model = str | Path | bytes | IRModule
 
 DEFAULT_NAME = "default_function"
-"""Of a function that was given none."""
+"""Default name of a function."""
 
 
 @overload
@@ -71,17 +71,17 @@ def build(
 ) -> Artifact | Module:
     """Compile to C.
 
-    * a .tflite model (its path as str or Path, or its bytes), or an IRModule of relay functions: an Artifact;
-    * a te.Schedule with the list of its arguments, a PrimFunc, or an IRModule of PrimFuncs: a runtime.Module;
-    * either for a target of another kind than c: what the kind's code generator returns, of a model's PrimFuncs too.
+    * a .tflite model (its path as str or Path, or its bytes), or an IRModule of relay functions: returns an Artifact;
+    * a te.Schedule with the list of its arguments, a PrimFunc, or an IRModule of PrimFuncs: returns a runtime.Module;
+    * either, for a target of another kind than c: returns what that kind's code generator returns for the PrimFuncs.
 
     `name` becomes the prefix of the C symbols (default: the file's name, the function's, or `default_function`).  Options of a
-    model are keywords, those of `aot.Options` (`opt="ram"`, `ram_budget=20_000` bytes), or one record of them.  Passes run in the
-    current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for what cannot be built or no
-    option, E5009 for an option's wrong value, E5001 for a missing file, and the errors of the compiler.
+    model are the keywords of `aot.Options` (`opt="ram"`, `ram_budget=20_000` bytes), or one such record.  Passes run in the
+    current PassContext.  Raises UsageError E5073 for arguments that are not the schedule's, E5074 for inputs that cannot be built
+    or unknown options, E5009 for an option's wrong value, E5001 for a missing file, and the errors of the compiler.
 
-    `inputs`: what is compiled; `args`: the tensors of a schedule in the order of the parameters, which a function that was
-    lowered has to have too; `target`: a core's name, a Target or its attributes; `options`: all options as one record; `params`:
+    `inputs`: what to compile; `args`: the tensors of a schedule in the order of the parameters, which must also match an already
+    lowered function; `target`: a core's name, a Target or its attributes; `options`: all options as one record; `params`:
     arrays for parameters of a relay module, by name.
     """
     options = options_of(options, keywords)
@@ -89,7 +89,7 @@ def build(
     if name is not None and (not isinstance(name, str) or not name.strip() or not name.isprintable()):
         raise UsageError(Problem("E5074", f"{name!r} is not a name"))
     if options is not None and not isinstance(options, Options):
-        raise UsageError(Problem("E5074", f"options are aot.Options, not {type(options).__name__}"))
+        raise UsageError(Problem("E5074", f"options must be aot.Options, not {type(options).__name__}"))
     if isinstance(inputs, te.Schedule):
         inputs, args = lower(inputs, args, name=name or DEFAULT_NAME), None
     elif args is not None:
@@ -100,25 +100,27 @@ def build(
         inputs = IRModule({name or inputs.name: inputs}, name or inputs.name)
     if isinstance(inputs, IRModule) and _holds(inputs, PrimFunc):
         if options is not None:
-            raise UsageError(Problem("E5074", "options are for models; functions have none"))
+            raise UsageError(Problem("E5074", "options apply to models only, not to functions"))
         return _build_functions(inputs, cpu, name)
     if isinstance(inputs, IRModule):
         _check_calls(inputs)
     if isinstance(inputs, IRModule) and options is not None and options.choice != Options().choice:
-        raise UsageError(Problem("E5074", "choice names a graph and shapes of a file; a module is one graph of fixed shapes"))
+        raise UsageError(
+            Problem("E5074", "choice selects a graph and shapes of a file; a module has one graph with fixed shapes")
+        )
     if cpu.kind is not C_KIND:
         return _generated(lower_model(model_source(inputs), target=cpu, name=name, options=options), cpu, of_model=True)
     return build_model(model_source(inputs), target=cpu, name=name, options=options)
 
 
 def _check_args(inputs: Any, args: Sequence[te.Tensor]) -> None:
-    """The arguments that something was lowered for are those of the function (E5073), which has to be one alone (E5074)."""
+    """Check that the arguments are those of the lowered function (E5073), which must be the only one (E5074)."""
     functions = tuple(inputs.functions.values()) if isinstance(inputs, IRModule) else (inputs,)
     if not isinstance(args, Sequence):
-        raise UsageError(Problem("E5074", f"args is a list of tensors, not {type(args).__name__}"))
+        raise UsageError(Problem("E5074", f"args must be a list of tensors, not {type(args).__name__}"))
     if len(functions) != 1 or not isinstance(functions[0], PrimFunc):
         kind = type(inputs).__name__
-        raise UsageError(Problem("E5074", f"a list of arguments goes with a te.Schedule or one PrimFunc, not with this {kind}"))
+        raise UsageError(Problem("E5074", f"args is only for a te.Schedule or one PrimFunc, not for this {kind}"))
     wanted = [(p.dtype, tuple(p.shape)) for p in signature_of(functions[0], functions[0].name).params]
     given = [(getattr(a, "dtype", ""), tuple(getattr(a, "shape", ()))) for a in args]
     if given != wanted:
@@ -127,16 +129,18 @@ def _check_args(inputs: Any, args: Sequence[te.Tensor]) -> None:
 
 
 def _bound(inputs: Any, params: Mapping[str, Any]) -> IRModule:
-    """A relay module with constants for parameters of main (E5074 for anything else, E5104 for wrong names or values)."""
+    """A relay module with constants for parameters of main (E5074 for other inputs, E5104 for wrong names or values)."""
     main = inputs.functions.get("main") if isinstance(inputs, IRModule) else None
     if not isinstance(main, Function) or not isinstance(params, Mapping):
-        raise UsageError(Problem("E5074", "params is a dictionary of arrays by name, for an IRModule with a relay function main"))
+        raise UsageError(
+            Problem("E5074", "params must be a dictionary of arrays by name, for an IRModule with a relay function main")
+        )
     assert isinstance(inputs, IRModule)
     return inputs.with_function("main", bind_params_by_name(main, params))
 
 
 def _check_calls(module: IRModule) -> None:
-    """Nothing of a graph may be left out silently: only main is compiled (E5074)."""
+    """Raise E5074 if a function would be left out silently: only main is compiled."""
     extra = [name for name in module.functions if name != "main"]
     if extra:
         message = f"nothing calls {', '.join(extra)}: a graph calls a relay.Function itself, f(x), not by its name in the module"
@@ -144,14 +148,14 @@ def _check_calls(module: IRModule) -> None:
 
 
 def options_of(options: Options | None, keywords: Mapping[str, Any]) -> Options | None:
-    """The record of options that keywords make (E5074: both are given, or a keyword is no option; E5009: wrong value).
+    """The options from a record or from keywords (E5074: both are given, or a keyword is unknown; E5009: wrong value).
 
-    `slide` may be a mapping, `byoc_path` a text.
+    `slide` may be a mapping, `byoc_path` a string.
     """
     if not keywords:
         return options
     if options is not None:
-        raise UsageError(Problem("E5074", f"give options, or keywords such as {next(iter(keywords))}, not both"))
+        raise UsageError(Problem("E5074", f"use either options or keywords such as {next(iter(keywords))}, not both"))
     known = {f.name for f in fields(Options)}
     for name in keywords:
         if name not in known:
@@ -175,11 +179,11 @@ def load(model: str | Path | bytes | Artifact, **keywords: Any) -> HostModel:
     """
     if isinstance(model, Artifact):
         if keywords:
-            raise UsageError(Problem("E5074", f"an Artifact is compiled already; {next(iter(keywords))} comes too late"))
+            raise UsageError(Problem("E5074", f"an Artifact is already compiled; {next(iter(keywords))} has no effect"))
         return load_artifact(model)
     built = build(model, **keywords)
     if not isinstance(built, Artifact):
-        raise UsageError(Problem("E5074", "load takes a model: functions of a runtime.Module can be called as they are"))
+        raise UsageError(Problem("E5074", "load needs a model; functions of a runtime.Module can be called directly"))
     return load_artifact(built)
 
 
@@ -207,14 +211,16 @@ def lower(
         return te.lower(inputs, args if args is not None else [], name)
     if isinstance(inputs, Function) and args is None:
         return lower_group(inputs, Target(target), name=name)
-    raise UsageError(Problem("E5074", f"lower takes a te.Schedule and its arguments, not {type(inputs).__name__}"))
+    raise UsageError(Problem("E5074", f"lower needs a te.Schedule and its arguments, not {type(inputs).__name__}"))
 
 
 def _holds(module: IRModule, kind: type) -> bool:
     """Whether all functions of a module are of one IR (E5074 if they are mixed or there are none)."""
     found = [isinstance(f, kind) for f in module.functions.values()]
     if not found or any(found) != all(found):
-        raise UsageError(Problem("E5074", "a module to build holds functions of one kind, at least one", f"module {module.name}"))
+        raise UsageError(
+            Problem("E5074", "a module to build must have at least one function, all of one kind", f"module {module.name}")
+        )
     return all(found)
 
 
@@ -228,7 +234,7 @@ def _build_functions(module: IRModule, target: Target, name: str | None) -> Arti
 
 
 def _generated(module: IRModule, target: Target, *, of_model: bool) -> Artifact | Module:
-    """What the code generator of the target's kind makes of PrimFuncs; of a model it may be files as well."""
+    """The result of the target kind's code generator for PrimFuncs; for a model it may also be files."""
     result = get_global_func(target.kind.codegen)(module, target)
     if not isinstance(result, Module) and not (of_model and isinstance(result, Artifact)):
         wanted = "a runtime.Module or an aot.Artifact" if of_model else "a runtime.Module"
@@ -237,7 +243,7 @@ def _generated(module: IRModule, target: Target, *, of_model: bool) -> Artifact 
 
 
 def model_source(inputs: Any) -> bytes | Path | IRModule:
-    """A model as the driver takes it: a path has to exist (E5001)."""
+    """A model in the form that the driver accepts: a path must exist (E5001)."""
     if isinstance(inputs, str):
         if not inputs or "\0" in inputs:
             raise UsageError(Problem("E5074", f"{inputs!r} is not a path"))
@@ -251,4 +257,4 @@ def model_source(inputs: Any) -> bytes | Path | IRModule:
     if isinstance(inputs, (bytes, IRModule)):
         return inputs
     kinds = "a .tflite path or its bytes, an IRModule, a te.Schedule with its arguments, or a PrimFunc"
-    raise UsageError(Problem("E5074", f"build takes {kinds}, not {type(inputs).__name__}"))
+    raise UsageError(Problem("E5074", f"build needs {kinds}, not {type(inputs).__name__}"))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The templates of generated C as Python, so that a compilation needs neither Jinja nor the time in which it translates them.
+"""The templates of generated C as Python, so that a compilation needs neither Jinja nor its translation time.
 
-python scripts/c_templates.py            compare with aot/executor/templates.py; exit 1 where that is not current
+python scripts/c_templates.py            compare with aot/executor/templates.py; exit 1 if it is out of date
 python scripts/c_templates.py --write    write it
 
-Knows what our templates use of Jinja: names, attributes, subscripts, operators, `length`, if, for, include.  Names that are not
-given are errors, as with StrictUndefined; attributes are keys of mappings.
+Supports the parts of Jinja that our templates use: names, attributes, subscripts, operators, `length`, if, for, include.  Missing
+names are errors, as with StrictUndefined; attributes are keys of mappings.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _targets(target: nodes.Node) -> list[str]:
 
 
 def statements(body: Iterable[nodes.Node], local: frozenset[str], indent: str) -> list[str]:
-    """Lines of Python that yield what the nodes print."""
+    """Lines of Python that yield the output of the nodes."""
     lines: list[str] = []
     for node in body:
         match node:

@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SANITIZED = "host-sanitized"
 TRAPPING = "host-trapv"
-"""With the kernels of the host, or with `:CPU` the portable forms of those of a core."""
+"""With the kernels of the host, or with `:CPU` the portable forms of a core's kernels."""
 BOARDS = ("host", SANITIZED, "mps2-an385", "mps2-an386", "mps2-an500", "mps2-an505", "mps3-an547")
 SHARED = (
     "mlperf_ad01_int8", "mlperf_ic_resnet_int8", "mlperf_kws_dscnn_int8", "mlperf_vww_mobilenet_int8", "mlperf_sww_int8",
@@ -109,7 +109,7 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
         return "refused", "; ".join(p.message for p in error.problems), {}
     except AotError as error:
         return "FAILED", str(error), {}
-    except Exception as error:  # one model's fault must not hide what the others do
+    except Exception as error:  # one model's fault must not affect the others
         return "FAILED", f"{type(error).__name__}: {error}", {}
     figures = {k: v for k in WATCHED if (v := getattr(found, k)) is not None}
     if found.exact:

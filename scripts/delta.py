@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The delta table of a change: networks measured now, against the figures that a git revision accepted.
+"""The delta table of a change: networks measured now, compared with the accepted figures of a git revision.
 
     python scripts/delta.py                     against tests/baseline.json of HEAD~1 (the environment's AOT_BASE, if set)
     python scripts/delta.py --base main         of another revision; `.` is the file on disk
     python scripts/delta.py --models 'tests/models/net_k*.tflite' -j 1
     python scripts/delta.py --accept                    writes tests/baseline_shared.json
 
-Made of what `aot report --budget tests/budget.toml` is made of, with the same limits: those of tests/baseline.json on disk for
-our own networks, and tests/baseline_shared.json for twelve of the shared corpus, where that is beside the checkout. The second
-holds figures only; of the first, `aot report --accept` writes it.
-Prints Markdown. Exit codes of `aot report`: 4 when a figure is worse, 5 when outputs differ, 2 when another compiler or emulator
-than the baseline's is installed; 1 when there is no model.
+It uses the code of `aot report --budget tests/budget.toml`, with the same limits: those of tests/baseline.json on disk for
+our own networks, and tests/baseline_shared.json for twelve of the shared corpus, if that is next to the checkout. The second
+file has figures only; `aot report --accept` writes the first.
+Prints Markdown. Exit codes of `aot report`: 4 if a figure is worse, 5 if outputs differ, 2 if another compiler or emulator
+than the baseline's is installed; 1 if there is no model.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SHARED_NETWORKS = {
     "nets/tinyengine_vww_int8": "size",
     "derived/mlperf_kws_dscnn_int16x8": "balanced",
 }
-"""Networks of the shared corpus, of every kind of arithmetic and with every --opt; each with its --opt."""
+"""Networks of the shared corpus, with every kind of arithmetic and every --opt; each with its --opt."""
 OWN_MODELS = "tests/models/net_*.tflite"
 TOTALS = ("instructions", "code", "constants", "workspace", "stack")
 
@@ -55,7 +55,7 @@ Reports = Mapping[str, Mapping[str, Any]]
 
 
 def accepted(revision: str) -> Reports | None:
-    """The baselines of a revision, `.` for those on disk; None if its tests/baseline.json is not there or cannot be read."""
+    """The baselines of a revision, `.` for those on disk; None if its tests/baseline.json is missing or cannot be read."""
     own = _accepted(revision, BASELINE)
     return None if own is None else {**own, **(_accepted(revision, SHARED_BASELINE) or {})}
 
@@ -76,12 +76,12 @@ def _accepted(revision: str, file: str) -> Reports | None:
 
 
 def shared_models() -> list[Path]:
-    """The shared networks that there are."""
+    """The shared networks that exist."""
     return [path for name in SHARED_NETWORKS if (path := SHARED / f"{name}.tflite").is_file()]
 
 
 def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[Any], list[Any]]:
-    """Reports and failures, with the inputs that `aot report` uses by itself."""
+    """Reports and failures, with the default inputs of `aot report`."""
     from aot.driver.reading import read_named
     from aot.report.measure.report import Job, run_jobs
     from aot.system.executors import local
@@ -93,7 +93,7 @@ def measure(models: Sequence[Path], board: str, processes: int) -> tuple[list[An
 
 
 def work(job: Job) -> Report:
-    """One model on one board, compiled as `aot report` does without options, but for the --opt of a shared network."""
+    """One model on one board, compiled as by `aot report` without options, except for the --opt of a shared network."""
     from aot.driver.build import build
     from aot.driver.options import Options
     from aot.memory.memory_pools import Pooling
@@ -111,14 +111,14 @@ def work(job: Job) -> Report:
 
 
 def figures_text(reports: Sequence[Report]) -> str:
-    """The baseline of shared networks: their figures and how they were measured, nothing of their layers."""
+    """The baseline of shared networks: their figures and how they were measured, without layers."""
     from aot.report.gate.diff import baseline_text
 
     return baseline_text([{**report, "layers": [], "flash": None} for report in reports])
 
 
 def delta_table(before: Reports, now: Reports) -> list[str]:
-    """A row for each model: what it needs now, and how that moved; `new` for what the revision did not have."""
+    """A row for each model: its figures now, and their changes; `new` for figures that the revision did not have."""
     from aot.report.gate.diff import change_text, moved
     from aot.report.render.markdown import cell, table
 
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def accept(models: Sequence[Path], board: str, processes: int) -> int:
-    """Write the baseline of the shared networks; 1, and nothing is written, if one is missing or fails or is not exact."""
+    """Write the baseline of the shared networks; 1, without writing, if one is missing, fails or is not exact."""
     reports, failures = measure(models, board, processes)
     bad = [r["name"] for r in reports if not r["verdict"]["accepted"]] + [f["model"] for f in failures]
     if bad or len(models) < len(SHARED_NETWORKS):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How far the estimates of the kernels are from what QEMU counts, over layers that are drawn.
+"""Errors of the kernels' estimates compared with QEMU's counts, over randomly drawn layers.
 
     python scripts/estimates.py                    300 layers on an emulated Cortex-M4
     python scripts/estimates.py --layers 40 -j 2 --json fits.json
 
-Every kernel that takes a layer, and is estimated to take at most three times the best, is measured. Prints Markdown: for each
-implementation how many it was measured on, the median and the largest error of its estimates (as parts of the counts), the median
-of estimate over count, and the layer with the largest error; the last row is that of all. The last table is about the kernels
-that estimates choose: how far their own estimates are off, and how far they are from the best.
+Measures every kernel that accepts a layer and is estimated at no more than three times the best. Prints Markdown: for each
+implementation the number of layers, the median and the largest error of its estimates (relative to the counts), the median
+of estimate over count, and the layer with the largest error; the last row covers all. The last table is about the kernels
+that estimates choose: the error of their own estimates, and their distance from the best.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 BATCH = 6
-"""Layers in an image."""
+"""Layers per image."""
 
 
 def fits(count: int, board_name: str, processes: int, seed: int) -> list[Fit]:
@@ -76,7 +76,7 @@ def _row(name: str, found: Sequence[Fit]) -> str:
 
 
 def _chosen(found: Sequence[Fit]) -> str:
-    """What the best by estimates takes beside the best."""
+    """The cost of the best kernel by estimates compared with the best kernel."""
     layers: dict[str, list[Fit]] = defaultdict(list)
     for fit in found:
         layers[fit.text].append(fit)

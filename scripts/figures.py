@@ -2,7 +2,7 @@
 """Write the measured parts of README.md: the commands' output, the table of figures, the piece of generated C.
 
 python scripts/figures.py            rewrite what can be measured here (the table needs ../shared/models)
-python scripts/figures.py --check    change nothing; exit code 1 and the difference when the README is out of date
+python scripts/figures.py --check    change nothing; exit code 1 and the difference if the README is out of date
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def aot(arguments: str) -> str:
 
 
 def table() -> str:
-    """One line a model: ours / TFLM's."""
+    """One line per model: ours / TFLM's."""
     lines = [
         "| model | MAC | instructions: aot | TFLM | per MAC | code + constants: aot | TFLM | RAM: aot | TFLM |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
@@ -105,7 +105,7 @@ def snippet(lines: int = 10) -> str:
 
 
 def replace_block(text: str, opening: str, closing: str, content: str) -> str:
-    """Put content between two markers, which must be there."""
+    """Put content between two markers, which must exist."""
     pattern = re.compile(f"({re.escape(opening)}\n).*?({re.escape(closing)})", re.DOTALL)
     if not pattern.search(text):
         raise SystemExit(f"README.md has no {opening}")

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What float32 layers take on a core with an FPU: instructions and estimated cycles per multiply-accumulate, by kind.
+"""The cost of float32 layers on a core with an FPU: instructions and estimated cycles per multiply-accumulate, by kind.
 
     python scripts/float_figures.py                                ../shared/models/nets/*_float.tflite and *_fp32.tflite
     python scripts/float_figures.py model.tflite --layers          each layer too
     python scripts/float_figures.py model.tflite --opt balanced    instructions only, in half the time
     python scripts/float_figures.py model.tflite --opt balanced --board mps3-an547 --fast-float
 
-Instructions are those of `--opt balanced`, whose kernels use VMLA (one instruction of three cycles); estimated cycles
-(docs/cycles.md) those of `--opt speed`.  A network is compiled and run once for each, on one set of inputs; outputs are not
-compared (`aot verify` does that).  Prints Markdown: of each network the layers and multiply-accumulates of a kind, and the two
-figures; then the geometric means over networks, and over layers of 1,000 multiply-accumulates and more.
+Instructions are for `--opt balanced`, whose kernels use VMLA (one instruction of three cycles); estimated cycles
+(docs/cycles.md) for `--opt speed`.  A network is compiled and run once for each, on one set of inputs; outputs are not
+compared (`aot verify` does that).  Prints Markdown: per network the layers and multiply-accumulates of each kind, and the two
+figures; then the geometric means over networks, and over layers of at least 1,000 multiply-accumulates.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ROOT = Path(__file__).resolve().parent.parent
 NETS = ROOT.parent / "shared" / "models" / "nets"
 KINDS = {"CONV_2D": "conv", "DEPTHWISE_CONV_2D": "depthwise", "FULLY_CONNECTED": "dense", "TRANSPOSE_CONV": "transposed"}
 LEAST = 1000
-"""Multiply-accumulates of a layer that counts in the means over layers."""
+"""Multiply-accumulates from which on a layer counts in the means over layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What a layer took; `spent` instructions or cycles."""
+    """A layer's cost; `spent` instructions or cycles."""
 
     kind: str
     kernel: str

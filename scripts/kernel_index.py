@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Which files of aot/topi make kernels for which operators, so that a compilation imports only those that it asks for.
+"""Which files of aot/topi make kernels for which operators, so that a compilation imports only those that it needs.
 
-python scripts/kernel_index.py            compare with aot/topi/kernel_index.py; exit 1 where that is not current
+python scripts/kernel_index.py            compare with aot/topi/kernel_index.py; exit 1 if it is out of date
 python scripts/kernel_index.py --write    write it
 """
 
@@ -29,7 +29,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
 
 
 def files() -> dict[str, list[str]]:
-    """The modules of aot.topi, without that prefix, by the operators for which importing them enters kernels."""
+    """The modules of aot.topi, without that prefix, by the operators for which importing them registers kernels."""
     from aot import op, topi
     from aot.topi import strategy
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Run the notebook of docs/ by Jupyter (extra `docs`), and keep what its cells show; scripts/site_pages.py makes a page of it.
+"""Run the notebook of docs/ with Jupyter (extra `docs`), and keep its outputs; scripts/site_pages.py makes a page of it.
 
 python scripts/notebook.py             run all cells, write the outputs into the file
-python scripts/notebook.py --check     change nothing; exit code 1 and the difference where an output is another one
+python scripts/notebook.py --check     change nothing; exit code 1 and the difference if an output changed
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 _KEPT = ("text/html", "text/plain")
-"""The forms of a result that are kept."""
+"""The formats of a result that are kept."""
 
 
 def executed(text: str) -> str:
@@ -34,7 +34,7 @@ def executed(text: str) -> str:
 
 
 def tidy(book: dict[str, Any]) -> str:
-    """The file's text without what differs from machine to machine."""
+    """The file's text without machine-dependent parts."""
     book["metadata"] = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     for cell in book["cells"]:
         cell["metadata"] = {}

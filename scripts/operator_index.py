@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which file registers which operator or converter, so that a compilation imports only those of its model.
 
-python scripts/operator_index.py            compare with the two indexes; exit 1 where one is not current
+python scripts/operator_index.py            compare with the two indexes; exit 1 if one is out of date
 python scripts/operator_index.py --write    write them
 """
 
@@ -56,7 +56,7 @@ def _import_all(package: str) -> None:
 
 
 def files() -> tuple[dict[str, str], dict[str, str]]:
-    """Files by what they enter into attribute maps, and by the operators of TensorFlow Lite that they convert."""
+    """Files by their entries in attribute maps, and by the operators of TensorFlow Lite that they convert."""
     from aot.ir.op import AttrMap
     from aot.op.operator_index import OPERATORS as OLD
     from aot.relay.construct import F_CONSTRUCT
@@ -67,7 +67,7 @@ def files() -> tuple[dict[str, str], dict[str, str]]:
     entered = AttrMap.set
 
     def enter(self: AttrMap[Any], name: str, value: Any, *, plevel: int = 10) -> None:
-        if self is not F_CONSTRUCT:  # all those are in one file, which is imported when a constructor is asked for
+        if self is not F_CONSTRUCT:  # these are all in one file, imported when a constructor is used
             operators.setdefault(name, set()).add(_file(OPERATORS))
         entered(self, name, value, plevel=plevel)
 
@@ -87,12 +87,12 @@ def files() -> tuple[dict[str, str], dict[str, str]]:
 
 def _single(found: dict[str, set[str]]) -> dict[str, str]:
     several = {name: sorted(places) for name, places in found.items() if len(places) > 1}
-    assert not several, f"all that belongs to an operator is in one file: {several}"
+    assert not several, f"everything of an operator must be in one file: {several}"
     return {name: found[name].pop() for name in sorted(found)}
 
 
 def _lines(index: dict[str, str]) -> str:
-    """A line for each file and its names, or several."""
+    """One or more lines for each file and its names."""
     lines = []
     for file in sorted(set(index.values()) - {""}):
         wrapper = textwrap.TextWrapper(128 - len(file), break_long_words=False, break_on_hyphens=False)
@@ -103,7 +103,7 @@ def _lines(index: dict[str, str]) -> str:
 def texts() -> dict[Path, str]:
     """The files as they should be."""
     operators, converters = (_lines(index) for index in files())
-    entered = "that registers an operator, with all that is entered under its name"
+    entered = "that registers an operator and everything under its name"
     return {
         ROOT / "aot/op/operator_index.py": TEXT.format(package=OPERATORS, what=entered, name="OPERATORS", lines=operators),
         ROOT / "aot/frontend/tflite/converter_index.py": TEXT.format(

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The bytes of every generated file, as hashes: what a change of structure has to leave alone.
+"""Hashes of every generated file: what a refactoring must not change.
 
-    python scripts/outputs.py                    print the lines, one a compilation
+    python scripts/outputs.py                    print the lines, one per compilation
     python scripts/outputs.py --write            write them to tests/outputs.sha256, which a slow test compares
-    python scripts/outputs.py --against main     compare with what another git revision generates; exit 1 when a file differs
+    python scripts/outputs.py --against main     compare with another git revision; exit 1 if a file differs
     python scripts/outputs.py --models 'tests/models/net_*.tflite' --against HEAD
 
-The models of tests/models, each with every `--opt`; cores, `--io` and the rarer options take turns.  A line is the compilation,
-then FILE=HASH of each file, metadata.json among them, or the codes of the errors where it is refused.
+The models of tests/models, each with every `--opt`; cores, `--io` and the rarer options alternate.  A line is the compilation,
+then FILE=HASH of each file, including metadata.json, or the error codes if it is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CORES = ("cortex-m4", "cortex-m0", "cortex-m3", "cortex-m55", "host")
 POOLS = ("FAST=16K@0x10000000:2", "MAIN=512K@0x20000000")
 NETWORKS = ("net_kws_dscnn", "net_sww", "net_ic_resnet")
 DIGITS = 12
-"""Hexadecimal digits of a hash that are kept: enough to see a change."""
+"""Hexadecimal digits kept of a hash: enough to see a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Case:
 
 
 def cases(models: Sequence[str]) -> Iterator[Case]:
-    """Every model with every opt; the networks besides with what changes the main function or the memory plan."""
+    """Every model with every opt; for the networks also options that change the main function or the memory plan."""
     for i, model in enumerate(models):
         for j, opt in enumerate(OPTS):
             io = "user" if (i + j) % 3 == 2 else "arena"
@@ -66,7 +66,7 @@ def cases(models: Sequence[str]) -> Iterator[Case]:
 
 
 def compiled(root: Path, case: Case) -> dict[str, str]:
-    """File name -> text; {"refused": codes} where the compiler refuses."""
+    """File name -> text; {"refused": codes} if the compiler refuses."""
     import aot
     from aot.errors import AotError
     from aot.memory.memory_pools import Pooling, parse_pool
@@ -93,7 +93,7 @@ def options_type() -> Any:
 
 
 def lines(root: Path, pattern: str) -> Iterator[str]:
-    """A line for each case, of the compiler that Python imports."""
+    """A line for each case, from the compiler that Python imports."""
     models = sorted(p.stem for p in root.glob(pattern))
     for case in cases(models):
         files = compiled(root, case)
@@ -102,7 +102,7 @@ def lines(root: Path, pattern: str) -> Iterator[str]:
 
 
 def of_revision(revision: str, pattern: str) -> list[str]:
-    """The lines that the compiler of another revision gives for the models of this one."""
+    """The lines that another revision's compiler gives for this revision's models."""
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder) / "tree"
         git = ("git", "-C", str(ROOT), "worktree")
@@ -117,7 +117,7 @@ def of_revision(revision: str, pattern: str) -> list[str]:
 
 
 def differences(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """`case: files` of all that differs; `gone` and `new` where a case is in one list only."""
+    """`case: files` for everything that differs; `gone` and `new` if a case is in one list only."""
     old, new = (dict(line.split(": ", 1) for line in text) for text in (before, now))
     found = [f"{case}: gone" for case in old if case not in new]
     for case, marks in new.items():

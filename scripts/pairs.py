@@ -3,16 +3,15 @@
 
     python scripts/pairs.py                          small networks of ../shared/models, or of tests/models without that folder
     python scripts/pairs.py MODEL... --seed 2        these models, other rows
-    python scripts/pairs.py --minutes 5              as far as that goes; --json prints one object at the end
+    python scripts/pairs.py --minutes 5              with a time limit; --json prints one object at the end
 
-The options and their choices are read from the command line itself: a new option takes part without being entered here, and one
-whose values cannot be derived ends the script until VALUES has some.  A row is a model with a dozen options.  It is compiled;
-`aot verify` runs what the options say on an emulated board and compares every byte; with a budget or a pool in the row, a larger
-one must not be worse.  When a row is refused (exit codes 2, 3, 4 and 6, with a code), options are taken away until only those are
-left that the refusal is about: one option that means nothing for this model, or a pair that aot says cannot be combined, which is
-listed.  Failures: an internal error, an uncoded one, a time-out, a byte that differs, a worse plan for a larger budget or pool.
-Exit code 1 if there was one, or if a pair was neither run nor refused by itself.
-"""
+The options and their choices are read from the command line itself: a new option takes part automatically, and one whose values
+cannot be derived ends the script until VALUES has some.  A row is a model with a dozen options.  It is compiled; `aot verify`
+runs what the options allow on an emulated board and compares every byte; with a budget or a pool in the row, a larger one must
+not be worse.  If a row is refused (exit codes 2, 3, 4 and 6, with a code), options are removed until only those remain that the
+refusal is about: one option that has no meaning for this model, or a pair that aot cannot combine, which is listed.  Failures: an
+internal error, an uncoded one, a time-out, a byte that differs, a worse plan for a larger budget or pool. Exit code 1 if there
+was one, or if a pair was neither run nor refused by itself."""
 
 from __future__ import annotations
 
@@ -56,13 +55,13 @@ BOARD_OF = {
     "cortex-m0plus": "mps2-an385-v6m", "cortex-m3": "mps2-an385", "cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500",
     "cortex-m33": "mps2-an505", "cortex-m55": "mps3-an547",
 }  # fmt: skip
-"""The emulated board that runs what is compiled for a core."""
+"""The emulated board that runs code for a core."""
 
 FACTOR_OF = {"board": "target"}
-"""Options that say the same thing in two ways: a row has one of them."""
+"""Options that express the same thing in two ways: a row has one of them."""
 
 NEEDS = {"pin": ("pool", "two"), "byoc": ("byoc_path", "stand-in"), "fast_float": ("target", "cortex-m55")}
-"""What an option means nothing without, put into a row that has no other value of it."""
+"""Options that another option depends on, added to a row that has no other value for them."""
 
 Option = tuple[str, str]
 """An option's name and one of its values, by label: ("opt", "ram")."""
@@ -82,7 +81,7 @@ class Facts:
 
 
 Words = Callable[[Facts], Sequence[str] | None]
-"""The words of an option's value on the command line for a model; None if it has no such value."""
+"""An option's value as command-line words for a model; None if it has no such value."""
 
 
 def _slide(facts: Facts) -> list[str] | None:
@@ -116,7 +115,7 @@ VALUES: dict[str, dict[str, Words]] = {
     "plan": {"json": lambda f: ["plan.json"], "svg": lambda f: ["plan.svg"]},
     "budget": {"file": lambda f: ["budget.toml"]},
 }
-"""Values of options that are neither flags nor choices; `tests/scripts` holds that all options are known."""
+"""Values of options that are neither flags nor choices; `tests/scripts` checks that all options are covered."""
 
 BUDGET_FILE = 'workspace = "64MiB"\nconstants = "64MiB"\n'
 
@@ -170,7 +169,7 @@ def factors(row: frozenset[Option]) -> set[str]:
 
 
 def completed(row: frozenset[Option]) -> frozenset[Option]:
-    """The row with what its options need."""
+    """The row with the options that its options depend on."""
     present = factors(row)
     return row | {
         needed for name, needed in NEEDS.items() if name in present and FACTOR_OF.get(needed[0], needed[0]) not in present
@@ -179,7 +178,7 @@ def completed(row: frozenset[Option]) -> frozenset[Option]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: well, refused with a code, or with neither; `words` runs it again."""
+    """How a run ended: well, refused with a code, or neither; `words` runs it again."""
 
     ok: bool
     code: str
@@ -194,8 +193,8 @@ class Outcome:
 
 
 def _child(arguments: Sequence[str], folder: Path, streams: Sequence[Path]) -> None:
-    """What a process of its own does: `aot` in `folder`, its output and errors into files."""
-    os.setsid()  # what it starts ends with it
+    """The work of a separate process: `aot` in `folder`, with its output and errors in files."""
+    os.setsid()  # its child processes end with it
     os.chdir(folder)
     for number, path in enumerate(streams, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
@@ -207,7 +206,7 @@ def _child(arguments: Sequence[str], folder: Path, streams: Sequence[Path]) -> N
 
 @cache
 def _processes() -> Any:
-    """Processes that begin as copies of one that has imported the compiler: a third of a small compilation is imports."""
+    """Processes forked from one that has imported the compiler: imports are a third of a small compilation."""
     sys.path.insert(0, str(ROOT))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["aot.cli.__main__", "aot.driver.build", "aot.cli.app", "aot.report.measure"])
@@ -215,7 +214,7 @@ def _processes() -> Any:
 
 
 def aot(arguments: Sequence[str], folder: Path) -> Outcome:
-    """Run `aot` in a process of its own, in `folder`."""
+    """Run `aot` in a separate process, in `folder`."""
     shown = "aot " + shlex.join(arguments)
     with tempfile.TemporaryDirectory() as place:
         streams = [Path(place) / "stdout", Path(place) / "stderr"]
@@ -239,7 +238,7 @@ def aot(arguments: Sequence[str], folder: Path) -> Outcome:
 
 
 def facts_of(path: Path, folder: Path) -> Facts | None:
-    """What the values of options need to know of a model; None if it does not compile as it is."""
+    """The facts about a model for the values of options; None if it does not compile without options."""
     plain, least = (
         aot(["compile", str(path), "-o", f"{folder}/{path.stem}-{opt}", "--opt", opt, "--json"], folder)
         for opt in ("balanced", "ram")
@@ -261,7 +260,7 @@ def facts_of(path: Path, folder: Path) -> Facts | None:
 
 
 def run_row(row: frozenset[Option], facts: Facts, folder: Path, *, last: int = 2) -> Outcome:
-    """Compile the row; verify what of it `aot verify` knows on a board; try larger budgets and pools (stages 0 to `last`)."""
+    """Compile the row; verify what `aot verify` supports on a board; try larger budgets and pools (stages 0 to `last`)."""
     row = completed(row)
     outcome = Outcome(True, "", "", "")
     with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -284,7 +283,7 @@ def compile_row(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
 
 
 def verify_row(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
-    """The bytes of the row, on an emulated board (with the stand-in of a library: on this machine)."""
+    """The bytes of the row, on an emulated board (with a stand-in for a library: on this machine)."""
     from aot.micro.board import load_board
 
     values = dict(row)
@@ -299,7 +298,7 @@ def verify_row(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
 
 
 def larger(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
-    """A budget or a pool with more room must give no more instructions, a pool no more memory."""
+    """A budget or a pool with more room must not give more instructions, a pool not more memory."""
     rest = ("json", "quiet", "verbose", "plan", "form", "sbom", "profiler", "share", "verify_passes", "stack_bound")
     words = words_for([o for o in row if o[0] not in rest], facts, "compile")
     changed: dict[str, list[str]] = {}
@@ -325,9 +324,8 @@ def larger(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
 def worse(less: Mapping[str, Any], more: Mapping[str, Any], *, pool: bool, pinned: bool) -> str:
     """What is worse with more room; empty if nothing is.
 
-    Beside a tensor that is pinned to a slow pool, the others may leave that pool for a faster one as soon as they fit there: such
-    a plan may need more bytes if its accesses take less time.
-    """
+    Besides a tensor that is pinned to a slow pool, the others may move from that pool to a faster one as soon as they fit there:
+    such a plan may need more bytes if its accesses are faster."""
     was, became = less["selection"], more["selection"]
     if was["minimised"] == became["minimised"] and became["total"] > was["total"]:
         return f"gives {became['total']:,} {was['minimised']} instead of {was['total']:,}"
@@ -340,7 +338,7 @@ def worse(less: Mapping[str, Any], more: Mapping[str, Any], *, pool: bool, pinne
 
 @dataclass
 class Campaign:
-    """The pairs that are left, and what was learnt on the way."""
+    """The remaining pairs, and what was learnt so far."""
 
     options: dict[str, list[Option]]
     models: list[Facts]
@@ -364,7 +362,7 @@ class Campaign:
         return not any(bar <= row for bar in self.barred[facts.path])
 
     def draw(self, facts: Facts, running: Iterable[frozenset[Option]] = ()) -> frozenset[Option] | None:
-        """A row for the model that has many pending pairs; None if none is left for it beside those of the `running` rows."""
+        """A row for the model with many pending pairs; None if it has no pending pair left."""
         pending = self.pending - {frozenset(p) for row in running for p in combinations(row, 2)}
         open_pairs = [p for p in sorted(pending, key=sorted) if self.allowed(p, facts)]
         if not open_pairs:
@@ -390,7 +388,7 @@ class Campaign:
         return best
 
     def explore(self, row: frozenset[Option], facts: Facts, folder: Path) -> list[tuple[frozenset[Option], Outcome]]:
-        """What is refused or fails in the row, as the smallest parts of it, and last what of the row runs well."""
+        """The refused or failing parts of the row, reduced as far as possible, and last the part of the row that runs well."""
         found: list[tuple[frozenset[Option], Outcome]] = []
         while len(row) > 1:
             outcome = run_row(row, facts, folder)
@@ -398,17 +396,17 @@ class Campaign:
                 return [*found, (row, outcome)]
             least, outcome = self.reduce(row, facts, outcome, folder)
             found.append((least, outcome))
-            row -= {max(least)}  # the rest of the row is worth what it took to draw
+            row -= {max(least)}  # the rest of the row is still useful
         return found
 
     def learn(self, facts: Facts, found: Sequence[tuple[frozenset[Option], Outcome]]) -> None:
-        """Take off what the row covers; bar what it is refused for."""
+        """Remove the pairs that the row covers; bar what was refused."""
         self.rows += 1
         for part, outcome in found:
             if outcome.ok:
                 self.pending -= {frozenset(p) for p in combinations(part, 2)}
                 continue
-            self.barred[facts.path].add(part)  # told once; other models go on
+            self.barred[facts.path].add(part)  # reported once; other models continue
             if outcome.failed:
                 self.failures.append(
                     {"model": facts.path.name, "options": sorted(part), "what": outcome.text, "command": outcome.words}
@@ -423,7 +421,7 @@ class Campaign:
             print(f"refused {outcome.code} {facts.path.name} {sorted(part)}", flush=True)
 
     def reduce(self, row: frozenset[Option], facts: Facts, outcome: Outcome, folder: Path) -> tuple[frozenset[Option], Outcome]:
-        """The smallest part of the row that ends in the same way: of the options that the refusal names, or any."""
+        """The smallest part of the row with the same outcome, using the options that the refusal names, or any."""
 
         def same(part: frozenset[Option]) -> Outcome | None:
             again = run_row(part, facts, folder, last=outcome.stage)
@@ -442,7 +440,7 @@ class Campaign:
         return row, outcome
 
     def settle(self) -> set[frozenset[Option]]:
-        """Pairs that no model can have, as each refuses the pair or one option of it."""
+        """Pairs that no model can have, as each model refuses the pair or one option of it."""
         done = {p for p in self.pending if not any(self.allowed(p, facts) for facts in self.models)}
         self.pending -= done
         return done

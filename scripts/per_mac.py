@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Instructions a multiply-accumulate of networks, and their layers that stand out.
+"""Instructions per multiply-accumulate of networks, and their layers that stand out.
 
     python scripts/per_mac.py MODEL.tflite ...            on mps2-an386, --opt speed
     python scripts/per_mac.py FOLDER ARCHIVE.zip --opt balanced --kind int8 -j 2
     python scripts/per_mac.py MODEL.tflite --layers       every layer, not only those that stand out
 
 Each network runs once on a random input, is compared with LiteRT's reference kernels, and its layers are counted. A layer is
-shown where it takes over 3.5 instructions a MAC, or has no MACs, and holds more than 5 % of the network. `moved` is the part of
-the instructions in layers that only move data, `transposed` that of those that change its order. Prints Markdown. Exit code 1
-if an output differs or a network cannot be compiled. tests/converter/full_size_pytorch.zip holds networks of PyTorch.
+shown if it needs over 3.5 instructions per MAC, or has no MACs, and has more than 5 % of the network. `moved` is the share of
+instructions in layers that only move data, `transposed` the share of those that change its order. Prints Markdown. Exit code 1
+if an output differs or a network cannot be compiled. tests/converter/full_size_pytorch.zip has networks of PyTorch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOVES = frozenset(
         "space",
     )
 )
-"""What the names of kernels that only move data consist of."""
+"""Words in the names of kernels that only move data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Job:
 
 
 def models(paths: Sequence[Path], kind: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of files, of the models of folders, and of those of archives; `kind` is a part of the name."""
+    """Name and content of files, of the models in folders, and of those in archives; `kind` is a part of the name."""
     for path in paths:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
@@ -94,19 +94,19 @@ def tried(job: Job) -> tuple[str, Verification | str]:
 
 
 def words(kernel: str) -> frozenset[str]:
-    """Of `generic.copy_transpose(nests=1)`: copy, transpose."""
+    """The words of a kernel's name: copy, transpose for `generic.copy_transpose(nests=1)`."""
     return frozenset(kernel.partition("(")[0].rpartition(".")[2].split("_"))
 
 
 def parts(found: Verification) -> tuple[float, float]:
-    """Of all instructions those of layers that only move data, and of those of them that transpose."""
+    """The shares of all instructions in layers that only move data, and in those of them that transpose."""
     moves = [(x["instructions"] or 0, words(str(x["kernel"]))) for x in found.layers if words(str(x["kernel"])) <= MOVES]
     total = found.instructions or 1
     return sum(n for n, _ in moves) / total, sum(n for n, kinds in moves if "transpose" in kinds) / total
 
 
 def summary(name: str, found: Verification | str) -> str:
-    """One row: of the network."""
+    """One row for the network."""
     if isinstance(found, str):
         return f"| {name} | {found} | | | | |"
     total = found.instructions or 0

@@ -4,7 +4,7 @@
     python scripts/rooms.py            print it
     python scripts/rooms.py --write    put it into ARCHITECTURE.md; a test compares
 
-A line is a room and the rooms that it rests on; those that one of these rests on already are left out.
+A line is a room and the rooms that it depends on directly; indirect ones are omitted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def reached(rooms: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def picture() -> str:
-    """The rooms from the top down, each with what it rests on directly."""
+    """The rooms from the top down, each with its direct dependencies."""
     rooms = graph()
     depth = depths(rooms)
     width = max(map(len, rooms))
@@ -72,7 +72,7 @@ def picture() -> str:
 
 
 def with_picture(text: str) -> str:
-    """The page with the picture of today between the marks."""
+    """The page with the current picture between the marks."""
     head, rest = text.split(BEGIN)
     return f"{head}{BEGIN}\n{picture()}\n{END}{rest.split(END)[1]}"
 

@@ -6,8 +6,8 @@
     python scripts/scaling.py --kinds chain --sizes 20 --widths 4,32,256 --sides 4,32    1 K to 100 M multiply-accumulates
     python scripts/scaling.py --svg docs/scaling.svg       draw what was measured
 
-A chain is 1x1 convolutions and depthwise 3x3 ones in turn, with a residual addition now and then; a dense graph concatenates the
-last results before every convolution.  All weights differ.  Each compilation runs in a process of its own, without the cache; a
+A chain alternates 1x1 and depthwise 3x3 convolutions, with an occasional residual addition; a dense graph concatenates the
+last results before every convolution.  All weights differ.  Each compilation runs in its own process, without the cache; a
 line is a JSON object, with the plan's size over its lower bound (1: optimal).  The plot shows the first width and side.
 """
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SIZES = (10, 30, 100, 300)
 KINDS = ("chain", "dense")
 WIDTH, SIDE, BACK = 4, 4, 4
-"""Channels, pixels a side, and results that a dense graph's convolutions read."""
+"""Channels, pixels per side, and the number of results that a dense graph's convolutions read."""
 
 
 def network(kind: str, size: int, *, width: int = WIDTH, side: int = SIDE) -> bytes:
@@ -92,7 +92,7 @@ def measure(kind: str, size: int, width: int, side: int) -> dict[str, Any]:
 
 
 def plot(rows: Sequence[dict[str, Any]]) -> str:
-    """Seconds over operators, both logarithmic, with a line of slope one to compare with."""
+    """Seconds over operators, both logarithmic, with a line of slope one for comparison."""
     x = _scale([row["operators"] for row in rows], 60, 620)
     y = _scale([max(row["seconds"], 0.01) for row in rows], 330, 20)
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 370" font-family="sans-serif" font-size="12">']

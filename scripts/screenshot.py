@@ -2,9 +2,9 @@
 """The picture of a report in docs/report.png, taken in headless Chromium (extra `browser`, and chromium).
 
 python scripts/screenshot.py             take it
-python scripts/screenshot.py --check     exit code 1 where the page looks otherwise today; needs no browser
+python scripts/screenshot.py --check     exit code 1 if the page now looks different; needs no browser
 
-The picture holds the hash of the page that it shows, without the folded details, and the tools whose figures are on it.
+The picture contains the hash of its page, without the folded details, and the tools of the figures on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PICTURE = ROOT / "docs" / "report.png"
 
 
 def shown() -> tuple[str, str]:
-    """The page, and the tools that made its figures."""
+    """The page, and the tools behind its figures."""
     sys.path.insert(0, str(ROOT))
     from aot.report.calls import report
 
@@ -33,13 +33,13 @@ def shown() -> tuple[str, str]:
 
 
 def digest(page: str) -> str:
-    """Of the page's text, style and script; what opens only at a click (C, instructions, kernels, symbols) is left out."""
+    """The hash of the page's text, style and script, without what opens only at a click (C, instructions, kernels, symbols)."""
     folded = re.sub(r'<tr class="detail".*?</div></td></tr>|<details>.*?</details>', "", page, flags=re.DOTALL)
     return hashlib.sha256(folded.encode()).hexdigest()
 
 
 def recorded() -> dict[str, str]:
-    """What the picture holds: `page`, the hash, and `tools`."""
+    """The picture's metadata: `page`, the hash, and `tools`."""
     from PIL import Image
 
     with Image.open(PICTURE) as picture:
@@ -47,7 +47,7 @@ def recorded() -> dict[str, str]:
 
 
 def take(page: str, tools: str) -> None:
-    """Open the page and keep its first screens."""
+    """Open the page and save its first screens."""
     from PIL import Image, PngImagePlugin
     from playwright.sync_api import sync_playwright
 

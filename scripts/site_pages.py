@@ -1,7 +1,7 @@
-"""Pages of the site that are made of the program itself, and links that lead out of it (hooks of MkDocs, see mkdocs.yml).
+"""Pages of the site that are generated from the program itself, and links that lead out of it (hooks of MkDocs, see mkdocs.yml).
 
-Made: the options of every verb, the error codes, the Python names, the architecture, the notebook with what its cells show.  A
-link to a file outside of docs/, such as a source, becomes its text: the site stands alone.
+Generated: the options of every verb, the error codes, the Python names, the architecture, the notebook with its outputs.  A
+link to a file outside docs/, such as a source, becomes its text, so that the site is self-contained.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def notebook_page(text: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     from mkdocs.structure.files import File
 
     made = {
@@ -131,7 +131,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """A column without a name has no heading cell, which screen readers would read out as empty."""
+    """A column without a name gets no heading cell, which screen readers would announce as empty."""
     return re.sub(r"<th( [^>]*)?></th>", "<td></td>", html)
 
 

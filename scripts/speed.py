@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How fast the compiler itself is: seconds of processor time beside what they should be at most.
+"""The compiler's own speed: seconds of processor time, compared with their limits.
 
     python scripts/speed.py                      every figure (some minutes)
     python scripts/speed.py help compile check   these
 
-A figure is the best of three runs, divided by how much slower this machine runs Python now than the one for which the bars were
-set.  The exit code is 1 where a figure is above its bar.  No test and no step of CI asks: how busy a machine is says nothing of a
+A figure is the best of three runs, divided by how much slower this machine runs Python now than the machine for which the limits
+were set.  The exit code is 1 if a figure exceeds its limit.  Neither tests nor CI use it: a machine's load says nothing about a
 change.  Tests count work instead (tests/work.py), and `scripts/scaling.py` measures how the cost grows with the network.
 """
 
@@ -33,14 +33,14 @@ SHARED = ROOT.parent / "shared" / "models"
 KWS = MODELS / "net_kws_dscnn.tflite"
 DIGITS = ROOT / "examples" / "digits" / "digits.tflite"
 SECONDS = 0.039
-"""Processor time of `_work` on the machine for which the bars were set."""
+"""Processor time of `_work` on the machine for which the limits were set."""
 
 Timed = Iterator[tuple[str, Callable[[], object]]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """`parts` are (name, what is measured), each by itself; the slowest counts, in units of `unit` seconds."""
+    """`parts` are (name, what to measure), measured separately; the slowest counts, in units of `unit` seconds."""
 
     what: str
     bar: float
@@ -49,19 +49,19 @@ class Case:
 
 
 def slowness() -> float:
-    """How many times longer Python takes now than where the bars were set; 1 on a machine as quick as that one, or quicker."""
+    """How many times slower Python is now than where the limits were set; at least 1."""
     return max(1.0, min(seconds_of(_work) for _ in range(3)) / SECONDS)
 
 
 def _work() -> None:
-    """Work alike a compiler's: keys made, looked up and stored, and calls."""
+    """Work similar to a compiler's: building, looking up and storing keys, and calls."""
     seen: dict[tuple[int, str], list[int]] = {}
     for i in range(100_000):
         seen.setdefault((i % 4999, str(i & 31)), []).append(i)
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """Processor time of `run()` and of the processes that it starts and waits for; no search for cycles in between."""
+    """Processor time of `run()` and of the processes that it starts and waits for, with the garbage collector off."""
     gc.collect()
     gc.disable()
     try:
@@ -78,7 +78,7 @@ def _spent() -> float:
 
 
 def measure(case: Case, *, times: int = 3) -> tuple[str, float]:
-    """(the slowest part, its figure): the best of `times` runs, of those far below the bar the first."""
+    """(the slowest part, its figure): the best of `times` runs; far below the limit only one run is made."""
     worst = ("nothing to measure", 0.0)
     for name, run in case.parts():
         best = seconds_of(run) / slowness() / case.unit
@@ -97,7 +97,7 @@ def _one(name: str, run: Callable[[], object]) -> Timed:
 
 
 def _cli(*arguments: object) -> None:
-    """A verb in this process, which compiles anew, in a folder that goes away."""
+    """Run a verb in this process, without cached results, in a temporary folder."""
     from aot.cli.__main__ import run
 
     with tempfile.TemporaryDirectory() as folder:
@@ -112,13 +112,13 @@ def _help() -> None:
 
 
 def _networks(*, below: int) -> list[Path]:
-    """Those beside the repository with fewer bytes; where there are none, our own."""
+    """The networks next to the repository with fewer bytes; if there are none, our own."""
     found = [p for folder in ("nets", "derived") for p in sorted((SHARED / folder).glob("*.tflite"))]
     return [p for p in found or sorted(MODELS.glob("net_*.tflite")) if p.stat().st_size < below]
 
 
 def _checks() -> Timed:
-    """What `aot check` does without a board, nothing known of the model."""
+    """`aot check` without a board and with empty caches."""
     from aot.driver.front import outline
     from aot.driver.options import Options
     from aot.errors import AotError
@@ -228,7 +228,7 @@ CASES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each case; 1 if one is above its bar."""
+    """Print a line per case; 1 if one exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", help=", ".join(CASES))
     chosen = parser.parse_args(arguments)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Counts the records that come with the package (aot/tune/records), on the networks of the tests.
+"""Counts the records of the package (aot/tune/records), on the networks of the tests.
 
     python scripts/tophub.py                       all kernels of tests/models/net_*.tflite on an emulated Cortex-M4
-    python scripts/tophub.py MODELS --board B      of other models or boards; one file a core
-    python scripts/tophub.py --records FILE        go on from what aot tune has counted
+    python scripts/tophub.py MODELS --board B      other models or boards; one file per core
+    python scripts/tophub.py --records FILE        continue from records of aot tune
 
-Of each workload those kernels are kept that are counted to take at most twice the fewest: others are never chosen for speed.
+For each workload, kernels with at most twice the smallest count are kept: others are never chosen for speed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = sorted((ROOT / "tests" / "models").glob("net_*.tflite"))
 MOST = 2.0
-"""Times the fewest instructions of a workload, of the kernels that are kept."""
+"""Kernels are kept up to this factor of a workload's smallest count."""
 
 
 def counted(models: list[Path], board_name: str, processes: int, records: Path | None) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def counted(models: list[Path], board_name: str, processes: int, records: Path |
 
 
 def modules_of(func: Any, target: Any) -> dict[str, str]:
-    """Where the code of each kernel is that takes a group."""
+    """The module of each kernel that accepts a fused function."""
     from aot.executor.candidates import accepting, group_of
 
     group = group_of(func)
@@ -68,14 +68,14 @@ def modules_of(func: Any, target: Any) -> dict[str, str]:
 
 
 def sources(modules: dict[str, str]) -> dict[str, str]:
-    """Digests of the sources that the counts hold for."""
+    """Digests of the sources for which the counts are valid."""
     from aot.tune.tophub import source_digest
 
     return {module: source_digest(module) for module in sorted(set(modules.values()))}
 
 
 def text(data: dict[str, Any]) -> str:
-    """A line a workload, so that differences can be read."""
+    """One line per workload, so that differences are readable."""
     head = [f" {json.dumps(name)}: {json.dumps(value)}," for name, value in data.items() if name != "tasks"]
     tasks = [f"  {json.dumps(name)}: {json.dumps(task)}" for name, task in data["tasks"].items()]
     return "\n".join(["{", *head, ' "tasks": {', ",\n".join(tasks), " }", "}", ""])

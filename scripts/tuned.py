@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What tuning gains: instructions of networks with --opt speed, kernels chosen by estimates and by records of aot tune.
+"""The gain of tuning: instructions of networks with --opt speed, kernels chosen by estimates and by records of aot tune.
 
     python scripts/tuned.py ../shared/models/nets/*_int8.tflite
-    python scripts/tuned.py tests/models/net_*.tflite --records records.jsonl    keep the records, go on from them
+    python scripts/tuned.py tests/models/net_*.tflite --records records.jsonl    keep the records and continue from them
 
-Prints Markdown: instructions of a whole run in QEMU, bytes of constants, and the geometric mean; ends with 1 where a network
-takes more than before, or its outputs change.
+Prints Markdown: instructions of a whole run in QEMU, bytes of constants, and the geometric mean; exit code 1 if a network
+needs more than before, or its outputs change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that a script writes, and a test compares: what `python scripts/X.py [--write]` does."""
+"""Files that a script writes and a test compares: the common part of `python scripts/X.py [--write]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(script: str, wanted: Callable[[], Mapping[Path, str]]) -> int:
-    """Compare files with what they should be, or write them, as the command line says; exit code 1 where one is not current."""
+    """Compare files with their expected content, or write them, as the command line says; exit code 1 if one is out of date."""
     parser = argparse.ArgumentParser(prog=Path(script).name)
     parser.add_argument("--write", action="store_true", help="write what is not current")
     is_written = parser.parse_args().write

@@ -1,6 +1,6 @@
-"""External code generators: layers that a library of the user's implements, called from our main function.
+"""External code generators: layers that the user's library implements, called from our main function.
 
-`register_external_codegen(name, lower)` enters one for the functions that `relay.transform.partition_for(name)` makes;
+`register_external_codegen(name, lower)` registers one for the functions that `relay.transform.partition_for(name)` makes;
 `aot.byoc.cmsis_nn` is one.
 """
 

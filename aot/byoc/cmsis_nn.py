@@ -1,7 +1,7 @@
-"""CMSIS-NN as an external code generator: its int8 functions, with context buffers that our planner places.
+"""CMSIS-NN as an external code generator: its int8 functions, with context buffers placed by our planner.
 
-A kernel is one block that calls the library; its meaning is the group's loop nest by te rules, which the interpreter runs and
-every analysis sees, except that buffers never overlap: what the library does inside is its own.  The library itself
+A kernel is one block that calls the library; its meaning is the fused function's loop nest by te rules, which the interpreter
+runs and every analysis sees, except that the library's internal buffers are unknown.  The library itself
 (arm_nnfunctions.h and its sources) is the user's.
 """
 
@@ -28,24 +28,23 @@ from aot.topi.strategy import Group, Lowered, register_external_codegen
 
 HEADER = "arm_nnfunctions.h"
 CHANNELS_MVE = 124
-"""CH_IN_BLOCK_MVE: channels that the library's depthwise convolution for MVE does in one go."""
+"""CH_IN_BLOCK_MVE: channels per step of the library's depthwise convolution for MVE."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     """A call of the library.
 
-    `func` means the same; `tables` are constants that only the call reads, `context` the bytes of its buffer, `text` the
-    statements from the C names of the operands: `in0`, `in1`, `out`, `c0`, `c1` … (constants in the order of the meaning's), the
-    tables' own names, `ctx`.
-    """
+    `func` has the same meaning; `tables` are constants that only the call reads, `context` the bytes of its buffer, `text` gives
+    the statements from the C names of the operands: `in0`, `in1`, `out`, `c0`, `c1` … (constants in the order of the meaning's),
+    the tables' own names, `ctx`."""
 
     func: Function
     text: Callable[[Mapping[str, str]], str]
     tables: Mapping[str, Array]
     context: int = 0
     meaning: Callable[[Group, str], PrimFunc] | None = None
-    """Instead of the te rules of `func`."""
+    """Used instead of the te rules of `func`."""
 
 
 def lower(group: Group, target: Target, name: str) -> Lowered:
@@ -99,7 +98,7 @@ def _layer(group: Group, root: Call, target: Target) -> _Call:
     start = np.zeros(channels, np.int64) if bias is None else bias.data.reshape(-1).astype(np.int64)
     attrs = layer.attrs
     if str(layer.op) != "nn.dense" and attrs.input_zp == 0 and any(attrs.padding):
-        # the library pads with the data's zero point: the padding's value becomes it, and leaves the bias
+        # the library pads with the data's zero point: the padding value becomes the zero point, and the bias compensates
         attrs = replace(attrs, input_zp=attrs.pad_value)
         start = start + attrs.pad_value * weight.data.astype(np.int64).sum(axis=axes)
     new = call(str(layer.op), [layer.args[0], weight], attrs)
@@ -112,12 +111,12 @@ def _layer(group: Group, root: Call, target: Target) -> _Call:
         "multipliers": np.asarray(requantize.attrs.multiplier * count, np.int32),
         "shifts": np.asarray(requantize.attrs.shift * count, np.int32),
     }
-    tables = {} if requantize.attrs.per_channel else tables  # else the meaning has them: c2, c3
+    tables = {} if requantize.attrs.per_channel else tables  # otherwise they are the meaning's: c2, c3
     return _Call(func, lambda p: _conv_text(new, root, p, target), tables, _context(new, target))
 
 
 def _context(layer: Call, target: Target) -> int:
-    """Bytes of the context buffer: an upper bound of what the library's `…_get_buffer_size` return for the core."""
+    """Bytes of the context buffer: an upper bound of the library's `…_get_buffer_size` for the core."""
     height, width = tensor_type(layer.args[1]).shape[1:3]
     channels, outputs = tensor_type(layer.args[0]).shape[3], tensor_type(layer).shape[3]
     columns = height * width * channels

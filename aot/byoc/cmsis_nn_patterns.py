@@ -1,7 +1,7 @@
-"""What CMSIS-NN's int8 functions compute exactly, as patterns of the canonical graph.
+"""Patterns of the canonical graph that CMSIS-NN's int8 functions compute exactly.
 
-Its requantisation rounds twice, as gemmlowp does: convolutions of TensorFlow Lite do so too, fully connected layers only those of
-TFLM (`--oracle tflm`).  A layer that rounds once, or has anything else that the functions lack, stays ours; `refusal` names what.
+Its requantisation rounds twice, as in gemmlowp: so do convolutions of TensorFlow Lite, but fully connected layers only in
+TFLM (`--oracle tflm`).  A layer that rounds once, or that the functions do not support, stays ours; `refusal` says why.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aot.relay.transform.partition import Entry, register_pattern_table
 COMPILER = "cmsis-nn"
 
 SOFTMAX_DEPTH = 1 << 9
-"""From here on a sum of exponentials may have fewer than four leading zeros."""
+"""From this size on a sum of exponentials may have fewer than four leading zeros."""
 
 LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
 
@@ -43,7 +43,7 @@ def layer_refusal(root: Call) -> str:
     if kinds != ("int8", "int8", "int8", "int32") or (bias is not None and bias.type.dtype != "int32"):
         return f"{data.dtype} data with {weight.dtype} weights"
     if requantize.attrs.rounding != "double":
-        return "its result is rounded once, CMSIS-NN rounds twice (--oracle tflm does, too)"
+        return "its result is rounded once, but CMSIS-NN rounds twice (as does --oracle tflm)"
     if layer.attrs.weight_zp:
         return "its weights have a zero point"
     if str(layer.op) == "nn.dense":
@@ -51,7 +51,7 @@ def layer_refusal(root: Call) -> str:
     if layer.attrs.input_zp and any(layer.attrs.padding) and layer.attrs.pad_value != layer.attrs.input_zp:
         return "its padding is not the data's zero point"
     if not -128 <= layer.attrs.pad_value <= 127:
-        return "its padding is no int8 value"
+        return "its padding is not an int8 value"
     return ""
 
 
@@ -74,7 +74,7 @@ def _takes_add(root: Call) -> bool:
 
 
 def _takes_softmax(root: Call) -> bool:
-    """Of long rows of int8 the library shifts by more than 31."""
+    """Whether the library accepts a softmax: for long int8 rows it shifts by more than 31."""
     data = root.args[0].type
     assert isinstance(data, TensorType)
     return root.attrs.out_dtype == "int16" or data.shape[-1] < SOFTMAX_DEPTH

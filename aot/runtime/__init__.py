@@ -12,5 +12,5 @@ __all__ = ["GraphModule", "LayerTime", "Module", "PackedFunc", "load_module"]
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Explain TVM names that do not exist here (E5091)."""
     raise missing("runtime", name)

@@ -35,8 +35,8 @@ from aot.tir.transform import optimize
 class PackedFunc:
     """A compiled function; calling it fills the arrays of its outputs in place.
 
-    Every parameter is one array, of the shape and the element type of the parameter, C-contiguous; outputs are writable and
-    overlap nothing.  Anything else is UsageError E5075.
+    Every parameter is one C-contiguous array with the parameter's shape and element type; outputs must be writable and must not
+    overlap other arrays.  Anything else is UsageError E5075.
     """
 
     def __init__(self, signature: Signature, entry: Callable[[], Any]) -> None:
@@ -54,11 +54,11 @@ class PackedFunc:
         return self._signature.params
 
     def __call__(self, *args: Any) -> None:
-        """Run on one array a parameter."""
+        """Run on one array per parameter."""
         params = self._signature.params
         if len(args) != len(params):
             names = ", ".join(p.name for p in params)
-            raise self._wrong(f"{len(args)} arguments given, {len(params)} are needed: {names}")
+            raise self._wrong(f"{len(args)} arguments given, expected {len(params)}: {names}")
         arrays = [self._array(p, a) for p, a in zip(params, args, strict=True)]
         for i, written in enumerate(params):
             for j, other in enumerate(arrays):
@@ -85,7 +85,7 @@ class PackedFunc:
             try:
                 array = np.from_dlpack(value)
             except Exception as error:
-                raise self._wrong(f"{param.name} cannot be taken over by DLPack: {error}") from error
+                raise self._wrong(f"{param.name} cannot be imported with DLPack: {error}") from error
         wanted = numpy_dtype(param.dtype)
         if array.shape != param.shape or array.dtype != wanted:
             got = f"{array.dtype}{list(array.shape)}"
@@ -99,7 +99,7 @@ class PackedFunc:
 
 
 def _aligned(param: Parameter, array: Array) -> Array:
-    """The array itself where it is aligned as the function needs, else a copy that is."""
+    """The array itself if it is aligned as the function requires, else an aligned copy."""
     if array.ctypes.data % param.align == 0:
         return array
     raw = np.zeros(array.nbytes + param.align, np.uint8)
@@ -109,11 +109,11 @@ def _aligned(param: Parameter, array: Array) -> Array:
     return copy
 
 
-# ---- a single function as a model of one layer, so that boards can do with it all that they can do with a model
+# ---- a single function as a model of one layer, so that boards can do everything with it that they can do with a model
 
 
 def function_artifact(func: PrimFunc, name: str, target: Target) -> Artifact:
-    """The Artifact whose inputs and outputs are those of `func`, and whose one layer calls it."""
+    """The Artifact with the inputs and outputs of `func`, and one layer that calls it."""
     inputs, outputs = (tuple(map(_tensor, buffers)) for buffers in (func.inputs, func.outputs))
     calls = (KernelCall(func.name, inputs, outputs),)
     lowered = LoweredModule({func.name: func}, name, inputs=inputs, outputs=outputs, calls=calls)
@@ -131,8 +131,8 @@ _SYMBOL = "aot_module_metadata"
 class Module:
     """Functions by name.
 
-    `module["f"]` is a PackedFunc, found in the module itself or in what it imports.  `type_key` is the kind of the module:
-    "c" for generated sources, "library" for one loaded from a file, or what an external code generator says.
+    `module["f"]` is a PackedFunc, found in the module itself or in its imports.  `type_key` is the kind of the module:
+    "c" for generated sources, "library" for one loaded from a file, or the name of an external code generator.
     """
 
     type_key = "module"
@@ -152,9 +152,9 @@ class Module:
         return ()
 
     def import_module(self, module: Module) -> None:
-        """Let this module find the functions of another one (E5074 for itself and for what is no module)."""
+        """Make the functions of another module available in this one (E5074 for itself and for anything but a module)."""
         if not isinstance(module, Module) or self in (module, *_all_imports(module)):
-            raise UsageError(Problem("E5074", "a module imports another runtime.Module, and not itself", f"module {self.name}"))
+            raise UsageError(Problem("E5074", "a module can only import another runtime.Module", f"module {self.name}"))
         self._imports.append(module)
 
     def get_function(self, name: str, *, query_imports: bool = False) -> PackedFunc:
@@ -169,12 +169,12 @@ class Module:
                     if name in inner.functions:
                         return inner.get_function(name)
         known = ", ".join(self.functions) or "none"
-        raise UsageError(Problem("E5076", f"there is no function {name!r}; known: {known}", f"module {self.name}"))
+        raise UsageError(Problem("E5076", f"there is no function {name!r}; functions: {known}", f"module {self.name}"))
 
     def implements_function(self, name: str, *, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find it.
+        """Whether `get_function` would find the function.
 
-        `name`: of the function; `query_imports`: look in imported modules as well.
+        `name`: of the function; `query_imports`: also look in imported modules.
         """
         found = name in self.functions
         return found or (query_imports and any(name in m.functions for m in _all_imports(self)))
@@ -185,7 +185,7 @@ class Module:
     def __call__(self, *args: Any) -> None:
         """Call the only function of the module."""
         if len(self.functions) != 1:
-            message = f"it has {len(self.functions)} functions; name one: module['name'](…)"
+            message = f"it has {len(self.functions)} functions; choose one: module['name'](…)"
             raise UsageError(Problem("E5076", message, f"module {self.name}"))
         self._function(self.functions[0])(*args)
 
@@ -193,11 +193,11 @@ class Module:
         return f"Module({self.name}, type_key={self.type_key}, functions={list(self.functions)})"
 
     def get_source(self, fmt: str = "c") -> str:
-        """The source of the module, of a file ending `fmt` (E5078 if there is none)."""
+        """The source of the module, from a file with suffix `fmt` (E5078 if there is none)."""
         raise UsageError(Problem("E5078", f"there is no source of format {fmt!r}", f"module {self.name}"))
 
     def save(self, path: str | Path, fmt: str = "") -> None:
-        """Write the module to a file in the format of its ending, or of `fmt` (E5078 for one that it does not have).
+        """Write the module to a file in the format of its suffix, or in `fmt` (E5078 if it does not have that format).
 
         `path`: the file to write.
         """
@@ -215,9 +215,9 @@ def _all_imports(module: Module) -> list[Module]:
 
 
 class CModule(Module):
-    """Functions as generated C: readable with `get_source`, run on this machine when they are called.
+    """Functions as generated C: readable with `get_source`, run on this machine when called.
 
-    What it is exported to has the functions of imported modules too (E5078 where one has no C source, or names meet).
+    Exports include the functions of imported modules (E5078 if one has no C source, or names collide).
     """
 
     type_key = "c"
@@ -252,9 +252,9 @@ class CModule(Module):
         return super().get_source(fmt)
 
     def metadata(self) -> dict[str, Any]:
-        """Plain JSON values: the target, and of each function its symbol, its parameters and its workspace in bytes.
+        """Plain JSON values: the target, and for each function its symbol, its parameters and its workspace in bytes.
 
-        `imports`, where there are any: the same of each imported module.  E5078 for one that has no C source.
+        `imports`, if there are any: the same for each imported module.  E5078 if one has no C source.
         """
         imports = [_with_source(self, m).metadata() for m in self.imports]
         return {**self._own_metadata(), "imports": imports} if imports else self._own_metadata()
@@ -267,17 +267,17 @@ class CModule(Module):
         return {"schema": "aot-functions/1", "name": self.name, "target": str(self.target), "functions": functions}
 
     def export_library(self, path: str | Path) -> Path:
-        """Write the module and all that it imports: a shared library (.so), sources with headers (.tar), or C (.c with .h).
+        """Write the module and all its imports: a shared library (.so), sources with headers (.tar), or C (.c with .h).
 
-        UsageError E5078 for another ending, for an import that has no C source, and for names that meet.
+        UsageError E5078 for another suffix, for an import without C source, and for colliding names.
 
-        `path`: the file to write; C files of imports go next to it.
+        `path`: the file to write; C files of imports are written next to it.
         """
         self.save(path)
         return Path(path)
 
     def save(self, path: str | Path, fmt: str = "") -> None:
-        """As `export_library`; `fmt` ("so", "tar", "c") overrules the ending of the path (E5078 for another)."""
+        """As `export_library`; `fmt` ("so", "tar", "c") overrides the suffix of the path (E5078 for another)."""
         file = _path(path)
         ending = f".{fmt.lstrip('.')}" if fmt else file.suffix
         try:
@@ -290,7 +290,7 @@ class CModule(Module):
                     for name, text in self._all_files(own=file.name).items():
                         file.with_name(name).write_text(text, encoding="utf-8", newline="\n")
                 case _:
-                    message = f"unknown format {ending!r}; known: {', '.join(FORMATS)}"
+                    message = f"unknown format {ending!r}; choose one of {', '.join(FORMATS)}"
                     raise UsageError(Problem("E5078", message, str(path)))
         except OSError as error:
             raise UsageError(Problem("E5005", f"cannot be written: {error.strerror}", str(path))) from error
@@ -298,7 +298,7 @@ class CModule(Module):
     def artifact(self, name: str | None = None) -> Artifact:
         """A function as a model of one layer, which aot.micro builds and runs on boards."""
         if name is None and len(self._funcs) != 1:
-            raise UsageError(Problem("E5076", f"name one of the functions {', '.join(self._funcs)}", f"module {self.name}"))
+            raise UsageError(Problem("E5076", f"choose one of the functions {', '.join(self._funcs)}", f"module {self.name}"))
         key = next(iter(self._funcs)) if name is None else name
         self.get_function(key)
         return function_artifact(self._funcs[key], self._signatures[key].symbol, self.target)
@@ -311,17 +311,17 @@ class CModule(Module):
 
     @cached_property
     def _loaded(self) -> ctypes.CDLL:
-        """The module's own functions; those of imports are called in the modules that have them."""
+        """The module's own functions; functions of imports are called in their modules."""
         return ctypes.CDLL(str(self._library(self._files, self._own_metadata())))
 
     def _all_files(self, own: str = "") -> dict[str, str]:
-        """The C sources of the module and of all that it imports; `own`: another name of the module's own C file."""
+        """The C sources of the module and of all its imports; `own`: another name for the module's own C file."""
         files: dict[str, str] = {}
         owners: dict[str, Module] = {}
 
         def claim(name: str, module: Module) -> None:
             if owners.setdefault(name, module) is not module:
-                message = f"{owners[name].name}, exported with it, has {name} too; build one of them under another name"
+                message = f"{owners[name].name}, exported with it, also has {name}; build one of them under another name"
                 raise UsageError(Problem("E5078", message, f"module {module.name}"))
 
         for module in dict.fromkeys([self, *(_with_source(self, m) for m in _all_imports(self))]):
@@ -352,7 +352,7 @@ class CModule(Module):
 
 
 def _with_source(importing: Module, imported: Module) -> CModule:
-    """An imported module that can be exported with the one that imports it (E5078)."""
+    """An imported module that can be exported together with its importer (E5078)."""
     if not isinstance(imported, CModule):
         message = f"imports {imported.name} of kind {imported.type_key}, which has no C source to export; remove the import"
         raise UsageError(Problem("E5078", message, f"module {importing.name}"))
@@ -360,9 +360,9 @@ def _with_source(importing: Module, imported: Module) -> CModule:
 
 
 class LibraryModule(Module):
-    """Functions of a shared library that `export_library` wrote; made by `load_module`.
+    """Functions of a shared library written by `export_library`; created by `load_module`.
 
-    `library`: what was loaded; `metadata`: what it says of the module, with what the module imports.
+    `library`: the loaded library; `metadata`: its description of the module and its imports.
     """
 
     type_key = "library"
@@ -396,7 +396,7 @@ def load_module(path: str | Path) -> Module:
         library = ctypes.CDLL(str(file.resolve()))
         text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, _SYMBOL)))
     except (OSError, ValueError) as error:
-        raise UsageError(Problem("E5078", f"not a library of aot: {error}", str(path))) from error
+        raise UsageError(Problem("E5078", f"not an aot library: {error}", str(path))) from error
     return LibraryModule(library, json.loads(text))
 
 
@@ -421,7 +421,7 @@ def _signature(data: Mapping[str, Any]) -> Signature:
 
 @register_func("target.build.c")
 def build_c(module: IRModule, target: Target) -> Module:
-    """The C of a module's PrimFuncs; each goes through the tir passes and the verifier."""
+    """The C of a module's PrimFuncs, each after the tir passes and the verifier."""
     funcs: dict[str, PrimFunc] = {}
     for key, func in module.functions.items():
         if not isinstance(func, PrimFunc):

@@ -1,4 +1,4 @@
-"""The graph executor: a debugging twin of the generated main function, which keeps every tensor and times every layer."""
+"""The graph executor: a debugging counterpart of the generated main function that keeps every tensor and times every layer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SCALARS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """Wall-clock seconds of one layer in the last run on this machine (not the time of a board)."""
+    """Wall-clock seconds of one layer in the last run on this machine (not on a board)."""
 
     layer: int
     name: str
@@ -44,17 +44,17 @@ class LayerTime:
 
 
 class GraphModule:
-    """Runs a model's kernels one by one on this machine, each tensor in memory of its own.
+    """Runs a model's kernels one by one on this machine, each tensor in its own memory.
 
-    Neither the generated main function nor the plan of the workspace takes part: where both give the same bytes, the plan is
+    It uses neither the generated main function nor the plan of the workspace: if both give the same bytes, the plan is
     right.  Wrong use raises UsageError E5079, arrays of the wrong shape or type E5022.
     """
 
     def __init__(self, artifact: Artifact) -> None:
         if not isinstance(artifact, Artifact):
-            raise _wrong(f"GraphModule takes the Artifact of aot.build, not {type(artifact).__name__}")
+            raise _wrong(f"GraphModule needs the Artifact of aot.build, not {type(artifact).__name__}")
         if artifact.graph is None:
-            raise _wrong("the artifact has no graph: build the model with aot.build")
+            raise _wrong("the artifact has no graph; build the model with aot.build")
         self._graph: Mapping[str, Any] = artifact.graph
         self._kernels = [n for n in self._graph["nodes"] if n["op"] == "kernel"]
         if any(n["fed"] for n in self._kernels):
@@ -73,7 +73,7 @@ class GraphModule:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the initial state, for models that keep one."""
+        """Return to the initial state, for models that keep one."""
         self._ran = False
         if self._state is None:
             return
@@ -93,7 +93,7 @@ class GraphModule:
 
     @property
     def graph(self) -> Mapping[str, Any]:
-        """Nodes in the order of execution with kernels and operands, tensors with shapes and storage ids, sizes of storage."""
+        """Nodes in order of execution with kernels and operands, tensors with shapes and storage ids, sizes of storage."""
         return self._graph
 
     def get_graph_json(self) -> str:
@@ -101,11 +101,11 @@ class GraphModule:
         return json.dumps(self._graph, indent=1)
 
     def get_num_inputs(self) -> int:
-        """How many inputs the model has."""
+        """The number of inputs."""
         return len(self._inputs)
 
     def get_num_outputs(self) -> int:
-        """How many outputs the model has."""
+        """The number of outputs."""
         return len(self._graph["heads"])
 
     def set_input(self, key: int | str | None = None, value: Any = None, **arrays: Any) -> None:
@@ -121,7 +121,7 @@ class GraphModule:
             self._set(self._number(name, [n["name"] for n in self._inputs], "input"), array)
 
     def get_input(self, key: int | str) -> Array:
-        """A copy of an input, as it was set.
+        """A copy of an input as it was set.
 
         `key`: the input's number or name.
         """
@@ -129,7 +129,7 @@ class GraphModule:
         return self._view(self._inputs[number]["outputs"][0]).copy()
 
     def run(self, **arrays: Any) -> None:
-        """Run all layers on the inputs (zeros where none was set)."""
+        """Run all layers on the inputs (zeros for inputs that were not set)."""
         if arrays:
             self.set_input(**arrays)
         self._times = []
@@ -169,7 +169,7 @@ class GraphModule:
         self._times.append(LayerTime(node["layer"], node["name"], perf_counter() - start))
 
     def _step(self) -> None:
-        """The next run starts from the state that the last one left; until an input is set its tensors can be read."""
+        """Make the next run start from the state that the last one left; until an input is set its tensors can be read."""
         if not self._ran:
             return
         self._ran = False
@@ -185,7 +185,7 @@ class GraphModule:
         return self._view(self._graph["heads"][number]).copy()
 
     def debug_get_output(self, layer: int | str, output: int = 0) -> Array:
-        """A copy of what a layer computed in the last run, by its number or by the name of its first output."""
+        """A copy of a layer's result in the last run, by the layer's number or the name of its first output."""
         number = self._number(layer, [n["name"] for n in self._kernels], "layer")
         self._check_run()
         tensors = self._kernels[number]["outputs"]
@@ -193,7 +193,7 @@ class GraphModule:
         return self._view(tensors[which]).copy()
 
     def layer_times(self) -> list[LayerTime]:
-        """How long each layer took in the last run, in the order of the run: several times in a loop."""
+        """The time of each layer in the last run, in the order of execution: several times in a loop."""
         self._check_run()
         return list(self._times)
 
@@ -219,7 +219,7 @@ class GraphModule:
         if array.shape != view.shape or array.dtype != view.dtype:
             want, got = f"{view.dtype}{list(view.shape)}", f"{array.dtype}{list(array.shape)}"
             raise UsageError(Problem("E5022", f'input {number} "{self._inputs[number]["name"]}" is {want}, not {got}'))
-        self._step()  # before anything overwrites an input that became a part of the state
+        self._step()  # before an input that became part of the state is overwritten
         view[...] = array
         self._done = False
 
@@ -245,7 +245,7 @@ class GraphModule:
         pointers += [s.ctypes.data for s in scratch]
         scalars = [_SCALARS[s["dtype"]](s["value"]) for s in node["scalars"]]
         held = [ctypes.c_void_p(p) for p in pointers]
-        self._scratch = scratch  # alive until the next call
+        self._scratch = scratch  # keeps it alive until the next call
         return [*held, *scalars]
 
 
@@ -264,7 +264,7 @@ def _wrong(message: str) -> UsageError:
 
 
 def _aligned(size: int, *, fill: int = 0) -> Array:
-    """Bytes at an address that is a multiple of 16."""
+    """Bytes aligned to 16."""
     raw = np.full(size + 16, fill, np.uint8)
     start = -raw.ctypes.data % 16
     result: Array = raw[start : start + size]

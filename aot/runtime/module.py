@@ -27,10 +27,10 @@ FLAGS = ("-std=c99", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-DAOT_HOOK
 
 
 def build_library(name: str, files: Mapping[str, str], *, cache: Path | None = None) -> Path:
-    """The library made of the C files among `files` (by name; headers may be there too), `<name>-<digest>.so` in a cache.
+    """The library built from the C files among `files` (by name; headers are allowed), `<name>-<digest>.so` in a cache.
 
     The library is kept in `cache`, by default in a folder that nobody else can write to (aot.system.cache).
-    Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 if it cannot be kept.
+    Raises ToolchainError E3001 without gcc, E3002 to E3006 if it fails; UsageError E5007, E5061 if the library cannot be kept.
     """
     gcc = os.environ.get("AOT_GCC") or shutil.which("gcc")
     if gcc is None:
@@ -56,7 +56,7 @@ def _digest(files: Mapping[str, str], gcc: str) -> str:
 
 
 def _compile(name: str, files: Mapping[str, str], gcc: str, library: Path) -> None:
-    """Compile in a folder of its own and move the result into place, so that builds at the same time do not meet."""
+    """Compile in a temporary folder and move the result into place, so that concurrent builds do not interfere."""
     with tempfile.TemporaryDirectory(dir=library.parent) as temporary:
         folder = Path(temporary)
         for file, text in files.items():
@@ -86,7 +86,7 @@ def _compile(name: str, files: Mapping[str, str], gcc: str, library: Path) -> No
 OnLayer = Callable[[int, bytes], None]
 """(layer, bytes of its first output)"""
 
-# The library brings its own probe, which passes on to a function of the caller if there is one.
+# The library has its own probe, which calls the caller's function if there is one.
 _PROBE = """#include <stdint.h>
 #include <stddef.h>
 #include "aot/hooks.h"
@@ -102,7 +102,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uin
 
 
 class HostModel:
-    """A loaded model; not safe for two threads, as it has one workspace.
+    """A loaded model; not thread-safe, as it has one workspace.
 
     `inputs` and `outputs` describe the tensors: name, shape, dtype, scale and zero point of each
     (real = scale * (q - zero_point)).
@@ -144,14 +144,14 @@ class HostModel:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """One inference: arrays in the order of the inputs, then by name.  Returns the output, or a list if there are several.
 
-        Arrays have the inputs' shapes and dtypes (E5022 otherwise, and for a name that no input has, or has twice).
+        Arrays must have the inputs' shapes and dtypes (E5022 otherwise, and for a name that is unknown or given twice).
         """
         rows = self.metadata["inputs"]
         given = dict(zip((row["index"] for row in rows), inputs, strict=False))
         names = {key: row["index"] for row in rows for key in (row["name"], row["c_name"])}
         for name, array in named.items():
             if name not in names or names[name] in given:
-                text = f"'{name}' is no input that is still to be given; inputs: {', '.join(row['name'] for row in rows)}"
+                text = f"'{name}' is not an input, or was given already; inputs: {', '.join(row['name'] for row in rows)}"
                 raise UsageError(Problem("E5022", text))
             given[names[name]] = array
         if len(given) != len(rows) or len(inputs) > len(rows):
@@ -161,14 +161,14 @@ class HostModel:
         return results[0] if len(results) == 1 else results
 
     def run(self, inputs: Sequence[Array], *, state: Array | None = None, on_layer: OnLayer | None = None) -> list[Array]:
-        """One inference on one array an input, of its shape and dtype (E5022 otherwise); returns one array an output.
+        """One inference with one array per input, of its shape and dtype (E5022 otherwise); returns one array per output.
 
-        `state` is that of another stream than the model's own one (`new_state`; E5022 if the model takes none).
+        `state` is another stream's state (`new_state`) instead of the model's own (E5022 if the model has none).
 
         `inputs`: the arrays in the order of the model's inputs; `on_layer` is called with each layer's number and result.
         """
         if state is not None and (self._state is None or state.nbytes != self._state.nbytes):
-            raise UsageError(Problem("E5022", f"{self.metadata['name']} takes no such state: compile with io='user'"))
+            raise UsageError(Problem("E5022", f"{self.metadata['name']} does not accept a state; compile with io='user'"))
         kept = self._state if state is None else state
         rows = self.metadata["inputs"]
         if len(inputs) != len(rows):
@@ -183,19 +183,19 @@ class HostModel:
         return results
 
     def reset(self) -> None:
-        """Back to the initial state, for models that keep one."""
+        """Return to the initial state, for models that keep one."""
         if self._reset is not None:
             self._reset(*(() if self._state is None else (ctypes.c_void_p(self._state.ctypes.data),)))
 
     def new_state(self) -> Array:
-        """Memory for the state of one stream, at its start; for models with `--io user` that keep one."""
+        """Memory for the state of one stream, initialised; for models with `--io user` that keep a state."""
         state = _aligned({"shape": [self.metadata["state"]["size"]], "dtype": "uint8"})
         if self._reset is not None:
             self._reset(ctypes.c_void_p(state.ctypes.data))
         return state
 
     def _probe(self, on_layer: OnLayer | None) -> object:
-        """Set the probe; the result must stay alive as long as it is set."""
+        """Set the probe; keep the result alive while it is set."""
         slot = ctypes.c_void_p.in_dll(self._lib, "aot_layer_callback")
         if on_layer is None:
             slot.value = None
@@ -211,10 +211,10 @@ class HostModel:
 
 
 def load(artifact: Artifact, *, cache: Path | None = None) -> HostModel:
-    """Build the sources of `artifact` for this machine (once for each content) and load the library.
+    """Build the sources of `artifact` for this machine (once per content) and load the library.
 
     The library is kept in `cache`, by default in a folder that nobody else can write to (aot.system.disk_cache).
-    Raises ToolchainError E3001 without gcc, E3002 to E3006 when it fails; UsageError E5007, E5061 if it cannot be kept.
+    Raises ToolchainError E3001 without gcc, E3002 to E3006 if it fails; UsageError E5007, E5061 if the library cannot be kept.
     """
     files = {**artifact.files, "aot_probe.c": _PROBE}
     return HostModel(build_library(artifact.name, files, cache=cache), artifact.metadata)
@@ -231,7 +231,7 @@ def _checked(row: Mapping[str, Any], array: Array) -> Array:
 
 
 def _aligned(row: Mapping[str, Any]) -> Array:
-    """A new array of a tensor, at an address that is a multiple of 16."""
+    """A new array for a tensor, aligned to 16 bytes."""
     dtype, shape = numpy_dtype(row["dtype"]), tuple(int(n) for n in row["shape"])
     size = math.prod(shape) * dtype.itemsize
     raw = np.zeros(size + 16, np.uint8)
@@ -241,5 +241,5 @@ def _aligned(row: Mapping[str, Any]) -> Array:
 
 
 def _pointers(arrays: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
-    """A struct of pointers, as the interface takes it."""
+    """A struct of pointers, as the interface expects it."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))

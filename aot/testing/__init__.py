@@ -1,4 +1,4 @@
-"""Makes .tflite models, and runs the reference on them: for tests and examples.
+"""Writes .tflite models and runs the reference on them, for tests and examples.
 
 `ModelBuilder` writes any model; the `*_model` functions write one operator each; `reference*` run a model in
 TensorFlow Lite's reference kernels or in TFLM.

@@ -38,7 +38,7 @@ OPERATOR_VERSION = {
     "SOFTMAX": 2,
     "TRANSPOSE": 2,
 }
-"""Version at which an operator takes int8; 1 for all others."""
+"""First version of an operator that supports int8; 1 for all others."""
 
 Scale = float | Sequence[float] | np.ndarray
 ZeroPoint = int | Sequence[int] | np.ndarray
@@ -87,7 +87,7 @@ class _Signature:
 
 
 def pack_data(data: np.ndarray | bytes, dtype: str) -> bytes:
-    """Little-endian bytes of a constant; int4 goes two to a byte, the first in the low half."""
+    """Little-endian bytes of a constant; int4 is packed two per byte, the first in the low half."""
     if isinstance(data, bytes):
         return data
     if dtype == "int4":
@@ -131,9 +131,9 @@ class Subgraph:
     ) -> int:
         """Add a tensor and return its index.
 
-        `data` makes it a constant (raw bytes are taken as they are, whatever the shape says); `buffer` shares
+        `data` makes it a constant (raw bytes are used as they are, whatever the shape); `buffer` shares
         a buffer made by `ModelBuilder.buffer`.  Several scales make it quantised per channel along `axis`;
-        their zero points default to 0.  With `sparsity`, `data` holds the stored values alone.
+        their zero points default to 0.  With `sparsity`, `data` has the stored values only.
         """
         if buffer is None:
             buffer = 0 if data is None else self.model.buffer(pack_data(data, dtype))
@@ -160,9 +160,9 @@ class Subgraph:
     ) -> int:
         """Add builtin operator `name` ("CONV_2D") and return its index.
 
-        -1 among `inputs` stands for an optional tensor that is left out.  `options` are the fields of the
-        schema's option table in snake case; `table` overrides which table.  `intermediates` are tensors whose quantisation
-        an LSTM refers to.
+        -1 among `inputs` means that an optional tensor is left out.  `options` are the fields of the
+        schema's option table in snake case; `table` overrides the table.  `intermediates` are tensors with quantisation
+        parameters for an LSTM.
         """
         code = enumerator("BuiltinOperator", name)
         entry = self.model.code(code, version=version or OPERATOR_VERSION.get(name, 1))
@@ -206,7 +206,7 @@ class ModelBuilder:
         return self.codes.index(entry)
 
     def subgraph(self, name: str) -> Subgraph:
-        """Add a further graph; set its `inputs` and `outputs` yourself."""
+        """Add another graph; set its `inputs` and `outputs` yourself."""
         self.subgraphs.append(Subgraph(self, name))
         return self.subgraphs[-1]
 
@@ -456,7 +456,7 @@ def offset_vector(fb: flatbuffers.Builder, offsets: Sequence[int]) -> int:
 
 
 def aligned_bytes(fb: flatbuffers.Builder, data: bytes, *, align: int = 16) -> int:
-    """Write a byte vector whose first element lies on a multiple of `align` (the schema asks for 16)."""
+    """Write a byte vector whose first element is aligned to `align` (the schema requires 16)."""
     fb.StartVector(1, len(data), align)
     fb.head = fb.head - len(data)
     fb.Bytes[fb.head : fb.head + len(data)] = data
@@ -530,12 +530,12 @@ class Quant:
 
 
 def float32(x: float) -> float:
-    """`x` as the file will hold it (scales are 32-bit floats there)."""
+    """`x` as stored in the file (scales are 32-bit floats there)."""
     return float(np.float32(x))
 
 
 def quant_of_range(low: float, high: float) -> Quant:
-    """Parameters that spread [low, high] over all 256 codes; 0 is made a code, as TFLite demands."""
+    """Parameters that spread [low, high] over all 256 values; 0 is exactly representable, as TFLite requires."""
     low, high = min(float(low), 0.0), max(float(high), 0.0)
     scale = float32((high - low) / (INT8_MAX - INT8_MIN)) if high > low else 1.0
     zero_point = round(INT8_MIN - low / scale)

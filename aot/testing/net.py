@@ -1,10 +1,9 @@
-"""Whole networks, quantised after training: every layer is evaluated in floating point on calibration inputs as it is
-added, and `build` writes the int8 model with the ranges that were seen.
+"""Whole networks, quantised after training: every layer is evaluated in floating point on calibration inputs when it is
+added, and `build` writes the int8 model with the observed ranges.
 
 Weights are OHWI (convolution), 1HWC (depthwise), OI (dense); activations NHWC.  Per-channel symmetric weights for
 convolutions, per-tensor for dense layers, int32 biases: TensorFlow Lite's int8 scheme.
-Numbers that come out of sums are rounded to six digits before they are stored, so that another machine's order of
-summation gives the same file.
+Sums are rounded to six digits before they are stored, so that another machine's order of summation gives the same file.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def depthwise(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], padding: 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One tensor of the network: what makes it, and its values on the calibration inputs (float64)."""
+    """One tensor of the network: its operator, and its values on the calibration inputs (float64)."""
 
     op: str
     inputs: tuple[Layer, ...]
@@ -77,7 +76,7 @@ class Layer:
     name: str = ""
 
     def range(self) -> Quant:
-        """Parameters that cover every value seen."""
+        """Parameters that cover every observed value."""
         return quant_of_range(float(stable(self.values.min())), float(stable(self.values.max())))
 
 

@@ -1,7 +1,7 @@
 """One-operator int8 models, so that operator tests can vary shapes, attributes and quantisation freely.
 
 Each function returns the bytes of a model with random weights (from `seed`).  Quantisation is given as
-`Quant(scale, zero_point)`; where an output's is left out it is chosen so that random inputs use most of the
+`Quant(scale, zero_point)`; an omitted output quantisation is chosen so that random inputs use most of the
 range and clip a little at both ends.
 """
 
@@ -21,7 +21,7 @@ Shape = Sequence[int]
 INPUT = Quant(float32(0.05), -3)
 SECOND_INPUT = Quant(float32(0.031), 17)
 SIGMA_CODES = 50
-"""Codes per standard deviation of the output, by default: +-2.5 sigma fit in int8."""
+"""Quantisation steps per standard deviation of the output, by default: +-2.5 sigma fit in int8."""
 
 OUTPUT_SIZE = {
     "SAME": lambda n, k, stride, dilation: -(-n // stride),
@@ -52,7 +52,7 @@ def _weights(
     peak: int = 127,
     seed: int,
 ) -> tuple[int, np.ndarray]:
-    """Add an int8 weight tensor (codes -peak..peak); returns its index and scales."""
+    """Add an int8 weight tensor (values -peak..peak); returns its index and scales."""
     rng = np.random.default_rng([seed, 1])
     scale = rng.uniform(0.004, 0.02, shape[axis] if per_channel else 1).astype(np.float32)
     if given is not None:
@@ -99,7 +99,7 @@ def conv2d_model(
 ) -> bytes:
     """CONV_2D, NHWC input, OHWI weights; `groups` > 1 makes it a grouped convolution.
 
-    The bias is always there: the reference refuses an int8 convolution without one.
+    There is always a bias: the reference refuses an int8 convolution without one.
     """
     n, h, w, c = input_shape
     b = ModelBuilder()
@@ -141,7 +141,7 @@ def depthwise_model(
     bias: bool = True,
     seed: int = 0,
 ) -> bytes:
-    """DEPTHWISE_CONV_2D, weights 1 x kh x kw x (c * multiplier); TFLite wants equal strides in h and w."""
+    """DEPTHWISE_CONV_2D, weights 1 x kh x kw x (c * multiplier); TFLite requires equal strides in h and w."""
     n, h, w, c = input_shape
     filters = c * multiplier
     b = ModelBuilder()
@@ -239,7 +239,7 @@ def pool_model(
     activation: Activation = "NONE",
     x: Quant = INPUT,
 ) -> bytes:
-    """AVERAGE_POOL_2D or MAX_POOL_2D; the output has the input's quantisation, as TFLite demands."""
+    """AVERAGE_POOL_2D or MAX_POOL_2D; the output has the input's quantisation, as TFLite requires."""
     n, h, w, c = input_shape
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
@@ -265,7 +265,7 @@ def pool_model(
 LOGITS = Quant(float32(0.1), 9)
 OTHER = Quant(float32(0.037), 11)
 UNIT = Quant(1 / 256, -128)
-"""What TFLite demands of the int8 outputs of SOFTMAX and LOGISTIC."""
+"""Required by TFLite for the int8 outputs of SOFTMAX and LOGISTIC."""
 
 
 def _unary(name: str, *, shapes: tuple[Shape, Shape], x: Quant, y: Quant, **options: Any) -> bytes:
@@ -369,7 +369,7 @@ def dequantize_model(*, input_shape: Shape = (1, 5, 4, 3), x: Quant = INPUT) -> 
 
 
 def concat_model(*, shapes: Sequence[Shape] = ((1, 3, 2), (1, 3, 5)), axis: int = -1, x: Quant = INPUT) -> bytes:
-    """CONCATENATION; int8 inputs and output share one quantisation, as TFLite demands."""
+    """CONCATENATION; int8 inputs and output share one quantisation, as TFLite requires."""
     b = ModelBuilder()
     sources = [b.tensor(f"x{i}", s, "int8", scale=x.scale, zero_point=x.zero_point) for i, s in enumerate(shapes)]
     shape = list(shapes[0])

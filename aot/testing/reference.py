@@ -1,6 +1,6 @@
-"""What the reference engines compute: TensorFlow Lite's reference kernels and TensorFlow Lite Micro.
+"""Results of the reference engines: TensorFlow Lite's reference kernels and TensorFlow Lite Micro.
 
-Every function skips the running test, with the reason, where the engine is not installed.
+Every function skips the running test, with the reason, if the engine is not installed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HAVE_TFLM = find_spec("tflite_micro") is not None
 
 
 def _skip(reason: str) -> NoReturn:
-    import pytest  # whoever only writes models needs no test runner
+    import pytest  # writing models needs no test runner
 
     pytest.skip(reason)
 
@@ -30,17 +30,17 @@ def _engine(model: bytes) -> Litert:
 
 
 def reference_sets(model: bytes, sets: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
-    """Outputs of subgraph 0 for each set of inputs, without a reset between."""
+    """Outputs of subgraph 0 for each set of inputs, without a reset in between."""
     return _engine(model).outputs(sets)
 
 
 def reference(model: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Outputs of subgraph 0 for one set of inputs (TensorFlow Lite's reference kernels, as `aot verify` asks them)."""
+    """Outputs of subgraph 0 for one set of inputs (TensorFlow Lite's reference kernels, as in `aot verify`)."""
     return reference_sets(model, [inputs])[0]
 
 
 def reference_tensors(model: bytes, inputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-    """Every tensor of subgraph 0 after one run, by tensor index; those that were never computed are left out."""
+    """Every tensor of subgraph 0 after one run, by tensor index, except those that were never computed."""
     return _engine(model).tensors(inputs)
 
 
@@ -58,13 +58,13 @@ def tflm_reference(model: bytes, inputs: Sequence[np.ndarray]) -> list[np.ndarra
 
 
 def tflm_sets(model: bytes, sets: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
-    """Outputs of TensorFlow Lite Micro for each set of inputs, in one interpreter without a reset between."""
+    """Outputs of TensorFlow Lite Micro for each set of inputs, in one interpreter without a reset in between."""
     if not HAVE_TFLM:
         _skip("tflite-micro is not installed: no TFLM reference to compare with")
     import tflite
     from tflite_micro.python.tflite_micro import runtime
 
-    interpreter = runtime.Interpreter.from_bytes(model, arena_size=4 << 20)  # by default it estimates, at times too little
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=4 << 20)  # the default is an estimate, sometimes too small
     count = tflite.Model.GetRootAs(model, 0).Subgraphs(0).OutputsLength()
     results = []
     for inputs in sets:

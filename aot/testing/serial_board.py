@@ -1,4 +1,4 @@
-"""A board on a pseudo-terminal, for tests and examples: it answers as serial_main.c.j2 does, or with a fault."""
+"""A board on a pseudo-terminal, for tests and examples: it answers like serial_main.c.j2, or with a fault."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Board:
 
 @contextmanager
 def serial_board(image: str, fault: str = "") -> Iterator[str]:
-    """The path of a serial port behind which such a board runs `image`; `fault` is one of FAULTS."""
+    """The path of a serial port with such a board, which runs `image`; `fault` is one of FAULTS."""
     ours, theirs = os.openpty()
     tty.setraw(theirs)
     path, stop = os.ttyname(theirs), threading.Event()

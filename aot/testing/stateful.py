@@ -1,4 +1,4 @@
-"""Networks over time for tests: variables, random stateful networks, and a temporal convolution network by hand."""
+"""Networks over time for tests: variables, random stateful networks, and a hand-written temporal convolution network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aot.testing.builder import ModelBuilder, Subgraph
 
 
 def handle(graph: Subgraph, name: str) -> int:
-    """The result of VAR_HANDLE: a tensor that stands for the variable of that name."""
+    """The result of VAR_HANDLE: a tensor that represents the variable of that name."""
     tensor = graph.tensor(f"{name}/handle", (), "resource")
     graph.op("VAR_HANDLE", [], [tensor], container="", shared_name=name)
     return tensor
@@ -26,12 +26,12 @@ def read(graph: Subgraph, of: int, shape: Sequence[int], dtype: str, **quant: An
 
 
 def assign(graph: Subgraph, to: int, value: int) -> None:
-    """Give a variable a value."""
+    """Assign a value to a variable."""
     graph.op("ASSIGN_VARIABLE", [to, value], [])
 
 
 def initialize(b: ModelBuilder, values: Mapping[str, np.ndarray[Any, Any]], **quants: Mapping[str, Any]) -> None:
-    """A CALL_ONCE, here in the main graph, that gives variables their values; `quants` by name, as `tensor` takes them."""
+    """A CALL_ONCE, here in the main graph, that initialises variables; `quants` by name, as in `tensor`."""
     init = b.subgraph("init")
     for name, data in values.items():
         to = handle(init, name)
@@ -48,7 +48,7 @@ QUANT = {"scale": 0.25, "zero_point": -5}
 
 @dataclass
 class _Net:
-    """A graph that grows: `values` by number of rows, all of one width."""
+    """A growing graph: `values` by number of rows, all of one width."""
 
     rng: np.random.Generator
     dtype: str
@@ -65,7 +65,7 @@ class _Net:
         return (1, rows, self.width)
 
     def tensor(self, rows: int) -> int:
-        """A value that an operator makes."""
+        """A value made by an operator."""
         index = self.b.tensor(f"t{len(self.b.subgraphs[0].tensors)}", self.shape(rows), self.dtype, **self.quant)
         self.values.setdefault(rows, []).append(index)
         return index
@@ -100,7 +100,7 @@ class _Net:
         self.b.op(name, [a, c], [self.tensor(rows)], **options)
 
     def slide(self) -> None:
-        """The window of a variable and a value; its last rows, or any others, stay."""
+        """The window of a variable and a value; its last rows, or any others, are kept."""
         rows, of = self.variable()
         old = read(self.b.subgraphs[0], of, self.shape(rows), self.dtype, **self.quant)
         new_rows, new = self.any_value()
@@ -115,12 +115,12 @@ class _Net:
 
 @dataclass
 class _BranchingNet(_Net):
-    """With branches and loops that `k`, an int32, decides; they take values, and read and assign variables themselves."""
+    """With branches and loops controlled by `k`, an int32; they use values, and read and assign variables."""
 
     k: int = -1
 
     def inner(self, rows: int, to: tuple[int, int] | None) -> int:
-        """A subgraph of two values and a number that gives a value and the next number, and may assign a variable."""
+        """A subgraph of two values and a number that returns a value and the next number, and may assign a variable."""
         g = self.b.subgraph(f"inner{len(self.b.subgraphs)}")
         shape = self.shape(rows)
         values = [g.tensor(f"given{i}", shape, self.dtype, **self.quant) for i in range(2)]
@@ -140,7 +140,7 @@ class _BranchingNet(_Net):
         return len(self.b.subgraphs) - 1
 
     def condition(self, rows: int, most: int) -> int:
-        """A subgraph of the same operands that says whether the number is below `most`."""
+        """A subgraph of the same operands that returns whether the number is below `most`."""
         g = self.b.subgraph(f"held{len(self.b.subgraphs)}")
         values = [g.tensor(f"given{i}", self.shape(rows), self.dtype, **self.quant) for i in range(2)]
         count, held = g.tensor("count", (), "int32"), g.tensor("held", (), "bool")
@@ -149,7 +149,7 @@ class _BranchingNet(_Net):
         return len(self.b.subgraphs) - 1
 
     def assigned(self, rows: int) -> tuple[int, int] | None:
-        """(rows, number) of a variable of so many rows, or none."""
+        """(rows, number) of a variable with that many rows, or none."""
         fitting = [(n, i) for i, (n, _) in enumerate(self.handles) if n == rows]
         return fitting[int(self.rng.integers(len(fitting)))] if fitting and self.rng.random() < 0.5 else None
 
@@ -166,7 +166,7 @@ class _BranchingNet(_Net):
         self.b.op("IF", [held, *operands, self.k], outs, then_subgraph_index=inner[0], else_subgraph_index=inner[1])
 
     def carry(self) -> None:
-        """A loop that goes on from a variable, which then is what comes out."""
+        """A loop that starts from a variable and assigns its result to it."""
         rows, of = self.variable()
         if rows in self.values:
             old = read(self.b.subgraphs[0], of, self.shape(rows), self.dtype, **self.quant)
@@ -174,7 +174,7 @@ class _BranchingNet(_Net):
             assign(self.b.subgraphs[0], of, self.values[rows][-2])
 
     def loop(self, rows: int = 0, operands: Sequence[int] = (), *, times: bool = False) -> None:
-        """`times`: it is known how often it runs."""
+        """A loop; `times`: the number of iterations is known."""
         if not operands:
             rows, operands = self.operands()
         first = self.number(0) if times or self.rng.random() < 0.5 else self.k
@@ -187,7 +187,7 @@ class _BranchingNet(_Net):
 
 
 def draw_branching_network(seed: int) -> tuple[bytes, list[list[Array]]]:
-    """A model of a value and a number, with branches and loops beside its variables or around them, and inputs for some steps."""
+    """A model of a value and a number, with branches and loops around or next to its variables, and inputs for some steps."""
     rng = np.random.default_rng(seed)
     net = _BranchingNet(rng, "int8" if seed % 2 else "float32", int(rng.integers(1, 6)))
     _begin(net)
@@ -237,7 +237,7 @@ def _draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array
     return made.astype(dtype)
 
 
-# ---- a temporal convolution network, over a window and rewritten by hand to take one frame at a time
+# ---- a temporal convolution network, over a window and hand-written for one frame at a time
 # int8 [1, frames, 1, features]: convolutions of three frames with dilations, without padding, then the mean over time and a fully
 # connected layer.  Both files have the same weights.
 
@@ -248,7 +248,7 @@ TAPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Tcn:
-    """The sizes of a network; `seed` gives its weights."""
+    """The sizes of a network; `seed` determines its weights."""
 
     frames: int = 128
     features: int = 64
@@ -264,7 +264,7 @@ class Tcn:
 
     @property
     def macs(self) -> int:
-        """Of a run on the whole window."""
+        """MACs of a run on the whole window."""
         rows, depth, total = self.frames, self.features, 0
         for dilation in self.dilations:
             rows -= (TAPS - 1) * dilation
@@ -285,7 +285,7 @@ def tcn(net: Tcn) -> bytes:
 
 
 def tcn_by_hand(net: Tcn) -> bytes:
-    """The network over one frame: each layer joins the frames that it kept with the new one."""
+    """The network over one frame: each layer joins its kept frames with the new one."""
     b = ModelBuilder()
     x = b.tensor("x", (1, 1, 1, net.features), "int8", **FRAME_QUANT)
     kept = [(TAPS - 1) * d for d in net.dilations] + [net.last - 1]
@@ -304,7 +304,7 @@ def tcn_by_hand(net: Tcn) -> bytes:
 
 
 def _joined(b: ModelBuilder, name: str, value: int, *, rows: int, depth: int) -> int:
-    """The window of a variable and a new frame; its last rows stay."""
+    """The window of a variable and a new frame; its last rows are kept."""
     graph = b.subgraphs[0]
     to = handle(graph, name)
     old = read(graph, to, (1, rows, 1, depth), "int8", **FRAME_QUANT)

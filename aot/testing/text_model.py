@@ -1,4 +1,4 @@
-"""Small models as text, for examples: a line declares a tensor, or names an operator with its operands and results.
+"""Small models as text, for examples: a line declares a tensor, or gives an operator with its operands and results.
 
     in x int8[1,8] scale=0.05 zero_point=3
     const w int8[4,8] data=1 scale=0.1
@@ -6,9 +6,9 @@
     FULLY_CONNECTED x w - -> y version=4 fused_activation_function=RELU
 
 `in`, `out`, `const` and `tensor` (an intermediate value) declare a tensor; `data` is one value for all elements, or all of them;
-lists are written 1,2,3.  `out x` makes a tensor that is already declared a result.  `-` is an operand that is left out.  The rest
-of an operator's line are its version and its options, under the schema's names; `CUSTOM:Name` is a custom operator, whose options
-are written as a flexbuffer.  `graph NAME` begins a further graph, for IF, WHILE and the like, with tensors of its own.
+lists are written 1,2,3.  `out x` makes an already declared tensor a result.  `-` is an omitted operand.  The rest
+of an operator's line is its version and its options, under the schema's names; `CUSTOM:Name` is a custom operator, whose options
+are written as a flexbuffer.  `graph NAME` starts another graph, for IF, WHILE and the like, with its own tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TENSOR = re.compile(r"(\w+)\[([\d,-]*)\]")
 
 
 def text_model(text: str) -> bytes:
-    """The .tflite file that the text describes.  Raises ValueError for a line that is none of these, KeyError for a name."""
+    """The .tflite file that the text describes.  Raises ValueError for any other line, KeyError for an unknown name."""
     b = ModelBuilder()
     graph = b.subgraphs[0]
     tensors: dict[str, int] = {"-": -1}

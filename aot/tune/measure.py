@@ -1,7 +1,7 @@
-"""The measure runner: many kernels in one image, each a layer of its own, counted on a board and compared with their meaning.
+"""The measure runner: many kernels in one image, each as a layer, counted on a board and compared with their meaning.
 
-An image's main calls every kernel once, all on the same operands where they are of one task, and returns what each of them
-computed.  So one run counts all kernels, and shows whether any of them is wrong.
+An image's main calls every kernel once, kernels of one task on the same operands, and returns all their results.
+So one run counts all kernels, and shows whether any of them is wrong.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from aot.support.dtype import int_range, is_int, numpy_dtype
 from aot.target.target import Target
 
 NAME = "tuning"
-"""Of the images' model."""
+"""Name of the images' model."""
 
 TOO_SLOW = "E3010"
-"""The code of an image that did not end in the board's time."""
+"""The error code of an image that did not end within the board's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureInput:
-    """A task's function, and the kernels of it to measure."""
+    """A task's function, and its kernels to measure."""
 
     workload: str
     func: Function
@@ -57,9 +57,9 @@ class MeasureInput:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """What came of one kernel: what it took in the board's unit, or why nothing did.
+    """The result for one kernel: its cost in the board's unit, or why there is none.
 
-    `wrong`: its output differs from its meaning.  `problem`: why it could not be measured (its code and message).
+    `wrong`: how its output differs from its meaning.  `problem`: why it could not be measured (code and message).
     """
 
     workload: str
@@ -70,9 +70,9 @@ class MeasureResult:
 
 
 def measure(inputs: Sequence[MeasureInput], board: Board, target: Target) -> list[MeasureResult]:
-    """Count every kernel, in the order of the inputs; in several images where one does not fit the board.
+    """Count every kernel, in the order of the inputs; in several images if one does not fit the board.
 
-    Raises ToolchainError where the tools fail, and the errors of the board; a kernel that cannot be built alone is a result.
+    Raises ToolchainError if the tools fail, and the errors of the board; a kernel that cannot be built alone is a result.
     """
     pairs = [(given, kernel) for given in inputs for kernel in given.kernels]
     return _measured(pairs, board, target) if pairs else []
@@ -99,7 +99,7 @@ def _measured(pairs: Pairs, board: Board, target: Target) -> list[MeasureResult]
 
 def _one_image(pairs: Pairs, board: Board, target: Target) -> list[MeasureResult]:
     """Build and run one image of all these kernels."""
-    warm_up = MeasureInput("", copying(4, "int8"), ("",))  # the first layer's count has the way into main in it
+    warm_up = MeasureInput("", copying(4, "int8"), ("",))  # the first layer's count includes entering main
     pairs = [(warm_up, ""), *pairs]
     main, operands = _main([given.func for given, _ in pairs])
     artifact = _artifact(main, [kernel for _, kernel in pairs], target)
@@ -119,12 +119,12 @@ def _one_image(pairs: Pairs, board: Board, target: Target) -> list[MeasureResult
 def _counts(result: RunResult, board: Board) -> list[int]:
     counts = [layer.cycles if board.counts_cycles else layer.instructions for layer in result.layers]
     if any(n is None for n in counts):
-        raise internal("a board that counts left a layer out", where=board.name)
+        raise internal("the board did not count every layer", where=board.name)
     return [n for n in counts if n is not None]
 
 
 def evaluate_once(pairs: Pairs, main: Function, operands: Sequence[Array]) -> dict[int, list[Array]]:
-    """What each function computes, by its id."""
+    """The results of each function, by its id."""
     given = {id(v): a for v, a in zip(main.params, operands, strict=True)}
     assert isinstance(main.body, Tuple)
     known: dict[int, list[Array]] = {}
@@ -136,20 +136,20 @@ def evaluate_once(pairs: Pairs, main: Function, operands: Sequence[Array]) -> di
 
 
 def _calls(main: Function) -> list[Call]:
-    """The calls in the order in which they were asked for."""
+    """The calls in order of use."""
     assert isinstance(main.body, Tuple)
     return list(dict.fromkeys(map(_call_of, main.body.fields)))
 
 
 def _call_of(field: Expr) -> Call:
-    """The call that a field of main's result comes from."""
+    """The call behind a field of main's result."""
     call = field.value if isinstance(field, TupleGetItem) else field
     assert isinstance(call, Call)
     return call
 
 
 def _difference(expected: Sequence[Array], computed: Sequence[Array]) -> str:
-    """Where the bytes first differ, in words; empty where they do not.  NaNs are as good as each other."""
+    """The first difference of the bytes, in words; empty if there is none.  All NaNs are equal."""
     for number, (want, have) in enumerate(zip(expected, computed, strict=True)):
         want, have = want.ravel(), have.ravel()
         same = (
@@ -163,7 +163,7 @@ def _difference(expected: Sequence[Array], computed: Sequence[Array]) -> str:
 
 
 def _main(funcs: Sequence[Function]) -> tuple[Function, list[Array]]:
-    """A function that calls each of these on parameters of its own, equal ones on the same; and values for the parameters."""
+    """A function that calls each of these on its own parameters, shared if equal; and values for the parameters."""
     params: dict[int, tuple[Var, ...]] = {}
     operands: list[Array] = []
     fields_: list[Call | TupleGetItem] = []
@@ -184,7 +184,7 @@ def _main(funcs: Sequence[Function]) -> tuple[Function, list[Array]]:
 
 
 def drawn(type_: TensorType, *, seed: int) -> Array:
-    """Values of a type, always the same: integers of 8 and 16 bits over their whole range, other ones small, floats normal."""
+    """Values of a type, always the same: integers of 8 and 16 bits over their whole range, others small, floats normal."""
     rng = np.random.default_rng([zlib.crc32(str(type_).encode()), seed])
     if type_.dtype == "bool":
         return rng.integers(0, 2, type_.shape).astype(bool)
@@ -196,7 +196,7 @@ def drawn(type_: TensorType, *, seed: int) -> Array:
 
 
 def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifact:
-    """The C of a main function whose layer i is its call number i, by `kernels[i]`; "": by whatever kernel there is."""
+    """The C of a main function whose layer i is its call number i, with `kernels[i]`; "": with any kernel."""
     fused = FusedModule({"main": main}, NAME, target=target, config=SelectionConfig(opt="speed"))
     draft = of_phase(lower_te(fused), CandidateModule, "the measure runner")
     assert isinstance(main.body, Tuple)
@@ -208,7 +208,7 @@ def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifac
         for i, (func, number) in enumerate(zip(draft.groups, order, strict=True))
     ]
     lowered = choose_kernels(without_candidates(draft), picked, draft.config)
-    calls = dict(zip(order, lowered.calls, strict=True))  # which need nothing of each other
+    calls = dict(zip(order, lowered.calls, strict=True))  # independent of each other
     lowered = optimize_functions(replace(lowered, calls=tuple(calls[i] for i in range(len(calls)))), {})
     layout = make_layout(lowered, "arena")
     planned = Planned(**{f.name: getattr(lowered, f.name) for f in fields(LoweredModule)}, layout=layout)
@@ -216,10 +216,10 @@ def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifac
 
 
 def _of_name(found: Sequence[Candidate], kernel: str, draft: CandidateModule, i: int) -> Candidate:
-    """The candidate of a name, under the name of its call."""
+    """The candidate with this name, under the name of its call."""
     chosen = next((c for c in found if kernel in (c.kernel, "")), None)
     if chosen is None:
         known = ", ".join(c.kernel for c in found)
-        raise internal(f"no kernel {kernel} takes the task; known: {known}", where=draft.calls[i].func)
+        raise internal(f"no kernel {kernel} accepts the task; available: {known}", where=draft.calls[i].func)
     func = replace(chosen.lowered.func, name=draft.calls[i].func)
     return replace(chosen, made=replace(chosen.lowered, func=func))

@@ -1,4 +1,4 @@
-"""A record: what one kernel took for one workload on one board; and databases of them."""
+"""A record: the measured cost of one kernel for one workload on one board; and databases of records."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from aot.support.untrusted import is_text, parse_json
 from aot.system.files import write_error
 
 VERSION = 1
-"""Of the form of a line; others are refused (E5502)."""
+"""Version of a line's format; others are refused (E5502)."""
 
 UNITS = ("instructions", "cycles")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`count` of `unit` that one call of `kernel` took on `board`, a core `target`, in C compiled by `compiler`.
+    """`count` of `unit` for one call of `kernel` on `board`, a core `target`, in C compiled by `compiler`.
 
-    `workload` is the key of the fused function (aot.relay.analysis), `text` says to a person what that is.  `estimate`:
-    what the kernel's author expected, in instructions.
+    `workload` is the key of the fused function (aot.relay.analysis), `text` its readable form.  `estimate`: expected
+    instructions by the kernel's author.
     """
 
     workload: str
@@ -42,7 +42,7 @@ class Record:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What was measured; two records of it differ only where a board counts differently each time."""
+        """What was measured; two records with the same key differ only if a board counts differently each time."""
         return self.workload, self.kernel, self.target, self.board, self.compiler, self.unit
 
     @property
@@ -56,7 +56,7 @@ class Record:
 
 
 def parse_line(line: str, where: str) -> Record:
-    """The record in a line; UsageError E5501 for what is none, E5502 for one of another version."""
+    """The record in a line; UsageError E5501 if it is not one, E5502 for another version."""
     try:
         data = parse_json(line)
     except ValueError:
@@ -64,7 +64,7 @@ def parse_line(line: str, where: str) -> Record:
     if not isinstance(data, Mapping):
         raise _fault("it is not a JSON object", where)
     if data.get("v") != VERSION:
-        message = f"the record is of version {str(data.get('v'))[:40]!r}; this compiler reads {VERSION}: run aot tune again"
+        message = f"the record has version {str(data.get('v'))[:40]!r}, but this compiler reads {VERSION}: run aot tune again"
         raise UsageError(Problem("E5502", message, where))
     texts = [n for n in ("workload", "kernel", "target", "board", "compiler", "unit", "text") if not is_text(data.get(n))]
     numbers = [n for n in ("count", "estimate") if not _is_count(data.get(n))]
@@ -72,9 +72,9 @@ def parse_line(line: str, where: str) -> Record:
         raise _fault(f"{', '.join([*texts, *numbers])} missing or of a wrong type", where)
     record = Record(**{name: data[name] for name in Record.__dataclass_fields__})
     if record.unit not in UNITS:
-        raise _fault(f"unit {record.unit!r}; known: {', '.join(UNITS)}", where)
+        raise _fault(f"unit {record.unit!r} is not one of {', '.join(UNITS)}", where)
     if data.get("id") != record.id:
-        raise _fault("its id is not that of its fields", where)
+        raise _fault("its id does not match its fields", where)
     return record
 
 
@@ -83,10 +83,10 @@ def _is_count(value: Any) -> bool:
 
 
 def _fault(reason: str, where: str) -> UsageError:
-    return UsageError(Problem("E5501", f"no tuning record: {reason}", where))
+    return UsageError(Problem("E5501", f"not a tuning record: {reason}", where))
 
 
-# ---- databases of records: files of lines, in any order, that can be put together with `cat`
+# ---- databases of records: files of lines, in any order, that can be concatenated with `cat`
 
 
 def load(path: Path) -> list[Record]:
@@ -94,13 +94,13 @@ def load(path: Path) -> list[Record]:
     try:
         text = read_limited(path).decode("utf-8")
     except UnicodeDecodeError:
-        raise UsageError(Problem("E5501", "no tuning record: it is not text in UTF-8", str(path))) from None
+        raise UsageError(Problem("E5501", "not a tuning record: it is not UTF-8 text", str(path))) from None
     lines = text.split("\n")
     return merged(parse_line(line, f"{path}:{i}") for i, line in enumerate(lines, 1) if line.strip())
 
 
 def merged(records: Iterable[Record]) -> list[Record]:
-    """The records in one order, whatever order they came in; of several measurements of one thing the smallest counts."""
+    """The records in a fixed order; of several measurements of the same thing the smallest counts."""
     best: dict[tuple[str, ...], Record] = {}
     for r in records:
         other = best.get(r.key)
@@ -110,7 +110,7 @@ def merged(records: Iterable[Record]) -> list[Record]:
 
 
 def save(path: Path, records: Iterable[Record]) -> None:
-    """Write a file of records in their order, in place of another one at once (E5006, E5007)."""
+    """Write a file of sorted records, replacing an existing one atomically (E5006, E5007)."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,9 +121,9 @@ def save(path: Path, records: Iterable[Record]) -> None:
 
 
 def history_of(records: Iterable[Record]) -> History:
-    """What the records say: of a core cycles where there are any, since only a board tells them, else instructions.
+    """The records as a history: per core cycles if there are any, since only a board can count them, else instructions.
 
-    Of several boards and compilers the smallest count is taken.
+    Of several boards and compilers the smallest count is used.
     """
     found = list(records)
     cycles = {r.target for r in found if r.unit == "cycles"}
@@ -136,8 +136,8 @@ def history_of(records: Iterable[Record]) -> History:
 
 
 def load_history(path: str | Path) -> History:
-    """The records of a file as `aot.build` takes them (`tuning=`); E5001, E5501, E5502.
+    """The records of a file in the form for `aot.build` (`tuning=`); E5001, E5501, E5502.
 
-    `path`: what `aot tune` wrote.
+    `path`: a file written by `aot tune`.
     """
     return history_of(load(Path(path)))

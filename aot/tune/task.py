@@ -18,14 +18,14 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 
 MOST_SLOWER = 3.0
-"""Kernels that are estimated to take more than so many times the fewest instructions are not measured: no estimate of a kernel is
-that far from what is counted.
+"""Kernels whose estimate exceeds the smallest by more than this factor are not measured: no estimate is that far from the
+count.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel that takes a task: its name, what it is estimated to take, and the bytes of its constants, code and scratch."""
+    """A kernel that accepts a task: its name, its estimated cost, and the bytes of its constants, code and scratch."""
 
     kernel: str
     estimate: int
@@ -36,7 +36,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A workload: one fused function that has it, in how many layers of the model it occurs, and its kernels, best first."""
+    """A workload: a fused function with it, the number of layers in the model that have it, and its kernels, best first."""
 
     workload: str
     text: str
@@ -50,7 +50,7 @@ class Task:
 def extract_tasks(
     data: bytes, target: Target, *, name: str, options: Options, most_slower: float = MOST_SLOWER
 ) -> tuple[Task, ...]:
-    """The tasks of a model whose shapes are known, in order of execution: workloads that more than one kernel takes.
+    """The tasks of a model with known shapes, in order of execution: workloads that more than one kernel accepts.
 
     Raises the errors of the compiler.
     """
@@ -77,7 +77,7 @@ def tasks_of(main: Function, target: Target, *, most_slower: float = MOST_SLOWER
 
 
 def choices_of(func: Function, target: Target, known: LoweringCache, *, most_slower: float = MOST_SLOWER) -> tuple[Choice, ...]:
-    """The kernels that are worth measuring, those of the fewest estimated instructions first, those without estimates last."""
+    """The kernels worth measuring, by estimated instructions, those without estimates last."""
     found = all_candidates(func, target, "layer", known)
     told = [c.instructions for c in found if c.instructions > 0]
     limit = most_slower * min(told, default=0)
@@ -89,7 +89,7 @@ def choices_of(func: Function, target: Target, known: LoweringCache, *, most_slo
 
 
 def _groups(main: Function) -> Iterator[Function]:
-    """The fused functions in order of execution, branches and loops included; those for external code generators are left out."""
+    """The fused functions in order of execution, including branches and loops, except those for external code generators."""
     for func in all_functions(main):
         for expr in post_order(func.body):
             if isinstance(expr, Call) and not isinstance(expr.op, Op) and "Compiler" not in expr.op.attrs:
@@ -98,21 +98,21 @@ def _groups(main: Function) -> Iterator[Function]:
 
 # ---- the tuner: which kernels of a task are measured next
 #
-# Of a task with few kernels all are measured.  Of one with many the best by estimate come first; then a ridge regression over all
-# that was measured so far, of all tasks, predicts what the others take, and half of those that may still win are measured, again
-# and again, until none may.  The order of results does not matter: each round is planned from all results of those before.
+# For a task with few kernels all are measured.  For one with many the best by estimate come first; then a ridge regression over
+# all measurements so far, of all tasks, predicts the others, and half of those that may still win are measured, repeatedly,
+# until none may.  The order of results does not matter: each round is planned from all results of the previous ones.
 
 
 FEW = 8
-"""Kernels of a task that are measured without asking which may win."""
+"""A task with at most this many kernels is measured completely."""
 
 MARGIN = 1.05
-"""A kernel may win while it is predicted to take at most so many times the fewest that were counted."""
+"""A kernel may still win if its prediction is at most this factor above the smallest count."""
 
 _RIDGE = 1.0
 
 Counted = Mapping[tuple[str, str], int | None]
-"""(workload, kernel) -> what was counted; None for a kernel that could not be measured."""
+"""(workload, kernel) -> count; None for a kernel that could not be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class Pick:
 
 
 def next_round(tasks: Sequence[Task], counted: Counted, *, trials: int | None = None) -> list[Pick]:
-    """What to measure next; nothing where all is known that may matter.
+    """What to measure next; empty if everything relevant is known.
 
-    `trials`: kernels of a task that are measured at most.
+    `trials`: maximum number of kernels measured per task.
     """
     predict = _fitted(tasks, counted)
     picks = [Pick(t, _next(t, counted, predict, trials)) for t in tasks]
@@ -150,19 +150,19 @@ def _next(task: Task, counted: Counted, predict: _Model, trials: int | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Predicts the logarithm of counted over estimated from what a choice is."""
+    """Predicts the logarithm of counted over estimated from a choice's features."""
 
     families: Mapping[str, int]
     weights: Array
 
     def count(self, task: Task, choice: Choice) -> float:
-        """Predicted number for a kernel; its estimate, or the multiplications where it states none."""
+        """Predicted number for a kernel; its estimate, or the multiplications if it has none."""
         base = choice.estimate or max(1, task.macs)
         return float(base * np.exp(_features(task, choice, self.families) @ self.weights)) if self.weights.size else float(base)
 
 
 def _fitted(tasks: Sequence[Task], counted: Counted) -> _Model:
-    """The ridge regression over all that was counted."""
+    """The ridge regression over all counts."""
     rows = [(t, c, n) for t in tasks for c in t.choices if (n := counted.get((t.workload, c.kernel)))]
     names = sorted({_family(c.kernel) for _, c, _ in rows})
     families = {name: i for i, name in enumerate(names)}
@@ -174,7 +174,7 @@ def _fitted(tasks: Sequence[Task], counted: Counted) -> _Model:
 
 
 def _features(task: Task, choice: Choice, families: Mapping[str, int]) -> Array:
-    """Of which family the kernel is, and the sizes that estimates are wrong by: small layers, much code, much scratch."""
+    """The kernel's family, and the sizes that affect estimates: small layers, much code, much scratch."""
     own = np.zeros(len(families))
     if _family(choice.kernel) in families:
         own[families[_family(choice.kernel)]] = 1.0

@@ -1,7 +1,7 @@
-"""The records that come with the package, for shapes of common networks (TVM's tophub): `--tuning tophub`.
+"""The records in the package, for shapes of common networks (TVM's tophub): `--tuning tophub`.
 
-One file a core, aot/tune/records/<core>.json, written by scripts/tophub.py: what each kernel was counted to take for each
-workload, on which board and with which compiler.  Records of kernels whose source has changed since are left out, with a note.
+One file per core, aot/tune/records/<core>.json, written by scripts/tophub.py: the counts of each kernel for each
+workload, with board and compiler.  Records of kernels whose source has changed since are left out, with a note.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from aot.executor.config import History
 from aot.support.dataclass import dataclass
 
 NAME = "tophub"
-"""The word that stands for these records where a file of records may be named."""
+"""The word for these records, in place of a file of records."""
 
 VERSION = 1
-"""Of the form of a file; those of others are left out."""
+"""Version of a file's format; files with others are left out."""
 
 FOLDER = Path(__file__).resolve().parent / "records"
 
@@ -31,7 +31,7 @@ _IMPORT = re.compile(r"^from (aot(?:\.\w+)+) import", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Tophub:
-    """What may be chosen by; `notes` say what was left out and why, `compilers` by core what the records were counted with."""
+    """The usable records; `notes` say what was left out and why, `compilers` by core what the records were counted with."""
 
     history: History
     notes: tuple[str, ...]
@@ -39,7 +39,7 @@ class Tophub:
 
 
 def load_tophub(folder: Path = FOLDER) -> Tophub:
-    """The records of the package that its kernels still agree with."""
+    """The records of the package that still match its kernels."""
     rows: list[tuple[str, str, str, int]] = []
     notes: list[str] = []
     compilers: dict[str, str] = {}
@@ -57,7 +57,7 @@ def load_tophub(folder: Path = FOLDER) -> Tophub:
 
 
 def _rows(data: Mapping[str, Any], stale: set[str]) -> tuple[list[tuple[str, str, str, int]], Sequence[tuple[str, int]]]:
-    """The rows of a file, and how many of which kernel are left out as their source is in `stale`."""
+    """The rows of a file, and how many rows of which kernel are left out because their source is in `stale`."""
     rows, left = [], dict[str, int]()
     for workload, task in data["tasks"].items():
         for kernel, count in task["kernels"].items():
@@ -71,7 +71,7 @@ def _rows(data: Mapping[str, Any], stale: set[str]) -> tuple[list[tuple[str, str
 
 @cache
 def source_digest(module: str) -> str:
-    """Of the source of a kernel's module and of those beside it that it imports; "" where there is none any more."""
+    """The digest of the source of a kernel's module and of its sibling imports; "" if the module no longer exists."""
     parent, found, wanted = module.rpartition(".")[0], {}, [module]
     while wanted:
         name = wanted.pop()

@@ -1,4 +1,4 @@
-"""Tuning a model: rounds of jobs on an executor until the tuner has nothing left to ask."""
+"""Tuning a model: rounds of jobs on an executor until the tuner has nothing left to measure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from aot.tune.task import Pick, Task, next_round
 from aot.version import __version__
 
 MOST_KERNELS = 24
-"""In an image: so many share the start of the compiler and of the emulator, and are lost if a worker is."""
+"""Kernels per image: they share the start of the compiler and of the emulator, and are lost together if a worker dies."""
 
 MOST_CONSTANTS = 1 << 20
-"""Bytes of constants in an image with several tasks."""
+"""Maximum bytes of constants in an image with several tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Kernels to measure on a board, in one image if they fit; `version` is the compiler's that lists them."""
+    """Kernels to measure on a board, in one image if they fit; `version` is that of the compiler that listed them."""
 
     inputs: tuple[MeasureInput, ...]
     board: str
@@ -39,9 +39,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a job found; `compiler` is the one of the machine that ran it.
+    """The result of a job; `compiler` is the one of the machine that ran it.
 
-    Where it failed as a whole, `kind` is the class of the error and `problems` what it says.
+    If it failed as a whole, `kind` is the class of the error and `problems` its problems.
     """
 
     results: tuple[MeasureResult, ...] = ()
@@ -50,7 +50,7 @@ class Done:
     problems: tuple[Problem, ...] = ()
 
     def checked(self) -> Done:
-        """This, or the error that the job ended with."""
+        """This result; raises the error if the job ended with one."""
         if not self.kind:
             return self
         found = getattr(errors, self.kind, errors.InternalError)
@@ -59,7 +59,7 @@ class Done:
 
 
 def jobs_of(picks: Sequence[Pick], board: str, plugins: Sequence[str] = ()) -> list[Job]:
-    """The picks as jobs; the same picks make the same jobs, whoever runs them."""
+    """The picks as jobs; the same picks give the same jobs, whoever runs them."""
     jobs: list[Job] = []
     inputs: list[MeasureInput] = []
     kernels = constants = 0
@@ -75,10 +75,10 @@ def jobs_of(picks: Sequence[Pick], board: str, plugins: Sequence[str] = ()) -> l
 
 
 def run_job(job: Job) -> Done:
-    """Measure; errors are values, so that they cross the border of a process whole."""
+    """Measure; errors become values, so that they cross process boundaries intact."""
     try:
         if job.version != __version__:
-            message = f"this worker has aot {__version__}, and is asked for the kernels of {job.version}"
+            message = f"this worker has aot {__version__}, but the job needs {job.version}"
             raise UsageError(Problem("E5503", message, platform.node()))
         load_installed()
         for name in job.plugins:
@@ -98,7 +98,7 @@ Progress = Callable[[Sequence[Record]], None]
 class Tuned:
     """The records of the tasks on this board, old and new ones; `measured`: how many are new.
 
-    `wrong` are kernels whose output was not their meaning, `left_out` those that could not be measured, with the reasons.
+    `wrong`: kernels whose output differs from their meaning; `left_out`: kernels that could not be measured, with the reasons.
     """
 
     records: tuple[Record, ...]
@@ -117,10 +117,10 @@ def tune(
     plugins: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Tuned:
-    """Measure the kernels of all tasks.  What is in `known` for this board and compiler is not measured again.
+    """Measure the kernels of all tasks, except those in `known` for this board and compiler.
 
     `pool`: where jobs run; None: in this process.  `plugins` are files that its processes run first.
-    Raises UsageError E5504 for a board that counts nothing, and what a job ends with.
+    Raises UsageError E5504 for a board that counts nothing, and the errors of jobs.
     """
     if board.tick is None:
         raise UsageError(Problem("E5504", f"board {board.name} counts neither instructions nor cycles"))

@@ -1,4 +1,4 @@
-"""Preloaded by a Dask worker (`dask worker … --preload aot.tune.worker`): it announces what jobs of this machine may ask for."""
+"""Preloaded by a Dask worker (`dask worker … --preload aot.tune.worker`): announces the machine's resources for jobs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ EMULATOR = "emulator"
 
 
 def resource_of(board: str, *, emulated: bool) -> str:
-    """What a job on a board asks for: any machine with an emulator, or the one that the board is connected to."""
+    """The resource that a job on a board needs: any machine with an emulator, or the one to which the board is connected."""
     return EMULATOR if emulated else f"board:{board}"
 
 
 def dask_setup(worker: Any) -> None:
-    """Announce `emulator` where there are compiler and emulator, unless the command line said how many jobs it takes."""
+    """Announce `emulator` if there are compiler and emulator, unless the command line set the number of jobs."""
     if EMULATOR not in worker.state.total_resources and all(map(have_tool, ("arm-none-eabi-gcc", "qemu-system-arm"))):
         worker.state.total_resources[EMULATOR] = 1
         worker.state.available_resources[EMULATOR] = 1
