@@ -1,7 +1,11 @@
-"""Convolution by vectors of 16 bytes: two output pixels by four channels at a time, products summed by VMLADAVA.
+"""Convolution for MVE: two output pixels by four channels at a time, in vectors of 16 bytes.
 
-`arm_mve.conv2d` reads pointwise layers where they lie, and packs other windows one after another: scratch, two windows.
-`arm_mve.conv2d_direct` reads the rows of windows inside the image where they lie, and packs those that leave it alone.
+VMLADAVA multiplies 16 pairs of bytes and adds them to one core register.  Eight accumulators use all even core registers; each
+vector of data or weights is loaded once and used four times or twice: 6 loads and 8 VMLADAVA do 128 multiply-accumulates.
+
+`arm_mve.conv2d` reads the data of pointwise layers in place and packs the windows of others; scratch memory: two windows.
+`arm_mve.conv2d_direct` reads the rows of a window in place if the window is inside the image, and packs only the windows that
+cross its border.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from aot.topi.strategy import Group, Lowered, register_planned
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """`tile` multiplies windows that are packed or lie in one piece; `direct` those inside the image."""
+    """`tile` multiplies windows that are packed or contiguous; `direct` multiplies those inside the image in place."""
 
     layer: FusedLayer
     requant: VectorRequant
@@ -109,7 +113,7 @@ class _Pairs:
         self._results.end()
 
     def _direct(self, first: Expr, out: Region) -> None:
-        """The windows where they lie, if both are inside the image."""
+        """Multiply the windows in place if both are inside the image."""
         b, layer = self._b, self._layer
         _, height, width, depth = layer.data_type.shape
         places = [window_at(b, layer, b.let("p", first + p), origin=layer.attrs.padding[:2]) for p in range(PIXELS)]
@@ -136,7 +140,7 @@ class _Pairs:
         self._b.block(matmul(tile), self._params, *windows, out, imm(step))
 
     def instructions(self, rows: int) -> int:
-        """Of one call (from counts under QEMU)."""
+        """Instructions per call (from counts under QEMU)."""
         plan, pairs = self._plan, -(-rows // PIXELS)
         epilogue, end = self._results.instructions, self._results.instructions_at_end
         if plan.direct is None:
@@ -151,7 +155,7 @@ class _Pairs:
         return total + end + 30
 
     def _around(self) -> int:
-        """Pairs of pixels of which one leaves the image, about."""
+        """Pairs of pixels whose windows cross the border of the image (estimate)."""
         attrs, (_, height, width, _) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
         _, kh, kw, _ = self._layer.weight.shape
@@ -162,7 +166,7 @@ class _Pairs:
         return images * (-(-rows * columns // PIXELS) - whole)
 
     def code(self) -> int:
-        """Bytes."""
+        """Bytes of code."""
         tiles = sum(code_bytes(t) for t in (self._plan.tile, self._plan.direct) if t is not None)
         return tiles + 90 + (self._packer is not None) * 220 + self._results.code
 
@@ -174,20 +178,20 @@ register_planned("arm_mve.matmul", "nn.dense", partial(_plan, direct=False), _lo
 
 CHANNELS, PIXELS = 4, 2
 _ACCUMULATORS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr")
-"""VMLADAV takes even registers alone: those of the first window's four channels, then those of the second's."""
+"""VMLADAV accepts even registers only: four for the first window's channels, then four for the second's."""
 MOST_UNROLLED = 12
-"""Vectors of a window of one row up to which there is no loop over them."""
+"""Most vectors of a one-row window without a loop over them."""
 MOST_ROWS = 40
-"""Vectors of a window of several rows, which has no loops."""
+"""Most vectors of a window with several rows, which has no loops."""
 _NEAR = 127
-"""The farthest offset of a load or store of bytes."""
+"""Largest offset of a byte vector load or store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What the instructions depend on: the window, the channels of the layer, its requantisation.
+    """Everything that the instructions depend on: the window, the channels of the layer, its requantisation.
 
-    `apart`: the rows of the window lie apart in memory, by a number of bytes that is an operand.
+    `apart`: the rows of the window are not contiguous; their distance in bytes is an operand.
     """
 
     window: Window
@@ -215,11 +219,11 @@ class Tile:
 
     @property
     def fixed(self) -> bool:
-        """Whether the pointers to the windows stay where they are."""
+        """Whether the pointers to the windows do not advance, because offsets reach all vectors."""
         return self.window.rows == 1 and VECTOR * (self.vectors - 1) <= _NEAR
 
-    def moved(self) -> int:
-        """Vectors of the window that a loop takes at a time; 0 where there is no loop."""
+    def unroll(self) -> int:
+        """Vectors of the window per iteration of a loop; 0 if there is no loop."""
         if self.apart or self.vectors <= MOST_UNROLLED:
             return 0
         return max(u for u in range(2, 9) if (self.window.whole - 1) // u >= 1)
@@ -229,9 +233,9 @@ class Tile:
 def matmul(tile: Tile) -> TensorIntrin:
     """out[p, c] = requantised(bias[c] + sum over the window of x_p * w[c]) for two windows and all channels.
 
-    Operands: params int8 (aligned to 4 bytes), the stream of `stream.pack`; x0 and x1 int8, the windows' first bytes; out
-    int8, the first window's first result, the second one's after its last; step, from a row of the window to the next in bytes.
-    In the inner loop 6 loads and 8 VMLADAVA for 128 multiply-accumulates.
+    Operands: params int8 (aligned to 4 bytes), the stream of `requant.pack`; x0 and x1 int8, first bytes of the windows; out
+    int8, all results of the first window, then those of the second; step, bytes from one row of the window to the next.  The
+    inner loop has 6 loads and 8 VMLADAVA for 128 multiply-accumulates.
     """
     b = IRBuilder(tile.name)
     params = b.input("params", (UNKNOWN_EXTENT,), "int8", align=4)
@@ -258,7 +262,7 @@ def matmul(tile: Tile) -> TensorIntrin:
 
 
 def _row(b: IRBuilder, window: Window, weights: tuple[Buffer, Expr], windows: list[Buffer], at: Expr, acc: Buffer) -> None:
-    """One row of the windows, from byte `at` of each."""
+    """Add the products of one row of the windows, from byte `at` of each."""
     params, start = weights
     count = len(windows) and acc.size // len(windows)
 
@@ -274,12 +278,12 @@ def _row(b: IRBuilder, window: Window, weights: tuple[Buffer, Expr], windows: li
     if window.whole:
         with b.for_("v", window.whole) as v:
             lanes(v * VECTOR, v * (VECTOR * count), VECTOR)
-    if window.rest:
-        lanes(imm(window.whole * VECTOR), imm(window.whole * VECTOR * count), window.rest)
+    if window.remainder:
+        lanes(imm(window.whole * VECTOR), imm(window.whole * VECTOR * count), window.remainder)
 
 
 def _store(b: IRBuilder, tile: Tile, out: Buffer, channel: Expr, *, p: int, value: Expr, certain: bool) -> None:
-    """Result of a channel, where there is one; the first of a block is `certain`."""
+    """Store a channel's result if the channel exists; the first channel of a block is `certain` to exist."""
     if certain or not tile.odd:
         b.store(out, channel + p * tile.channels, value)
         return
@@ -310,10 +314,10 @@ def _emit(operands: Mapping[str, COperand], tile: Tile) -> BlockText:
 
 
 def text(tile: Tile) -> list[str | Repeat]:
-    """The assembly: r1 the stream, r3 and r5 the windows, r7 the result, r11 the channels that are left."""
+    """The assembly; r1 stream, r3 and r5 windows, r7 result, r11 remaining channels."""
     out: list[str | Repeat] = [*tile.form.setup]
-    if tile.window.rest and not tile.odd:
-        out += [f"mov r0, #{tile.window.rest}", "vctp.8 r0"]
+    if tile.window.remainder and not tile.odd:
+        out += [f"mov r0, #{tile.window.remainder}", "vctp.8 r0"]
     if tile.blocks == 1:
         return [*out, *_block(tile)]
     reload = [] if tile.fixed else ["ldr r3, %[x0]", "ldr r5, %[x1]"]
@@ -322,11 +326,11 @@ def text(tile: Tile) -> list[str | Repeat]:
 
 
 def _block(tile: Tile) -> list[str | Repeat]:
-    """Four channels."""
+    """The code for four channels."""
     lines: list[str | Repeat] = []
-    if tile.window.rest and tile.odd:
-        lines += [f"mov r0, #{tile.window.rest}", "vctp.8 r0"]
-    lines += _looped(tile) if tile.moved() else _straight(tile)
+    if tile.window.remainder and tile.odd:
+        lines += [f"mov r0, #{tile.window.remainder}", "vctp.8 r0"]
+    lines += _looped(tile) if tile.unroll() else _straight(tile)
     for p in range(PIXELS):
         a, b, c, d = _ACCUMULATORS[CHANNELS * p : CHANNELS * (p + 1)]
         lines += [f"vmov q{p}[2], q{p}[0], {a}, {c}", f"vmov q{p}[3], q{p}[1], {b}, {d}"]
@@ -335,7 +339,7 @@ def _block(tile: Tile) -> list[str | Repeat]:
 
 
 def _stores(tile: Tile) -> list[str]:
-    """q0 and q1 to the results of both windows."""
+    """Store q0 and q1 as results of the two windows."""
     near = tile.channels <= _NEAR
     second = f"[r7, #{tile.channels}]" if near else "[r2]"
     lines = [] if near else add_to("r2", "r7", tile.channels)
@@ -347,7 +351,7 @@ def _stores(tile: Tile) -> list[str]:
 
 
 def add_to(register: str, base: str, value: int) -> list[str]:
-    """register = base + value, by two instructions where the value is large."""
+    """register = base + value; two instructions if the value is large."""
     if value < 4096:
         return [f"addw {register}, {base}, #{value}"]
     return [f"addw {register}, {base}, #{value & 4095}", f"add {register}, {register}, #{value & ~4095}"]
@@ -367,18 +371,18 @@ def _straight(tile: Tile) -> list[str | Repeat]:
 
 
 def _looped(tile: Tile) -> list[str | Repeat]:
-    """The first vector, a loop over most of the others, the rest."""
+    """The first vector, a loop over most of the others, then the remaining ones."""
     assert tile.window.rows == 1
-    unroll = tile.moved()
-    turns, more = divmod(tile.window.whole - 1, unroll)
+    unroll = tile.unroll()
+    iterations, more = divmod(tile.window.whole - 1, unroll)
     again = vector(first=False, size=VECTOR, offset=None)
-    lines: list[str | Repeat] = [*vector(first=True, size=VECTOR, offset=None), *add_to("r9", "r3", VECTOR * unroll * turns)]
+    lines: list[str | Repeat] = [*vector(first=True, size=VECTOR, offset=None), *add_to("r9", "r3", VECTOR * unroll * iterations)]
     lines += ["2:", Repeat(unroll, again), "cmp r3, r9", "bne.w 2b", Repeat(more, again)]
-    return lines + (vector(first=False, size=tile.window.rest, offset=None) if tile.window.rest else [])
+    return lines + (vector(first=False, size=tile.window.remainder, offset=None) if tile.window.remainder else [])
 
 
 def vector(*, first: bool, size: int, offset: int | None) -> list[str]:
-    """Up to 16 bytes of both windows by four channels; at `offset`, or where the pointers are, which go on then."""
+    """Multiply up to 16 bytes of both windows by four channels; read at `offset`, or at the pointers, which then advance."""
     op = "vmladav.s8" if first else "vmladava.s8"
     place = [f"[{r}], #{size}" if offset is None else f"[{r}, #{offset}]" if offset else f"[{r}]" for r in ("r3", "r5")]
     weights = [f"vldrb.u8 q{q}, [r1], #{size}" for q in (2, 3, 2, 3)]
@@ -396,12 +400,12 @@ def vector(*, first: bool, size: int, offset: int | None) -> list[str]:
 
 
 def instructions(tile: Tile) -> int:
-    """Executed by one block."""
+    """Instructions that one block executes."""
     block = count_instructions(_block(tile)) + (2 + 2 * (not tile.fixed)) * (tile.blocks > 1)
-    if tile.moved():
-        turns = (tile.window.whole - 1) // tile.moved()
-        block += (turns - 1) * (14 * tile.moved() + 2)
-    return count_instructions(tile.form.setup) + 3 + 2 * bool(tile.window.rest) + tile.blocks * block
+    if tile.unroll():
+        iterations = (tile.window.whole - 1) // tile.unroll()
+        block += (iterations - 1) * (14 * tile.unroll() + 2)
+    return count_instructions(tile.form.setup) + 3 + 2 * bool(tile.window.remainder) + tile.blocks * block
 
 
 def code_bytes(tile: Tile) -> int:
@@ -409,7 +413,7 @@ def code_bytes(tile: Tile) -> int:
 
 
 def stays_inside(layer: FusedLayer, origins: Sequence[Origin]) -> Expr | None:
-    """Whether the windows that begin at `origins` read no padding; None where none does."""
+    """Whether windows that begin at `origins` read no padding; None if no window of the layer does."""
     _, height, width, _ = layer.data_type.shape
     _, kh, kw, _ = layer.weight.shape
     dy, dx = layer.attrs.dilation
@@ -427,7 +431,7 @@ def stays_inside(layer: FusedLayer, origins: Sequence[Origin]) -> Expr | None:
 
 
 class WindowPacker:
-    """Scratch for `windows` windows of a convolution: rows of KW * C bytes, one after another."""
+    """Scratch memory for `windows` windows of a convolution, each with rows of KW * C bytes, one after another."""
 
     def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, *, windows: int) -> None:
         self._b, self._layer, self._data = b, layer, data
@@ -440,7 +444,7 @@ class WindowPacker:
         return region(self._buffer, number * self._pitch)
 
     def pack(self, index: Expr, number: Expr) -> None:
-        """That of output pixel `index` as window `number`."""
+        """Pack the window of output pixel `index` as window `number`."""
         b, layer = self._b, self._layer
         origin = window_at(b, layer, index, origin=layer.attrs.padding[:2])
         to = b.let("to", number * self._pitch)
@@ -454,7 +458,7 @@ class WindowPacker:
             self._clipped(origin, to)
 
     def _at(self, origin: Origin, row: Expr | int, column: Expr | int) -> Expr:
-        """The byte of the image at a row and column of the window's own grid."""
+        """The image's byte at a row and column of the window's (dilated) grid."""
         image, y, x = origin
         _, height, width, depth = self._layer.data_type.shape
         dy, dx = self._layer.attrs.dilation
@@ -473,7 +477,7 @@ class WindowPacker:
                 b.block(copy_rows(), source, target, imm(runs.rows), imm(runs.length), step, imm(runs.columns * runs.length))
 
     def _clipped(self, origin: Origin, to: Expr) -> None:
-        """The padding's value, then the rows and columns that are inside the image."""
+        """Fill the window with the padding value, then copy the rows and columns that are inside the image."""
         b, layer, runs = self._b, self._layer, self._runs
         _, y, x = origin
         _, height, width, depth = layer.data_type.shape
@@ -499,7 +503,7 @@ class WindowPacker:
 
 
 def pack_instructions(layer: FusedLayer) -> int:
-    """Of packing the windows of all output pixels once (from counts under QEMU)."""
+    """Instructions for packing the windows of all output pixels once (from counts under QEMU)."""
     runs = WindowRuns(layer)
     attrs, (_, height, width, _) = layer.attrs, layer.data_type.shape
     images, rows, columns, _ = layer.out_type.shape

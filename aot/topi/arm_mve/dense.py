@@ -1,6 +1,7 @@
-"""Fully connected layers, and pointwise convolutions of few pixels, one row of bytes by eight channels.
+"""Fully connected layers and small pointwise convolutions for MVE: one row of bytes by eight channels at a time.
 
-Products are summed by VMLADAVA, 16 at once.  No scratch memory; weights take one byte each.
+VMLADAVA multiplies 16 pairs of bytes and adds them to an accumulator in one core register: one load of data serves eight
+channels, so 9 loads and 8 VMLADAVA do 128 multiply-accumulates.  No scratch memory; weights stay one byte each.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from aot.topi.layer.im2col import match_rows
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MAX_ROWS = 2
-"""Pointwise convolutions of more pixels belong to conv2d."""
+"""Pointwise convolutions with more pixels belong to conv2d."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,11 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
 
 
 def _numbers(plan: _Plan, first: int) -> Array:
-    """Those of a block of channels."""
+    """The numbers of a block of channels."""
     channels = [first + c for c in ORDER]
     if plan.row.uniform:
-        known = [int(plan.layer.bias[c]) if c < plan.layer.channels else 0 for c in channels]
-        return np.array(known, np.int64).astype("<i4").view(np.int8)
+        biases = [int(plan.layer.bias[c]) if c < plan.layer.channels else 0 for c in channels]
+        return np.array(biases, np.int64).astype("<i4").view(np.int8)
     half = CHANNELS // 2
     return np.concatenate([plan.requant.pack(plan.layer.bias, channels[i : i + half]) for i in (0, half)])
 
@@ -82,18 +83,18 @@ for _anchor in ("nn.dense", "nn.conv2d"):
 
 CHANNELS = 8
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
-"""Channels of a block in the order of their numbers: those of q0, then those of q1, which VQMOVNB and VQMOVNT interleave."""
+"""Channels of a block in the order of their numbers: first those of q0, then those of q1; VQMOVNB and VQMOVNT interleave them."""
 _ACCUMULATORS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr")
 MOST_UNROLLED = 12
-"""Vectors of a row up to which there is no loop over them."""
+"""Most vectors of a row without a loop over them."""
 _UNROLL = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the instructions depend on: bytes of a row, channels of the layer, the requantisation.
+    """Everything that the instructions depend on: bytes of a row, channels of the layer, the requantisation.
 
-    `uniform`: multiplier and shift (negative) where all channels have the same.
+    `uniform`: multiplier and (negative) shift if all channels share them.
     """
 
     depth: int
@@ -119,12 +120,12 @@ class Row:
 
     @property
     def fixed(self) -> bool:
-        """Whether the pointer to the row stays where it is."""
+        """Whether the pointer to the row does not advance, because offsets reach all vectors."""
         return len(self.window.pieces) <= VECTOR // 2
 
     @property
     def block_bytes(self) -> int:
-        """Of eight channels in the stream."""
+        """Bytes of eight channels in the stream."""
         return CHANNELS * (self.depth + (4 if self.uniform else self.form.field_bytes))
 
 
@@ -132,8 +133,8 @@ class Row:
 def dense_row(row: Row) -> TensorIntrin:
     """out[c] = requantised(bias[c] + sum of x * w[c]) for all channels.
 
-    Operands: params int8 (aligned to 4 bytes): by blocks of eight channels the weights, 16 bytes of one channel after the other,
-    then the numbers in `ORDER`, biases alone where the others are uniform; x and out int8.  9 loads and 8 VMLADAVA for 128
+    Operands: params int8 (aligned to 4 bytes): per block of eight channels the weights, 16 bytes of one channel after the
+    other's, then the numbers in `ORDER` (only biases if the others are uniform); x and out int8.  9 loads and 8 VMLADAVA for 128
     multiply-accumulates.
     """
     b = IRBuilder(f"dense_{row.depth}_c{row.channels}_{row.form.rounding}_{row.form.ties}")
@@ -154,9 +155,9 @@ def dense_row(row: Row) -> TensorIntrin:
         if row.window.whole:
             with b.for_("v", row.window.whole) as v:
                 lanes(v * VECTOR, start + v * (VECTOR * CHANNELS), VECTOR)
-        if row.window.rest:
+        if row.window.remainder:
             done = row.window.whole * VECTOR
-            lanes(imm(done), start + done * CHANNELS, row.window.rest)
+            lanes(imm(done), start + done * CHANNELS, row.window.remainder)
         fields = b.let("fields", start + CHANNELS * row.depth)
         for j in range(CHANNELS):
             place = ORDER.index(j)
@@ -186,9 +187,9 @@ def _emit(operands: Mapping[str, COperand], row: Row) -> BlockText:
     inside += ['[m] "m"(aot_m)'] if row.uniform and row.looped else []
     inside += ['"r"(aot_r5)'] if row.uniform and not row.looped else []
     inside += ['"r"(aot_r9)'] if row.uniform else []
-    taken = {"r5"} if row.uniform and not row.looped else set()
-    taken |= {"r9"} if row.uniform else set()
-    end = VECTOR * (1 + _UNROLL * _turns(row))
+    inputs = {"r5"} if row.uniform and not row.looped else set()
+    inputs |= {"r9"} if row.uniform else set()
+    end = VECTOR * (1 + _UNROLL * _iterations(row))
     return AsmBlock(
         [
             f"const void *const aot_x = {operands['x'].pointer};",
@@ -201,19 +202,19 @@ def _emit(operands: Mapping[str, COperand], row: Row) -> BlockText:
         text(row),
         outs=['"+r"(aot_wp)', '"+r"(aot_xp)', '"+r"(aot_op)'],
         ins=inside,
-        clobbers=[*(r for r in (*_ACCUMULATORS, "r5", "r9", "r11") if r not in taken), *(f"q{i}" for i in range(8))],
+        clobbers=[*(r for r in (*_ACCUMULATORS, "r5", "r9", "r11") if r not in inputs), *(f"q{i}" for i in range(8))],
     ).emit()
 
 
-def _turns(row: Row) -> int:
-    """Turns of the loop over vectors, after the first one."""
+def _iterations(row: Row) -> int:
+    """Iterations of the loop over vectors; the first vector is outside of it."""
     return (row.window.whole - 1) // _UNROLL
 
 
 def text(row: Row) -> list[str | Repeat]:
-    """The assembly: r1 the stream, r3 the row, r7 the result, r5 and r9 uniform numbers, r11 the channels that are left."""
+    """The assembly; r1 stream, r3 row, r7 result, r5 and r9 uniform numbers, r11 remaining channels."""
     lines: list[str | Repeat] = [*row.form.setup]
-    lines += [f"mov r0, #{row.window.rest}", "vctp.8 r0"] if row.window.rest and not row.odd else []
+    lines += [f"mov r0, #{row.window.remainder}", "vctp.8 r0"] if row.window.remainder and not row.odd else []
     if row.blocks == 1:
         return [*lines, *_block(row)]
     reload = [] if row.fixed else ["ldr r3, %[x]"]
@@ -221,13 +222,13 @@ def text(row: Row) -> list[str | Repeat]:
 
 
 def _block(row: Row) -> list[str | Repeat]:
-    """Eight channels."""
-    lines: list[str | Repeat] = [f"mov r0, #{row.window.rest}", "vctp.8 r0"] if row.window.rest and row.odd else []
+    """The code for eight channels."""
+    lines: list[str | Repeat] = [f"mov r0, #{row.window.remainder}", "vctp.8 r0"] if row.window.remainder and row.odd else []
     if row.looped:
         again = _vector(first=False, size=VECTOR, offset=None)
         lines += [*_vector(first=True, size=VECTOR, offset=None), "ldr r5, %[end]", "2:", Repeat(_UNROLL, again)]
         lines += ["cmp r3, r5", "bne.w 2b", Repeat((row.window.whole - 1) % _UNROLL, again)]
-        lines += _vector(first=False, size=row.window.rest, offset=None) if row.window.rest else []
+        lines += _vector(first=False, size=row.window.remainder, offset=None) if row.window.remainder else []
         lines += ["ldr r5, %[m]"] if row.uniform else []
     else:
         for i, size in enumerate(row.window.pieces):
@@ -239,7 +240,7 @@ def _block(row: Row) -> list[str | Repeat]:
 
 
 def _vector(*, first: bool, size: int, offset: int | None) -> list[str]:
-    """Up to 16 bytes of the row by eight channels; at `offset`, or where the pointer is, which then advances."""
+    """Multiply up to 16 bytes of the row by eight channels; read at `offset`, or at the pointer, which then advances."""
     op = "vmladav.s8" if first else "vmladava.s8"
     place = f"[r3], #{size}" if offset is None else f"[r3, #{offset}]"
     lines = [f"vldrb.u8 q0, {place}"] if size == VECTOR else ["vpst", f"vldrbt.u8 q0, {place}"]
@@ -251,7 +252,7 @@ def _vector(*, first: bool, size: int, offset: int | None) -> list[str]:
 
 
 def _results(row: Row) -> list[str]:
-    """q0 and q1 requantised and stored."""
+    """Requantise q0 and q1 and store them."""
     form = row.form
     if row.uniform:
         lines = ["vldrw.u32 q2, [r1], #16", "vldrw.u32 q3, [r1], #16", "vadd.i32 q0, q0, q2", "vadd.i32 q1, q1, q3"]
@@ -269,11 +270,11 @@ def _results(row: Row) -> list[str]:
 
 
 def instructions(row: Row) -> int:
-    """Executed by one block."""
+    """Instructions that one block executes."""
     block = count_instructions(_block(row)) + (2 + (not row.fixed)) * (row.blocks > 1)
     if row.looped:
-        block += (_turns(row) - 1) * (17 * _UNROLL + 2)
-    return count_instructions(row.form.setup) + 3 + 2 * bool(row.window.rest and not row.odd) + row.blocks * block
+        block += (_iterations(row) - 1) * (17 * _UNROLL + 2)
+    return count_instructions(row.form.setup) + 3 + 2 * bool(row.window.remainder and not row.odd) + row.blocks * block
 
 
 def code_bytes(row: Row) -> int:

@@ -1,13 +1,14 @@
-"""Depthwise convolution by sums over neighbouring bytes, eight channels and a band of lines at a time.
+"""Depthwise convolution for MVE: sums over adjacent bytes, eight channels and a band of lines at a time.
 
-The data of the band are split by channels first, so that the taps of an output are side by side: two instructions for eight
-bytes.  Then a load and a VMLADAV give up to four outputs.  Scratch: the taps of the band's lines of eight channels.
+VMLADAV sums products of 16 adjacent bytes, but the taps of a depthwise output are `channels` bytes apart.  So the data of the
+band are first split by channel, with scatter stores at two instructions per eight bytes; the taps of an output are then adjacent,
+and one load and one VMLADAV give up to four outputs.  Scratch memory: the taps of the band's lines for eight channels.
 
-A convolution of data of one channel is a depthwise one with many outputs for that channel.
+Outputs follow each other `along` one axis of the image; the other axis is `across`.  For a line of outputs, a channel's scratch
+memory holds, position by position along the line, the KA taps across it: the taps of an output are KA * KL adjacent bytes, and
+the taps of the next output begin KA * stride bytes later.
 
-One axis of the image is the one along which outputs follow each other (`along`), the other one is `across`.  For a line of
-outputs the scratch memory of a channel holds, position by position along, the KA taps across it: so the taps of an output are
-KA * KL neighbouring bytes, and those of the next output begin KA * stride bytes behind.
+A convolution of one-channel data is computed as a depthwise one with many outputs for that channel.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from aot.topi.layer.planes import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_WEIGHTS = 4
-"""Vectors of weights in registers; where there are more, one register less, as it takes the others in turn."""
+"""Vectors of weights kept in registers; one fewer if there are more vectors, as one register is then reloaded for the others."""
 MOST_VECTORS = 8
-"""Vectors of the taps of an output."""
+"""Most vectors of taps per output."""
 MOST_OFFSET = 1 << 15
-"""Offsets of scattered bytes are 16 bits."""
+"""Offsets of scatter stores are 16 bits."""
 LANES = 8
-"""Channels that are taken apart at a time, and outputs that are stored at a time."""
+"""Channels that are split at a time, and outputs that are stored at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """`band` lines of outputs at a time; `across`, `along` as above; `multiplier` output channels for each of the data."""
+    """`band` lines of outputs at a time; `across` and `along` as above; `multiplier`: output channels per data channel."""
 
     across: Axis
     along: Axis
@@ -63,7 +64,7 @@ class Lines:
 
     @property
     def shift(self) -> int:
-        """Bytes from an output's taps to the next one's."""
+        """Bytes from an output's taps to the next output's."""
         return self.across.taps * self.along.stride
 
     @property
@@ -78,7 +79,7 @@ class Lines:
 
     @property
     def vectors(self) -> int:
-        """Of the taps of an output."""
+        """Vectors of taps per output."""
         return -(-self.taps // VECTOR)
 
     @property
@@ -88,20 +89,20 @@ class Lines:
 
     @property
     def shared(self) -> int:
-        """Outputs whose taps one load brings, each with its own vector of weights."""
+        """Outputs whose taps are in one loaded vector; each has its own vector of shifted weights."""
         if self.vectors > 1:
             return 1
         return min(MOST_WEIGHTS, (VECTOR - self.taps) // self.shift + 1, self.along.out)
 
     @property
     def weights(self) -> int:
-        """Bytes of a channel's weights, zeros on both sides."""
+        """Bytes of a channel's weights, with zeros on both sides."""
         lead = (self.shared - 1) * self.shift
         return -(-(lead + VECTOR * self.vectors) // 4) * 4
 
     @property
     def record(self) -> int:
-        """Bytes of a channel in the stream: weights, bias, multiplier, shift; shift to the left, what ties are multiplied by."""
+        """Bytes of a channel in the stream: weights, bias, multiplier, shift; if needed, left shift and ties multiplier."""
         return self.weights + 12 + 4 * (self.form.left + (self.form.ties == 3))
 
     @property
@@ -113,14 +114,14 @@ class Lines:
 
 _NEAR = 127
 _TOGETHER = 3
-"""Taps across whose data are taken apart in one loop."""
+"""Taps across whose data are split in one loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Taking apart: `taps` across from data `tap_step` bytes apart, of `count` positions `step` bytes apart and `lanes` channels.
+    """A split: `taps` taps across, read `tap_step` bytes apart, at `count` positions `step` bytes apart, for `lanes` channels.
 
-    In the result taps are one byte apart, positions `across` bytes, channels `pitch`.
+    In the result, taps are one byte apart, positions `across` bytes, channels `pitch` bytes.
     """
 
     taps: int
@@ -133,33 +134,33 @@ class Part:
 
 
 @cache
-def take_apart(part: Part) -> TensorIntrin:
+def split_channels(part: Part) -> TensorIntrin:
     """to[l * pitch + i * across + r] = data[r * tap_step + i * step + l] for l < lanes, i < count, r < taps.
 
-    Operands: data, to int8, apart from each other.
+    Operands: data and to (int8), which do not overlap.
     """
     b = IRBuilder(f"take_apart_{part.taps}x{part.count}x{part.lanes}")
     data = b.input("data", (UNKNOWN_EXTENT,), "int8")
     to = b.output("to", (UNKNOWN_EXTENT,), "int8")
     with b.for_("r", part.taps) as r, b.for_("i", part.count) as i, b.for_("l", part.lanes) as lane:
         b.store(to, lane * part.pitch + i * part.across + r, data[r * part.tap_step + i * part.step + lane])
-    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_apart(ops, part), requires="mve")
+    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_split(ops, part), requires="mve")
 
 
-def _emit_apart(operands: Mapping[str, COperand], part: Part) -> BlockText:
+def _emit_split(operands: Mapping[str, COperand], part: Part) -> BlockText:
     return AsmBlock(
         [
             f'register const void *aot_s __asm("r1") = {operands["data"].pointer};',
             f'register void *aot_d __asm("r4") = {operands["to"].pointer};',
         ],
-        apart_text(part),
+        split_text(part),
         outs=['"+r"(aot_s)', '"+r"(aot_d)'],
         clobbers=["r0", "r2", "r3", "r5", "r6", "r8", "lr", "q0", "q1", "q2"],
     ).emit()
 
 
-def apart_text(part: Part) -> list[str | Repeat]:
-    """r1 to r3 read, r4 to r6 write; q2 the offsets of the channels, q1 those of a position."""
+def split_text(part: Part) -> list[str | Repeat]:
+    """The assembly; r1 to r3 read, r4 to r6 write; q2 offsets of the channels, q1 offsets within a position."""
     lines: list[str | Repeat] = ["mov r0, #0", "vidup.u16 q2, r0, #1", f"movw r0, #{part.pitch}", "vmul.i16 q2, q2, r0"]
     lines += [f"mov r0, #{part.lanes}", "vctp.16 r0"] if part.lanes < LANES else []
     lines.append(f"mov r8, #{part.across}")
@@ -171,7 +172,7 @@ def apart_text(part: Part) -> list[str | Repeat]:
 
 
 def _taps(part: Part, taps: int, *, last: bool) -> list[str | Repeat]:
-    """So many taps of all positions; the pointers end at the next taps where these are not the `last`."""
+    """`taps` taps of all positions; unless they are the `last`, the pointers end at the next taps."""
     lines: list[str | Repeat] = ["vmov q1, q2"]
     for r in range(1, taps):
         lines += [*far("r0", f"r{1 + r}", f"r{r}", part.tap_step), f"add r{4 + r}, r{3 + r}, #1"]
@@ -185,9 +186,9 @@ def _taps(part: Part, taps: int, *, last: bool) -> list[str | Repeat]:
         step += [] if near else far("r0", f"r{1 + r}", f"r{1 + r}", part.step)
     step.append("vadd.i16 q1, q1, r8")
     unroll = min(4, part.count)
-    turns, rest = divmod(part.count, unroll)
-    if turns > 1:
-        lines += [f"movw lr, #{turns}", "dls lr, lr", "1:", Repeat(unroll, step), "le lr, 1b", Repeat(rest, step)]
+    iterations, remainder = divmod(part.count, unroll)
+    if iterations > 1:
+        lines += [f"movw lr, #{iterations}", "dls lr, lr", "1:", Repeat(unroll, step), "le lr, 1b", Repeat(remainder, step)]
     else:
         lines.append(Repeat(part.count, step))
     if not last:
@@ -197,30 +198,30 @@ def _taps(part: Part, taps: int, *, last: bool) -> list[str | Repeat]:
 
 
 def far(spare: str, register: str, base: str, value: int) -> list[str]:
-    """register = base + value, any constant."""
+    """register = base + value, for any constant."""
     if abs(value) < 4096:
         return [f"{'addw' if value >= 0 else 'subw'} {register}, {base}, #{abs(value)}"]
     load = [f"movw {spare}, #{abs(value) & 0xFFFF}"] + ([f"movt {spare}, #{abs(value) >> 16}"] if abs(value) > 0xFFFF else [])
     return [*load, f"{'add' if value >= 0 else 'sub'} {register}, {base}, {spare}"]
 
 
-def apart_instructions(part: Part) -> int:
-    """Executed by one block."""
-    total = count_instructions(apart_text(part)) + 2
+def split_instructions(part: Part) -> int:
+    """Instructions that one block executes."""
+    total = count_instructions(split_text(part)) + 2
     for first in range(0, part.taps, _TOGETHER):
         taps = min(_TOGETHER, part.taps - first)
         each = taps * (2 + (part.lanes < LANES) + (len(far("r0", "r1", "r1", part.step)) if part.step > _NEAR else 0)) + 1
-        turns = part.count // min(4, part.count) if part.count else 0
-        total += (turns - 1) * (4 * each + 1) if turns > 1 else 0
+        iterations = part.count // min(4, part.count) if part.count else 0
+        total += (iterations - 1) * (4 * each + 1) if iterations > 1 else 0
     return total
 
 
 @cache
 def convolve(lines: Lines, channels: int) -> TensorIntrin:
-    """`band` lines of outputs of that many channels; the meaning is the sum of the taps, requantised.
+    """`band` lines of outputs for `channels` channels: the sum of the taps, requantised.
 
-    Operands: taps int8, as `take_apart` leaves them; params int8 (aligned to 4 bytes), a record a channel; out int8, the first
-    output of the first channel.
+    Operands: taps int8, as stored by `split_channels`; params int8 (aligned to 4 bytes), one record per channel; out int8, the
+    first output of the first channel.
     """
     b = IRBuilder(f"convolve_{lines.across.taps}x{lines.along.taps}_s{lines.along.stride}")
     taps = b.input("taps", (UNKNOWN_EXTENT,), "int8")
@@ -260,23 +261,23 @@ def _emit_convolve(operands: Mapping[str, COperand], lines: Lines, channels: int
 
 
 _ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
-"""The output in each 16-bit lane of two vectors of four that VQMOVNB and VQMOVNT have joined."""
+"""The output in each 16-bit lane after VQMOVNB and VQMOVNT have joined two vectors of four."""
 
 
 def convolve_text(lines: Lines, *, loop: bool) -> list[str | Repeat]:
-    """q0 data, q1 to q4 weights, q5 the places of eight outputs, q6 and q7 accumulators.
+    """The assembly; q0 data, q1 to q4 weights, q5 offsets of eight outputs, q6 and q7 accumulators.
 
     r1 taps, r3 outputs, r5 bias, r7 multiplier, r9 shift, r8 stream, r10 lines, r11 zero point, r12 the channel's outputs.
     """
-    rest = lines.along.out % LANES
+    remainder = lines.along.out % LANES
     text: list[str | Repeat] = ["mov r0, #0", "vidup.u16 q5, r0, #1", "vshr.u16 q6, q5, #1", "vmov.i16 q7, #1"]
     text += ["vand q5, q5, q7", "vshl.i16 q5, q5, #2", "vadd.i16 q5, q5, q6"]
     text += [f"movw r0, #{lines.along.out_step}", "vmul.i16 q5, q5, r0"]
     zero_point = lines.form.zero_point
     if zero_point:
         text.append(f"mvn r11, #{-1 - zero_point}" if zero_point < 0 else f"mov r11, #{zero_point}")
-    if rest:
-        mask = sum(3 << (2 * lane) for lane, output in enumerate(_ORDER) if output < rest)
+    if remainder:
+        mask = sum(3 << (2 * lane) for lane, output in enumerate(_ORDER) if output < remainder)
         text += [f"movw r0, #{mask}", "vmsr p0, r0"]
     many = lines.band > 1
     body: list[str | Repeat] = [*_load_channel(lines), "mov r3, r12", *([f"movw r10, #{lines.band}", "3:"] * many)]
@@ -297,8 +298,8 @@ def _load_channel(lines: Lines) -> list[str]:
 
 
 def _line(lines: Lines) -> list[str | Repeat]:
-    """A line of one channel; the pointers end at the next one."""
-    whole, rest = divmod(lines.along.out, LANES)
+    """A line of one channel; the pointers end at the next line."""
+    whole, remainder = divmod(lines.along.out, LANES)
     moved = LANES * lines.along.out_step
     text: list[str | Repeat] = []
     eight = [*_eight(lines, LANES), *far("r0", "r3", "r3", moved)]
@@ -306,7 +307,7 @@ def _line(lines: Lines) -> list[str | Repeat]:
         text += [f"movw lr, #{whole}", "dls lr, lr", "2:", *eight, "le lr, 2b"]
     elif whole:
         text += eight
-    text += _eight(lines, rest) if rest else []
+    text += _eight(lines, remainder) if remainder else []
     left = lines.line - lines.along.out * lines.shift
     text += far("r0", "r1", "r1", left) if left else []
     return [*text, *far("r0", "r3", "r3", lines.across.out_step - whole * moved)]
@@ -324,7 +325,9 @@ def _eight(lines: Lines, count: int) -> list[str]:
 
 
 def _sums(lines: Lines, before: int, outputs: int, *, total: int) -> list[str]:
-    """Outputs from `before` on to r0, r2, r4, r6; one load serves up to `shared` of the `total` that are stored together."""
+    """Sums of the outputs from `before` on in r0, r2, r4, r6; one load serves up to `shared` of the `total` outputs stored
+    together.
+    """
     text: list[str] = []
     for j in range(outputs):
         acc, number = f"r{2 * j}", before + j
@@ -343,7 +346,7 @@ def _sums(lines: Lines, before: int, outputs: int, *, total: int) -> list[str]:
 
 
 def _results(lines: Lines, count: int) -> list[str]:
-    """q6 and q7 requantised and stored."""
+    """Requantise q6 and q7 and store them."""
     form = lines.form
     vectors = ["q6", "q7"][: 1 + (count > 4)]
     text = [f"vadd.i32 {q}, {q}, r5" for q in vectors]
@@ -362,7 +365,7 @@ def _results(lines: Lines, count: int) -> list[str]:
 
 
 def convolve_instructions(lines: Lines, channels: int) -> int:
-    """Executed by one block."""
+    """Instructions that one block executes."""
     line = count_instructions(_line(lines))
     whole = lines.along.out // LANES
     line += (
@@ -377,11 +380,11 @@ def convolve_instructions(lines: Lines, channels: int) -> int:
 
 
 def code_bytes(lines: Lines, part: Part) -> int:
-    return 4 * (count_instructions(convolve_text(lines, loop=True)) + count_instructions(apart_text(part)))
+    return 4 * (count_instructions(convolve_text(lines, loop=True)) + count_instructions(split_text(part)))
 
 
 SCRATCH = 6144
-"""Bytes that the taps of a band may take, where they are of more than one line."""
+"""Most bytes for the taps of a band with more than one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,9 +396,9 @@ class _Plan:
 
     @property
     def groups(self) -> list[int]:
-        """Channels of the data of each group."""
-        whole, rest = divmod(self.layer.data_type.shape[3], LANES)
-        return [LANES] * whole + [rest] * bool(rest)
+        """Data channels of each group."""
+        whole, remainder = divmod(self.layer.data_type.shape[3], LANES)
+        return [LANES] * whole + [remainder] * bool(remainder)
 
     def part(self, taps: int, lanes: int) -> Part:
         across, along = self.lines.across, self.lines.along
@@ -403,17 +406,17 @@ class _Plan:
 
     @property
     def crosses(self) -> bool:
-        """Whether some taps across lie outside of the image."""
+        """Whether some taps across are outside of the image."""
         return any(self.inside(line) < self.lines.across.taps for line in range(self.lines.across.out))
 
     def inside(self, line: int) -> int:
-        """Taps of a line of outputs that lie inside the image."""
+        """Taps of a line of outputs that are inside the image."""
         across = self.lines.across
         first = line * across.stride - across.before
         return sum(0 <= first + r * across.dilation < across.size for r in range(across.taps))
 
     def cost(self) -> int:
-        """Instructions of one call (from counts under QEMU)."""
+        """Instructions per call (from counts under QEMU)."""
         lines, layer = self.lines, self.layer
         total = 40.0
         bands = -(-lines.across.out // lines.band)
@@ -423,16 +426,16 @@ class _Plan:
             for line in computed:
                 inside = self.inside(line)
                 if inside == lines.across.taps:
-                    total += apart_instructions(self.part(lines.across.taps, lanes)) + 12
+                    total += split_instructions(self.part(lines.across.taps, lanes)) + 12
                 else:
-                    each = apart_instructions(self.part(1, lanes)) + 16
+                    each = split_instructions(self.part(1, lanes)) + 16
                     total += 12 + lines.across.taps * each
         whole = fill_instructions(max(self.groups) * lines.pitch) if any(layer.attrs.padding) else 0
         return int(layer.data_type.shape[0] * total) + whole
 
 
 def _as_depthwise(layer: FusedLayer | None) -> FusedLayer | None:
-    """The layer, or the depthwise one that a convolution of one channel is."""
+    """The layer itself, or a convolution of one-channel data as a depthwise layer."""
     if layer is None or layer.weight.ndim == 3:
         return layer
     if layer.weight.ndim != 4 or layer.data_type.shape[3] != 1:
@@ -475,25 +478,25 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     if padded:
         b.block(fill(), taps, imm(layer.attrs.pad_value), imm(size))
     kernel = _Groups(b, io, plan, params=params, taps=taps)
-    whole, rest = divmod(layer.data_type.shape[3], LANES)
+    whole, remainder = divmod(layer.data_type.shape[3], LANES)
     with b.for_("i", layer.data_type.shape[0]) as image:
         if whole:
             with b.for_("g", whole) as g:
                 kernel.group(image, g, LANES)
-        if rest:
-            kernel.group(image, imm(whole), rest)
+        if remainder:
+            kernel.group(image, imm(whole), remainder)
     results = Results(b, io, layer, target=plan.target, size=prod(layer.out_type.shape), over=True)
     results.finish(imm(0))
     results.end()
     epilogue = results.instructions + results.instructions_at_end
     described = describe("arm_mve.depthwise", band=lines.band, swapped=int(lines.swapped))
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
-    code = 200 + code_bytes(lines, plan.part(lines.across.taps, LANES)) * (bool(whole) + bool(rest)) + 150 * padded
+    code = 200 + code_bytes(lines, plan.part(lines.across.taps, LANES)) * (bool(whole) + bool(remainder)) + 150 * padded
     return Lowered(func, io.constants, instructions=plan.cost() + epilogue, code=code + results.code)
 
 
 def _stream(plan: _Plan) -> Array:
-    """A record for each channel, as int8: by groups, in a group first those of each data channel's first output."""
+    """One record per channel, as int8; in a group, the first outputs of all data channels come first, then the second ones."""
     layer, lines, requant = plan.layer, plan.lines, plan.requant
     weight = layer.weight if lines.swapped else layer.weight.transpose(1, 0, 2)  # along, across, channel
     out = np.zeros((layer.channels, lines.record), np.int8)
@@ -521,7 +524,7 @@ class _Groups:
             b.block(fill(), self._padding, imm(plan.layer.attrs.pad_value), imm(LANES))
 
     def group(self, image: Expr, number: Expr, lanes: int) -> None:
-        """Channels LANES * number and following."""
+        """Compute the `lanes` channels from number LANES * number on."""
         b, plan, lines = self._b, self._plan, self._plan.lines
         layer, across = plan.layer, lines.across
         data = b.let("data_at", image * prod(layer.data_type.shape[1:]) + number * LANES)
@@ -538,35 +541,35 @@ class _Groups:
                 b.block(convolve(lines, lanes), region(self._taps), records, to)
 
     def _line(self, data: Expr, number: Expr, at: Expr, lanes: int) -> None:
-        """The taps of line `number` of outputs, to byte `at` of each channel."""
+        """Store the taps of output line `number` to byte `at` of each channel."""
         b, plan, lines = self._b, self._plan, self._plan.lines
         across = lines.across
         top = b.let("top", number * across.stride - across.before)
         inside = _within(across, top, (across.taps - 1) * across.dilation)
         if inside is None or self._padding is None:
-            self._take(data, top, at, plan.part(across.taps, lanes))
+            self._split(data, top, at, plan.part(across.taps, lanes))
             return
         with b.if_(inside):
-            self._take(data, top, at, plan.part(across.taps, lanes))
+            self._split(data, top, at, plan.part(across.taps, lanes))
         with b.else_(), b.for_("r", across.taps) as r:
             line = b.let("line", top + r * across.dilation)
             place = b.let("place", at + r)
             with b.if_(logical_and(line >= 0, line < across.size)):
-                self._take(data, line, place, plan.part(1, lanes))
+                self._split(data, line, place, plan.part(1, lanes))
             with b.else_():
                 self._pad(place, lanes)
 
-    def _take(self, data: Expr, line: Expr, at: Expr, part: Part) -> None:
+    def _split(self, data: Expr, line: Expr, at: Expr, part: Part) -> None:
         along, taps = self._plan.lines.along, self._plan.lines.across.taps
         source = region(self._io.data, data + line * self._plan.lines.across.data_step)
-        self._b.block(take_apart(part), source, region(self._taps, at + along.before * taps))
+        self._b.block(split_channels(part), source, region(self._taps, at + along.before * taps))
 
     def _pad(self, at: Expr, lanes: int) -> None:
-        """Padding in place of a line: one vector of it for all positions."""
+        """Store padding in place of a line, one vector for all positions."""
         assert self._padding is not None
         part = replace(self._plan.part(1, lanes), step=0)
         to = at + self._plan.lines.along.before * self._plan.lines.across.taps
-        self._b.block(take_apart(part), region(self._padding), region(self._taps, to))
+        self._b.block(split_channels(part), region(self._padding), region(self._taps, to))
 
 
 def _within(axis: Axis, first: Expr, reach: int) -> Expr | None:

@@ -1,4 +1,4 @@
-"""Element-wise operators on bytes by vectors: ADD, MUL, tables, QUANTIZE between bytes, DEQUANTIZE."""
+"""Element-wise operators on bytes in MVE vectors: ADD, MUL, tables, QUANTIZE between byte types, DEQUANTIZE."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from aot.topi.layer.elementwise import (
 from aot.topi.strategy import Group
 
 LEAST = 16
-"""Bytes of a run from which on vectors pay."""
+"""Shortest run, in bytes, for which vectors pay off."""
 
-# ---- ADD: four at a time in lanes of 32 bits ----
+# ---- ADD: four elements at a time in 32-bit lanes ----
 
 
 def _limits(limits: Limits) -> list[tuple[str, str, int]]:
-    """Instruction, register and value of limits that are not the ones of bytes."""
-    wanted = (("vmax.s8", "q3", limits.lo, -128), ("vmin.s8", "q4", limits.hi, 127))
-    return [(instruction, register, value) for instruction, register, value, usual in wanted if value != usual]
+    """Instruction, register and value of each limit that is narrower than int8."""
+    clamps = (("vmax.s8", "q3", limits.lo, -128), ("vmin.s8", "q4", limits.hi, 127))
+    return [(instruction, register, value) for instruction, register, value, usual in clamps if value != usual]
 
 
 def _emit_add(operands: Operands, limits: Limits) -> BlockText:
-    """Nine instructions for four elements, and one for each limit that is not the one of bytes."""
+    """The loop of ADD: nine instructions per four elements, plus one for each narrower limit."""
     own = _limits(limits)
     text = [
         *(line for _, q, value in own for line in (f"mov r12, #{value & 0xFF}", f"vdup.8 {q}, r12")),
@@ -72,7 +72,7 @@ def _emit_add(operands: Operands, limits: Limits) -> BlockText:
 
 
 def add_instructions(count: int, lo: int = -128, hi: int = 127) -> int:
-    """Executed by one block."""
+    """Instructions that one block executes."""
     limits = (lo != -128) + (hi != 127)
     return (9 + limits) * -(-count // 4) + 10 + 2 * limits
 
@@ -88,14 +88,14 @@ def _add_name(limits: Limits) -> str:
 ADD = AddKernel("mve", LEAST, _add_name, _emit_add, _add_cost, lambda _length: 1, at="")
 register_rows("arm_mve.add", "qnn.add", ADD.plan, plevel=40)
 
-# ---- MUL: products of 16-bit differences, requantised as 32-bit numbers of even and odd elements ----
+# ---- MUL: products of 16-bit differences, requantised in 32-bit lanes, even and odd elements separately ----
 
 LANES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The numbers of a MUL: zero points of the operands, its requantisation by `multiplier` and `shift` (not positive)."""
+    """The numbers of MUL: the operands' zero points, and its requantisation by `multiplier` and `shift` (not positive)."""
 
     zero_points: tuple[int, int]
     multiplier: int
@@ -103,13 +103,13 @@ class Product:
     form: RequantForm
 
     def text(self) -> list[str | Repeat]:
-        """A loop over whole vectors, then the rest."""
+        """A loop over whole vectors, then the remaining elements."""
         loop = ["lsr lr, %[n], #3", "wls lr, lr, 2f", "1:", *self.eight(masked=False), "le lr, 1b", "2:"]
-        rest = ["ands %[n], %[n], #7", "beq 3f", "vctp.16 %[n]", *self.eight(masked=True), "3:"]
-        return [*self.form.setup, *loop, *rest]
+        remainder = ["ands %[n], %[n], #7", "beq 3f", "vctp.16 %[n]", *self.eight(masked=True), "3:"]
+        return [*self.form.setup, *loop, *remainder]
 
     def eight(self, *, masked: bool) -> list[str]:
-        """Eight elements."""
+        """Code for eight elements."""
         form, pair = self.form, ("q0", "q1")
         lines = ["vpstt", "vldrbt.s16 q2, [%[x]], #8", "vldrbt.s16 q3, [%[y]], #8"]
         if not masked:
@@ -123,15 +123,15 @@ class Product:
         return [*lines, *(["vpst", "vstrbt.16 q0, [%[out]], #8"] if masked else ["vstrb.16 q0, [%[out]], #8"])]
 
     def instructions(self, count: int) -> int:
-        """Executed by one block."""
-        whole, rest = divmod(count, LANES)
+        """Instructions that one block executes."""
+        whole, remainder = divmod(count, LANES)
         each = len(self.eight(masked=False)) + 1
-        return count_instructions(self.form.setup) + 12 + whole * each + bool(rest) * (each + 2)
+        return count_instructions(self.form.setup) + 12 + whole * each + bool(remainder) * (each + 2)
 
 
 @cache
 def multiply(product: Product) -> TensorIntrin:
-    """out[i] = requantised((x[i] - zx) * (y[i] - zy)) of `count` elements.
+    """out[i] = requantised((x[i] - zx) * (y[i] - zy)) for `count` elements.
 
     Operands: x, y, out at any address (out may be x or y), count.
     """
@@ -157,8 +157,8 @@ def _plan_multiply(group: Group, target: Target) -> RowPlan | None:
     attrs = group.anchor.attrs
     factors = [[abs(end - zp) for end in (-128, 127)] for zp in attrs.input_zp]
     largest = np.array([max(factors[0]) * max(factors[1])])
-    wanted = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
-    requant = plan_vectors(wanted, -largest, largest)
+    rescaling = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
+    requant = plan_vectors(rescaling, -largest, largest)
     if requant is None or requant.form.left:
         return None
     product = Product(tuple(attrs.input_zp), attrs.multiplier, int(requant.right[0]), requant.form)
@@ -168,21 +168,21 @@ def _plan_multiply(group: Group, target: Target) -> RowPlan | None:
 
 register_rows("arm_mve.multiply", "qnn.multiply", _plan_multiply, plevel=40)
 
-# ---- functions of one byte: a load whose offsets are sixteen bytes ----
+# ---- functions of one byte: a gather load with sixteen byte offsets ----
 
 BYTES = ("int8", "uint8")
 SAME_SCALE = (1 << 30, 1)
-"""Multiplier and shift of one."""
+"""Multiplier and shift of the factor 1."""
 CODE_BYTES = 44
-"""Of the loop with its call."""
+"""Bytes of the loop and its call."""
 
 
 @cache
 def lut(dtype: str = "int8", out_dtype: str = "int8") -> TensorIntrin:
-    """out[i] = table[uint8(x[i])] of `count` elements; both dtypes int8 or uint8.
+    """out[i] = table[uint8(x[i])] for `count` elements; both dtypes int8 or uint8.
 
-    Operands: x, table out_dtype[256] in the order of the bytes' bits, out (x too, or apart from it), count.  Four instructions
-    for sixteen.
+    Operands: x, table out_dtype[256] indexed by the unsigned byte, out (may be x, or must not overlap it), count.  Four
+    instructions per sixteen elements.
     """
     steps = ["vldrb.u8 q0, [%[x]], #16", "vldrb.u8 q1, [%[t], q0]", "vstrb.8 q1, [%[out]], #16"]
 
@@ -200,45 +200,45 @@ def _bytes(steps: list[str]) -> list[str]:
 
 
 def lut_instructions(count: int) -> int:
-    """Executed by one block."""
+    """Instructions that one block executes."""
     return 4 * -(-count // 16) + 8
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """out = saturated(x + delta), what QUANTIZE between codes of one scale is; dtypes int8 or uint8."""
+    """out = saturated(x + delta), which is QUANTIZE between equal scales; dtypes int8 or uint8."""
 
     dtype: str
     out_dtype: str
     delta: int
 
     @property
-    def rest(self) -> int:
-        """What is added after a change of the type, which is 128 modulo 256."""
+    def offset(self) -> int:
+        """The amount to add after the change of the type, which adds 128 modulo 256."""
         return self.delta - int_range(self.out_dtype)[0] + int_range(self.dtype)[0]
 
     @property
     def fits(self) -> bool:
-        """Whether saturating instructions of the result's type take `rest`."""
+        """Whether the saturating instructions of the result's type can add `offset`."""
         low, high = int_range(self.out_dtype)
-        return low <= self.rest <= high if low else abs(self.rest) <= high
+        return low <= self.offset <= high if low else abs(self.offset) <= high
 
     @property
     def steps(self) -> list[str]:
-        """What becomes of q0."""
+        """The instructions on q0."""
         lines = ["vadd.i8 q0, q0, %[half]"] if self.dtype != self.out_dtype else []
-        if not self.rest:
+        if not self.offset:
             return lines
         if self.out_dtype == "int8":
             return [*lines, "vqadd.s8 q0, q0, %[by]"]
-        return [*lines, f"{'vqadd' if self.rest > 0 else 'vqsub'}.u8 q0, q0, %[by]"]
+        return [*lines, f"{'vqadd' if self.offset > 0 else 'vqsub'}.u8 q0, q0, %[by]"]
 
 
 @cache
 def shift(numbers: Shift) -> TensorIntrin:
-    """out[i] = clamp(x[i] + delta) to the result's type, of `count` elements.
+    """out[i] = clamp(x[i] + delta) to the result's type, for `count` elements.
 
-    Operands: x, out (x too, or apart from it), count.  Four or five instructions for sixteen.
+    Operands: x, out (may be x, or must not overlap it), count.  Four or five instructions per sixteen elements.
     """
     steps, dtype = numbers.steps, numbers.out_dtype
 
@@ -246,7 +246,7 @@ def shift(numbers: Shift) -> TensorIntrin:
         return cast(dtype, clamp(cast("int32", x) + numbers.delta, *int_range(dtype)))
 
     def emit(operands: Operands) -> BlockText:
-        values = {"half": "128", "by": f"{numbers.rest if dtype == 'int8' else abs(numbers.rest)}"}
+        values = {"half": "128", "by": f"{numbers.offset if dtype == 'int8' else abs(numbers.offset)}"}
         used = {name: value for name, value in values.items() if any(f"%[{name}]" in line for line in steps)}
         text = _bytes(["vldrb.u8 q0, [%[x]], #16", *steps, "vstrb.8 q0, [%[out]], #16"])
         return stream(operands, text, "x out", {"n": operands["count"].value, **used}, clobbers=["lr", "q0"])
@@ -256,7 +256,7 @@ def shift(numbers: Shift) -> TensorIntrin:
 
 
 def _plan_bytes(data: TensorType, result: TensorType, attrs: LutAttrs | Requantize8Attrs) -> Flat | None:
-    """From bytes to bytes."""
+    """The kernel from bytes to bytes."""
     if data.dtype not in BYTES or result.dtype not in BYTES:
         return None
     numbers = _shift(attrs, data.dtype)
@@ -267,15 +267,15 @@ def _plan_bytes(data: TensorType, result: TensorType, attrs: LutAttrs | Requanti
 
 
 def _shift(attrs: LutAttrs | Requantize8Attrs, dtype: str) -> Shift | None:
-    """The addition that a change of the zero point is."""
+    """The addition that a change of the zero point amounts to."""
     if isinstance(attrs, LutAttrs) or (attrs.multiplier, attrs.shift) != SAME_SCALE:
         return None
-    found = Shift(dtype, attrs.dtype, attrs.zero_point - attrs.input_zp)
-    return found if (attrs.lo, attrs.hi) == int_range(attrs.dtype) and found.fits else None
+    numbers = Shift(dtype, attrs.dtype, attrs.zero_point - attrs.input_zp)
+    return numbers if (attrs.lo, attrs.hi) == int_range(attrs.dtype) and numbers.fits else None
 
 
 def _table(attrs: LutAttrs | Requantize8Attrs, dtype: str, result: TensorType) -> Array:
-    """The results of all bytes, in the order of their bits."""
+    """The results for all bytes, indexed by the unsigned byte."""
     if isinstance(attrs, LutAttrs):
         return np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
     codes = np.arange(CODES, dtype=np.uint8).view(numpy_dtype(dtype))
@@ -288,12 +288,12 @@ for _op in ("lut", "requantize8"):
 # ---- DEQUANTIZE, four at a time ----
 
 LEAST_SCALE = 2.0**-126
-"""Vector instructions take numbers below 2^-126 for zero: with a scale at least as large, no result but 0 is below that."""
+"""Vector instructions flush numbers below 2^-126 to zero; with at least this scale, no non-zero result is that small."""
 
 
 @cache
 def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
-    """out[i] = (x[i] - zp) * scale of `count` elements; dtype int8 or uint8.
+    """out[i] = (x[i] - zp) * scale for `count` elements; dtype int8 or uint8.
 
     Operands: x, out float32, scale, count.
     """
@@ -317,12 +317,12 @@ def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
 
 
 def dequantize_instructions(count: int) -> int:
-    """Executed by one block."""
+    """Instructions that one block executes."""
     return 6 * -(-count // 4) + 14
 
 
 def _plan_dequantize(data: TensorType, result: TensorType, attrs: DequantizeAttrs) -> Flat | None:
-    """From bytes."""
+    """The kernel from bytes to float32."""
     if not isinstance(attrs, DequantizeAttrs) or data.dtype not in BYTES or attrs.scale < LEAST_SCALE:
         return None
     block, scale = dequantize(data.dtype, attrs.zero_point), imm(attrs.scale, "float32")

@@ -1,4 +1,4 @@
-"""Layers of float32 by vectors, in the reference's order of accumulation; numbers below 2^-126 count as zero (--fast-float)."""
+"""float32 layers in MVE vectors, with the reference's order of accumulation; subnormal numbers count as zero (--fast-float)."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from aot.topi.layer.elementwise import Kind, view_of
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LANES = 4
-"""Numbers of a vector."""
+"""Numbers per vector."""
 
 _POINTERS = ("r0", "r1")
-"""The data of two pixels; r2 is the stream of weights, r12 the runs that are left, LR counts taps."""
+"""Registers of the data of two pixels; r2 is the stream of weights, r12 the number of remaining runs, LR counts taps."""
 _DATA = (("r3", "r4", "r5", "r6"), ("r8", "r9", "r10", "r11"))
 _INFINITE = 0x7F800000
 
 
 @dataclass(frozen=True, slots=True)
 class VectorForm(DotForm):
-    """As DotForm, the channels in vectors, of which the last may have fewer than four."""
+    """DotForm with the channels in vectors; the last vector may have fewer than four."""
 
     @property
     def title(self) -> str:
@@ -70,24 +70,24 @@ class VectorForm(DotForm):
 
     @property
     def vectors(self) -> int:
-        """Of a pixel."""
+        """Vectors per pixel."""
         return -(-self.channels // LANES)
 
     @property
     def last(self) -> int:
-        """Channels of the last vector if these are fewer than four, else 0."""
+        """Channels of the last vector if it is partial, else 0."""
         return self.channels % LANES
 
     @property
     def accumulators(self) -> list[str]:
-        """Those of one pixel after the other."""
+        """Registers of the sums, one pixel after the other."""
         return [f"q{i}" for i in range(self.pixels * self.vectors)]
 
     def run(self, *, first: bool = False) -> Text:
         if not self.loop:
             return [*self.taps(self.unroll + self.rest, first=first)]
-        whole, rest = divmod(self.unroll, LANES)
-        body: Text = [Repeat(whole, self.taps(LANES)), *self.taps(rest)]
+        whole, remainder = divmod(self.unroll, LANES)
+        body: Text = [Repeat(whole, self.taps(LANES)), *self.taps(remainder)]
         return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.rest)]
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
@@ -102,11 +102,11 @@ class VectorForm(DotForm):
         return text
 
     def loads(self, pointer: str, into: str) -> list[str]:
-        """A number of each channel to vectors from `into` on; the pointer moves on."""
+        """Load a number per channel into vectors from `into` on; the pointer advances."""
         return self._moves("vldrw", "u32", pointer, int(into[1:]))
 
     def stores(self, pointer: str, source: str) -> list[str]:
-        """The channels of a pixel from vectors from `source` on."""
+        """Store the channels of a pixel from vectors from `source` on."""
         return self._moves("vstrw", "32", pointer, int(source[1:]))
 
     def _moves(self, op: str, dtype: str, pointer: str, first: int) -> list[str]:
@@ -116,7 +116,7 @@ class VectorForm(DotForm):
         return text
 
     def products(self, weights: int, k: int, *, first: bool = False) -> list[str]:
-        """Those of one tap; a product waits an instruction until it is added."""
+        """The products of one tap; another instruction separates each product from its addition."""
         terms = [(p * self.vectors + v, 4 + v, _DATA[p][k]) for p in range(self.pixels) for v in range(self.vectors)]
         if first:
             return [f"vmul.f32 q{acc}, q{w}, {x}" for acc, w, x in terms]
@@ -132,11 +132,11 @@ class VectorForm(DotForm):
         return [f"vmov.i32 {q}, #0" for q in self.accumulators]
 
     def mask(self) -> list[str]:
-        """The lanes of the last vector, where it is not full."""
+        """Set the predicate to the lanes of a partial last vector."""
         return [f"mov lr, #{self.last}", "vctp.32 lr"] if self.last else []
 
     def steps(self) -> list[str]:
-        """From the end of a run to the next one; flags tell whether there is one."""
+        """Move from the end of a run to the next one; the flags tell whether there is one."""
         text = ["ldr lr, %[gap]", *(f"add {x}, {x}, lr" for x in _POINTERS[: self.sources])]
         text += ["ldr lr, %[skip]", "add r2, r2, lr"] if self.pixels == 1 else []
         return [*text, "subs r12, r12, #1"]
@@ -152,7 +152,7 @@ class VectorForm(DotForm):
         return start + self.finish()
 
     def finish(self) -> Text:
-        """Bias, clamp and stores."""
+        """Add the bias, clamp and store."""
         n = self.vectors
         text: Text = ["ldr lr, %[bias]", *self.loads("lr", "q4")]
         text += [f"vadd.f32 {q}, {q}, q{4 + i % n}" for i, q in enumerate(self.accumulators)]
@@ -163,13 +163,13 @@ class VectorForm(DotForm):
 
     @property
     def clamps(self) -> bool:
-        """Whether the results of comparisons take the place of the mask."""
+        """Whether comparisons overwrite the predicate of the mask."""
         return self.clamp.lo not in (None, 0.0) or self.clamp.hi is not None
 
     def clamped(self) -> Text:
-        """Comparisons are false of a NaN, which stays."""
+        """Clamp; comparisons with NaN are false, so NaN is kept."""
         lo, hi, text = self.clamp.lo, self.clamp.hi, list[str]()
-        if lo == 0.0:  # like integers, of which a negative number is one too; there is no -0, and no negative NaN
+        if lo == 0.0:  # compare as integers: negative floats are negative integers; -0 and negative NaN do not occur
             text += ["vmov.i32 q6, #0", *(f"vmax.s32 {q}, {q}, q6" for q in self.accumulators)]
         elif lo is not None:
             text += [*constant("r3", bits_of(lo)), "vdup.32 q6, r3"]
@@ -183,7 +183,7 @@ class VectorForm(DotForm):
         return [*largest, "bne 9f", *text, "9:"]
 
     def cost(self, *, runs: float, trips: float) -> float:
-        """Instructions of one execution."""
+        """Instructions per execution."""
         each = trips * (count_instructions(self.taps(self.unroll)) + self.loop) + count_instructions(self.taps(self.rest))
         each += 2 * self.loop + (len(self.steps()) + 1) * self.runs
         ends = count_instructions(self.finish())
@@ -195,13 +195,13 @@ class VectorForm(DotForm):
 
 @cache
 def vector_dot(form: VectorForm) -> TensorIntrin:
-    """As `dot`, with its operands."""
+    """`dot` in vectors, with the same operands."""
     name = f"arm_mve.{form.name}"
     return replace(dot(form), name=name, emit=lambda ops: emit(form, ops), requires="mve.fp", ordered=True)
 
 
 def emit(form: VectorForm, operands: Mapping[str, COperand]) -> BlockText:
-    """The assembly of a block; what it needs once, it takes from memory."""
+    """The assembly of a block; values needed once are read from memory."""
     moved = {**{f"x{p}": _POINTERS[p] for p in range(form.sources)}, "w": "r2"}
     inside = {"bias": operands["bias"].pointer, "o": operands["out"].pointer}
     declarations = [f"{'' if n == 'o' else 'const '}void *const aot_{n} = {pointer};" for n, pointer in inside.items()]
@@ -220,7 +220,7 @@ def emit(form: VectorForm, operands: Mapping[str, COperand]) -> BlockText:
 
 # Convolutions and fully connected layers of float32: two neighbouring pixels by eight channels, straight from the image.
 #
-# The loops and the weights are those of `arm_fpu.conv2d`; only with --fast-float.
+# Loops and packed weights are the same as in `arm_fpu.conv2d`.  Only with --fast-float.
 
 
 def _plan(group: Group, target: Target, operator: str, *, small: bool) -> Plan | None:
@@ -229,14 +229,14 @@ def _plan(group: Group, target: Target, operator: str, *, small: bool) -> Plan |
     return (plan_stored if small else plan)(group, target, operator)
 
 
-def _lower(group: Group, _target: Target, name: str, found: Plan, *, small: bool) -> Lowered:
-    layer = found.layer
-    kernel = _Kernel(IRBuilder(name), group, layer, inner=layer.depth, fused=True, dilated=found.dilated, small=small)
+def _lower(group: Group, _target: Target, name: str, plan: Plan, *, small: bool) -> Lowered:
+    layer = plan.layer
+    kernel = _Kernel(IRBuilder(name), group, layer, inner=layer.depth, fused=True, dilated=plan.dilated, small=small)
     return replace(kernel.lowered(f"arm_mve.{title_of(layer)}_float", unroll=UNROLL), cycles=0)
 
 
 class _Kernel(DenseKernel):
-    """Channels in vectors."""
+    """The kernel of `arm_fpu.conv2d` with channels in vectors."""
 
     def form(self, pixels: int, count: int) -> DotForm:
         f = super().form(pixels, count)
@@ -264,23 +264,24 @@ for _operator in ("nn.conv2d_float", "nn.dense_float", "nn.depthwise_conv2d_floa
         )
 
 
-# Depthwise windows by vectors: one or two pixels by all channels, eight or fewer at a time in a loop of the block.
+# Depthwise windows in vectors: one or two pixels by all channels; the block loops over channels, up to eight at a time.
 #
-# Registers: r0 and r1 the data of the pixels, r2 weights, r5 biases, r6 and r8 results, r9 the blocks of channels that are left,
-# r10 and r11 what is added to a pointer behind a tap and behind a run, r12 runs that are left; q0 to q3 sums, q4 and q5 weights,
-# q6 and q7 data, then products.
+# Registers: r0 and r1 data of the pixels, r2 weights, r5 biases, r6 and r8 results, r9 remaining blocks of channels, r10 and r11
+# increments of a pointer after a tap and after a run, r12 remaining runs; q0 to q3 sums, q4 and q5 weights, q6 and q7 data, then
+# products.
 
 
 NEAREST = 508
-"""Bytes by which a load of a vector can move its pointer."""
+"""Most bytes by which a vector load can advance its pointer."""
 
 _RESULTS = ("r6", "r8")
 
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseVectors(VectorForm):
-    """As VectorForm, a channel of data for each channel of results; `near`: bytes from a tap's data to that of the next, 0 if
-    loads cannot move the pointer by so many.
+    """VectorForm with one data channel per result channel.
+
+    `near`: bytes from a tap's data to the next tap's; 0 if loads cannot advance the pointer that far.
     """
 
     near: int = 0
@@ -304,7 +305,7 @@ class DepthwiseVectors(VectorForm):
         return text
 
     def _data(self, p: int) -> list[str]:
-        """The channels of a pixel at a tap, to q6 and q7."""
+        """Load the channels of a pixel at a tap into q6 and q7."""
         pointer = _POINTERS[p]
         text, goes = [], f", #{self.near}" if self.near else ""
         for v in reversed(range(self.vectors)):
@@ -332,7 +333,7 @@ class DepthwiseVectors(VectorForm):
         return [*start, "6:", *self._block(), *self._around(), "bne 6b"]
 
     def _block(self) -> Text:
-        """Eight channels, or as many as there are."""
+        """Code for up to eight channels."""
         text: Text = [] if self.starts else self.zeros()
         text += ["ldr r12, %[runs]"] if self.runs else []
         if not self.runs:
@@ -343,7 +344,7 @@ class DepthwiseVectors(VectorForm):
         return text + self.finish()
 
     def _around(self) -> Text:
-        """To the next block's data, weights and biases."""
+        """Move to the next block's data, weights and biases."""
         text: Text = ["ldr lr, %[xback]", *(f"add {x}, {x}, lr" for x in _POINTERS[: self.pixels])]
         return [*text, "ldr lr, %[wback]", "add r2, r2, lr", "ldr lr, %[bback]", "add r5, r5, lr", "subs r9, r9, #1"]
 
@@ -355,7 +356,7 @@ class DepthwiseVectors(VectorForm):
         return text + [line for p in range(self.pixels) for line in self.stores(_RESULTS[p], f"q{p * n}")]
 
     def price(self, *, runs: float, trips: float, blocks: int) -> float:
-        """Instructions of one execution."""
+        """Instructions per execution."""
         each = self.cost(runs=runs, trips=trips) - self.runs - len(self.mask()) + count_instructions(self._around()) + 1
         return blocks * (each + self.runs) + 4
 
@@ -365,26 +366,26 @@ def depthwise_vectors(form: DepthwiseVectors) -> TensorIntrin:
     """out[p * step + n * 8 + c] = clamp(sum over runs and taps of x_p[.., n * 8 + c] * w[n * each + .., c] + bias[n * each + c])
     for p < pixels, n < blocks, c < channels.
 
-    Operands as those of `dot`; then `tap`, the elements from the data of a tap to that of the next, `blocks` and `each`, the
-    elements from a block's weights, and biases, to the next one's.
+    Operands as for `dot`; then `tap`, elements from a tap's data to the next tap's; `blocks`; and `each`, elements from a block's
+    weights and biases to the next block's.
     """
     b = IRBuilder(form.name)
-    given = {**scalars(form), **{n: Var(n) for n in ("tap", "blocks", "each")}}
+    numbers = {**scalars(form), **{n: Var(n) for n in ("tap", "blocks", "each")}}
     xs, w, bias, out = buffers(b, form)
-    taps, zero = run_length(form, given), imm(0)
-    with b.for_("n", given["blocks"]) as n:
+    taps, zero = run_length(form, numbers), imm(0)
+    with b.for_("n", numbers["blocks"]) as n:
         acc = b.local("acc", (form.pixels, form.channels), "float32", init=imm(0.0, "float32"))
-        with b.for_("r", given.get("runs", imm(1))) as r, b.for_("k", taps) as k:
-            weights = n * given["each"] + r * (taps * form.channels + given.get("skip", zero)) + k * form.channels
-            start = n * form.channels + r * (taps * given["tap"] + given.get("gap", zero)) + k * given["tap"]
+        with b.for_("r", numbers.get("runs", imm(1))) as r, b.for_("k", taps) as k:
+            weights = n * numbers["each"] + r * (taps * form.channels + numbers.get("skip", zero)) + k * form.channels
+            start = n * form.channels + r * (taps * numbers["tap"] + numbers.get("gap", zero)) + k * numbers["tap"]
             for p, x in enumerate(xs):
                 for c in range(form.channels):
                     b.store(acc, (p, c), acc[p, c] + x[start + c] * w[weights + c])
         for p in range(form.pixels):
-            at: Expr = given.get("step", zero) * p + n * form.channels
+            at: Expr = numbers.get("step", zero) * p + n * form.channels
             for c in range(form.channels):
-                b.store(out, at + c, form.clamp.meaning(b, acc[p, c] + bias[n * given["each"] + c]))
-    desc = replace(b.finish(), scalars=tuple(given.values()))
+                b.store(out, at + c, form.clamp.meaning(b, acc[p, c] + bias[n * numbers["each"] + c]))
+    desc = replace(b.finish(), scalars=tuple(numbers.values()))
     name = f"arm_mve.{form.name}"
     return TensorIntrin(name, desc, lambda ops: _emit_depthwise(form, ops), requires="mve.fp", ordered=True)
 
@@ -418,8 +419,8 @@ def _emit_depthwise(form: DepthwiseVectors, operands: Mapping[str, COperand]) ->
 
 # Depthwise convolutions of float32 by vectors: two neighbouring pixels by all channels, straight from the image.
 #
-# The loops and the weights are those of `arm_fpu.depthwise`; only with --fast-float.  Loads move the pointers themselves where
-# taps are near enough; layers of several depths share code (`common`) where they do not, an eighth more instructions.
+# Loops and packed weights are the same as in `arm_fpu.depthwise`.  Only with --fast-float.  Loads advance the pointers if taps
+# are near enough.  In the `common` form a register does, so layers of different depths share code, for an eighth more instructions.
 
 
 def _plan_depthwise(group: Group, target: Target, *, small: bool, common: bool) -> FloatLayer | None:
@@ -430,7 +431,7 @@ def _plan_depthwise(group: Group, target: Target, *, small: bool, common: bool) 
 
 
 def _tap_bytes(layer: FloatLayer) -> int:
-    """From the data of a tap to that of the next one in its row."""
+    """Bytes from a tap's data to the next tap's in the same row."""
     return 4 * layer.columns.dilation * layer.depth
 
 
@@ -440,7 +441,7 @@ def _lower_depthwise(group: Group, _target: Target, name: str, layer: FloatLayer
 
 
 class _Depthwise(DepthwiseKernel):
-    """Channels in vectors; without an epilogue all whole blocks of them by one block of assembly."""
+    """Channels in vectors; without an epilogue, one block of assembly computes all whole blocks of channels."""
 
     def form(self, pixels: int, count: int) -> DotForm:
         f = super().form(pixels, count)
@@ -448,7 +449,7 @@ class _Depthwise(DepthwiseKernel):
 
     @property
     def _near(self) -> int:
-        """Bytes by which loads move the pointers."""
+        """Bytes by which loads advance the pointers."""
         tap = _tap_bytes(self.layer)
         return tap if tap <= NEAREST else 0
 
@@ -460,12 +461,12 @@ class _Depthwise(DepthwiseKernel):
         if not self._joined:
             super()._channels(tile, pixel)
             return
-        blocks, rest = divmod(self.layer.channels, CHANNELS)
+        blocks, remainder = divmod(self.layer.channels, CHANNELS)
         size = CHANNELS * (1 + len(self._matrix))
         if blocks:
             self._vectors(tile, pixel, imm(0), imm(0), count=CHANNELS, blocks=blocks)
-        if rest:
-            self._vectors(tile, pixel, imm(blocks * CHANNELS), imm(blocks * size), count=rest, blocks=1)
+        if remainder:
+            self._vectors(tile, pixel, imm(blocks * CHANNELS), imm(blocks * size), count=remainder, blocks=1)
 
     def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
         self._vectors(tile, pixel, channel, offset, count=count, blocks=1)
@@ -492,7 +493,7 @@ class _Depthwise(DepthwiseKernel):
 
 
 class _CommonDepthwise(_Depthwise):
-    """Pointers are moved by a register, so that no instruction depends on the depth."""
+    """Pointers advance by a register, so that no instruction depends on the depth."""
 
     @property
     def _near(self) -> int:
@@ -510,16 +511,18 @@ for _kept, _common in product((False, True), repeat=2):
     )
 
 
-# ADD, SUB, MUL and RELU of float32, four elements a turn, with the clamp of an activation; tails are predicated.
+# ADD, SUB, MUL and RELU of float32, four elements per iteration, with the clamp of an activation; the last vector is predicated.
 
 
 OPERATORS = {"add": ("+", "vadd.f32"), "subtract": ("-", "vsub.f32"), "multiply": ("*", "vmul.f32")}
-"""Operator -> how TIR writes it, and the instruction."""
+"""Operator -> its symbol in TIR, and the instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElementForm:
-    """`op` of OPERATORS, or relu, which has one operand; `ones` tells of each operand whether it is one number for all."""
+    """`op`: an operator of OPERATORS, or relu with one operand; `ones`: for each operand, whether it is one number for all
+    elements.
+    """
 
     op: str
     ones: tuple[bool, ...]
@@ -530,7 +533,7 @@ class ElementForm:
         return f"{self.op}_float" + "".join("_one" if one else "_all" for one in self.ones) + self.clamp.name
 
     def before(self) -> list[str]:
-        """What does not change: numbers that are the same for all elements, bounds."""
+        """Set up what is constant: numbers that are the same for all elements, bounds."""
         text = []
         for i, one in enumerate(self.ones):
             text += [f"ldr %[t], [%[x{i}]]", f"vdup.32 q{i}, %[t]"] if one else []
@@ -540,7 +543,7 @@ class ElementForm:
         return text
 
     def turn(self) -> list[str]:
-        """Four elements; comparisons are false of a NaN, which stays."""
+        """Code for four elements; comparisons with NaN are false, so NaN is kept."""
         text = [f"vldrw.u32 q{i}, [%[x{i}]], #{4 * LANES}" for i, one in enumerate(self.ones) if not one]
         result = "q2" if self.op in OPERATORS else "q0"
         text += [f"{OPERATORS[self.op][1]} q2, q0, q1"] if self.op in OPERATORS else []
@@ -549,21 +552,21 @@ class ElementForm:
         return [*text, f"vstrw.32 {result}, [%[out]], #{4 * LANES}"]
 
     def instructions(self, count: int) -> int:
-        """Executed by one block."""
+        """Instructions that one block executes."""
         return -(-count // LANES) * (count_instructions(self.turn()) + 1) + len(self.before()) + 6
 
     @property
     def code(self) -> int:
-        """Bytes."""
+        """Bytes of code."""
         return 4 * (len(self.turn()) + len(self.before()) + 8)
 
 
 @cache
 def elementwise(form: ElementForm) -> TensorIntrin:
-    """out[i] = clamp(x0[i] op x1[i]) of `count` elements, at least one.
+    """out[i] = clamp(x0[i] op x1[i]) for `count` elements, at least one.
 
-    Operands: x0 and, but of relu, x1 float32, of which one that is a number for all elements is read at 0 only; out (which may be
-    either of them); count.
+    Operands: x0 and x1 (not for relu) float32; one that is a number for all elements is read at index 0 only; out (may be either
+    of them); count.
     """
     count = Var("count")
     b = IRBuilder(form.name)
@@ -592,18 +595,18 @@ def _emit_elements(form: ElementForm, operands: Mapping[str, COperand]) -> Block
     ).emit()
 
 
-# ADD, SUB, MUL and RELU of float32 by vectors, alone or with RELUs after them; only with --fast-float.
+# ADD, SUB, MUL and RELU of float32 in vectors, alone or followed by RELUs.  Only with --fast-float.
 #
-# An operand may be repeated along the outer axes, or be one number for each run of the others.
+# An operand may be repeated along the outer axes, or have one number per run of the other operand.
 
 
 LEAST = 8
-"""Elements of a run from which on vectors pay."""
+"""Shortest run for which vectors pay off."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ElementPlan:
-    """`rows` runs of `length` elements, what each operand is to them, and the block for a run."""
+    """`rows` runs of `length` elements, how each operand relates to them, and the block for one run."""
 
     rows: int
     length: int
@@ -618,9 +621,9 @@ def _plan_elements(group: Group, target: Target, op: str) -> _ElementPlan | None
     out = tensor_type(anchor)
     if not all(isinstance(a, (Tensor, Constant)) and a.type.dtype == "float32" for a in anchor.args) or out.size == 0:
         return None
-    bounds, head, rest = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
+    bounds, head, epilogue = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
     lo, hi = bounds
-    if rest or head is not group.result or (lo is not None and hi is not None and lo > hi):
+    if epilogue or head is not group.result or (lo is not None and hi is not None and lo > hi):
         return None
     views = [view_of(a, out.shape) for a in anchor.args]
     kinds = tuple(v[0] for v in views if v is not None)

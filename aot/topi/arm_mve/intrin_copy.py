@@ -1,6 +1,6 @@
-"""Runs of bytes copied and filled by vectors, the last one predicated: nothing outside a run is read or written.
+"""Copying and filling runs of bytes in MVE vectors; the last vector is predicated, so nothing outside of a run is accessed.
 
-Operands that change are early clobbers: GCC gives one register to two operands of one value, such as 3 rows and 3 bytes.
+Operands that change are early clobbers, because GCC gives one register to two operands of equal value (3 rows and 3 bytes).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from aot.topi.arm_mve.requant import VECTOR
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 
 MOST_STRAIGHT = 8
-"""Vectors of a row up to which there is no loop over them."""
+"""Most vectors of a row without a loop over them."""
 
 
 @cache
 def copy_rows() -> TensorIntrin:
     """to[r * to_step + i] = data[r * step + i] for r < rows, i < length; rows at least 1.
 
-    Operands: data, to int8, not overlapping; rows, length, step, to_step.
+    Operands: data, to (int8, not overlapping); rows, length, step, to_step.
     """
     b = IRBuilder("copy_rows")
     data = b.input("data", (UNKNOWN_EXTENT,), "int8")
@@ -55,7 +55,7 @@ def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
 
 
 def copy_rows_instructions(rows: int, length: int) -> int:
-    """Executed by one block."""
+    """Instructions that one block executes."""
     return rows * (7 + 3 * -(-length // VECTOR)) + 8
 
 
@@ -63,7 +63,7 @@ def copy_rows_instructions(rows: int, length: int) -> int:
 def pack_rows(length: int) -> TensorIntrin:
     """to[r * length + i] = data[r * step + i] for r < rows, i < length; rows at least 1.
 
-    Operands: data, to int8, not overlapping; rows, step.  Two instructions a vector, two of the loop.
+    Operands: data, to (int8, not overlapping); rows, step.  Two instructions per vector, two for the loop.
     """
     b = IRBuilder(f"pack_rows_{length}")
     data = b.input("data", (UNKNOWN_EXTENT,), "int8")
@@ -76,18 +76,18 @@ def pack_rows(length: int) -> TensorIntrin:
 
 
 def pack_rows_straight(length: int) -> bool:
-    """Whether `pack_rows` is there for rows of that length."""
+    """Whether `pack_rows` supports rows of that length."""
     return -(-length // VECTOR) <= MOST_STRAIGHT
 
 
 def _emit_pack(operands: Mapping[str, COperand], length: int) -> BlockText:
-    whole, rest = divmod(length, VECTOR)
+    whole, remainder = divmod(length, VECTOR)
     body: list[str | Repeat] = []
     for v in range(whole):
         body += [f"vldrb.u8 q0, [%[s], #{VECTOR * v}]", "vstrb.8 q0, [%[d]], #16"]
-    if rest:
-        body += ["vpstt", f"vldrbt.u8 q0, [%[s], #{VECTOR * whole}]", f"vstrbt.8 q0, [%[d]], #{rest}"]
-    head = [f"mov lr, #{rest}", "vctp.8 lr"] if rest else []
+    if remainder:
+        body += ["vpstt", f"vldrbt.u8 q0, [%[s], #{VECTOR * whole}]", f"vstrbt.8 q0, [%[d]], #{remainder}"]
+    head = [f"mov lr, #{remainder}", "vctp.8 lr"] if remainder else []
     return AsmBlock(
         [
             f"const void *aot_s = {operands['data'].pointer};",
@@ -101,14 +101,14 @@ def _emit_pack(operands: Mapping[str, COperand], length: int) -> BlockText:
 
 
 def pack_rows_instructions(rows: int, length: int) -> int:
-    """Executed by one block."""
-    whole, rest = divmod(length, VECTOR)
-    return rows * (2 * whole + 3 * bool(rest) + 2) + 6 + 2 * bool(rest)
+    """Instructions that one block executes."""
+    whole, remainder = divmod(length, VECTOR)
+    return rows * (2 * whole + 3 * bool(remainder) + 2) + 6 + 2 * bool(remainder)
 
 
 @cache
 def fill() -> TensorIntrin:
-    """to[i] = value for i < length.  Operands: to int8, value, length."""
+    """to[i] = value for i < length.  Operands: to (int8), value, length."""
     b = IRBuilder("fill")
     to = b.output("to", (UNKNOWN_EXTENT,), "int8")
     value, length = Var("value"), Var("length")

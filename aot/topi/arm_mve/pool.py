@@ -1,6 +1,6 @@
-"""Pools and means over rows and columns by vectors of channels, one output pixel at a time: see intrin_pool.py.
+"""Pooling and means over rows and columns for MVE: channels in vectors, one output pixel at a time.
 
-No scratch memory.  Averages over windows that leave the image are left to others: they divide by the taps inside.
+No scratch memory.  Average pooling whose windows cross the border is left to other kernels: it divides by the taps inside.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _NEAR = 127
 
 @dataclass(frozen=True, slots=True)
 class Pixel:
-    """`channels` of one pixel, a line of the image being `line` bytes; results within [lo, hi].
+    """`channels` of one pixel; a line of the image is `line` bytes; results are clamped to [lo, hi].
 
-    `across`: columns of the window, where they are the same for all pixels, else 0.
+    `across`: columns of the window if all pixels have the same number, else 0.
     """
 
     channels: int
@@ -45,13 +45,15 @@ class Pixel:
 
     @property
     def unroll(self) -> int:
-        """Columns that are taken at a time."""
+        """Columns per iteration."""
         return max(u for u in range(1, 9) if self.across % u == 0) if self.across else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A sum to a mean: (total * multiplier + half) >> shift; where there is a `form`, by its steps, `bias` added first."""
+    """How a sum becomes a mean: (total * multiplier + half) >> shift; with a `form`, `bias` is added and then its steps are
+    applied.
+    """
 
     multiplier: int
     shift: int
@@ -61,9 +63,9 @@ class Mean:
 
 @cache
 def largest(pixel: Pixel, dtype: str) -> TensorIntrin:
-    """out[c] = the largest of data[y * line + x * channels + c] over y < rows, x < columns, within the bounds.
+    """out[c] = the largest of data[y * line + x * channels + c] over y < rows, x < columns, clamped to the bounds.
 
-    Operands: data and out of `dtype` (int8, uint8), apart from each other; rows, columns, each at least 1.
+    Operands: data and out of `dtype` (int8, uint8), which do not overlap; rows and columns, each at least 1.
     """
     b = IRBuilder(f"largest_{dtype}_{pixel.channels}")
     data = b.input("data", (UNKNOWN_EXTENT,), dtype)
@@ -80,9 +82,9 @@ def largest(pixel: Pixel, dtype: str) -> TensorIntrin:
 
 @cache
 def mean(pixel: Pixel, numbers: Mean) -> TensorIntrin:
-    """out[c] = the mean of data[y * line + x * channels + c] over y < rows, x < columns, within the bounds.
+    """out[c] = the mean of data[y * line + x * channels + c] over y < rows, x < columns, clamped to the bounds.
 
-    Operands: data and out int8, apart from each other; rows, columns, each at least 1 and at most 256 elements in all.
+    Operands: data and out int8, which do not overlap; rows and columns, each at least 1, at most 256 elements in total.
     """
     b = IRBuilder(f"mean_{pixel.channels}")
     data = b.input("data", (UNKNOWN_EXTENT,), "int8")
@@ -115,9 +117,9 @@ def _emit(operands: Mapping[str, COperand], text: list[str | Repeat]) -> BlockTe
 
 
 def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot: list[str]) -> list[str | Repeat]:
-    """The loops: r5 the channels that are left, r1 and r2 the current ones, r3 a line, r4 a pixel, r6 lines left.
+    """The loops; r5 remaining channels, r1 and r2 the current ones, r3 a line, r4 a pixel, r6 remaining lines.
 
-    `tap` reads at r4.  What is after the last channel is neither read nor written: every vector is predicated.
+    `tap` reads at r4.  Every vector is predicated, so nothing after the last channel is read or written.
     """
     near = pixel.channels <= _NEAR
     taps = [Repeat(pixel.unroll, [*tap, *([] if near else ["add r4, r4, r0"])])]
@@ -135,7 +137,7 @@ def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot
 
 
 def _load(pixel: Pixel, kind: str, *, lanes: int) -> list[str]:
-    """A pixel's channels to q1, zeros after the last one."""
+    """Load a pixel's channels into q1, with zeros after the last one."""
     place = f"[r4], #{pixel.channels}" if pixel.channels <= _NEAR else "[r4]"
     return [f"vldrb.{kind} q1, {place}"] if pixel.channels % lanes == 0 else ["vpst", f"vldrbt.{kind} q1, {place}"]
 
@@ -149,7 +151,7 @@ def _word(register: str, value: int) -> list[str]:
 
 
 def largest_text(pixel: Pixel, dtype: str) -> list[str | Repeat]:
-    """q0 the largest so far, q2 and q3 the bounds."""
+    """The assembly; q0 the largest so far, q2 and q3 the bounds."""
     kind = "s8" if dtype == "int8" else "u8"
     high = pixel.hi < int_range(dtype)[1]
     setup = [_immediate("r0", pixel.lo), "vdup.8 q2, r0", *([_immediate("r0", pixel.hi), "vdup.8 q3, r0"] if high else [])]
@@ -160,7 +162,7 @@ def largest_text(pixel: Pixel, dtype: str) -> list[str | Repeat]:
 
 
 def mean_text(pixel: Pixel, numbers: Mean) -> list[str | Repeat]:
-    """q0 sums of 16 bits; r8 the bias or half, q3 the multiplier, q4 the shift."""
+    """The assembly; q0 16-bit sums; r8 bias or half, q3 multiplier, q4 shift."""
     form = numbers.form
     setup = [*form.setup] if form else []
     setup += _word("r8", numbers.bias if form else 1 << (numbers.shift - 1))
@@ -185,23 +187,23 @@ def mean_text(pixel: Pixel, numbers: Mean) -> list[str | Repeat]:
 
 
 def instructions(pixel: Pixel, text: list[str | Repeat], *, lanes: int, rows: float, columns: float) -> float:
-    """Instructions that one block executes over that many taps."""
+    """Instructions that one block executes for that many taps."""
     tap = 2 + (pixel.channels % lanes > 0) + (pixel.channels > _NEAR)
     straight = pixel.across == pixel.unroll
     line = 5 + (pixel.line > 0xFFFF) + (0 if straight else 1 + bool(pixel.across))
     setup = next(i for i, part in enumerate(text) if part == "1:")
     block = count_instructions(text) - setup - pixel.unroll * tap - line - (not straight)
-    turns = 0 if straight else columns / pixel.unroll
-    return setup + -(-pixel.channels // lanes) * (block + rows * (line + columns * tap + turns)) + 4
+    iterations = 0 if straight else columns / pixel.unroll
+    return setup + -(-pixel.channels // lanes) * (block + rows * (line + columns * tap + iterations)) + 4
 
 
 LEAST = 8
-"""Channels from which on vectors pay."""
+"""Fewest channels for which vectors pay off."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """`numbers`: those of a mean, None for maxima; a window of all columns counts as one line of the image."""
+    """`numbers`: numbers of a mean, None for maxima.  A window that covers all columns counts as one line of the image."""
 
     layer: PoolLayer
     pixel: Pixel
@@ -228,13 +230,13 @@ def _average_numbers(layer: PoolLayer) -> Mean | None:
 
 
 def _mean_numbers(layer: PoolLayer) -> Mean | None:
-    """Those of an operator MEAN, which requantises the sum."""
+    """The numbers of the operator MEAN, which requantises the sum."""
     attrs, taps = layer.attrs, layer.taps
     if taps > MAX_LANE_TAPS:
         return None
-    wanted = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
+    rescaling = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
     bias = -attrs.input_zp * taps
-    requant = plan_vectors(wanted, np.array([bias - 128 * taps]), np.array([bias + 127 * taps]))
+    requant = plan_vectors(rescaling, np.array([bias - 128 * taps]), np.array([bias + 127 * taps]))
     if requant is None or requant.form.left:
         return None
     return Mean(attrs.multiplier, int(requant.right[0]), bias, requant.form)
@@ -262,7 +264,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
 
 
 def _bounds(b: IRBuilder, layer: PoolLayer, position: Expr, axis: int) -> tuple[Expr, Expr]:
-    """First position of a window inside the image, and how many there are."""
+    """The first position of a window that is inside the image, and how many there are."""
     stride, kernel = layer.strides[axis], layer.window[axis]
     if not any(layer.padding):
         return position * stride, imm(kernel)

@@ -1,12 +1,13 @@
-"""QUANTIZE of float32 to bytes or 16 bits by vectors, if products give the codes of the reference's quotients.
+"""QUANTIZE of float32 to bytes or 16 bits in MVE vectors, provided that products give the same results as the reference's
+quotients.
 
-Vectors have no division.  With 1 / s = high + low as the sum of two float32 numbers, high rounded down, RN(x * high + RN(x *
-low)) is a VMUL and a VFMA.  It and the quotient RN(x / s) never fall as x rises, and are odd in x; so codes are equal for all x
-if they change at the same numbers, which the proof looks at one by one.  Infinities stay infinite (both factors are positive),
-NaN stays NaN.  VCVTA rounds halves away from zero.
+MVE has no division.  Let 1 / s = high + low, the sum of two float32 numbers, with high rounded down.  Then
+RN(x * high + RN(x * low)) is a VMUL and a VFMA.  Both it and the quotient RN(x / s) are monotone and odd in x; so the quantised
+values are equal for all x if they change at the same numbers, which the proof checks one by one.  Infinities stay infinite (both
+factors are positive), NaN stays NaN.  VCVTA rounds halves away from zero.
 
-Sixteen numbers at a time by VLD4, the first of every four in one vector, so that narrowing puts them in order (eight by VLD2 if
-results have 16 bits); the rest four at a time.
+VLD4 loads sixteen numbers at a time and puts every fourth one in the same vector, so that narrowing leaves them in order (VLD2
+and eight numbers for 16-bit results).  The remainder is done four at a time.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from aot.topi.intrin.asm_text import count_instructions
 from aot.topi.layer.elementwise import Flat, Operands, element_block, register_flat, stream
 
 LEAST = 4
-"""Numbers from which on vectors pay."""
+"""Fewest numbers for which vectors pay off."""
 
 # ---- quotients as products ----
 
 LEAST_SCALE, LARGEST_SCALE = 2.0**-60, 2.0**60
-"""Between them nothing that decides a code is below the 2^-126 that vector instructions take for zero, or beyond float32."""
+"""Between these limits, no number that decides a result is below 2^-126 (flushed to zero by vectors) or beyond float32."""
 _NEAR = 3
 """Numbers on each side of scale * threshold among which the quotient reaches the threshold."""
 
@@ -42,38 +43,38 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Reciprocal:
-    """The factors; `low` is 0 where the product with `high` alone is the quotient."""
+    """The two factors; `low` is 0 if the product with `high` alone equals the quotient."""
 
     high: float
     low: float
 
     @property
     def bits(self) -> tuple[int, int]:
-        """Those of both as float32."""
+        """The bits of both factors as float32."""
         high, low = np.array([self.high, self.low], np.float32).view(np.uint32)
         return int(high), int(low)
 
     def product(self, x: Float32) -> Float32:
-        """What the instructions make of numbers that are not too small or large."""
+        """The result of the instructions for numbers that are neither too small nor too large."""
         high, low = np.float32(self.high), np.float32(self.low)
         return _fused(x, high, x * low) if self.low else x * high
 
 
 @lru_cache(maxsize=64)
 def reciprocal(scale: float, steps: int) -> Reciprocal | None:
-    """The factors that give the nearest code of x / scale (halves away from zero) for all float32 x, if they are proven to.
+    """Factors that are proven to give the nearest integer to x / scale (halves away from zero) for every float32 x; else None.
 
-    `steps`: codes on either side of zero, beyond which they are clamped.
+    `steps`: quantised values on either side of zero, before the clamp.
     """
     divisor = np.float32(scale)
     if not LEAST_SCALE <= divisor <= LARGEST_SCALE:
         return None
-    found = _factors(divisor)
-    return found if is_proven(found, divisor, steps) else None
+    factors = _factors(divisor)
+    return factors if is_proven(factors, divisor, steps) else None
 
 
 def is_proven(factors: Reciprocal, divisor: np.float32, steps: int) -> bool:
-    """Whether codes change at the same numbers: each of `steps` thresholds is reached from the same float32 on."""
+    """Whether results change at the same numbers: each of `steps` thresholds is first reached by the same float32."""
     thresholds = (np.arange(steps, dtype=np.float64) + 0.5)[:, None]
     middle = (thresholds * np.float64(divisor)).astype(np.float32).view(np.int32)
     near = (middle + np.arange(-_NEAR, _NEAR + 1, dtype=np.int32)).view(np.float32)
@@ -85,7 +86,7 @@ def is_proven(factors: Reciprocal, divisor: np.float32, steps: int) -> bool:
 
 def _factors(divisor: np.float32) -> Reciprocal:
     high = np.float32(1 / np.float64(divisor))
-    if np.float64(high) * np.float64(divisor) > 1:  # a product of 48 bits is exact
+    if np.float64(high) * np.float64(divisor) > 1:  # exact: the product has 48 bits
         high = np.nextafter(high, np.float32(0))
     left = 1 - np.float64(high) * np.float64(divisor)
     return Reciprocal(float(high), float(np.float32(left / np.float64(divisor))))
@@ -94,8 +95,8 @@ def _factors(divisor: np.float32) -> Reciprocal:
 def _fused(x: Float32, factor: np.float32, more: Float32) -> Float32:
     """x * factor + more, rounded once.
 
-    The product is exact in float64.  Their sum is rounded to odd there, so that rounding it again is rounding the exact one
-    (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd").
+    The product is exact in float64.  The sum is rounded to odd in float64, so that rounding it again equals rounding the exact
+    sum (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd").
     """
     a, b = x.astype(np.float64) * np.float64(factor), more.astype(np.float64)
     total = a + b
@@ -112,7 +113,7 @@ def _fused(x: Float32, factor: np.float32, more: Float32) -> Float32:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """`dtype` (int8, uint8, int16) and zero point of the results, their limits, and the scale with its `reciprocal`."""
+    """`dtype` (int8, uint8, int16), zero point and limits of the results, and the scale with its `reciprocal`."""
 
     dtype: str
     zero_point: int
@@ -127,11 +128,11 @@ class Codes:
 
     @property
     def lanes(self) -> int:
-        """Numbers of a turn of the first loop."""
+        """Numbers per iteration of the first loop."""
         return 8 if self.wide else 16
 
     def setup(self) -> list[str]:
-        """Limits that are not the ones of the type to q6 and q7."""
+        """Load limits that are narrower than the type into q6 and q7."""
         lines: list[str] = []
         for register, limit, usual in zip(("q6", "q7"), (self.lo, self.hi), int_range(self.dtype), strict=True):
             if limit != usual:
@@ -139,7 +140,7 @@ class Codes:
         return lines
 
     def _rounded(self, x: str, result: str) -> list[str]:
-        """The nearest integers of the quotients of the numbers in `x`, plus the zero point if results are wide; not in place."""
+        """The nearest integers to the quotients of the numbers in `x`, plus the zero point if results are wide; not in place."""
         lines = [f"vmul.f32 {result}, {x}, %[high]"]
         if self.reciprocal.low:
             lines = [f"vmul.f32 {result}, {x}, %[low]", f"vfma.f32 {result}, {x}, %[high]"]
@@ -157,7 +158,7 @@ class Codes:
         return "vqmovun" if self.dtype == "uint8" else "vqmovn"
 
     def many(self) -> list[str]:
-        """`lanes` numbers."""
+        """Code for `lanes` numbers."""
         if self.wide:
             lines = [f"vld2{i}.32 {{q0, q1}}, [%[x]]{'!' * i}" for i in range(2)]
             lines += [*self._rounded("q0", "q4"), *self._rounded("q1", "q0"), "vqmovnb.s32 q4, q4", "vqmovnt.s32 q4, q0"]
@@ -165,14 +166,14 @@ class Codes:
         lines = [f"vld4{i}.32 {{q0, q1, q2, q3}}, [%[x]]{'!' * (i == 3)}" for i in range(4)]
         for x, result in (("q0", "q4"), ("q1", "q0"), ("q2", "q1"), ("q3", "q2")):
             lines += self._rounded(x, result)
-        # of every four numbers the first and third to q4, the second and fourth to q0
+        # the first and third of every four numbers to q4, the second and fourth to q0
         lines += ["vqmovnb.s32 q4, q4", "vqmovnb.s32 q0, q0", "vqmovnt.s32 q4, q1", "vqmovnt.s32 q0, q2"]
         lines += [f"vqadd.s16 {q}, {q}, %[zp]" for q in ("q4", "q0")] if self.zero_point else []
         lines += [f"{self._narrow}b.s16 q4, q4", f"{self._narrow}t.s16 q4, q0"]
         return [*lines, *self._limited("q4"), "vstrb.8 q4, [%[out]], #16"]
 
     def four(self) -> list[str]:
-        """Up to four numbers."""
+        """Code for up to four numbers."""
         lines = ["vldrw.u32 q0, [%[x]], #16", *self._rounded("q0", "q4"), "vqmovnb.s32 q4, q4"]
         if self.wide:
             return [*lines, *self._limited("q4"), "vstrh.32 q4, [%[out]], #8"]
@@ -180,15 +181,15 @@ class Codes:
         return [*lines, f"{self._narrow}b.s16 q4, q4", *self._limited("q4"), "vstrb.32 q4, [%[out]], #4"]
 
     def cost(self, count: int) -> tuple[int, int]:
-        """Instructions executed by one block, and bytes of code."""
-        whole, rest = divmod(count, self.lanes)
+        """Instructions that one block executes, and bytes of code."""
+        whole, remainder = divmod(count, self.lanes)
         setup, many, four = (count_instructions(lines) for lines in (self.setup(), self.many(), self.four()))
-        return whole * (many + 1) + -(-rest // 4) * (four + 1) + setup + 16, 4 * (setup + many + four) + 60
+        return whole * (many + 1) + -(-remainder // 4) * (four + 1) + setup + 16, 4 * (setup + many + four) + 60
 
 
 @cache
 def quantize(codes: Codes) -> TensorIntrin:
-    """out[i] = clamp(zp + round(x[i] / scale)) of `count` elements.
+    """out[i] = clamp(zp + round(x[i] / scale)) for `count` elements.
 
     Operands: x float32, out, count.
     """
@@ -223,10 +224,10 @@ def _emit(operands: Operands, codes: Codes) -> BlockText:
 
 def _plan(_data: TensorType, result: TensorType, attrs: QuantizeAttrs) -> Flat | None:
     zp = attrs.zero_point
-    found = reciprocal(attrs.scale, max(attrs.hi - zp, zp - attrs.lo))
-    if found is None:
+    factors = reciprocal(attrs.scale, max(attrs.hi - zp, zp - attrs.lo))
+    if factors is None:
         return None
-    codes = Codes(attrs.dtype, zp, attrs.lo, attrs.hi, attrs.scale, found)
+    codes = Codes(attrs.dtype, zp, attrs.lo, attrs.hi, attrs.scale, factors)
     return Flat(quantize(codes), codes.cost(result.size))
 
 

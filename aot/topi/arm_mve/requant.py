@@ -1,9 +1,9 @@
-"""Requantisation of four accumulators in a vector, step by step as TensorFlow Lite does it, and the stream of constants.
+"""Requantisation of four accumulators per vector in TensorFlow Lite's own steps, and the stream of a layer's constants.
 
-VQRDMULH is gemmlowp's SaturatingRoundingDoublingHighMul.  VRSHL by a negative number rounds halves up, where its
-RoundingDivideByPOT rounds them away from zero: so 1 is subtracted from negative values before it, except where those are
-clamped to the zero point anyway.  Rounded once, a product is (VQDMULH(a, m) + 2^(s-1)) >> s: both steps round down, so that
-only the last one counts; that wants s >= 1, which the accumulator's own shift to the left brings about.
+VQRDMULH is gemmlowp's SaturatingRoundingDoublingHighMul.  VRSHL by a negative amount rounds halves up, but gemmlowp's
+RoundingDivideByPOT rounds them away from zero: so 1 is subtracted from negative values first, unless these are clamped to the
+zero point anyway.  With single rounding, a product is (VQDMULH(a, m) + 2^(s-1)) >> s: both steps round down, so only the last
+rounding counts.  That needs s >= 1, which shifting the accumulator left beforehand ensures.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from aot.tir.expr import Expr, cast, clamp
 from aot.topi.intrin.scalar import REQUANTIZE_DOUBLE, REQUANTIZE_SINGLE
 
 LANES = 4
-"""Accumulators of a vector."""
+"""Accumulators per vector."""
 MAX_SHIFT = 31
 
 
 @dataclass(frozen=True, slots=True)
 class RequantForm:
-    """What the instructions of a layer depend on.
+    """Everything that the instructions of a layer depend on.
 
-    `left`: some accumulators are shifted to the left first; `ties`: 0, or by how many instructions the halves of negative values
-    are moved (2 where all shifts are at least 1, else 3).
+    `left`: some accumulators are first shifted left.  `ties`: instructions per vector that correct halves of negative values: 0
+    if no correction is needed, 2 if all shifts are at least 1, else 3.
     """
 
     rounding: str
@@ -43,7 +43,7 @@ class RequantForm:
 
     @property
     def setup(self) -> list[str]:
-        """Instructions before all blocks: the zero point in q7, the bounds in q5 and q6 where they are not those of int8."""
+        """Instructions before all blocks: the zero point in q7; limits narrower than int8 in q5 and q6."""
         lines: list[str] = []
         for register, value, width in self._splats():
             lines += [f"mvn r0, #{-1 - value}" if value < 0 else f"mov r0, #{value}", f"vdup.{width} {register}, r0"]
@@ -51,19 +51,20 @@ class RequantForm:
 
     def _splats(self) -> list[tuple[str, int, int]]:
         low, high = int_range("int8")
-        found = [("q7", self.zero_point, 16)] if self.zero_point else []
-        found += [("q5", self.lo, 8)] if self.lo > low else []
-        return found + ([("q6", self.hi, 8)] if self.hi < high else [])
+        splats = [("q7", self.zero_point, 16)] if self.zero_point else []
+        splats += [("q5", self.lo, 8)] if self.lo > low else []
+        return splats + ([("q6", self.hi, 8)] if self.hi < high else [])
 
     @property
     def field_bytes(self) -> int:
-        """Of the numbers of a channel: bias and multiplier as words, shifts as bytes."""
+        """Bytes of a channel's numbers: bias and multiplier are words, shifts are bytes."""
         return 9 + self.left
 
     def vectors(self, stream: str) -> list[str]:
-        """q0 and q1 with the accumulators of the same four channels to q0 with 16-bit results, those of q1 in the top halves.
+        """Requantise the accumulators of the same four channels in q0 and q1 to 16-bit results in q0, those of q1 in the top
+        halves.
 
-        The numbers are read from register `stream` on; q2 to q4 are overwritten.
+        Reads the numbers from the pointer in `stream`; overwrites q2 to q4.
         """
         lines = [f"vldrw.u32 q2, [{stream}], #16", f"vldrw.u32 q3, [{stream}], #16", *_both("vadd.i32", "q2")]
         if self.left:
@@ -72,7 +73,7 @@ class RequantForm:
         return [*lines, *self.shift(("q0", "q1"), "q2", "q4"), *self.narrow]
 
     def vector(self, stream: str, q: str) -> list[str]:
-        """One vector of accumulators to 32-bit results, its own numbers read from register `stream` on."""
+        """Requantise one vector of accumulators to 32-bit results; its own numbers are read from the pointer in `stream`."""
         lines = [f"vldrw.u32 q2, [{stream}], #16", f"vldrw.u32 q3, [{stream}], #16", f"vadd.i32 {q}, {q}, q2"]
         lines += [f"vldrb.s32 q2, [{stream}, #4]", f"vshl.s32 {q}, {q}, q2"] if self.left else []
         lines += [f"vldrb.s32 q4, [{stream}], #{8 if self.left else 4}", f"{self.multiply} {q}, {q}, q3"]
@@ -83,7 +84,7 @@ class RequantForm:
         return "vqrdmulh.s32" if self.rounding == "double" else "vqdmulh.s32"
 
     def shift(self, vectors: Sequence[str], spare: str, amounts: str) -> list[str]:
-        """The products in `vectors` shifted by the vector `amounts` (negative numbers)."""
+        """Shift the products in `vectors` by the vector `amounts` (negative numbers: right)."""
         lines: list[str] = []
         for q in vectors:
             if self.ties == 2:
@@ -94,11 +95,11 @@ class RequantForm:
 
     @property
     def narrow(self) -> list[str]:
-        """q0 and q1 to the bytes 0 and 2 of the words of q0."""
+        """Narrow q0 and q1 to bytes 0 and 2 of the words of q0."""
         return ["vqmovnb.s32 q0, q0", "vqmovnt.s32 q0, q1", *self.bytes("q0")]
 
     def bytes(self, register: str) -> list[str]:
-        """Eight 16-bit results to the even bytes of a vector, with zero point and bounds."""
+        """Narrow eight 16-bit results to the even bytes of a vector; add the zero point and apply the limits."""
         lines = [f"vqadd.s16 {register}, {register}, q7"] if self.zero_point else []
         lines.append(f"vqmovnb.s16 {register}, {register}")
         names = {name for name, *_ in self._splats()}
@@ -119,7 +120,7 @@ def _both(instruction: str, operand: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class VectorRequant:
-    """The form, and the numbers of each channel: int64 arrays, `right` negative, shifts to the left before the product."""
+    """The form and each channel's numbers as int64: `right` (negative) shifts after the product, `left` before it."""
 
     form: RequantForm
     multiplier: Array
@@ -127,18 +128,20 @@ class VectorRequant:
     left: Array
 
     def pack(self, bias: Array, channels: Sequence[int]) -> Array:
-        """The numbers of `channels` as bytes: biases, multipliers, shifts, perhaps those to the left, 0 for no channel."""
+        """The numbers of `channels` as bytes: biases, multipliers, right shifts, and left shifts if needed; 0 for missing
+        channels.
+        """
 
         def piece(values: Array, dtype: str) -> Array:
-            known = [int(values[c]) if c < values.size else 0 for c in channels]
-            return np.array(known, np.int64).astype(dtype).view(np.int8)
+            numbers = [int(values[c]) if c < values.size else 0 for c in channels]
+            return np.array(numbers, np.int64).astype(dtype).view(np.int8)
 
         parts = [piece(bias, "<i4"), piece(self.multiplier, "<i4"), piece(self.right, "<i1")]
         return np.concatenate([*parts, *([piece(self.left, "<i1")] if self.form.left else [])])
 
 
 def channel_numbers(form: RequantForm, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, Expr, Expr]:
-    """Bias, multiplier and shift of channel j of `count` whose numbers begin at byte `start` of `params` (a multiple of four)."""
+    """Bias, multiplier and shift of channel j of `count`, whose numbers begin at byte `start` of `params` (word-aligned)."""
     words = [params.load("int32", start // 4 + (i * count + j)) for i in range(2)]
     shift: Expr = cast("int32", params.load("int8", start + (8 * count + j)))
     if form.left:
@@ -147,7 +150,7 @@ def channel_numbers(form: RequantForm, params: Buffer, start: Expr, j: int, *, c
 
 
 def plan_vectors(attrs: RequantizeAttrs, low: Array, high: Array) -> VectorRequant | None:
-    """The form for accumulators of channel c in [low[c], high[c]]; None for other roundings than the reference kernels' two."""
+    """The form for accumulators in [low[c], high[c]]; None for roundings other than the two of the reference kernels."""
     if attrs.dtype != "int8" or attrs.rounding == "away" or attrs.fraction:
         return None
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
@@ -170,19 +173,21 @@ VECTOR = 16
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The bytes that an output reads: `rows` runs of `length`, which is cut into vectors, the last one perhaps shorter."""
+    """The bytes that an output reads: `rows` runs of `length` bytes; each is cut into vectors, and the last vector may be
+    partial.
+    """
 
     rows: int
     length: int
 
     @property
     def whole(self) -> int:
-        """Full vectors of a row."""
+        """Full vectors per row."""
         return self.length // VECTOR
 
     @property
-    def rest(self) -> int:
-        """Bytes after them."""
+    def remainder(self) -> int:
+        """Bytes of a row after the full vectors."""
         return self.length % VECTOR
 
     @property
@@ -192,11 +197,11 @@ class Window:
     @property
     def pieces(self) -> list[int]:
         """Bytes of each vector of a row."""
-        return [VECTOR] * self.whole + [self.rest] * bool(self.rest)
+        return [VECTOR] * self.whole + [self.remainder] * bool(self.remainder)
 
 
 def block_bytes(window: Window, form: RequantForm, channels: int) -> int:
-    """Of a block of that many channels in the stream, a multiple of four."""
+    """Bytes of a block of `channels` channels in the stream (a multiple of four)."""
     return channels * (window.size + form.field_bytes)
 
 
@@ -205,9 +210,9 @@ Numbers = Callable[[int], Array]
 
 
 def pack(weights: Array, window: Window, numbers: Numbers, *, channels: int) -> Array:
-    """The stream as int8: by blocks of `channels`, of each vector of the window the weights of one channel after the other.
+    """The stream as int8.  Per block of `channels`: for each vector of the window, one channel's weights after the other's.
 
-    `weights` are [O, K], K in the order of the window.  The `numbers` of the block follow.
+    `weights` are [O, K] with K in the order of the window.  The block's `numbers` follow its weights.
     """
     count = weights.shape[0]
     padded = np.pad(weights, ((0, -count % channels), (0, 0))).astype(np.int8)

@@ -1,4 +1,4 @@
-"""Where results go: straight to the output, or through scratch memory and the epilogue of the layer."""
+"""Where a kernel's results go: straight to the output, or to scratch memory and then through the layer's epilogue."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from aot.topi.layer.elementwise import Factors
 from aot.topi.layer.fused import FusedLayer, LayerIo, residual_factors
 
 EACH = 12
-"""Instructions of a call of the epilogue for an element where it has no vectors."""
+"""Instructions per element and call of an epilogue without vectors."""
 
 
 class Results:
     """`size` consecutive results at a time: a block writes them to `place`, then `finish` runs the epilogue, if there is one.
 
-    With `over` the epilogue reads them from the output, and writes there: for kernels that do not compute them in one run.  An
-    epilogue that is a table is left to `end`, which a kernel calls after all of its results: one loop over the output, no scratch
-    memory.
+    With `over`, results go to the output and the epilogue updates them there; this is for kernels that do not compute them in one
+    run.  An epilogue that is a table is left to `end`, which a kernel calls after all results: one loop over the output, no
+    scratch memory.
     """
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int, over: bool = False) -> None:
@@ -45,11 +45,11 @@ class Results:
             self._buffer = io.out if over else b.scratch("results", (size,), "int8")
 
     def place(self, first: Expr) -> Region:
-        """Where the results from element `first` of the output on are to be written."""
+        """Where to write the results from element `first` of the output on."""
         return region(self._io.out, first) if self._buffer is None else region(self._buffer)
 
     def finish(self, first: Expr, count: Expr | None = None) -> None:
-        """Run the epilogue over the first `count` of them (all, if there is none)."""
+        """Run the epilogue over the first `count` results (default: all)."""
         b, io, f = self._b, self._io, self._factors
         number = imm(self._size) if count is None else count
         if self._buffer is None:
@@ -67,7 +67,7 @@ class Results:
             io.store((first + i,), value)
 
     def end(self) -> None:
-        """Run an epilogue that is a table over all results."""
+        """Run an epilogue that is a table, over all results."""
         table = self._io.table
         if table is not None:
             self._io.index_by_bits()
@@ -76,12 +76,12 @@ class Results:
 
     @property
     def instructions_at_end(self) -> int:
-        """Of `end`."""
+        """Instructions of `end`."""
         return 0 if self._io.table is None else lut_instructions(prod(self._layer.out_type.shape))
 
     @property
     def instructions(self) -> int:
-        """Of the epilogue of `size` results."""
+        """Instructions of the epilogue for `size` results."""
         if self._buffer is None:
             return 0
         if self._factors is not None:
@@ -92,14 +92,14 @@ class Results:
 
     @property
     def code(self) -> int:
-        """Bytes."""
+        """Bytes of code."""
         if self._buffer is None:
             return 0 if self._io.table is None else 44
         return 120 if self._factors is None and self._floats is None else 60
 
 
 def _only_dequantize(layer: FusedLayer) -> DequantizeAttrs | None:
-    """The epilogue where it is one DEQUANTIZE whose results vectors give."""
+    """The attributes of an epilogue that is one DEQUANTIZE which vectors compute exactly; else None."""
     attrs = layer.epilogue[0].attrs
     alone = len(layer.epilogue) == 1 and isinstance(attrs, DequantizeAttrs) and layer.requant.dtype == "int8"
     return attrs if alone and attrs.scale >= LEAST_SCALE else None

@@ -1,7 +1,8 @@
-"""SOFTMAX of bytes row by row: maximum, sum and results by vectors, the reciprocal between them as generic.softmax has it.
+"""SOFTMAX of bytes for MVE, row by row: maximum, sum and results in vectors; the reciprocal is that of generic.softmax.
 
-Exponentials come from a table.  It rises with the code: the base of its loads is such that a code is the offset itself, the
-maximum's exponential the last.  Negative codes reach what is below the base, as addresses are taken modulo 2^32.
+Exponentials are gathered from a table with increasing entries.  The base of the loads is chosen such that a quantised value is
+itself the offset, and the row's maximum selects the last entry.  Negative values reach below the base, as addresses wrap modulo
+2^32.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 RECIPROCAL = 92
-"""Instructions of a row's reciprocal, about."""
+"""Instructions of a row's reciprocal (estimate)."""
 
 CODES = 256
 _BASE = ["rsb %[b], %[top], #255", "add %[b], %[t], %[b], lsl #2"]
@@ -36,9 +37,9 @@ _EXPONENTIALS = ["vldrb.s32 q0, [%[x]], #4", "vldrw.u32 q1, [%[b], q0, uxtw #2]"
 
 @cache
 def row_sum(depth: int) -> TensorIntrin:
-    """top[0] = the largest of x[:depth], total[0] = the sum of exps[255 - top + x[i]], each rounded to 12 integer bits.
+    """top[0] = the largest of x[:depth]; total[0] = the sum of exps[255 - top + x[i]], each rounded to 12 integer bits.
 
-    Operands: x int8; exps int32[256], Q0.31; top int32[1] and total uint32[1], locals.
+    Operands: x int8; exps int32[256], Q0.31; top int32[1] and total uint32[1], both local.
     """
     b = IRBuilder(f"softmax_sum_{depth}")
     x = b.input("x", (depth,), "int8")
@@ -90,9 +91,9 @@ def _emit_sum(operands: Mapping[str, COperand], depth: int) -> BlockText:
 
 @cache
 def row_results(depth: int, dtype: str, zero_point: int) -> TensorIntrin:
-    """out[i] = the product of scale and exps[255 - top + x[i]], shifted right by less + 1 with rounding, as a code.
+    """out[i] = scale * exps[255 - top + x[i]], shifted right by less + 1 with rounding, as a quantised value.
 
-    Operands: x int8, exps as of `row_sum`, out of `dtype` (int8, int16), top, scale Q0.31, less uint32 up to 31.
+    Operands: x int8; exps as in `row_sum`; out of `dtype` (int8, int16); top; scale Q0.31; less, uint32 up to 31.
     """
     top, scale, less = Var("top"), Var("scale"), Var("less", "uint32")
     b = IRBuilder(f"softmax_results_{depth}_{dtype}")
@@ -104,7 +105,7 @@ def row_results(depth: int, dtype: str, zero_point: int) -> TensorIntrin:
         product = cast("uint32", tir_saturating_rounding_doubling_high_mul(scale, exp))
         value = cast("int32", ((product >> less) + 1) >> 1)
         b.store(out, i, cast(dtype, minimum(value + zero_point, int_range(dtype)[1])))
-    # codes are read before the results are written that belong to them
+    # data are read before the results that belong to them are written
     desc = replace(b.finish(), scalars=(top, scale, less))
     name = f"arm_mve.{b.name}"
     return TensorIntrin(name, desc, lambda ops: _emit_results(ops, depth, dtype, zero_point), requires="mve", ordered=True)
@@ -146,7 +147,7 @@ def _emit_results(operands: Mapping[str, COperand], depth: int, dtype: str, zero
 
 
 def row_instructions(depth: int, dtype: str) -> int:
-    """Of both blocks."""
+    """Instructions of both blocks."""
     fours = -(-depth // 4)
     return 3 * -(-depth // 16) + fours * (5 + (9 if dtype == "int8" else 8)) + 24
 

@@ -1,4 +1,4 @@
-"""Depthwise convolution for Armv6-M: the taps of a window for six pixels by MULS, see aot/topi/layer/lanes.py."""
+"""Depthwise convolution for Armv6-M: a window's taps for six pixels with four MULS each (arithmetic: aot/topi/layer/lanes.py)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from functools import cache
 from aot.target.target import Target
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_v6m.lanes import UNIFIED
-from aot.topi.arm_v6m.requant import instructions, plan
+from aot.topi.arm_v6m.requant import choose_requant, instructions
 from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.lanes import WORDS, LanePlanes, Machine, Requant, Taps, lower_lanes, plan_lanes, plane_sums
 from aot.topi.strategy import Group, register_planned
 
 MAX_OFFSET = 31
-"""Words that LDR reaches."""
+"""Largest offset of LDR, in words."""
 TAP = 6 + 2 * WORDS
-"""Instructions."""
+"""Instructions per tap."""
 
 
 def mul_instructions(taps: Taps) -> int:
-    """Of `mul_plane`."""
+    """Instructions of `mul_plane`."""
     return TAP * taps.rows * taps.columns + 2 * (taps.rows - 1)
 
 
 @cache
 def mul_plane(taps: Taps) -> TensorIntrin:
-    """`plane_sums` by LDR, MULS in place and ADD."""
+    """`plane_sums` with LDR, MULS in place and ADD."""
     desc = plane_sums(taps)
     return TensorIntrin(f"arm_v6m.mul_{desc.name}", desc, lambda ops: _emit(ops, taps), requires="v6m")
 
@@ -59,7 +59,7 @@ def _emit(operands: Mapping[str, COperand], taps: Taps) -> BlockText:
 
 
 def _two_products(layer: FusedLayer, target: Target) -> Requant:
-    return plan(layer.requant, layer.acc_low, layer.acc_high, target)
+    return choose_requant(layer.requant, layer.acc_low, layer.acc_high, target)
 
 
 V6M = Machine("arm_v6m.depthwise", mul_plane, mul_instructions, MAX_OFFSET, _two_products, instructions, 50)

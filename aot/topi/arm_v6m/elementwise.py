@@ -1,6 +1,6 @@
-"""ADD and MUL of int8 tensors on cores with products of 32 bits alone: one element after another, all numbers in registers.
+"""ADD and MUL of int8 tensors for Armv6-M, which has 32-bit products only: one element at a time, all numbers in registers.
 
-A sum or a product that leaves the limits, which few do, is mended beside the loop.
+Saturation is rare, so the loop only tests for it; a value beyond the limits branches to code outside of the loop that clamps it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from aot.topi.layer.elementwise import AddKernel, Limits, Operands, RowPlan, Run
 from aot.topi.strategy import Group
 
 LEAST = 8
-"""Elements of a run from which on the loop pays."""
+"""Shortest run for which the loop pays off."""
 
 MOST_UNROLLED = 4
 
 ALL = 14
-"""Core registers stated of these blocks: they use all eight low ones, which clang and GCC without optimisation do not leave."""
+"""Core registers declared for these blocks: they use all eight low registers, which clang and unoptimised GCC cannot spare."""
 
 Second = Literal["bytes", "one"]
-"""The other factors: as bytes; one number for all."""
+"""The second factors: bytes, or one number for all elements."""
 
 
 def unroll_of(length: int) -> int:
-    """Elements a turn, so that none are left over."""
+    """Elements per iteration; divides the length, so that there is no remainder."""
     return max(u for u in range(1, MOST_UNROLLED + 1) if length % u == 0)
 
 
@@ -43,7 +43,7 @@ def unroll_of(length: int) -> int:
 
 
 def _inside(limits: Limits, k: int) -> list[str]:
-    """From the sum in `p` to the stored result of the turn's element k."""
+    """The code from the sum in `p` to the stored result, for element k of the iteration."""
     lo, hi = limits.lo, limits.hi
     test = [f"cmp %[p], #{hi - lo}", f"bhi 2{k}f"] if limits.clamped else ["sxtb %[q], %[p]", "cmp %[q], %[p]", f"bne 2{k}f"]
     back = [f"{'adds' if lo > 0 else 'subs'} %[p], #{abs(lo)}"] if limits.clamped and lo else []
@@ -51,19 +51,19 @@ def _inside(limits: Limits, k: int) -> list[str]:
 
 
 def _beside(limits: Limits, k: int) -> list[str]:
-    """What is beyond the limits becomes one of them."""
-    most, mend = (limits.hi - limits.lo, "bics") if limits.clamped else (127, "eors")
-    return [f"2{k}:", "asrs %[q], %[p], #31", f"movs %[p], #{most}", f"{mend} %[p], %[q]", f"b 3{k}b"]
+    """The code that replaces a value beyond the limits by the nearer limit."""
+    most, op = (limits.hi - limits.lo, "bics") if limits.clamped else (127, "eors")
+    return [f"2{k}:", "asrs %[q], %[p], #31", f"movs %[p], #{most}", f"{op} %[p], %[q]", f"b 3{k}b"]
 
 
 def _loop(
     operands: Operands, limits: Limits, sums: Sequence[str], negative: Sequence[str] = (), *,
     low: Mapping[str, str], high: Mapping[str, str],
 ) -> BlockText:  # fmt: skip
-    """A loop over `i` from -count to 0 on pointers to the ends.
+    """A loop with `i` from -count to 0, indexing from the ends of the tensors.
 
-    `sums` makes the sum of one element; `negative` is the other way from `bmi 4` to `5:` in it.  Numbers in `low` and in `high`
-    registers.
+    `sums` computes the sum of one element; `negative` is its out-of-line branch, from label 4 back to label 5.  Numbers are kept
+    in `low` and `high` registers.
     """
     body, aside = [], []
     for k in range(limits.per_iteration):
@@ -93,7 +93,7 @@ def _loop(
 
 
 def _emit_add(operands: Operands, limits: Limits) -> BlockText:
-    """12 instructions an element and one a turn; four more beyond the limits."""
+    """The loop of ADD: 12 instructions per element and one per iteration; four more for a value beyond the limits."""
     sums = ["ldrsb %[p], [%[x], %[i]]", "ldrsb %[q], [%[y], %[i]]", "muls %[p], %[fa], %[p]", "muls %[q], %[fb], %[q]"]
     factors = {"fa": operands["a"].value, "fb": operands["b"].value}
     sums += ["adds %[p], %[p], %[q]", "add %[p], %[bias]"]
@@ -118,8 +118,8 @@ register_rows("arm_v6m.add", "qnn.add", ADD.plan, plevel=25)
 class Product:
     """What the code of MUL depends on.
 
-    `low`: the factor has a lower part; `signed`: negative products have a bias of their own; `centred`: the zero points of x and
-    y that are other than 0.
+    `low`: the multiplier has a low half; `signed`: negative products have a bias of their own; `centred`: whether the zero points
+    of x and y are non-zero.
     """
 
     limits: Limits
@@ -130,7 +130,7 @@ class Product:
 
     @property
     def instructions(self) -> float:
-        """Of an element, the loop's included."""
+        """Instructions per element, including its share of the loop."""
         loads = 2 if self.second == "bytes" else 1
         return loads + sum(self.centred) + 2 + 4 * self.low + 1.5 * self.signed + 8 + 1 / self.limits.per_iteration
 
@@ -144,8 +144,8 @@ class Product:
 def multiply_bytes(form: Product) -> TensorIntrin:
     """out[i] = clamp((p * high + (p * low >> 15) + bias + (p < 0 ? below : 0)) >> shift, lo, hi), p = (x[i] - zx) * (y[i] - zy).
 
-    Operands: x, y (bytes, or y - zy of all elements), out (which may be x or y), high, low, bias, below, zx, zy, and count, a
-    multiple of the turn; low, below, zx and zy only if the form has them.
+    Operands: x; y (bytes, or one y - zy for all elements); out (may be x or y); high, low, bias, below, zx, zy; count, a multiple
+    of the elements per iteration.  low, below, zx and zy are present only if the form has them.
     """
     has = {"low": form.low, "below": form.signed, "zx": form.centred[0], "zy": form.centred[1]}
     numbers = {n: Var(n) for n in ("high", "low", "bias", "below", "zx", "zy") if has.get(n, True)}
@@ -195,7 +195,7 @@ def _emit_multiply(operands: Operands, form: Product) -> BlockText:
 
 
 def plan(group: Group, target: Target) -> RowPlan | None:
-    """None for other cores and operands, and for numbers without a form of 32 bits."""
+    """The plan of a group; None for other cores and operands, and for numbers without a 32-bit form."""
     runs = match_runs(group, least=LEAST, outer=True) if target.has("v6m") else None
     if runs is None:
         return None
@@ -204,10 +204,10 @@ def plan(group: Group, target: Target) -> RowPlan | None:
     form = rescaling_of_products(attrs.input_zp, numbers)
     if form is None:
         return None
-    first = runs.kinds.index("whole")  # the one that is no gate
+    first = runs.kinds.index("whole")  # the operand that is not broadcast
     one = runs.kinds[1 - first] == "outer"
     limits = Limits(form.shift, form.lo, form.hi, unroll_of(runs.length))
-    # sums less lo << shift stay in 32 bits if sums and that number have a bit to spare
+    # a sum minus lo << shift must fit 32 bits
     if limits.clamped and form.most + (abs(form.lo) << form.shift) >= 1 << 31:
         return None
     zps = attrs.input_zp[first], attrs.input_zp[1 - first]

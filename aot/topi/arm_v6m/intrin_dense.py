@@ -1,4 +1,4 @@
-"""A row of bytes by six or three channels, whose weights share words as pixels do elsewhere: see lanes.py."""
+"""A row of bytes by six or three channels for Armv6-M; channels share words, three in two (arithmetic: lanes.py)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.layer.taps import TapLoop
 
 UNROLL = 12
-"""Taps in the body of the loop: as many as a conditional branch reaches over."""
+"""Taps in the body of the loop: as many as a conditional branch can jump over."""
 
 
 def tap_cost(words: int) -> int:
-    """Instructions for a tap of the channels that share so many words."""
+    """Instructions per tap of the channels that share this many words."""
     return 2 + 2 * words
 
 
 def tap_loop(taps: int) -> TapLoop:
-    """Straight code for few taps."""
+    """Straight-line code for few taps."""
     return TapLoop(0, taps) if taps < 2 * UNROLL else TapLoop(UNROLL, taps % UNROLL)
 
 
@@ -32,8 +32,8 @@ def tap_loop(taps: int) -> TapLoop:
 def dot_words(loop: TapLoop, words: int) -> TensorIntrin:
     """acc[words] += words of weights times a row: six channels in four words, or three in two.
 
-    Operands: w int32[words * taps]; x uint8[taps]; acc uint32[words]; taps, which `loop` has to accept.  `tap_cost` instructions
-    a tap.
+    Operands: w int32[words * taps]; x uint8[taps]; acc uint32[words]; taps, which must suit `loop`.  `tap_cost` instructions per
+    tap.
     """
     taps = Var("taps")
     b = IRBuilder(f"dot_{'words' if words == 4 else 'pair'}_{loop.unroll}_{loop.rest}")

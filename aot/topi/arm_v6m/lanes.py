@@ -1,4 +1,5 @@
-"""Three pixels in two 32-bit sums: products on cores that have no wider ones.
+"""Three pixels in two 32-bit sums for Armv6-M, which has no wider products: the block that multiplies them by a channel's
+weights.
 
 See aot/topi/layer/lanes.py for the arithmetic.
 """
@@ -19,15 +20,15 @@ from aot.topi.layer.taps import Packing, TapLoop
 
 SIX = Packing(6, BITS, (0, 1, 3, 4))
 STRIDE = 4 * WORDS
-"""Bytes between a channel's weights, the same as between words of data, so that one register points to both."""
+"""Bytes between a channel's weights; equal to the bytes of data per tap, so that one register addresses both."""
 UNIFIED = ".syntax unified"
 TAP = 2 + 2 * WORDS
-"""Instructions."""
+"""Instructions per tap."""
 _UNROLL = 8
 
 
 def tap_loop(taps: int) -> TapLoop:
-    """Straight code for few taps, else bodies of eight."""
+    """Straight-line code for few taps, else loop bodies of eight."""
     return TapLoop(0, taps) if taps <= 2 * _UNROLL else TapLoop(_UNROLL, taps % _UNROLL)
 
 
@@ -35,8 +36,9 @@ def tap_loop(taps: int) -> TapLoop:
 def mul_lanes(loop: TapLoop) -> TensorIntrin:
     """acc[4] += the words of `taps` taps times a channel's weights.
 
-    Operands: w int8, one in `STRIDE` bytes; x int32[4 * taps]; acc uint32[4]; taps, which `loop` has to accept.  10 instructions
-    a tap: LDRSB, LDMIA, four MULS in place, four ADD to high registers.
+    Operands: w int8, one every `STRIDE` bytes; x int32[4 * taps]; acc uint32[4]; taps, which must suit `loop`.  10 instructions
+    per tap: LDRSB, LDMIA, four MULS in place, four ADD to high registers.  The weights' pointer is kept as its distance from x,
+    so LDMIA advances both.
     """
     taps = Var("taps")
     b = IRBuilder(f"mul_lanes_{loop.unroll}_{loop.rest}")

@@ -1,14 +1,15 @@
-"""Requantisation by two products of 32 bits, proven by thresholds.
+"""Requantisation with two 32-bit products for Armv6-M, proven by thresholds.
 
-Requantisation is monotone (aot/topi/layer/requant.py), so everything between its first and its last threshold determines it:
-with u = acc - (first threshold) + 1 a result is lo for u <= 0, hi for u >= span, and else
+TFLite's requantisation needs a 64-bit product, about 95 instructions in software on these cores; two 32-bit products take 14.
+Requantisation is monotone (aot/topi/layer/requant.py), so its thresholds determine it.  Let
+u = acc - (first threshold) + 1.  A result is lo for u <= 0, hi for u >= span, and otherwise
 
     lo + ((u * high + (u * low >> split) + constant) >> shift),
 
-where high * 2^split + low is the channel's multiplier scaled to 64 - 2U bits, U bits being enough for every u < span.  Neither
-product leaves 32 bits then.  The constant puts each threshold where it belongs.  If there is none, because halves of negative
-values are rounded away from zero, negative accumulators (u < zero) have a constant of their own; if that does not help, the
-layer takes another form.  The accumulator's shift by the first threshold goes into the bias.
+where high * 2^split + low is the channel's multiplier scaled to 64 - 2U bits, and U is the number of bits of the largest
+u < span.  Then both products fit 32 bits.  The constant is chosen such that every threshold is right.  If no constant does this,
+because halves of negative values are rounded away from zero, negative accumulators (u < zero) get a constant of their own.  If
+that fails too, the layer uses another form.  The subtraction of the first threshold is part of the bias.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from aot.topi.layer.requant import RequantParam, plan_requantize, thresholds
 WORD = 32
 CODE_BITS = 8
 LEAST_SPLIT = 8
-"""Bits of a part of the multiplier from which on a constant may be found."""
+"""Fewest bits of each half of the multiplier for which a constant is likely to exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TwoProducts:
-    """The form above; parameters: high, low, constant, span, shift, and perhaps zero and the constant below it.
+    """The form above; parameters: high, low, constant, span, shift, and if needed zero and the constant below it.
 
-    `base` is what the accumulators of each channel start less.
+    `base` is subtracted from each channel's initial accumulator.
     """
 
     params: tuple[RequantParam, ...]
@@ -44,7 +45,7 @@ class TwoProducts:
     hi: int
 
     def emit(self, _b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
-        """The int32 result of u."""
+        """The int32 result for u."""
         high, low, constant, span, shift, *negative = requant_params
         if negative:
             constant = select(acc < negative[0], negative[1], constant)
@@ -56,34 +57,34 @@ class TwoProducts:
 
 
 INSTRUCTIONS = 14
-"""Of a result by two products, its store included."""
+"""Instructions per result with two products, including its store."""
 SIGNED = 9
-"""More where negative accumulators have a constant of their own."""
+"""Further instructions if negative accumulators have a constant of their own."""
 UNSIGNED_FIELDS = 5
 SLOW = 95
-"""Of a result by software for 64-bit products."""
+"""Instructions per result with 64-bit products in software."""
 
 
 def instructions(requant: Requant) -> int:
-    """Of a result, its store included (from counts under QEMU)."""
+    """Instructions per result, including its store (from counts under QEMU)."""
     if not isinstance(requant, TwoProducts):
         return SLOW
     return INSTRUCTIONS + SIGNED * (len(requant.params) > UNSIGNED_FIELDS)
 
 
-def plan(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
-    """The form for accumulators of channel c in [low[c], high[c]] (int64 arrays)."""
-    found = plan_two_products(attrs, low, high)
-    return found or OtherForm(plan_requantize(attrs, low, high, target), np.zeros_like(low))
+def choose_requant(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
+    """The best form for accumulators in [low[c], high[c]] for each channel c (int64 arrays)."""
+    two_products = plan_two_products(attrs, low, high)
+    return two_products or OtherForm(plan_requantize(attrs, low, high, target), np.zeros_like(low))
 
 
 def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> TwoProducts | None:
-    """None where it is not exact for a channel."""
+    """The form with two products; None if it is not exact for some channel."""
     at = thresholds(attrs, low, high) if attrs.dtype == "int8" and not attrs.fraction and attrs.hi > attrs.lo else None
     if at is None:
         return None
     reached = (at > low) & (at <= high)
-    below = (at <= low).sum(axis=0)  # thresholds that even the lowest accumulator has passed
+    below = (at <= low).sum(axis=0)  # thresholds at or below the lowest accumulator
     base = np.where(below > 0, low, at[0]) - 1
     span = np.where(reached[-1] | (at[-1] <= low), at[-1], high + 1) - base
     bits = max(int(span.max() - 1).bit_length(), 1)
@@ -110,33 +111,33 @@ def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> TwoPro
 
 
 def _multiplier(scale: Array, *, split: int) -> tuple[Array, Array]:
-    """(multiplier of both parts, final shift) of each channel."""
+    """(multiplier of both halves, final shift) of each channel."""
     shift = np.minimum(WORD - CODE_BITS - 1, 2 * split - 1 - np.ceil(np.log2(scale) + split).astype(np.int64))
     return np.rint(np.ldexp(scale, (shift + split).astype(np.int64))).astype(np.int64), shift
 
 
 class _Steps:
-    """Where the products of each channel have to step over its thresholds `at`, given on u."""
+    """Finds the constants with which each channel's products step at its thresholds `at` (given as u)."""
 
     def __init__(self, at: Array, number: tuple[Array, Array], span: Array, *, split: int) -> None:
         self._at, self._span, self._split = at, span, split
         self._number, self._shift = number
 
     def _product(self, u: Array) -> Array:
-        found: Array = (u * self._number) >> self._split
-        return found
+        product: Array = (u * self._number) >> self._split
+        return product
 
     def constant(self, start: Array, stop: Array) -> Array | None:
-        """What makes results right for start <= u < min(stop, span), or None.
+        """The constants that make results right for start <= u < min(stop, span), or None.
 
-        A result before a threshold and that behind it are each looked at where they are in this range.
+        Each threshold is checked on both sides, provided that the side is in this range.
         """
         at, codes = self._at, np.arange(1, self._at.shape[0] + 1).reshape(-1, 1) << self._shift
         stop = np.minimum(stop, self._span)
         far = np.int64(1) << 40
         least = np.where((at >= start) & (at < stop), codes - self._product(at), -far).max(axis=0)
         most = np.where((at > start) & (at <= stop), codes - 1 - self._product(at - 1), far).min(axis=0)
-        passed = (at <= start).sum(axis=0)  # what every u of the range has passed, and what none has reached
+        passed = (at <= start).sum(axis=0)  # thresholds below the whole range; the first one above it
         reached = (at < stop).sum(axis=0) + 1
         used = start < stop
         least = np.maximum(least, np.where(used, (passed << self._shift) - self._product(start), -far))
