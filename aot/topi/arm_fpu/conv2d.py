@@ -1,4 +1,4 @@
-"""Convolutions of float32: two neighbouring pixels by eight channels, straight from the image."""
+"""Convolutions of float32: two neighbouring pixels by eight channels at a time, reading the image in place."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Plan:
 
 
 def plan(group: Group, target: Target, operator: str) -> Plan | None:
-    """One group of channels; depthwise layers of one channel; windows that are dilated in one row only."""
+    """Layers with one group of channels, or depthwise with one channel; dilated windows only if they have one row."""
     layer = match_float_layer(group, operator) if target.has("vfp") else None
     if layer is None:
         return None
@@ -96,38 +96,40 @@ def plan(group: Group, target: Target, operator: str) -> Plan | None:
 
 
 def plan_stored(group: Group, target: Target, operator: str) -> Plan | None:
-    """Weights that the file has in fewer bytes; of one pixel no single taps, which are widened where they are used."""
-    found = plan(group, target, operator)
-    if found is None:
+    """Layers whose weights are smaller in the file; not single pixels with one tap, whose weights are widened where they are
+    used.
+    """
+    candidate = plan(group, target, operator)
+    if candidate is None:
         return None
-    pixels = found.layer.batch * found.layer.rows.out * found.layer.columns.out
-    if pixels == 1 and is_pointwise(found.layer):
+    pixels = candidate.layer.batch * candidate.layer.rows.out * candidate.layer.columns.out
+    if pixels == 1 and is_pointwise(candidate.layer):
         return None
-    return None if stored_form(found.layer, weights_of(found.layer)) is None else found
+    return None if stored_form(candidate.layer, weights_of(candidate.layer)) is None else candidate
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str, small: bool = False) -> Lowered:
-    layer = found.layer
+def lower(group: Group, _target: Target, name: str, plan: Plan, *, form: str, small: bool = False) -> Lowered:
+    layer = plan.layer
     kernel = DenseKernel(
-        IRBuilder(name), group, layer, inner=layer.depth, fused=form == "vmla", dilated=found.dilated, small=small
+        IRBuilder(name), group, layer, inner=layer.depth, fused=form == "vmla", dilated=plan.dilated, small=small
     )
     return kernel.lowered(f"arm_fpu.{title_of(layer)}", f"_{form}", unroll=UNROLL)
 
 
 def title_of(layer: FloatLayer) -> str:
-    """A layer of one pixel is a fully connected one."""
+    """The kernel's name; a layer with one pixel is a fully connected one."""
     return "dense" if layer.rows.out == layer.columns.out == 1 else "conv2d"
 
 
 class DenseKernel(WindowKernel):
-    """Every channel of a result reads all channels of the data."""
+    """Every result channel reads all data channels."""
 
     def matrix(self) -> Array:
         return weights_of(self.layer)
 
     @property
     def wide(self) -> bool:
-        """Whether all pixels are done one by one, and their products without VMLA."""
+        """Whether all pixels are computed one by one, without VMLA."""
         return not self.fused and self.stored is None and self.pairs == 0
 
     @property
@@ -148,9 +150,9 @@ class DenseKernel(WindowKernel):
         elif pixels > 2:
             unroll = unroll_many(run, unroll)
         loop = varies or run > unroll + UNROLL
-        rest = 0 if varies else run % unroll if loop else run - unroll
+        remainder = 0 if varies else run % unroll if loop else run - unroll
         make = ManyForm if pixels > 2 else NarrowForm if narrow else WideForm if self.wide else DotForm
-        return make(pixels, count, self.fused, unroll, rest, loop, self.runs > 1, self.clamp)
+        return make(pixels, count, self.fused, unroll, remainder, loop, self.runs > 1, self.clamp)
 
     def intrin(self, form: DotForm) -> TensorIntrin:
         return dot(form)
@@ -164,20 +166,20 @@ class DenseKernel(WindowKernel):
 
 
 def is_pointwise(layer: FloatLayer) -> bool:
-    """Whether each result reads one pixel, inside the image."""
+    """Whether each result reads exactly one pixel, inside the image."""
     return all(a.taps == 1 and a.whole == (0, a.out) for a in (layer.rows, layer.columns))
 
 
 def weights_of(layer: FloatLayer) -> Array:
-    """[taps, channels]."""
-    found: Array = layer.weight.reshape(layer.channels, -1).T
-    return found
+    """The weights as [taps, channels]."""
+    matrix: Array = layer.weight.reshape(layer.channels, -1).T
+    return matrix
 
 
-# Fully connected layers of a few rows, and pointwise convolutions of a few pixels, with the weights as the file has them.
+# Fully connected layers with a few rows, and pointwise convolutions with a few pixels, with weights in the form of the file.
 #
-# No scratch.  Weights take two, one or half a byte each in flash, [channels / 8][inputs][8] in whole words, behind the block's
-# bias and scales; they are widened where they are used.
+# No scratch memory.  Weights are two, one or half a byte each in flash, [channels / 8][inputs][8] in whole words, after the
+# block's bias and scales; they are widened where they are used.
 
 
 MOST_PIXELS = 8
@@ -185,16 +187,16 @@ DIRECT_UNROLL = 4
 
 
 def plan_direct(group: Group, target: Target, operator: str) -> Plan | None:
-    """Few pixels of one tap each, and weights that the file has in fewer bytes."""
-    found = plan(group, target, operator)
-    if found is None or not is_pointwise(found.layer):
+    """Layers with a few pixels of one tap each whose weights are smaller in the file."""
+    candidate = plan(group, target, operator)
+    if candidate is None or not is_pointwise(candidate.layer):
         return None
-    pixels = found.layer.batch * found.layer.rows.out * found.layer.columns.out
-    return found if pixels <= MOST_PIXELS and stored_form(found.layer, weights_of(found.layer)) is not None else None
+    pixels = candidate.layer.batch * candidate.layer.rows.out * candidate.layer.columns.out
+    return candidate if pixels <= MOST_PIXELS and stored_form(candidate.layer, weights_of(candidate.layer)) is not None else None
 
 
-def lower_direct(group: Group, _target: Target, name: str, found: Plan, *, form: str) -> Lowered:
-    kernel = DirectKernel(IRBuilder(name), group, found.layer, inner=found.layer.depth, fused=form == "vmla", small=True)
+def lower_direct(group: Group, _target: Target, name: str, plan: Plan, *, form: str) -> Lowered:
+    kernel = DirectKernel(IRBuilder(name), group, plan.layer, inner=plan.layer.depth, fused=form == "vmla", small=True)
     return kernel.lowered("arm_fpu.dense", f"_{form}", unroll=DIRECT_UNROLL)
 
 
@@ -212,30 +214,30 @@ class DirectKernel(DenseKernel):
     def form(self, pixels: int, count: int) -> DotForm:
         assert self.stored is not None
         loop = self.run > 2 * DIRECT_UNROLL
-        unroll, rest = (DIRECT_UNROLL, self.run % DIRECT_UNROLL) if loop else (self.run, 0)
+        unroll, remainder = (DIRECT_UNROLL, self.run % DIRECT_UNROLL) if loop else (self.run, 0)
         kind, zero = self.stored.kind, self.stored.zero is not None
-        return StoredForm(pixels, count, self.fused, unroll, rest, loop, False, self.clamp, kind, zero)
+        return StoredForm(pixels, count, self.fused, unroll, remainder, loop, False, self.clamp, kind, zero)
 
     def intrin(self, form: DotForm) -> TensorIntrin:
         assert isinstance(form, StoredForm)
         return stored_dot(form)
 
 
-# Convolutions of float32 whose windows have several rows, and columns that are apart: packed first, then multiplied as one run.
+# Dilated convolutions of float32 with several rows and columns of taps: windows are packed and then multiplied as one run.
 #
-# Scratch: the windows of the pixels that are done together, 4 bytes a tap, with zeros for what is outside the image, which change
-# no sum (see layer.py).  Packing takes some instructions a tap, which all channels share.
+# Scratch memory: the windows of the pixels computed together, 4 bytes per tap.  Taps outside of the image are zeros, which change
+# no sum (see layer.py).  Packing costs some instructions per tap, shared by all channels.
 
 
 TURNS = {4: 13, 2: 9, 1: 5}
-"""Channels of a pixel that a turn copies, the most that divide their number, and the instructions that it takes under QEMU."""
+"""Channels of a pixel copied per iteration (the largest that divides their number) -> instructions, counted under QEMU."""
 
 PACKING_AROUND = 11
-"""Instructions of a tap's pixel besides."""
+"""Further instructions per tap's pixel."""
 
 
 def plan_packed(group: Group, target: Target) -> FloatLayer | None:
-    """One group of channels, several rows of taps, columns of taps that are apart."""
+    """Layers with one group of channels, several rows of taps, and dilated columns."""
     layer = match_float_layer(group, "nn.conv2d_float") if target.has("vfp") else None
     if layer is None or layer.weight.shape[3] != layer.depth:
         return None
@@ -277,7 +279,7 @@ class PackedKernel(DenseKernel):
         return self._whole(x, rows, line, 1)
 
     def _pack(self, x: Expr, pixels: int) -> None:
-        """The windows of some neighbouring pixels, one behind the other."""
+        """Pack the windows of some neighbouring pixels, one after another."""
         b, layer, (i, y) = self.b, self._window, self._at
         rows, columns, depth = layer.rows, layer.columns, layer.depth
         with b.for_("p", pixels) as p, b.for_("ky", rows.taps) as ky:
@@ -310,29 +312,29 @@ class PackedKernel(DenseKernel):
         return super().code() + 160
 
     def _packing(self) -> int:
-        """Instructions."""
+        """Instructions for packing."""
         layer = self._window
         each = next(n for n in TURNS if layer.depth % n == 0)
         pixels = layer.batch * layer.rows.out * layer.columns.out
         return pixels * layer.rows.taps * layer.columns.taps * (PACKING_AROUND + layer.depth // each * TURNS[each])
 
 
-# Transposed convolutions of float32: each phase a convolution of stride 1 whose results lie apart in the image.
+# Transposed convolutions of float32: each phase is a convolution of stride 1 whose results are spread over the image.
 #
-# See aot/topi/layer/phases.py.  The reference adds an output's products in the order of the data's pixels, as a convolution with
-# flipped weights does.
+# See aot/topi/layer/phases.py.  The reference adds an output's products in the order of the data's pixels, as does a convolution
+# with flipped weights.
 
 
 @dataclass(frozen=True, slots=True)
 class TransposePlan:
-    """The whole layer, whose axes mean nothing, and each phase with the places of its results."""
+    """The whole layer, whose axes are unused, and each phase with the places of its results."""
 
     layer: FloatLayer
     phases: tuple[tuple[FloatLayer, Spread], ...]
 
 
 def plan_transpose(group: Group, target: Target) -> TransposePlan | None:
-    """Constant finite weights, sums that end with the bias, no epilogue but RELU, and a tap inside the image for each result."""
+    """Layers with constant finite weights, the bias added last, no epilogue but RELU, and a tap in the image for each result."""
     whole = _match_transpose(group) if target.has("vfp") else None
     if whole is None:
         return None
@@ -341,10 +343,10 @@ def plan_transpose(group: Group, target: Target) -> TransposePlan | None:
     axes = []
     for i, size in enumerate((height, width)):
         cut, stride, kernel = attrs.padding[i], attrs.strides[i], whole.weight.shape[1 + i]
-        found = phase_axes(out=attrs.size[i], kernel=kernel, stride=stride, cut=cut)
-        if not all(a.out and a.before >= 0 and _phase_axis(a, size).never_empty for a in found):
+        phases = phase_axes(out=attrs.size[i], kernel=kernel, stride=stride, cut=cut)
+        if not all(a.out and a.before >= 0 and _phase_axis(a, size).never_empty for a in phases):
             return None
-        axes.append(found)
+        axes.append(phases)
     phases = []
     for y, x in product(range(attrs.strides[0]), range(attrs.strides[1])):
         rows, columns = axes[0][y], axes[1][x]
@@ -377,36 +379,36 @@ def _match_transpose(group: Group) -> FloatLayer | None:
     return FloatLayer(anchor, head, data, weight, bias, *bounds, (), out, batch, Axis(1, 1), Axis(1, 1), depth, macs)
 
 
-def lower_transpose(group: Group, _target: Target, name: str, found: TransposePlan, *, form: str) -> Lowered:
+def lower_transpose(group: Group, _target: Target, name: str, plan: TransposePlan, *, form: str) -> Lowered:
     b = IRBuilder(name)
-    io = FloatIo(b, group, found.layer, run=2 * CHANNELS)
+    io = FloatIo(b, group, plan.layer, run=2 * CHANNELS)
     instructions = cycles = code = 0
-    for layer, spread in found.phases:
+    for layer, spread in plan.phases:
         kernel = DenseKernel(b, group, layer, inner=layer.depth, fused=form == "vmla", within=(io, spread))
         kernel.emit()
         more, longer = kernel.instructions()
         instructions, cycles, code = instructions + more, cycles + longer, code + kernel.code()
-    text = describe(f"arm_fpu.conv2d_transpose_{form}", phases=len(found.phases), unroll=UNROLL)
-    func = b.finish(FuncAttrs(kernel=text, span=found.layer.span, macs=found.layer.macs))
+    text = describe(f"arm_fpu.conv2d_transpose_{form}", phases=len(plan.phases), unroll=UNROLL)
+    func = b.finish(FuncAttrs(kernel=text, span=plan.layer.span, macs=plan.layer.macs))
     return Lowered(func, io.constants, instructions, code, cycles)
 
 
-# Depthwise convolutions: any window, stride and dilation; weights as above.
+# Depthwise convolutions with any window, stride and dilation; weights as above.
 
 
 DEPTHWISE = "nn.depthwise_conv2d_float"
 MOST_UNROLLED = 7
-"""Columns of a window whose taps stand one after the other; more are in a loop."""
+"""Most columns of a window whose taps are unrolled; more columns are in a loop."""
 
 
 def plan_depthwise(group: Group, target: Target) -> FloatLayer | None:
-    """One filter for each channel."""
+    """Layers with one filter per channel."""
     layer = match_float_layer(group, DEPTHWISE) if target.has("vfp") else None
     return layer if layer is not None and layer.depth == layer.channels else None
 
 
 def plan_depthwise_stored(group: Group, target: Target) -> FloatLayer | None:
-    """Also weights that the file has in fewer bytes."""
+    """As plan_depthwise, if the weights are smaller in the file."""
     layer = plan_depthwise(group, target)
     return None if layer is None or stored_form(layer, _depthwise_matrix(layer)) is None else layer
 
@@ -417,7 +419,7 @@ def lower_depthwise(group: Group, _target: Target, name: str, layer: FloatLayer,
 
 
 class DepthwiseKernel(WindowKernel):
-    """Every channel of a result reads its own channel of the data."""
+    """Every result channel reads its own data channel."""
 
     def matrix(self) -> Array:
         return _depthwise_matrix(self.layer)
@@ -427,8 +429,8 @@ class DepthwiseKernel(WindowKernel):
         shared = self.fused and pixels == 2 and columns.stride == columns.dilation
         loop = (pixels == 1 and self.run_varies) or self.run > MOST_UNROLLED
         unroll = (1 if pixels == 1 else 4) if loop else self.run
-        rest = self.run % unroll if loop else 0
-        return DepthwiseForm(pixels, count, self.fused, unroll, rest, loop, self.runs > 1, self.clamp, shared)
+        remainder = self.run % unroll if loop else 0
+        return DepthwiseForm(pixels, count, self.fused, unroll, remainder, loop, self.runs > 1, self.clamp, shared)
 
     def intrin(self, form: DotForm) -> TensorIntrin:
         return depthwise_dot(cast("DepthwiseForm", form))
@@ -447,24 +449,25 @@ class DepthwiseKernel(WindowKernel):
 
 
 def _depthwise_matrix(layer: FloatLayer) -> Array:
-    found: Array = layer.weight.reshape(-1, layer.channels)
-    return found
+    matrix: Array = layer.weight.reshape(-1, layer.channels)
+    return matrix
 
 
-# A product and a bias for each channel: pixels one after the other, the numbers of up to eight channels in FPU registers.
+# One product and one bias per channel: pixel after pixel, with the numbers of up to eight channels in FPU registers.
 
 
 _SPARE = 4
-"""Registers beside those of results and constants."""
+"""Registers besides those of results and constants."""
 _RESULTS = 16
-"""The most results between a load and a store."""
+"""Most results between a load and a store."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleForm:
-    """`channels` of pixels, which lie side by side or, where they are `apart`, a step from each other; `unroll` loads a turn.
+    """`channels` channels of pixels that are adjacent or, if they are `apart`, a step from each other; `unroll` loads per
+    iteration.
 
-    Registers: results s0 and up, then weights, biases, and `_SPARE` others.
+    Registers: results in s0 and up, then weights, biases, and `_SPARE` others.
     """
 
     channels: int
@@ -478,13 +481,13 @@ class ScaleForm:
 
     @property
     def group(self) -> int:
-        """Pixels of a load."""
+        """Pixels per load."""
         room = min(_RESULTS, len(REGISTERS) - _SPARE - 2 * self.channels)
         return 1 if self.apart or self.unroll == 1 else room // self.channels
 
     @property
     def pixels(self) -> int:
-        """Of a turn."""
+        """Pixels per iteration."""
         return self.group * self.unroll
 
     @property
@@ -493,7 +496,7 @@ class ScaleForm:
 
     @property
     def _weights(self) -> int:
-        return max(self._count, 3)  # a clamp of one result after the other spoils the first three
+        return max(self._count, 3)  # clamping results one by one clobbers the first three
 
     @property
     def _spare(self) -> int:
@@ -501,7 +504,7 @@ class ScaleForm:
 
     @property
     def _is_checked_last(self) -> bool:
-        """Whether the clamp is for results that are not finite only, which the sum of all results tells."""
+        """Whether only results that are not finite need the clamp; the sum of all results tells."""
         return self.clamp.keeps and self.clamp.lo is not None
 
     def begin(self) -> Text:
@@ -529,14 +532,14 @@ class ScaleForm:
         return text + store_clamped(self.clamp, 1, n, free=self._spare, multiply=False)
 
     def end(self) -> Text:
-        """What tells whether all results are finite."""
+        """Test whether all results are finite."""
         if not self._is_checked_last:
             return []
         total = self._spare
         return [f"vadd.f32 s{total}, s{total}, s{total + 1}", *compared(total)]
 
     def exceptions(self) -> Text:
-        """Clamp stored results where they are, as the operators' descriptions do."""
+        """Clamp stored results in place, as the operators' te rules do."""
         if not self._is_checked_last:
             return []
         text: Text = ["bne 9f", *limits(self.clamp, 1, 2)]
@@ -547,7 +550,7 @@ class ScaleForm:
         return [*text, "subs %[u], %[u], #1", "bne 6b", "subs %[k], %[k], #1", "bne 5b", "9:"]
 
     def text(self) -> Text:
-        """All of the block."""
+        """The whole block."""
         return [*self.begin(), *self.body(), *self.end(), *self.exceptions()]
 
 
@@ -555,21 +558,21 @@ class ScaleForm:
 def scale(form: ScaleForm) -> TensorIntrin:
     """out[p * step + c] = clamp(x[p * step + c] * w[c] + w[channels + c]) for p < trips * pixels, c < channels.
 
-    Operands: x float32; w float32[2 * channels], weights and biases; out; trips; and, where pixels are apart, step.
+    Operands: x float32; w float32[2 * channels], weights and biases; out; trips; step, if pixels are apart.
     """
     b = IRBuilder(form.name)
     x, w, out = float_operands(b, "x", "w")
     trips, step = Var("trips"), Var("step")
     each = step if form.apart else imm(form.channels)
-    found = b.local("found", (form.group, form.channels), "float32")
+    results = b.local("found", (form.group, form.channels), "float32")
     with b.for_("n", trips * form.unroll) as n:
         for p in range(form.group):
             for c in range(form.channels):
                 at = (n * form.group + p) * each + c
-                b.store(found, (p, c), x[at] * w[c] + w[form.channels + c])
+                b.store(results, (p, c), x[at] * w[c] + w[form.channels + c])
         for p in range(form.group):
             for c in range(form.channels):
-                b.store(out, (n * form.group + p) * each + c, form.clamp.meaning(b, found[p, c]))
+                b.store(out, (n * form.group + p) * each + c, form.clamp.meaning(b, results[p, c]))
     return described(b, (trips, step) if form.apart else (trips,), lambda ops: _emit_scale(form, ops), ordered=True)
 
 
@@ -588,17 +591,17 @@ def _emit_scale(form: ScaleForm, operands: Mapping[str, COperand]) -> BlockText:
 
 
 def scale_price(form: ScaleForm, trips: int) -> tuple[int, int]:
-    """Instructions of one execution with finite results, and cycles of a Cortex-M4."""
+    """Instructions per execution with finite results, and cycles on a Cortex-M4."""
     around: Text = [*form.begin(), *form.end()]
     ends = form.exceptions()[:1]
     total = count_instructions(around) + len(ends) + trips * count_instructions(form.body())
     return total, total + len(ends) + waits(around) + trips * (waits(form.body()) + 1)
 
 
-# Depthwise convolutions with windows of one tap: a product and a bias for each channel.
+# Depthwise convolutions with windows of one tap: one product and one bias per channel.
 #
-# No scratch, and results may overlap the data.  Weights take four bytes each in flash, [channels / 8][weights, biases], and stay
-# in registers for all pixels.
+# No scratch memory, and results may overlap the data.  Weights are four bytes each in flash, [channels / 8][weights, biases], and
+# stay in registers for all pixels.
 
 
 SCALE_UNROLL = 4
@@ -608,23 +611,23 @@ SCALE_AROUND = np.array([14, 22])
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """A layer of `pixels`."""
+    """A layer with `pixels` pixels."""
 
     layer: FloatLayer
     pixels: int
 
     def blocks(self, count: int) -> list[tuple[ScaleForm, int, int]]:
-        """Of `count` channels: forms, the first pixel of each, its turns."""
+        """For `count` channels: each form, its first pixel, its iterations."""
         apart, clamp = count < self.layer.depth, Clamp(self.layer.lo, self.layer.hi)
         form, single = (ScaleForm(count, apart, n, clamp) for n in (SCALE_UNROLL, 1))
-        trips, rest = divmod(self.pixels, form.pixels)
-        return [(form, 0, trips)] * (trips > 0) + [(single, trips * form.pixels, rest)] * (rest > 0)
+        trips, remainder = divmod(self.pixels, form.pixels)
+        return [(form, 0, trips)] * (trips > 0) + [(single, trips * form.pixels, remainder)] * (remainder > 0)
 
     @property
     def counts(self) -> list[int]:
         """Channels of each block."""
-        whole, rest = divmod(self.layer.depth, CHANNELS)
-        return [CHANNELS] * whole + [rest] * (rest > 0)
+        whole, remainder = divmod(self.layer.depth, CHANNELS)
+        return [CHANNELS] * whole + [remainder] * (remainder > 0)
 
     @property
     def price(self) -> tuple[int, int]:
@@ -632,12 +635,12 @@ class ScalePlan:
         total = np.array([20, 30])
         for count in self.counts:
             total += sum(np.array(scale_price(form, trips)) + SCALE_AROUND for form, _, trips in self.blocks(count))
-        found, cycles = map(int, total)
-        return found, cycles
+        count, cycles = map(int, total)
+        return count, cycles
 
 
 def plan_scale(group: Group, target: Target) -> ScalePlan | None:
-    """One tap inside the image for each result, without an epilogue."""
+    """Layers with one tap inside the image for each result, without an epilogue."""
     layer = plan_depthwise(group, target)
     if layer is None or layer.epilogue or layer.rows != Axis(1, 1):
         return None
@@ -645,25 +648,25 @@ def plan_scale(group: Group, target: Target) -> ScalePlan | None:
     return ScalePlan(layer, pixels) if layer.columns == Axis(pixels, pixels) and layer.batch == 1 else None
 
 
-def lower_scale(group: Group, _target: Target, name: str, found: ScalePlan) -> Lowered:
-    layer, b = found.layer, IRBuilder(name)
+def lower_scale(group: Group, _target: Target, name: str, plan: ScalePlan) -> Lowered:
+    layer, b = plan.layer, IRBuilder(name)
     io = FloatIo(b, group, layer, run=CHANNELS)
     depth = layer.depth
     numbers = (layer.weight.reshape(-1), layer.bias)
     starts = range(0, depth, CHANNELS)
     params = io.stream(np.concatenate([a[n : n + CHANNELS] for n in starts for a in numbers]))
     code = 0
-    for count in dict.fromkeys(found.counts):
+    for count in dict.fromkeys(plan.counts):
         first = imm(0) if count == CHANNELS else imm(depth - count)
-        with b.for_("c", found.counts.count(count)) as c:
+        with b.for_("c", plan.counts.count(count)) as c:
             channel = b.let("channel", c * CHANNELS + first)
-            for form, pixel, trips in found.blocks(count):
+            for form, pixel, trips in plan.blocks(count):
                 at = channel + pixel * depth
                 step = [imm(depth)] * form.apart
                 b.block(scale(form), region(io.data, at), region(params, channel * 2), region(io.out, at), imm(trips), *step)
                 code += 60 + 4 * count_instructions(form.text())
     func = b.finish(FuncAttrs(kernel=describe("arm_fpu.scale", channels=min(CHANNELS, depth)), span=layer.span, macs=layer.macs))
-    instructions, cycles = found.price
+    instructions, cycles = plan.price
     return Lowered(func, io.constants, instructions, 40 + code, cycles)
 
 

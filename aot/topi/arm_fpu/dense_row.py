@@ -1,6 +1,6 @@
-"""One row of data by all channels of a fully connected layer, so many at a time as share its registers, in one block of assembly.
+"""Fully connected float32 layers with one row of data: as many channels at a time as registers allow, in one block of assembly.
 
-Weights come in runs that fill what registers are left, whatever tap they belong to; the block's bias follows them.
+Weights come in loads that fill all remaining registers, regardless of the tap that they belong to; the block's bias follows them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from aot.topi.strategy import Group, Lowered
 
 _FLOATS = 32
 _FOUR = ("r4", "r5", "r6", "r8")
-"""Core registers of results that are stored together; r7 is the frame pointer of some builds."""
+"""Core registers of results that are stored together; r7 is left out, as it is the frame pointer of some builds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowDotForm:
-    """`first` taps, then, where there is a `loop`, turns of `unroll`; `together` taps whose data is loaded at once.
+    """`first` taps, then, with a `loop`, `unroll` taps per iteration; `together`: taps whose data are loaded at once.
 
-    `several`: blocks of `channels` channels, one after the other.  `screened`: a test of the data at the start, instead of one of
-    each block's results, tells whether these are finite: the sum of its squares bounds each number of it, and so the results
-    where weights are small enough (see `bounded`).  Not `biased`: no bias follows the weights, and sums begin with 0, as one that
-    began with a product might be -0.
+    `several`: blocks of `channels` channels, one after the other.  `screened`: one test of the data at the start replaces the
+    test of each block's results for numbers that are not finite: the sum of the data's squares bounds each number, and hence the
+    results if the weights are small enough (see `bounded`).  Not `biased`: no bias follows the weights, and sums begin with 0,
+    because a sum that began with a product might be -0.
     """
 
     channels: int
@@ -54,13 +54,13 @@ class RowDotForm:
     @property
     def name(self) -> str:
         size = f"row_{self.channels}_{'vmla' if self.fused else 'vmul'}_{self.first}"
-        turns = f"_u{self.unroll}" if self.loop else ""
-        kind = f"{size}{turns}_x{self.together}" + "_several" * self.several
+        unrolled = f"_u{self.unroll}" if self.loop else ""
+        kind = f"{size}{unrolled}_x{self.together}" + "_several" * self.several
         return kind + "_screened" * self.screened + "_unbiased" * (not self.biased) + self.clamp.name
 
     @property
     def scalars(self) -> tuple[str, ...]:
-        """The numbers that a block of the form is given."""
+        """The numbers that a block of the form has as operands."""
         return (*(["trips"] * self.loop), *(["blocks"] * self.several))
 
     @property
@@ -75,11 +75,11 @@ class RowDotForm:
 
     @property
     def _stays(self) -> bool:
-        """Whether the data is loaded once for all blocks: no bias is loaded over it."""
+        """Whether the data are loaded once for all blocks, because no bias is loaded over them."""
         return not self.loop and self.first <= self.together and 2 * self.channels <= self._data
 
     def taps(self, count: int, *, begins: bool = False) -> list[str]:
-        """The products of `count` taps; `begins`: the sums begin with those of the first one."""
+        """The products of `count` taps; `begins`: the sums begin with the first tap's products."""
         text: list[str] = []
         for done in range(0, count, self.together):
             size = min(self.together, count - done)
@@ -91,7 +91,7 @@ class RowDotForm:
         return [f"vldmia %[x]!, {vector(self._data, taps)}"]
 
     def _stream(self, taps: int, *, begins: bool) -> list[str]:
-        """The products of taps whose data is loaded; one that is no VMLA waits two instructions until it is added."""
+        """The products of taps whose data are loaded; without VMLA, two instructions separate each product from its addition."""
         text: list[str] = []
         free, most, total = self.channels, self._data - self.channels, taps * self.channels
         for start in range(0, total, most):
@@ -113,7 +113,7 @@ class RowDotForm:
         return text
 
     def _price(self, taps: int, *, begins: bool = False) -> Array:
-        """Instructions of `taps`, and cycles: a load of N numbers takes 1 + N, VMLA 3."""
+        """Instructions and cycles of `taps`: a load of N numbers takes 1 + N cycles, VMLA 3."""
         most, products = self._data - self.channels, taps * self.channels
         sums = products - begins * self.channels
         chunks = [min(self.together, taps - done) for done in range(0, taps, self.together)]
@@ -124,7 +124,7 @@ class RowDotForm:
 
     @property
     def start(self) -> Text:
-        """What comes before all blocks."""
+        """The code before all blocks."""
         text: Text = [*self._load(self.first)] if self._stays else []
         return text + self._screen if self.screened else text
 
@@ -151,7 +151,7 @@ class RowDotForm:
 
     @property
     def bias(self) -> Text:
-        """The bias added to the sums, if there is one."""
+        """Add the bias to the sums, if there is one."""
         free, n = self.channels, self.channels * self.biased
         return [] if not n else [f"vldmia %[w]!, {vector(free, n)}", *(f"vadd.f32 s{c}, s{c}, s{free + c}" for c in range(n))]
 
@@ -163,14 +163,14 @@ class RowDotForm:
 
     @property
     def test(self) -> Text:
-        """A comparison that yields "equal" if a result may not be finite."""
+        """A comparison that gives "equal" if a result may not be finite."""
         if self.clamp.lo is None:
             return []
         return ["cmp %[f], #255"] if self.screened else exceeds(self.channels, self.channels, fused=self.fused)
 
     @property
     def stores(self) -> Text:
-        """Of finite results; through core registers where they are rectified."""
+        """Stores of finite results, through core registers if they are rectified."""
         if not self.clamp.rectifies:
             return [f"vstmia %[o]!, {vector(0, self.channels)}"]
         text: Text = []
@@ -186,7 +186,7 @@ class RowDotForm:
 
     @property
     def end(self) -> Text:
-        """Of a block: with the branches that leave out what only infinite results need."""
+        """The end of a block, with branches around the code for results that are not finite."""
         if self.clamp.lo is None:
             return self.stores
         slow = one_by_one(self.clamp, "o", self.channels)
@@ -195,14 +195,14 @@ class RowDotForm:
         return ["bne 8f", f"vstmia %[o], {vector(0, self.channels)}", *slow, "b 9f", "8:", *self.stores, "9:"]
 
     def text(self) -> Text:
-        """All of it."""
+        """The whole block."""
         sums: Text = [*([] if self._begins else self._zeros), *self.taps(self.first, begins=self._begins)]
-        turns: Text = ["mov %[t], %[trips]", "2:", *self.taps(self.unroll), "subs %[t], %[t], #1", "bne 2b"] if self.loop else []
-        block = [*sums, *turns, *self.bias, *self.test, *self.end, *self._next]
+        loop: Text = ["mov %[t], %[trips]", "2:", *self.taps(self.unroll), "subs %[t], %[t], #1", "bne 2b"] if self.loop else []
+        block = [*sums, *loop, *self.bias, *self.test, *self.end, *self._next]
         return [*self.start, *(["1:"] * self.several), *block]
 
     def price(self, *, blocks: int, trips: int) -> tuple[int, int]:
-        """Instructions of one execution with finite results, and cycles of a Cortex-M4."""
+        """Instructions per execution with finite results, and cycles on a Cortex-M4."""
         branch = np.array([2, 4])
         after, _ = _after(self.alike)
         block = after + self._price(self.first, begins=self._begins) + (0 if self._begins else _priced(self._zeros))
@@ -215,20 +215,20 @@ class RowDotForm:
 
     @property
     def code(self) -> int:
-        """Bytes."""
+        """Bytes of code."""
         taps = self._price(self.first, begins=self._begins)[0] + (3 + self._price(self.unroll)[0] if self.loop else 0)
         _, after = _after(self.alike)
         return 4 * int(taps + after + sum(map(count_instructions, (self.start, [] if self._begins else self._zeros, self._next))))
 
     @property
     def alike(self) -> RowDotForm:
-        """A form that ends a block as this one does."""
+        """A form that ends a block in the same way."""
         return replace(self, first=0, unroll=0, loop=False, together=0, several=False)
 
 
 @cache
 def _after(form: RowDotForm) -> tuple[Array, int]:
-    """Instructions and cycles of what follows a block's products where results are finite, and the instructions of all of it."""
+    """Instructions and cycles after a block's products if results are finite, and the number of all instructions there."""
     finite = _priced([*form.bias, *form.test, *form.stores]) + (0 if form.clamp.lo is None else np.array([1, 2]))
     return finite, count_instructions([*form.bias, *form.test, *form.end])
 
@@ -242,9 +242,9 @@ def _priced(text: Text) -> Array:
 
 
 def bounded(weights: Array, bias: Array) -> bool:
-    """Whether results are finite where the sum of the data's squares is, of weights [taps, channels].
+    """Whether results are finite whenever the sum of the data's squares is, for weights [taps, channels].
 
-    Each number is then less than 2e19, so no sum exceeds that many times its weights, with room for what is rounded.
+    Each number is then less than 2e19, so no sum exceeds that times the sum of its weights, with a margin for rounding.
     """
     most = np.abs(weights).sum(0, dtype=np.float64).max() * 2e19 + np.abs(bias, dtype=np.float64).max()
     return bool(most < LARGEST / 2)
@@ -253,16 +253,16 @@ def bounded(weights: Array, bias: Array) -> bool:
 @cache
 def row_dot(form: RowDotForm) -> TensorIntrin:
     """out[n * channels + c] = clamp(sum over taps of x[k] * w[n, k, c] + w[n, taps, c]) for n < blocks, c < channels; without the
-    last term where the form is not `biased`.
+    last term if the form is not `biased`.
 
-    Operands: x, w and out float32; then, of trips and blocks, those that the form has.
+    Operands: x, w and out float32; then trips and blocks, if the form has them.
     """
     b = IRBuilder(form.name)
     x, w, out = float_operands(b, "x", "w")
-    given = {name: Var(name) for name in form.scalars}
-    taps = given["trips"] * form.unroll + form.first if form.loop else imm(form.first)
+    numbers = {name: Var(name) for name in form.scalars}
+    taps = numbers["trips"] * form.unroll + form.first if form.loop else imm(form.first)
     acc = b.local("acc", (form.channels,), "float32")
-    with b.for_("n", given.get("blocks", imm(1))) as n:
+    with b.for_("n", numbers.get("blocks", imm(1))) as n:
         start = b.let("start", n * ((taps + form.biased) * form.channels))
         for c in range(form.channels):
             b.store(acc, c, imm(0.0, "float32"))
@@ -273,7 +273,7 @@ def row_dot(form: RowDotForm) -> TensorIntrin:
         for c in range(form.channels):
             total = acc[c] + w[start + taps * form.channels + c] if form.biased else acc[c]
             b.store(out, n * form.channels + c, form.clamp.meaning(b, total))
-    return described(b, given.values(), lambda ops: _emit(form, ops))
+    return described(b, numbers.values(), lambda ops: _emit(form, ops))
 
 
 def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:
@@ -297,26 +297,26 @@ def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:
     return assembled(declarations, form.text(), moved=moved, spoilt=spoilt, read=inputs, clobbers=through)
 
 
-# Fully connected layers of one row of data: all channels in one block of assembly or two.
+# Fully connected layers with one row of data: all channels in one or two blocks of assembly.
 #
-# No scratch.  Weights take four bytes each in flash, [channels / n][inputs][n] with the bias of each n channels behind them.
+# No scratch memory.  Weights are four bytes each in flash, [channels / n][inputs][n], followed by the bias of these n channels.
 
 
 OPERATOR = "nn.dense_float"
 MOST_CHANNELS = 16
 LEAST_CHANNELS = 5
-"""Of a block where there are more."""
+"""Fewest channels of a block, if the layer has more."""
 TURN = 80
-"""Products of a turn of the loop over taps, at most; up to twice as many are done without a loop."""
+"""Most products per iteration of the loop over taps; up to twice as many are unrolled completely."""
 HARDLY_MORE = 1.01
-"""Times the least."""
+"""Factor by which a cost may exceed the least one."""
 AROUND = 12
-"""Instructions and half the cycles around a block of assembly."""
+"""Instructions, and half the cycles, around a block of assembly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """`count` blocks of a form, each with `trips` turns."""
+    """`count` blocks of a form, each with `trips` iterations."""
 
     form: RowDotForm
     count: int
@@ -328,7 +328,7 @@ class Blocks:
 
 
 def plan(group: Group, target: Target) -> FloatLayer | None:
-    """One row of data, no epilogue, and a clamp that finite results need little or nothing for."""
+    """Layers with one row of data, no epilogue, and a clamp that changes no or few finite results."""
     layer = match_float_layer(group, OPERATOR) if target.has("vfp") else None
     if layer is None or layer.epilogue or layer.columns.out > 1:
         return None
@@ -339,7 +339,7 @@ def plan(group: Group, target: Target) -> FloatLayer | None:
 
 @dataclass(frozen=True, slots=True)
 class RowLayer:
-    """What a schedule depends on; `small`: the weights are `bounded`."""
+    """Everything that a schedule depends on; `small`: the weights are `bounded`."""
 
     depth: int
     channels: int
@@ -349,18 +349,18 @@ class RowLayer:
     biased: bool
 
     def schedule(self) -> tuple[Blocks, ...]:
-        """Blocks of all channels."""
+        """The blocks of all channels."""
         most = min(self.channels, MOST_CHANNELS)
         return self._best([self._split(each) for each in range(min(LEAST_CHANNELS, most), most + 1)])
 
     def _split(self, each: int) -> tuple[Blocks, ...]:
-        count, rest = divmod(self.channels, each)
+        count, remainder = divmod(self.channels, each)
         blocks = self._blocks(each, count, TURN)
-        return (*blocks, *self._blocks(rest, 1, 8 * rest)) if rest else blocks
+        return (*blocks, *self._blocks(remainder, 1, 8 * remainder)) if remainder else blocks
 
     def _blocks(self, channels: int, count: int, most: int) -> tuple[Blocks, ...]:
-        """Blocks of one size, with at most so many products a turn."""
-        found, once = [], self.depth * channels <= 2 * most
+        """Blocks of one size, with at most `most` products per iteration."""
+        schedules, once = [], self.depth * channels <= 2 * most
         screens = (False, True) if self.small and once and count > 1 and self.clamp.lo is not None else (False,)
         for together in range(1, 1 + min(16, self.depth if once else max(4, most // channels))):
             unroll = together * max(1, most // (together * channels))
@@ -370,25 +370,25 @@ class RowLayer:
                 form = RowDotForm(
                     channels, self.fused, first, unroll, not once, together, several, screened, self.biased, self.clamp
                 )
-                found.append((Blocks(form, count, trips),))
-        return self._best(found)
+                schedules.append((Blocks(form, count, trips),))
+        return self._best(schedules)
 
-    def _best(self, found: Sequence[tuple[Blocks, ...]]) -> tuple[Blocks, ...]:
-        """The least code of those that take hardly more instructions, or cycles, than the best one."""
-        cost = {blocks: sum(b.price[not self.fused] + AROUND for b in blocks) for blocks in found}
+    def _best(self, schedules: Sequence[tuple[Blocks, ...]]) -> tuple[Blocks, ...]:
+        """The schedule with the least code among those within HARDLY_MORE of the fewest instructions or cycles."""
+        cost = {blocks: sum(b.price[not self.fused] + AROUND for b in blocks) for blocks in schedules}
         most = HARDLY_MORE * min(cost.values())
-        good = [blocks for blocks in found if cost[blocks] <= most]
+        good = [blocks for blocks in schedules if cost[blocks] <= most]
         return min(good, key=lambda blocks: (sum(b.form.code for b in blocks), cost[blocks]))
 
 
 @cache
 def schedule(layer: RowLayer) -> tuple[Blocks, ...]:
-    """Its blocks."""
+    """The blocks of a layer."""
     return layer.schedule()
 
 
 def pack(matrix: Array, bias: Array, blocks: tuple[Blocks, ...]) -> Array:
-    """The weights of each block [taps][n], its bias behind them, if any."""
+    """Each block's weights [taps][n], followed by its bias, if any."""
     sizes = [b.form.channels for b in blocks for _ in range(b.count)]
     ends = np.cumsum(sizes)
     rows = np.concatenate([matrix, bias[None]]) if blocks[0].form.biased else matrix

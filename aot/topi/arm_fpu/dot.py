@@ -1,4 +1,6 @@
-"""Blocks of float32 products: one or two pixels by some channels, all taps of a window, added in the reference's order."""
+"""Blocks of float32 products: one or two pixels by some channels, over all taps of a window, in the reference's order of
+addition.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +32,22 @@ class Clamp:
 
     @property
     def name(self) -> str:
-        known = {(None, None): "", (-LARGEST, LARGEST): "", (0.0, LARGEST): "_relu", (0.0, 6.0): "_relu6"}
-        suffix = known.get((self.lo, self.hi), f"_clamp_{bits_of(self.lo):x}_{bits_of(self.hi):x}")
+        names = {(None, None): "", (-LARGEST, LARGEST): "", (0.0, LARGEST): "_relu", (0.0, 6.0): "_relu6"}
+        suffix = names.get((self.lo, self.hi), f"_clamp_{bits_of(self.lo):x}_{bits_of(self.hi):x}")
         return suffix + "_unbounded" * (self.lo is None)
 
     @property
     def rectifies(self) -> bool:
-        """Whether BIC does it for finite numbers."""
+        """Whether BIC with the sign does the clamp for finite numbers."""
         return self.lo == 0.0 and self.hi in (6.0, LARGEST)
 
     @property
     def keeps(self) -> bool:
-        """Whether it does not change finite numbers."""
+        """Whether the clamp changes no finite number."""
         return self.lo == -LARGEST and self.hi == LARGEST
 
     def meaning(self, b: IRBuilder, value: Expr) -> Expr:
-        """As the operators' descriptions clamp."""
+        """Clamp as the operators' te rules do."""
         for bound, below in ((self.lo, True), (self.hi, False)):
             if bound is not None:
                 value = b.let("value", value)
@@ -55,7 +57,7 @@ class Clamp:
 
 
 def bits_of(bound: float | None) -> int:
-    """A bound as a float32's bits."""
+    """The bits of a bound as float32."""
     return int(np.float32(0 if bound is None else bound).view(np.uint32))
 
 
@@ -65,7 +67,7 @@ def vector(first: int, count: int) -> str:
 
 
 def add_bias(pixels: int, channels: int, free: int) -> Text:
-    """Results in s0 and up, those of one pixel after the other; the bias goes to `free` and up."""
+    """Add the bias to results in s0 and up, one pixel after the other; the bias is loaded into `free` and up."""
     text: Text = [f"vldmia %[bias], {vector(free, channels)}"]
     return text + [
         f"vadd.f32 s{p * channels + c}, s{p * channels + c}, s{free + c}" for p in range(pixels) for c in range(channels)
@@ -73,10 +75,10 @@ def add_bias(pixels: int, channels: int, free: int) -> Text:
 
 
 def store_clamped(clamp: Clamp, pixels: int, channels: int, *, free: int, multiply: bool) -> Text:
-    """Results to %[o] and, of a second pixel, to %[o] + %[step]; `free` is a register after them with three more after it.
+    """Store results to %[o] and those of a second pixel to %[o] + %[step]; `free`: the first of four free registers after them.
 
-    Spoils the core registers t, u, w and, for two pixels, x0.  `multiply`: test products (fewer instructions), else sums (fewer
-    cycles).
+    Clobbers the core registers t, u, w and, for two pixels, x0.  `multiply`: the test for finite results multiplies them (fewer
+    instructions), otherwise it adds them (fewer cycles).
     """
     raw: Text = [f"vstmia %[o], {vector(0, channels)}"]
     if pixels == 2:
@@ -94,7 +96,7 @@ def store_clamped(clamp: Clamp, pixels: int, channels: int, *, free: int, multip
 
 
 def _sum(count: int, free: int, *, multiply: bool) -> Text:
-    """In `free` a number that is finite only if all results are."""
+    """Compute into `free` a number that is finite only if all results are."""
     if count == 1:
         return [f"vmov.f32 s{free}, s0"]
     if multiply:
@@ -104,15 +106,15 @@ def _sum(count: int, free: int, *, multiply: bool) -> Text:
     else:
         text = [f"vadd.f32 s{free + i // 2}, s{i}, s{i + 1}" for i in range(0, min(8, count - 1), 2)]
         sums = [f"s{free + i}" for i in range(len(text))]
-        rest = range(2 * len(text), count)
-        text += [f"vadd.f32 {sums[i % len(sums)]}, {sums[i % len(sums)]}, s{r}" for i, r in enumerate(rest)]
+        remainder = range(2 * len(text), count)
+        text += [f"vadd.f32 {sums[i % len(sums)]}, {sums[i % len(sums)]}, s{r}" for i, r in enumerate(remainder)]
     for other in sums[1:]:
         text.append(f"vadd.f32 s{free}, s{free}, {other}")
     return text
 
 
 def exceeds(count: int, free: int, *, fused: bool) -> Text:
-    """Compare such that "equal" tells that one of `count` results may not be finite; spoils t, and `free` and four more."""
+    """Compare such that "equal" means: one of `count` results may not be finite.  Clobbers t, `free` and four more registers."""
     if fused and count > 1:
         text: Text = [f"{'vmla' if i else 'vmul'}.f32 s{free}, s{i}, s{i + 1}" for i in range(0, count - 1, 2)]
         text += [f"vadd.f32 s{free}, s{free}, s{count - 1}"] * (count % 2)
@@ -124,12 +126,12 @@ def exceeds(count: int, free: int, *, fused: bool) -> Text:
 
 
 def compared(register: int) -> Text:
-    """Compare an exponent with that of what is not finite."""
+    """Compare an exponent with that of infinities and NaN."""
     return [f"vmov %[t], s{register}", "ubfx %[t], %[t], #23, #8", "cmp %[t], #255"]
 
 
 def _rectified(clamp: Clamp, pixels: int, channels: int) -> Text:
-    """Finite results through core registers."""
+    """Store finite results through core registers."""
     text: Text = [*constant("%[w]", bits_of(6.0))] if clamp.hi == 6.0 else []
     for p in range(pixels):
         if p:
@@ -153,18 +155,18 @@ def _positive(clamp: Clamp, register: str) -> Text:
 
 
 def constant(register: str, bits: int) -> list[str]:
-    """A word to a core register."""
+    """Load a word into a core register."""
     return [f"movw {register}, #{bits & 0xFFFF}", f"movt {register}, #{bits >> 16}"]
 
 
 def limits(clamp: Clamp, low: int, high: int) -> list[str]:
-    """The bounds to registers s`low` and s`high`; spoils t."""
+    """Load the bounds into s`low` and s`high`; clobbers t."""
     pairs = ((low, clamp.lo), (high, clamp.hi))
     return [line for s, bound in pairs for line in (*constant("%[t]", bits_of(bound)), f"vmov s{s}, %[t]")]
 
 
 def limited(value: int, low: int, high: int) -> list[str]:
-    """A number clamped as the operators' descriptions do it, by bounds in registers."""
+    """Clamp a number as the operators' te rules do, with bounds in registers."""
     text: list[str] = []
     for s, condition in ((low, "mi"), (high, "gt")):
         text += [f"vcmp.f32 s{value}, s{s}", "vmrs APSR_nzcv, fpscr", f"it {condition}", f"vmov{condition}.f32 s{value}, s{s}"]
@@ -172,13 +174,13 @@ def limited(value: int, low: int, high: int) -> list[str]:
 
 
 def one_by_one(clamp: Clamp, pointer: str, channels: int) -> Sequence[str]:
-    """Clamp stored results where they are."""
+    """Clamp stored results in place."""
     text = [*limits(clamp, 1, 2), f"mov %[t], #{channels}", f"7: vldr.32 s0, [%[{pointer}]]", *limited(0, 1, 2)]
     return [*text, f"vstmia %[{pointer}]!, {{s0}}", "subs %[t], %[t], #1", "bne 7b"]
 
 
 REGISTERS = tuple(f"s{i}" for i in range(32))
-"""What a block spoils: it names them freely."""
+"""Registers that a block clobbers: it uses all of them by name."""
 
 
 def float_operands(b: IRBuilder, *names: str) -> list[Buffer]:
@@ -190,7 +192,7 @@ def float_operands(b: IRBuilder, *names: str) -> list[Buffer]:
 def described(
     b: IRBuilder, scalars: Iterable[Var], emit: Callable[[Mapping[str, COperand]], BlockText], *, ordered: bool = False
 ) -> TensorIntrin:
-    """The intrinsic of a description with some numbers as operands."""
+    """The intrinsic for a description, with some numbers as operands."""
     desc = replace(b.finish(), scalars=tuple(scalars))
     return TensorIntrin(f"arm_fpu.{desc.name}", desc, emit, requires="vfp", ordered=ordered)
 
@@ -204,24 +206,24 @@ def assembled(
     read: Sequence[str] = (),
     clobbers: Sequence[str] = (),
 ) -> BlockText:
-    """A block whose operand [n] is the variable aot_n; the text changes those that are `moved`, and any register of the FPU."""
+    """A block whose operand [n] is the variable aot_n; the text changes those in `moved`, and any register of the FPU."""
     outs = [*(f'[{n}] "+&r"(aot_{n})' for n in moved), *(f'[{n}] "=&r"(aot_{n})' for n in spoilt)]
     ins = [f'[{n}] "r"(aot_{n})' for n in read]
     return AsmBlock(declarations, text, outs=outs, ins=ins, clobbers=(*clobbers, *REGISTERS)).emit()
 
 
-# One or two pixels by up to eight channels, all taps of a window: products are added in their order, as the reference adds them.
+# One or two pixels by up to eight channels, over all taps of a window; products are added in the reference's order.
 #
-# VMLA of Armv7-M and Armv8-M is not fused: it rounds the product, then the sum, so it is `total += x * w` bit for bit, in one
-# instruction of three cycles.  VMUL and VADD are two instructions of a cycle each.  Accumulators of two pixels fill s0 to s15,
-# weights of eight channels s16 to s23, data s24 and up.
+# VMLA of Armv7-M and Armv8-M is not fused: it rounds the product and then the sum, so it equals `total += x * w` bit for bit.  It
+# is one instruction but takes three cycles; VMUL and VADD are two instructions of one cycle each.  Accumulators of two pixels fill
+# s0 to s15, weights of eight channels s16 to s23, data s24 and up.
 #
 # A sum begins with 0.  Where the first product is known to be the first it is not added to 0: that makes a difference only if it
 # is -0, and after the bias none, as a bias of -0 is taken for 0 (a sum that begins with 0 is never -0).
 
 
 NEAR = 1020
-"""Bytes from a pointer that VLDR and VSTR reach, forwards and backwards."""
+"""Bytes that VLDR and VSTR reach from a pointer, in both directions."""
 
 CHANNELS = 8
 """Output channels of a full block."""
@@ -232,17 +234,17 @@ DATA = 24
 
 @dataclass(frozen=True, slots=True)
 class DotForm:
-    """What the text of a block depends on: its size, how products are added (`fused`: VMLA), the loop over a run of taps, whether
-    there are several runs, and the clamp.
+    """Everything that a block's text depends on: its size, how products are added (`fused`: VMLA), the loop over a run of taps,
+    whether there are several runs, and the clamp.
 
-    A run has trips * unroll + rest taps; `trips` is 0 or 1 where there is no loop.
+    A run has trips * unroll + remainder taps; without a loop, `trips` is 0 or 1.
     """
 
     pixels: int
     channels: int
     fused: bool
     unroll: int
-    rest: int
+    remainder: int
     loop: bool
     runs: bool
     clamp: Clamp
@@ -255,7 +257,7 @@ class DotForm:
     def name(self) -> str:
         size = f"{self.title}_{self.pixels}x{self.channels}_{'vmla' if self.fused else 'vmul'}"
         kind = f"{size}_u{self.unroll}" + "_once" * (not self.loop)
-        return kind + f"_rest{self.rest}" * bool(self.rest) + "_runs" * self.runs + self.clamp.name
+        return kind + f"_rest{self.remainder}" * bool(self.remainder) + "_runs" * self.runs + self.clamp.name
 
     @property
     def sources(self) -> int:
@@ -269,12 +271,12 @@ class DotForm:
 
     @property
     def stored(self) -> tuple[int, int]:
-        """Pixels whose results are apart, and results of each that are side by side."""
+        """Pixels whose results are stored separately, and adjacent results of each."""
         return self.pixels, self.channels
 
     @property
     def temporaries(self) -> tuple[str, ...]:
-        """Core registers that the text spoils."""
+        """Core registers that the text clobbers."""
         return ("t", "u")
 
     @property
@@ -284,29 +286,29 @@ class DotForm:
 
     @property
     def together(self) -> int:
-        """Taps whose data is loaded at once."""
+        """Taps whose data are loaded at once."""
         return 4 if self.pixels == 1 or self.fused else 2
 
     @property
     def starts(self) -> bool:
-        """Whether the first tap's products are where the sums begin, which a window in a loop does not say apart."""
+        """Whether sums start as the first tap's products; a loop over runs cannot treat the first tap differently."""
         return not self.loop
 
     def run(self, *, first: bool = False) -> Text:
-        """The products of one run, the first one of a window or another."""
+        """The products of one run; `first`: the first run of a window."""
         if not self.loop:
-            return [*self.taps(self.unroll, first=first), *self.taps(self.rest)]
-        whole, rest = divmod(self.unroll, 4)
-        body: Text = [Repeat(whole, self.taps(4)), *self.taps(rest)]
-        return ["mov %[t], %[trips]", "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.rest)]
+            return [*self.taps(self.unroll, first=first), *self.taps(self.remainder)]
+        whole, remainder = divmod(self.unroll, 4)
+        body: Text = [Repeat(whole, self.taps(4)), *self.taps(remainder)]
+        return ["mov %[t], %[trips]", "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.remainder)]
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
-        """`count` taps one after the other, data and weights moving on; `first`: nothing is added up yet."""
+        """`count` taps in sequence, with data and weights advancing; `first`: no sums exist yet."""
         text: list[str] = []
         for done in range(0, count, self.together):
             size = min(self.together, count - done)
             text += [f"vldmia %[x{p}]!, {vector(DATA + p * self.together, size)}" for p in range(self.pixels)]
-            each = max(1, (DATA - self.free) // self.channels)  # taps whose weights are loaded at once
+            each = max(1, (DATA - self.free) // self.channels)  # taps per load of weights
             for k in range(size):
                 if k % each == 0:
                     text.append(f"vldmia %[w]!, {vector(self.free, min(each, size - k) * self.channels)}")
@@ -314,7 +316,7 @@ class DotForm:
         return text
 
     def products(self, weights: int, k: int, *, first: bool = False) -> list[str]:
-        """Those of one tap; a product waits two instructions until it is added."""
+        """The products of one tap; two other instructions separate each product from its addition."""
         terms = [
             (p * self.channels + c, weights + c, DATA + p * self.together + k)
             for p in range(self.pixels)
@@ -331,11 +333,11 @@ class DotForm:
         return text
 
     def zeros(self) -> Text:
-        """Sums of nothing yet."""
+        """Set all sums to 0."""
         return ["mov %[t], #0", *(f"vmov d{i}, %[t], %[t]" for i in range((self.pixels * self.channels + 1) // 2))]
 
     def text(self) -> Text:
-        """All of the block."""
+        """The whole block."""
         step: Text = [f"add %[x{p}], %[x{p}], %[gap]" for p in range(self.sources)]
         step += ["add %[w], %[w], %[skip]"] if self.pixels == 1 else []
         step += ["subs %[runs], %[runs], #1"]
@@ -353,27 +355,27 @@ class DotForm:
 def dot(form: DotForm) -> TensorIntrin:
     """out[p * step + c] = clamp(sum over runs and taps of x_p * w + bias[c]) for p < pixels, c < channels.
 
-    Operands: x0 and, for more pixels, x1 and so on float32: runs of trips * unroll + rest taps with `gap` elements between
-    them; w float32: as many rows of `channels` weights, with `skip` elements between the runs (one pixel only); bias
-    float32[channels]; out; then, of step, trips, runs, gap and skip, those that the form has.
+    Operands: x0 and, for more pixels, x1 and so on, float32: runs of trips * unroll + remainder taps with `gap` elements between
+    them; w float32: as many rows of `channels` weights, with `skip` elements between runs (one pixel only); bias
+    float32[channels]; out; then step, trips, runs, gap and skip, if the form has them.
     """
     b = IRBuilder(form.name)
-    given = scalars(form)
+    numbers = scalars(form)
     xs, w, bias, out = buffers(b, form)
     acc = b.local("acc", (form.pixels, form.channels), "float32", init=imm(0.0, "float32"))
-    taps = run_length(form, given)
-    with b.for_("r", given.get("runs", imm(1))) as r, b.for_("k", taps) as k:
-        tap = r * (taps * form.channels + given.get("skip", imm(0))) + k * form.channels
+    taps = run_length(form, numbers)
+    with b.for_("r", numbers.get("runs", imm(1))) as r, b.for_("k", taps) as k:
+        tap = r * (taps * form.channels + numbers.get("skip", imm(0))) + k * form.channels
         for p, x in enumerate(xs):
-            value = b.let("x", x[r * (taps + given.get("gap", imm(0))) + k])
+            value = b.let("x", x[r * (taps + numbers.get("gap", imm(0))) + k])
             for c in range(form.channels):
                 b.store(acc, (p, c), acc[p, c] + value * w[tap + c])
-    finish(b, form, acc, bias, out, given)
-    return described(b, given.values(), lambda ops: emit(form, ops))
+    finish(b, form, acc, bias, out, numbers)
+    return described(b, numbers.values(), lambda ops: emit(form, ops))
 
 
 def scalars(form: DotForm) -> dict[str, Var]:
-    """The numbers that a block of the form is given, in their order."""
+    """The numbers that a block of the form has as operands, in order."""
     names = ["step"] if form.pixels == 2 else []
     names += ["trips"] if form.loop else []
     names += ["runs", "gap"] + ["skip"] * (form.pixels == 1) if form.runs else []
@@ -386,16 +388,16 @@ def buffers(b: IRBuilder, form: DotForm) -> tuple[list[Buffer], Buffer, Buffer, 
     return xs, w, bias, out
 
 
-def run_length(form: DotForm, given: Mapping[str, Var]) -> Expr:
+def run_length(form: DotForm, numbers: Mapping[str, Var]) -> Expr:
     """Taps of a run."""
-    return given["trips"] * form.unroll + form.rest if form.loop else imm(form.unroll + form.rest)
+    return numbers["trips"] * form.unroll + form.remainder if form.loop else imm(form.unroll + form.remainder)
 
 
-def finish(b: IRBuilder, form: DotForm, acc: Buffer, bias: Buffer, out: Buffer, given: Mapping[str, Var]) -> None:
+def finish(b: IRBuilder, form: DotForm, acc: Buffer, bias: Buffer, out: Buffer, numbers: Mapping[str, Var]) -> None:
     """Bias, clamp and stores of a block's description."""
     for p in range(form.pixels):
         for c in range(form.channels):
-            b.store(out, given.get("step", imm(form.channels)) * p + c, form.clamp.meaning(b, acc[p, c] + bias[c]))
+            b.store(out, numbers.get("step", imm(form.channels)) * p + c, form.clamp.meaning(b, acc[p, c] + bias[c]))
 
 
 def emit(form: DotForm, operands: Mapping[str, COperand]) -> BlockText:
@@ -415,10 +417,10 @@ def emit(form: DotForm, operands: Mapping[str, COperand]) -> BlockText:
 
 
 def instructions(form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
-    """Of one execution, and the cycles of a Cortex-M4."""
-    body, rest, around = form.taps(form.unroll), form.taps(form.rest), _around(form)
-    count = trips * (count_instructions(body) + 2 * form.loop) + form.loop + count_instructions(rest) + 4 * form.runs
-    extra = trips * (waits(body) + 2 * form.loop) + waits(rest) + 2 * form.runs
+    """Instructions per execution, and cycles on a Cortex-M4."""
+    body, remainder, around = form.taps(form.unroll), form.taps(form.remainder), _around(form)
+    count = trips * (count_instructions(body) + 2 * form.loop) + form.loop + count_instructions(remainder) + 4 * form.runs
+    extra = trips * (waits(body) + 2 * form.loop) + waits(remainder) + 2 * form.runs
     additions = form.pixels * form.channels if form.starts else 0
     total = runs * count + count_instructions(around) - additions * (not form.fused)
     return total, total + runs * extra + waits(around) - 2 * additions * form.fused
@@ -428,13 +430,13 @@ _LIST = re.compile(r"^v(?:ldm|stm)ia .*\{s(\d+)(?:-s(\d+))?\}$")
 
 
 def waits(text: Sequence[str | Repeat]) -> int:
-    """Cycles beyond one an instruction: N of a load or store of N numbers, 2 of VMLA and STRD, 1 of VMOV of two numbers."""
+    """Cycles beyond one per instruction: N for a load or store of N numbers, 2 for VMLA and STRD, 1 for VMOV of two numbers."""
     total = 0
     for line in text:
         if isinstance(line, Repeat):
             total += line.count * waits(line.lines)
-        elif found := _LIST.match(line):
-            first, last = found.groups()
+        elif match := _LIST.match(line):
+            first, last = match.groups()
             total += int(last or first) - int(first) + 1
         else:
             total += 2 * line.startswith(("vmla", "strd")) + line.startswith("vmov %[t], %[u]")
@@ -442,7 +444,7 @@ def waits(text: Sequence[str | Repeat]) -> int:
 
 
 def _around(form: DotForm) -> Text:
-    """What stands before the runs and after them, without what only infinite results need."""
+    """The text before and after the runs, without the code for results that are not finite."""
     ends = store_clamped(form.clamp, *form.stored, free=form.free, multiply=form.fused)
     names = [line if isinstance(line, str) else "" for line in ends]
     last = next((i for i, line in enumerate(names) if line in ("b 9f", "bne 9f")), len(ends) - 1)
@@ -450,20 +452,20 @@ def _around(form: DotForm) -> Text:
     return start + add_bias(form.pixels, form.channels, form.free) + ends[: last + 1]
 
 
-# One pixel by up to sixteen channels, two or four by one: a number that is used once gives its register to its product.
+# One pixel by up to sixteen channels; two or four pixels by one.  A number that is used only once is overwritten by its product.
 #
-# Loads of more numbers at once take less: a load of N takes 1 + N cycles.
+# Larger loads are cheaper: a load of N numbers takes 1 + N cycles.
 
 
 MOST_CHANNELS = 16
 _FLOATS = 32
 _FEW = 4
-"""Channels up to which more data is loaded at once, as it is used less often."""
+"""Up to this many channels, more data are loaded at once, because each number is used less often."""
 
 
 @dataclass(frozen=True, slots=True)
 class WideForm(DotForm):
-    """As DotForm, of one pixel and without VMLA."""
+    """DotForm for one pixel and up to sixteen channels, without VMLA."""
 
     @property
     def title(self) -> str:
@@ -479,10 +481,10 @@ class WideForm(DotForm):
 
     def run(self, *, first: bool = False) -> Text:
         if not self.loop:
-            return [*self.taps(self.unroll + self.rest, first=first)]
-        whole, rest = divmod(self.unroll, self.together)
-        body: Text = [Repeat(whole, self.taps(self.together)), *self.taps(rest)]
-        return ["mov %[t], %[trips]", "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.rest)]
+            return [*self.taps(self.unroll + self.remainder, first=first)]
+        whole, remainder = divmod(self.unroll, self.together)
+        body: Text = [Repeat(whole, self.taps(self.together)), *self.taps(remainder)]
+        return ["mov %[t], %[trips]", "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.remainder)]
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
         text: list[str] = []
@@ -493,7 +495,7 @@ class WideForm(DotForm):
         return text
 
     def _stream(self, taps: int, *, first: bool) -> list[str]:
-        """The products of taps whose data is loaded, by as many weights as there are registers."""
+        """The products of taps whose data are loaded; loads as many weights at once as there are registers."""
         text: list[str] = []
         data, most = _FLOATS - self.together, _FLOATS - self.together - self.channels
         total = taps * self.channels
@@ -514,7 +516,7 @@ class WideForm(DotForm):
 
 @dataclass(frozen=True, slots=True)
 class NarrowForm(WideForm):
-    """As DotForm, of two pixels by one channel and without VMLA: each number of the data is used once."""
+    """DotForm for two pixels by one channel, without VMLA: each number of the data is used once."""
 
     @property
     def title(self) -> str:
@@ -549,7 +551,7 @@ class NarrowForm(WideForm):
 
 @dataclass(frozen=True, slots=True)
 class ManyForm(WideForm):
-    """As DotForm, of four neighbouring pixels by the only channel, and without VMLA: a load of weights is for all pixels."""
+    """DotForm for four neighbouring pixels by one channel, without VMLA: one load of weights serves all pixels."""
 
     @property
     def title(self) -> str:
@@ -590,11 +592,11 @@ class ManyForm(WideForm):
 
 
 def unroll_many(run: int, otherwise: int) -> int:
-    """Taps of a loop's turn with ManyForm: such that its loads are large."""
+    """Taps per loop iteration with ManyForm, such that its loads are large."""
     return next((u for u in (42, 28, 36, 24, 40, 20, 32, 16) if run % u == 0), otherwise)
 
 
-# Depthwise windows: one or two pixels by up to eight channels, data and weights of a tap loaded side by side.
+# Depthwise windows: one or two pixels by up to eight channels; data and weights of a tap are loaded alternately.
 #
 # Where the next pixel's window is one tap further (`shared`), VMLA leaves the data of a tap as it is, so that the second pixel
 # takes from the registers what the first one needs next.  VMUL puts its products over the data, as all registers are in use.
@@ -602,7 +604,7 @@ def unroll_many(run: int, otherwise: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseForm(DotForm):
-    """As DotForm, a channel of data for each channel of results; `shared` only with two pixels and `fused`."""
+    """DotForm with one data channel per result channel; `shared` requires two pixels and `fused`."""
 
     shared: bool = False
 
@@ -617,9 +619,9 @@ class DepthwiseForm(DotForm):
     def run(self, *, first: bool = False) -> Text:
         data: Text = [f"vldmia %[x0], {vector(DATA, self.channels)}"] if self.shared else []
         if not self.loop:
-            return [*data, *self.taps(self.unroll + self.rest, first=first)]
+            return [*data, *self.taps(self.unroll + self.remainder, first=first)]
         body: Text = [Repeat(self.unroll, self.taps(1))]
-        return ["mov %[t], %[trips]", *data, "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.rest)]
+        return ["mov %[t], %[trips]", *data, "2:", *body, "subs %[t], %[t], #1", "bne 2b", *self.taps(self.remainder)]
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
         return [line for k in range(count) for line in self._tap(first=first and k == 0)]
@@ -643,20 +645,20 @@ class DepthwiseForm(DotForm):
 def depthwise_dot(form: DepthwiseForm) -> TensorIntrin:
     """out[p * step + c] = clamp(sum over runs and taps of x_p[.., c] * w[.., c] + bias[c]) for p < pixels, c < channels.
 
-    Operands as those of `dot`, and at last `tap`, the elements from the data of a tap to that of the next.  With `shared` x0
-    stands for both pixels, the second one's data a tap after the first's.
+    Operands as for `dot`, then `tap`, the elements from a tap's data to the next tap's.  With `shared`, x0 serves both pixels:
+    the second one's data are one tap after the first's.
     """
     b = IRBuilder(form.name)
-    given = {**scalars(form), "tap": Var("tap")}
+    numbers = {**scalars(form), "tap": Var("tap")}
     xs, w, bias, out = buffers(b, form)
     acc = b.local("acc", (form.pixels, form.channels), "float32", init=imm(0.0, "float32"))
-    taps, tap = run_length(form, given), given["tap"]
-    with b.for_("r", given.get("runs", imm(1))) as r, b.for_("k", taps) as k:
-        weights = r * (taps * form.channels + given.get("skip", imm(0))) + k * form.channels
-        start = r * (taps * tap + given.get("gap", imm(0))) + k * tap
+    taps, tap = run_length(form, numbers), numbers["tap"]
+    with b.for_("r", numbers.get("runs", imm(1))) as r, b.for_("k", taps) as k:
+        weights = r * (taps * form.channels + numbers.get("skip", imm(0))) + k * form.channels
+        start = r * (taps * tap + numbers.get("gap", imm(0))) + k * tap
         for p in range(form.pixels):
             x = xs[0] if form.shared else xs[p]
             for c in range(form.channels):
                 b.store(acc, (p, c), acc[p, c] + x[start + c + tap * (p if form.shared else 0)] * w[weights + c])
-    finish(b, form, acc, bias, out, given)
-    return described(b, given.values(), lambda ops: emit(form, ops))
+    finish(b, form, acc, bias, out, numbers)
+    return described(b, numbers.values(), lambda ops: emit(form, ops))

@@ -1,7 +1,7 @@
-"""FloatLayer: the normalised view of a float32 layer with all that is fused to it.
+"""FloatLayer: the normalised view of a float32 layer and everything fused into it.
 
-A sum that starts at +0 never becomes -0, so zeros of either sign change no bit of it: taps outside the image are left out, and a
-layer without a bias has one of zeros.
+A sum that starts at +0 never becomes -0, so adding a zero of either sign changes no bit of it.  Hence taps outside of the image
+are left out, and a layer without a bias gets a bias of zeros.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
 from aot.topi.strategy import Group, Lowered, Plan, register_planned
 
 Bounds = tuple[float | None, float | None]
-"""Of a clamp, None if there is none."""
+"""Lower and upper bound of a clamp, each None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of a sliding window: `out` positions, tap t of position p at p*stride - before + t*dilation."""
+    """One dimension of a sliding window: `out` positions; tap t of position p is at p*stride - before + t*dilation."""
 
     size: int
     out: int
@@ -65,13 +65,13 @@ class Axis:
     before: int = 0
 
     def inside(self, position: int) -> list[int]:
-        """The taps that lie inside the image at an output position."""
+        """The taps that are inside the image at an output position."""
         origin = position * self.stride - self.before
         return [t for t in range(self.taps) if 0 <= origin + t * self.dilation < self.size]
 
     @property
     def after(self) -> int:
-        """What the last window reaches beyond the image."""
+        """How far the last window reaches beyond the image."""
         return max(0, (self.out - 1) * self.stride - self.before + (self.taps - 1) * self.dilation + 1 - self.size)
 
     @property
@@ -80,17 +80,17 @@ class Axis:
 
     @property
     def whole(self) -> tuple[int, int]:
-        """[first, last) of the positions whose taps are all inside."""
-        found = [p for p in range(self.out) if len(self.inside(p)) == self.taps]
-        return (found[0], found[-1] + 1) if found else (0, 0)
+        """[first, last) of the positions whose taps are all inside the image."""
+        positions = [p for p in range(self.out) if len(self.inside(p)) == self.taps]
+        return (positions[0], positions[-1] + 1) if positions else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class FloatLayer:
-    """`clamp(sum w*x + bias)`, which is the value of `head`, and then `epilogue`, element-wise calls on it.
+    """`clamp(sum w*x + bias)`, which is the value of `head`; then `epilogue`, the element-wise calls on it.
 
-    weight as the operator has it, bias float32[O]; data NHWC with extents batch, `rows.size`, `columns.size` and `depth`.  `lo`
-    and `hi` as the attributes have them.
+    `weight` has the operator's layout; bias is float32[O]; data are NHWC with the extents batch, `rows.size`, `columns.size` and
+    `depth`.  `lo` and `hi` are the attributes of the clamp.
     """
 
     anchor: Call
@@ -118,8 +118,10 @@ class FloatLayer:
 
 
 def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
-    """The view of a group anchored at `operator`: constant finite weights, a tap inside for each result, an epilogue that reads
-    tensors of the result's shape and constants only.  None for others.
+    """The view of a group anchored at `operator`, or None.
+
+    The weights must be constant and finite, every result must have a tap inside the image, and the epilogue may read only tensors
+    of the result's shape and constants.
     """
     anchor = group.anchor
     if not isinstance(anchor.op, Op) or anchor.op.name != operator:
@@ -144,7 +146,7 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
 
 
 def bias_of(arrays: Sequence[Array], channels: int) -> Array:
-    """The bias, of which there may be none, with 0 for -0 (which added to a sum makes no difference)."""
+    """The bias, or zeros if there is none; -0 becomes 0, which makes no difference to a sum."""
     return arrays[0].reshape(-1) + np.float32(0) if arrays else np.zeros(channels, np.float32)
 
 
@@ -160,7 +162,7 @@ def _axes(shape: tuple[int, ...], out: tuple[int, ...], weight: Array, attrs: An
 
 
 def _simplified(layer: FloatLayer) -> FloatLayer:
-    """Pointwise layers as one row of pixels, images of one column as ones of one row."""
+    """Turn pointwise layers into one row of pixels, and images with one column into images with one row."""
     rows, columns = layer.rows, layer.columns
     if all(a.taps == a.stride == 1 and not a.before and a.out == a.size for a in (rows, columns)):
         pixels = layer.batch * rows.size * columns.size
@@ -171,7 +173,7 @@ def _simplified(layer: FloatLayer) -> FloatLayer:
 
 
 def supports_epilogue(layer: FloatLayer) -> bool:
-    """Whether the epilogue is made of element-wise operators whose other operands can be read at a pixel and a channel."""
+    """Whether the epilogue has only element-wise operators whose other operands can be read at a pixel and a channel."""
     shape = layer.out_type.shape
     for call in layer.epilogue:
         if not is_elementwise(call) or tensor_type(call).shape != shape:
@@ -185,7 +187,7 @@ def supports_epilogue(layer: FloatLayer) -> bool:
 
 
 def with_relu(bounds: Bounds, head: Call, epilogue: tuple[Call, ...]) -> tuple[Bounds, Call, tuple[Call, ...]]:
-    """A clamp with the RELUs that follow: its bounds, the last of them, the rest of the epilogue."""
+    """Fold RELUs that follow a clamp into it: the new bounds, the last folded call, the remaining epilogue."""
     while epilogue and is_call(epilogue[0], "relu") and not any(a is head for call in epilogue[1:] for a in call.args):
         (lo, hi), attrs = bounds, epilogue[0].attrs
         if lo is None or hi is None:
@@ -198,19 +200,19 @@ def with_relu(bounds: Bounds, head: Call, epilogue: tuple[Call, ...]) -> tuple[B
 
 
 def residual_bounds(layer: FloatLayer) -> Bounds | None:
-    """The clamp of an epilogue that is one ADD of another float32 tensor, with or without a RELU after it; None for others."""
+    """The clamp of an epilogue that is one ADD of another float32 tensor, perhaps followed by a RELU; else None."""
     if not layer.epilogue or not is_call(layer.epilogue[0], "add"):
         return None
     add = layer.epilogue[0]
     others = [a for a in add.args if isinstance(a, Tensor)]
     if len(others) != 1 or others[0].type.dtype != "float32" or others[0].type.shape != layer.out_type.shape:
         return None
-    bounds, _, rest = with_relu((add.attrs.lo, add.attrs.hi), add, layer.epilogue[1:])
-    return None if rest else bounds
+    bounds, _, others = with_relu((add.attrs.lo, add.attrs.hi), add, layer.epilogue[1:])
+    return None if others else bounds
 
 
 def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
-    """A constant that broadcasts to `shape`, as one that broadcasts to [pixels, channels]; None if it has no such form."""
+    """A constant that broadcasts to `shape`, as one that broadcasts to [pixels, channels]; None if that is impossible."""
     if data.size == 1:
         return data.reshape(1)
     if data.shape == shape:
@@ -219,10 +221,10 @@ def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
 
 
 class FloatIo:
-    """Parameters of the PrimFunc: data and result flat, other operands of the epilogue, packed constants."""
+    """Parameters of the PrimFunc: flat data and result, other operands of the epilogue, packed constants."""
 
     def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, run: int, weight: Tensor | None = None) -> None:
-        """`run`: the largest number of results that a kernel's turn yields; `weight`: the weights, where they are a tensor."""
+        """`run`: the most results that one iteration of a kernel yields; `weight`: the weights, if they are a tensor."""
         self._b, self._layer, self._ctx = b, layer, TeContext(b)
         self._tensors: dict[int, TensorFn] = {}
         self._shape = (layer.out_type.size // layer.channels, layer.channels)
@@ -253,19 +255,21 @@ class FloatIo:
         return dict(self._ctx.constants)
 
     def stream(self, data: Array, dtype: str = "float32") -> Buffer:
-        """The packed weights and biases, float32 or words that hold some of them in a smaller form."""
+        """Declare the packed weights and biases: float32, or words that hold some of them in a smaller form."""
         buffer = self._b.const("params", (data.size,), dtype, align=4)
         self._ctx.constants[buffer.name] = data.astype(dtype)
         return buffer
 
     def target(self, pixel: Expr, channel: Expr, count: int) -> tuple[Region, int]:
-        """Where a kernel puts `count` results of a pixel from a channel on, and the elements from there to the next pixel's."""
+        """Where a kernel stores `count` results of a pixel, starting at a channel, and the distance to the next pixel's in
+        elements.
+        """
         if self.results is not None:
             return region(self.results), count
         return region(self.out, pixel * self._layer.channels + channel), self._layer.channels
 
     def finish(self, pixel: Expr, channel: Expr, *, pixels: int, count: int) -> None:
-        """The epilogue of `count` channels of `pixels` pixels, whose results are in the scratch memory."""
+        """Run the epilogue on `count` channels of `pixels` pixels, whose results are in scratch memory."""
         if self.results is None:
             return
         b, layer, results = self._b, self._layer, self.results
@@ -288,7 +292,7 @@ class FloatIo:
                 b.store(self.out, (pixel + p) * layer.channels + channel + j, value)
 
 
-# A residual ADD after a float32 layer: the results of one or two pixels and another tensor, with ADD's own clamp.
+# A residual ADD after a float32 layer: results of one or two pixels plus another tensor, with the clamp of ADD.
 
 
 _OTHER = 16
@@ -297,7 +301,7 @@ _OTHER = 16
 
 @cache
 def add_clamped(pixels: int, channels: int, clamp: Clamp) -> TensorIntrin:
-    """out[p * step + c] = clamp(x[p * channels + c] + y[p * step + c]) for p < pixels, c < channels, at most 16 in all."""
+    """out[p * step + c] = clamp(x[p * channels + c] + y[p * step + c]) for p < pixels, c < channels (at most 16 results)."""
     b = IRBuilder(f"add_{pixels}x{channels}{clamp.name}")
     step = Var("step")
     x, y, out = float_operands(b, "x", "y")
@@ -327,26 +331,27 @@ def _emit(operands: Mapping[str, COperand], pixels: int, channels: int, clamp: C
     return assembled(declarations, text, moved=("w", "x0", "o"), spoilt=("t", "u"), read=["step"])
 
 
-# The loops of a float32 layer: images, rows, neighbouring pixels together, single pixels, blocks of channels.
+# The loops of a float32 layer: images, rows, groups of neighbouring pixels, single pixels, blocks of channels.
 #
-# Windows that reach beyond the image, and the last of an odd number of pixels, are done alone, with the columns that are inside.
-# Weights that flash has in a small form are widened for one block of channels at a time, which then runs over all pixels.
+# A pixel is computed alone, with the columns inside the image, if its window crosses the border or if it is the last of an odd
+# number.  Weights that flash holds in a smaller form are widened for one block of channels at a time, which then runs over all
+# pixels.
 
 
 UNROLL = 8
-"""Taps that a loop does at a time where their number allows it."""
+"""Taps per loop iteration, if the number of taps allows it."""
 
 
 MANY = 4
-"""Neighbouring pixels of a layer of one channel that are done together."""
+"""Neighbouring pixels that a layer with one channel computes together."""
 
 ENOUGH = 32
-"""Pixels for which weights are widened at once: more would take less time, and keep the result from overlapping the data."""
+"""Pixels per widening of the weights: more would be slightly faster, but would prevent the result from overlapping the data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Some neighbouring pixels: the first one's column, the start of its data, taps left out before it, its runs, their taps."""
+    """Neighbouring pixels: column of the first, start of its data, taps left out before it, number of runs, taps per run."""
 
     x: Expr
     pixels: int
@@ -358,7 +363,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Results that lie `strides` rows and columns apart in an image of (rows, columns) `size`, the first one at `first`."""
+    """Results that are `strides` rows and columns apart in an image of (rows, columns) `size`; the first one is at `first`."""
 
     strides: tuple[int, int]
     first: tuple[int, int]
@@ -373,10 +378,10 @@ class Spread:
 
 
 class WindowKernel(ABC):
-    """Emits the loops and counts what they take.
+    """Emits the loops and estimates their cost.
 
-    A run is the taps of a row of the window, `inner` for each column, or where those are apart (`dilated`) of one column of its
-    only row.
+    A run is the taps of one row of the window, `inner` per column; if its columns are apart (`dilated`), it is one column of the
+    window's only row.
     """
 
     def __init__(
@@ -391,8 +396,8 @@ class WindowKernel(ABC):
         small: bool = False,
         within: tuple[FloatIo, Spread] | None = None,
     ) -> None:
-        """`small`: with the weights as the file has them, in `stored`.  `within`: the parameters of a larger layer, without a
-        epilogue, and where in its result those of this one are.
+        """`small`: keep the weights in the file's form (see `stored`).  `within`: the parameters of a larger layer without an
+        epilogue, and where in that layer's result this kernel's results are.
         """
         self.b, self.layer, self.fused, self._inner, self._dilated = b, layer, fused, inner, dilated
         self.io = FloatIo(b, group, layer, run=2 * CHANNELS) if within is None else within[0]
@@ -418,7 +423,7 @@ class WindowKernel(ABC):
 
     @abstractmethod
     def matrix(self) -> Array:
-        """The weights as [taps, channels], in the order in which they are added."""
+        """The weights as [taps, channels], in the order of accumulation."""
 
     @abstractmethod
     def form(self, pixels: int, count: int) -> DotForm:
@@ -429,31 +434,31 @@ class WindowKernel(ABC):
 
     @abstractmethod
     def data(self, start: Expr, channel: Expr, form: DotForm) -> list[Region]:
-        """Where the data of a tile's pixels starts."""
+        """Where the data of a tile's pixels start."""
 
     @abstractmethod
     def gap(self, taps: Expr) -> Expr:
-        """Elements between the data of a run of `taps` and that of the next."""
+        """Elements between the data of a run of `taps` and the next run's."""
 
     @property
     def pairs(self) -> int:
-        """Of neighbouring pixels in a row that are done together."""
+        """Pairs of neighbouring pixels in a row that are computed together."""
         first, last = self.layer.columns.whole
         return (last - first) // 2
 
     @property
     def many(self) -> int:
-        """Of the pairs, blocks of MANY pixels."""
+        """Blocks of MANY pixels among the pairs."""
         return 0
 
     @property
     def _inside(self) -> int:
-        """Pixels that are not done alone."""
+        """Pixels that are not computed alone."""
         return MANY * self._many + 2 * self._pairs
 
     @property
     def block(self) -> int:
-        """Channels that are done together."""
+        """Channels that are computed together."""
         return CHANNELS
 
     @property
@@ -462,7 +467,7 @@ class WindowKernel(ABC):
         return True
 
     def more(self) -> list[Expr]:
-        """The block's last numbers."""
+        """Further numbers that the block needs at the end."""
         return []
 
     @property
@@ -472,16 +477,16 @@ class WindowKernel(ABC):
 
     @property
     def runs(self) -> int:
-        """Of a whole window."""
+        """Runs of a whole window."""
         return self.layer.columns.taps if self._dilated else self.layer.rows.taps
 
     @property
     def run_varies(self) -> bool:
-        """Whether single pixels have runs of several lengths."""
+        """Whether the runs of single pixels differ in length."""
         return self.layer.columns.whole != (0, self.layer.columns.out) and not self._dilated
 
     def lowered(self, kernel: str, form: str = "", **sizes: int) -> Lowered:
-        """The whole function, and what it takes; its name tells how the weights are stored."""
+        """The finished function with its costs; its name says how the weights are stored."""
         self.emit()
         title = kernel + (f"_{self.stored.kind}" if self.stored is not None else "") + form
         func = self.b.finish(FuncAttrs(kernel=describe(title, **sizes), span=self.layer.span, macs=self.layer.macs))
@@ -489,7 +494,7 @@ class WindowKernel(ABC):
         return Lowered(func, self.io.constants, instructions, self.code(), cycles)
 
     def emit(self) -> None:
-        """The loops."""
+        """Emit the loops."""
         b, rows = self.b, self.layer.rows.out
         with b.for_("i", self.layer.batch) as i:
             if self._scratch is None:
@@ -500,7 +505,7 @@ class WindowKernel(ABC):
                     self._blocks(partial(self._unfolded, i, g * self._together))
 
     def _unfolded(self, i: Expr, first: Expr, channel: Expr, offset: Expr, count: int) -> None:
-        """A block of channels for some rows of an image, after its weights are widened."""
+        """Widen the weights of a block of channels, then compute it for some rows of an image."""
         assert self.stored is not None
         assert self._scratch is not None
         row = self.stored.row(count)
@@ -553,24 +558,24 @@ class WindowKernel(ABC):
         self._blocks(lambda channel, offset, count: self._block(tile, pixel, channel, offset, count))
 
     def _blocks(self, body: Callable[[Expr, Expr, int], None]) -> None:
-        """Run `body` for each block of channels: its first one, its place in the constants, its size."""
+        """Run `body` for each block of channels: first channel, offset in the constants, number of channels."""
         each = self.block
-        blocks, rest = divmod(self.layer.channels, each)
+        blocks, remainder = divmod(self.layer.channels, each)
         size = each * (1 + len(self._matrix)) if self.stored is None else self.stored.words(each)
         if blocks == 1:
             body(imm(0), imm(0), each)
         elif blocks:
             with self.b.for_("n", blocks) as n:
                 body(n * each, n * size, each)
-        if rest:
-            body(imm(blocks * each), imm(blocks * size), rest)
+        if remainder:
+            body(imm(blocks * each), imm(blocks * size), remainder)
 
     def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
         form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
         at = self._spread.pixel(pixel, tile.x)
         to, step = self.io.target(at, channel, count)
         numbers: list[Expr] = [imm(step * self._spread.strides[1])] if tile.pixels == 2 else []
-        numbers += [(tile.taps - form.rest) // form.unroll] if form.loop else []
+        numbers += [(tile.taps - form.remainder) // form.unroll] if form.loop else []
         if form.runs:
             numbers += [tile.runs, self.gap(tile.taps)]
             whole = self._inner if self._dilated else self.run
@@ -582,7 +587,7 @@ class WindowKernel(ABC):
         self.io.finish(at, channel, pixels=tile.pixels, count=count)
 
     def _weights(self, offset: Expr, skipped: Expr, count: int) -> list[Region]:
-        """Where a block reads its weights, and how they are scaled, from a tap on."""
+        """Where a block reads its weights from a tap on, and how they are scaled."""
         if self._scratch is not None:
             return [region(self._scratch, skipped * count)]
         if self.stored is None:
@@ -597,18 +602,18 @@ class WindowKernel(ABC):
         return Clamp(self.layer.lo, self.layer.hi)
 
     def instructions(self) -> tuple[int, int]:
-        """Estimates of one call: instructions, and cycles of a Cortex-M4, on which a load of N numbers takes 1 + N."""
+        """Estimates per call: instructions, and cycles on a Cortex-M4, where a load of N numbers takes 1 + N cycles."""
         layer = self.layer
         total = np.zeros(2)
         lines = layer.batch * layer.rows.out
         rows = sum(len(layer.rows.inside(y)) for y in range(layer.rows.out)) / layer.rows.out
         runs = float(self.runs) if self._dilated else rows
-        whole, rest = divmod(layer.channels, self.block)
-        blocks = [self.block] * whole + [rest] * (rest > 0)
+        whole, remainder = divmod(layer.channels, self.block)
+        blocks = [self.block] * whole + [remainder] * (remainder > 0)
         for pixels, tiles in ((MANY, self._many), (2, self._pairs), (1, self._singles)):
             for count in blocks if tiles else ():
                 form = self.form(pixels, count)
-                trips = (self.run * self._share(pixels) - form.rest) / form.unroll if form.loop else 1.0
+                trips = (self.run * self._share(pixels) - form.remainder) / form.unroll if form.loop else 1.0
                 once, twice = (np.array(self.price(form, runs=r, trips=trips)) for r in (1, 2))
                 around = np.array([14, 22]) * (len(blocks) > 1)
                 total += lines * tiles * (once + (runs - 1) * (twice - once) + around)
@@ -618,15 +623,15 @@ class WindowKernel(ABC):
             + 14 * lines * (self._many + self._pairs + self._singles)
             + 20
         )
-        found, cycles = map(int, total)
-        return found, cycles
+        count, cycles = map(int, total)
+        return count, cycles
 
     def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
-        """Instructions of a block, and cycles."""
+        """Instructions and cycles of a block."""
         return instructions(form, runs=runs, trips=trips)
 
     def _share(self, pixels: int) -> float:
-        """What of a row's taps is inside the image, on average."""
+        """The average share of a row's taps that is inside the image."""
         columns = self.layer.columns
         if pixels > 1 or not self.run_varies:
             return 1.0
@@ -635,23 +640,23 @@ class WindowKernel(ABC):
         return sum(len(columns.inside(x)) for x in singles) / (len(singles) * columns.taps)
 
     def _unfolding(self) -> int:
-        """Instructions that widen stored weights."""
+        """Instructions for widening stored weights."""
         if self.stored is None or self._scratch is None:
             return 0
-        rows, (blocks, rest) = len(self._matrix), divmod(self.layer.channels, CHANNELS)
-        each = {n: unfold_instructions(self.stored.row(n), rows) for n in (CHANNELS, rest) if n}
-        turns = self.layer.batch * self.layer.rows.out // self._together
-        return turns * (blocks * each[CHANNELS] + each.get(rest, 0) * bool(rest))
+        rows, (blocks, remainder) = len(self._matrix), divmod(self.layer.channels, CHANNELS)
+        each = {n: unfold_instructions(self.stored.row(n), rows) for n in (CHANNELS, remainder) if n}
+        iterations = self.layer.batch * self.layer.rows.out // self._together
+        return iterations * (blocks * each[CHANNELS] + each.get(remainder, 0) * bool(remainder))
 
     def code(self) -> int:
-        """Bytes."""
+        """Bytes of code."""
         counts = {f.channels for f in self._forms.values()} if self.stored is not None and self._scratch is not None else ()
         widening = sum(unfold_code(self.stored.row(n)) for n in counts if self.stored is not None)
         return 120 + widening + sum(4 * count_instructions(f.text()) + 80 for f in self._forms.values())
 
 
 def in_rows(layer: FloatLayer) -> FloatLayer:
-    """A pointwise layer, which has one row of pixels, as one of several rows: weights are widened for some pixels each."""
+    """A pointwise layer with one row of pixels as one with several rows: weights are widened for some pixels at a time."""
     pixels = layer.columns.out
     if layer.rows != Axis(1, 1) or layer.columns != Axis(pixels, pixels):
         return layer
@@ -660,7 +665,7 @@ def in_rows(layer: FloatLayer) -> FloatLayer:
 
 
 def stored_form(layer: FloatLayer, matrix: Array) -> StoredMatrix | None:
-    """The weights of a layer, as [taps, channels], in the form in which the file has them; None where there is none."""
+    """The weights as [taps, channels] in the form that the file has; None if they have no smaller form."""
     constant = layer.anchor.args[1]
     assert isinstance(constant, Constant)
     axis = -1 if str(layer.anchor.op) == "nn.depthwise_conv2d_float" else 0
@@ -668,13 +673,13 @@ def stored_form(layer: FloatLayer, matrix: Array) -> StoredMatrix | None:
 
 
 def pack(matrix: Array, bias: Array, block: int) -> Array:
-    """Blocks of up to `block` channels: bias [n], weights [taps][n]."""
+    """Pack blocks of up to `block` channels: bias [n], weights [taps][n]."""
     blocks = [slice(n, n + block) for n in range(0, bias.size, block)]
     return np.concatenate([a.reshape(-1) for n in blocks for a in (bias[n], matrix[:, n])])
 
 
 def unroll_of(run: int) -> int:
-    """Taps at a time: all of a short run, else a divisor of it near UNROLL, else UNROLL."""
+    """Taps per iteration: all of a short run, else a divisor of it near UNROLL, else UNROLL."""
     if run <= UNROLL:
         return run
     return next((u for u in (8, 7, 6, 5, 9, 10, 4) if run % u == 0), UNROLL)
@@ -702,7 +707,7 @@ def register_forms(
     plevel: int,
     keeps: bool = False,
 ) -> None:
-    """Enter a kernel in its two forms, with VMLA and, listed behind it, with products and sums apart."""
+    """Register a kernel in two forms: with VMLA, and after it with separate products and sums."""
     for less, form in enumerate(("vmla", "vmul")):
         source = partial(lower, form=form)
         register_planned(f"arm_fpu.{name}_{form}", operator, plan, source, plevel=plevel - less, keeps=keeps)

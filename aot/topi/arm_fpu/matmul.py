@@ -1,7 +1,7 @@
-"""Products of two float32 matrices, neither of them constant: two rows by eight columns, in the reference's order.
+"""Products of two float32 matrices, neither of them constant: two rows by eight columns, in the reference's order of addition.
 
-Eight columns of the right matrix at a time are copied to scratch memory, 32 bytes a row of it, and multiplied by all rows of the
-left one.  A left matrix that is stored by columns is copied as a whole first.
+Eight columns of the right matrix at a time are copied to scratch memory, 32 bytes per row, so that they are adjacent; all rows of
+the left matrix are then multiplied by them.  A left matrix that is stored by columns is first copied as a whole.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
 from aot.topi.strategy import Group, Lowered
 
 _TOGETHER = 8
-"""Numbers of a load where they go to places that are apart."""
+"""Numbers per load if they are stored to separate places."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnsForm:
-    """`channels` neighbouring columns of `unroll` rows a turn."""
+    """`channels` neighbouring columns of `unroll` rows per iteration."""
 
     channels: int
     unroll: int
@@ -82,17 +82,17 @@ class ColumnsForm:
 
 @dataclass(frozen=True, slots=True)
 class SpreadForm:
-    """Numbers side by side to places `near` numbers from each other, or where that is None `step`; `rest` after the turns of
-    `_TOGETHER`, of which there are none without `loop`.
+    """Copies adjacent numbers to places `near` numbers apart (None: `step` apart); `remainder` numbers follow the iterations of
+    `_TOGETHER`; without `loop` there are no iterations.
     """
 
     near: int | None
-    rest: int
+    remainder: int
     loop: bool
 
     @property
     def name(self) -> str:
-        return f"spread_{'far' if self.near is None else self.near}_rest{self.rest}" + "_once" * (not self.loop)
+        return f"spread_{'far' if self.near is None else self.near}_rest{self.remainder}" + "_once" * (not self.loop)
 
     @property
     def body(self) -> Text:
@@ -107,14 +107,14 @@ class SpreadForm:
 
     @property
     def last(self) -> Text:
-        return self._numbers(self.rest) if self.rest else []
+        return self._numbers(self.remainder) if self.remainder else []
 
     def text(self) -> Text:
         return [*(["1:"] * self.loop), *self.body, *self.last]
 
 
 def spread_form(count: int, step: int) -> SpreadForm:
-    """For `count` numbers, which end up `step` apart."""
+    """The form for `count` numbers that are stored `step` apart."""
     near = 4 * step * (_TOGETHER - 1) <= NEAR
     return SpreadForm(step if near else None, count % _TOGETHER, count >= _TOGETHER)
 
@@ -136,14 +136,14 @@ def columns(form: ColumnsForm) -> TensorIntrin:
 
 @cache
 def spread(form: SpreadForm) -> TensorIntrin:
-    """out[i * step] = x[i] for i < trips * _TOGETHER + rest.
+    """out[i * step] = x[i] for i < trips * _TOGETHER + remainder.
 
-    Operands: x and out float32; of trips and step those that the form has.
+    Operands: x and out float32; trips and step, if the form has them.
     """
     b = IRBuilder(form.name)
     x, out = float_operands(b, "x")
     trips, step = Var("trips"), Var("step")
-    with b.for_("i", (trips * _TOGETHER if form.loop else 0) + form.rest) as i:
+    with b.for_("i", (trips * _TOGETHER if form.loop else 0) + form.remainder) as i:
         b.store(out, i * (step if form.near is None else form.near), x[i])
     scalars = (*([trips] if form.loop else []), *([step] if form.near is None else []))
     return described(b, scalars, lambda ops: _emit(form.text(), ops))
@@ -160,7 +160,7 @@ def _emit(text: Text, operands: Mapping[str, COperand]) -> BlockText:
 
 
 def price(form: ColumnsForm | SpreadForm, trips: int) -> tuple[int, int]:
-    """Instructions of one execution with what is around it, and cycles of a Cortex-M4."""
+    """Instructions per execution, including the code around it, and cycles on a Cortex-M4."""
     last: Text = form.last if isinstance(form, SpreadForm) else []
     total = 10 + trips * count_instructions(form.body) + count_instructions(last)
     return total, total + 4 + trips * (waits(form.body) + 1) + waits(last)
@@ -172,7 +172,7 @@ _AROUND = np.array([16, 24])
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A leading dimension: its extent, and elements from a matrix of either side to the next, 0 where they have one for all."""
+    """A leading dimension: its extent, and elements from one left and right matrix to the next (0 if all share one matrix)."""
 
     extent: int
     left: int
@@ -181,10 +181,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """out[.., m, n] = clamp(sum over k of left[.., m, k] * right[.., k, n] + bias[n]), and then an epilogue; `by_column`: left is
-    [.., k, m], `by_row`: right is [.., n, k].
+    """out[.., m, n] = clamp(sum over k of left[.., m, k] * right[.., k, n] + bias[n]), followed by an epilogue.
 
-    The layer has the left matrices as data, and none of the right one.
+    `by_column`: left is [.., k, m]; `by_row`: right is [.., n, k].  The layer's data are the left matrices; the right ones are
+    not part of it.
     """
 
     layer: FloatLayer
@@ -201,23 +201,23 @@ class Plan:
     @property
     def counts(self) -> list[int]:
         """Columns of each block."""
-        whole, rest = divmod(self.extents[2], CHANNELS)
-        return [CHANNELS] * whole + [rest] * (rest > 0)
+        whole, remainder = divmod(self.extents[2], CHANNELS)
+        return [CHANNELS] * whole + [remainder] * (remainder > 0)
 
     @property
     def is_packed(self) -> bool:
-        """Whether the right matrix is one block, as `dot` reads it."""
+        """Whether the right matrix already is one block in the layout that `dot` reads."""
         return not self.by_row and self.extents[2] <= CHANNELS
 
     def form(self, rows: int, count: int, *, fused: bool) -> DotForm:
         depth = self.extents[1]
         unroll = unroll_of(depth)
         loop = depth > unroll + UNROLL
-        rest = depth % unroll if loop else depth - unroll
-        return DotForm(rows, count, fused, unroll, rest, loop, False, self.clamp)
+        remainder = depth % unroll if loop else depth - unroll
+        return DotForm(rows, count, fused, unroll, remainder, loop, False, self.clamp)
 
     def packing(self, count: int) -> tuple[ColumnsForm | SpreadForm, int, int]:
-        """How `count` columns are copied: the block, its turns, how often it runs."""
+        """How `count` columns are copied: the block, its iterations, how often it runs."""
         depth = self.extents[1]
         if self.by_row:
             return spread_form(depth, count), depth // 8, count
@@ -235,17 +235,17 @@ class Plan:
             total += 0 if self.is_packed else times * np.array(price(form, trips))
             for rows, tiles in ((2, m // 2), (1, m % 2)):
                 block = self.form(rows, count, fused=fused)
-                turns = (k - block.rest) // block.unroll if block.loop else 1
-                total += tiles * (np.array(instructions(block, runs=1, trips=turns)) + _AROUND)
+                iterations = (k - block.remainder) // block.unroll if block.loop else 1
+                total += tiles * (np.array(instructions(block, runs=1, trips=iterations)) + _AROUND)
         layer = self.layer
         epilogue = 5 if residual_bounds(layer) is not None else EPILOGUE_INSTRUCTIONS * len(layer.epilogue)
         total = 20 + epilogue * layer.out_type.size + prod(b.extent for b in self.batches) * (total + 12)
-        found, cycles = map(int, total)
-        return found, cycles
+        count, cycles = map(int, total)
+        return count, cycles
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """Both matrices operands of the group, a bias that is constant, an epilogue as other layers have it."""
+    """Layers whose two matrices are operands of the group, with a constant bias and an epilogue as in other layers."""
     anchor = group.anchor
     if not target.has("vfp") or not isinstance(anchor.op, Op):
         return None
@@ -255,8 +255,8 @@ def plan(group: Group, target: Target) -> Plan | None:
     arrays = [c.data for c in others if isinstance(c, Constant)]
     if left.type.dtype != "float32" or right.type.dtype != "float32" or len(arrays) < len(others):
         return None
-    given = (anchor.attrs.lo, anchor.attrs.hi) if anchor.op.name == "nn.dense_float" else (None, None)
-    (lo, hi), head, epilogue = with_relu(given, anchor, group.followers)
+    bounds = (anchor.attrs.lo, anchor.attrs.hi) if anchor.op.name == "nn.dense_float" else (None, None)
+    (lo, hi), head, epilogue = with_relu(bounds, anchor, group.followers)
     out = tensor_type(anchor)
     out_type, bias, nothing = (
         tensor_type(epilogue[-1]) if epilogue else out,
@@ -280,7 +280,7 @@ def _batches(layer: FloatLayer, right: Tensor) -> Plan:
     steps = [_steps(v.type.shape, len(lead)) for v in (left, right)]
     batches: tuple[Batch, ...] = tuple(map(Batch, lead, *steps))
     if not attrs.adj_x and not any(b.right for b in batches):
-        batches, m = (), prod(left.type.shape[:-1])  # one right matrix for all rows of all left ones
+        batches, m = (), prod(left.type.shape[:-1])  # all rows of all left matrices share one right matrix
     return Plan(layer, right, batches, (m, layer.depth, n), attrs.adj_x, attrs.adj_y)
 
 
@@ -291,14 +291,14 @@ def _steps(shape: tuple[int, ...], rank: int) -> list[int]:
 
 
 class _Kernel:
-    def __init__(self, b: IRBuilder, group: Group, found: Plan, *, fused: bool) -> None:
-        self.b, self.plan, self._fused = b, found, fused
-        self.io = FloatIo(b, group, found.layer, run=2 * CHANNELS, weight=found.right)
-        self._left, self._right = self.io.data, self.io.weight or self.io.data  # of a matrix by itself there is one
-        self._bias = self.io.stream(found.layer.bias)
-        m, k, n = found.extents
-        self._rows = b.scratch("rows", (m * k,), "float32") if found.by_column else None
-        self._columns = None if found.is_packed else b.scratch("columns", (k * min(n, CHANNELS),), "float32")
+    def __init__(self, b: IRBuilder, group: Group, plan: Plan, *, fused: bool) -> None:
+        self.b, self.plan, self._fused = b, plan, fused
+        self.io = FloatIo(b, group, plan.layer, run=2 * CHANNELS, weight=plan.right)
+        self._left, self._right = self.io.data, self.io.weight or self.io.data  # a matrix times itself is a single buffer
+        self._bias = self.io.stream(plan.layer.bias)
+        m, k, n = plan.extents
+        self._rows = b.scratch("rows", (m * k,), "float32") if plan.by_column else None
+        self._columns = None if plan.is_packed else b.scratch("columns", (k * min(n, CHANNELS),), "float32")
         self.code = 80
 
     def emit(self) -> None:
@@ -323,19 +323,19 @@ class _Kernel:
                     self._block(rows, right, b.let("column", block * CHANNELS + first), out, count)
 
     def _blocks(self) -> Iterator[tuple[int, int, int]]:
-        """Sizes of blocks of columns, the first column and the number of each size."""
-        whole, rest = divmod(self.plan.extents[2], CHANNELS)
+        """For each size of blocks of columns: the size, the first column, the number of blocks."""
+        whole, remainder = divmod(self.plan.extents[2], CHANNELS)
         if whole:
             yield CHANNELS, 0, whole
-        if rest:
-            yield rest, whole * CHANNELS, 1
+        if remainder:
+            yield remainder, whole * CHANNELS, 1
 
     def _spread(self, form: SpreadForm, source: Any, to: Any, trips: int, step: int) -> None:
         numbers = [imm(trips)] * form.loop + [imm(step)] * (form.near is None)
         self.b.block(spread(form), source, to, *numbers)
 
     def _block(self, rows: tuple[Buffer, Expr], right: Expr, column: Expr, out: Expr, count: int) -> None:
-        """All rows of `count` columns of the result, whose first row is `out`."""
+        """Compute all rows of `count` result columns; their first row is `out`."""
         b, (m, k, _) = self.b, self.plan.extents
         weights = region(self._right, right)
         if self._columns is not None:
@@ -351,12 +351,12 @@ class _Kernel:
                 row = b.let("row", tile * 2 + start)
                 sources = [region(data, first + (row + p) * k) for p in range(height)]
                 to, step = self.io.target(out + row, column, count)
-                numbers = [imm(step)] * (height == 2) + [imm((k - form.rest) // form.unroll)] * form.loop
+                numbers = [imm(step)] * (height == 2) + [imm((k - form.remainder) // form.unroll)] * form.loop
                 b.block(dot(form), *sources, weights, region(self._bias, column), to, *numbers)
                 self.io.finish(out + row, column, pixels=height, count=count)
 
     def _pack(self, right: Expr, column: Expr, count: int) -> None:
-        """`count` columns of the right matrix to scratch memory."""
+        """Copy `count` columns of the right matrix to scratch memory."""
         b, (_, k, n) = self.b, self.plan.extents
         assert self._columns is not None
         form, trips, _ = self.plan.packing(count)
@@ -368,12 +368,12 @@ class _Kernel:
             self._spread(form, region(self._right, right + (column + c) * k), region(self._columns, c), trips, count)
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan, *, form: str) -> Lowered:
+def lower(group: Group, _target: Target, name: str, plan: Plan, *, form: str) -> Lowered:
     b = IRBuilder(name)
-    kernel = _Kernel(b, group, found, fused=form == "vmla")
+    kernel = _Kernel(b, group, plan, fused=form == "vmla")
     kernel.emit()
-    attrs = FuncAttrs(kernel=describe(f"arm_fpu.matmul_{form}", unroll=UNROLL), span=found.layer.span, macs=found.layer.macs)
-    count, cycles = found.price(fused=form == "vmla")
+    attrs = FuncAttrs(kernel=describe(f"arm_fpu.matmul_{form}", unroll=UNROLL), span=plan.layer.span, macs=plan.layer.macs)
+    count, cycles = plan.price(fused=form == "vmla")
     return Lowered(b.finish(attrs), kernel.io.constants, count, kernel.code, cycles)
 
 

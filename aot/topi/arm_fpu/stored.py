@@ -1,8 +1,8 @@
-"""Rows of weights that flash holds as float16 or integers: how a block of channels is packed, and widened into FPU registers.
+"""Rows of weights that flash holds as float16 or integers: how a block of channels is packed and widened into FPU registers.
 
-A row is the weights of one tap for up to eight channels, in whole words.  In front of a block's rows are its biases, and of
-integers the scales and, where there are any, the zero points, all as float32: value = scale * (float(code) - zero), with the
-one rounding of the reference (the difference is exact).
+A row is the weights of one tap for up to eight channels, in whole words.  A block's rows follow its biases and, for integers, the
+scales and any zero points, all as float32: value = scale * (float(stored integer) - zero), with the reference's single rounding
+(the difference is exact).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from aot.topi.arm_fpu.dot import DATA, DotForm, Text, assembled, described, emit
 from aot.topi.intrin.asm_text import count_instructions
 
 LEAST = 128
-"""Weights of a layer from which on a small form is worth its code."""
+"""Fewest weights of a layer for which a small form is worth its code."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """`kind` float16, int8 or int4; `channels` weights a row; `zero`: with zero points."""
+    """`kind`: float16, int8 or int4; `channels`: weights per row; `zero`: with zero points."""
 
     kind: str
     channels: int
@@ -42,7 +42,7 @@ class RowForm:
 
     @property
     def words(self) -> int:
-        """Of a row."""
+        """Words per row."""
         return -(-self.channels * {"float16": 2, "int8": 1}.get(self.kind, 0) // 4) or 1
 
     @property
@@ -52,16 +52,16 @@ class RowForm:
 
     @property
     def dtype(self) -> str:
-        """The type as which a description reads the codes."""
+        """The type as which a description reads the stored weights."""
         return "uint32" if self.kind == "int4" else self.kind
 
     @property
     def per_word(self) -> int:
-        """Elements of `dtype` in a word."""
+        """Elements of `dtype` per word."""
         return {"float16": 2, "int8": 4}.get(self.kind, 1)
 
     def value(self, codes: Buffer, parameters: Buffer | None, row: Expr, channel: int) -> Expr:
-        """A weight as the description has it; `codes` seen as `dtype`."""
+        """A weight in a block's description; `codes` are seen as `dtype`."""
         start = row * (self.words * self.per_word)
         if self.kind == "float16":
             return cast("float32", codes[start + channel])
@@ -75,7 +75,7 @@ class RowForm:
         return code * parameters[channel]
 
     def load(self, first: int, *, scale: int, zero: int) -> list[str]:
-        """The next row to s`first` and up; scales and zero points are in s`scale` and s`zero` and up.  Spoils a and b."""
+        """Load the next row into s`first` and up; scales are in s`scale`, zero points in s`zero` and up.  Clobbers a and b."""
         n = self.channels
         if self.kind == "float16":
             text = [f"vldmia %[w]!, {vector(first, self.words)}"]
@@ -88,29 +88,29 @@ class RowForm:
         return text + [f"vmul.f32 s{first + c}, s{first + c}, s{scale + c}" for c in range(n)]
 
     def _integers(self, first: int, c: int) -> list[str]:
-        """Weights c and c + 1 of a row as integers."""
+        """Load weights c and c + 1 of a row as integers."""
         width = 4 if self.kind == "int4" else 8
         at = c * width % 32
         text = ["ldr %[a], [%[w]], #4"] if at == 0 else []
         text.append(f"sbfx %[b], %[a], #{at}, #{width}")
         if c + 1 == self.channels:
             return [*text, f"vmov s{first + c}, %[b]"]
-        done = c + 2 == self.channels or (at + 2 * width) % 32 == 0  # with the word
+        done = c + 2 == self.channels or (at + 2 * width) % 32 == 0  # the word is used up
         into = "a" if done else "u"
         return [*text, f"sbfx %[{into}], %[a], #{at + width}, #{width}", f"vmov s{first + c}, s{first + c + 1}, %[b], %[{into}]"]
 
     def load_scales(self, first: int) -> Text:
-        """Scales to s`first` and up; the pointer moves on to the zero points."""
+        """Load the scales into s`first` and up; the pointer advances to the zero points."""
         return [] if self.kind == "float16" else [f"vldmia %[s]!, {vector(first, self.channels)}"]
 
     def load_zeros(self, first: int) -> Text:
-        """Zero points to s`first` and up."""
+        """Load the zero points into s`first` and up."""
         return [f"vldmia %[s], {vector(first, self.channels)}"] * self.zero
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMatrix:
-    """Weights [taps, channels] in their small form; `scale` float32 and `zero` int32 a channel, of integers only."""
+    """Weights [taps, channels] in their small form; integers have a float32 `scale` and an int32 `zero` per channel."""
 
     kind: str
     codes: Array
@@ -121,12 +121,12 @@ class StoredMatrix:
         return RowForm(self.kind, channels, self.zero is not None)
 
     def words(self, channels: int) -> int:
-        """Of a block."""
+        """Words of a block."""
         row = self.row(channels)
         return channels + row.parameters + row.words * len(self.codes)
 
     def pack(self, bias: Array, block: int) -> Array:
-        """Blocks of up to `block` channels: bias, scales, zero points, rows; as words."""
+        """Pack blocks of up to `block` channels as words: bias, scales, zero points, rows."""
         parts: list[Array] = []
         for first in range(0, bias.size, block):
             part = slice(first, first + block)
@@ -143,28 +143,28 @@ class StoredMatrix:
 
 
 def stored_matrix(weight: Constant, matrix: Array, *, channel_axis: int) -> StoredMatrix | None:
-    """`matrix` [taps, channels], the elements of `weight` in another order, in the form in which the file has them.
+    """`matrix` [taps, channels], which has the elements of `weight` in another order, in the form that the file has.
 
-    None where it has none, or scales that do not belong to channels, and for a few weights.
+    None if there is no smaller form, if scales are not per channel, or if there are few weights.
     """
-    known: Codes | None = codes_of(weight) if matrix.size >= LEAST else None
-    if known is None:
+    original: Codes | None = codes_of(weight) if matrix.size >= LEAST else None
+    if original is None:
         return None
-    if known.scale is None:
+    if original.scale is None:
         return StoredMatrix("float16", matrix.astype(np.float16))
     rank = weight.data.ndim
-    if known.scale.size > 1 and known.scale.shape[channel_axis % rank] == 1:
+    if original.scale.size > 1 and original.scale.shape[channel_axis % rank] == 1:
         return None
     channels = matrix.shape[1]
-    zeros = np.zeros(1, np.int32) if known.zero is None else known.zero
-    scale, zero = (np.broadcast_to(a.reshape(-1), channels) for a in (known.scale, zeros))
-    codes = encoded(matrix, known.dtype, scale, zero)
+    zeros = np.zeros(1, np.int32) if original.zero is None else original.zero
+    scale, zero = (np.broadcast_to(a.reshape(-1), channels) for a in (original.scale, zeros))
+    codes = encoded(matrix, original.dtype, scale, zero)
     return None if codes is None else StoredMatrix(codes.dtype, codes.data, scale, None if codes.zero is None else zero)
 
 
-# One pixel by up to eight channels, each weight widened where it is used: float16 by VCVT, integers by VCVT and their scales.
+# One pixel by up to eight channels; each weight is widened where it is used: float16 with VCVT, integers with VCVT and scales.
 #
-# For layers of a few pixels, where widening the weights for all of them at once would only move them through memory.
+# For layers with a few pixels, for which widening the weights to scratch memory first does not pay off.
 
 
 _STORED_SCALE = 16
@@ -172,7 +172,7 @@ _STORED_SCALE = 16
 
 @dataclass(frozen=True, slots=True)
 class StoredForm(DotForm):
-    """As DotForm, of one pixel and one run, with rows of weights as flash has them; zero points take turns with the data."""
+    """DotForm for one pixel and one run, with rows of weights as stored in flash; zero points and data share registers."""
 
     kind: str = "float16"
     zero: bool = False
@@ -217,26 +217,26 @@ class StoredForm(DotForm):
 def stored_dot(form: StoredForm) -> TensorIntrin:
     """out[c] = clamp(sum over taps of x0 * w[.., c] + bias[c]) for c < channels.
 
-    Operands: x0 float32; w, the rows, as `form.row.dtype`; of integers s float32, scales and zero points; bias; out; of a loop
+    Operands: x0 float32; w, the rows, as `form.row.dtype`; for integers s float32, scales and zero points; bias; out; for a loop,
     trips.
     """
     b = IRBuilder(form.name)
-    given, row = scalars(form), form.row
+    numbers, row = scalars(form), form.row
     x = b.input("x0", (UNKNOWN_EXTENT,), "float32", align=4)
     w = b.input("w", (UNKNOWN_EXTENT,), row.dtype, align=4)
     s = b.input("s", (UNKNOWN_EXTENT,), "float32", align=4) if row.parameters else None
     bias = b.input("bias", (UNKNOWN_EXTENT,), "float32", align=4)
     out = b.output("out", (UNKNOWN_EXTENT,), "float32", align=4)
     acc = b.local("acc", (1, form.channels), "float32", init=imm(0.0, "float32"))
-    with b.for_("k", run_length(form, given)) as k:
+    with b.for_("k", run_length(form, numbers)) as k:
         value = b.let("x", x[k])
         for c in range(form.channels):
             b.store(acc, (0, c), acc[0, c] + value * row.value(w, s, k, c))
-    finish(b, form, acc, bias, out, given)
-    return described(b, given.values(), lambda ops: emit(form, ops))
+    finish(b, form, acc, bias, out, numbers)
+    return described(b, numbers.values(), lambda ops: emit(form, ops))
 
 
-# Widening a block's rows of weights to float32 in scratch memory, once for all pixels.
+# Widens a block's rows of weights to float32 in scratch memory, once for all pixels.
 
 
 _SCALE, _ZERO, _ROW = 0, 8, 16
@@ -246,7 +246,7 @@ _SCALE, _ZERO, _ROW = 0, 8, 16
 def unfold(row: RowForm) -> TensorIntrin:
     """out[r * channels + c] = weight c of row r for r < rows.
 
-    Operands: w, the rows, as `row.dtype`; of integers s float32, scales and zero points; out; rows.
+    Operands: w, the rows, as `row.dtype`; for integers s float32, scales and zero points; out; rows.
     """
     b = IRBuilder(f"unfold_{row.name}")
     rows = Var("rows")
@@ -275,10 +275,10 @@ def _emit(row: RowForm, operands: Mapping[str, COperand]) -> BlockText:
 
 
 def unfold_instructions(row: RowForm, rows: int) -> int:
-    """Of one execution."""
+    """Instructions per execution."""
     return 10 + rows * count_instructions(_loop(row))
 
 
 def unfold_code(row: RowForm) -> int:
-    """Bytes."""
+    """Bytes of code."""
     return 4 * count_instructions(_loop(row)) + 48

@@ -1,10 +1,12 @@
-"""Depthwise convolutions of float32 in strips: a channel of a few columns of results, from the first row of an image to the last.
+"""Depthwise convolutions of float32 in strips: one channel of a few result columns, from the first row of an image to the last.
 
-Windows of few taps that reach one column beyond the image at most, or further where a strip is as wide as the image: then
-products with what is outside are left out.  No scratch.  Weights take four bytes each in flash, [channels][taps], with each
-channel's bias behind.  Every number of the image is loaded once a strip, where kernels that go row by row (depthwise.py) load
-it, and the weights, once a row of taps; results must not overlap the data.  Products and sums are instructions of their own,
-which takes fewer cycles than VMLA.
+Going down a strip, every number of the image is loaded once and used for all rows of results that need it; kernels that go row
+by row (conv2d.py) load it, and the weights, once per row of taps.  Products and sums are separate instructions, which takes
+fewer cycles than VMLA.
+
+Windows have few taps and reach at most one column beyond the image.  They may reach further if a strip is as wide as the image:
+then products with taps outside are left out.  No scratch memory.  Weights are four bytes each in flash, [channels][taps], each
+channel's followed by its bias.  Results must not overlap the data.
 """
 
 from __future__ import annotations
@@ -45,18 +47,18 @@ from aot.topi.strategy import Group, Lowered, register_planned
 FLOATS = 32
 """Registers of an FPU."""
 FAR = 4092
-"""Bytes from a pointer that LDR and STR reach, forwards."""
+"""Bytes that LDR and STR reach forwards from a pointer."""
 
 
 @dataclass(frozen=True, slots=True)
 class StripForm:
-    """`columns` results side by side of windows `taps` (rows, columns) with `strides`, over an image with `depth` channels; the
-    results have `channels`.
+    """`columns` adjacent results of windows of `taps` (rows, columns) with `strides`; the image has `depth` channels, the results
+    have `channels`.
 
-    `before` and `after`: rows that the windows of the first and the last result reach beyond the image.  `left` and `right`:
-    whether windows of some strip reach one column beyond it.  `outside`: columns to either side that windows of the only strip
-    reach beyond it.  The loop runs over `rows_open` rows of results at a time and begins with number `start` of them; `loop` is
-    False where all rows of results need some row beyond the image.
+    `before` and `after`: rows by which the windows of the first and the last result reach beyond the image.  `left` and `right`:
+    whether windows of some strip reach one column beyond it.  `outside`: columns on either side by which windows of the only
+    strip reach beyond it.  The loop computes `rows_open` rows of results per iteration and begins with row number `start` of
+    these; `loop` is False if all rows of results need rows beyond the image.
     """
 
     taps: tuple[int, int]
@@ -84,22 +86,22 @@ class StripForm:
 
     @property
     def rows_open(self) -> int:
-        """Rows of results that a row of the image is part of."""
+        """Rows of results that a row of the image contributes to."""
         return -(-self.taps[0] // self.strides[0])
 
     @property
     def remainder(self) -> int:
-        """Rows of results that need rows below the image."""
+        """Rows of results after the loop: those that need rows below the image."""
         return -(-self.after // self.strides[0])
 
     @property
     def width(self) -> int:
-        """Columns of the image."""
+        """Columns of the image that a strip reads."""
         return (self.columns - 1) * self.strides[1] + self.taps[1] - sum(self.outside)
 
     @property
     def origin(self) -> int:
-        """The column, counted from the first one with a pointer of its own, to which that pointer points."""
+        """The column to which the data pointer points, counted from the first column that has its own pointer."""
         return min((self._middle - 1) // 2, NEAR // (4 * self.depth))
 
     @property
@@ -127,13 +129,13 @@ class StripForm:
         return self._spare >= 2 and self._middle > 0 and reach <= FAR
 
     def text(self) -> Text:
-        """All of the strip."""
+        """The whole strip."""
         text: Text = [*self.begin(), *(["b 3f"] if self.loop and self.start else []), *self.body(), *self.last()]
         out_of_line = [line for i in range(self.rows_open * self.loop + self.remainder) for line in self._exceptions(i)]
         return [*text, *(["b 9f", *out_of_line, "9:"] if out_of_line else [])]
 
     def begin(self) -> Text:
-        """What precedes the loop."""
+        """The code before the loop."""
         return [*self.setup(), *self.head()]
 
     def body(self) -> Text:
@@ -146,7 +148,7 @@ class StripForm:
         return [*text, "subs %[n], %[n], #1", "bne 2b"]
 
     def setup(self) -> Text:
-        """Weights and bias; the pointer to them is then a temporary, and 6 for ReLU6."""
+        """Load weights and bias (their pointer is a temporary afterwards), and 6 for ReLU6."""
         text: Text = [f"vldmia %[w], {vector(0, self._bias + 1)}"]
         return text + (constant("%[w]", bits_of(6.0)) if self._has_six else [])
 
@@ -155,7 +157,7 @@ class StripForm:
         return self.clamp.rectifies and self.clamp.hi == 6.0
 
     def head(self) -> Text:
-        """The rows of the image that stand before the newest ones of the first row of results."""
+        """The rows of the image before the newest rows of the first row of results."""
         text: Text = []
         started: set[int] = set()
         for v in range(self.before, self.taps[0] - self.strides[0]):
@@ -172,7 +174,7 @@ class StripForm:
         return self.taps[0] - self.strides[0]
 
     def step(self, phase: int) -> Text:
-        """A row of results: its newest rows, which also begin or continue the next ones; `phase` its sums."""
+        """A row of results: process its newest image rows, which also begin or continue the next results; `phase`: its sums."""
         text: Text = []
         for j in range(self.strides[0]):
             text += self._row(self._new + j, phase, None)
@@ -198,7 +200,7 @@ class StripForm:
         return range(max(0, before - first), min(self.taps[1], before + self.width - first))
 
     def _loads(self) -> Text:
-        """A row of the image, and the pointers to the next."""
+        """Load a row of the image and advance the pointers to the next."""
         text: Text = []
         for c in range(self.width):
             into = f"s{self._data + c}"
@@ -214,9 +216,9 @@ class StripForm:
         return text + [f"add %[{p}], %[{p}], %[{step}]" for p, step in moved]
 
     def _row(self, ky: int, phase: int, started: set[int] | None, *, live: int | None = None) -> Text:
-        """A row of the image, which tap row `ky` of the sums `phase` reads and further rows of results above it.
+        """Process a row of the image: tap row `ky` of the sums `phase`, and later tap rows of the sums after it.
 
-        `started`: sums that have begun, None where all have but those of tap row 0; `live`: rows of results from `phase` on.
+        `started`: sums that have begun; None: all but those at tap row 0.  `live`: rows of results from `phase` on.
         """
         reach = min(ky // self.strides[0] + 1, self.rows_open if live is None else live)
         targets = [(d, ky - d * self.strides[0]) for d in range(reach)]
@@ -236,7 +238,7 @@ class StripForm:
         return self._loads() + self._products(terms)
 
     def _products(self, terms: Sequence[tuple[int, int, int, bool]]) -> Text:
-        """A product waits for others before it is added."""
+        """The products; other products separate each from its addition."""
         text: Text = []
         waiting: list[str] = []
         base, lag = self._data + self.width, self._spare // 2
@@ -250,7 +252,7 @@ class StripForm:
         return text + waiting
 
     def _finish(self, phase: int, place: int) -> Text:
-        """Bias, clamp and stores of a row of results; `place` tells labels apart."""
+        """Bias, clamp and stores of a row of results; `place` makes its labels unique."""
         sums = [self._sum(phase, p) for p in range(self.columns)]
         text: Text = [f"vadd.f32 s{a}, s{a}, s{self._bias}" for a in sums]
         next_row: Text = ["add %[o], %[o], %[orow]"]
@@ -263,7 +265,7 @@ class StripForm:
         return text + test + [f"beq {20 + place}f"] + stores + [f"{60 + place}:"] + next_row
 
     def _exceptions(self, place: int) -> Text:
-        """A row of results with a number that is not finite, out of the way."""
+        """Out-of-line code for a row of results with a number that is not finite."""
         if not (self.clamp.keeps or self.clamp.rectifies) or self.clamp.lo is None:
             return []
         at = place - self.rows_open * self.loop
@@ -272,7 +274,7 @@ class StripForm:
         return [f"{20 + place}:", *self._raw(sums), *self._one_by_one(sums, place), f"b {60 + place}b"]
 
     def _total(self, sums: Sequence[int]) -> Text:
-        """In the first register of data a number that is finite only if all results are."""
+        """Compute into the first data register a number that is finite only if all results are."""
         d, n = self._data, len(sums)
         text: Text = [f"vadd.f32 s{d + i // 2}, s{sums[i]}, s{sums[i + 1]}" for i in range(0, n - 1, 2)]
         if n % 2:
@@ -292,7 +294,7 @@ class StripForm:
         return text
 
     def _rectified(self, sums: Sequence[int]) -> Text:
-        """Finite results through core registers."""
+        """Store finite results through core registers."""
         text: Text = []
         for p in range(0, len(sums), 2):
             pair = [("t", p), ("u", p + 1)][: len(sums) - p]
@@ -306,7 +308,7 @@ class StripForm:
         return text
 
     def _one_by_one(self, sums: Sequence[int], place: int) -> Text:
-        """Clamp stored results where they are, as the operators' descriptions do."""
+        """Clamp stored results in place, as the operators' te rules do."""
         low, high, value = sums[0], sums[1], self._data
         text: Text = [*limits(self.clamp, low, high), "mov %[u], %[o]", f"mov %[t], #{self.columns}"]
         text += [f"{100 + place}: vldr.32 s{value}, [%[u]]", *limited(value, low, high)]
@@ -314,16 +316,16 @@ class StripForm:
         return [*text, "subs %[t], %[t], #1", f"bne {100 + place}b"]
 
 
-# Strips of depthwise layers: what a StripForm means, its C text and its price.
+# Strips of depthwise layers: the meaning of a StripForm, its C text and its cost.
 
 
 @cache
 def strip(form: StripForm) -> TensorIntrin:
     """out[y * orow + p * channels] = clamp(sum over the taps inside the image of x * w + bias) for p < columns and all rows y.
 
-    Operands: x float32, the first number of the strip's first column that is inside the image, `row` elements to the next row; w
-    float32[taps + 1], the channel's weights and its bias; out; row; orow; trips of the loop; left and right, 1 where the strip's
-    first and last column is outside the image.
+    Operands: x float32, the first number of the strip's first column inside the image; `row`: elements to the next row; w
+    float32[taps + 1], the channel's weights and bias; out; row; orow; trips of the loop; left and right, 1 if the strip's first
+    or last column is outside of the image.
     """
     (kh, kw), (sh, sw), d = form.taps, form.strides, form.depth
     b = IRBuilder(form.name)
@@ -381,7 +383,7 @@ def _emit(form: StripForm, operands: Mapping[str, COperand]) -> BlockText:
 
 
 def price(form: StripForm, trips: int) -> tuple[int, int]:
-    """Instructions of one execution, and cycles of a Cortex-M4."""
+    """Instructions per execution, and cycles on a Cortex-M4."""
     parts = [(form.begin(), 1), (form.body(), trips * form.loop), (form.last(), 1)]
     skipped: Text = [line for phase in range(form.start * form.loop) for line in form.step(phase)]
     parts.append((skipped, -1))
@@ -390,7 +392,7 @@ def price(form: StripForm, trips: int) -> tuple[int, int]:
 
 
 def _waits(text: Text) -> int:
-    """As `waits`, with loads side by side, of which only the first one takes two cycles, and single stores."""
+    """`waits`, but of adjacent loads only the first takes two cycles, and stores take one."""
     names = [line.partition(" ")[0] if isinstance(line, str) else "" for line in text]
     is_load = [n in ("vldr.32", "ldr") for n in names]
     first = sum(here and not before for before, here in pairwise([False, *is_load]))
@@ -404,7 +406,9 @@ AROUND = np.array([26, 36])
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A layer, the form of its strips, and the turns of their loop; the last strip ends with the row, over others' columns."""
+    """A layer, the form of its strips, the iterations of their loop; the last strip ends with the row and may overlap the one
+    before.
+    """
 
     layer: FloatLayer
     form: StripForm
@@ -418,12 +422,12 @@ class Plan:
     def price(self) -> tuple[int, int]:
         """Instructions and cycles of the layer."""
         each = np.array(price(self.form, self.trips)) + AROUND
-        found, cycles = map(int, 30 + self.layer.batch * self.strips * (self.layer.channels * each + 12))
-        return found, cycles
+        count, cycles = map(int, 30 + self.layer.batch * self.strips * (self.layer.channels * each + 12))
+        return count, cycles
 
 
 def plan(group: Group, target: Target) -> Plan | None:
-    """Without a tail; of the strips that fit the fastest ones."""
+    """Layers without an epilogue; the fastest of the strips that fit."""
     layer = match_float_layer(group, DEPTHWISE) if target.has("vfp") else None
     if layer is None or layer.epilogue:
         return None
@@ -432,12 +436,12 @@ def plan(group: Group, target: Target) -> Plan | None:
         return None
     if not 0 <= rows.taps - rows.stride - rows.before <= rows.size:
         return None
-    found = [p for n in range(2, 1 + min(MOST_COLUMNS, columns.out)) if (p := _plan(layer, n)) is not None]
-    return min(found, key=lambda p: p.price[1], default=None)
+    plans = [p for n in range(2, 1 + min(MOST_COLUMNS, columns.out)) if (p := _plan(layer, n)) is not None]
+    return min(plans, key=lambda p: p.price[1], default=None)
 
 
 def _plan(layer: FloatLayer, count: int) -> Plan | None:
-    """With strips of `count` columns; None where registers do not suffice, or windows of several strips reach too far."""
+    """The plan with strips of `count` columns; None if registers do not suffice, or windows of several strips reach too far."""
     rows, columns = layer.rows, layer.columns
     taps, strides = (rows.taps, columns.taps), (rows.stride, columns.stride)
     outside = (columns.before, columns.after)
@@ -454,29 +458,29 @@ def _plan(layer: FloatLayer, count: int) -> Plan | None:
     return Plan(layer, form, (whole + form.start) // form.rows_open)
 
 
-def lower(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
-    layer, form = found.layer, found.form
+def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
+    layer, form = plan.layer, plan.form
     b = IRBuilder(name)
     io = FloatIo(b, group, layer, run=form.columns)
     rows, columns, depth, channels = layer.rows, layer.columns, layer.depth, layer.channels
     taps = rows.taps * columns.taps
     weights = layer.weight.reshape(taps, channels)
     params = io.stream(np.concatenate([weights, layer.bias.reshape(1, -1)]).T.reshape(-1))
-    with b.for_("i", layer.batch) as i, b.for_("s", found.strips) as s:
+    with b.for_("i", layer.batch) as i, b.for_("s", plan.strips) as s:
         first = b.let("first", minimum(s * form.columns, columns.out - form.columns))
         left = select(equal(s, 0), imm(1), imm(0)) if form.left else imm(0)
-        right = select(equal(s, found.strips - 1), imm(1), imm(0)) if form.right else imm(0)
+        right = select(equal(s, plan.strips - 1), imm(1), imm(0)) if form.right else imm(0)
         left, right = b.let("left", left), b.let("right", right)
         column = first * columns.stride + left - (0 if any(form.outside) else columns.before)
         data = b.let("data", (i * (rows.size * columns.size) + column) * depth)
         out = b.let("result", (i * (rows.out * columns.out) + first) * channels)
         with b.for_("d", depth) as d, b.for_("k", channels // depth) as k:
-            numbers = (imm(columns.size * depth), imm(columns.out * channels), imm(found.trips), left, right)
+            numbers = (imm(columns.size * depth), imm(columns.out * channels), imm(plan.trips), left, right)
             c = d * (channels // depth) + k
             b.block(strip(form), region(io.data, data + d), region(params, c * (taps + 1)), region(io.out, out + c), *numbers)
     word = describe("arm_fpu.strip", columns=form.columns)
     func = b.finish(FuncAttrs(kernel=word, span=layer.span, macs=layer.macs))
-    instructions, cycles = found.price
+    instructions, cycles = plan.price
     return Lowered(func, io.constants, instructions, 160 + 4 * len(form.text()), cycles)
 
 

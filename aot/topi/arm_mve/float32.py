@@ -85,10 +85,10 @@ class VectorForm(DotForm):
 
     def run(self, *, first: bool = False) -> Text:
         if not self.loop:
-            return [*self.taps(self.unroll + self.rest, first=first)]
+            return [*self.taps(self.unroll + self.remainder, first=first)]
         whole, remainder = divmod(self.unroll, LANES)
         body: Text = [Repeat(whole, self.taps(LANES)), *self.taps(remainder)]
-        return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.rest)]
+        return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.remainder)]
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
         text: list[str] = []
@@ -184,7 +184,7 @@ class VectorForm(DotForm):
 
     def cost(self, *, runs: float, trips: float) -> float:
         """Instructions per execution."""
-        each = trips * (count_instructions(self.taps(self.unroll)) + self.loop) + count_instructions(self.taps(self.rest))
+        each = trips * (count_instructions(self.taps(self.unroll)) + self.loop) + count_instructions(self.taps(self.remainder))
         each += 2 * self.loop + (len(self.steps()) + 1) * self.runs
         ends = count_instructions(self.finish())
         if self.clamp.keeps:
@@ -240,7 +240,7 @@ class _Kernel(DenseKernel):
 
     def form(self, pixels: int, count: int) -> DotForm:
         f = super().form(pixels, count)
-        return VectorForm(f.pixels, f.channels, f.fused, f.unroll, f.rest, f.loop, f.runs, f.clamp)
+        return VectorForm(f.pixels, f.channels, f.fused, f.unroll, f.remainder, f.loop, f.runs, f.clamp)
 
     def intrin(self, form: DotForm) -> TensorIntrin:
         assert isinstance(form, VectorForm)
@@ -292,9 +292,9 @@ class DepthwiseVectors(VectorForm):
 
     def run(self, *, first: bool = False) -> Text:
         if not self.loop:
-            return [*self.taps(self.unroll + self.rest, first=first)]
+            return [*self.taps(self.unroll + self.remainder, first=first)]
         body: Text = [Repeat(self.unroll, self.taps(1))]
-        return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.rest)]
+        return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.remainder)]
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
         text: list[str] = []
@@ -392,7 +392,7 @@ def depthwise_vectors(form: DepthwiseVectors) -> TensorIntrin:
 
 def _emit_depthwise(form: DepthwiseVectors, operands: Mapping[str, COperand]) -> BlockText:
     value = {n: f"({o.value})" for n, o in operands.items() if o.value}
-    taps = f"({value['trips']} * {form.unroll} + {form.rest})" if form.loop else f"{form.unroll + form.rest}"
+    taps = f"({value['trips']} * {form.unroll} + {form.remainder})" if form.loop else f"{form.unroll + form.remainder}"
     runs, gap, skip = (value.get(n, other) for n, other in (("runs", "1"), ("gap", "0"), ("skip", "0")))
     numbers: dict[str, str] = {n: value[n] for n in ("trips", "runs", "blocks") if n in value}
     numbers |= {n: f"4 * {value[n]}" for n in ("gap", "skip", "tap") if n in value and not (n == "tap" and form.near)}
@@ -420,7 +420,7 @@ def _emit_depthwise(form: DepthwiseVectors, operands: Mapping[str, COperand]) ->
 # Depthwise convolutions of float32 by vectors: two neighbouring pixels by all channels, straight from the image.
 #
 # Loops and packed weights are the same as in `arm_fpu.depthwise`.  Only with --fast-float.  Loads advance the pointers if taps
-# are near enough.  In the `common` form a register does, so layers of different depths share code, for an eighth more instructions.
+# are near enough.  In the `common` form a register does: layers of different depths share code, for an eighth more instructions.
 
 
 def _plan_depthwise(group: Group, target: Target, *, small: bool, common: bool) -> FloatLayer | None:
@@ -445,7 +445,7 @@ class _Depthwise(DepthwiseKernel):
 
     def form(self, pixels: int, count: int) -> DotForm:
         f = super().form(pixels, count)
-        return DepthwiseVectors(f.pixels, f.channels, f.fused, f.unroll, f.rest, f.loop, f.runs, f.clamp, self._near)
+        return DepthwiseVectors(f.pixels, f.channels, f.fused, f.unroll, f.remainder, f.loop, f.runs, f.clamp, self._near)
 
     @property
     def _near(self) -> int:
@@ -477,7 +477,7 @@ class _Depthwise(DepthwiseKernel):
         at = self._spread.pixel(pixel, tile.x)
         to, step = self.io.target(at, channel, count)
         numbers: list[Expr] = [imm(step * self._spread.strides[1])] if tile.pixels == 2 else []
-        numbers += [(tile.taps - form.rest) // form.unroll] if form.loop else []
+        numbers += [(tile.taps - form.remainder) // form.unroll] if form.loop else []
         if form.runs:
             numbers += [tile.runs, self.gap(tile.taps)]
             numbers += [(self.run - tile.taps) * count] if tile.pixels == 1 else []

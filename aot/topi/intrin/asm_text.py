@@ -1,4 +1,4 @@
-"""Inline assembly as C text: the one place that prints an asm statement."""
+"""Inline assembly as C text: the only file that prints asm statements."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from aot.tir.intrin import BlockText
 COUNTER = ".Laot_i"
 """The symbol that counts the repetitions of `counted`."""
 _MOST = 32
-"""AOT_REPEAT_n exists up to here."""
+"""The largest n for which AOT_REPEAT_n exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """Lines repeated `count` times.
 
-    They are repeated by a C macro, not by the assembler's .rept or .irp: GCC takes the size of a template from the number of its
-    lines, and would place constants out of the reach of its loads if it thought a block smaller than it is (ADR 14).
+    A C macro repeats them, not the assembler's .rept or .irp: GCC estimates the size of a template from its number of lines.  If
+    it took a block for smaller than it is, it would place constants out of reach of its loads (ADR 14).
     """
 
     count: int
@@ -27,30 +27,30 @@ class Repeat:
 
 
 def counted(count: int, lines: Sequence[str]) -> list[str | Repeat]:
-    """`lines` `count` times, with the number of the repetition, from 0 on, in offsets made by `counted_offset`."""
+    """Repeat `lines` `count` times; offsets made by `counted_offset` contain the number of the repetition, from 0 on."""
     body = [*lines, f".set {COUNTER}, {COUNTER}+1"]
-    full, rest = divmod(count, _MOST)
-    return [f".set {COUNTER}, 0", Repeat(full, [Repeat(_MOST, body)]), Repeat(rest, body)]
+    full, remainder = divmod(count, _MOST)
+    return [f".set {COUNTER}, 0", Repeat(full, [Repeat(_MOST, body)]), Repeat(remainder, body)]
 
 
 def counted_offset(index: int | None, unit: int, more: int) -> str:
-    """unit * index + more; of the number of the repetition where the index is None."""
+    """unit * index + more; None as index means the number of the repetition."""
     return f"{unit}*{COUNTER}+{more}" if index is None else str(unit * index + more)
 
 
 def add_immediate(register: str, value: int) -> list[str]:
-    """ADD or SUB of any constant: one instruction for up to 12 bits or 8 bits anywhere, else one for each such part."""
-    op, rest, lines = ("add" if value >= 0 else "sub"), abs(value), []
-    while rest:
-        shift = rest.bit_length() - 8
-        part = rest >> shift << shift if rest > 4095 else rest
+    """ADD or SUB of any constant: one instruction for up to 12 bits or any 8 adjacent bits, otherwise one per such part."""
+    op, left, lines = ("add" if value >= 0 else "sub"), abs(value), []
+    while left:
+        shift = left.bit_length() - 8
+        part = left >> shift << shift if left > 4095 else left
         lines.append(f"{op} {register}, {register}, #{part}")
-        rest -= part
+        left -= part
     return lines
 
 
 def count_instructions(text: Sequence[str | Repeat]) -> int:
-    """Instructions that a text executes once through, repetitions included."""
+    """Instructions that one pass through a text executes, including repetitions."""
     total = 0
     for part in text:
         if isinstance(part, Repeat):
@@ -83,10 +83,10 @@ _VECTOR = re.compile(r"s\d+$")
 class AsmBlock:
     """One asm statement with its variables, in braces.
 
-    `outs` and `ins` are operands as GNU C writes them, `[n] "+r"(aot_n)`; `clobbers` the registers that the text names itself
-    (flags and memory are always understood).  What a build has to offer for it, registers and FPU, follows from these three.
-    Where a register of `ins` may hold what a pointer or counter of `outs` begins with, that one is "+&r": GCC gives both one
-    register else.
+    `outs` and `ins` are operands in GNU C syntax, `[n] "+r"(aot_n)`; `clobbers` are registers that the text names itself (flags
+    and memory are always included).  The requirements on a build, registers and FPU, are derived from these three.  If an operand
+    of `ins` may have the same value as the initial value of a pointer or counter in `outs`, the latter must be "+&r", because GCC
+    would otherwise give both one register.
     """
 
     declarations: Sequence[str]
@@ -97,7 +97,7 @@ class AsmBlock:
 
     @property
     def registers(self) -> int:
-        """Core registers that the block occupies at once."""
+        """Core registers that the block occupies at the same time."""
         return sum(kind in ("r", "l", "h") for kind in self._constraints()) + sum(bool(_CORE.match(c)) for c in self.clobbers)
 
     @property
@@ -105,10 +105,10 @@ class AsmBlock:
         return "t" in self._constraints() or any(_VECTOR.match(c) for c in self.clobbers)
 
     def _constraints(self) -> list[str]:
-        return [found.group(1) for o in (*self.outs, *self.ins) if (found := _CONSTRAINT.match(o))]
+        return [match.group(1) for o in (*self.outs, *self.ins) if (match := _CONSTRAINT.match(o))]
 
     def emit(self) -> BlockText:
-        """The C text, and what the build has to have."""
+        """The C text, and what it requires of a build."""
         quoted = ", ".join(f'"{c}"' for c in (*self.clobbers, "cc", "memory"))
         lines = ["{", *(f"  {d}" for d in self.declarations), "  __asm volatile(", *asm_template(self.text)]
         lines += [f"      : {', '.join(self.outs)}", f"      : {', '.join(self.ins)}".rstrip(), f"      : {quoted});", "}"]

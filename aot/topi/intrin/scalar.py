@@ -1,4 +1,4 @@
-"""Intrinsics on scalars: fixed-point arithmetic and bytes of a word on every core, Armv7E-M's DSP extension, table look-ups."""
+"""Scalar intrinsics: fixed-point arithmetic and bytes of a word on every core, Armv7E-M's DSP extension, table lookups."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _INT32 = ("int32", "int32")
 
 
 def srdhm(a: int, m: int) -> int:
-    """gemmlowp's SaturatingRoundingDoublingHighMul: a * m / 2^31 rounded half up, INT32_MIN squared saturated.
+    """gemmlowp's SaturatingRoundingDoublingHighMul: a * m / 2^31 rounded half up; INT32_MIN squared saturates.
 
-    gemmlowp divides ab + (ab >= 0 ? 2^30 : 1 - 2^30) by 2^31 towards zero, which is floor((ab + 2^30) / 2^31) for either sign.
+    gemmlowp divides ab + (ab >= 0 ? 2^30 : 1 - 2^30) by 2^31 towards zero, which equals floor((ab + 2^30) / 2^31) for either
+    sign.
     """
     return min((a * m + (1 << 30)) >> 31, (1 << 31) - 1)
 
@@ -29,12 +30,12 @@ def rdbpot(x: int, n: int) -> int:
 
 
 def requantize_double(x: int, m: int, shift: int) -> int:
-    """TFLite's MultiplyByQuantizedMultiplier as its reference kernels of convolutions do it; x * 2^shift wraps like C's."""
+    """TFLite's MultiplyByQuantizedMultiplier as in its reference kernels of convolutions; x * 2^shift wraps as in C."""
     return rdbpot(srdhm(wrap(x << max(shift, 0), "int32"), m), max(-shift, 0))
 
 
 def requantize_single(x: int, m: int, shift: int) -> int:
-    """TFLite's MultiplyByQuantizedMultiplier under TFLITE_SINGLE_ROUNDING."""
+    """TFLite's MultiplyByQuantizedMultiplier with TFLITE_SINGLE_ROUNDING."""
     total = 31 - shift
     return wrap((x * m + (1 << (total - 1))) >> total, "int32")
 
@@ -59,10 +60,10 @@ REQUANTIZE_SINGLE = Intrin(
 )
 
 
-# Instructions of Armv7E-M's DSP extension, and register blocks made of them.
+# Instructions of Armv7E-M's DSP extension, and register blocks that use them.
 #
-# The scalar ones are named as the instruction, or instruction and rotation (`SXTB16_ROR8`).  Halfword and byte operands are
-# uint32, accumulators int32 that wrap as the hardware's do.  `saturate` gives SSAT and USAT with a shift.
+# Scalar intrinsics are named after the instruction, with its rotation if it has one (`SXTB16_ROR8`).  Halfword and byte operands
+# are uint32; accumulators are int32 and wrap as in hardware.  `saturate` gives SSAT and USAT with a shift.
 
 
 U, S, D = "uint32", "int32", "int64"
@@ -97,7 +98,7 @@ def _hh(a: int, b: int) -> int:
 
 
 ALL: dict[str, Intrin] = {}
-"""Every scalar intrinsic of this file by name."""
+"""Every scalar intrinsic of this file, by name."""
 
 
 def _dsp(name: str, args: tuple[str, ...], dtype: str, py: Callable[..., int], *, requires: str = "dsp") -> Intrin:
@@ -138,7 +139,7 @@ _SATURATE = {
 
 
 def saturate(op: str, bits: int, shift: int = 0) -> Intrin:
-    """SSAT or USAT to 8 or 16 bits of `x >> shift`, 0 <= shift <= 24; cores without it get a clamp."""
+    """SSAT or USAT of `x >> shift` to 8 or 16 bits, 0 <= shift <= 24; cores without these instructions get a clamp."""
     return _SATURATE[op, bits, shift]
 
 
@@ -146,12 +147,13 @@ def saturate(op: str, bits: int, shift: int = 0) -> Intrin:
 def smlad_2x4(pairs: int, channels: int = 4) -> TensorIntrin:
     """Two pixels by up to four channels of a stream of four: acc[p, c] = acc[0, c] + sum of x[k, p, j] * w[k, c, j].
 
-    The sum is over k < pairs, j < 2.  acc: int32[2, channels] in registers, of which the first pixel's begin as those of both;
-    x: int16[pairs, 2, 2] and w: int16[pairs, 4, 2], both aligned to 4 bytes.
-    8 SMLAD and 3 LDRD for 16 multiply-accumulates; the loop is inside one asm block, unrolled four times or less.  With four
-    channels all 14 registers are in use, so the end of the loop is compared with a word on the stack.  GCC 12 finds no registers
-    for some blocks of 14 of which results are dropped, or two begin with one number: such channels are no operands, and the
-    block copies the numbers itself.
+    The sum is over k < pairs, j < 2.  acc: int32[2, channels] in registers; the first pixel's values are the initial values of
+    both pixels.  x: int16[pairs, 2, 2] and w: int16[pairs, 4, 2], both aligned to 4 bytes.
+
+    8 SMLAD and 3 LDRD do 16 multiply-accumulates.  The loop is inside of one asm block and unrolled up to four times.  Four
+    channels use all 14 registers, so the loop compares its pointer with a word on the stack.  GCC 12 fails to allocate registers
+    for some blocks with 14 of them, if results are dropped or two initial values are equal: such channels are not operands, and
+    the block copies the numbers itself.
     """
     if pairs < 1 or not 1 <= channels <= 4:
         raise ValueError("smlad_2x4 needs at least one pair, and one to four channels")
@@ -169,12 +171,12 @@ def smlad_2x4(pairs: int, channels: int = 4) -> TensorIntrin:
 
 
 def smlad_2x4_instructions(channels: int) -> int:
-    """Instructions for a pair of taps, without the end of the loop."""
+    """Instructions per pair of taps, without the end of the loop."""
     return len(_step(channels))
 
 
 def _step(channels: int) -> list[str]:
-    """A pair of taps; the pointer to the weights goes past those of all four channels."""
+    """The code for a pair of taps; the pointer to the weights advances by the weights of all four channels."""
     text = []
     for first in range(0, channels, 2):
         past = 8 if first + 2 < channels else 16 - 4 * first
@@ -212,7 +214,7 @@ def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int, channels: int)
     ).emit()
 
 
-# Intrinsics on the four bytes of a word, for every core: `aot/bytes.h` has the DSP instructions and portable C.
+# Intrinsics on the four bytes of a word, for every core: `aot/bytes.h` implements them with DSP instructions and in portable C.
 
 
 def _bytewise(name: str, dtype: str, choose: Callable[[int, int], int]) -> Intrin:
@@ -233,11 +235,11 @@ SMALLER = {"int8": SMIN8, "uint8": UMIN8}
 
 
 def splat(value: int) -> int:
-    """The word of four such bytes."""
+    """The word whose four bytes all are `value`."""
     return (value & 0xFF) * 0x01010101
 
 
-# A table of bytes after a requantised result: one load, from the middle of the table by the signed code.
+# A lookup of a requantised result in a table of bytes: one load, indexed by the signed value from the middle of the table.
 
 
 CODES = 256
@@ -247,7 +249,7 @@ CODES = 256
 def lookup(count: int) -> TensorIntrin:
     """values[i] = table[values[i] + 128]; operands: table int8[256], values int32[count] within int8.
 
-    GCC would add 128 to each value; here it is part of the address, once for all.
+    GCC would add 128 to each value; here it is part of the table's address.
     """
     b = IRBuilder(f"lookup_{count}")
     table = b.input("table", (CODES,), "int8")
