@@ -1,4 +1,4 @@
-"""Kernels. `load_all` imports them all, which registers them with the op strategy."""
+"""Kernels.  `load_all` imports them all, which registers them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import pkgutil
 
 
 def load_all() -> None:
-    """Import every kernel file of every instruction set, in sorted order."""
+    """Import the kernel files of every instruction set, in sorted order."""
     for name in sorted(info.name for info in pkgutil.walk_packages(__path__, f"{__name__}.")):
         importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Op strategy: which kernel implements a fused group, and what a kernel returns."""
+"""The registry of kernels: which kernels accept a fused function, and what a kernel returns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from aot.tir.function import PrimFunc
 from aot.topi.kernel_index import FILES
 
 NEEDS = {"arm_mve": "mve", "arm_v6m": "v6m", "arm_fpu": "vfp"}
-"""What a core must have for any kernel of a folder to accept a group."""
+"""Folder -> the feature that a core must have for any of the folder's kernels."""
 
 
 @cache
 def load_kernels(anchor: str, lacking: frozenset[str] = frozenset()) -> None:
-    """Import the files that have kernels for groups anchored at an operator, but not those that need what is `lacking`."""
+    """Import the files with kernels for an anchor operator, except for files that need a feature in `lacking`."""
     for file in FILES.get(anchor, ()):
         if NEEDS.get(file.partition(".")[0]) not in lacking:
             importlib.import_module(f"aot.topi.{file}")
@@ -30,12 +30,11 @@ def load_kernels(anchor: str, lacking: frozenset[str] = frozenset()) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A fused function as a kernel author sees it.
+    """A fused function as kernel authors see it.
 
-    `func` is the primitive relay function (constants inside its body, one parameter a tensor operand).  `anchor` is
-    its call of the highest pattern kind, `followers` the element-wise calls after it, in order, each reading the one
-    before as its first argument or as another one (a residual ADD).  A group without such a chain has the last call
-    as anchor and no followers.
+    `func` is the primitive relay function, with constants in its body and one parameter per tensor operand.  `anchor` is its call
+    of the highest pattern kind.  `followers` are the element-wise calls after it, in order; each reads the one before as its
+    first or another argument (a residual ADD).  A group without such a chain has its last call as anchor, and no followers.
     """
 
     func: Function
@@ -53,13 +52,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel for one layer: `constants` gives each of `func.consts`, by buffer name, as a numpy array of its packed
-    bytes or elements.
+    """A kernel for one layer; `constants`: each of `func.consts`, by buffer name, as a numpy array of packed bytes or elements.
 
-    `func.inputs` follow the order of the group's parameters, `func.outputs` the fields of its result.  `instructions`
-    and `code` are the kernel author's estimates of one call's instructions and of the code's bytes, by which kernels
-    compete (0: unknown).  `cycles` is stated by kernels of which there is a form with fewer instructions and one with fewer
-    cycles: with `--opt speed` only the best of them by cycles is in the running.
+    `func.inputs` are in the order of the group's parameters, `func.outputs` in the order of its result's fields.  `instructions`
+    (per call) and `code` (bytes) are the author's estimates, by which kernels compete; 0 means unknown.  `cycles` is for kernels
+    with two forms, one with fewer instructions and one with fewer cycles: `--opt speed` considers only the form with the fewest
+    cycles.
     """
 
     func: PrimFunc
@@ -76,23 +74,22 @@ Lower = Callable[[Group, Target, str], Lowered]
 
 @dataclass(frozen=True, slots=True)
 class OpImplementation:
-    """A kernel family: `accepts` says exactly which groups it takes.
+    """A kernel family; `accepts` decides exactly which groups it can compute.
 
     Every family that accepts a group is lowered and priced; which one a layer gets is decided by cost, over all layers together
-    (aot.executor.select).  `plevel` is the order in which they are listed: it decides between kernels of equal cost, and for
-    functions that are lowered alone.
-    `small`: made for its scratch memory, so only in the running where the workspace is limited.
-    `for_speed`: fewer cycles, but more instructions, and its result cannot lie over its data, so only in the running with `speed`
-    where the workspace is not limited.
-    `larger`: faster than the generic path and of more code, so not in the running with `size`.
-    `for_repeated`: only for layers whose weights other layers have too.  `for_pushes`: only for models whose window moves, where
-    layers of one position run for every new row.
-    `keeps`: leaves float weights as the file has them, float16 or integers; where there is such a kernel, others are only in the
-    running where speed or a budget for RAM asks for it.
-    `cuts`: a layer is taken from its followers so that this kernel runs it, at the price of a tensor between them.
-    `several`: takes groups of several operators only, of which the anchor is one, so it is no kernel of that operator.
-    `for_records`: a choice in a schedule that estimates do not tell apart from another one, so only in the running where it was
-    counted (aot tune).  `source`: the module that it is written in, where `lower` is of another one.
+    (aot.executor.select).  `plevel` orders the candidates: it decides between kernels of equal cost, and for functions that are
+    lowered alone.
+
+    The flags restrict when a kernel competes.  `small`: it saves scratch memory; only if the workspace is limited.  `for_speed`:
+    fewer cycles but more instructions, and its result must not overlap its data; only with `--opt speed` and an unlimited
+    workspace. `larger`: faster than the generic path but more code; not with `--opt size`.  `for_repeated`: only for layers that
+    share their weights with others.  `for_pushes`: only for models with a sliding window, where the layers of one position run
+    for every new row. `for_records`: estimates cannot tell this schedule from another one; only if it was measured (aot tune).
+
+    `keeps`: it uses float weights in the form of the file (float16 or integers); then other kernels compete only if speed or a
+    RAM budget demands it.  `cuts`: a layer may be split from its followers to run this kernel, at the cost of a tensor between
+    them. `several`: it accepts only groups of several operators, so it is not a kernel of the anchor operator itself.  `source`:
+    the module that contains it, if `lower` is from another one.
     """
 
     name: str
@@ -113,7 +110,7 @@ class OpImplementation:
 
     @property
     def module(self) -> str:
-        """The module that the kernel is written in."""
+        """The module that contains the kernel."""
         return self.source or getattr(self.lower, "func", self.lower).__module__
 
 
@@ -121,17 +118,17 @@ _IMPLS: dict[str, list[OpImplementation]] = {}
 
 
 def register_impl(impl: OpImplementation) -> OpImplementation:
-    """Enter a kernel; `anchor` "*" means any group (the generic path from te rules).  E5102 for a second one of the name."""
-    if any(known.name == impl.name for known in _IMPLS.get(impl.anchor, ())):
+    """Register a kernel; the anchor "*" means any group (the generic path from te rules).  E5102 if the name is taken."""
+    if any(other.name == impl.name for other in _IMPLS.get(impl.anchor, ())):
         raise UsageError(Problem("E5102", f"the kernel {impl.name} for {impl.anchor} is registered twice"))
     _IMPLS.setdefault(impl.anchor, []).append(impl)
     return impl
 
 
 def foreign_implementations() -> tuple[OpImplementation, ...]:
-    """The kernels that plug-ins have registered, or the user's Python, by name."""
-    found = (i for impls in _IMPLS.values() for i in impls if i.module.partition(".")[0] != "aot")
-    return tuple(sorted(found, key=lambda i: (i.name, i.anchor)))
+    """The kernels that plug-ins or the user's own Python have registered, by name."""
+    foreign = (i for impls in _IMPLS.values() for i in impls if i.module.partition(".")[0] != "aot")
+    return tuple(sorted(foreign, key=lambda i: (i.name, i.anchor)))
 
 
 Plan = TypeVar("Plan")
@@ -153,16 +150,16 @@ def register_planned(
     for_records: bool = False,
     several: bool = False,
 ) -> OpImplementation:
-    """Enter a kernel that accepts the groups for which there is a `plan`, and that is lowered by it."""
-    planned = lru_cache(maxsize=16)(plan)  # asked for the same group when it is accepted and when it is lowered
+    """Register a kernel that accepts the groups for which `plan` returns a plan, and is lowered from it."""
+    planned = lru_cache(maxsize=16)(plan)  # called once when a group is accepted and again when it is lowered
 
     def accepts(group: Group, target: Target) -> bool:
         return planned(group, target) is not None
 
     def lower_planned(group: Group, target: Target, func: str) -> Lowered:
-        found = planned(group, target)
-        assert found is not None
-        return lower(group, target, func, found)
+        chosen = planned(group, target)
+        assert chosen is not None
+        return lower(group, target, func, chosen)
 
     source = getattr(lower, "func", lower).__module__
     impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
@@ -174,12 +171,12 @@ _EXTERNAL: dict[str, OpImplementation] = {}
 
 
 def register_external_codegen(compiler: str, lower: Lower) -> OpImplementation:
-    """Enter the code generator of functions with attrs["Compiler"]: `lower(group, target, name)` makes the kernel of one.
+    """Register the code generator for functions with attrs["Compiler"]: `lower(group, target, name)` builds the kernel of one.
 
-    UsageError E5120 for what is no name or no function, E5102 if the compiler has one.
+    UsageError E5120 if an argument is not a name or a function, E5102 if the compiler already has one.
     """
     if not isinstance(compiler, str) or not compiler or not callable(lower):
-        raise UsageError(Problem("E5120", "register_external_codegen takes a compiler's name and a function", call_place()))
+        raise UsageError(Problem("E5120", "register_external_codegen needs a compiler's name and a function", call_place()))
     if compiler in _EXTERNAL:
         raise UsageError(Problem("E5102", f"the external code generator {compiler} is registered twice", call_place()))
     _EXTERNAL[compiler] = OpImplementation(compiler, compiler, lambda _group, _target: True, lower)
@@ -192,20 +189,20 @@ def external_codegens() -> tuple[str, ...]:
 
 
 def external_impl(func: Function) -> OpImplementation | None:
-    """The code generator of a function that is marked for one (E5121 if that does not exist); None of others."""
+    """The code generator that a function is marked for (E5121 if it does not exist); None for unmarked functions."""
     compiler = func.attrs.get("Compiler")
     if compiler is None:
         return None
     if compiler not in _EXTERNAL:
-        known = ", ".join(external_codegens()) or "none"
-        raise UsageError(Problem("E5121", f"there is no external code generator {compiler!r}; there are {known}"))
+        registered = ", ".join(external_codegens()) or "none"
+        raise UsageError(Problem("E5121", f"there is no external code generator {compiler!r}; registered: {registered}"))
     return _EXTERNAL[compiler]
 
 
 def implementations(anchor: str, target: Target | None = None) -> tuple[OpImplementation, ...]:
-    """All kernels for groups anchored at that operator, best plevel first, then by name; the "*" ones last.
+    """All kernels for groups anchored at an operator, best plevel first, then by name; the "*" ones last.
 
-    With a `target` those that no group can have on it may be missing.
+    With a `target`, kernels that cannot run on it may be missing.
     """
     lacking = frozenset(f for f in NEEDS.values() if target is not None and not target.has(f))
     for name in (anchor, "*"):

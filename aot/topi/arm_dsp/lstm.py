@@ -45,6 +45,7 @@ from aot.topi.arm_dsp.int8_weights import (
 from aot.topi.generic.lstm_integer import GATE_BITS, Functions, LstmKernel, Step, accepts
 from aot.topi.intrin.asm_text import AsmBlock, count_instructions
 from aot.topi.intrin.scalar import saturate
+from aot.topi.layer.planes import counted
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
@@ -118,7 +119,8 @@ class LstmW8Kernel(LstmKernel):
         if self.keeps_gates:
             super().step(step)
         else:
-            self.loop("row", self.sizes.rows, lambda row: self.sums(row, step))
+            for row in counted(self.b, self.sizes.rows, "row"):
+                self.sums(row, step)
 
     def sums(self, row: Expr, step: Step) -> None:
         s = self.sizes

@@ -215,11 +215,11 @@ def assembled(
 # One or two pixels by up to eight channels, over all taps of a window; products are added in the reference's order.
 #
 # VMLA of Armv7-M and Armv8-M is not fused: it rounds the product and then the sum, so it equals `total += x * w` bit for bit.  It
-# is one instruction but takes three cycles; VMUL and VADD are two instructions of one cycle each.  Accumulators of two pixels fill
-# s0 to s15, weights of eight channels s16 to s23, data s24 and up.
+# is one instruction but takes three cycles; VMUL and VADD are two instructions of one cycle each.  Accumulators of two pixels
+# fill s0 to s15, weights of eight channels s16 to s23, data s24 and up.
 #
-# A sum begins with 0.  Where the first product is known to be the first it is not added to 0: that makes a difference only if it
-# is -0, and after the bias none, as a bias of -0 is taken for 0 (a sum that begins with 0 is never -0).
+# A sum begins with 0.  If the first product is known at compile time, it is not added to 0.  That differs only for a product of
+# -0, and no longer after the bias is added, because a bias of -0 is replaced by 0 (a sum that begins with 0 is never -0).
 
 
 NEAR = 1020

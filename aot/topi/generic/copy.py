@@ -1,8 +1,8 @@
-"""Movement of data (concatenate, pad, transpose, resize, slices and chains of them): runs of bytes copied as words.
+"""Data movement (concatenate, pad, transpose, resize, slices, and chains of these): runs of bytes, copied as words if possible.
 
-Element-wise operators before and after a movement are computed on the way.  The loops come from `copy_plan`, so there is no test
-on an element.  Words or halfwords are copied where all strides, offsets and lengths are multiples of them and the tensors are so
-long that aligning them costs nothing.
+Element-wise operators before and after a movement are computed on the way.  The movement is analysed at compile time into loop
+nests (see `find_nests`), so no element is tested at run time.  Words or halfwords are copied if all strides, offsets and lengths
+are multiples of them and the tensors are long enough that aligning them costs nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from aot.topi.generic.elementwise import INSTRUCTIONS, is_elementwise
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 MOVEMENTS = ("concatenate", "nn.pad", "transpose", "image.resize_nearest", "strided_slice", "reshape")
-"""Operators whose `evaluate` moves elements about, whatever they are."""
+"""Operators whose `evaluate` only moves elements, whatever their values."""
 
 UNROLL = 4
 MAX_STRAIGHT = 8
@@ -42,7 +42,7 @@ MAX_STRAIGHT = 8
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What codes stand for: a tensor, an element-wise expression of tensors, or a call on elements of another source."""
+    """What element numbers refer to: a tensor, an element-wise expression of tensors, or a call on elements of another source."""
 
     node: Expr
     of: int = 0
@@ -51,7 +51,9 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """`nests` move elements of `sources` (numbered from 1) to `core`'s places; then `epilogue`, element-wise calls, in order."""
+    """`nests` move elements of `sources` (numbered from 1) to the places of `core`; then the element-wise calls of `epilogue`
+    follow.
+    """
 
     sources: tuple[_Source, ...]
     nests: tuple[Nest, ...]
@@ -63,11 +65,11 @@ class _NotMovementError(Exception):
 
 
 def plan_movement(group: Group) -> Movement | None:
-    """The movement that a group is, or None."""
+    """The movement that a group amounts to, or None."""
     if not isinstance(group.result.type, TensorType) or group.result.type.size == 0:
         return None
     if group.result.type.dtype == "complex64":
-        return None  # elements here are one number each
+        return None  # only elements that are a single number
     if not any(_is_movement(e) for e in post_order(group.result)):
         return None
     core, epilogue = _peel(group.result)
@@ -90,7 +92,7 @@ def _is_elementwise(e: Expr) -> bool:
 
 
 def _peel(result: Expr) -> tuple[Expr, tuple[Call, ...]]:
-    """The part of the group up to its last movement, and the calls after it: each reads the one before and whole tensors."""
+    """Split a group after its last movement: (movement, later calls); each call reads the one before and whole tensors."""
     calls: list[Call] = []
     while _is_elementwise(result):
         call = typed(Call, result)
@@ -103,7 +105,7 @@ def _peel(result: Expr) -> tuple[Expr, tuple[Call, ...]]:
 
 
 class _Finder:
-    """Runs a group on the numbers of elements."""
+    """Evaluates a group on element numbers instead of values."""
 
     def __init__(self) -> None:
         self.sources: list[_Source] = []
@@ -133,7 +135,7 @@ class _Finder:
 
     def _moved(self, call: Call) -> Codes:
         fill = getattr(call.attrs, "pad_value", 0)
-        # fills that codes have no room for
+        # fill values that element numbers have no room for
         if fill != 0 if is_float(tensor_type(call).dtype) else not -HALF <= fill < HALF:
             raise _NotMovementError
         args = [self.codes(a) for a in call.args]
@@ -197,8 +199,8 @@ class _Kernel:
         return Lowered(func, dict(self._ctx.constants), instructions, code)
 
     def _moves(self) -> tuple[Move, ...]:
-        """The runs, where all that is done is to copy runs of parameters."""
-        found = []
+        """The runs, if the movement only copies runs of parameters."""
+        moves = []
         width = itemsize(tensor_type(self._group.result).dtype)
         numbers = {id(var): i for i, var in enumerate(self._group.params)}
         for nest in self._movement.nests:
@@ -206,20 +208,20 @@ class _Kernel:
             straight = nest.inner.count == 1 or (nest.inner.out, nest.inner.source) == (1, 1)
             if not isinstance(raw, Var) or len(nest.axes) > 1 or not straight:
                 return ()
-            found.append(Move(numbers[id(raw)], nest.start * width, nest.out * width, nest.inner.count * width))
-        return tuple(found)
+            moves.append(Move(numbers[id(raw)], nest.start * width, nest.out * width, nest.inner.count * width))
+        return tuple(moves)
 
     # ---- what is copied in which units
 
     def _raw(self, nest: Nest) -> Var | Constant | None:
-        """The tensor whose bytes the nest copies unchanged."""
+        """The tensor whose bytes the nest copies unchanged; None otherwise."""
         if self._movement.epilogue or nest.source == 0:
             return None
         node = self._movement.sources[nest.source - 1].node
         return node if isinstance(node, (Var, Constant)) else None
 
     def _unit(self, nest: Nest) -> int:
-        """Bytes to move at once: the element's size, or 4 or 2 where everything is a multiple of them."""
+        """Bytes to move at once: 4 or 2 if everything is a multiple of that, else the element's size."""
         result = tensor_type(self._group.result)
         element = itemsize(result.dtype)
         raw = self._raw(nest)
@@ -233,7 +235,7 @@ class _Kernel:
         return max(element, gcd(4, element * gcd(*numbers)))
 
     def _alignments(self) -> dict[int, int]:
-        """Bytes that parameters have to be aligned to; the result under 0."""
+        """Required alignments of parameters in bytes; the result's is under 0."""
         table = {0: 1}
         for nest in self._movement.nests:
             raw, unit = self._raw(nest), self._unit(nest)
@@ -286,15 +288,15 @@ class _Kernel:
     # ---- loops
 
     def _nest(self, nest: Nest) -> int:
-        """Emit a nest; returns the instructions that it takes."""
+        """Emit a nest; return its instructions."""
         unit = self._unit(nest)
         factor = unit // itemsize(tensor_type(self._group.result).dtype)
-        turn = self._turn(nest, unit, factor)
+        move = self._mover(nest, unit, factor)
         inner = Axis(nest.inner.count // factor, nest.inner.out, nest.inner.source)
 
         def run(axes: tuple[Axis, ...], out: Scalar, start: Scalar) -> None:
             if not axes:
-                self._run(inner, out, start, turn)
+                self._run(inner, out, start, move)
                 return
             with self._b.for_("i", axes[0].count) as i:
                 run(axes[1:], out + i * (axes[0].out // factor), start + i * (axes[0].source // factor))
@@ -304,26 +306,26 @@ class _Kernel:
         return prod(a.count for a in nest.axes[:-1]) * (inner.count * self._cost(nest) + looped + 6)
 
     def _cost(self, nest: Nest) -> int:
-        """Instructions for each unit."""
+        """Instructions per unit."""
         source = self._movement.sources[nest.source - 1].node if nest.source else None
         calls = [e for e in post_order(source) if isinstance(e, Call)] if source is not None and self._raw(nest) is None else []
         calls += self._movement.epilogue
         return sum(INSTRUCTIONS.get(str(c.op), 12) for c in calls if not _is_movement(c)) + 1 + bool(nest.source) + len(calls)
 
-    def _run(self, axis: Axis, out: Scalar, start: Scalar, turn: Callable[[Scalar, Scalar, int], None]) -> None:
-        """The innermost loop: straight, or UNROLL units a turn and the rest."""
+    def _run(self, axis: Axis, out: Scalar, start: Scalar, move: Callable[[Scalar, Scalar, int], None]) -> None:
+        """Emit the innermost loop: straight-line code, or UNROLL units per iteration and the remainder."""
         if axis.count <= MAX_STRAIGHT:
             for k in range(0, axis.count, UNROLL):
-                turn(out + k * axis.out, start + k * axis.source, min(UNROLL, axis.count - k))
+                move(out + k * axis.out, start + k * axis.source, min(UNROLL, axis.count - k))
             return
         whole = axis.count - axis.count % UNROLL
         with self._b.for_("k", whole, step=UNROLL) as i:
-            turn(out + i * axis.out, start + i * axis.source, UNROLL)
+            move(out + i * axis.out, start + i * axis.source, UNROLL)
         if whole < axis.count:
-            turn(out + whole * axis.out, start + whole * axis.source, axis.count - whole)
+            move(out + whole * axis.out, start + whole * axis.source, axis.count - whole)
 
-    def _turn(self, nest: Nest, unit: int, factor: int) -> Callable[[Scalar, Scalar, int], None]:
-        """A function (place in the result, in the source, units) that moves some units: loads first, then stores."""
+    def _mover(self, nest: Nest, unit: int, factor: int) -> Callable[[Scalar, Scalar, int], None]:
+        """A function (place in the result, place in the source, units) that moves some units: loads first, then stores."""
         b, axis = self._b, nest.inner
         dtype = {1: "uint8", 2: "uint16", 4: "uint32"}.get(unit, "")
         raw = self._raw(nest)
@@ -375,11 +377,11 @@ for _anchor in (*MOVEMENTS, *ELEMENTWISE):
     register_impl(OpImplementation("generic.copy", _anchor, accepts, lower, plevel=14))
 
 
-# Where movement of data takes each element from, as a few loop nests.
+# Finds where data movement reads each element from, as a few loop nests.
 #
-# Nothing here knows an operator: the group is run on the numbers of the elements instead of their values, and the nests are read
-# off the result.  A code is an element's number, with the number of its source (from 1) above it; codes around 0 are plain values
-# (what a pad fills with).
+# Nothing here knows operators: the group is evaluated on the numbers of elements instead of their values, and the nests are
+# derived from the result.  A code is an element's number, with the number of its source (from 1) in the upper bits; codes around
+# 0 are plain values (such as the fill of a pad).
 
 
 Codes = npt.NDArray[np.int64]
@@ -394,7 +396,7 @@ MAX_NESTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop: how often, and by how many elements it moves on in the result and in the source."""
+    """A loop: its count, and by how many elements it advances in the result and in the source."""
 
     count: int
     out: int
@@ -403,7 +405,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """out[out + sum i*axis.out] = source[start + sum i*axis.source], outermost axis first; or all become `fill` (source 0)."""
+    """out[out + sum i*axis.out] = source[start + sum i*axis.source], outermost axis first; or `fill` everywhere (source 0)."""
 
     source: int
     out: int
@@ -424,31 +426,31 @@ class Nest:
 
 
 def codes_of(source: int, shape: tuple[int, ...]) -> Codes:
-    """The elements of a whole source, by number."""
+    """The codes of all elements of a source."""
     return (np.arange(int(np.prod(shape)), dtype=np.int64) + source * SOURCE).reshape(shape)
 
 
 def source_numbers(codes: Codes) -> Codes:
-    """Which source each code belongs to; 0 for plain values."""
+    """The number of each code's source; 0 for plain values."""
     return (codes + HALF) >> SOURCE_BITS
 
 
 def find_nests(codes: Codes) -> list[Nest] | None:
-    """Nests that together move every element once; None if there is too little order in it."""
+    """Nests that together move every element once; None if the movement is too irregular."""
     flat = codes.reshape(-1)
     sources = source_numbers(flat)
     nests: list[Nest] = []
     for source in np.unique(sources):
         if source:
-            found = _nests(int(source), np.flatnonzero(sources == source), flat, fill=None)
-            if found is None:
+            source_nests = _nests(int(source), np.flatnonzero(sources == source), flat, fill=None)
+            if source_nests is None:
                 return None
-            nests += found
+            nests += source_nests
     for value in np.unique(flat[sources == 0]):
-        found = _nests(0, np.flatnonzero(flat == value), flat, fill=int(value))
-        if found is None:
+        source_nests = _nests(0, np.flatnonzero(flat == value), flat, fill=int(value))
+        if source_nests is None:
             return None
-        nests += found
+        nests += source_nests
     return nests if len(nests) <= MAX_NESTS else None
 
 
@@ -459,30 +461,29 @@ _Item = tuple[int, int, tuple[Axis, ...]]
 def _nests(source: int, out: Codes, flat: Codes, *, fill: int | None) -> list[Nest] | None:
     """The nests of one source.
 
-    Runs and rows of runs as long as possible are not always best: where an image is enlarged, the second half of a doubled pixel
-    and the first half of the next one are a run.  So all lengths are also cut to their common divisor, and the shorter result is
-    taken.
+    The longest runs are not always best: if an image is enlarged, the second half of a doubled pixel and the first half of the
+    next one form a run.  So runs are also cut to the common divisor of their lengths, and the shorter list is used.
     """
-    taken = out if fill is not None else flat[out] - source * SOURCE
-    breaks = np.flatnonzero((np.diff(out) != 1) | (np.diff(taken) != 1)) + 1
+    read = out if fill is not None else flat[out] - source * SOURCE
+    breaks = np.flatnonzero((np.diff(out) != 1) | (np.diff(read) != 1)) + 1
     starts = np.concatenate([[0], breaks])
     lengths = np.diff(np.concatenate([starts, [out.size]]))
     common = int(np.gcd.reduce(lengths))
     if starts.size > MAX_RUNS:
         return None
-    found = _loops(_runs(out, taken, starts, lengths), cut=False)
-    if len(found) > 1 and out.size // common <= MAX_RUNS:
+    items = _loops(_runs(out, read, starts, lengths), cut=False)
+    if len(items) > 1 and out.size // common <= MAX_RUNS:
         starts = np.arange(0, out.size, common)
-        found = min(found, _loops(_runs(out, taken, starts, np.full(starts.size, common)), cut=True), key=len)
-    return [Nest(source, o, 0 if fill is not None else s, _tidy(axes), fill or 0) for o, s, axes in found]
+        items = min(items, _loops(_runs(out, read, starts, np.full(starts.size, common)), cut=True), key=len)
+    return [Nest(source, o, 0 if fill is not None else s, _tidy(axes), fill or 0) for o, s, axes in items]
 
 
-def _runs(out: Codes, taken: Codes, starts: Codes, lengths: Codes) -> list[_Item]:
-    return [(int(out[s]), int(taken[s]), (Axis(int(n), 1, 1),)) for s, n in zip(starts, lengths, strict=True)]
+def _runs(out: Codes, read: Codes, starts: Codes, lengths: Codes) -> list[_Item]:
+    return [(int(out[s]), int(read[s]), (Axis(int(n), 1, 1),)) for s, n in zip(starts, lengths, strict=True)]
 
 
 def _loops(items: list[_Item], *, cut: bool) -> list[_Item]:
-    """Neighbours of one form at equal distances become one item with one more axis, again and again."""
+    """Join neighbours of equal form at equal distances into one item with a further axis, repeatedly."""
     while True:
         rows = list(_rows(items))
         if len(rows) == len(items):
@@ -494,7 +495,7 @@ def _loops(items: list[_Item], *, cut: bool) -> list[_Item]:
 
 
 def _rows(items: list[_Item]) -> Iterator[tuple[int, int]]:
-    """[start, end) of neighbours of one form at equal distances, from left to right."""
+    """[start, end) of neighbours of equal form at equal distances, from left to right."""
     i = 0
     while i < len(items):
         step = _step(items, i)
@@ -503,7 +504,7 @@ def _rows(items: list[_Item]) -> Iterator[tuple[int, int]]:
             end += 1
         after = _step(items, end - 1) if end - i == 2 else None
         if after is not None and after == _step(items, end):
-            end = i + 1  # the second one belongs to a longer row, this one stands alone
+            end = i + 1  # the second one belongs to a longer row; this one stays alone
         yield i, end
         i = end
 
@@ -515,14 +516,14 @@ def _joined(items: list[_Item], start: int, end: int) -> _Item:
 
 
 def _step(items: list[_Item], i: int) -> tuple[int, int] | None:
-    """The distance from item i to the next one, if both have one form."""
+    """The distance from item i to the next one, if both have the same form."""
     if i + 1 >= len(items) or items[i][2] != items[i + 1][2]:
         return None
     return items[i + 1][0] - items[i][0], items[i + 1][1] - items[i][1]
 
 
 def _tidy(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Without axes of one step; an axis that continues where the one inside it ends is merged with it."""
+    """Drop axes of one step; merge an axis that continues where its inner axis ends."""
     out: list[Axis] = []
     for axis in reversed([a for a in axes if a.count > 1] or [axes[-1]]):
         if out and axis.out == out[0].count * out[0].out and axis.source == out[0].count * out[0].source:

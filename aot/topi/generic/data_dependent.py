@@ -1,4 +1,4 @@
-"""Operators whose result is not one expression an element: sorting, running sums, scattering, searching tables."""
+"""Operators whose result is not one expression per element: sorting, running sums, scattering, table search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aot.tir.expr import Expr, as_expr, binop, cast, equal, imm, logical_and, se
 from aot.topi.generic.flat import FlatKernel, register_flat
 
 WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64", "float16": "float32"}
-"""Types in which sums wrap without overflow, and that in which float16 is added: the rounded sum is that of float16."""
+"""Types in which sums wrap without overflow; float16 is added in float32, and the rounded sum equals that of float16."""
 
 
 def _inside(numbers: Sequence[Expr], shape: Sequence[int]) -> Expr:
@@ -32,7 +32,7 @@ def _inside(numbers: Sequence[Expr], shape: Sequence[int]) -> Expr:
 
 
 def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
-    """target[index] += value, integers wrapping, bool by "or"."""
+    """target[index] += value; integers wrap, bool uses "or"."""
     if target.dtype == "bool":
         b.store(target, index, binop("||", target[index], value))
         return
@@ -43,7 +43,7 @@ def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
 
 @register_flat("topk")
 def lower_topk(kernel: FlatKernel) -> None:
-    """Row by row, each element is inserted into the sorted positions found so far: n * k comparisons at most."""
+    """Insert each element of a row into the sorted best ones so far: at most n * k comparisons."""
     b, (data,), out = kernel.b, kernel.args, kernel.out
     k, n = kernel.attrs.k, kernel.shape(0)[-1]
     with b.for_("m", out.size // k) as m:
@@ -52,26 +52,26 @@ def lower_topk(kernel: FlatKernel) -> None:
             candidate = b.local("candidate", (1,), "int32", init=0)
             b.store(candidate, 0, c)
             with b.for_("place", k) as place, b.if_(candidate[0] >= 0):
-                with b.if_(place >= c):  # beyond what was found: the candidate's own place
+                with b.if_(place >= c):  # beyond the sorted elements: the candidate's own place
                     b.store(out, first + place, candidate[0])
                     b.store(candidate, 0, -1)
                 with b.else_():
-                    found = b.let("found", cast("int32", out[first + place]))
-                    own, other = data[base + candidate[0]], data[base + found]
+                    index = b.let("found", cast("int32", out[first + place]))
+                    own, other = data[base + candidate[0]], data[base + index]
                     ahead, same = own > other, equal(own, other)
-                    if is_float(data.dtype):  # a NaN, which is not equal to itself, is after all numbers
+                    if is_float(data.dtype):  # NaN, which is not equal to itself, comes after all numbers
                         own_nan, other_nan = binop("!=", own, own), binop("!=", other, other)
                         ahead = binop("||", ahead, logical_and(other_nan, equal(own, own)))
                         same = binop("||", same, logical_and(own_nan, other_nan))
-                    ahead = binop("||", ahead, logical_and(same, candidate[0] < found))
+                    ahead = binop("||", ahead, logical_and(same, candidate[0] < index))
                     with b.if_(ahead):
                         b.store(out, first + place, candidate[0])
-                        b.store(candidate, 0, found)
+                        b.store(candidate, 0, index)
 
 
 @register_flat("cumsum", "qnn.cumsum")
 def lower_cumsum(kernel: FlatKernel) -> None:
-    """One pass along the axis, the sum in a register."""
+    """One pass along the axis, with the sum in a register."""
     b, (data,), out = kernel.b, kernel.args, kernel.out
     attrs, shape = kernel.attrs, tensor_type(kernel.anchor).shape
     n, inner = shape[attrs.axis], prod(shape[attrs.axis + 1 :])
@@ -92,7 +92,7 @@ def lower_cumsum(kernel: FlatKernel) -> None:
 
 @register_flat("scatter_nd")
 def lower_scatter_nd(kernel: FlatKernel) -> None:
-    """Zeros, then each update at its place; a place outside is left out."""
+    """Zeros, then each update at its place; places outside are skipped."""
     b, (indices, updates), out = kernel.b, kernel.args, kernel.out
     shape, depth = kernel.attrs.shape, kernel.shape(0)[-1]
     inner = prod(shape[depth:])
@@ -111,7 +111,7 @@ def lower_scatter_nd(kernel: FlatKernel) -> None:
 
 @register_flat("unsorted_segment")
 def lower_segment(kernel: FlatKernel) -> None:
-    """Neutral values, then each row into its segment."""
+    """Neutral values, then each row is added to its segment."""
     b, (data, ids), out = kernel.b, kernel.args, kernel.out
     attrs = kernel.attrs
     inner = out.size // attrs.count
@@ -133,7 +133,7 @@ def lower_segment(kernel: FlatKernel) -> None:
 
 @register_flat("sparse_to_dense")
 def lower_sparse_to_dense(kernel: FlatKernel) -> None:
-    """The default value, then each value at its place; a place outside is left out."""
+    """The default value, then each value at its place; places outside are skipped."""
     b, (indices, values, default), out = kernel.b, kernel.args, kernel.out
     shape = kernel.attrs.shape
     with b.for_("i", out.size) as i:
@@ -143,7 +143,7 @@ def lower_sparse_to_dense(kernel: FlatKernel) -> None:
         place: Expr = imm(0)
         for axis, extent in enumerate(shape):
             numbers.append(b.let("number", indices[m * len(shape) + axis]))
-            # brought into range, as the sum is computed for places outside, too
+            # clamped, as the sum is also computed for places outside
             place = place * extent + clamped_index(b, numbers[-1], extent)
         with b.if_(_inside(numbers, shape)):
             b.store(out, place, values[m if values.size > 1 else imm(0)])
@@ -160,9 +160,9 @@ def _flat_index(numbers: list[Expr], shape: tuple[int, ...]) -> Expr:
 
 
 def _joined(b: IRBuilder, kind: str, old: Expr, new: Expr) -> Expr:
-    """What becomes of an element; sums and products of integers wrap, of bool they are "or" and "and"."""
+    """The new value of an element; sums and products of integers wrap, for bool they are "or" and "and"."""
     old, new = b.let("old", old), b.let("new", new)
-    if old.dtype == "float16":  # each step is rounded
+    if old.dtype == "float16":  # every step is rounded
         return cast("float16", _joined(b, kind, cast("float32", old), cast("float32", new)))
     if kind in ("maximum", "minimum"):
         if old.dtype == "bool":
@@ -175,18 +175,18 @@ def _joined(b: IRBuilder, kind: str, old: Expr, new: Expr) -> Expr:
 
 
 def _place(b: IRBuilder, extent: int, start: Expr | None, offset: Expr | None) -> Expr:
-    """The position along a dimension of `extent` that an element goes to, as int64; negative or too large if outside."""
+    """The position (int64) of an element along a dimension of `extent`; negative or too large if outside."""
     place: Expr = cast("int64", offset) if offset is not None else imm(0, "int64")
     if start is None:
         return place
     start = b.let("start", cast("int64", start))
-    within = logical_and(start >= -extent, start < extent)  # compared before the sum, which may not overflow
+    within = logical_and(start >= -extent, start < extent)  # compared before the sum, so that it cannot overflow
     return b.let("place", select(within, start, imm(-2 * extent, "int64")) + place)
 
 
 @register_flat("stablehlo.scatter")
 def lower_scatter(kernel: FlatKernel) -> None:
-    """Loops over the updates; the place of an element is a start from the indices and an offset in the slice."""
+    """Loops over the updates; the place of an element is a start from the indices plus an offset in the slice."""
     b, (data, indices, updates), out = kernel.b, kernel.args, kernel.out
     attrs: ScatterAttrs = kernel.attrs
     shape, index_shape, shape_of_updates = (tensor_type(a).shape for a in kernel.anchor.args)
@@ -214,13 +214,13 @@ def lower_scatter(kernel: FlatKernel) -> None:
             b.store(out, index, element if attrs.kind == "update" else _joined(b, attrs.kind, out[index], element))
 
 
-# embedding_lookup_sparse: entry by entry, with the place of the last one and its weights in registers.
+# embedding_lookup_sparse: entry by entry; the place of the last entry and its weights stay in registers.
 
 
 def _divide(
     b: IRBuilder, attrs: EmbeddingLookupSparseAttrs, out: Buffer, place: Expr, sums: tuple[Buffer, Buffer], n: int
 ) -> None:
-    """The row of `place` by what its weights make."""
+    """Divide the row of `place` by the combination of its weights."""
     total, squares = sums
     divisor = b.let("divisor", total[0] if attrs.combiner == "MEAN" else MATH["sqrt"](squares[0]))
     with b.for_("c", n) as c:

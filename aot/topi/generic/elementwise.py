@@ -1,7 +1,6 @@
-"""Element-wise groups whose tensors all have the result's shape: one flat loop, a few elements a turn.
+"""Element-wise groups whose tensors all have the result's shape: one flat loop, a few elements per iteration.
 
-Bytes are read one by one: with an immediate offset that is one instruction each, no more than it takes to pull the bytes of a
-word apart.
+Bytes are loaded one by one.  With an immediate offset that is one instruction each, no more than extracting them from a word.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ ANCHORS = ("qnn.add", "qnn.lut", "qnn.quantize", "qnn.dequantize", "qnn.requanti
 
 UNROLL = 4
 LONG = 256
-"""Elements from which on cheap operators are unrolled twice as far."""
+"""Fewest elements for which cheap operators are unrolled twice as far."""
 
 CHEAP = frozenset({"qnn.add", "qnn.lut"})
 
 INSTRUCTIONS = {"qnn.add": 3, "qnn.lut": 1, "qnn.quantize": 9, "qnn.dequantize": 4, "qnn.requantize8": 9, "clip": 6}
-"""Of one element on a core with DSP and FPU, without load and store (counted in disassemblies)."""
+"""Instructions per element on a core with DSP and FPU, without load and store (counted in disassemblies)."""
 
 SOFTWARE = {"qnn.quantize": 280, "qnn.dequantize": 62}
-"""Where software computes with floats (counted in QEMU, as the next)."""
+"""With software floating point (counted in QEMU, like the next)."""
 
 V6M = {"qnn.add": 20, "qnn.lut": 3, "qnn.quantize": 535, "qnn.dequantize": 170, "qnn.requantize8": 5}
-"""Of one element on cores with the instructions of Armv6-M alone."""
+"""Instructions per element on Armv6-M."""
 
 
 def accepts(group: Group, _target: Target) -> bool:
-    """Calls of element-wise operators only, each operand of the shape of the result."""
+    """Calls of element-wise operators only; every operand has the result's shape."""
     shape = tensor_type(group.result).shape if isinstance(group.result.type, TensorType) else None
     return all(
         isinstance(e.type, TensorType) and e.type.shape == shape and (not isinstance(e, Call) or is_elementwise(e))
@@ -48,7 +47,7 @@ def accepts(group: Group, _target: Target) -> bool:
 
 
 def is_elementwise(call: Call) -> bool:
-    """Whether an element of the result needs only that element of each operand (given equal shapes)."""
+    """Whether an element of the result needs only the same element of each operand (given equal shapes)."""
     return isinstance(call.op, Op) and call.op.name in F_TE and T_OP_PATTERN.get(call.op.name) <= OpPattern.BROADCAST
 
 
@@ -79,13 +78,13 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
 
 
 def _instructions(op: str, target: Target) -> int:
-    """Of one element."""
-    known = INSTRUCTIONS if target.has("fpu") else INSTRUCTIONS | (V6M if target.has("v6m") else SOFTWARE)
-    return known.get(op, 12)
+    """Instructions per element."""
+    instructions = INSTRUCTIONS if target.has("fpu") else INSTRUCTIONS | (V6M if target.has("v6m") else SOFTWARE)
+    return instructions.get(op, 12)
 
 
 def _compute(ctx: TeContext, call: Call, tensors: dict[int, TensorFn], size: int) -> TensorFn:
-    """The te rule of one call on flat tensors."""
+    """The te rule of one call, on flat tensors."""
     type_ = tensor_type(call)
     flat = TensorType((size,), type_.dtype, type_.quant)
     return F_TE.get(str(call.op))(ctx, [tensors[id(a)] for a in call.args], call.attrs, flat)

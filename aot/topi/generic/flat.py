@@ -1,4 +1,4 @@
-"""A kernel under construction for an operator that is fused with nothing: flat buffers for its operands."""
+"""A kernel under construction for an operator that is not fused with others: flat buffers for its operands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aot.topi.strategy import Accepts, Group, Lowered, OpImplementation, registe
 
 @dataclass(frozen=True, slots=True)
 class FlatKernel:
-    """One flat buffer for each of the anchor's operands (constants in flash) and for each result."""
+    """One flat buffer per operand of the anchor (constants in flash) and per result."""
 
     b: IRBuilder
     args: tuple[Buffer, ...]
@@ -30,7 +30,7 @@ class FlatKernel:
 
     @property
     def out(self) -> Buffer:
-        """The first result, of most kernels the only one."""
+        """The first result; most kernels have only one."""
         return self.outs[0]
 
     @property
@@ -42,23 +42,23 @@ class FlatKernel:
         return self.group.anchor.attrs
 
     def shape(self, number: int) -> tuple[int, ...]:
-        """Of an operand."""
+        """Shape of an operand."""
         return tensor_type(self.group.anchor.args[number]).shape
 
     def table(self, name: str, data: Array) -> Buffer:
-        """A further constant."""
+        """Declare a further constant."""
         buffer = self.b.const(name, (data.size,), str(data.dtype), align=max(4, data.dtype.itemsize))
         self.constants[buffer.name] = data
         return buffer
 
     def finish(self, kernel: str, *, macs: int = 0) -> Lowered:
-        """The kernel under its name."""
+        """The finished kernel, with its name."""
         attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span, macs=macs)
         return Lowered(self.b.finish(attrs), dict(self.constants))
 
 
 def flat_kernel(group: Group, name: str, *, constant: str = "table") -> FlatKernel:
-    """Declare the buffers of a group that is one call; `constant` is how those of constants are called."""
+    """Declare the buffers of a group that is one call; `constant`: the name of constants' buffers."""
     b = IRBuilder(name)
     buffers = {id(v): b.input("data", *_flat(v.type)) for v in group.params}
     type_ = group.anchor.type
@@ -73,7 +73,7 @@ def flat_kernel(group: Group, name: str, *, constant: str = "table") -> FlatKern
 
 
 def _flat(type_: TensorType) -> tuple[tuple[int], str]:
-    """Numbers of a tensor, a complex one being two, and their type."""
+    """Numbers in a tensor (a complex element has two), and their type."""
     shape, dtype = stored(type_.shape, type_.dtype)
     return (prod(shape),), dtype
 
@@ -87,7 +87,7 @@ Body = Callable[[FlatKernel], None]
 
 
 def register_flat(*operators: str, name: str = "", accepts: Accepts = accepts_alone) -> Callable[[Body], Body]:
-    """Enter a function that emits a flat kernel, under the name of the operator if it has none of its own."""
+    """Register a function that emits a flat kernel, under the operator's name unless it has its own."""
 
     def register(body: Body) -> Body:
         for operator in operators:

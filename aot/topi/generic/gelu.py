@@ -1,4 +1,4 @@
-"""gelu_uneven: one loop over the vectors of four, one over the one to three elements that are left over."""
+"""gelu_uneven: one loop over vectors of four, and one over the remaining one to three elements."""
 
 from __future__ import annotations
 

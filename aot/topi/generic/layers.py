@@ -1,4 +1,8 @@
-"""Convolutions and fully connected layers in plain C: a few pixels by a block of channels at a time."""
+"""Convolutions and fully connected layers in plain C: a few pixels by a block of channels at a time.
+
+This is the portable path; it also provides the parts that other generic kernels share.  Accumulators of a tile stay in registers,
+so each loaded weight serves all pixels and each loaded datum all channels.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ class TapRange:
 def tap_range(
     b: IRBuilder, position: Expr, *, size: int, taps: int, stride: int, dilation: int, before: int, after: int
 ) -> TapRange:
-    """The taps inside an axis of `size` at output `position`; all of them where there is no padding."""
+    """The taps inside an axis of `size` at output `position`; all of them if there is no padding."""
     origin = position * stride - before
     first: Expr = imm(0)
     last: Expr = imm(taps)
@@ -49,52 +53,52 @@ def tap_range(
     return TapRange(origin, first, last)
 
 
-# What the generic kernels of layers take on larger cores: how often each of their loops runs, times what it takes.
+# The cost of the generic kernels on larger cores: how often each loop runs, times the instructions of one iteration.
 #
-# The numbers are from counts under QEMU of what GCC makes of the loops.
+# The numbers are instructions counted under QEMU, for the code that GCC generates.
 
 
 RESULT = 14.5
-"""Of a result: its bias, requantisation and store."""
+"""Per result: bias, requantisation and store."""
 
 RUN = 11.0
-"""Of beginning a run of taps."""
+"""Per run of taps: its start."""
 
 RANGED = 8.0
-"""More where a run begins and ends elsewhere for each pixel."""
+"""Further instructions per run if its start and end depend on the pixel."""
 
 NEAR = 6.0
-"""Less where runs lie one behind the other in the data, so that there is no window to find."""
+"""Saved per run if runs are contiguous, so that there is no window to find."""
 
 STEP = 4.0
-"""Of going on to the next step of a run."""
+"""Per step within a run."""
 
 MANY = 8
-"""Accumulators, in a loop, that leave too few registers for the rest."""
+"""Accumulators in a loop that leave too few registers for everything else."""
 
 SPILLED = 3.8
-"""Of each tap, with so many."""
+"""Per tap, with that many accumulators."""
 
 SHARED = 5.0
-"""Of each tap where GCC keeps what one pixel has read for the next one, in memory as registers lack."""
+"""Per tap if GCC keeps data of one pixel for the next; in memory, as registers run out."""
 
 LEAVES_FAR = 2
-"""Steps over which GCC keeps that."""
+"""Most steps over which GCC keeps them."""
 
 CHANNEL, CHANNEL_ALONE = 1.7, 1.5
-"""Of each load and product of one channel's tap in a depthwise convolution, with the loop over the taps and the addresses that
-registers lack for; of channels that are one block.
+"""Per load and product of one channel's tap in a depthwise convolution, including the loop over taps and spilled addresses; then
+the same if all channels are one block.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TapLoops:
-    """The sums of one block of channels over all `tiles` tiles of `pixels` pixels: `runs` runs of in all `taps` taps, `unroll` of
-    them a step.
+    """The loops of one block of channels over all `tiles` tiles of `pixels` pixels: `runs` runs with `taps` taps in total,
+    `unroll` taps per step.
 
-    `offset`: data is read less a number; `ranged`: where a run begins and ends depends on the pixel; `straight`: a run is one
-    step; `near`: runs lie one behind the other; `apart`: by how many taps the data of neighbouring pixels lie apart in one run,
-    0 where they have none in common.
+    `offset`: a number is subtracted from the data; `ranged`: start and end of a run depend on the pixel; `straight`: a run is one
+    step; `near`: runs are contiguous; `apart`: distance, in taps, of neighbouring pixels' data within a run, 0 if they share
+    none.
     """
 
     tiles: int
@@ -109,7 +113,7 @@ class TapLoops:
     apart: int = 0
 
     def instructions(self, channels: int) -> float:
-        """Of one block of so many channels."""
+        """Instructions for one block of `channels` channels."""
         results = self.pixels * channels
         each: float = self.pixels + channels + results + self.pixels * self.offset
         if not self.straight:
@@ -119,33 +123,33 @@ class TapLoops:
 
 
 def channel_instructions(taps: int, pixels: int, blocks: Sequence[int], *, offset: bool) -> float:
-    """Of all blocks of a depthwise convolution: the pixels have `taps` taps together."""
+    """Instructions for all blocks of a depthwise convolution whose pixels have `taps` taps in total."""
     each = (CHANNEL if len(blocks) > 1 else CHANNEL_ALONE) * (3 + offset)
     return sum(blocks) * (each * taps + RESULT * pixels)
 
 
 def taps_inside(count: int, *, size: int, taps: int, stride: int, dilation: int, before: int) -> int:
-    """How many taps of an axis lie inside it, over all `count` output positions."""
+    """Number of taps inside an axis, summed over all `count` output positions."""
     return sum(0 <= i * stride - before + t * dilation < size for i in range(count) for t in range(taps))
 
 
 def total(loops: TapLoops, blocks: Iterable[int]) -> float:
-    """Of all blocks of channels, by the numbers of channels of each."""
+    """Instructions for all blocks of channels, given the number of channels of each."""
     return sum(loops.instructions(n) for n in blocks)
 
 
-# What the generic kernels of convolutions and fully connected layers share: channel blocks, accumulators, epilogue.
+# Shared by the generic kernels of convolutions and fully connected layers: channel blocks, accumulators, epilogue.
 
 
 def accepts_layer(group: Group, _target: Target) -> bool:
-    """Any layer with any epilogue that can be read at the output's index."""
+    """Any layer whose epilogue can be read at the output's index."""
     layer = match_layer(group, EVERY_KIND)
     return layer is not None and supports_epilogue(layer)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerBuffers:
-    """The parameters of a layer's PrimFunc and how its results are finished and stored."""
+    """The parameters of a layer's PrimFunc, and how its results are finished and stored."""
 
     data: Buffer
     out: Buffer
@@ -175,7 +179,7 @@ def open_layer(
 
 
 def make_stream(layer: FusedLayer, target: Target, *, block: int) -> ChannelStream:
-    """The stream of a layer whose weights are given as [O, ...] or, for depthwise, [KH, KW, O]."""
+    """The stream of a layer whose weights are [O, ...] or, for depthwise, [KH, KW, O]."""
     requant = plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
     weights = layer.weight
     depthwise = weights.shape[-1] == layer.channels and layer.anchor.op.name == "nn.depthwise_conv2d"  # type: ignore[union-attr]
@@ -186,12 +190,12 @@ def make_stream(layer: FusedLayer, target: Target, *, block: int) -> ChannelStre
 
 
 def accumulators(b: IRBuilder, layer: FusedLayer, shape: tuple[int, ...]) -> Buffer:
-    """Registers for sums; 64 bits wide only where a sum can leave 32."""
+    """Registers for sums; 64 bits wide only if a sum may exceed 32."""
     return b.local("acc", shape, tensor_type(layer.anchor).dtype)
 
 
 def product(acc: Buffer, x: Expr, w: Expr) -> Expr:
-    """x*w in the type of the accumulators."""
+    """x*w in the accumulators' type."""
     return cast(acc.dtype, x) * cast(acc.dtype, w)
 
 
@@ -208,23 +212,21 @@ def channel_blocks(b: IRBuilder, stream: ChannelStream, body: Callable[[ChannelB
 
 
 NOT_INT8 = 0.75
-"""Instructions that halfwords of data or packed weights cost more for each multiply-accumulate."""
+"""Further instructions per multiply-accumulate for 16-bit data or packed weights."""
 
 REQUANTISE_V6M = 55
-"""For each result on cores with eight low registers (Armv6-M), its store included, with software for 64-bit products."""
+"""Instructions per result on Armv6-M, including its store, with 64-bit products in software."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Instructions without the epilogue: of all multiply-accumulates and results on larger cores; of each multiply-accumulate on
-    Armv6-M.
-    """
+    """Instructions without the epilogue: total on larger cores; per multiply-accumulate on Armv6-M."""
 
     thumb2: float
     v6m: float
 
     def on(self, target: Target, layer: FusedLayer) -> int:
-        """Of the layer."""
+        """Instructions of the layer on a target."""
         more = NOT_INT8 * (layer.data_type.dtype != "int8" or layer.weight_dtype != "int8")
         if target.has("v6m"):
             return int((self.v6m + more) * layer.macs + REQUANTISE_V6M * layer.out_type.size) + epilogue_instructions(layer)
@@ -252,10 +254,10 @@ def unroll_factor(depth: int, *, limit: int = 4) -> int:
     return factor
 
 
-# Direct convolution: one or two output pixels by four channels, the taps inside the image only.
+# Direct convolution: one or two output pixels by four channels; only the taps inside the image are computed.
 #
-# Where there is padding, data is read as x - pad_value, so that a tap outside contributes nothing and can be left out; the bias
-# is corrected by pad_value * sum(w) for that.  With a horizontal dilation of 1 the taps of a kernel row are one run of bytes.
+# With padding, data are read as x - pad_value, so that taps outside of the image contribute nothing and can be left out; the bias
+# is corrected by pad_value * sum(w).  Without horizontal dilation, the taps of a kernel row are one run of bytes.
 
 
 def remove_padding_value(layer: FusedLayer) -> tuple[FusedLayer, int]:
@@ -327,7 +329,7 @@ class _Taps:
         dy, dx = self.layer.attrs.dilation
 
         def mac(position: Expr, tap: Expr, run: Expr, step: int) -> None:
-            """Accumulate `run` data values from flat `position` on with the weights from `tap` on."""
+            """Accumulate `run` data values, from flat `position` on, with the weights from `tap` on."""
             stride = self.layer.attrs.strides[1] * depth
             with b.for_("k", run, step=step) as k:
                 for u in range(step):
@@ -356,18 +358,18 @@ class _Taps:
 
 
 def _run_unit(run: Expr, depth: int) -> int:
-    """A number that divides every length that `run` can take."""
+    """A number that divides every possible value of `run`."""
     return int(run.value) if isinstance(run, Imm) else depth
 
 
 register_impl(OpImplementation("generic.conv2d", "nn.conv2d", accepts_layer, lower_conv2d, plevel=0))
 
 
-# Depthwise convolution: up to four channels of one output pixel at a time, the taps inside the image only (see conv2d).
+# Depthwise convolution: up to four channels of one output pixel at a time; only the taps inside the image (see above).
 
 
 def block_size(multiplier: int) -> int:
-    """Output channels of a block: all of different data channels, or all of the same one."""
+    """Output channels of a block: either all from different data channels, or all from the same one."""
     return 4 if multiplier == 1 else max(d for d in (1, 2, 3, 4) if multiplier % d == 0)
 
 
@@ -423,11 +425,11 @@ register_impl(OpImplementation("generic.depthwise_conv2d", "nn.depthwise_conv2d"
 
 
 EPILOGUE_CODE = 360
-"""Bytes of an element-wise call of the epilogue, at each of a block's results."""
+"""Bytes of code of an element-wise call of the epilogue, inlined for each result of a block."""
 
 
 def accepts_pointwise(group: Group, _target: Target) -> bool:
-    """1x1 kernels at stride 1 without padding: pixels are rows."""
+    """1x1 kernels with stride 1 and without padding: pixels are rows."""
     layer = match_layer(group, EVERY_KIND)
     if layer is None or not supports_epilogue(layer) or layer.weight.shape[1:3] != (1, 1):
         return False
@@ -443,7 +445,7 @@ def lower_dense(group: Group, target: Target, name: str) -> Lowered:
     b = IRBuilder(name)
     buffers = open_layer(b, group, layer, stream, data_shape=(rows, depth), out_shape=(rows, layer.channels))
     with b.for_("m", (rows + pixels - 1) // pixels) as tile:
-        # The last tile starts early enough to be whole; the rows that it shares with the one before are computed twice.
+        # The last tile starts early enough to be whole; rows that it shares with the tile before are computed twice.
         first = b.let("row", minimum(tile * pixels, rows - pixels)) if rows % pixels else tile * pixels
         tile_of = _Tile(layer, buffers, stream, first, pixels)
         channel_blocks(b, stream, lambda block: matrix_tile(b, tile_of, block))
@@ -471,7 +473,7 @@ class _Tile:
 
 
 def matrix_tile(b: IRBuilder, tile: _Tile, block: ChannelBlock) -> None:
-    """The rows of a tile by one block of channels."""
+    """Compute the rows of a tile for one block of channels."""
     buffers, stream, first, pixels = tile.buffers, tile.stream, tile.first, tile.pixels
     acc = accumulators(b, tile.layer, (pixels, block.count))
     for p in range(pixels):
@@ -494,7 +496,7 @@ register_impl(OpImplementation("generic.dense", "nn.dense", accepts_layer, lower
 register_impl(OpImplementation("generic.pointwise", "nn.conv2d", accepts_pointwise, lower_dense, plevel=1))
 
 
-# qnn.dense_blockwise: two weights of a byte at a time.
+# qnn.dense_blockwise: the two weights of a byte at a time.
 
 
 @register_flat("qnn.dense_blockwise")

@@ -1,8 +1,8 @@
-"""Sigmoid and tanh of the gates and cells of qnn.lstm."""
+"""qnn.lstm with integers only: gates, cells and outputs step by step, with sigmoid and tanh in fixed point."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from aot.ir.type import TupleType
@@ -27,6 +27,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, select
 from aot.tir.function import FuncAttrs
+from aot.topi.layer.planes import counted
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 GATE_BITS = 3
@@ -34,22 +35,24 @@ GATE_BITS = 3
 
 
 class Functions:
-    """As scalar code: gemmlowp's functions, or TFLM's with their table.  Arguments and results are int32 within int16."""
+    """Sigmoid and tanh as scalar code: gemmlowp's functions, or TFLM's with their table.  Arguments and results are int32 within
+    int16.
+    """
 
     def __init__(self, b: IRBuilder, ctx: TeContext, attrs: LstmAttrs) -> None:
         self.b, self.ctx, self.attrs = b, ctx, attrs
         self._table: TensorFn | None = self.table()
 
     def table(self) -> TensorFn | None:
-        """TFLM's."""
+        """TFLM's table."""
         return self.ctx.constant("sigmoid", sigmoid_table()) if self.attrs.is_tflm else None
 
     def sigmoid(self, values: Sequence[Expr]) -> list[Expr]:
-        """Of gates."""
+        """Sigmoid of gate values."""
         return [SIGMOID16(x) if self._table is None else self._from_table("logistic", x, GATE_BITS) for x in values]
 
     def tanh(self, x: Expr, bits: int = GATE_BITS) -> Expr:
-        """Of a gate or, with its integer bits, of the cell."""
+        """tanh of a gate or, given its integer bits, of the cell."""
         return TANH16(x, imm(bits)) if self._table is None else self._from_table("tanh", x, bits)
 
     def _from_table(self, name: str, x: Expr, bits: int) -> Expr:
@@ -59,13 +62,13 @@ class Functions:
 
 # qnn.lstm step by step: all gates of a step, then the cells, then the outputs.
 #
-# Scratch: the gates of one step, two bytes each, and the hidden values where there is a projection.  The states are written in
-# place of the results: what a step reads of the outputs it has read before it writes them.
+# Scratch memory: the gates of one step, two bytes each, and the hidden values if there is a projection.  The states are kept in
+# their result buffers: a step reads all outputs that it needs before it overwrites them.
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`rows`: batches of one step, `outer`: how often the sequence is walked; one of them is 1."""
+    """`rows`: batch entries per step; `outer`: passes over the sequence; one of the two is 1."""
 
     steps: int
     rows: int
@@ -128,12 +131,14 @@ class LstmKernel:
         for source, target in ((self.first_output, self.output), (self.first_cell, self.cell)):
             with b.for_("i", target.size) as i:
                 b.store(target, i, source[i])
-        self.loop("batch", s.outer, lambda batch: self.loop("t", s.steps, lambda t: self.step(self._place(batch, t))))
+        for batch in counted(b, s.outer, "batch"):
+            for t in counted(b, s.steps, "t"):
+                self.step(self._place(batch, t))
         attrs = FuncAttrs(kernel=self.kind, span=self.span, macs=self.macs())
         return Lowered(b.finish(attrs), dict(self.ctx.constants), instructions=self.instructions())
 
     def instructions(self) -> int:
-        """Of one call, about (from counts under QEMU)."""
+        """Instructions per call (estimate from counts under QEMU)."""
         s = self.sizes
         return 5 * self.macs() + 700 * s.steps * s.rows * s.outer * s.cells
 
@@ -141,13 +146,6 @@ class LstmKernel:
         s, attrs = self.sizes, self.attrs
         step = attrs.gates * s.cells * (s.depth + s.outputs) + (s.outputs * s.cells if attrs.projection_scale else 0)
         return s.steps * s.rows * s.outer * step
-
-    def loop(self, name: str, extent: int, body: Callable[[Expr], None]) -> None:
-        if extent == 1:
-            body(imm(0))
-            return
-        with self.b.for_(name, extent) as var:
-            body(var)
 
     def _place(self, batch: Expr, t: Expr) -> Step:
         s = self.sizes
@@ -157,7 +155,8 @@ class LstmKernel:
     def step(self, step: Step) -> None:
         """All gates, then the cells, then the outputs."""
         s = self.sizes
-        self.loop("row", s.rows, lambda row: self.sums(row, step))
+        for row in counted(self.b, s.rows, "row"):
+            self.sums(row, step)
         cell_gate = self.attrs.cell_gate
         for gate in range(self.attrs.gates - 1):
             self._refine(gate, step)
@@ -169,7 +168,7 @@ class LstmKernel:
     # ---- gates
 
     def sums(self, row: Expr, step: Step) -> None:
-        """The gates of a row before their functions: both products of matrices."""
+        """The gates of a row before their functions: both matrix products."""
         for gate in range(self.attrs.gates):
             with self.b.for_("n", self.sizes.cells) as n:
                 self._sum(gate, n, row, step)
@@ -185,12 +184,12 @@ class LstmKernel:
         self.add(gate, row * s.cells + n, first, self.scaled(value, attrs.recurrent_scales[gate]))
 
     def add(self, gate: int, i: Expr, first: Expr, share: Expr) -> None:
-        """Store a gate's value before its function, which both products have a share in."""
+        """Store a gate's value before its function: the sum of both products' shares, saturated."""
         total = first + (saturated(share) if self.attrs.is_tflm else share)
         self.b.store(self.gates, self.gate(gate, i), saturated(total))
 
     def gate(self, gate: int, i: Expr) -> Expr:
-        """Where value i of a gate is."""
+        """Where value i of a gate is stored."""
         return i + gate * self.sizes.rows * self.sizes.cells
 
     def _dot(self, bias: Expr, weight: tuple[Buffer, Expr], data: tuple[Buffer, Expr], depth: int) -> Expr:
@@ -212,12 +211,14 @@ class LstmKernel:
     def _refine(self, gate: int, step: Step) -> None:
         """Peephole and layer normalisation of a gate."""
         if self.attrs.peephole_scales and gate != self.attrs.cell_gate:
-            self.loop("row", self.sizes.rows, lambda row: self._peephole(gate, row, step))
+            for row in counted(self.b, self.sizes.rows, "row"):
+                self._peephole(gate, row, step)
         if self.attrs.norm:
-            self.loop("row", self.sizes.rows, lambda row: self._normalize(gate, row))
+            for row in counted(self.b, self.sizes.rows, "row"):
+                self._normalize(gate, row)
 
     def _peephole(self, gate: int, row: Expr, step: Step) -> None:
-        """As in the reference of as many cells as there are outputs, rows without a gap."""
+        """Like the reference, which assumes as many cells as outputs and contiguous rows."""
         b, s = self.b, self.sizes
         number = peephole_of(self.attrs, gate)
         with b.for_("n", s.outputs) as n:
@@ -257,7 +258,7 @@ class LstmKernel:
         return self.b.let("gate", value)
 
     def product(self, x: Expr, y: Expr, scale: Scale) -> Expr:
-        """x * y, each within int16, in another scale."""
+        """x * y, both within int16, in another scale."""
         multiplier, shift = scale
         value = self.b.let("product", x * y)
         if multiplier:
@@ -271,17 +272,17 @@ class LstmKernel:
         self.b.store(self.cell, place, self.new_cell(place, entry, forget, update))
 
     def new_cell(self, place: Expr, entry: Expr, forget: Expr, update: Expr) -> Expr:
-        """The value of a cell by its gates."""
+        """A cell's new value, from its gates."""
         b, attrs = self.b, self.attrs
         kept = b.let("kept", self.product(forget, cast("int32", self.cell[place]), attrs.forget_scale))
         change = self.product(entry, update, attrs.update_scale)
-        if not attrs.has_cell_tanh:  # a smaller shift than 15, after which the reference keeps the lower half
+        if not attrs.has_cell_tanh:  # the shift is below 15; the reference then keeps the lower half
             change = cast("int32", cast("int16", change))
         value = self.saturated(kept + change)
         return clamp(value, -attrs.cell_clip, attrs.cell_clip) if attrs.cell_clip else value
 
     def saturated(self, x: Expr) -> Expr:
-        """Clamped to int16."""
+        """x, clamped to int16."""
         return saturated(x)
 
     def _hidden(self, i: Expr, step: Step, dtype: str) -> Expr:
@@ -293,7 +294,7 @@ class LstmKernel:
         return self.hidden(self._gate(attrs.gates - 1, i), cell, dtype)
 
     def hidden(self, opened: Expr, cell: Expr, dtype: str) -> Expr:
-        """The output, or what is projected, by the output gate and the function of the cell."""
+        """The output (or the input of the projection): output gate times the function of the cell."""
         return clamp(self.product(opened, cell, self.attrs.hidden_scale) + self.attrs.hidden_zp, *int_range(dtype))
 
     def _outputs(self, step: Step) -> None:
@@ -324,7 +325,7 @@ class LstmKernel:
 
 
 def saturated(x: Expr) -> Expr:
-    """Clamped to int16."""
+    """x, clamped to int16."""
     return clamp(x, -32768, 32767)
 
 
@@ -336,7 +337,7 @@ def _sizes(group: Group, attrs: LstmAttrs) -> Sizes:
 
 
 def accepts(group: Group, _target: Target) -> bool:
-    """One call, whose weights are constants."""
+    """A single call whose weights are constants."""
     return not group.followers and all(isinstance(a, Constant) for a in group.anchor.args[3:])
 
 

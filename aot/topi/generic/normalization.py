@@ -1,4 +1,4 @@
-"""qnn.softmax16, qnn.log_softmax and qnn.l2_normalize row by row, without scratch memory.  Integers only."""
+"""qnn.softmax16, qnn.log_softmax and qnn.l2_normalize, row by row, without scratch memory.  Integers only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from aot.topi.generic.softmax import accepts, normalised, row_maximum
 
 @register_flat("qnn.softmax16", accepts=accepts)
 def lower_softmax16(kernel: FlatKernel) -> None:
-    """The exponentials are looked up twice, so that no scratch memory is needed."""
+    """Look the exponentials up twice, so that no scratch memory is needed."""
     b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
     depth = kernel.shape(0)[-1]
     row = _Row(b, data, depth, attrs.multiplier, attrs.shift)
@@ -97,7 +97,7 @@ _mul = tir_saturating_rounding_doubling_high_mul
 
 @register_flat("qnn.log_softmax", accepts=accepts)
 def lower_log_softmax(kernel: FlatKernel) -> None:
-    """A table of 256 exponentials, one logarithm a row."""
+    """A table of 256 exponentials; one logarithm per row."""
     b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
     depth = kernel.shape(0)[-1]
     table = kernel.table("exps", log_exp_table(attrs).astype(np.int32))
@@ -116,7 +116,7 @@ def lower_log_softmax(kernel: FlatKernel) -> None:
 
 
 def _element(b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: Expr, limit: Expr, attrs: LogSoftmaxAttrs) -> None:
-    """One result; above the limit the difference in Q5.26 less the logarithm stays in 32 bits."""
+    """One result; above the limit, the difference in Q5.26 minus the logarithm fits 32 bits."""
     with b.if_(difference > limit):
         product = cast("int64", difference) * imm(attrs.multiplier << attrs.left_shift, "int64")
         scaled = cast("int32", (product + (1 << 30)) >> 31)
@@ -129,8 +129,8 @@ def _element(b: IRBuilder, out: Buffer, index: Expr, difference: Expr, *, log: E
 def _log(b: IRBuilder, total: Expr) -> Expr:
     """`aot.op.qnn.softmax.log` of an int32 >= 2^19.
 
-    With the leading zeros gone, z * sqrt(1/2) has either as many as z had or one more; in the second case z itself, shifted by as
-    many, would saturate.
+    After normalisation, z * sqrt(1/2) has as many leading zeros as z had, or one more; in the latter case z itself, shifted by
+    that many, would saturate.
     """
     x, zeros = normalised(b, cast("uint32", total))
     half = b.let("half", cast("int32", x[0] >> 1))
@@ -154,7 +154,7 @@ def _log(b: IRBuilder, total: Expr) -> Expr:
 
 @register_flat("qnn.l2_normalize", name="l2_normalization", accepts=accepts)
 def lower_l2(kernel: FlatKernel) -> None:
-    """One inverse square root a row."""
+    """One inverse square root per row."""
     b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
     depth = kernel.shape(0)[-1]
     with b.for_("m", data.size // depth) as m:

@@ -1,8 +1,8 @@
-"""Pooling four channels a word: nn.max_pool2d, nn.avg_pool2d, and mean over rows and columns.
+"""Pooling of bytes, four channels per word: nn.max_pool2d, nn.avg_pool2d, and mean over rows and columns.
 
-A window's taps are loops without tests: bounds inside the image are computed once for an output pixel, and where there is no
-padding they are constants.  Maxima are taken of four bytes at once (SSUB8 and SEL, or their portable form).  Sums are kept in
-16-bit lanes, two words for four channels: SXTAB16 adds two sign-extended bytes, cores without it add bytes offset by 128.
+Loops over a window have no tests: bounds inside the image are computed once per output pixel, and are constants without padding.
+Maxima of four bytes are computed at once (SSUB8 and SEL, or portable C).  Sums are kept in 16-bit lanes, two words for four
+channels: SXTAB16 adds two sign-extended bytes; cores without it add bytes offset by 128.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MAX_LANE_TAPS = 256
 """Bytes that a 16-bit lane can sum: 256 * -128 = -2^15, and 256 * 255 < 2^16."""
 
 MAX_STRAIGHT = 9
-"""Taps of the largest window that is written without loops."""
+"""Taps of the largest window without loops."""
 
 UNROLL = 8
 
 MAX_COUNTED = 64
-"""Taps of the largest window that leaves the image whose numbers of taps have multipliers, in a table of as many words."""
+"""Taps of the largest window with padding that gets a table of multipliers, one word per number of taps."""
 
 SHIFTS = range(23, 7, -1)
 
@@ -53,7 +53,7 @@ Bounds = tuple[tuple[Expr, Expr], tuple[Expr, Expr]]
 
 @dataclass(frozen=True, slots=True)
 class PoolLayer:
-    """What the kernel needs: everything (vertical, horizontal); `out` is [N, OH, OW, C]."""
+    """Everything that the kernel needs, as (vertical, horizontal); `out` is [N, OH, OW, C]."""
 
     kind: str
     data: Var
@@ -74,11 +74,11 @@ class PoolLayer:
 
     @property
     def full_rows(self) -> bool:
-        """Whether a window is whole rows of the image, so that its taps lie at equal distances."""
+        """Whether a window is whole rows of the image, so that its taps are equidistant."""
         return self.window[1] == self.image[1] and not any(self.padding)
 
     def bounds(self, b: IRBuilder, position: Expr, axis: int) -> tuple[Expr, Expr]:
-        """[start, stop) of a window's rows (axis 0) or columns inside the image."""
+        """[start, stop) of a window's rows (axis 0) or columns (axis 1) inside the image."""
         stride, kernel = self.strides[axis], self.window[axis]
         if not any(self.padding):
             return position * stride, position * stride + kernel
@@ -86,13 +86,13 @@ class PoolLayer:
         return b.let("start", ends[0]), b.let("stop", ends[1])
 
     def counts(self, axis: int) -> list[int]:
-        """Taps inside the image along an axis, window by window."""
+        """Taps inside the image along an axis, for each window."""
         stride, kernel, size = self.strides[axis], self.window[axis], self.image[axis]
         starts = [i * stride - self.padding[axis] for i in range(self.out[axis + 1])]
         return [min(s + kernel, size) - max(s, 0) for s in starts]
 
     def mean_count(self, axis: int) -> float:
-        """Taps inside the image along an axis, on average."""
+        """Average number of taps inside the image along an axis."""
         counts = self.counts(axis)
         return sum(counts) / len(counts)
 
@@ -116,14 +116,14 @@ def pool_layer(group: Group) -> PoolLayer | None:
 
 
 def match_pool(group: Group) -> PoolLayer | None:
-    """The view of a group that is one pooling operator on bytes."""
+    """The view of a group that is a single pooling operator on bytes."""
     layer = None if group.followers else pool_layer(group)
-    known = ("int8", "uint8") if layer is not None and layer.kind == "max" else ("int8",)
-    return layer if layer is not None and layer.dtype in known else None
+    dtypes = ("int8", "uint8") if layer is not None and layer.kind == "max" else ("int8",)
+    return layer if layer is not None and layer.dtype in dtypes else None
 
 
 def accepts(group: Group, _target: Target) -> bool:
-    """Words of four channels."""
+    """Pooling with a multiple of four channels."""
     layer = match_pool(group)
     if layer is None or layer.out[3] % 4:
         return False
@@ -138,7 +138,7 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
 
 @dataclass(frozen=True, slots=True)
 class ExactMean:
-    """total / count, rounded with halves away from zero, is (total * multiplier + half) >> shift."""
+    """total / count, halves rounded away from zero, equals (total * multiplier + half) >> shift."""
 
     multiplier: int
     shift: int
@@ -148,27 +148,27 @@ class ExactMean:
 
 
 def exact_mean(count: int) -> ExactMean | None:
-    """The numbers for sums of `count` int8 values, checked on every such sum; None if 32 bits do not suffice."""
+    """The numbers for sums of `count` int8 values, checked for every such sum; None if 32 bits do not suffice."""
     return next((ExactMean(m, shift) for shift in SHIFTS if (m := _exact_multiplier(count, shift)) is not None), None)
 
 
 def exact_means(counts: Iterable[int]) -> tuple[dict[int, int], int] | None:
-    """The multipliers of several counts with one shift, and that; None if there is no such shift."""
+    """The multipliers for several counts with a common shift, and that shift; None if there is none."""
     for shift in SHIFTS:
-        found = {count: _exact_multiplier(count, shift) for count in counts}
-        known = {count: m for count, m in found.items() if m is not None}
-        if len(known) == len(found):
-            return known, shift
+        multipliers = {count: _exact_multiplier(count, shift) for count in counts}
+        exact = {count: m for count, m in multipliers.items() if m is not None}
+        if len(exact) == len(multipliers):
+            return exact, shift
     return None
 
 
 @cache
 def _exact_multiplier(count: int, shift: int) -> int | None:
-    """A little more than 2^shift / count, so that ties go away from zero on both sides; None if it is wrong for a sum."""
+    """Slightly more than 2^shift / count, so that halves are rounded away from zero on both sides; None if a sum is wrong."""
     totals = np.arange(-128 * count, 127 * count + 1, dtype=np.int64)
-    wanted = np.sign(totals) * ((np.abs(totals) + count // 2) // count)
+    expected = np.sign(totals) * ((np.abs(totals) + count // 2) // count)
     multiplier = (1 << shift) // count + 1
-    exact = (((totals * multiplier + (1 << (shift - 1))) >> shift) == wanted).all()
+    exact = (((totals * multiplier + (1 << (shift - 1))) >> shift) == expected).all()
     return multiplier if exact and 128 * count * multiplier + (1 << shift) < 1 << 31 else None
 
 
@@ -190,18 +190,18 @@ class _Pool:
         self._multipliers, self._shift = self._table() if counted else (None, 0)
 
     def _table(self) -> tuple[Buffer | None, int]:
-        """The multiplier of each number of taps that windows have, and the shift of all; none for large windows.
+        """A table with the multiplier for each number of taps, and their shift; None for large windows.
 
-        In place of software for divisions.
+        It replaces divisions, which are software on some cores.
         """
         counts = [set(self._layer.counts(axis)) for axis in range(2)]
         numbers = {y * x for y in counts[0] for x in counts[1]}
-        found = exact_means(numbers) if self._layer.taps <= MAX_COUNTED else None
-        if found is None:
+        means = exact_means(numbers) if self._layer.taps <= MAX_COUNTED else None
+        if means is None:
             return None, 0
         table = self._b.const("multipliers", (max(numbers) + 1,), "int32", align=4)
-        self._constants[table.name] = np.array([found[0].get(n, 0) for n in range(table.size)], np.int32)
-        return table, found[1]
+        self._constants[table.name] = np.array([means[0].get(n, 0) for n in range(table.size)], np.int32)
+        return table, means[1]
 
     def lowered(self, group: Group) -> Lowered:
         b, layer = self._b, self._layer
@@ -226,7 +226,7 @@ class _Pool:
         return not any(self._layer.padding) and self._layer.taps <= MAX_STRAIGHT
 
     def _block(self, bounds: Bounds, first: Expr, place: Expr) -> None:
-        """`words` words of channels of one output pixel; `first` is the word index of their place in pixel (0, 0)."""
+        """Compute `words` words of channels of one output pixel; `first` is the word index of their place in pixel (0, 0)."""
         rows, columns = bounds
         count: Expr = imm(self._layer.taps)
         if any(self._layer.padding) and self._layer.kind == "avg":
@@ -247,7 +247,7 @@ class _Pool:
             self._b.store(self._out, place + k, self._finish(self._b.let("total", total), count, multiplier))
 
     def _taps(self, bounds: Bounds, first: Expr, step: _Step, totals: Buffer | None) -> None:
-        """All taps of a window."""
+        """Accumulate all taps of a window."""
         b, layer = self._b, self._layer
         (top, bottom), (left, right) = bounds
         width, words = layer.image[1], layer.out[3] // 4
@@ -296,13 +296,13 @@ class _Pool:
 
 
 def _divided(total: Expr, count: Expr) -> Expr:
-    """total / count, rounded with halves away from zero."""
+    """total / count, halves rounded away from zero."""
     half = count / 2
     return select(total > 0, total + half, total - half) / count
 
 
 class _Max:
-    """The largest bytes so far, `words` words of them."""
+    """The largest bytes so far, in `words` words."""
 
     def __init__(self, b: IRBuilder, layer: PoolLayer, words: int) -> None:
         self._b, self._layer = b, layer
@@ -323,7 +323,7 @@ class _Max:
 
 
 class _Sum:
-    """Sums of int8 bytes in 16-bit lanes: for each word one accumulator for bytes 0 and 2, one for bytes 1 and 3."""
+    """Sums of int8 bytes in 16-bit lanes: per word, one accumulator for bytes 0 and 2 and one for bytes 1 and 3."""
 
     def __init__(self, b: IRBuilder, *, words: int, dsp: bool) -> None:
         self._b, self._dsp, self._words = b, dsp, words
@@ -373,21 +373,21 @@ for _anchor in ("nn.max_pool2d", "nn.avg_pool2d", "mean"):
 
 # Pooling of float32: nn.max_pool2d and nn.avg_pool2d with the clamp of an activation, some channels of a window at a time.
 #
-# Maxima and sums stay in registers and meet the numbers in the reference's order, so that zeros of both signs, infinities and NaN
-# come out as its own do.  Bounds inside the image are computed once for an output pixel; small windows without padding need no
+# Maxima and sums stay in registers and process the numbers in the reference's order, so that zeros of either sign, infinities and
+# NaN give the same results.  Bounds inside the image are computed once per output pixel; small windows without padding need no
 # loops.
 
 
 MAX_CHANNELS = 8
-"""Channels whose maxima or sums are kept at once."""
+"""Most channels whose maxima or sums are kept at once."""
 
 MAX_STRAIGHT_FLOAT = 4
-"""Taps of the largest window that is written without loops."""
+"""Taps of the largest window without loops."""
 
 
 @dataclass(frozen=True, slots=True)
 class FloatPlan:
-    """`clamp`: the activation, None where it changes no result; `channels` at a time."""
+    """`clamp`: the activation, None if it changes no result; `channels` at a time."""
 
     layer: PoolLayer
     clamp: UnaryAttrs | None
@@ -399,47 +399,47 @@ class FloatPlan:
 
 
 def plan_float(group: Group, _target: Target) -> FloatPlan | None:
-    """None for other types, and for followers other than an activation."""
+    """The plan of a group; None for other types, and for followers other than an activation."""
     layer, followers = pool_layer(group), group.followers
     if layer is None or layer.dtype != "float32" or len(followers) > 1 or any(not is_call(f, "relu") for f in followers):
         return None
     clamp: UnaryAttrs | None = followers[0].attrs if followers else None
     if layer.kind == "max" and clamp is not None and clamp.lo is not None and clamp.lo <= lowest("float32"):
-        clamp = UnaryAttrs(hi=clamp.hi)  # maxima begin there
+        clamp = UnaryAttrs(hi=clamp.hi)  # the lower bound is the initial maximum
     return FloatPlan(layer, clamp, max(n for n in range(1, MAX_CHANNELS + 1) if layer.out[3] % n == 0))
 
 
-def lower_float(group: Group, _target: Target, name: str, found: FloatPlan) -> Lowered:
-    b, layer = IRBuilder(name), found.layer
+def lower_float(group: Group, _target: Target, name: str, plan: FloatPlan) -> Lowered:
+    b, layer = IRBuilder(name), plan.layer
     data = b.input("data", (layer.data.type.size,), "float32")
     out = b.output("out", (prod(layer.out),), "float32")
-    _FloatPool(b, found, data, out).emit()
-    func = b.finish(FuncAttrs(kernel=f"generic.{layer.kind}_pool_float(channels={found.channels})", span=group.anchor.span))
-    taps, channels, blocks = layer.taps, found.channels, prod(layer.out) // found.channels
-    each = (5 if layer.kind == "max" else 2) * taps + 3 + 7 * (found.clamp is not None)
-    around = 12 if found.straight else 12 + 4 * taps + 6 * layer.window[0]
-    code = 120 + (18 * taps if found.straight else 30) * channels + 40 * any(layer.padding)
+    _FloatPool(b, plan, data, out).emit()
+    func = b.finish(FuncAttrs(kernel=f"generic.{layer.kind}_pool_float(channels={plan.channels})", span=group.anchor.span))
+    taps, channels, blocks = layer.taps, plan.channels, prod(layer.out) // plan.channels
+    each = (5 if layer.kind == "max" else 2) * taps + 3 + 7 * (plan.clamp is not None)
+    around = 12 if plan.straight else 12 + 4 * taps + 6 * layer.window[0]
+    code = 120 + (18 * taps if plan.straight else 30) * channels + 40 * any(layer.padding)
     return Lowered(func, {}, blocks * (channels * each + around) + 12 * blocks, code)
 
 
 class _FloatPool:
     """Emits one pooling layer."""
 
-    def __init__(self, b: IRBuilder, found: FloatPlan, data: Buffer, out: Buffer) -> None:
-        self._b, self._plan, self._data, self._out = b, found, data, out
+    def __init__(self, b: IRBuilder, plan: FloatPlan, data: Buffer, out: Buffer) -> None:
+        self._b, self._plan, self._data, self._out = b, plan, data, out
 
     def emit(self) -> None:
-        b, found, layer = self._b, self._plan, self._plan.layer
+        b, plan, layer = self._b, self._plan, self._plan.layer
         images, rows, columns, depth = layer.out
         with b.for_("n", images) as n, b.for_("y", rows) as y, b.for_("x", columns) as x:
             bounds = layer.bounds(b, y, 0), layer.bounds(b, x, 1)
             count = self._count(bounds) if layer.kind == "avg" else None
             first = n * (layer.data.type.size // images)
             place = ((n * rows + y) * columns + x) * depth
-            with b.for_("c", depth, step=found.channels) as c:
-                values = b.local("value", (found.channels,), "float32", init=lowest("float32") if count is None else 0.0)
+            with b.for_("c", depth, step=plan.channels) as c:
+                values = b.local("value", (plan.channels,), "float32", init=lowest("float32") if count is None else 0.0)
                 self._taps(bounds, first + c, values)
-                for k in range(found.channels):
+                for k in range(plan.channels):
                     value = values[k] if count is None else values[k] / count
                     b.store(self._out, place + c + k, self._clamped(b.let("value", value)))
 
@@ -451,18 +451,18 @@ class _FloatPool:
         return self._b.let("count", cast("float32", (bottom - top) * (right - left)))
 
     def _taps(self, bounds: Bounds, first: Expr, values: Buffer) -> None:
-        """All taps of a window; `first` is the index of a channel in the image's first pixel."""
-        b, found, layer = self._b, self._plan, self._plan.layer
+        """Accumulate all taps of a window; `first` is the index of a channel in the image's first pixel."""
+        b, plan, layer = self._b, self._plan, self._plan.layer
         (top, bottom), (left, right) = bounds
         width, depth = layer.data.type.shape[2:]
 
         def tap(pixel: Expr) -> None:
-            numbers = [b.let("number", self._data[first + pixel * depth + k]) for k in range(found.channels)]
+            numbers = [b.let("number", self._data[first + pixel * depth + k]) for k in range(plan.channels)]
             for k, number in enumerate(numbers):
                 larger = select(values[k] < number, number, values[k])
                 b.store(values, k, larger if layer.kind == "max" else values[k] + number)
 
-        if found.straight:
+        if plan.straight:
             for ky, kx in product(*map(range, layer.window)):
                 tap((top + ky) * width + (left + kx))
             return
@@ -472,7 +472,7 @@ class _FloatPool:
                 tap(line + rx)
 
     def _clamped(self, value: Expr) -> Expr:
-        """The activation, by its own rule."""
+        """The activation, by its own te rule."""
         clamp = self._plan.clamp
         if clamp is None:
             return value

@@ -1,13 +1,14 @@
-"""QUANTIZE from and DEQUANTIZE to float32 on cores without an FPU: integers and tables in place of software for floating point.
+"""QUANTIZE from and DEQUANTIZE to float32 on cores without an FPU: integers and tables instead of software floating point.
 
-Codes are a zero point plus or minus a magnitude, and magnitudes rise with the images of positive floats: `steps[k]` is the image
-at which magnitude k + 1 begins.  A float of mantissa m and biased exponent e is m * 2^(e - 150), so with the upper 16 bits of m
+A quantised value is the zero point plus or minus a magnitude.  Positive floats, read as integers (their "images"), are in the
+same order as their values, so magnitudes rise with images: `steps[k]` is the image at which magnitude k + 1 begins.  A float with
+mantissa m and biased exponent e is m * 2^(e - 150), so with the upper 16 bits of m
 
-    |x / scale|  is about  (m >> 8) * ratio / 2^n,   n = base - e,
+    |x / scale|  is about  (m >> 8) * ratio / 2^n,   n = base - e.
 
-of which the whole part is the magnitude, or one below it; steps[whole part] tells which.
+Its integer part is the magnitude or one below it; a comparison with steps[integer part] decides.
 
-A float of a byte is looked up in a table of 256.
+DEQUANTIZE looks bytes up in a table of 256 floats.
 """
 
 from __future__ import annotations
@@ -32,52 +33,52 @@ from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 RATIO_BITS = 15
 MAGNITUDES = 256
-"""Larger ones are beyond the limits of bytes, whatever the zero point."""
+"""Larger magnitudes are beyond the limits of bytes, whatever the zero point."""
 NEAR = 4
-"""A step lies within this many floats of half a number times the scale."""
+"""Distance, in floats, within which a step is from a half-integer times the scale."""
 MOST_SHIFT = 31
 INFINITY = 0x7F800000
 LEAST = 256
-"""Elements from which on a table of floats is smaller than they are."""
+"""Fewest elements for which a table of floats pays off in size."""
 
 EACH, EACH_V6M = 26, 48
-"""Instructions of a quantised number, on cores with Thumb-2 and without (counted in QEMU)."""
+"""Instructions per quantised number, with Thumb-2 and without (counted in QEMU)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantizer:
-    """The numbers above."""
+    """The numbers defined above."""
 
     ratio: int
     base: int
     steps: tuple[int, ...]
 
     def whole(self, images: Array) -> Array:
-        """The whole part, of int64 images."""
+        """The integer part, for int64 images."""
         mantissa = (images & 0x7FFFFF | 0x800000) >> 8
-        found: Array = (mantissa * self.ratio) >> (self.base - (images >> 23))
-        return found
+        whole: Array = (mantissa * self.ratio) >> (self.base - (images >> 23))
+        return whole
 
 
 @lru_cache(maxsize=64)
 def quantizer(scale: float) -> Quantizer | None:
-    """The numbers for a scale that is a float32; None where they are not exact, or for scales far from one."""
+    """The numbers for a float32 scale; None if they are not exact, or for scales far from one."""
     if not 2.0**-60 < scale < 2.0**60:
         return None
     fraction, exponent = frexp(scale)
     k = RATIO_BITS - 1 + exponent - (fraction == 0.5)  # 1 / scale is ratio / 2^k
-    found = Quantizer(int(2.0**k / scale), k + 142, _steps(scale))
-    steps = np.array(found.steps, np.int64)
-    if found.base - (steps[0] >> 23) > MOST_SHIFT:
+    numbers = Quantizer(int(2.0**k / scale), k + 142, _steps(scale))
+    steps = np.array(numbers.steps, np.int64)
+    if numbers.base - (steps[0] >> 23) > MOST_SHIFT:
         return None
-    # the whole part rises with the float, so the first and the last float of a magnitude k tell of all: k - 1 or k
+    # the integer part is monotone: it is k - 1 or k for all floats of magnitude k if it is for the first and the last one
     code = np.arange(1, MAGNITUDES)
-    exact = (found.whole(steps[:-1]) >= code - 1).all() and (found.whole(steps[1:] - 1) <= code).all()
-    return found if exact else None
+    exact = (numbers.whole(steps[:-1]) >= code - 1).all() and (numbers.whole(steps[1:] - 1) <= code).all()
+    return numbers if exact else None
 
 
 def _steps(scale: float) -> tuple[int, ...]:
-    """Image of the smallest positive float of each magnitude from 1 on, by the operator's meaning."""
+    """Image of the smallest positive float of each magnitude from 1 on, by the operator's definition."""
     halves = ((np.arange(MAGNITUDES) + 0.5) * scale).astype(np.float32).view(np.uint32).astype(np.int64)
     tried = halves[:, None] + np.arange(-NEAR, NEAR + 1)
     attrs = QuantizeAttrs(scale, 0, 0, 2 * MAGNITUDES, "int16")
@@ -94,7 +95,7 @@ def _alone(group: Group, target: Target) -> bool:
 
 
 def accepts_quantize(group: Group, target: Target) -> bool:
-    """One call to bytes, on so many that the table is worth its room."""
+    """A single call to bytes, with enough elements that the table is worth its size."""
     attrs: QuantizeAttrs = group.anchor.attrs
     many = prod(tensor_type(group.result).shape) >= LEAST
     return many and _alone(group, target) and attrs.dtype in ("int8", "uint8") and quantizer(attrs.scale) is not None
@@ -102,19 +103,19 @@ def accepts_quantize(group: Group, target: Target) -> bool:
 
 def lower_quantize(group: Group, target: Target, name: str) -> Lowered:
     kernel, attrs = flat_kernel(group, name), group.anchor.attrs
-    found = quantizer(attrs.scale)
-    assert found is not None
+    numbers = quantizer(attrs.scale)
+    assert numbers is not None
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    steps = kernel.table("steps", np.array(found.steps, np.uint32))
+    steps = kernel.table("steps", np.array(numbers.steps, np.uint32))
     with b.for_("i", out.size) as i:
         bits = b.let("bits", data.load("uint32", i))
-        b.store(out, i, cast(attrs.dtype, _code(b, bits, found, steps, attrs)))
+        b.store(out, i, cast(attrs.dtype, _code(b, bits, numbers, steps, attrs)))
     each = EACH if target.has("thumb2") else EACH_V6M
     return replace(kernel.finish("quantize_steps"), instructions=out.size * each + 20, code=100 + 2 * each)
 
 
-def _code(b: IRBuilder, bits: Expr, found: Quantizer, steps: Buffer, attrs: QuantizeAttrs) -> Expr:
-    """The int32 code of a float's image."""
+def _code(b: IRBuilder, bits: Expr, numbers: Quantizer, steps: Buffer, attrs: QuantizeAttrs) -> Expr:
+    """The quantised value of a float's image, as int32."""
 
     def word(value: int) -> Imm:
         return imm(value, "uint32")
@@ -123,10 +124,10 @@ def _code(b: IRBuilder, bits: Expr, found: Quantizer, steps: Buffer, attrs: Quan
     sign = b.let("sign", cast("int32", bits) >> 31)
     zero = min(max(attrs.zero_point, attrs.lo), attrs.hi)
     code = b.local("code", (1,), "int32", init=zero)
-    with b.if_(image < word(found.steps[-1])), b.if_(image >= word(found.steps[0])):
-        n = found.base - cast("int32", image >> word(23))
+    with b.if_(image < word(numbers.steps[-1])), b.if_(image >= word(numbers.steps[0])):
+        n = numbers.base - cast("int32", image >> word(23))
         mantissa = binop("|", binop("&", image >> word(8), word(0x7FFF)), word(0x8000))
-        whole = b.let("whole", cast("int32", (mantissa * word(found.ratio)) >> cast("uint32", n)))
+        whole = b.let("whole", cast("int32", (mantissa * word(numbers.ratio)) >> cast("uint32", n)))
         magnitude = b.let("magnitude", whole + select(image >= steps[whole], imm(1), imm(0)))
         b.store(code, 0, clamp(binop("^", magnitude, sign) - sign + attrs.zero_point, attrs.lo, attrs.hi))
     with b.else_(), b.if_(image <= word(INFINITY)):  # not a NaN
@@ -135,7 +136,7 @@ def _code(b: IRBuilder, bits: Expr, found: Quantizer, steps: Buffer, attrs: Quan
 
 
 def accepts_dequantize(group: Group, target: Target) -> bool:
-    """One call from bytes, on so many that the table is worth its room."""
+    """A single call from bytes, with enough elements that the table is worth its size."""
     data = tensor_type(group.anchor.args[0])
     return _alone(group, target) and data.dtype in ("int8", "uint8") and prod(data.shape) >= LEAST
 

@@ -20,7 +20,7 @@ from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, select
 from aot.topi.generic.flat import FlatKernel, register_flat
 
 LARGEST = 3.4028234663852886e38
-"""Of float32, finite."""
+"""The largest finite float32."""
 
 
 def _word(value: int) -> Expr:
@@ -32,7 +32,7 @@ def _xor(*words: Expr) -> Expr:
 
 
 def _count_up(b: IRBuilder, counter: Buffer, words: int) -> None:
-    """One more, carried into the first `words` words."""
+    """Increment; the carry propagates through the first `words` words."""
     carry = b.local("carry", (1,), "uint32", init=1)
     for w in range(words):
         b.store(counter, w, counter[w] + carry[0])
@@ -40,7 +40,7 @@ def _count_up(b: IRBuilder, counter: Buffer, words: int) -> None:
 
 
 def _philox(b: IRBuilder, block: Buffer, key: Buffer) -> None:
-    """Encrypt `block` in place; `key` is used up."""
+    """Encrypt `block` in place; overwrites `key`."""
     with b.for_("round", PHILOX_ROUNDS):
         products = [
             b.let("product", cast("uint64", block[2 * i]) * imm(factor, "uint64")) for i, factor in enumerate(PHILOX_FACTORS)
@@ -70,7 +70,7 @@ def _threefry(b: IRBuilder, block: Buffer, key: Buffer) -> None:
 
 @register_flat("random.bits", name="random_bits")
 def lower_bits(kernel: FlatKernel) -> None:
-    """Each block from a copy of counter and key; the last one may be cut."""
+    """Encrypt a copy of counter and key for each block; the last block may be partial."""
     b, (counter, key), out = kernel.b, kernel.args, kernel.out
     attrs = kernel.attrs
     size = WORDS[attrs.algorithm]
@@ -84,7 +84,7 @@ def lower_bits(kernel: FlatKernel) -> None:
         for w in range(2):
             b.store(own, w, key[w])
         (_philox if attrs.algorithm == "philox" else _threefry)(b, block, own)
-        for w in range(size):  # registers have no run-time index
+        for w in range(size):  # registers cannot be indexed at run time
             at = b.let("at", i * size + w)
             if attrs.count % size == 0:
                 b.store(out, at, block[w])
@@ -96,7 +96,7 @@ def lower_bits(kernel: FlatKernel) -> None:
 
 @register_flat("random.advance", name="random_advance")
 def lower_advance(kernel: FlatKernel) -> None:
-    """A long addition."""
+    """A multi-word addition."""
     b, (counter,), out = kernel.b, kernel.args, kernel.out
     attrs = kernel.attrs
     total = b.local("total", (1,), "uint64", init=0)
@@ -112,7 +112,7 @@ def lower_advance(kernel: FlatKernel) -> None:
 
 @register_flat("random.multinomial")
 def lower_multinomial(kernel: FlatKernel) -> None:
-    """Row by row the sums up to each class, then the draws; a class is the number of sums that are not above a draw."""
+    """Per row, the sums up to each class, then the draws; a class is the number of sums that are not above a draw."""
     b, (logits, bits), out = kernel.b, kernel.args, kernel.out
     samples, (rows, classes) = kernel.attrs.samples, kernel.shape(0)
     sums = b.scratch("sums", (classes,), "float64", align=8)
@@ -136,7 +136,7 @@ def lower_multinomial(kernel: FlatKernel) -> None:
             high = cast("uint64", bits[2 * at] & _word(0xFFFFF)) << imm(32, "uint64")
             fraction = cast("float64", high | cast("uint64", bits[2 * at + 1])) * imm(2.0**-52, "float64")
             draw = b.let("draw", fraction * total[0])
-            found = b.local("found", (1,), "int32", init=0)
+            chosen = b.local("found", (1,), "int32", init=0)
             with b.for_("c", classes) as c, b.if_(sums[c] <= draw):
-                b.store(found, 0, c + 1)
-            b.store(out, at, found[0])
+                b.store(chosen, 0, c + 1)
+            b.store(out, at, chosen[0])

@@ -1,4 +1,4 @@
-"""Recurrent layers of float32 and hybrid ones, nn.lstm_basic of either type, and the memory of SVDF."""
+"""Recurrent layers, float32 and hybrid (float32 data, integer weights), nn.lstm_basic of either type, and SVDF's memory."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, clamp, imm, logical_and, minimum, select
 from aot.tir.function import FuncAttrs, PrimFunc, Shift
 from aot.topi.generic.flat import accepts_alone, flat_kernel
+from aot.topi.layer.planes import counted
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 
@@ -36,16 +37,16 @@ class IntegerVectors:
         self._scales: dict[str, Expr] = {}
 
     def quantize(self, name: str, data: Buffer, first: Expr, depth: int) -> None:
-        """Append the statements for `depth` values from element `first` on."""
+        """Emit the quantisation of `depth` values from element `first` on."""
         b, ctx = self._b, self._ctx
         vector = TensorFn((1, depth), "float32", lambda _b, i: data[first + i[1]])
-        found = b.local("ends", (2,), "float32")
+        extremes = b.local("ends", (2,), "float32")
         span = te_range(ctx, [vector], None, TensorType((1, 2), "float32"))
         for i in range(2):
-            b.store(found, i, span.at(b, (imm(0), imm(i))))
-        ends = TensorFn((1, 2), "float32", lambda _b, i: found[i[1]])
-        made = te_params(ctx, [ends], self._attrs, TensorType((1, 3), "float32"))
-        values = [b.let("param", made.at(b, (imm(0), imm(i)))) for i in range(3)]
+            b.store(extremes, i, span.at(b, (imm(0), imm(i))))
+        ends = TensorFn((1, 2), "float32", lambda _b, i: extremes[i[1]])
+        chosen = te_params(ctx, [ends], self._attrs, TensorType((1, 3), "float32"))
+        values = [b.let("param", chosen.at(b, (imm(0), imm(i)))) for i in range(3)]
         params = TensorFn((1, 3), "float32", lambda _b, i: values[_constant(i[1])])
         integers = te_quantize(ctx, [vector, params], self._attrs, TensorType((1, depth), self._dtype))
         if name not in self._buffers:
@@ -55,7 +56,7 @@ class IntegerVectors:
         self._scales[name] = values[0]
 
     def product(self, name: str, row: tuple[Buffer, Expr], depth: int, *, scale: float) -> Expr:
-        """A row of a matrix, (buffer, first element), of that scale times the vector."""
+        """The product of a matrix row (buffer, first element), with the given scale, and the vector."""
         b = self._b
         acc = b.local("acc", (1,), "int32", init=0)
         with b.for_("k", depth) as k:
@@ -70,12 +71,12 @@ def _constant(index: Expr) -> int:
 
 # nn.lstm step by step, batch by batch: all gates of a step, then the cells, then the outputs.
 #
-# Scratch: the gates of one step, and the hidden values where there is a projection.  The states are written in place of results.
+# Scratch memory: the gates of one step, and the hidden values if there is a projection.  States are kept in their result buffers.
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The batch, and where its data, auxiliary data, results and states begin."""
+    """The batch entry, and where its data, auxiliary data, results and states begin."""
 
     batch: Expr
     data: Expr
@@ -108,20 +109,15 @@ class LstmFloatKernel:
         for source, target in ((self.first_output, self.output), (self.first_cell, self.cell)):
             with b.for_("i", target.size) as i:
                 b.store(target, i, source[i])
-        self._loop("batch", sizes.batch, lambda batch: self._loop("t", sizes.steps, lambda t: self._step(batch, t)))
+        for batch in counted(b, sizes.batch, "batch"):
+            for t in counted(b, sizes.steps, "t"):
+                self._step(batch, t)
         return self.kernel.finish("lstm_float", macs=self.macs())
 
     def macs(self) -> int:
         step = self.attrs.gates * self.cells * (self.sizes.depth + self.outputs + self.extra)
         step += self.outputs * self.cells * self.attrs.projection
         return self.sizes.steps * self.sizes.batch * step
-
-    def _loop(self, name: str, extent: int, body: Callable[[Expr], None]) -> None:
-        if extent == 1:
-            body(imm(0))
-            return
-        with self.b.for_(name, extent) as var:
-            body(var)
 
     def _step(self, batch: Expr, t: Expr) -> None:
         b, sizes, attrs = self.b, self.sizes, self.attrs
@@ -140,7 +136,7 @@ class LstmFloatKernel:
     # ---- gates
 
     def _gate(self, gate: int, step: Step) -> None:
-        """A gate with its function."""
+        """A gate, including its function."""
         b = self.b
         finish = self._normalized(gate, step) if self.attrs.norm else lambda n: self._sum(gate, n, step)
         if gate == self.attrs.cell_gate:
@@ -153,7 +149,7 @@ class LstmFloatKernel:
             self._sigmoid(gate, n, value, start, stop)
 
     def _sigmoid(self, gate: int, n: Expr, value: Expr, start: Expr, stop: Expr) -> None:
-        """Of a vector between `start` and `stop`, else of single elements."""
+        """Sigmoid as in the reference: its vector form between `start` and `stop`, its scalar form elsewhere."""
         b, place = self.b, n + gate * self.cells
         if self.cells % LANES == 0:
             b.store(self.gates, place, MATH["eigen_logistic"](value))
@@ -164,14 +160,14 @@ class LstmFloatKernel:
             b.store(self.gates, place, MATH["eigen_scalar_logistic"](value))
 
     def _vectors(self, gate: int, batch: Expr) -> tuple[Expr, Expr]:
-        """`first_vector` of a batch."""
+        """`first_vector` of a batch entry."""
         b, n = self.b, self.cells
         before = (batch + self.attrs.scratch_place(gate) * self.sizes.batch) * n
         lead = b.let("lead", minimum((imm(LANES) - before % LANES) % LANES, imm(n)))
         return lead, b.let("last", lead + (imm(n) - lead) / LANES * LANES)
 
     def _prepare(self, step: Step) -> None:
-        """Hybrid ones' vectors of a step as integers."""
+        """Quantise the vectors of a step (hybrid layers only)."""
         if self.attrs.scales:
             self.vectors.quantize("input", self.data, step.data, self.sizes.depth)
             self.vectors.quantize("recurrent", self.output, step.output, self.outputs)
@@ -179,7 +175,7 @@ class LstmFloatKernel:
                 self.vectors.quantize("auxiliary_weight", self.operands["auxiliary"], step.auxiliary, self.extra)
 
     def _product(self, name: str, row: Expr, data: tuple[Buffer, Expr], depth: int, *, rows: int, gate: int = 0) -> Expr:
-        """A row of a matrix times a vector."""
+        """A matrix row times a vector."""
         base = self.b.let("row", row * depth)
         if self.attrs.scales:
             return self.vectors.product(name, (self.operands[name], base), depth, scale=self.attrs.scale(name, gate))
@@ -206,7 +202,7 @@ class LstmFloatKernel:
         return value
 
     def _normalized(self, gate: int, step: Step) -> Callable[[Expr], Expr]:
-        """Statements for the whole gate; then its values one by one."""
+        """Emit the statistics of the whole gate; return a function for its values."""
         b, base = self.b, gate * self.cells
         total, squares = b.local("total", (1,), "float32", init=0.0), b.local("squares", (1,), "float32", init=0.0)
         with b.for_("n", self.cells) as n:
@@ -285,7 +281,7 @@ def lower_lstm_float(group: Group, _target: Target, name: str) -> Lowered:
 
 
 def accepts_float(group: Group, _target: Target) -> bool:
-    """One call, whose weights are constants."""
+    """A single call whose weights are constants."""
     attrs = group.anchor.attrs
     named = zip(attrs.names(), group.anchor.args[3:], strict=True)
     return not group.followers and all(isinstance(a, Constant) for name, a in named if name != "auxiliary")
@@ -294,11 +290,11 @@ def accepts_float(group: Group, _target: Target) -> bool:
 register_impl(OpImplementation("generic.lstm_float", "nn.lstm", accepts_float, lower_lstm_float))
 
 
-# nn.lstm_basic: all gates of a row, then its cells and outputs.  The gates are a result, so there is no scratch.
+# nn.lstm_basic: all gates of a row, then its cells and outputs.  The gates are a result, so no scratch memory is needed.
 
 
 class _Kernel:
-    """What both types share: rows, gates, cells."""
+    """The common part of both types: rows, gates, cells."""
 
     def __init__(self, group: Group, name: str) -> None:
         self.kernel = kernel = flat_kernel(group, name, constant="weight")
@@ -322,11 +318,11 @@ class _Kernel:
         return replace(self.kernel.finish("lstm_basic", macs=macs), instructions=5 * macs + 700 * self.batch * self.cells)
 
     def sum(self, gate: Expr, base: Expr, column: Expr) -> Expr:
-        """Value `gate` of a row; its weights begin at `base`, the data at `column`."""
+        """Value `gate` of a row; its weights begin at `base`, its data at `column`."""
         raise NotImplementedError
 
     def step(self, i: Expr, n: Expr, gates: tuple[Expr, Expr, Expr, Expr]) -> None:
-        """Cell i, the n-th of its row, and the output."""
+        """Compute cell i, the n-th of its row, and its output."""
         raise NotImplementedError
 
 
@@ -345,7 +341,7 @@ class _Floats(_Kernel):
         b.store(self.out, i, opened * tanh(cell))
 
     def _sigmoid(self, x: Expr, n: Expr) -> Expr:
-        """Of a vector, or of one of the last elements."""
+        """Sigmoid in the reference's vector form, or in its scalar form for the last elements."""
         b, whole = self.b, self.cells - self.cells % LANES
         if whole == self.cells:
             return b.let("gate", MATH["eigen_logistic"](x))
@@ -386,17 +382,17 @@ class _Integers(_Kernel):
 
 
 def _product(x: Expr, y: Expr) -> Expr:
-    """Of fractions of 15 bits, halves upwards."""
+    """The product of fractions with 15 bits; halves are rounded up."""
     return (x * y + (1 << 14)) >> 15
 
 
 def _saturated(x: Expr) -> Expr:
-    """Clamped to int16."""
+    """x, clamped to int16."""
     return clamp(x, -32768, 32767)
 
 
 def accepts_basic(group: Group, _target: Target) -> bool:
-    """One call, whose weights are constants."""
+    """A single call whose weights are constants."""
     return not group.followers and all(isinstance(a, Constant) for a in group.anchor.args[2:])
 
 
@@ -408,9 +404,9 @@ def lower_lstm_basic(group: Group, _target: Target, name: str) -> Lowered:
 register_impl(OpImplementation("generic.lstm_basic", LSTM_BASIC, accepts_basic, lower_lstm_basic))
 
 
-# nn.rnn step by step, batch by batch: all units of a step into the result, from where they become the state.
+# nn.rnn step by step, batch entry by batch entry: all units of a step are written to the result, then copied to the state.
 #
-# Scratch: none; hybrid, the vectors of a step as integers.
+# No scratch memory, except for the quantised vectors of a step in hybrid layers.
 
 
 _NAMES = ("data", "output", "auxiliary")
@@ -459,15 +455,15 @@ class RnnKernel:
             b.store(self.output, state + n, self.out[result + n])
 
     def _sources(self, place: Expr, state: Expr) -> list[tuple[Buffer, Expr, int]]:
-        """Data, output and auxiliary data of a step: where they begin, and their sizes."""
-        found = [(self.data, place * self.sizes.depth, self.sizes.depth), (self.output, state, self.units)]
+        """Data, output and auxiliary data of a step: buffer, start and size of each."""
+        sources = [(self.data, place * self.sizes.depth, self.sizes.depth), (self.output, state, self.units)]
         for data in self.auxiliary:
             depth = data.size // (self.sizes.steps * self.sizes.batch)
-            found.append((data, place * depth, depth))
-        return [(data, self.b.let("first", first), depth) for data, first, depth in found]
+            sources.append((data, place * depth, depth))
+        return [(data, self.b.let("first", first), depth) for data, first, depth in sources]
 
     def _added(self, value: Expr, which: int, n: Expr, source: tuple[Buffer, Expr, int]) -> Expr:
-        """value + row n of a matrix times a vector."""
+        """value + (row n of a matrix times a vector)."""
         data, first, depth = source
         matrix, row = self.matrices[which], self.b.let("row", n * depth)
         if self.attrs.scales:
@@ -485,7 +481,7 @@ class RnnKernel:
 
 
 def accepts_rnn(group: Group, _target: Target) -> bool:
-    """One call, whose weights are constants."""
+    """A single call whose weights are constants."""
     args = group.anchor.args
     return not group.followers and all(isinstance(a, Constant) for a in (*args[2:5], *args[6:]))
 
@@ -497,10 +493,10 @@ def lower_rnn(group: Group, _target: Target, name: str) -> Lowered:
 register_impl(OpImplementation("generic.rnn", "nn.rnn", accepts_rnn, lower_rnn))
 
 
-# nn.svdf_memory filter by filter, four places at a time; or the newest values alone, where the state need not be moved.
+# nn.svdf_memory filter by filter, four places at a time; or only the newest values, if the state need not be moved.
 #
-# All filters lie one behind the other, so the whole state moves by one place: the newest value of a filter comes to where the
-# oldest of the next one was.
+# All filters are contiguous, so the whole state moves by one place: the next filter's oldest value moves to the last place of
+# this one, where the newest value then overwrites it.
 
 
 UNROLL = 4
@@ -527,7 +523,7 @@ def lower_memory(group: Group, _target: Target, name: str) -> Lowered:
 
 
 def _rest(group: Group, feature: Buffer, out: Buffer, zp: int) -> PrimFunc:
-    """The newest value of each filter to its last place."""
+    """Store the newest value of each filter at its last place."""
     depth = out.size // feature.size
     b = IRBuilder("svdf_newest")
     data, result = b.input("data", feature.shape, feature.dtype), b.output("out", out.shape, out.dtype)
@@ -541,7 +537,7 @@ def _newest(feature: Buffer, f: Expr, zp: int) -> Expr:
 
 
 def _move(b: IRBuilder, state: Buffer, out: Buffer, first: Expr, count: int) -> None:
-    """Places first ... first + count - 1 from one further; all are read before any is written."""
+    """Move `count` places from `first` + 1 to `first`; all are read before any is written."""
     values = [b.let("value", state[first + (i + 1)]) for i in range(count)]
     for i, value in enumerate(values):
         b.store(out, first + imm(i), value)

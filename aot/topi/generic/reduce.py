@@ -1,7 +1,7 @@
 """reduce_max and reduce_min of integers, written as tensor expressions with a schedule.
 
-Where the last dimension stays, four of its elements are reduced side by side, so that memory is read in its order; where it is
-reduced, some of its values are taken a round.
+If the last dimension is kept, four of its elements are reduced side by side, so that memory is read in order.  If it is reduced,
+each iteration reads several of its values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_UNROLL = 8
 
 
 def accepts(group: Group, _target: Target) -> bool:
-    """A reduction of whole numbers that has something to reduce, alone in its group."""
+    """A non-empty reduction of integers, alone in its group."""
     if group.followers or len(group.params) != 1 or not isinstance(group.anchor.args[0], Var):
         return False
     data = group.params[0].type
@@ -29,7 +29,7 @@ def accepts(group: Group, _target: Target) -> bool:
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:
-    """One accumulator of at least 32 bits for each result in work."""
+    """Lower with one accumulator of at least 32 bits for each result in progress."""
     data, out, attrs = group.params[0].type, tensor_type(group.anchor), group.anchor.attrs
     reducer = te.max if attrs.kind == "reduce_max" else te.min
     wide = data.dtype if bits(data.dtype) >= 32 else "int32"
@@ -54,7 +54,7 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
 
 
 def _arrange(s: te.Schedule, best: te.Tensor, result: te.Tensor, *, last: te.IterVar | None) -> None:
-    """`last` is the reduction over the last dimension, if that is reduced."""
+    """Schedule the loops; `last` is the reduction over the last dimension, if that is reduced."""
     stage, out = s[best].set_scope("local"), s[result]
     if not out.op.axis:
         _unroll_some(stage, stage.op.reduce_axis[-1])
@@ -77,7 +77,7 @@ def _unroll_some(stage: te.Stage, axis: te.IterVar) -> None:
 
 
 def _part(extent: int, most: int) -> int:
-    """The largest divisor that is not above `most`."""
+    """The largest divisor that is at most `most`."""
     return max(d for d in range(1, most + 1) if extent % d == 0)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of operators on signals: TFLM's audio front end, Fourier transforms, spectrograms."""
+"""Kernels of signal operators: TFLM's audio front end, Fourier transforms, spectrograms."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from aot.topi.strategy import Group
 
 
 def bit_length(b: IRBuilder, x: Expr) -> Expr:
-    """The bits that a uint32 expression needs, 0 to 32, as int32."""
-    rest, length = b.local("rest", (1,), "uint32", init=x), b.local("length", (1,), "int32", init=0)
+    """Number of significant bits of a uint32 expression, 0 to 32, as int32."""
+    remaining, length = b.local("rest", (1,), "uint32", init=x), b.local("length", (1,), "int32", init=0)
     for step in (16, 8, 4, 2, 1):
-        with b.if_(binop("!=", rest[0] >> step, 0)):
-            b.store(rest, 0, rest[0] >> step)
+        with b.if_(binop("!=", remaining[0] >> step, 0)):
+            b.store(remaining, 0, remaining[0] >> step)
             b.store(length, 0, length[0] + step)
-    return b.let("bits", length[0] + cast("int32", rest[0]))
+    return b.let("bits", length[0] + cast("int32", remaining[0]))
 
 
-# Kernels of TFLM's audio front end, channel by channel: scale_bits, filter_bank, square_root, pcan, log.
+# Kernels of TFLM's audio front end, one channel after another: scale_bits, filter_bank, square_root, pcan, log.
 
 
 @register_flat("signal.scale_bits")
 def lower_scale_bits(kernel: FlatKernel) -> None:
-    """The largest magnitude as 16 bits hold it, then the bits above it."""
+    """The left shift that scales the data to 16 bits: 15 minus the bit length of the largest magnitude."""
     b, (data,), out = kernel.b, kernel.args, kernel.out
     largest = b.local("largest", (1,), "int16", init=0)
     with b.for_("i", data.size) as i:
@@ -60,7 +60,9 @@ def _table(kernel: FlatKernel, name: str, values: Sequence[int], dtype: str = "u
 
 @register_flat("signal.filter_bank")
 def lower_filter_bank(kernel: FlatKernel) -> None:
-    """Both sums of a channel in one pass over its bins; the weights of the channel after are kept for it."""
+    """Compute both sums of a channel in one pass over its bins; the sum of the complementary weights is kept for the next
+    channel.
+    """
     b, (data, weights, unweights), out = kernel.b, kernel.args, kernel.out
     attrs = kernel.attrs
     bins = _table(kernel, "bins", attrs.frequency_starts)
@@ -70,7 +72,7 @@ def lower_filter_bank(kernel: FlatKernel) -> None:
     with b.for_("c", out.size + 1) as c:
         bin_, place = b.let("bin", cast("int32", bins[c])), b.let("place", cast("int32", places[c]))
         with b.for_("j", b.let("width", cast("int32", widths[c]))) as j:
-            # no access leaves a tensor: the ranges were checked, which the tables do not show
+            # the ranges were checked at compile time, so no access is out of bounds
             x = b.let("x", cast("uint64", data[minimum(bin_ + j, data.size - 1)]))
             at = b.let("at", minimum(place + j, weights.size - 1))
             b.store(own, 0, own[0] + cast("uint64", cast("int64", weights[at])) * x)
@@ -82,28 +84,30 @@ def lower_filter_bank(kernel: FlatKernel) -> None:
 
 
 def _root(b: IRBuilder, x: Expr, dtype: str, result: Buffer) -> None:
-    """The nearest root of x of `dtype`, one bit a step, as `result`; the largest root of half the width does not grow."""
+    """The nearest square root of x of `dtype`, one bit per step, as `result`; the largest root of half the width is not rounded
+    up.
+    """
     half = {"uint32": 16, "uint64": 32}[dtype]
-    rest, root, bit = (b.local(n, (1,), dtype) for n in ("rest", "root", "bit"))
-    b.store(rest, 0, x)
+    remaining, root, bit = (b.local(n, (1,), dtype) for n in ("rest", "root", "bit"))
+    b.store(remaining, 0, x)
     b.store(root, 0, 0)
     b.store(bit, 0, imm(1 << (2 * half - 2), dtype))
     with b.for_("step", half):
         trial = b.let("trial", root[0] + bit[0])
-        with b.if_(rest[0] >= trial):
-            b.store(rest, 0, rest[0] - trial)
+        with b.if_(remaining[0] >= trial):
+            b.store(remaining, 0, remaining[0] - trial)
             b.store(root, 0, (root[0] >> 1) + bit[0])
         with b.else_():
             b.store(root, 0, root[0] >> 1)
         b.store(bit, 0, bit[0] >> 2)
-    with b.if_(logical_and(rest[0] > root[0], binop("!=", root[0], (1 << half) - 1))):
+    with b.if_(logical_and(remaining[0] > root[0], binop("!=", root[0], (1 << half) - 1))):
         b.store(root, 0, root[0] + 1)
     b.store(result, 0, root[0])
 
 
 @register_flat("signal.square_root")
 def lower_square_root(kernel: FlatKernel) -> None:
-    """In 32 bits where the number has no more."""
+    """Compute in 32 bits if the number fits."""
     b, (data, shift), out = kernel.b, kernel.args, kernel.out
     amount = b.let("amount", cast("uint32", shift[0]) & 31)
     with b.for_("c", out.size) as c:
@@ -117,7 +121,7 @@ def lower_square_root(kernel: FlatKernel) -> None:
 
 
 def _gain(b: IRBuilder, x: Expr, table: Buffer) -> Expr:
-    """The gain at noise x as uint32; see `aot.op.signal.pcan.gain_of`."""
+    """The gain at noise x (uint32); see `aot.op.signal.pcan.gain_of`."""
     gain = b.local("gain", (1,), "int16")
     with b.if_(x <= 2):
         b.store(gain, 0, table[cast("int32", minimum(x, 2))])
@@ -170,7 +174,7 @@ def lower_log(kernel: FlatKernel) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bank:
-    """Entries `start` to `stop` of channels and weights; entry 0 is bin `first`."""
+    """Entries `start` to `stop` of channels and weights; entry 0 belongs to bin `first`."""
 
     channels: Buffer
     weights: Buffer
@@ -186,7 +190,7 @@ def _known(kernel: FlatKernel, bins: int) -> _Bank:
 
 
 def _of_rate(kernel: FlatKernel, bins: int, rate: Expr) -> tuple[_Bank, Expr]:
-    """The triangles of a rate that comes at run time, and whether the spectrogram reaches to their end."""
+    """The triangles for a sample rate known only at run time, and whether the spectrogram reaches their end."""
     b, attrs = kernel.b, kernel.attrs
     channels, weights = b.scratch("channels", (bins,), "int16"), b.scratch("weights", (bins,), "float64", align=8)
     edges = kernel.table("edges", np.array(mel_edges(attrs)))
@@ -211,12 +215,12 @@ def _of_rate(kernel: FlatKernel, bins: int, rate: Expr) -> tuple[_Bank, Expr]:
 
 @register_flat("signal.mfcc")
 def lower_mfcc(kernel: FlatKernel) -> None:
-    """Sums of a frame's triangles in scratch memory; one extra number before and one after stand for no channel."""
-    b, (data, *rest), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
+    """Sum a frame's triangles in scratch memory; an extra number at either end absorbs bins that belong to no channel."""
+    b, (data, *rates), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
     bins = kernel.shape(0)[2]
     frames: IntoExpr = data.size // bins
-    if rest:
-        bank, reaches = _of_rate(kernel, bins, b.let("rate", rest[0][0]))
+    if rates:
+        bank, reaches = _of_rate(kernel, bins, b.let("rate", rates[0][0]))
         frames = b.let("frames", select(reaches, imm(data.size // bins), imm(0)))
         with b.if_(equal(frames, 0)), b.for_("i", out.size) as i:
             b.store(out, i, 0.0)
@@ -244,7 +248,7 @@ def lower_mfcc(kernel: FlatKernel) -> None:
             b.store(out, frame * attrs.coefficients + i, cast("float32", total[0]))
 
 
-# signal.overlap_add: frames added one after the other where the result lies.
+# signal.overlap_add: frames are added one after another in the result.
 
 
 @register_flat("signal.overlap_add")
@@ -267,24 +271,24 @@ def lower_overlap_add(kernel: FlatKernel) -> None:
                 b.store(out, at, clamp(cast("int32", out[at]) + cast("int32", value), -32768, 32767))
 
 
-# signal.rfft and signal.irfft: a transform of half the length over pairs of samples, and the step that splits or joins.
+# signal.rfft and signal.irfft: a transform of half the length over pairs of samples, and a step that splits or joins the halves.
 #
-# The bins of a row are computed where the result lies; the inverse needs the pairs of a row once more, as scratch memory.
+# The bins of a row are computed in the result; the inverse needs scratch memory for the pairs of a row.
 
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Samples as expressions, each named: float32, or int32 that hold values of the fixed-point type."""
+    """Samples as named expressions: float32, or int32 with values of the fixed-point type."""
 
     b: IRBuilder
     dtype: str
 
     def load(self, buffer: Buffer, index: Expr) -> Expr:
-        """One number."""
+        """Load one number."""
         return self.b.let("x", buffer[index] if is_float(self.dtype) else cast("int32", buffer[index]))
 
     def point(self, buffer: Buffer, index: Expr) -> Complex:
-        """Number 2 * index and the next."""
+        """Load the numbers 2 * index and 2 * index + 1."""
         base = self.b.let("at", index * 2)
         return self.load(buffer, base), self.load(buffer, base + 1)
 
@@ -355,7 +359,7 @@ def _plan(kernel: FlatKernel, length: int, *, inverse: bool) -> _Plan:
 
 
 def _reorder(plan: _Plan, load: Callable[[Expr], Complex], out: Buffer, base: Expr) -> None:
-    """Points of `load` to the places where the first stage expects them: one loop a factor."""
+    """Store the points of `load` where the first stage expects them, with one loop per factor."""
     b = plan.a.b
     with ExitStack() as loops:
         place: Expr = base
@@ -367,7 +371,7 @@ def _reorder(plan: _Plan, load: Callable[[Expr], Complex], out: Buffer, base: Ex
 
 
 def _stage(plan: _Plan, s: Stage, out: Buffer, base: Expr) -> None:
-    """All butterflies of one stage, in place; twiddle 0 is not 1 in fixed point, so every point is multiplied."""
+    """All butterflies of one stage, in place.  In fixed point twiddle 0 is not exactly 1, so every point is multiplied."""
     a, b = plan.a, plan.a.b
     roots = [a.point(plan.table, imm(s.blocks * s.length * q % plan.n)) for q in range(s.radix)] if s.radix in (3, 5) else []
     with b.for_("block", s.blocks) as block, b.for_("k", s.length) as k:
@@ -387,16 +391,16 @@ def _transform(plan: _Plan, load: Callable[[Expr], Complex], out: Buffer, base: 
 @register_flat("signal.rfft")
 def lower_rfft(kernel: FlatKernel) -> None:
     b, (data,), out = kernel.b, kernel.args, kernel.out
-    length, given = kernel.attrs.length, kernel.shape(0)[-1]
+    length, samples = kernel.attrs.length, kernel.shape(0)[-1]
     plan = _plan(kernel, length, inverse=False)
     a, n = plan.a, plan.n
     with b.for_("m", out.size // (length + 2)) as m:
-        row, base = b.let("row", m * given), b.let("base", m * (n + 1))
+        row, base = b.let("row", m * samples), b.let("base", m * (n + 1))
 
         def sample(index: Expr) -> Expr:
             zero = imm(0.0, "float32") if is_float(data.dtype) else imm(0, data.dtype)
-            found = data[row + index] if given == length else select(index < given, data[row + index], zero)
-            return b.let("x", found if is_float(data.dtype) else cast("int32", found))
+            sample = data[row + index] if samples == length else select(index < samples, data[row + index], zero)
+            return b.let("x", sample if is_float(data.dtype) else cast("int32", sample))
 
         _transform(plan, lambda p: (sample(p * 2), sample(p * 2 + 1)), out, base)
         even, odd = kissfft.divide(a, a.point(out, base), 2)
@@ -437,7 +441,7 @@ def lower_irfft(kernel: FlatKernel) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Transforms:
-    """Emits transforms of `buffer`, whose points are pairs of doubles; equal tables are there once."""
+    """Emits transforms of `buffer`, whose points are pairs of doubles; equal tables are stored once."""
 
     kernel: FlatKernel
     buffer: Buffer
@@ -453,7 +457,7 @@ class Transforms:
         return self.kernel.b.let("y", value)
 
     def point(self, base: Expr, index: Expr | int, buffer: Buffer | None = None) -> split_radix.Complex:
-        """Point `index` after number `base` of a buffer."""
+        """Point `index`, counted from number `base` of a buffer."""
         b, source = self.kernel.b, self.buffer if buffer is None else buffer
         at = b.let("at", base + index * 2)
         return b.let("x", source[at]), b.let("x", source[at + 1])
@@ -464,7 +468,7 @@ class Transforms:
         self.kernel.b.store(self.buffer, at + 1, value[1])
 
     def complex(self, base: Expr, n: int) -> None:
-        """The transform of the n points from number `base` on."""
+        """Transform the n points from number `base` on."""
         for level in split_radix.levels(n):
             for kind, starts in ((1, level.first), (2, level.second)):
                 if starts:
@@ -505,10 +509,10 @@ class Transforms:
         self._butterfly(start, size, middle, w, kind=kind)
 
     def _butterfly(self, start: Expr, size: int, place: Expr | int, w: Sequence[split_radix.Complex], *, kind: int) -> None:
-        """Four points, a quarter apart; a place that is an expression is neither the first nor the middle one."""
-        known = place if isinstance(place, int) else -1
-        where = START if known == 0 else MIDDLE if kind == 1 and known == size // 8 else OTHER
-        signs = split_radix.signs_at(size, known, kind=kind) if known >= 0 else KEPT
+        """Four points, a quarter apart; if a place is an expression, it is neither the first nor the middle one."""
+        fixed = place if isinstance(place, int) else -1
+        where = START if fixed == 0 else MIDDLE if kind == 1 and fixed == size // 8 else OTHER
+        signs = split_radix.signs_at(size, fixed, kind=kind) if fixed >= 0 else KEPT
         at = [place + size // 4 * q for q in range(4)]
         butterfly = split_radix.first_butterfly if kind == 1 else split_radix.second_butterfly
         for index, value in zip(at, butterfly(self.name, [self.point(start, i) for i in at], w, where, signs), strict=True):
@@ -526,7 +530,7 @@ class Transforms:
             self.put(base, other, x)
 
     def real(self, base: Expr, n: int) -> None:
-        """The spectrum of the n doubles from `base` on in their place, see `split_radix.real_transform`."""
+        """Replace the n doubles from `base` on by their spectrum, see `split_radix.real_transform`."""
         if n > 2:
             self.complex(base, n // 2)
         if n > 4:
@@ -541,7 +545,7 @@ class Transforms:
         self.put(base, 0, (self.name(x[0] + x[1]), self.name(x[0] - x[1])))
 
 
-# signal.rfft2d: rows, then columns, of one image at a time in double precision; the last column is made of the first one.
+# signal.rfft2d: rows, then columns, one image at a time, in double precision; the last column is computed from the first one.
 
 
 ZERO = imm(0.0, "float64")
@@ -551,15 +555,15 @@ ZERO = imm(0.0, "float64")
 def lower_rfft2d(kernel: FlatKernel) -> None:
     b, (data,), attrs = kernel.b, kernel.args, kernel.attrs
     height, width = attrs.height, attrs.width
-    given = kernel.shape(0)[-2:]
+    size = kernel.shape(0)[-2:]
     rows = b.scratch("rows", (height * width,), "float64", align=8)
     transforms = Transforms(kernel, rows)
-    with b.for_("image", data.size // (given[0] * given[1])) as image:
-        base = b.let("base", image * (given[0] * given[1]))
+    with b.for_("image", data.size // (size[0] * size[1])) as image:
+        base = b.let("base", image * (size[0] * size[1]))
         with b.for_("i", height) as i, b.for_("j", width) as j:
-            inside = logical_and(i < given[0], j < given[1])
-            source = cast("float64", data[base + i * given[1] + j])
-            fits = given[0] >= height and given[1] >= width
+            inside = logical_and(i < size[0], j < size[1])
+            source = cast("float64", data[base + i * size[1] + j])
+            fits = size[0] >= height and size[1] >= width
             b.store(rows, i * width + j, source if fits else select(inside, source, ZERO))
         with b.for_("i", height) as i:
             transforms.real(b.let("row", i * width), width)
@@ -569,7 +573,7 @@ def lower_rfft2d(kernel: FlatKernel) -> None:
 
 
 def _columns(kernel: FlatKernel, rows: Buffer, height: int, width: int) -> None:
-    """Each column of points, in memory of its own."""
+    """Transform each column of points in separate memory."""
     b = kernel.b
     column = b.scratch("column", (2 * height,), "float64", align=8)
     transforms = Transforms(kernel, column)
@@ -585,7 +589,7 @@ def _columns(kernel: FlatKernel, rows: Buffer, height: int, width: int) -> None:
 
 
 def _separate(b: IRBuilder, rows: Buffer, height: int, width: int) -> None:
-    """Of the first column, what belongs to the first bin and what to the last one."""
+    """Separate the first column into the parts of the first and of the last bin."""
     with b.for_("i", height // 2, start=1) as i:
         near, far = b.let("near", i * width), b.let("far", (imm(height) - i) * width)
         real = b.let("real", (rows[near] - rows[far]) * 0.5)
@@ -597,7 +601,7 @@ def _separate(b: IRBuilder, rows: Buffer, height: int, width: int) -> None:
 
 
 def _results(kernel: FlatKernel, rows: Buffer, height: int, width: int, *, image: Expr) -> None:
-    """Pairs of float32 with the sign of the imaginary part turned; zeros have the reference's signs."""
+    """Store pairs of float32 with the imaginary part negated; zeros have the reference's signs."""
     b, out = kernel.b, kernel.out
     line, half = width + 2, height // 2
     first = b.let("first", image * (height * line))
@@ -623,7 +627,7 @@ def _results(kernel: FlatKernel, rows: Buffer, height: int, width: int, *, image
 
 @register_flat("real", "imag")
 def lower_part(kernel: FlatKernel) -> None:
-    """real and imag."""
+    """Lower real and imag."""
     b, (data,), out = kernel.b, kernel.args, kernel.out
     kind = str(kernel.anchor.op)
     with b.for_("i", out.size) as i:
@@ -637,15 +641,15 @@ def lower_abs(kernel: FlatKernel) -> None:
     with b.for_("i", out.size) as i:
         parts = [b.let("part", data[i * 2 + k]) for k in range(2)]
         wide = [b.let("wide", cast("float64", p)) for p in parts]
-        found: Expr = cast("float32", SQRT_DOUBLE(wide[0] * wide[0] + wide[1] * wide[1]))
+        magnitude: Expr = cast("float32", SQRT_DOUBLE(wide[0] * wide[0] + wide[1] * wide[1]))
         for p in parts:
             for limit in (infinity, imm(float("-inf"), "float32")):
-                found = select(equal(p, limit), infinity, found)
-        b.store(out, i, found)
+                magnitude = select(equal(p, limit), infinity, magnitude)
+        b.store(out, i, magnitude)
 
 
 def accepts_pairs(group: Group, target: Target) -> bool:
-    """A reshape of complex numbers that is no view."""
+    """A reshape of complex numbers that is not a view."""
     return accepts_alone(group, target) and tensor_type(group.anchor).dtype == "complex64"
 
 

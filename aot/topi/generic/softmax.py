@@ -1,4 +1,4 @@
-"""qnn.softmax row by row: a table of 256 exponentials, one reciprocal a row, no scratch.  Integers only."""
+"""qnn.softmax row by row: a table of 256 exponentials, one reciprocal per row, no scratch memory.  Integers only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aot.topi.generic.flat import FlatKernel, flat_kernel
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 TAKES, TAKES_V6M = (34, 100), (90, 450)
-"""Instructions of an element and besides of a row, from counts under QEMU: on Armv6-M products of 64 bits are calls."""
+"""Instructions per element and per row, from counts under QEMU; 64-bit products are calls on Armv6-M."""
 
 _mul = tir_saturating_rounding_doubling_high_mul
 
@@ -39,12 +39,12 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     table = kernel.table("exps", exp_table(kernel.attrs).astype(np.int32))
     depth = _rows(kernel, lambda below: table[below])
     each, row = TAKES_V6M if target.has("v6m") else TAKES
-    # Its bytes of code are not stated: they are among those that MAIN_CODE of the budgets stands for.
+    # Its bytes of code are not stated, as MAIN_CODE of the budgets includes them.
     return replace(kernel.finish("softmax"), instructions=kernel.out.size // depth * (each * depth + row))
 
 
 def without_table(group: Group, name: str) -> PrimFunc:
-    """The same with each exponential computed: slower, without constants."""
+    """The same kernel with each exponential computed: slower, but without constants."""
     kernel = flat_kernel(group, name)
     b, attrs = kernel.b, kernel.attrs
 
@@ -58,11 +58,11 @@ def without_table(group: Group, name: str) -> PrimFunc:
 
 
 Exp = Callable[[Expr], Expr]
-"""Q0.31 exponential of that many values below the largest."""
+"""Q0.31 exponential of the value that is so far below the largest."""
 
 
 def _rows(kernel: FlatKernel, exp: Exp) -> int:
-    """All rows; returns the elements of one."""
+    """All rows; return the elements of one."""
     b, (data,), depth = kernel.b, kernel.args, kernel.shape(0)[-1]
     if data.size == depth:
         _row(b, data, kernel.out, exp, attrs=kernel.attrs, base=imm(0), depth=depth)
@@ -73,7 +73,7 @@ def _rows(kernel: FlatKernel, exp: Exp) -> int:
 
 
 def row_maximum(b: IRBuilder, data: Buffer, base: Expr, depth: int) -> Expr:
-    """The largest of `depth` values, int8 or int16, from `base` on, int32."""
+    """The largest of `depth` values (int8 or int16) from `base` on, as int32."""
     largest = b.local("largest", (1,), "int32", init=int_range(data.dtype)[0])
     with b.for_("c", depth) as c:
         b.store(largest, 0, maximum(largest[0], cast("int32", data[base + c])))
@@ -90,13 +90,13 @@ def _row(b: IRBuilder, data: Buffer, out: Buffer, exp_of: Exp, *, attrs: Softmax
     scale, shift = row_reciprocal(b, total[0], bits(attrs.out_dtype))
     with b.for_("c", depth) as c:
         exp = exp_of(top - cast("int32", data[base + c]))
-        # (v + 2^(n-1)) >> n as ((v >> (n-1)) + 1) >> 1, which no sum can overflow
+        # (v + 2^(n-1)) >> n as ((v >> (n-1)) + 1) >> 1, which cannot overflow
         value = cast("int32", ((cast("uint32", _mul(scale, exp)) >> shift) + 1) >> 1)
         b.store(out, base + c, minimum(value + attrs.zero_point, int_range(attrs.out_dtype)[1]))
 
 
 def normalised(b: IRBuilder, total: Expr) -> tuple[Buffer, Buffer]:
-    """A uint32 >= 2^16 shifted left until its highest bit is set, and the number of leading zeros that it had (int32)."""
+    """A uint32 >= 2^16 shifted left until its highest bit is set, and its number of leading zeros (int32)."""
     x = b.local("mantissa", (1,), "uint32")
     b.store(x, 0, total)
     zeros = b.local("zeros", (1,), "int32", init=0)
@@ -108,8 +108,8 @@ def normalised(b: IRBuilder, total: Expr) -> tuple[Buffer, Buffer]:
 
 
 def row_reciprocal(b: IRBuilder, total: Expr, places: int) -> tuple[Expr, Expr]:
-    """GetReciprocal of a sum >= 2^19: Q0.31 mantissa (int32), and one less than the final right shift to `places` bits
-    (uint32, at most 31).
+    """GetReciprocal of a sum >= 2^19: Q0.31 mantissa (int32), and the final right shift to `places` bits minus one (uint32, at
+    most 31).
     """
     x, zeros = normalised(b, total)
     mantissa = tir_one_over_one_plus_x(b, b.let("half", cast("int32", x[0] >> 1)))

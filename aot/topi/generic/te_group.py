@@ -25,7 +25,7 @@ from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, r
 def accepts(group: Group, _target: Target) -> bool:
     calls = [e for e in post_order(group.result) if isinstance(e, Call)]
     if not isinstance(group.result.type, TensorType) or any(v.type.dtype == "complex64" for v in group.params):
-        return False  # an element of a tensor expression is one number
+        return False  # tensor expressions have one number per element
     return all(isinstance(c.op, Op) and c.op.name in F_TE for c in calls)
 
 
@@ -59,22 +59,22 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
 register_impl(OpImplementation("generic.te", "*", accepts, lower, plevel=0))
 
 
-# Sums, differences and products of float32 whose results are finite, which one product of some of them tells.
+# Sums, differences and products of float32 without clamps, if a single test shows that the results are finite.
 #
-# ADD, SUB and MUL of LiteRT end in a clamp to the finite numbers, two comparisons each.  Without these clamps an overflow stays
-# infinite or becomes NaN through all sums, differences and products after it, and so does their product with other results.  So
-# where the product of a few results is finite, no clamp had anything to do; else they are computed again with all clamps.
+# ADD, SUB and MUL of LiteRT end with a clamp to the finite numbers, two comparisons each.  Without these clamps, an overflow
+# stays infinite or becomes NaN through all later sums, differences and products, also in a product with other results.  So if the
+# product of a few results is finite, no clamp would have changed anything; otherwise they are computed again with all clamps.
 
 
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "relu"})
-"""What keeps infinities and NaN, but for clamps."""
+"""Operators that, apart from clamps, keep infinities and NaN."""
 
 MOVES = frozenset({"reshape", "transpose", "strided_slice", "nn.pad"})
 
 LEAVES = frozenset({"qnn.dequantize", "qnn.lut", "qnn.multiply", "qnn.add"})
 
 LAST = {"qnn.quantize": 4, "qnn.steps": 2}
-"""What may follow, and how many elements then are enough for one test: as their text comes so often."""
+"""Operators that may follow, and how many elements then share one test, as their code is repeated for each."""
 
 UNROLL = 4
 
@@ -85,7 +85,9 @@ _COST = {"qnn.quantize": 15, "qnn.steps": 45, "qnn.multiply": 12, "qnn.add": 12}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`whole`: the results with all clamps; `quick`: without those that finite numbers do not need; `last`: what follows."""
+    """`whole`: the results with all clamps; `quick`: without the clamps that finite numbers do not need; `last`: the operator
+    that follows.
+    """
 
     whole: Call
     quick: Call
@@ -94,7 +96,9 @@ class Plan:
 
 
 def plan_finite(group: Group, target: Target) -> Plan | None:
-    """None without an FPU, for other operators, without a clamp to leave out, and for rows that come in no twos to fives."""
+    """The plan of a group; None without an FPU, for other operators, without a clamp to leave out, or if rows do not split into
+    groups of two to five.
+    """
     result = group.result
     if not target.has("fpu") or not isinstance(result, Call) or not isinstance(result.type, TensorType) or not result.type.shape:
         return None
@@ -102,9 +106,9 @@ def plan_finite(group: Group, target: Target) -> Plan | None:
     whole = last.args[0] if last is not None else result
     if not isinstance(whole, Call) or tensor_type(whole).dtype != "float32":
         return None
-    known = ARITHMETIC | MOVES | LEAVES
+    allowed = ARITHMETIC | MOVES | LEAVES
     calls = [e for e in post_order(whole) if isinstance(e, Call)]
-    if any(not isinstance(c.op, Op) or c.op.name not in known for c in calls):
+    if any(not isinstance(c.op, Op) or c.op.name not in allowed for c in calls):
         return None
     quick = without_clamps(whole)
     most = LAST[str(last.op)] if last is not None else UNROLL
@@ -115,9 +119,10 @@ def plan_finite(group: Group, target: Target) -> Plan | None:
 
 
 def without_clamps(whole: Call) -> Call:
-    """The expression without the clamps to finite numbers of arithmetic whose overflow its value shows; itself if there are none.
+    """The expression without those clamps to finite numbers that its value makes unnecessary; the same expression if there are
+    none.
 
-    An overflow is shown by what only sums, differences, products and movements come after, none of which has another clamp.
+    An overflow is visible in the value if only sums, differences, products and movements follow, none of which has another clamp.
     """
     shown = _showing(whole)
     done: dict[int, Expr] = {}
@@ -127,13 +132,13 @@ def without_clamps(whole: Call) -> Call:
             lo, hi = (None if bound == end else bound for bound, end in zip(_bounds(expr), CLAMP, strict=True))
             new = replace(new, attrs=replace(expr.attrs, lo=lo, hi=hi))
         done[id(expr)] = new
-    found = done[id(whole)]
-    assert isinstance(found, Call)
-    return found
+    call = done[id(whole)]
+    assert isinstance(call, Call)
+    return call
 
 
 def _showing(whole: Call) -> frozenset[int]:
-    """By id the calls all of whose readers pass an infinity or NaN on to those elements of `whole` that are made of it."""
+    """Ids of the calls whose readers all pass an infinity or NaN on to the elements of `whole` that depend on it."""
     order = [e for e in post_order(whole) if isinstance(e, Call)]
     hidden = set[int]()
     for expr in reversed(order):
@@ -148,37 +153,37 @@ def _bounds(expr: Call) -> tuple[float | None, float | None]:
 
 
 def _clamps(expr: Call) -> bool:
-    """Whether a clamp to finite numbers is part of it."""
+    """Whether a clamp to finite numbers is part of the expression."""
     float32 = tensor_type(expr).dtype == "float32"
     return float32 and str(expr.op) in ARITHMETIC and any(b == end for b, end in zip(_bounds(expr), CLAMP, strict=True))
 
 
 def _cuts(expr: Call) -> bool:
-    """Whether an infinity may become another finite number than the end of the range."""
+    """Whether an infinity may become a finite number other than the end of the range."""
     return str(expr.op) in ARITHMETIC and any(b not in (None, end) for b, end in zip(_bounds(expr), CLAMP, strict=True))
 
 
-def lower_finite(group: Group, _target: Target, name: str, found: Plan) -> Lowered:
+def lower_finite(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
     b = IRBuilder(name)
     ctx = TeContext(b)
-    known = {id(v): elements_of(b.input("data", v.type.shape, v.type.dtype)) for v in group.params}
+    tensors = {id(v): elements_of(b.input("data", v.type.shape, v.type.dtype)) for v in group.params}
     result = tensor_type(group.result)
     out = b.output("out", result.shape, result.dtype)
-    for expr in post_order(found.whole):
+    for expr in post_order(plan.whole):
         if isinstance(expr, Constant):
-            known[id(expr)] = ctx.value("table", expr)
-    _Rows(b, found, out, (_tensor(ctx, found.quick, known), _tensor(ctx, found.whole, known))).emit(ctx)
+            tensors[id(expr)] = ctx.value("table", expr)
+    _Rows(b, plan, out, (_tensor(ctx, plan.quick, tensors), _tensor(ctx, plan.whole, tensors))).emit(ctx)
     names = [str(e.op).rpartition(".")[2] for e in post_order(group.result) if isinstance(e, Call)]
-    kernel = f"generic.{'_'.join(names)}(unroll={found.unroll})"
+    kernel = f"generic.{'_'.join(names)}(unroll={plan.unroll})"
     func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
     each = sum(_COST.get(str(e.op), 2) for e in post_order(group.result) if isinstance(e, Call)) + 3
-    instructions = result.size * (each + 1) + result.size // found.unroll * 8 + 20
-    return Lowered(func, dict(ctx.constants), instructions, found.unroll * (4 * each + 40) + 80)
+    instructions = result.size * (each + 1) + result.size // plan.unroll * 8 + 20
+    return Lowered(func, dict(ctx.constants), instructions, plan.unroll * (4 * each + 40) + 80)
 
 
-def _tensor(ctx: TeContext, result: Call, known: Mapping[int, TensorFn]) -> TensorFn:
-    """The te rules of an expression, on tensors by id."""
-    tensors = dict(known)
+def _tensor(ctx: TeContext, result: Call, inputs: Mapping[int, TensorFn]) -> TensorFn:
+    """Compose the te rules of an expression; `inputs`: tensors by id."""
+    tensors = dict(inputs)
     for expr in post_order(result):
         if isinstance(expr, Call):
             args = [tensors[id(a)] for a in expr.args]
@@ -188,18 +193,18 @@ def _tensor(ctx: TeContext, result: Call, known: Mapping[int, TensorFn]) -> Tens
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Emits the loops: `forms` are the quick and the whole one."""
+    """Emits the loops; `forms`: the quick form and the whole one."""
 
     b: IRBuilder
-    found: Plan
+    plan: Plan
     out: Buffer
     forms: tuple[TensorFn, TensorFn]
 
     def emit(self, ctx: TeContext) -> None:
-        b, unroll = self.b, self.found.unroll
-        shape = tensor_type(self.found.whole).shape
+        b, unroll = self.b, self.plan.unroll
+        shape = tensor_type(self.plan.whole).shape
         kept: list[Buffer] = []
-        last = self.found.last
+        last = self.plan.last
         final = None
         current: list[Scalar] = [imm(0)]
         if last is not None:
@@ -224,9 +229,9 @@ class _Rows:
         nest(())
 
     def _values(self, outer: tuple[Scalar, ...], first: Scalar) -> Buffer:
-        """The values of some neighbours."""
+        """The values of some neighbouring elements."""
         b, (quick, whole) = self.b, self.forms
-        values = [b.let("value", quick.at(b, (*outer, first + k))) for k in range(self.found.unroll)]
+        values = [b.let("value", quick.at(b, (*outer, first + k))) for k in range(self.plan.unroll)]
         kept = b.local("kept", (len(values),), "float32")
         for k, value in enumerate(values):
             b.store(kept, k, value)

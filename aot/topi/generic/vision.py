@@ -1,4 +1,4 @@
-"""Kernels behind a network's detections: boxes, non-maximum suppression, poses."""
+"""Post-processing of detections: boxes, non-maximum suppression, poses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from aot.topi.generic.flat import FlatKernel, register_flat
 
 
 def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
-    """y / scale, x / scale, e^(h / scale) / 2, e^(w / scale) / 2 of the encoding at `base`, float64."""
+    """y / scale, x / scale, e^(h / scale) / 2, e^(w / scale) / 2 of the encoding at `base`, in float64."""
     b, data, attrs = kernel.b, kernel.args[0], kernel.attrs
     if is_float(data.dtype):
         wide = [cast("float64", data[base + i]) / imm(attrs.scales[i], "float64") for i in range(4)]
@@ -39,12 +39,12 @@ def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
         return [b.let("part", w) if i < 2 else b.let("part", half * EXP_DOUBLE(w)) for i, w in enumerate(wide)]
     low, high = int_range(data.dtype)
     codes = np.repeat(np.arange(low, high + 1).astype(data.dtype)[:, None], 4, axis=1)
-    known: dict[bytes, Buffer] = {}
+    tables: dict[bytes, Buffer] = {}
     parts: list[Expr] = []
     for i, column in enumerate(decoded_parts(codes, attrs)):
-        table = known.get(column.tobytes())
+        table = tables.get(column.tobytes())
         if table is None:
-            table = known[column.tobytes()] = kernel.table("decoded", np.ascontiguousarray(column))
+            table = tables[column.tobytes()] = kernel.table("decoded", np.ascontiguousarray(column))
         parts.append(b.let("part", table[cast("int32", data[base + i]) - low]))
     return parts
 
@@ -73,7 +73,9 @@ def lower_decode_boxes(kernel: FlatKernel) -> None:
 
 @register_flat("vision.nms")
 def lower_nms(kernel: FlatKernel) -> None:
-    """The best active box, `count` times; no sorting.  Scratch: each box's best score and whether it is still a candidate."""
+    """Select the best active box `count` times, without sorting.  Scratch memory: each box's best score and whether it is still
+    active.
+    """
     b, (boxes, scores), out = kernel.b, kernel.args, kernel.out
     attrs, (n, classes) = kernel.attrs, kernel.shape(1)
     best = b.scratch("best", (n,), scores.dtype)
@@ -104,7 +106,7 @@ def _reaches(score: Expr, threshold: float) -> Expr:
     if is_float(score.dtype):
         return score >= imm(threshold, score.dtype)
     low, high = int_range(score.dtype)
-    if not low < threshold <= high:  # all reach it, or none
+    if not low < threshold <= high:  # all scores reach the threshold, or none does
         return imm(int(threshold <= low), "bool")
     return cast("int32", score) >= int(threshold)
 
@@ -117,7 +119,7 @@ def _corners(b: IRBuilder, boxes: Buffer, index: Expr) -> tuple[list[Expr], Expr
 
 
 def _drop_overlapping(b: IRBuilder, boxes: Buffer, active: Buffer, *, winner: Expr, threshold: float) -> None:
-    """Clear the candidates that overlap the winner by more than the threshold; an empty box overlaps none."""
+    """Deactivate the boxes that overlap the winner by more than the threshold; an empty box overlaps none."""
     zero = imm(0.0, "float32")
     own, area = _corners(b, boxes, winner)
     with b.for_("m", active.size) as m, b.if_(logical_and(area > zero, binop("!=", active[m], 0))):
@@ -131,18 +133,18 @@ def _drop_overlapping(b: IRBuilder, boxes: Buffer, active: Buffer, *, winner: Ex
                 b.store(active, m, 0)
 
 
-# A heap in scratch memory that orders equal items as the C++ library's `priority_queue` does.
+# A heap in scratch memory that orders equal items like `priority_queue` of the C++ library.
 
 
 Item = tuple[Expr, ...]
-"""One number for each column."""
+"""One number per column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """Items, best first: name and buffer of each column, and how good an item is.
+    """A heap of items, best first: name and buffer of each column, and a function that rates an item.
 
-    `size` is how many there are, `levels` as many as the heap can have.
+    `size`: current number of items; `levels`: most levels that the heap can have.
     """
 
     b: IRBuilder
@@ -162,7 +164,7 @@ class Heap:
         return self.score(tuple(buffer[place] for buffer in self.columns.values()))
 
     def rise(self, item: Item, hole: Buffer) -> None:
-        """Move an item up from a hole; once there, it stays in all further turns."""
+        """Move an item up from a hole; once in place, it stays there for the remaining iterations."""
         b = self.b
         with b.for_("level", self.levels), b.if_(hole[0] > 0):
             parent = b.let("parent", (hole[0] - 1) >> 1)
@@ -179,7 +181,7 @@ class Heap:
         self.rise(item, hole)
 
     def pop(self) -> Item:
-        """Take the best one: the hole sinks along the better children, then the last item rises from it."""
+        """Remove the best item: the hole sinks along the better children, then the last item rises from it."""
         b, top = self.b, self.at(imm(0))
         b.store(self.size, 0, self.size[0] - 1)
         n = b.let("n", self.size[0])
@@ -204,14 +206,14 @@ class Heap:
 
 
 def _overlap(b: IRBuilder, boxes: Buffer, one: Expr, other: Expr) -> Expr:
-    """Intersection over union of two boxes; 0 if one has no area."""
-    found = []
+    """Intersection over union of two boxes; 0 if either has no area."""
+    corners = []
     for index in (one, other):
         c = [b.let("corner", boxes[index * 4 + i]) for i in range(4)]
         low = [b.let("low", minimum(c[i], c[i + 2])) for i in range(2)]
         high = [b.let("high", maximum(c[i], c[i + 2])) for i in range(2)]
-        found.append((low, high, b.let("area", (high[0] - low[0]) * (high[1] - low[1]))))
-    (low, high, area), (low2, high2, area2) = found
+        corners.append((low, high, b.let("area", (high[0] - low[0]) * (high[1] - low[1]))))
+    (low, high, area), (low2, high2, area2) = corners
     sides = [b.let("side", maximum(minimum(high[i], high2[i]) - maximum(low[i], low2[i]), ZERO)) for i in range(2)]
     shared = b.let("shared", sides[0] * sides[1])
     empty = binop("||", area <= ZERO, area2 <= ZERO)
@@ -241,7 +243,7 @@ def lower_soft_nms(kernel: FlatKernel) -> None:
     with b.for_("turn", turns(n, attrs)), b.if_(logical_and(out[0] < most, size[0] > 0)):
         number = b.let("number", out[0])
         original, box, begin = heap.pop()
-        state = b.local("state", (1,), "int32", init=0)  # 0: compare on, 1: enough, 2: dropped
+        state = b.local("state", (1,), "int32", init=0)  # 0: go on comparing, 1: done, 2: dropped
         score_now = b.local("score_now", (1,), "float32")
         b.store(score_now, 0, original)
         with b.for_("k", b.let("others", number - begin)) as k, b.if_(equal(state[0], 0)):
@@ -264,7 +266,7 @@ def lower_soft_nms(kernel: FlatKernel) -> None:
                 heap.push((now, box, number))
 
 
-# A map of PoseNet's in a kernel: what its numbers stand for, read between four elements; see `aot.op.vision.decode_poses`.
+# A PoseNet map inside of a kernel: dequantised values, interpolated between four elements; see `aot.op.vision.decode_poses`.
 
 
 ZERO, ONE = imm(0.0, "float32"), imm(1.0, "float32")
@@ -274,7 +276,9 @@ Place = tuple[Expr, Expr]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The pixels around a place, upper ones first, left ones first, and how far it is from the first, down and to the right."""
+    """The four pixels around a place (upper row first, left first), and the place's distance from the first one, down and to the
+    right.
+    """
 
     pixels: tuple[tuple[Expr, Expr], tuple[Expr, Expr]]
     parts: Place
@@ -282,7 +286,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class PoseMap:
-    """A flat buffer [height, width, channels] and what its numbers stand for."""
+    """A flat buffer [height, width, channels] and the meaning of its numbers."""
 
     b: IRBuilder
     data: Buffer
@@ -298,7 +302,7 @@ class PoseMap:
         return self.real(self.data[pixel * self.shape[2] + channel])
 
     def cell(self, place: Place) -> Cell:
-        """A place that is no number is the first one."""
+        """The cell around a place; NaN counts as the first pixel."""
         b = self.b
         low = [b.let("low", cast("int32", select(at > ZERO, at, ZERO))) for at in place]
         parts = [b.let("part", at - cast("float32", at_low)) for at, at_low in zip(place, low, strict=True)]
@@ -310,14 +314,14 @@ class PoseMap:
         return Cell((pixels[0], pixels[1]), (parts[0], parts[1]))
 
     def sample(self, cell: Cell, channel: Expr) -> Expr:
-        """A channel between the four pixels."""
+        """A channel, interpolated between the four pixels."""
         b, (down, across) = self.b, cell.parts
         left, right = ([self.at(pixel, channel) for pixel in side] for side in zip(*cell.pixels, strict=True))
         rows = [b.let("mixed", (ONE - across) * p + across * q) for p, q in zip(left, right, strict=True)]
         return b.let("sample", (ONE - down) * rows[0] + down * rows[1])
 
     def moved(self, place: Place, offset: Place) -> Place:
-        """A place and an offset, kept within the map."""
+        """A place plus an offset, clamped to the map."""
         kept = []
         for at, by, size in zip(place, offset, self.shape, strict=False):
             there, last = self.b.let("there", at + by), imm(float(size - 1), "float32")
@@ -325,7 +329,7 @@ class PoseMap:
         return kept[0], kept[1]
 
     def follow(self, at: Buffer, channel: Expr, apart: int) -> None:
-        """Move the place in `at` by the offset that is read there: y in `channel`, x `apart` channels later."""
+        """Move the place in `at` by the offset read there: y in `channel`, x `apart` channels later."""
         b = self.b
         place = (b.let("y", at[0]), b.let("x", at[1]))
         cell = self.cell(place)
@@ -335,19 +339,20 @@ class PoseMap:
 
 
 def square_distance(b: IRBuilder, one: Place, other: Place) -> Expr:
-    """The square of the distance of two places."""
+    """The square of the distance between two places."""
     dy, dx = (b.let("d", q - p) for p, q in zip(one, other, strict=True))
     return b.let("square", dy * dy + dx * dx)
 
 
-# vision.decode_poses: a heap of indices in scratch memory, persons beside it; see `aot.op.vision.decode_poses`.
+# vision.decode_poses: a heap of indices and the persons, in scratch memory; see `aot.op.vision.decode_poses`.
 
 
 @dataclass(frozen=True, slots=True)
 class _Persons:
-    """Room for `count` persons, and how many there are: keypoints in cells, the logistic of their scores, persons' own scores.
+    """Room for `count` persons and their current number: keypoints in cells, the logistic of their scores, the persons' own
+    scores.
 
-    `order` are their numbers, best first; `visible` which keypoints of one of them count.
+    `order`: their numbers, best first; `visible`: which keypoints of one person count.
     """
 
     b: IRBuilder
@@ -367,7 +372,7 @@ class _Persons:
         return square_distance(self.b, one, other) <= imm(float(self.attrs.near), "float32")
 
     def mean(self, person: Expr) -> Expr:
-        """The sum of the visible scores, largest first, divided by 17; all are hidden then."""
+        """The sum of the visible scores, largest first, divided by 17; afterwards all are hidden."""
         b = self.b
         total = b.local("total", (1,), "float32", init=0)
         with b.for_("turn", KEYPOINTS):
@@ -387,7 +392,7 @@ class _Persons:
             self.b.store(self.visible, k, 1)
 
     def sort(self) -> None:
-        """Best first; of equal ones the one found first."""
+        """Sort, best first; of equal persons, the one found first."""
         b = self.b
         with b.for_("i", self.number[0]) as i:
             place = b.local("place", (1,), "int32")
@@ -400,7 +405,7 @@ class _Persons:
             b.store(self.order, place[0], i)
 
     def rescore(self) -> None:
-        """Hide the keypoints that are near the same ones of better persons."""
+        """Hide keypoints that are near the same keypoints of better persons."""
         b = self.b
         with b.for_("i", self.number[0]) as i:
             self.show_all()
@@ -412,7 +417,7 @@ class _Persons:
             b.store(self.scores, person, self.mean(person))
 
     def write(self, out: Buffer) -> None:
-        """Those that still have the least score, in pixels; zeros behind them."""
+        """Write the persons that still have the least score, in pixels, followed by zeros."""
         b, count = self.b, self.attrs.count
         with b.for_("i", out.size) as i:
             b.store(out, i, 0)
@@ -431,7 +436,7 @@ class _Persons:
 
 
 def _fill(heap: Heap, scores: PoseMap, least: float) -> None:
-    """Every score of at least `least` that is the largest around it."""
+    """Push every score that is at least `least` and is the largest in its neighbourhood."""
     b, (height, width, _) = heap.b, scores.shape
     with b.for_("y", height) as y, b.for_("x", width) as x, b.for_("k", KEYPOINTS) as k:
         index = b.let("index", (y * width + x) * KEYPOINTS + k)
@@ -448,7 +453,7 @@ def _fill(heap: Heap, scores: PoseMap, least: float) -> None:
 
 
 def _grow(persons: _Persons, maps: tuple[PoseMap, PoseMap, PoseMap], *, walk: Buffer, root: Expr, start: Place) -> None:
-    """The next person, from its root; it is kept if it has the least score."""
+    """Build the next person from its root; it is kept if it has the least score."""
     b, (scores, shorts, mids) = persons.b, maps
     person = b.let("person", persons.number[0])
     base = b.let("base", person * (2 * KEYPOINTS))
@@ -514,7 +519,7 @@ def lower_decode_poses(kernel: FlatKernel) -> None:
 
 @register_flat("vision.pose_masks")
 def lower_pose_masks(kernel: FlatKernel) -> None:
-    """Each cell's places of keypoints once, then the sums for all persons."""
+    """Compute each cell's keypoint places once, then the sums for all persons."""
     b, (data, persons), out = kernel.b, kernel.args, kernel.out
     attrs = kernel.attrs
     longs = PoseMap(b, data, kernel.shape(0), attrs.longs)
