@@ -1,4 +1,4 @@
-"""What a compilation yields: C sources as text and everything that is known about them as data."""
+"""The result of a compilation: C sources as text, and what is known about them as data."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from aot.support.dataclass import dataclass
 from aot.support.text import commas, does_of
 
 _FILE_ENDS = ("internal", "kernels", "params", "test")
-"""Of a model's files and of a project's test vector, after the model's name."""
+"""Suffixes of a model's files and of a project's test vector, after the model's name."""
 
 LARGEST = 3
-"""Buffers or layers that a text names."""
+"""Most buffers or layers that a text names."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Artifact:
     """The result of `aot.build`.
 
-    `files` maps file names (`kws.h`, `kws.c`, `kws_kernels.c`, `kws_params.c`) to their text.
-    `metadata` is the content of `metadata.json` (docs/metadata.md), plain JSON values only.
-    `graph` is the model as a graph of kernel calls (docs/python.md), where it was built in this process.
+    `files` maps file names (`kws.h`, `kws.c`, `kws_kernels.c`, `kws_params.c`) to their text. `metadata` is the content of
+    `metadata.json` (docs/metadata.md): plain JSON values. `graph` is the model as a graph of kernel calls (docs/python.md), if it
+    was built in this process.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Artifact:
 
     def _repr_html_(self) -> str:
         """A notebook's view: the figures, the memory plan, and the table of layers."""
-        from aot.support.notebook import layer_table, plan_table, section  # most compilations are not shown in a notebook
+        from aot.support.notebook import layer_table, plan_table, section  # few compilations are shown in a notebook
 
         parts = [f"<p>{self._figures()}</p>", plan_table(self.metadata), layer_table(self.metadata["layers"])]
         return section(self._title(), *parts)
@@ -52,7 +52,7 @@ class Artifact:
         return ", ".join([*parts, f"constants {commas(meta['constants']['size'])} B"])
 
     def export(self, folder: str | Path) -> list[Path]:
-        """Write all files below `folder` (created when missing); return their paths.  OSError if that cannot be written."""
+        """Write all files to `folder`, which is created if necessary; return their paths.  OSError if writing fails."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         written = []
@@ -64,7 +64,7 @@ class Artifact:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Two models of the same name, or whose files would have the same names (`a_params` and `a`), are an error (E5043)."""
+    """Raise E5043 for two models with the same name, or whose files would have the same names (`a_params` and `a`)."""
     if len(set(names)) != len(names):
         raise UsageError(Problem("E5043", f"models need different names; these are: {', '.join(sorted(names))}"))
     clashes = [(n, f"{n}_{end}") for n in names for end in _FILE_ENDS if f"{n}_{end}" in names]
@@ -73,9 +73,9 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def over_budget(metadata: Mapping[str, Any], *, code_bytes: int = 0, constant_bytes: int | None = None) -> list[Problem]:
-    """What of a compiled model is over its budgets (E2021, E2022).
+    """Where a compiled model exceeds its budgets (E2021, E2022).
 
-    `code_bytes` where the code is known; `constant_bytes` where they were measured.
+    `code_bytes`: if the code size is known; `constant_bytes`: if it was measured.
     """
     options, name = metadata["options"], str(metadata["name"])
     problems = []

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Everything the C files need: the lowered module, where its tensors lie, and its calls, functions and arrays by name."""
+    """What the C files need: the lowered module, the places of its tensors, and its calls, functions and arrays by name."""
 
     lowered: LoweredModule
     layout: StorageMap
@@ -47,7 +47,7 @@ class Program:
     steps: bool = False
 
     def address(self, region: Region) -> str:
-        """The C expression of a region's first byte; void * in the workspace."""
+        """The C expression for a region's first byte; void * in the workspace."""
         buffers, base = self.main.buffers, region.buffer
         offset, hop = (n * itemsize(region.dtype) for n in _place(region.index))
         if hop:
@@ -65,17 +65,17 @@ class Program:
         return f"(({const}char *){text} + {offset})" if offset else text
 
     def pointer(self, region: Region) -> str:
-        """The same as an argument of the region's type."""
+        """The same, as an argument of the region's type."""
         buffers, base, text = self.main.buffers, region.buffer, self.address(region)
         if " ? " in text:
-            return text  # of a copy, which takes pointers to anything
+            return text  # for a copy, which accepts any pointer
         plain = ctype(region.dtype) == ctype(base.dtype) and not text.startswith("(")
         if base is buffers.workspace or base is buffers.state or plain:
             return text
         return f"(void *){text}" if base in buffers.outputs else f"(const void *){text}"
 
     def _field(self, struct: str, field: str) -> str:
-        """The caller's pointer; where slots stand for those that are NULL, the struct may be NULL too."""
+        """The caller's pointer; if slots replace NULL pointers, the struct may be NULL too."""
         return f"{struct}->{field}" if self.layout.io == "user" else f"{struct} != NULL ? {struct}->{field} : NULL"
 
     def at(self, place: StorageInfo) -> str:
@@ -83,7 +83,7 @@ class Program:
         return self._at(self.layout.offset(place))
 
     def _at(self, offset: int) -> str:
-        """A byte of the plan in C: the first pool is the workspace, the others have arrays of their own."""
+        """A byte of the plan in C: the first pool is the workspace; the others have arrays of their own."""
         pools = self.layout.pools
         pool = max((k for k, u in enumerate(pools) if u.base <= offset), default=0)
         return f"AT_{pools[pool].pool.name}({offset - pools[pool].base})" if pool else f"AT({offset})"
@@ -124,14 +124,14 @@ def main_lines(program: Program, func: PrimFunc, target: Target) -> list[str]:
 
 
 def runs_layers(stmt: Stmt) -> bool:
-    """Whether a statement is a layer, or decides which run: what moves windows of the state on is none."""
+    """Whether a statement is a layer, or decides which layers run; moving windows of the state does not count."""
     return isinstance(stmt, While) or (isinstance(stmt, If) and isinstance(stmt.cond, Load)) or (
         isinstance(stmt, CallPrim) and stmt.layer >= 0
     )  # fmt: skip
 
 
 class MainPrinter:
-    """The statements of a main function as lines; `text_of` prints calls and what decides branches and loops."""
+    """The statements of a main function as lines; `text_of` prints calls and conditions of branches and loops."""
 
     def __init__(self, program: Program, text_of: Callable[[Stmt | Expr], str]) -> None:
         self._program = program
@@ -163,7 +163,7 @@ class MainPrinter:
         return ["", f"/* {number}: {what}  {shapes} */", *self.text_of(stmt).splitlines(), probe(self._program, number)]
 
     def _while(self, loop: While) -> list[str]:
-        """A loop that stops in its middle; with a limit, its iterations are counted."""
+        """A loop that stops in the middle; with a limit, its iterations are counted."""
         head, give_up = "for (;;) {", list[str]()
         if loop.limit:
             turn = f"turn_{self._loops}"
@@ -176,7 +176,7 @@ class MainPrinter:
 
 
 def reset_call(program: Program) -> str:
-    """What a run does to its state that ends half-way; nothing where there is none."""
+    """What a run that ends half-way does to its state; nothing if there is no state."""
     if not program.lowered.states:
         return ""
     return f"{program.lowered.name}_reset({'state' if program.layout.io == 'user' else ''});"
@@ -188,7 +188,7 @@ def copies_in(program: Program) -> int:
 
 
 def probe(program: Program, index: int) -> str:
-    """What a harness sees of a layer: the address and the bytes of its first result."""
+    """What a harness sees of a layer: the address and size of its first result."""
     call = next(s for s in walk(program.main.run.body) if isinstance(s, CallPrim) and s.layer == index)
     layer = program.layers[index]
     result = call.operands[len(layer.func.inputs)]
@@ -196,12 +196,12 @@ def probe(program: Program, index: int) -> str:
     return f"AOT_LAYER({index}, {program.address(result)}, {layer.call.outputs[0].type.nbytes}u);"
 
 
-# ---- the main function in steps: a layer each, or what decides a branch or a loop, numbered in the order of the text
+# ---- the main function in steps: one per layer, branch condition or loop condition, numbered in program order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """Statements, at most one of which is a layer, and the number of the step after them."""
+    """Statements, at most one of them a layer, and the number of the following step."""
 
     number: int
     body: tuple[Stmt, ...]
@@ -215,9 +215,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Which step comes next: `then` where the condition of `of` holds, else `orelse`.
+    """Which step comes next: `then` if the condition of `of` holds, else `orelse`.
 
-    `counter` numbers the loops that stop with an error after `of.limit` turns; -1 for what is not one.
+    `counter` numbers the loops that stop with an error after `of.limit` iterations; -1 for all others.
     """
 
     number: int
@@ -228,13 +228,13 @@ class Decision:
 
 
 def make_steps(body: Sequence[Stmt], *, first: int) -> tuple[Step | Decision, ...]:
-    """The steps of a body from number `first` on; the number after the last one stands for the end.
+    """The steps of a body, from number `first` on; the number after the last one is the end.
 
-    What is no layer (results that are copied out) belongs to the layer before it, or to the one after it where there is none.
+    Statements other than layers (results that are copied out) belong to the layer before, or to the one after if there is none.
     """
-    made: list[Step | Decision] = []
-    _Layout(made).lay(body, first, first + _size(body))
-    return tuple(sorted(made, key=lambda s: s.number))
+    steps: list[Step | Decision] = []
+    _Layout(steps).lay(body, first, first + _size(body))
+    return tuple(sorted(steps, key=lambda s: s.number))
 
 
 class _Layout:
@@ -243,7 +243,7 @@ class _Layout:
         self._counters = count()
 
     def lay(self, body: Sequence[Stmt], at: int, end: int) -> None:
-        """Number a body from `at` on; after it comes step `end`."""
+        """Number a body from `at` on; step `end` follows it."""
         items = _items(body)
         for k, item in enumerate(items):
             following = end if k == len(items) - 1 else at + _item_size(item)
@@ -268,9 +268,9 @@ class _Layout:
 
 
 def _items(body: Sequence[Stmt]) -> list[tuple[Stmt, ...]]:
-    """Branches and loops alone, every other layer with the statements around it that are none."""
+    """Branches and loops alone; every other layer with the surrounding statements that are not layers."""
     items: list[tuple[Stmt, ...]] = []
-    open_ = False  # whether the last item may take more that is no layer
+    open_ = False  # whether the last item accepts more statements that are not layers
     waits = False  # whether it still waits for a layer
     for stmt in body:
         decides = runs_layers(stmt) and not isinstance(stmt, CallPrim)
@@ -302,15 +302,15 @@ def _item_size(item: tuple[Stmt, ...]) -> int:
 
 
 UNKNOWN = 40
-"""Instructions for each element of the largest tensor of a layer whose kernel does not estimate them."""
+"""Estimated instructions per element of the largest tensor of a layer whose kernel has no estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The main function in steps.  `begin`: what comes before the first; `lets`: what each of them needs.
+    """The main function in steps.  `begin`: statements before the first one; `lets`: what every step needs.
 
-    `work` are the estimated instructions of each, the first number for no step at all; `rows`: the first step is one of the
-    rows of a fed input, and comes again until that many are in; 0 where there are none.
+    `work` are the estimated instructions of each, where the first number is for no step at all; `rows`: the first step is one row
+    of a fed input and repeats until that many have arrived; 0 if there are none.
     """
 
     begin: tuple[Stmt, ...]
@@ -321,12 +321,12 @@ class StepPlan:
 
     @property
     def count(self) -> int:
-        """How many different steps there are."""
+        """The number of different steps."""
         return len(self.work) - 1
 
 
 def plan_steps(program: Program) -> StepPlan:
-    """The steps of a program, which begin with number 1."""
+    """The steps of a program, starting with number 1."""
     feeding = program.main.feeding
     func = program.main.run if feeding is None else feeding.end
     lets = tuple(s for s in func.body if isinstance(s, Let))
@@ -344,7 +344,7 @@ def plan_steps(program: Program) -> StepPlan:
 
 
 def _moves_on(stmt: Stmt) -> bool:
-    """Whether a copy's place depends on how far the windows of the state have moved on."""
+    """Whether the place of a copy depends on how far the windows of the state have advanced."""
     return isinstance(stmt, CallPrim) and any(isinstance(o, Region) and _uses_turn(o.index) for o in stmt.operands)
 
 
@@ -353,16 +353,16 @@ def _uses_turn(index: Expr) -> bool:
 
 
 def _work(program: Program, layer: int) -> int:
-    """Instructions of a step, at least one: the kernel's estimate, or one of our own where it has none (softmax)."""
+    """Instructions of a step, at least one: the kernel's estimate, or our own if it has none (softmax)."""
     if layer < 0:
         return 1
-    found = program.layers[layer]
-    largest = max(t.type.size for t in (*found.call.inputs, *found.call.outputs))
-    return found.call.estimate or max(found.func.attrs.macs, UNKNOWN * largest, 1)
+    row = program.layers[layer]
+    largest = max(t.type.size for t in (*row.call.inputs, *row.call.outputs))
+    return row.call.estimate or max(row.func.attrs.macs, UNKNOWN * largest, 1)
 
 
 def step_values(program: Program, target: Target) -> dict[str, Any]:
-    """What the templates say of the steps."""
+    """The values of the templates for steps."""
     plan = plan_steps(program)
     feeding = program.main.feeding
     func = program.main.run if feeding is None else feeding.end
@@ -390,13 +390,13 @@ def step_values(program: Program, target: Target) -> dict[str, Any]:
 
 
 def _regions(plan: StepPlan) -> list[Region]:
-    """The memory that the steps pass to what they call; that of decisions is in the workspace."""
+    """The memory that steps pass to what they call; conditions are in the workspace."""
     calls = (s for step in plan.steps if isinstance(step, Step) for s in walk(step.body) if isinstance(s, CallPrim))
     return [o for call in calls for o in call.operands if isinstance(o, Region)]
 
 
 def _case(step: Step | Decision, printer: MainPrinter, program: Program) -> dict[str, Any]:
-    """A number and the lines of its case."""
+    """A step number and the lines of its case."""
     if isinstance(step, Decision):
         return {"number": step.number, "lines": _decision(step, printer.text_of(step.of.cond), program)}
     lines = [line for stmt in step.body for line in printer.statement(stmt)]
@@ -423,7 +423,7 @@ def _decision(step: Decision, held: str, program: Program) -> Sequence[str]:
 
 
 _ROUNDING = {"litert": "TensorFlow Lite's reference kernels do", "tflm": "TensorFlow Lite Micro does"}
-"""How the header names an oracle."""
+"""The header's wording for each oracle."""
 
 
 def interface_files(program: Program, *, target: Target, metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -446,7 +446,7 @@ def interface_files(program: Program, *, target: Target, metadata: Mapping[str, 
 
 
 def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What both templates may use."""
+    """The values that both templates use."""
     lowered, layout = program.lowered, program.layout
     workspace = metadata["workspace"]
     model = metadata["model"]
@@ -489,7 +489,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _state(program: Program) -> dict[str, Any] | None:
-    """What the templates say of the persistent tensors; None if there are none."""
+    """The values of the templates for persistent tensors; None if there are none."""
     if not program.lowered.states:
         return None
     pool = program.layout.state_pool
@@ -508,9 +508,9 @@ def _state(program: Program) -> dict[str, Any] | None:
 
 
 def _slide(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the templates say of a window that moves; None if there is none, or several that move differently.
+    """The values of the templates for a moving window; None if there is none, or if several move differently.
 
-    `push`: a run needs only the rows of one input.  `rows` is None of a chain, whose windows are inside.
+    `push`: a run needs only the rows of one input.  `rows` is None for a chain, whose windows are inside.
     """
     push = len(metadata["inputs"]) == 1 and metadata["io"] == "arena"
     if "chain" in metadata:
@@ -533,7 +533,7 @@ def _tensor(row: Mapping[str, Any], type_: TensorType) -> dict[str, Any]:
 
 
 def _feed(program: Program, target: Target) -> dict[str, Any] | None:
-    """What takes one row of the input and what comes after the last, or None if it comes as a whole."""
+    """The code that receives one row of the input, and the code after the last row; None if the input arrives whole."""
     feeding = program.main.feeding
     if feeding is None:
         return None
@@ -554,10 +554,10 @@ def _feed(program: Program, target: Target) -> dict[str, Any] | None:
     }
 
 
-# ---- one workspace for several models: the largest of theirs, claimed by the model that runs
+# ---- one workspace for several models: as large as the largest needs, claimed by the model that runs
 #
-# Models that are compiled with `Options.share_workspace` use `aot_workspace` in place of an array of their own; each keeps its
-# state to itself.  `shared_files` puts the files of such models together.
+# Models compiled with `Options.share_workspace` use `aot_workspace` instead of an array of their own; each keeps its own state.
+# `shared_files` combines the files of such models.
 
 
 SHARED_WORKSPACE = "aot_workspace"
@@ -569,14 +569,14 @@ def shares_workspace(artifact: Artifact) -> bool:
 
 
 def workspace_size(artifacts: Sequence[Artifact]) -> int:
-    """Bytes that a workspace for all of them needs; at least one, as C has no empty arrays."""
+    """Bytes of a workspace for all of them; at least one, since C has no empty arrays."""
     return max(1, *(int(a.metadata["workspace"]["size"]) for a in artifacts))
 
 
 def shared_files(artifacts: Sequence[Artifact], *, note: str = "") -> dict[str, str]:
-    """The files of all models by name, and the workspace where they share one; `note` goes into its comments.
+    """The files of all models by name, with a workspace if they share one; `note` goes into its comments.
 
-    Raises UsageError E5043 for models whose files would be the same.
+    Raises UsageError E5043 if files of different models would have the same name.
     """
     check_names([a.name for a in artifacts])
     files = {name: text for a in artifacts for name, text in a.files.items()}

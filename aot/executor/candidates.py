@@ -1,4 +1,4 @@
-"""The kernels that can run a fused group, lowered and priced; groups are cut where that gives their layer a kernel."""
+"""The kernels that can run a fused function, lowered and priced; functions are cut if that gives their layer a kernel."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ from aot.topi.strategy import Group, Lowered, OpImplementation, external_impl, i
 
 
 def group_of(func: Function) -> Group:
-    """Find anchor and followers of a primitive function.
+    """Find the anchor and the followers of a primitive function.
 
-    The anchor is the first call of the highest pattern kind; the followers are the calls after it.  Where a call in front of the
-    anchor belongs to the group too (an injective producer), the group is one for the generic path, and the last call
-    is its anchor.
+    The anchor is the first call of the highest pattern kind; the followers are the calls after it.  If the function also contains
+    a call before the anchor (an injective producer), only the generic path can run it, and the last call is the anchor.
     """
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
     kinds = [T_OP_PATTERN.get(c.op.name) for c in calls if isinstance(c.op, Op)]
@@ -46,48 +45,48 @@ def group_of(func: Function) -> Group:
 
 
 Accepted = dict[tuple[OpImplementation, Group], bool]
-"""Whether a kernel takes a group: asked when groups are cut, and again when they are lowered."""
+"""Whether a kernel accepts a function: needed when functions are cut, and again when they are lowered."""
 
 
-def accepting(group: Group, target: Target, known: Accepted | None = None) -> list[OpImplementation]:
-    """The kernels that take a group, best plevel first, the generic path last.  What is in `known` is not asked again."""
-    return list(_accepting(group, target, {} if known is None else known))
+def accepting(group: Group, target: Target, accepted: Accepted | None = None) -> list[OpImplementation]:
+    """The kernels that accept a function, best plevel first, the generic path last.  Answers in `accepted` are reused."""
+    return list(_accepting(group, target, {} if accepted is None else accepted))
 
 
-def _accepting(group: Group, target: Target, known: Accepted) -> Iterator[OpImplementation]:
+def _accepting(group: Group, target: Target, accepted: Accepted) -> Iterator[OpImplementation]:
     external = external_impl(group.func)
     if external is not None:
         yield external
         return
     name = str(getattr(group.anchor.op, "name", "?"))
     for impl in implementations(name, target):
-        if (impl, group) not in known:
-            known[impl, group] = impl.accepts(group, target)
-        if known[impl, group]:
+        if (impl, group) not in accepted:
+            accepted[impl, group] = impl.accepts(group, target)
+        if accepted[impl, group]:
             yield impl
 
 
-def with_cut_groups(func: Function, target: Target, known: Accepted | None = None) -> Function:
-    """The fused main function with those groups cut for which no kernel is made, though there is one for less of them.
+def with_cut_groups(func: Function, target: Target, accepted: Accepted | None = None) -> Function:
+    """Cut functions of the fused main for which there is no kernel, but one for a part of them.
 
-    Such a group is a layer (LAYERS) with followers that its kernels cannot take along (say an operand that is a constant); the
-    generic path would run all of it, at many times the instructions.  The first part is the layer with as many followers as a
-    kernel takes.  The rest is one group, or one for each call where kernels for single calls are better (by plevel).
+    Such a function is a layer (LAYERS) with followers that its kernels cannot include (say an operand that is a constant); the
+    generic path would run all of it, with many times the instructions.  The first part is the layer with as many followers as a
+    kernel accepts.  The others become one function, or one per call if kernels for single calls are better (by plevel).
 
-    `known` keeps which kernels were found to take a group, for who lowers it.
+    `accepted` keeps which kernels accept a function, for the lowering.
     """
-    known = {} if known is None else known
-    return _cut_all(map_inner_functions(func, lambda f: _cut_all(f, target, known)), target, known)
+    accepted = {} if accepted is None else accepted
+    return _cut_all(map_inner_functions(func, lambda f: _cut_all(f, target, accepted)), target, accepted)
 
 
-def _cut_all(func: Function, target: Target, known: Accepted) -> Function:
+def _cut_all(func: Function, target: Target, accepted: Accepted) -> Function:
     done: dict[int, Expr] = {}
     for expr in post_order(func.body):
-        done[id(expr)] = _cut(with_operands(expr, [done[id(o)] for o in operands(expr)]), target, known)
+        done[id(expr)] = _cut(with_operands(expr, [done[id(o)] for o in operands(expr)]), target, accepted)
     return Function(func.params, done[id(func.body)], func.attrs)
 
 
-def _cut(expr: Expr, target: Target, known: Accepted) -> Expr:
+def _cut(expr: Expr, target: Target, accepted: Accepted) -> Expr:
     if not isinstance(expr, Call) or not isinstance(expr.op, Function):
         return expr
     group = group_of(expr.op)
@@ -95,7 +94,7 @@ def _cut(expr: Expr, target: Target, known: Accepted) -> Expr:
         return expr
     if not group.followers or getattr(group.anchor.op, "name", "") not in LAYERS:
         return expr
-    if any(i.anchor != "*" for i in _accepting(group, target, known)):
+    if any(i.anchor != "*" for i in _accepting(group, target, accepted)):
         return expr
     calls = (group.anchor, *group.followers)
     for n in range(len(calls) - 1, 0, -1):
@@ -105,7 +104,7 @@ def _cut(expr: Expr, target: Target, known: Accepted) -> Expr:
 
 
 def _parts(calls: Sequence[Call], target: Target) -> Sequence[Sequence[Call]]:
-    """`calls` as one group, or each alone where the worst of those is better than the whole."""
+    """`calls` as one group, or each alone if even the worst of those is better than the whole."""
     singles = [calls[i : i + 1] for i in range(len(calls))]
     return singles if min(_plevel(s, target) for s in singles) > _plevel(calls, target) else [calls]
 
@@ -122,7 +121,7 @@ def _alone(calls: Sequence[Call]) -> Group:
 
 
 def _in_parts(parts: Sequence[Sequence[Call]], whole: Call) -> Expr:
-    """The parts of a group as calls of primitive functions, each of which gives its result to those after it."""
+    """The parts of a group as calls of primitive functions, each of which passes its result to later parts."""
     assert isinstance(whole.op, Function)
     outside: dict[int, Expr] = {id(v): a for v, a in zip(whole.op.params, whole.args, strict=True)}
     for calls in parts:
@@ -130,14 +129,14 @@ def _in_parts(parts: Sequence[Sequence[Call]], whole: Call) -> Expr:
     return outside[id(parts[-1][-1])]
 
 
-# ---- a model before its kernels are chosen, and what is kept of it between choices
+# ---- a model before its kernels are chosen, and what is reused between choices
 
 
 @dataclass(frozen=True, slots=True)
 class CachedLayer:
-    """A group, the kernels that accept it, its weights and biases, the key of its function, and its candidates.
+    """A function, the kernels that accept it, its weights and biases, its key, and its candidates.
 
-    These are by implementation and kind of their code's key.
+    Candidates are cached by implementation and kind of code key.
     """
 
     group: Group
@@ -149,11 +148,12 @@ class CachedLayer:
 
 @dataclass(frozen=True, slots=True)
 class LoweringCache:
-    """What was made for one model and target, and is kept for the next config with the same `kernels`.
+    """What was computed for one model and target, reused for the next config with the same `kernels`.
 
-    `layers` by id of the function: it (its id stays its own), and what is known of its layer, which equal functions share.
-    `by_key`: the same by name and key of the function.  `drafts` and `items` by what of the config they depend on.
-    `functions`: the first of each that are equal, by what is cheap to compare.  `accepted`: which kernels take a group.
+    `layers` by id of the function: the function (which keeps its id unique) and its layer, which equal functions share.
+    `by_key`: the same by name and key of the function.  `drafts` and `items` by the parts of the config on which they depend.
+    `functions`: the first of each set of equal functions, by what is cheap to compare.  `accepted`: which kernels accept a
+    function.
     """
 
     layers: dict[tuple[int, str], tuple[Function, CachedLayer]] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class LoweringCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedModule(IRModule):
-    """A relay main whose calls are those of fused functions, and what it is to be lowered for."""
+    """A relay main that calls fused functions, and what it is to be lowered for."""
 
     target: Target
     config: SelectionConfig = field(default_factory=SelectionConfig)
@@ -182,7 +182,7 @@ class FusedModule(IRModule):
 
 @dataclass(frozen=True, slots=True)
 class CandidateModule(LoweredModule):
-    """The calls of a model in their order with the preferred kernel of each.
+    """The calls of a model in order, each with its preferred kernel.
 
     `groups` and `found`: the fused functions of the calls, and all their kernels; `preferred`: the functions as lowered.
     """
@@ -198,7 +198,7 @@ class CandidateModule(LoweredModule):
 
 
 def lower_group(func: Function, target: Target, name: str) -> Lowered:
-    """The preferred kernel for the group, by plevel (E1209 if no kernel accepts it)."""
+    """The preferred kernel of the function, by plevel (E1209 if no kernel accepts it)."""
     group = group_of(func)
     return _at_least_one(group, target, {})[0].lower(group, target, name)
 
@@ -213,11 +213,11 @@ def candidates(
     repeated: Container[Hashable] = (),
     known: LoweringCache | None = None,
 ) -> list[Candidate]:
-    """Every kernel that accepts the group, lowered, best plevel first; the generic path only where there is nothing else.
+    """Every kernel that accepts the function, lowered, best plevel first; the generic path only if there is nothing else.
 
-    Without `keyed` their keys say nothing about shared code, which saves most of the time.  `repeated` are the keys of the
-    weights that several layers have; kernels made for those are left out elsewhere.  What is in `known` is not lowered again.
-    Where the policy's history knows the workload, counts take the place of estimates, and whatever was measured competes.
+    Without `keyed`, their keys do not describe shared code, which saves most of the time.  `repeated` are the keys of weights
+    that several layers share; kernels for repeated weights are left out elsewhere.  Candidates in `known` are not lowered again.
+    If the policy's history knows the workload, counts replace estimates, and every measured kernel competes.
     """
     known = LoweringCache() if known is None else known
     keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
@@ -255,7 +255,7 @@ def _is_running(
 
 
 def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
-    """What the kernel is made for, where that is not asked for; empty where it competes."""
+    """The purpose of the kernel, if it is not requested; empty if the kernel competes."""
     if impl.small and not policy.limits_ram:
         return "it is for a limited workspace (small)"
     if impl.for_pushes and not policy.slides:
@@ -268,7 +268,7 @@ def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
 
 
 def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, known: LoweringCache) -> str:
-    """Why a kernel for groups of this anchor is not among the group's candidates; empty where it is."""
+    """Why a kernel for functions with this anchor is not a candidate; empty if it is."""
     accepted = accepting(group, target, known.accepted)
     if impl not in accepted:
         return "an external code generator has them" if "Compiler" in group.func.attrs else "accepts(group, target) refuses them"
@@ -282,17 +282,17 @@ def why_not(impl: OpImplementation, group: Group, target: Target, policy: Select
 
 
 def all_candidates(func: Function, target: Target, name: str, known: LoweringCache) -> list[Candidate]:
-    """Every kernel that accepts the group, whatever it is made for; the generic path only where there is nothing else."""
+    """Every kernel that accepts the function, whatever its purpose; the generic path only if there is nothing else."""
     layer = cached_layer(func, target, name, known)
-    found: list[Candidate] = []
+    result: list[Candidate] = []
     for impl in layer.accepting:
-        if impl.anchor != "*" or not found:
-            found.append(_candidate(layer, impl, target, name, known=known, keys=""))
-    return found
+        if impl.anchor != "*" or not result:
+            result.append(_candidate(layer, impl, target, name, known=known, keys=""))
+    return result
 
 
 class CodeKey:
-    """Equal for functions of which one may stand for all; its text is written when it is asked for, as few are compared."""
+    """Equal for functions that can replace each other; the text is written on demand, since few keys are compared."""
 
     __slots__ = ("_known", "_text")
 
@@ -300,7 +300,7 @@ class CodeKey:
         self._text, self._known = text, ""
 
     def text(self) -> str:
-        """The same for equal keys only."""
+        """Equal for equal keys only."""
         self._known = self._known or self._text()
         return self._known
 
@@ -312,7 +312,7 @@ class CodeKey:
 
 
 def _once(lowered: Lowered, known: LoweringCache) -> Lowered:
-    """A kernel whose function has buffers and body of an equal one that was lowered before, so that these are analysed once."""
+    """A kernel whose function shares buffers and body with an equal one lowered before, so that these are analysed once."""
     func = lowered.func
     if func.scalars:
         return lowered
@@ -327,7 +327,7 @@ def _once(lowered: Lowered, known: LoweringCache) -> Lowered:
 
 @lru_cache(4096)
 def _sharing_key(func: PrimFunc) -> str:
-    """A hash of the text: that of a large network's kernels is long, and kept in the cache."""
+    """A hash of the text, because a large network's kernels have long text that would fill the cache."""
 
     def digest() -> str:
         return hashlib.sha256(sharing_key(simplified(func)).encode()).hexdigest()
@@ -336,7 +336,7 @@ def _sharing_key(func: PrimFunc) -> str:
 
 
 def cached_layer(func: Function, target: Target, name: str, known: LoweringCache) -> CachedLayer:
-    """What is known of a layer: of the same function, or of one that is equal but for names and places in the file."""
+    """The cached layer of the same function, or of one that is equal except for names and places in the file."""
     place = (id(func), name)
     if place not in known.layers:
         key = group_key(func)
@@ -350,30 +350,30 @@ def cached_layer(func: Function, target: Target, name: str, known: LoweringCache
     return known.layers[place][1]
 
 
-def _fewest_cycles(found: list[Candidate]) -> list[Candidate]:
-    """Of those that state cycles the best one by these, and all others."""
-    timed = [c for c in found if c.cycles]
+def _fewest_cycles(options: list[Candidate]) -> list[Candidate]:
+    """Only the best of the candidates with measured cycles, and all without."""
+    timed = [c for c in options if c.cycles]
     best = min(timed, key=lambda c: c.cycles, default=None)
-    return [c for c in found if c is best or not c.cycles]
+    return [c for c in options if c is best or not c.cycles]
 
 
 def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:
-    """With portable C only, candidates for special instructions are left out; those of external code generators stay."""
+    """With portable C only, candidates for special instructions are left out; external code generators stay."""
     return policy.kernels == "generic" and not impl.name.startswith("generic.") and "Compiler" not in group.func.attrs
 
 
-def _packed(found: list[Candidate]) -> list[Candidate]:
-    """Those that keep a large matrix in fewer bytes than one a weight, as they can 4-bit ones, where there are such."""
-    weights = found[0].weights[0].nbytes if found and found[0].weights else 0
-    return [c for c in found if weights >= LARGE_MATRIX and c.constants < weights] or found
+def _packed(options: list[Candidate]) -> list[Candidate]:
+    """Only candidates that store a large matrix in less than one byte per weight (4-bit weights), if there are any."""
+    weights = options[0].weights[0].nbytes if options and options[0].weights else 0
+    return [c for c in options if weights >= LARGE_MATRIX and c.constants < weights] or options
 
 
 def _candidate(
     layer: CachedLayer, impl: OpImplementation, target: Target, name: str, *, known: LoweringCache, keys: str
 ) -> Candidate:
-    """A kernel with its price, which may be known from an earlier compilation.
+    """A kernel with its price, which may be cached from an earlier compilation.
 
-    `keys`: the kind of text that is the key of its code; "" of none.
+    `keys`: the kind of text for its code key; "" for no key.
     """
 
     @cache
@@ -401,7 +401,7 @@ def _candidate(
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    """What a candidate says of its kernel."""
+    """What a candidate says about its kernel."""
 
     kernel: str
     instructions: int
@@ -423,7 +423,7 @@ def _price(lowered: Lowered, *, keyed: bool) -> _Price:
 
 
 def _packed_price(price: _Price) -> list[Any]:
-    keys: list[Any] = [a.key for a in price.arrays]  # as `stored` made them
+    keys: list[Any] = [a.key for a in price.arrays]  # as created by `stored`
     arrays = [[dtype, digest.hex(), a.nbytes] for (dtype, digest), a in zip(keys, price.arrays, strict=True)]
     numbers = map(int, (price.instructions, price.constants, price.code, price.scratch, price.cycles))
     return [price.kernel, *numbers, arrays, price.interface]
@@ -444,13 +444,13 @@ WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_a
 
 
 def _weights(group: Group) -> tuple[Stored, ...]:
-    """Weights and biases as the model has them, the weights first."""
+    """Weights and biases of the model, weights first."""
     calls = [e for e in post_order(group.result) if isinstance(e, Call) and getattr(e.op, "name", "") in WEIGHTED]
     return tuple(stored(a.data, a.type.dtype) for c in calls for a in c.args if isinstance(a, Constant))
 
 
 def repeated_weights(func: Function) -> frozenset[Hashable]:
-    """The keys of weights that several layers of the fused main function have, branches and loops included."""
+    """The keys of weights that several layers of the fused main use, including branches and loops."""
     nodes = [e for f in all_functions(func) for e in post_order(f.body)]
     layers = [group_of(e.op) for e in nodes if isinstance(e, Call) and isinstance(e.op, Function)]
     count = Counter(w.key for group in layers for w in _weights(group)[:1])
@@ -458,41 +458,41 @@ def repeated_weights(func: Function) -> frozenset[Hashable]:
 
 
 def _at_least_one(group: Group, target: Target, known: Accepted) -> list[OpImplementation]:
-    found = accepting(group, target, known)
-    if not found:
+    implementations = accepting(group, target, known)
+    if not implementations:
         name = getattr(group.anchor.op, "name", "?")
         raise UnsupportedError(Problem("E1209", f"no kernel for {name} on {target.name}", str(group.anchor.span)))
-    return found
+    return implementations
 
 
 LARGE_MATRIX = 2560
-"""4-bit weights from so many on stay packed in `size`; packing smaller ones can cost more in code than it saves."""
+"""Elements from which 4-bit weights stay packed in `size`; packing fewer can cost more code than it saves."""
 
 
-# ---- what was counted in place of what is estimated
+# ---- measured counts in place of estimates
 
 
 def with_history(found: Sequence[Candidate], counts: Counts) -> list[Candidate]:
-    """The candidates with what was counted for estimates.
+    """Replace the estimates of candidates by measured counts.
 
-    Those that were not measured keep their places among the others: their estimates are scaled by the median of what the
-    measured ones came to, as an estimate that all are compared with must be wrong in the same way for all.  Cycles are brought
-    to the scale of instructions, which other layers are told in.
+    Candidates without a count keep their place among the others: their estimates are scaled by the median ratio of count to
+    estimate, since estimates that are compared must be wrong in the same way.  Cycles are converted to the scale of instructions,
+    which other layers use.
     """
-    known = [c for c in found if c.kernel in counts and c.instructions > 0]
-    if not known:
+    counted = [c for c in found if c.kernel in counts and c.instructions > 0]
+    if not counted:
         return list(found)
-    ratio = median(counts[c.kernel] / c.instructions for c in known)
+    ratio = median(counts[c.kernel] / c.instructions for c in counted)
     return [
         replace(c, instructions=counts[c.kernel] if c.kernel in counts else max(1, round(c.instructions * ratio))) for c in found
     ]
 
 
 def scaled_cycles(found: Sequence[Candidate], counts: Counts) -> Counts:
-    """Counted cycles in instructions: their order and proportions stay, the cheapest keeps its estimate."""
-    known = [c for c in found if c.kernel in counts and c.instructions > 0]
-    if not known:
+    """Counted cycles on the scale of instructions: their proportions stay, the cheapest keeps its estimate."""
+    counted = [c for c in found if c.kernel in counts and c.instructions > 0]
+    if not counted:
         return {}
-    best = min(known, key=lambda c: counts[c.kernel])
+    best = min(counted, key=lambda c: counts[c.kernel])
     factor = best.instructions / max(1, counts[best.kernel])
-    return {c.kernel: max(1, round(counts[c.kernel] * factor)) for c in known}
+    return {c.kernel: max(1, round(counts[c.kernel] * factor)) for c in counted}

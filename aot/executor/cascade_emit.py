@@ -26,7 +26,7 @@ UNROLL = 8
 
 @lru_cache(maxsize=256)
 def move_rows(size: int, *, words: bool) -> PrimFunc:
-    """Copy `size` bytes upward, so that the target may start at any place before the source and overlap it.
+    """Copy `size` bytes upward, so that the target may start anywhere before the source and overlap it.
 
     `words`: both addresses and `size` are multiples of four.
     """
@@ -47,14 +47,14 @@ def move_rows(size: int, *, words: bool) -> PrimFunc:
 
 
 def move_instructions(size: int, *, words: bool) -> int:
-    """About: a load and a store a unit, a loop of eight."""
+    """Estimate: a load and a store per unit, in a loop of eight."""
     units = size // (4 if words else 1)
     return 12 + 2 * units + 3 * (units // UNROLL)
 
 
 @lru_cache(maxsize=256)
 def fill_rows(count: int, dtype: str, value: int | float) -> PrimFunc:
-    """`count` elements of one value."""
+    """Store `count` elements with the same value."""
     b = IRBuilder("fill_rows")
     target = b.output("target", (count,), dtype, align=1 if itemsize(dtype) == 1 else itemsize(dtype))
     with b.for_("i", count) as i:
@@ -63,12 +63,12 @@ def fill_rows(count: int, dtype: str, value: int | float) -> PrimFunc:
 
 
 ALIGN = 4
-"""Of windows, in bytes."""
+"""Alignment of windows, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What makes a node's rows: a row kernel, or with `lowered` None a copy of the rows of the only link."""
+    """What computes a node's rows: a row kernel, or if `lowered` is None a copy of the rows of the only link."""
 
     type: TensorType
     lowered: Lowered | None = None
@@ -76,7 +76,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """`func` calls `callees` by the names that they have here; `constants` holds the stream `params` of all of them."""
+    """`func` calls `callees` by these names; `constants` is the contents of the stream `params` for all of them."""
 
     func: PrimFunc
     callees: Mapping[str, PrimFunc]
@@ -96,11 +96,11 @@ class _Emitter:
     streams: Sequence[Mapping[str, int]]
     b: IRBuilder
     fed: bool = False
-    """External tensor 0 is one row, the one that the first node of `feeding` takes."""
+    """Whether external tensor 0 is a single row, which the first node of `feeding` reads."""
     callees: dict[str, PrimFunc] = field(default_factory=dict)
 
     def arrive(self, place: int, first: Expr) -> None:
-        """The rows of a node of `feeding` from `first` on, and all that they make possible."""
+        """Emit the rows of a node of `feeding` from `first` on, and everything that they make possible."""
         path = self.nest.feeding
         n = path[place]
         self.own_block(n, first)
@@ -117,12 +117,12 @@ class _Emitter:
             self.arrive(place + 1, own)
 
     def block(self, n: int, first: Expr) -> None:
-        """The rows of node n from `first` on, its inputs before."""
+        """Emit the rows of node n from `first` on, after its inputs."""
         self.inputs(n, first, 0)
         self.own_block(n, first)
 
     def inputs(self, n: int, first: Expr, skip: int) -> None:
-        """What node n drives, without the first `skip` of them."""
+        """Emit what node n drives, without the first `skip` of them."""
         node = self.nest.nodes[n]
         for source, count, offset in self.nest.drives[n][skip:]:
             rows = reading(node, source)
@@ -135,7 +135,7 @@ class _Emitter:
                     self.block(source, self.b.let(f"row{source}", start + k * self.nest.nodes[source].rows))
 
     def own_block(self, n: int, first: Expr) -> None:
-        """The rows of node n, whose inputs are there."""
+        """Emit the rows of node n, whose inputs are ready."""
         node = self.nest.nodes[n]
         low, high = self.nest.guards[n]
         with self.b.if_(logical_and(first >= low, first <= high)):
@@ -156,7 +156,7 @@ class _Emitter:
             self._call(func, [self._window(n, node.rows * node.pitch), self._window(n, 0)])
 
     def _clear(self, n: int) -> None:
-        """The margins, and with them the whole window, before its first rows are made."""
+        """Fill the margins, and with them the whole window, before its first rows are computed."""
         node, dtype = self.nest.nodes[n], self.work[n].type.dtype
         assert node.fill is not None
         func = fill_rows(self.nest.window_bytes(n) // itemsize(dtype), dtype, node.fill)
@@ -246,7 +246,7 @@ def align_to(value: int, align: int) -> int:
 
 
 def scratch_bytes(func: PrimFunc) -> int:
-    """Of a row kernel, each buffer aligned."""
+    """Scratch bytes of a row kernel, with each buffer aligned."""
     at = 0
     for buffer in func.scratch:
         at = align_to(at, max(ALIGN, buffer.align)) + buffer.nbytes
@@ -254,7 +254,7 @@ def scratch_bytes(func: PrimFunc) -> int:
 
 
 def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
-    """Offsets of the windows, those that are done with first at the bottom, and the end of the last."""
+    """Offsets of the windows, those that are finished first at the bottom, and the end of the last."""
     offsets, end = [0] * len(nest.nodes), 0
     for n in range(len(nest.nodes)):
         offsets[n] = align_to(end, ALIGN)
@@ -264,7 +264,7 @@ def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
 
 
 def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
-    """Whether a row kernel's tensors are aligned as it wants wherever rows may start."""
+    """Whether a row kernel's tensors are aligned as it requires, wherever rows may start."""
     node = nest.nodes[n]
     out = func.outputs[0].align
     pairs = [(node.row_bytes, out), (node.pitch, out), (node.margins[0], out)]
@@ -278,11 +278,11 @@ def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
 def emit(
     nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN, fed: bool = False
 ) -> Cascade:
-    """The cascade over whole tensors `externals` to the whole tensor of the last node.
+    """The cascade from whole tensors `externals` to the whole tensor of the last node.
 
-    Its parameters: external_0 ..., out, params (all constants), and scratch: windows, and work for the row kernels' own.
-    Those that would be empty are left out.  With `fed` all work is done by its callee FEED, which takes one row of external
-    tensor 0 and, as a scalar, the row's number.
+    Its parameters: external_0 ..., out, params (all constants), and scratch: windows, and work for the scratch of the row
+    kernels. Empty ones are left out.  With `fed`, all work is done by its callee FEED, which receives one row of external tensor
+    0 and, as a scalar, the number of the row.
     """
     stream, places = _stream(work)
     offsets, total = place_windows(nest)
@@ -316,12 +316,12 @@ def emit(
 
 
 FEED = "{}_feed"
-"""The callee of a fed cascade that takes one row."""
+"""The callee of a fed cascade that receives one row."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Alignment of the tensors, and bytes of what a cascade needs beside them."""
+    """Alignment of the tensors, and bytes that a cascade needs besides them."""
 
     align: int
     params: int
@@ -332,7 +332,7 @@ class _Sizes:
 def _feed(
     main: _Emitter, emitter: Callable[[IRBuilder, Sequence[TensorType]], _Emitter], externals: Sequence[TensorType], *, name: str
 ) -> dict[str, PrimFunc]:
-    """Append calls of FEED for all rows to `main`, those outside of the image with the row next to them, which is not read."""
+    """Append calls of FEED for all rows to `main`; a row outside the image is passed as its nearest row, which is not read."""
     nest, whole = main.nest, externals[0]
     row = replace(whole, shape=(1, 1, *whole.shape[2:]))
     b = IRBuilder(FEED.format(name))
@@ -359,7 +359,7 @@ def _macs(nest: Nest, work: Sequence[Work]) -> int:
 
 
 def _stream(work: Sequence[Work]) -> tuple[Array, list[dict[str, int]]]:
-    """All constants of all row kernels one after the other, and where each lies."""
+    """All constants of all row kernels, concatenated, and the offset of each."""
     parts: list[bytes] = []
     size = 0
     places: list[dict[str, int]] = []

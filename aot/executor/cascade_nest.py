@@ -1,9 +1,9 @@
-"""The static order of a cascade: which rows of which tensor are made when, and how many rows each window must hold.
+"""The static order of a cascade: which rows of which tensor are computed when, and how many rows each window must hold.
 
-One step of the last tensor drives everything, depth first: before a node makes its rows it has its inputs make theirs.  Each
-node is driven by one reader, the one that is furthest ahead; all others find their rows further back in the window.  So every
-row number is an affine function of the loop variables, and every read is at a constant offset.  Row numbers run on beyond
-both ends of the image; a row out there is filled instead of computed.
+One step of the last tensor drives everything, depth first: before a node computes its rows, its inputs compute theirs.  Each node
+is driven by one reader, the one that is furthest ahead; all others find their rows further back in the window.  So every row
+number is an affine function of the loop variables, and every read is at a constant offset.  Row numbers continue beyond both ends
+of the image; such rows are filled instead of computed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from aot.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An input of a node: the result of node `node`, or where that is None rows of external tensor `external` in place.
+    """An input of a node: the result of node `node`, or if that is None, rows of external tensor `external` read in place.
 
-    `row_bytes`: of a row of the external tensor.  `wide`: rows are read with the node's margins.
+    `row_bytes`: bytes per row of the external tensor.  `wide`: rows are read with the node's margins.
     """
 
     rows: RowPropagator
@@ -35,7 +35,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A tensor of `height` rows of `row_bytes`, made `rows` at a time; `fill` is the value of everything outside the image.
+    """A tensor of `height` rows of `row_bytes`, computed `rows` at a time; `fill` is the value of everything outside the image.
 
     `margins`: bytes left and right of each row in its window, for the columns outside.
     """
@@ -58,10 +58,9 @@ class Node:
 class Nest:
     """The order of `nodes` (inputs before readers, the result last).
 
-    `drives[n]`: (input node, blocks of it for each block of n, offset): its first block starts at the first row that n reads
-    plus the offset.  `windows`: rows that each node keeps (the result: 0).  `lags[n][k]`: how far before the window's end
-    the rows of link k start.  `lead`: steps before row 0 of the result.  `guards`: (first, last) block that is made, by its
-    first row.
+    `drives[n]`: (input node, its blocks per block of n, offset): its first block starts at the first row that n reads plus the
+    offset. `windows`: rows that each node keeps (the result: 0).  `lags[n][k]`: how far before the window's end the rows of link
+    k start. `lead`: steps before row 0 of the result.  `guards`: (first, last) block that is computed, by its first row.
     """
 
     nodes: tuple[Node, ...]
@@ -73,7 +72,7 @@ class Nest:
 
     @property
     def steps(self) -> int:
-        """Steps that make rows of the result."""
+        """Steps that compute rows of the result."""
         return self.nodes[-1].height // self.nodes[-1].rows
 
     def window_bytes(self, n: int) -> int:
@@ -81,14 +80,14 @@ class Nest:
 
     @property
     def feeding(self) -> tuple[int, ...]:
-        """The nodes that new rows pass first: from the input of inputs that is driven first to the result."""
+        """The nodes that new rows pass first: from the input that is driven first to the result."""
         path = [len(self.nodes) - 1]
         while self.drives[path[0]]:
             path.insert(0, self.drives[path[0]][0][0])
         return tuple(path)
 
     def arrivals(self) -> tuple[int, int]:
-        """First and last row of the first node of `feeding` that is made, rows outside of the image included."""
+        """First and last row that the first node of `feeding` computes, including rows outside the image."""
         rows = [first for n, first in self.events(-self.lead, self.steps) if n == self.feeding[0]]
         return rows[0], rows[-1]
 
@@ -106,7 +105,7 @@ class Nest:
 
 
 def reading(node: Node, source: int) -> RowPropagator:
-    """How a node reads the node that it drives (the link that looks furthest ahead)."""
+    """How a node reads the node that it drives, by the link that looks furthest ahead."""
     return max((k.rows for k in node.links if k.node == source), key=lambda r: r.first(0) + r.window(node.rows))
 
 
@@ -132,7 +131,7 @@ def make_nest(nodes: Sequence[Node]) -> Nest | None:
 
 
 def _top(nodes: Sequence[Node], n: int) -> int:
-    """Rows above the image that readers want."""
+    """Rows above the image that readers need."""
     return max((k.rows.before for node in nodes for k in node.links if k.node == n), default=0)
 
 
@@ -140,22 +139,22 @@ Drives = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 def _drivers(nodes: Sequence[Node]) -> tuple[Drives, list[int], list[int]] | None:
-    """(drives of each node, end of its rows after step 0, rows in a step)."""
+    """(drives of each node, end of its rows after step 0, rows per step)."""
     last = len(nodes) - 1
     ends, rates = [0] * len(nodes), [0] * len(nodes)
     ends[last] = rates[last] = nodes[last].rows
     drives: list[list[tuple[int, int, int]]] = [[] for _ in nodes]
     for t in range(last - 1, -1, -1):
-        wanted: list[tuple[int, Fraction, int, int]] = []
+        requests: list[tuple[int, Fraction, int, int]] = []
         for c in range(t + 1, len(nodes)):
             for link in nodes[c].links:
                 if link.node == t:
                     size = nodes[c].rows
                     need = link.rows.first(ends[c] - size) + link.rows.window(size)
-                    wanted.append((need, Fraction(ends[c], rates[c]), -c, rates[c] // size * link.rows.advance(size)))
-        if not wanted or len({w[3] for w in wanted}) != 1:
+                    requests.append((need, Fraction(ends[c], rates[c]), -c, rates[c] // size * link.rows.advance(size)))
+        if not requests or len({w[3] for w in requests}) != 1:
             return None
-        need, _, c, rate = max(wanted)
+        need, _, c, rate = max(requests)
         size, rows = nodes[-c].rows, nodes[t].rows
         own = reading(nodes[-c], t)
         advance = own.advance(size)
@@ -169,32 +168,32 @@ def _drivers(nodes: Sequence[Node]) -> tuple[Drives, list[int], list[int]] | Non
 
 
 def _reach(drives: Sequence[Sequence[tuple[int, int, int]]], ends: Sequence[int], rates: Sequence[int]) -> list[Fraction]:
-    """How many steps ahead a node, or the most advanced of those that it drives, is; inputs come before their readers."""
-    found: list[Fraction] = []
+    """How many steps ahead a node, or the most advanced node that it drives, is; inputs come before their readers."""
+    reach: list[Fraction] = []
     for n, own in enumerate(drives):
-        found.append(max([Fraction(ends[n], rates[n]), *(found[t] for t, _, _ in own)]))
-    return found
+        reach.append(max([Fraction(ends[n], rates[n]), *(reach[t] for t, _, _ in own)]))
+    return reach
 
 
 def _lags(nest: Nest) -> tuple[tuple[int, ...], ...] | None:
     """How far back each link reads, from two steps after one to warm up.
 
-    None if that changes, or the rows are not there yet.
+    None if that varies, or if the rows are not there yet.
     """
     ends: dict[int, int] = {}
-    found: dict[tuple[int, int], set[int]] = {}
+    lags_of: dict[tuple[int, int], set[int]] = {}
     for phase, steps in enumerate(((-1, 0), (0, 2))):
         for n, first in nest.events(*steps):
             node = nest.nodes[n]
             ends[n] = first + node.rows
             for k, link in enumerate(node.links if phase else ()):
                 if link.node is not None:
-                    found.setdefault((n, k), set()).add(ends[link.node] - link.rows.first(first))
+                    lags_of.setdefault((n, k), set()).add(ends[link.node] - link.rows.first(first))
     rows = []
     for n, node in enumerate(nest.nodes):
         own = []
         for k, link in enumerate(node.links):
-            lags = found.get((n, k), {0})
+            lags = lags_of.get((n, k), {0})
             if len(lags) != 1 or (link.node is not None and min(lags) < link.rows.window(node.rows)):
                 return None
             own.append(min(lags))
@@ -203,7 +202,7 @@ def _lags(nest: Nest) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _guards(nest: Nest) -> tuple[tuple[int, int], ...] | None:
-    """The blocks between the first and the last that a read inside of the image needs; checks every read on the way."""
+    """The blocks from the first to the last that a read inside the image needs; checks every read on the way."""
     ends: dict[int, int] = {}
     needed: list[tuple[int, int] | None] = [None] * len(nest.nodes)
     for n, first in nest.events(-nest.lead, nest.steps):
@@ -226,10 +225,10 @@ def _guards(nest: Nest) -> tuple[tuple[int, int], ...] | None:
     return None if None in needed else tuple(n for n in needed if n is not None)
 
 
-# ---- which parts of a cascade's memory may overlap, from a run of its order over row numbers
+# ---- which parts of a cascade's memory may overlap, from running its order over row numbers
 #
-# The counterpart of `tir.analysis.overlap` at the granularity of rows: no byte of the result or of a window is written before the
-# last read of a byte that it lies over.  In a block everything is taken to be written before it is read.
+# The row-level counterpart of `tir.analysis.overlap`: no byte of the result or of a window is written before the last read of a
+# byte that it overlaps.  Within a block, everything is assumed to be written before it is read.
 
 
 OUT, WINDOWS = "out", "windows"
@@ -252,7 +251,7 @@ class _Log:
         self.windows[n] = first, time
 
     def live_from(self, external: int, time: int) -> int | None:
-        """The least byte of an external tensor that is read at `time` or later; None if there is none."""
+        """The lowest byte of an external tensor that is read at `time` or later; None if there is none."""
         return min((start for t, start in self.reads.get(external, ()) if t >= time), default=None)
 
 
@@ -286,27 +285,27 @@ def distances(nest: Nest, externals: Sequence[int], windows: Sequence[tuple[int,
     log = _run(nest)
     total = max((o + s for o, s in windows), default=0)
     out_bytes = nest.nodes[-1].height * nest.nodes[-1].row_bytes
-    found: dict[tuple[str, str], int] = {}
+    safe: dict[tuple[str, str], int] = {}
     for e, size in enumerate(externals):
         d = -size
         for time, end in log.writes:
             start = log.live_from(e, time)
             d = max(d, -size if start is None else end - start)
-        found[OUT, external_name(e)] = min(d, out_bytes)
+        safe[OUT, external_name(e)] = min(d, out_bytes)
         if total:
-            found[WINDOWS, external_name(e)] = min(total, _behind_windows(log, e, size, windows))
+            safe[WINDOWS, external_name(e)] = min(total, _behind_windows(log, e, size, windows))
     if total:
         d = -total
         for n, (_, last) in log.windows.items():
             done = max((end for time, end in log.writes if time <= last), default=0)
             if done and windows[n][1]:
                 d = max(d, done - windows[n][0])
-        found[OUT, WINDOWS] = min(d, out_bytes)
-    return found
+        safe[OUT, WINDOWS] = min(d, out_bytes)
+    return safe
 
 
 def _behind_windows(log: _Log, external: int, size: int, windows: Sequence[tuple[int, int]]) -> int:
-    """start(external) - start(windows): no window begins to be used before what it lies over is dead."""
+    """Distance from `windows` to `external`: no window is used before the bytes that it overlaps are dead."""
     d = -size
     for n, (first, _) in log.windows.items():
         start = log.live_from(external, first)
@@ -315,12 +314,12 @@ def _behind_windows(log: _Log, external: int, size: int, windows: Sequence[tuple
     return d
 
 
-# ---- from fused groups to the nodes of a cascade
+# ---- from fused functions to the nodes of a cascade
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A fused group in a lowered module: what it reads and writes, and its row form (None: it runs as a whole)."""
+    """A fused function in a lowered module: what it reads and writes, and its row form (None: it runs as a whole)."""
 
     func: Function
     inputs: tuple[TensorRef, ...]
@@ -343,23 +342,23 @@ class StripePlan:
 
 @dataclass(frozen=True, slots=True)
 class StripeConfig:
-    """How a part of a cascade works: at most `rows` rows at a time; `wide`: its input rows have the columns outside."""
+    """How a part of a cascade works: at most `rows` rows at a time; `wide`: its input rows include the columns outside."""
 
     rows: int
     wide: bool = False
 
 
 def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: TensorRef | None = None) -> StripePlan | None:
-    """The cascade of `parts`, the last of which makes the result (None: there is none).
+    """The cascade of `parts`, the last of which computes the result; None if there is none.
 
-    The external tensor `fed` is not in memory: its rows come one by one, so they are copied even where they need no window.
+    The external tensor `fed` is not in memory: its rows arrive one by one, so they are copied even if they need no window.
 
-    A part makes a common divisor of its tensor's height and of the rows that its driver wants for a block.
+    The rows that a part computes at a time divide both its tensor's height and the rows that its driver needs per block.
     """
-    made = {p.outputs[0]: k for k, p in enumerate(parts)}
+    producer = {p.outputs[0]: k for k, p in enumerate(parts)}
     if any(p.form is None or len(p.outputs) != 1 for p in parts):
         return None
-    rows = _rows(parts, made, styles)
+    rows = _rows(parts, producer, styles)
     if rows is None:
         return None
     nodes: list[Node] = []
@@ -372,7 +371,7 @@ def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: Tens
         assert part.form is not None
         links = []
         for ref, form in zip(part.inputs, part.form.inputs, strict=True):
-            if ref in made:
+            if ref in producer:
                 links.append(Link(form, numbers[ref]))
                 continue
             if ref not in externals:
@@ -397,7 +396,7 @@ def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: Tens
 
 
 def is_fed(stripe: StripePlan) -> bool:
-    """Whether external tensor 0 is only copied, row by row, and its rows drive all the rest."""
+    """Whether external tensor 0 is only copied, row by row, and its rows drive everything else."""
     nodes = stripe.nest.nodes
     readers = [n for n, node in enumerate(nodes) if any(k.node is None and k.external == 0 for k in node.links)]
     return readers == [stripe.nest.feeding[0]] and stripe.makers[readers[0]] is None
@@ -411,7 +410,7 @@ def _row_bytes(ref: TensorRef) -> int:
     return ref.type.nbytes // ref.type.shape[1]
 
 
-def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], styles: Sequence[StripeConfig]) -> list[int] | None:
+def _rows(parts: Sequence[Part], producer: Mapping[TensorRef, int], styles: Sequence[StripeConfig]) -> list[int] | None:
     """Rows at a time of each part, from the last to the first."""
     rows = [0] * len(parts)
     for k in range(len(parts) - 1, -1, -1):
@@ -433,7 +432,7 @@ def _rows(parts: Sequence[Part], made: Mapping[TensorRef, int], styles: Sequence
 
 
 def _with_fills(nodes: Sequence[Node]) -> list[Node] | None:
-    """The nodes with the value of rows outside that their readers agree on (None: they do not)."""
+    """The nodes with the value of outside rows on which their readers agree (None: they do not)."""
     fills: list[set[int | float]] = [set() for _ in nodes]
     for node in nodes:
         for link in node.links:
@@ -444,10 +443,11 @@ def _with_fills(nodes: Sequence[Node]) -> list[Node] | None:
     return [replace(node, fill=next(iter(f), None)) for node, f in zip(nodes, fills, strict=True)]
 
 
-def _with_margins(nodes: Sequence[Node], types: Sequence[TensorType], wanted: Sequence[bool]) -> list[Node]:
-    """Where the readers of a window want and agree on the columns outside, its rows have them; row kernels then need no padding.
+def _with_margins(nodes: Sequence[Node], types: Sequence[TensorType], is_wide: Sequence[bool]) -> list[Node]:
+    """Give the rows of a window the columns outside if its readers want and agree on them; row kernels then need no padding.
 
-    A node that makes several rows at a time writes them without gaps, so it cannot.  Readers of one row take it without margins.
+    A node that computes several rows at a time writes them without gaps, so it cannot.  Readers of one row use it without
+    margins.
     """
     new = list(nodes)
     for t, node in enumerate(nodes):
@@ -457,7 +457,7 @@ def _with_margins(nodes: Sequence[Node], types: Sequence[TensorType], wanted: Se
         column = node.row_bytes // types[t].shape[2]
         margins = {(link.rows.sides[0] * column, link.rows.sides[1] * column) for _, _, link in wide}
         narrow = [link.rows.window(nodes[c].rows) for c, _, link in reads if link.rows.sides == (0, 0)]
-        if not all(wanted[c] for c, _, _ in wide):
+        if not all(is_wide[c] for c, _, _ in wide):
             continue
         if node.rows > 1 or len(margins) != 1 or len(values) != 1 or any(rows > 1 for rows in narrow):
             continue

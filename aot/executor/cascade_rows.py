@@ -1,7 +1,7 @@
-"""Row forms: which input rows a fused group needs for an output row, and the same group over those rows only.
+"""Row forms: which input rows a fused function needs for an output row, and the same function over only those rows.
 
-Row-local are windows along the height (convolution, depthwise convolution, pooling), movement that keeps rows apart (pad,
-resize by a whole factor) and everything element-wise.
+Row-local are windows along the height (convolution, depthwise convolution, pooling), movement that keeps rows separate (pad,
+resize by an integer factor) and everything element-wise.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from aot.support.dtype import lowest
 class RowPropagator:
     """Output row y reads the `extent` input rows from y * stride // repeat - before on; one of stride and repeat is 1.
 
-    Rows outside the image have all elements `fill` (None: there are no such rows), as have the columns outside that the
-    window covers: `sides` (left, right), with the value `edge`.
+    In rows outside the image all elements are `fill` (None: there are no such rows).  So are the columns outside that the window
+    covers: `sides` (left, right), with the value `edge`.
     """
 
     extent: int = 1
@@ -34,11 +34,11 @@ class RowPropagator:
     edge: int | float = 0
 
     def window(self, rows: int) -> int:
-        """Input rows that `rows` output rows need, where those start at a multiple of `repeat`."""
+        """Input rows needed for `rows` output rows that start at a multiple of `repeat`."""
         return rows // self.repeat if self.repeat > 1 else (rows - 1) * self.stride + self.extent
 
     def advance(self, rows: int) -> int:
-        """Input rows between a block of `rows` output rows and the next."""
+        """Input rows between the starts of two consecutive blocks of `rows` output rows."""
         return rows * self.stride // self.repeat
 
     def first(self, row: int) -> int:
@@ -48,24 +48,24 @@ class RowPropagator:
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """How a group reads its parameters, one RowPropagator each."""
+    """How a function reads its parameters, one RowPropagator per parameter."""
 
     inputs: tuple[RowPropagator, ...]
 
     @property
     def granule(self) -> int:
-        """Output rows come in multiples of this."""
+        """Output rows are computed in multiples of this."""
         return max((r.repeat for r in self.inputs), default=1)
 
 
 def row_form(func: Function) -> RowForm | None:
     """The row form of a primitive function, or None if it is not row-local.
 
-    One operator with a window at most, reading parameters only; all tensors are [1, H, W, C] with W and C as they like.
+    At most one operator may have a window, and it must read parameters only; all tensors are [1, H, W, C] with any W and C.
     """
     if not all(_is_image(e.type) for e in (*func.params, func.body)):
         return None
-    found: dict[int, RowPropagator] = {}
+    propagators: dict[int, RowPropagator] = {}
     windowed: set[int] = set()
     for expr in post_order(func.body):
         if isinstance(expr, (Var, Constant)):
@@ -78,19 +78,19 @@ def row_form(func: Function) -> RowForm | None:
                 return None
             continue
         rows, data = rule(expr), expr.args[0]
-        if rows is None or not isinstance(data, Var) or id(data) in found or any(isinstance(a, Var) for a in expr.args[1:]):
+        if rows is None or not isinstance(data, Var) or id(data) in propagators or any(isinstance(a, Var) for a in expr.args[1:]):
             return None
-        found[id(data)] = rows
+        propagators[id(data)] = rows
         windowed.add(id(expr))
-    if len(windowed) > 1 or not _windows_alone(func, found):
+    if len(windowed) > 1 or not _windows_alone(func, propagators):
         return None
-    return RowForm(tuple(found.get(id(v), RowPropagator()) for v in func.params))
+    return RowForm(tuple(propagators.get(id(v), RowPropagator()) for v in func.params))
 
 
 def row_variant(func: Function, form: RowForm, rows: int, wide: Sequence[bool] = ()) -> Function:
     """`func` for `rows` output rows at a time: inputs [1, window, W, C], no vertical padding.
 
-    Where `wide` says so of an input, its rows come with the columns outside (`RowPropagator.sides`), without padding.
+    Inputs that are `wide` come with the columns outside (`RowPropagator.sides`), without padding.
     """
     params, widened = [], False
     for k, (v, r) in enumerate(zip(func.params, form.inputs, strict=True)):
@@ -117,7 +117,7 @@ def _is_image(type_: Type) -> bool:
 
 
 def _is_elementwise(expr: Call) -> bool:
-    """Whether row y of the result depends on row y of the operands only, constants being alike for all rows."""
+    """Whether row y of the result depends only on row y of the operands; constants must be the same for all rows."""
     assert isinstance(expr.op, Op)
     if T_OP_PATTERN.get(expr.op.name) > OpPattern.BROADCAST or not isinstance(expr.type, TensorType):
         return False
@@ -133,7 +133,7 @@ def _is_elementwise(expr: Call) -> bool:
 
 
 def _windows_alone(func: Function, windows: Mapping[int, RowPropagator]) -> bool:
-    """Whether a parameter that is read through a window is read in no other way."""
+    """Whether every parameter that is read through a window is read in no other way."""
     reads = [id(a) for e in post_order(func.body) if isinstance(e, Call) for a in e.args]
     return all(reads.count(v) == 1 for v in windows)
 
@@ -156,7 +156,7 @@ def _max_pool(expr: Call) -> RowPropagator | None:
 
 
 def _avg_pool(expr: Call) -> RowPropagator | None:
-    """A mean counts the rows inside the image only, so there may be none outside."""
+    """A mean counts only rows inside the image, so no row may be outside."""
     top, _, bottom, _ = expr.attrs.padding
     rows = _clean(expr, RowPropagator(expr.attrs.pool_size[0], expr.attrs.strides[0], top, fill=0), bottom)
     return rows if rows is not None and rows.fill is None else None
@@ -168,14 +168,14 @@ def _pad(expr: Call) -> RowPropagator | None:
 
 
 def _resize(expr: Call) -> RowPropagator | None:
-    """A whole number of equal rows for each input row."""
+    """Each input row is repeated the same number of times."""
     rows, height = expr.attrs.rows, tensor_type(expr.args[0]).shape[1]
     factor = len(rows) // height
     return RowPropagator(repeat=factor) if rows == tuple(i // factor for i in range(height * factor)) and factor else None
 
 
 def _clean(expr: Call, rows: RowPropagator, after: int) -> RowPropagator:
-    """`fill` only where a window really leaves the image."""
+    """`fill` only if a window really leaves the image."""
     height, out = tensor_type(expr.args[0]).shape[1], tensor_type(expr).shape[1]
     last = rows.first(out - 1) + rows.extent - 1
     return rows if rows.before > 0 or (after > 0 and last >= height) else replace(rows, fill=None)

@@ -1,8 +1,8 @@
-"""Which layers become cascades: dynamic programming over cut points of the order of execution.
+"""Which layers become cascades: dynamic programming over cut points in the order of execution.
 
-Under a limit for the bytes the segments with the fewest instructions that cover all layers are found exactly; `ram` asks for the
-smallest limit whose plan stays within plan_search.MOST_SLOWDOWN of the usual one.  A segment's bytes are what the planner needs
-for its own buffers, everything else that is alive packed beside them.
+Under a limit on bytes, the segments that cover all layers with the fewest instructions are found exactly; `ram` searches for the
+smallest limit whose plan stays within plan_search.MOST_SLOWDOWN of the usual plan.  A segment's bytes are what the planner needs
+for its own buffers, with everything else that is live packed beside them.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from aot.tir.transform import trial
 from aot.topi.strategy import Lowered
 
 STYLES = (StripeConfig(1), StripeConfig(1, wide=True), StripeConfig(2), StripeConfig(4))
-"""What is tried for each layer of a cascade."""
+"""Styles to try for each layer of a cascade."""
 
 SPARE = 1 << 16
-"""Bytes for the scratch memory of the row kernels of a first cascade."""
+"""Bytes for the scratch memory of the row kernels of the first cascade."""
 
 PORTABLE = 1.6
-"""How many times its estimate a portable convolution takes (first layer of a MobileNet: 5.6 instructions a product, not 3.5)."""
+"""Real cost of a portable convolution relative to its estimate (first layer of a MobileNet: 5.6 per product, not 3.5)."""
 
 EFFORT = 2_000
-"""Work of the planner for the few buffers of one segment."""
+"""Planner effort for the few buffers of one segment."""
 
 CALL_INSTRUCTIONS = 40
-"""Of calling a row kernel: guards, arguments, saved registers."""
+"""Cost of calling a row kernel: guards, arguments, saved registers."""
 
 Lower = Callable[[Function, str], Sequence[Candidate]]
-"""(primitive function, name) -> all kernels for it"""
+"""(primitive function, name) -> all kernels for it."""
 
 Windows = tuple[tuple[int, int], ...]
-"""What distinguishes the cascades of some layers: rows and margins of each node."""
+"""What distinguishes cascades of the same layers: rows and margins of each node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Layers first .. last: `stripe` None means one layer as a whole, by one of `kernels`, else one for each node."""
+    """Layers first .. last: if `stripe` is None, one layer as a whole, by one of `kernels`; else one kernel per node."""
 
     first: int
     last: int
@@ -73,7 +73,7 @@ class Segment:
 
 
 class CascadeSearch:
-    """The segments of a lowered module that a search may choose from; everything that is computed is kept."""
+    """The segments of a lowered module that a search may choose from; all results are cached."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class CascadeSearch:
         self._ended: list[int] = []
 
     def again(self) -> CascadeSearch:
-        """The same for another search: nothing is computed twice, and nothing that a search refined is in the next one."""
+        """The same for another search: results are reused, but refinements of this search are not carried over."""
         other = copy(self)
         other._bases = {}
         return other
@@ -120,7 +120,7 @@ class CascadeSearch:
         return Segment(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
 
     def _whole_peak(self, i: int, k: int, rest: int, limit: int) -> int:
-        """An upper bound of the bytes with kernel k; overlaps are looked for only where it takes them to meet the limit."""
+        """An upper bound of the bytes with kernel k; overlaps are examined only if they decide whether the limit is met."""
         call, candidate = self._lowered.calls[i], self._found[i][k]
         sizes = [t.type.nbytes for t in self._resident(call)]
         apart = rest + sum(sizes) + candidate.scratch
@@ -131,7 +131,7 @@ class CascadeSearch:
         return self._wholes[i, k]
 
     def _tried(self, func: PrimFunc) -> PrimFunc:
-        """The function after the passes."""
+        """The function after the TIR passes."""
         if func.core not in self._trials:
             self._trials[func.core] = trial(func.core)
         return self._trials[func.core]
@@ -150,11 +150,11 @@ class CascadeSearch:
         return self._others(first, last, set(tensors)) + _planned(buffers, allowed)
 
     def _resident(self, call: KernelCall) -> list[TensorRef]:
-        """The tensors of a call that take memory, each once: constants, and what shows the bytes of one, take none."""
+        """The tensors of a call that occupy memory, each once; constants and views occupy none."""
         return [t for t in dict.fromkeys(map(self._lowered.root, (*call.inputs, *call.outputs))) if t in self._lives]
 
     def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
-        """Bytes of other tensors that live while layers first .. last run."""
+        """Bytes of other tensors that are live while layers first .. last run."""
         total = self._alive(first, last)
         for t in own | self._outside:
             a, b = self._lives.get(t, (1, 0))
@@ -163,7 +163,10 @@ class CascadeSearch:
         return total
 
     def _alive(self, first: int, last: int) -> int:
-        """Bytes of all tensors that live while layers first .. last run: those begun less those that ended before."""
+        """Bytes of all tensors that are live while layers first ..
+
+        last run: those that have begun less those that ended before.
+        """
         if not self._begun:
             begun, ended = ([0] * (len(self.parts) + 2) for _ in range(2))
             for t, (a, b) in self._lives.items():
@@ -174,17 +177,17 @@ class CascadeSearch:
 
     @property
     def fed(self) -> bool:
-        """Whether the input comes row by row."""
+        """Whether the input arrives row by row."""
         return self._fed is not None
 
     @property
     def everything(self) -> int:
-        """Bytes that are enough for any cover of whole layers, after a first cascade where the input is fed by rows."""
+        """Bytes that suffice for any cover of whole layers, after a first cascade if the input is fed by rows."""
         tensors = [t for p in self.parts for t in (*p.inputs, *p.outputs)]
         return sum(t.type.nbytes + 3 for t in tensors) + sum(max(c.scratch for c in own) for own in self._found) + SPARE
 
     def fastest(self, i: int) -> int:
-        """Instructions of layer i without any limit."""
+        """Instructions of layer i without a limit."""
         return min(c.instructions for c in self._found[i])
 
     # ---- cascades
@@ -201,7 +204,7 @@ class CascadeSearch:
         return [segment for segment in chosen if segment is not None]
 
     def runs(self, limit: int) -> Iterator[tuple[int, int]]:
-        """First and last layer of each run of several that may be a cascade, for all that `_least_bytes` tells of the limit."""
+        """First and last layer of each multi-layer run that may be a cascade, judging by `_least_bytes` and the limit."""
         for j in range(len(self.parts)):
             end = j
             for i in range(j, -1, -1):
@@ -209,17 +212,17 @@ class CascadeSearch:
                 if i < j:
                     end = max(end, *(self._lives[t][1] for t in part.outputs))
                 if part.form is None or end > j:
-                    break  # nor any that begins before
+                    break  # nor can any that starts earlier
                 if i < j and self._closed(i, j) and self._least_bytes(i, j) <= limit:
                     yield i, j
 
     def _add(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[int, StripePlan] | None:
-        """Make the cascade with a style for each layer, and keep it."""
+        """Build the cascade with one style per layer, and cache it."""
         style = (i, j, tuple(styles))
         if style not in self._made:
             self._made[style] = self._make(i, j, styles)
-        made = self._made[style]
-        return None if made is None else self._bases[i, j].setdefault(made[0], made[1:])
+        cascade = self._made[style]
+        return None if cascade is None else self._bases[i, j].setdefault(cascade[0], cascade[1:])
 
     def _make(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[Windows, int, StripePlan] | None:
         stripe = make_stripe(self.parts[i : j + 1], styles, self._fed)
@@ -231,7 +234,7 @@ class CascadeSearch:
         return windows, self._base(i, j, stripe), stripe
 
     def refine(self, segment: Segment, limit: int) -> bool:
-        """Look for other styles that make a cascade faster under the limit; whether there are."""
+        """Look for styles that make a cascade faster under the limit; return whether there are any."""
         i, j = segment.first, segment.last
         styles, best, better = self._styles(segment), segment, True
         while better:
@@ -239,8 +242,8 @@ class CascadeSearch:
             for k in range(len(styles)):
                 for style in STYLES:
                     trial = [*styles[:k], style, *styles[k + 1 :]]
-                    made = self._add(i, j, trial) if trial != styles else None
-                    new = self._choose(i, j, *made, limit) if made is not None and made[0] <= limit else None
+                    cascade = self._add(i, j, trial) if trial != styles else None
+                    new = self._choose(i, j, *cascade, limit) if cascade is not None and cascade[0] <= limit else None
                     if new is not None and new.instructions < best.instructions:
                         styles, best, better = trial, new, True
         return best is not segment
@@ -251,24 +254,24 @@ class CascadeSearch:
         return [StripeConfig(n.rows, any(link.wide for link in n.links)) for _, n in sorted(nodes.items())]
 
     def _least_bytes(self, i: int, j: int) -> int:
-        """A quick lower bound: what else lives, the larger of input and result, and the rows that every layer reads."""
+        """A quick lower bound: other live tensors, the larger of input and result, and the rows that every layer reads."""
         if (i, j) not in self._least:
-            made = {p.outputs[0] for p in self.parts[i : j + 1]}
-            outside = ({self._lowered.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - made) & self._lives.keys()
+            computed = {p.outputs[0] for p in self.parts[i : j + 1]}
+            outside = ({self._lowered.root(t) for p in self.parts[i : j + 1] for t in p.inputs} - computed) & self._lives.keys()
             rows: dict[TensorRef, int] = {}
             for part in self.parts[i + 1 : j + 1]:
                 assert part.form is not None
                 for t, r in zip(part.inputs, part.form.inputs, strict=True):
-                    if t in made:
+                    if t in computed:
                         rows[t] = max(rows.get(t, 0), r.window(part.form.granule) * (t.type.nbytes // t.type.shape[1]))
             result = self.parts[j].outputs[0].type.nbytes
             self._least[i, j] = (
-                self._others(i, j, outside | made) + max([result, *(t.type.nbytes for t in outside)]) + sum(rows.values())
+                self._others(i, j, outside | computed) + max([result, *(t.type.nbytes for t in outside)]) + sum(rows.values())
             )
         return self._least[i, j]
 
     def _closed(self, i: int, j: int) -> bool:
-        """Whether only the last layer's result is read outside of the run, and all are row-local."""
+        """Whether only the last layer's result is read outside the run, and all layers are row-local."""
         parts = self.parts[i : j + 1]
         inside = [k for k in self._readers if i <= k <= j]
         if inside and (i > 0 or inside != self._readers or self.parts[0].inputs[0] is not self._fed):
@@ -283,18 +286,18 @@ class CascadeSearch:
         return all(t not in values and self._lowered.root(t) is t for t in stripe.externals)
 
     def _base(self, i: int, j: int, stripe: StripePlan) -> int:
-        """Peak without the row kernels' scratch."""
+        """Peak without the scratch of the row kernels."""
         nest, externals = stripe.nest, stripe.externals
         offsets, total = place_windows(nest)
         windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
-        known = distances(nest, [t.type.nbytes for t in externals], windows)
+        safe = distances(nest, [t.type.nbytes for t in externals], windows)
         out = self.parts[j].outputs[0]
         kept = [(external_name(e), t) for e, t in enumerate(externals) if t is not self._fed]
         ending = {name for name, t in kept if self._lives[t][1] <= j} | {OUT, WINDOWS}
         buffers = [BufferInfo(name, t.type.nbytes, 4, 0, 0) for name, t in kept]
         buffers += [BufferInfo(OUT, out.type.nbytes, 4, 0, 0)]
         buffers += [BufferInfo(WINDOWS, total, 4, 0, 0)] if total else []
-        allowed = {(a, b): Conflict(a, b, d) for (a, b), d in known.items() if {a, b} <= ending}
+        allowed = {(a, b): Conflict(a, b, d) for (a, b), d in safe.items() if {a, b} <= ending}
         own = {t for p in self.parts[i : j + 1] for t in p.outputs}
         return self._others(i, j, {*externals, *own}) + _planned(buffers, allowed)
 
@@ -308,7 +311,7 @@ class CascadeSearch:
         return self._rows[key]
 
     def _choose(self, i: int, j: int, base: int, stripe: StripePlan, limit: int) -> Segment | None:
-        """The fastest kernels whose scratch finds room under the limit."""
+        """The fastest kernels whose scratch fits under the limit."""
         kernels, total = [], _overhead(stripe)
         for n, k in enumerate(stripe.makers):
             if k is None:
@@ -333,7 +336,7 @@ def _words(tensor: TensorRef) -> int:
 
 
 def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Conflict]) -> int:
-    """The size of a plan for buffers that all live at once."""
+    """The size of a plan for buffers that are all live at once."""
     clashes = []
     for k, a in enumerate(buffers):
         for b in buffers[k + 1 :]:
@@ -342,15 +345,17 @@ def _planned(buffers: Sequence[BufferInfo], allowed: dict[tuple[str, str], Confl
     return -(-size // 4) * 4
 
 
-def _weighed(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """What portable kernels cost compared with those of the instruction set, whose estimates come from counts."""
-    if all(c.kernel.startswith("generic.") for c in found):
-        return tuple(found)
-    return tuple(replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in found)
+def _weighed(kernels: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Scale portable kernels to match those of the instruction set, whose estimates come from counts."""
+    if all(c.kernel.startswith("generic.") for c in kernels):
+        return tuple(kernels)
+    return tuple(
+        replace(c, instructions=int(PORTABLE * c.instructions)) if c.kernel.startswith("generic.") else c for c in kernels
+    )
 
 
 def _overhead(stripe: StripePlan) -> int:
-    """Instructions of moving rows."""
+    """Instructions for moving rows."""
     total, nest = 0, stripe.nest
     for n, node in enumerate(nest.nodes):
         blocks = (nest.guards[n][1] - nest.guards[n][0]) // node.rows + 1
@@ -364,7 +369,7 @@ def _overhead(stripe: StripePlan) -> int:
 
 
 def _lives(lowered: LoweredModule) -> dict[TensorRef, tuple[int, int]]:
-    """First and last call of each tensor that takes memory."""
+    """First and last call of each tensor that occupies memory."""
     end = len(lowered.calls)
     lives = {t: (-1, -1) for t in lowered.inputs} | {s.old: (-1, end) for s in lowered.states}
     for i, call in enumerate(lowered.calls):
@@ -386,7 +391,7 @@ def _lives(lowered: LoweredModule) -> dict[TensorRef, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`budget`: bytes of the workspace.  Without one, `small` asks for as few as `most` instructions (None: any) allow."""
+    """`budget`: bytes of the workspace.  Without it, `small` minimises bytes within `most` instructions (None: any number)."""
 
     budget: int | None
     most: int | None = None
@@ -394,14 +399,14 @@ class Limits:
 
 
 LONGEST = 20
-"""Layers of a cascade at most."""
+"""Most layers in a cascade."""
 
 STEP = 64
-"""Bytes to which the limit is searched."""
+"""Resolution of the search for the smallest limit, in bytes."""
 
 
 def cover(search: CascadeSearch, limit: int) -> list[Segment] | None:
-    """CascadeSearch that cover all layers under the limit with the fewest instructions; None if there are none."""
+    """Segments that cover all layers under the limit with the fewest instructions; None if there are none."""
     n = len(search.parts)
     wholes = [search.whole(i, limit) for i in range(n)]
     settled = [w is not None and w.instructions == search.fastest(i) for i, w in enumerate(wholes)]
@@ -409,8 +414,8 @@ def cover(search: CascadeSearch, limit: int) -> list[Segment] | None:
     taken: list[Segment | None] = [None] * (n + 1)
 
     def offer(segment: Segment) -> None:
-        before, known = cost[segment.first], cost[segment.last + 1]
-        if before is not None and (known is None or before + segment.instructions < known):
+        before, best = cost[segment.first], cost[segment.last + 1]
+        if before is not None and (best is None or before + segment.instructions < best):
             cost[segment.last + 1], taken[segment.last + 1] = before + segment.instructions, segment
 
     for j in range(n):
@@ -425,56 +430,56 @@ def cover(search: CascadeSearch, limit: int) -> list[Segment] | None:
                     offer(segment)
     if cost[n] is None:
         return None
-    found: list[Segment] = []
+    segments: list[Segment] = []
     while n:
         last = taken[n]
         assert last is not None
-        found.insert(0, last)
+        segments.insert(0, last)
         n = last.first
-    return found
+    return segments
 
 
 def best_cover(search: CascadeSearch, limit: int) -> list[Segment] | None:
-    """As `cover`, with the styles of the cascades in it refined until nothing gets faster."""
-    found = cover(search, limit)
-    while found is not None and any([search.refine(segment, limit) for segment in found if segment.stripe is not None]):
-        found = cover(search, limit)
-    return found
+    """Like `cover`, but refine the styles of its cascades until nothing gets faster."""
+    segments = cover(search, limit)
+    while segments is not None and any([search.refine(segment, limit) for segment in segments if segment.stripe is not None]):
+        segments = cover(search, limit)
+    return segments
 
 
-def cost_of(found: Sequence[Segment]) -> int:
-    return sum(segment.instructions for segment in found)
+def cost_of(segments: Sequence[Segment]) -> int:
+    return sum(segment.instructions for segment in segments)
 
 
 def smallest(search: CascadeSearch, high: int, *, most: int | None) -> tuple[list[Segment], int]:
-    """The cover of at most `most` instructions under the least limit, within STEP bytes, and the limit; `high` must be enough."""
+    """The cover of at most `most` instructions under the least limit, within STEP bytes, and that limit; `high` must suffice."""
     low, best = 0, cover(search, high)
     assert best is not None, "whole layers fit into the sum of everything"
     while high - low > STEP:
         middle = (low + high) // 2
-        found = cover(search, middle)
-        if found is not None and most is not None and cost_of(found) > most:
-            found = best_cover(search, middle)
-        if found is not None and (most is None or cost_of(found) <= most):
-            high, best = middle, found
+        segments = cover(search, middle)
+        if segments is not None and most is not None and cost_of(segments) > most:
+            segments = best_cover(search, middle)
+        if segments is not None and (most is None or cost_of(segments) <= most):
+            high, best = middle, segments
         else:
             low = middle
     return best, high
 
 
 def tried_runs(search: CascadeSearch, limit: int) -> CascadeRuns:
-    """How many runs of layers could be a cascade under the limit, by what they need at least, and how many were looked at."""
+    """How many runs of layers could be a cascade under the limit, by a lower bound on their bytes, and how many were examined."""
     settled = []
     for i in range(len(search.parts)):
         whole = search.whole(i, limit)
         settled.append(whole is not None and whole.instructions == search.fastest(i))
-    found = [j - i + 1 for i, j in search.runs(limit) if not all(settled[i : j + 1])]
-    return CascadeRuns(sum(length <= LONGEST for length in found), len(found))
+    lengths = [j - i + 1 for i, j in search.runs(limit) if not all(settled[i : j + 1])]
+    return CascadeRuns(sum(length <= LONGEST for length in lengths), len(lengths))
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltCascade:
-    """The call that takes the place of several layers, the one kernel that it can have, and the functions that this calls."""
+    """The call that replaces several layers, its only possible kernel, and the functions that it calls."""
 
     call: KernelCall
     candidate: Candidate
@@ -482,7 +487,7 @@ class BuiltCascade:
 
 
 def build_cascade(lowered: LoweredModule, segment: Segment, parts: Sequence[Part], *, fed: bool) -> BuiltCascade:
-    """The cascade in the place of the segment's layers."""
+    """Build the cascade that replaces the layers of the segment."""
     assert segment.stripe is not None
     stripe = segment.stripe
     kernels = iter(segment.kernels)
@@ -515,13 +520,15 @@ def build_cascade(lowered: LoweredModule, segment: Segment, parts: Sequence[Part
 def use_cascades(
     lowered: LoweredModule, search: CascadeSearch, limits: Limits
 ) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
-    """The lowered module with cascades where they pay, and for each of its calls the kernels that may be chosen.
+    """The lowered module with cascades where they pay off, and for each of its calls the kernels to choose from.
 
     With a budget: the fewest instructions within it, None if nothing fits.  E5054 if the model cannot be fed by rows.
     """
     if cover(search, search.everything) is None:
         where = lowered.inputs[0].name
-        raise UsageError(Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed so", where))
+        raise UsageError(
+            Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed by rows", where)
+        )
     limit = search.everything if limits.budget is None else limits.budget
     chosen: list[Segment] | None
     if limits.budget is None and limits.small:

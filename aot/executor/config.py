@@ -1,4 +1,4 @@
-"""What is asked of the executor: how kernels are chosen, how memory is planned, and what kernels were counted to take."""
+"""What the executor is asked for: how kernels are chosen, how memory is planned, and measured costs of kernels."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ Counts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What kernels were counted to take: rows of (core, workload, kernel, number), sorted, each triple once.
+    """Measured costs of kernels: rows of (core, workload, kernel, number), sorted, each triple once.
 
-    `cycles` are the cores whose numbers are cycles of a board's own counter; those of the others are instructions.
+    `cycles` lists the cores whose numbers are cycles of a board's own counter; other cores have instructions.
     """
 
     rows: tuple[tuple[str, str, str, int], ...] = ()
     cycles: tuple[str, ...] = ()
 
     def counts(self, target: str, workload: str | None) -> Counts:
-        """What is known of a workload on a core; empty where nothing is."""
+        """The counts for a workload on a core; empty if there are none."""
         return {} if workload is None else _table(self).get((target, workload), {})
 
     @property
     def digest(self) -> str:
-        """A name for these numbers, for the metadata of what was chosen by them; "" where there are none."""
+        """A digest of these numbers, for the metadata of what was chosen by them; "" if there are none."""
         return hashlib.sha256(repr((self.rows, self.cycles)).encode()).hexdigest()[:16] if self.rows else ""
 
     @staticmethod
     def current() -> History:
-        """That of the innermost ApplyHistoryBest, or one that knows nothing."""
+        """The history of the innermost ApplyHistoryBest, or an empty one."""
         return _CURRENT.get() or History()
 
 
@@ -45,7 +45,7 @@ _CURRENT: ContextVar[History | None] = ContextVar("aot_history", default=None)
 
 
 class ApplyHistoryBest:
-    """`with ApplyHistoryBest(history): aot.build(...)`: builds within choose kernels by the history."""
+    """`with ApplyHistoryBest(history): aot.build(...)`: builds inside choose kernels by the history."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -62,10 +62,10 @@ class ApplyHistoryBest:
 
 @lru_cache(8)
 def _table(history: History) -> Mapping[tuple[str, str], Counts]:
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    table: dict[tuple[str, str], dict[str, int]] = {}
     for target, workload, kernel, count in history.rows:
-        found.setdefault((target, workload), {})[kernel] = count
-    return found
+        table.setdefault((target, workload), {})[kernel] = count
+    return table
 
 
 Io = Literal["arena", "user"]
@@ -76,10 +76,10 @@ RingKind = Literal["copy", "slide"]
 class SelectionConfig:
     """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
 
-    `kernels` "generic" leaves out everything that is made for an instruction set.  `feed_rows`: the input comes row by row.
-    A `ram_budget` of 0 asks for the smallest workspace, whatever it costs.  `whole_limit`: bytes within which whole layers
-    should run where they have kernels that can; without cascades.  `slides`: the model takes the new rows of a window.
-    `history`: what kernels were counted to take, which goes before their estimates.
+    `kernels` "generic" excludes everything made for an instruction set.  `feed_rows`: the input arrives row by row.  A
+    `ram_budget` of 0 asks for the smallest workspace at any cost.  `whole_limit`: bytes within which whole layers should run if
+    they have kernels that can; without cascades.  `slides`: the model receives the new rows of a window.  `history`: measured
+    costs of kernels, which override their estimates.
     """
 
     opt: str = "balanced"
@@ -98,19 +98,19 @@ class SelectionConfig:
 
     @property
     def keeps_weights(self) -> bool:
-        """Whether float weights stay as the file has them where there are kernels for it, though others may be faster."""
+        """Whether float weights stay as stored in the file if there are kernels for that, even if others are faster."""
         return self.opt in ("balanced", "size") and self.ram_budget is None
 
     @property
     def limits_ram(self) -> bool:
-        """Whether kernels that are made for their scratch memory are considered; a row of a cascade needs little anyway."""
+        """Whether kernels with little scratch memory are considered; a row of a cascade needs little anyway."""
         return self.ram_budget is not None or self.whole_limit is not None
 
 
 SLIDE_SHARE = 20
-"""With --slide, and in chains, a state has so many times what it is longer than the rows that are kept, where that can be.
+"""With --slide, and in chains, a state may be longer than the rows that it keeps by at most 1 / SLIDE_SHARE, if possible.
 
-Room to move on saves copies that are a small part of a run anyway.
+More room to advance would only save copies that are a small part of a run anyway.
 """
 
 
@@ -118,11 +118,10 @@ Room to move on saves copies that are a small part of a run anyway.
 class PlanConfig:
     """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
 
-    `tight`: views take the place of copies only where the plan does not grow by them.  `rings`: whether the windows of the state
-    are moved in each run or slide, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of
-    them where that is given.  `max_iterations`: a loop whose end depends
-    on data is given up after so many (0: never), and the run ends there with the state at its start.  `most_spread`: bytes of the
-    workspace that tensors pinned to other pools may make it grow to.
+    `tight`: views replace copies only if the plan does not grow.  `rings`: whether windows of the state are moved in every run or
+    advance, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of them, if given.
+    `max_iterations`: a loop whose end depends on data is given up after so many iterations (0: never); the run ends there with
+    the initial state.  `most_spread`: bytes to which tensors pinned to other pools may make the workspace grow.
     """
 
     io: Io = "arena"

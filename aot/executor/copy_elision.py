@@ -1,8 +1,8 @@
-"""Copies that need not be made: views in their place, shared variables, and windows of the state.
+"""Copies that can be avoided: views in their place, shared variables, and windows of the state.
 
-A layer whose kernel does nothing but copy runs of bytes says so (`FuncAttrs.moves`).  Where a result is one run of an
-operand it becomes a view of it, at an offset; where operands fill a result run by run they become views of the result, and the
-layers that make them write into it.
+A layer whose kernel only copies runs of bytes says so (`FuncAttrs.moves`).  If the result is one run of an operand, it becomes a
+view of the operand, at an offset; if operands fill a result run by run, they become views of the result, and the layers that
+compute them write into it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aot.tir.function import FuncAttrs, Move, PrimFunc
 from aot.tir.stmt import For, Store
 
 Alias = dict[TensorRef, tuple[TensorRef, int]]
-"""View -> the tensor whose bytes it shows, and the first of them."""
+"""View -> the tensor whose bytes it shows, and the offset of the first one."""
 
 
 def moves_of(func: PrimFunc) -> tuple[Move, ...]:
@@ -31,7 +31,7 @@ def moves_of(func: PrimFunc) -> tuple[Move, ...]:
 
 
 def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = True) -> LoweredModule:
-    """The lowered module without the copies that views can stand for: of slices, of parts of a concatenation, or of both."""
+    """The lowered module without copies that views can replace: slices, parts of a concatenation, or both."""
     for call in lowered.calls:
         moves = moves_of(lowered.kernel(call))
         alias: Alias | None = None
@@ -45,7 +45,7 @@ def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = T
 
 
 def without_call(lowered: LoweredModule, call: KernelCall, alias: Alias) -> LoweredModule:
-    """The module without a call that the views of `alias` replace; unchanged if a branch or loop does nothing else."""
+    """The module without a call that the views of `alias` replace; unchanged if a branch or loop contains nothing else."""
     controls = without_step(lowered.controls, lowered.calls.index(call))
     if controls is None:
         return lowered
@@ -61,7 +61,7 @@ def _slice(lowered: LoweredModule, call: KernelCall, move: Move) -> Alias | None
     """The result as a view of the operand; a result of the model stays a tensor of its own."""
     (result,) = call.outputs
     if move.size != result.type.nbytes or is_output(lowered, result) or result in lowered.views:
-        return None  # what is a part of something else already has its place there
+        return None  # a part of another tensor already has its place there
     if {lowered.root(result), lowered.root(call.inputs[move.operand])} & lowered.variables:
         return None  # its bytes change while the view is read
     _, start = lowered.place_in_root(call.inputs[move.operand])
@@ -69,18 +69,18 @@ def _slice(lowered: LoweredModule, call: KernelCall, move: Move) -> Alias | None
 
 
 def _parts(lowered: LoweredModule, call: KernelCall, moves: Sequence[Move]) -> Alias | None:
-    """All operands as views of the result; each has to be a whole tensor that a layer makes, and no other part."""
+    """All operands as views of the result; each must be a whole tensor that a layer computes, and not part of another one."""
     (result,) = call.outputs
     if lowered.root(result) in lowered.variables or {lowered.root(t) for t in call.inputs} & lowered.variables:
         return None
     alias: Alias = {}
-    made = {t for c in lowered.calls for t in c.outputs} | {lowered.root(t) for c in lowered.calls for t in c.outputs}
-    made -= {lowered.root(s.old) for s in lowered.states}  # has a place of its own
+    computed = {t for c in lowered.calls for t in c.outputs} | {lowered.root(t) for c in lowered.calls for t in c.outputs}
+    computed -= {lowered.root(s.old) for s in lowered.states}  # states have places of their own
     end = 0
     for move in moves:
         root, start = lowered.place_in_root(call.inputs[move.operand])
         whole = start == 0 and move.source == 0 and move.size == root.type.nbytes
-        if not whole or root not in made or root in alias or move.target != end:
+        if not whole or root not in computed or root in alias or move.target != end:
             return None
         if is_output(lowered, root) or not fits_offset(lowered, root, move.target):
             return None
@@ -105,18 +105,18 @@ def fits_offset(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
     return offset % needed == 0
 
 
-# ---- copies into loop variables and results of branches: the layer writes its result where it is wanted
+# ---- copies into loop variables and results of branches: the layer writes its result directly into the variable
 #
 # By Chaitin's rule two tensors may share their bytes if neither is written while the other is still needed, apart from the copy
-# between them; a layer that reads one for the last time and writes the other must be proven to work in place.  A state
-# that a loop or branch goes on from is shared so as well: the variable then lies in the state.
+# between them; a layer that reads one for the last time and writes the other must be proven to work in place.  A state from which
+# a loop or branch starts is shared in the same way: the variable is then in the state.
 
 
 Live = frozenset[TensorRef]
 
 
 def without_copies(lowered: LoweredModule) -> LoweredModule:
-    """The lowered module in which what is copied into a variable, where that is proven, is a view of the variable."""
+    """The lowered module in which what is copied into a variable becomes a view of it, if that is proven safe."""
     if not lowered.controls:
         return lowered
     for call in lowered.calls:
@@ -136,7 +136,7 @@ def without_copies(lowered: LoweredModule) -> LoweredModule:
 
 
 def _kept_apart(lowered: LoweredModule, state: State) -> LoweredModule | None:
-    """With a loop that goes on from a state in its place, though the old value is read later: that is copied, and no variable."""
+    """Let a loop start from a state in its place although the old value is read later: copy the old value instead."""
     old, target = state.old, lowered.root(state.new)
     copies = [
         c for c in lowered.calls if c.inputs == (old,) and moves_of(lowered.kernel(c)) and lowered.root(c.outputs[0]) is target
@@ -155,7 +155,7 @@ def _kept_apart(lowered: LoweredModule, state: State) -> LoweredModule | None:
 
 
 def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, copy: KernelCall | None = None) -> bool:
-    """Whether a tensor may lie where a variable does; `copy` is the layer that copies the one to the other."""
+    """Whether a tensor may occupy the memory of a variable; `copy` is the layer that copies one to the other."""
     is_whole = lowered.is_whole(source) and lowered.is_whole(target)
     source, target = lowered.root(source), lowered.root(target)
     if target not in lowered.variables or source is target or {source, target} & {*lowered.inputs, *lowered.values}:
@@ -199,7 +199,7 @@ def _works_in_place(lowered: LoweredModule, call: KernelCall, operand: TensorRef
 
 
 def live_after(lowered: LoweredModule) -> list[Live]:
-    """For each call the tensors, by root, that are read after it on some path before they are written again."""
+    """For each call, the tensors (by root) that are read after it on some path before they are written again."""
     after: list[Live] = [frozenset()] * len(lowered.calls)
     end = frozenset(map(lowered.root, (*lowered.outputs, *(s.new for s in lowered.states))))
     _before(lowered, nested(lowered.controls, len(lowered.calls)), end, after)
@@ -207,7 +207,7 @@ def live_after(lowered: LoweredModule) -> list[Live]:
 
 
 def _before(lowered: LoweredModule, items: Sequence[int | Nested], live: Live, after: list[Live]) -> Live:
-    """What is live before the items, if `live` is so after them; `after` is filled in."""
+    """What is live before the items if `live` is live after them; fills in `after`."""
     for item in reversed(items):
         if isinstance(item, int):
             call = lowered.calls[item]
@@ -232,13 +232,13 @@ def _before(lowered: LoweredModule, items: Sequence[int | Nested], live: Live, a
 
 
 Parts = list[tuple[TensorRef, Move]]
-"""What a call joins: operands, and where their bytes go."""
+"""What a call joins: operands, and the destination of their bytes."""
 
 
 def with_gathered_rows(lowered: LoweredModule, most: int) -> LoweredModule:
-    """Without the calls that join rows of a state with what layers make: the layers write there, and the rows are copied.
+    """Remove calls that join rows of a state with results of layers: the layers write there, and the rows are copied.
 
-    Results of more than `most` bytes stay as they are, since they are there from the first part on.
+    Results of more than `most` bytes stay as they are, since they would be live from the first part on.
     """
     for call in lowered.calls:
         if len(moves_of(lowered.kernel(call))) > 1 and call.outputs[0].type.nbytes <= most:
@@ -256,8 +256,8 @@ def _gathered(lowered: LoweredModule, call: KernelCall) -> LoweredModule:
     for move in moves:
         operand = call.inputs[move.operand]
         root = lowered.root(operand)
-        made = any(root in c.outputs for c in lowered.calls) and root not in olds
-        whole = made and move.size == root.type.nbytes and root not in alias and not is_output(lowered, root)
+        computed = any(root in c.outputs for c in lowered.calls) and root not in olds
+        whole = computed and move.size == root.type.nbytes and root not in alias and not is_output(lowered, root)
         if whole and fits_offset(lowered, root, move.target):
             alias[root] = (result, move.target)
         else:
@@ -268,8 +268,8 @@ def _gathered(lowered: LoweredModule, call: KernelCall) -> LoweredModule:
 
 
 def with_copies(lowered: LoweredModule, call: KernelCall, copies: Parts, result: TensorRef) -> LoweredModule:
-    """With a call in front of `call` for each operand that has to be copied into its result."""
-    functions, views, offsets, made = dict(lowered.functions), dict(lowered.views), dict(lowered.offsets), []
+    """Insert a call before `call` for each operand that has to be copied into its result."""
+    functions, views, offsets, copy_calls = dict(lowered.functions), dict(lowered.views), dict(lowered.offsets), []
     for operand, move in copies:
         type_, start = operand.type, lowered.place_in_root(operand)[1] + move.source
         if move.size != type_.nbytes:
@@ -281,15 +281,15 @@ def with_copies(lowered: LoweredModule, call: KernelCall, copies: Parts, result:
         functions.setdefault(func.name, func)
         part = TensorRef(f"{operand.name}_kept", type_)
         views[part], offsets[part] = result, move.target
-        made.append(KernelCall(func.name, (operand,), (part,), span=call.span, operators=call.operators))
+        copy_calls.append(KernelCall(func.name, (operand,), (part,), span=call.span, operators=call.operators))
     at = lowered.calls.index(call)
-    calls = (*lowered.calls[:at], *made, *lowered.calls[at:])
-    controls = with_steps(lowered.controls, at, len(made))
+    calls = (*lowered.calls[:at], *copy_calls, *lowered.calls[at:])
+    controls = with_steps(lowered.controls, at, len(copy_calls))
     return replace(lowered, functions=functions, views=views, offsets=offsets, calls=calls, controls=controls)
 
 
 def rows_of(type_: TensorType, size: int) -> tuple[int, ...]:
-    """The shape of the last `size` bytes: fewer rows along the first axis that has several, or just elements."""
+    """The shape of the last `size` bytes: fewer rows along the first axis longer than one, or just elements."""
     axis = next((i for i, n in enumerate(type_.shape) if n > 1), 0)
     row = type_.nbytes // type_.shape[axis]
     if size % row:
@@ -298,7 +298,7 @@ def rows_of(type_: TensorType, size: int) -> tuple[int, ...]:
 
 
 def _copy(move: Move, offset: int) -> PrimFunc:
-    """A kernel that copies a move's bytes, which begin `offset` bytes into their tensor; as words where they lie as such."""
+    """A kernel that copies a move's bytes, which start `offset` bytes into their tensor; in words if they are aligned."""
     unit = 4 if not (move.size | move.target | offset) % 4 else 1
     word = "int32" if unit == 4 else "int8"
     source, target = (Buffer(name, (move.size,), "int8", align=unit) for name in ("data", "result"))
@@ -313,21 +313,21 @@ def _copy(move: Move, offset: int) -> PrimFunc:
     )
 
 
-# ---- sliding windows: a state, with what is new after it, has one place, and moves on at the end of a run
+# ---- sliding windows: a state, together with what is new after it, stays in one place and advances at the end of a run
 #
-# A streaming layer joins the rows that it kept with those that came in (CONCATENATION), reads the whole, and keeps its last
-# rows (a slice).  As three tensors the kept rows are copied twice a run.  Here the state's memory is as long as the whole: the
-# kept rows are where the last run left them, new rows are written after them by the layer that makes them, and after the last
-# layer the rows that stay are moved to the front, or the window moves on instead (`slide_windows`).
+# A streaming layer joins the rows that it kept with the new ones (CONCATENATION), reads the whole, and keeps its last rows (a
+# slice). As three tensors, the kept rows are copied twice per run.  Here the state's memory is as long as the whole: the kept
+# rows are where the last run left them, the layer that computes new rows writes them behind, and after the last layer the rows
+# that stay are moved to the front, or the window advances instead (`slide_windows`).
 #
-# Some models keep the whole window and leave its oldest rows out when they join it with new ones.  Such a state is taken as the
-# rows that are left of it, as the others are never read.
+# Some models keep the whole window and drop its oldest rows when they join it with new ones.  Such a state is treated as its
+# remaining rows, since the others are never read.
 
 
 def with_windows(lowered: LoweredModule, visiting: Collection[int] = ()) -> LoweredModule:
-    """The module where states are the front of the tensor that they are joined into, as far as its layers allow it.
+    """Make states the front of the tensor into which they are joined, as far as the layers allow it.
 
-    Those whose numbers are in `visiting` are copied into it, in the workspace, and back.
+    States whose numbers are in `visiting` are copied there, in the workspace, and back.
     """
     for i, state in enumerate(lowered.states):
         trial = _sliced(lowered, state)
@@ -343,13 +343,13 @@ def with_windows(lowered: LoweredModule, visiting: Collection[int] = ()) -> Lowe
 
 
 def _always_runs(lowered: LoweredModule, call: KernelCall) -> bool:
-    """Whether a call is in no branch or loop, and nothing else writes its results."""
+    """Whether a call is outside all branches and loops, and nothing else writes its results."""
     at = lowered.calls.index(call)
     return not any(at in c for c in lowered.controls) and not lowered.variables.intersection(map(lowered.root, call.outputs))
 
 
 def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
-    """The new value as a view of what it is a slice of."""
+    """The new value as a view of the tensor of which it is a slice."""
     maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
     moves = () if maker is None else moves_of(lowered.kernel(maker))
     if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes or not _always_runs(lowered, maker):
@@ -364,7 +364,7 @@ def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
 
 
 def _joined(lowered: LoweredModule, call: KernelCall, state: State) -> LoweredModule | None:
-    """Without the call that joins the state with other tensors: those become parts of the result, or are copied there."""
+    """Remove the call that joins the state with other tensors: those become parts of the result, or are copied there."""
     (result,) = call.outputs
     if is_output(lowered, result) or state.old in lowered.views:
         return None
@@ -395,7 +395,7 @@ def _joined(lowered: LoweredModule, call: KernelCall, state: State) -> LoweredMo
 
 
 def _cut(lowered: LoweredModule, state: State, parts: Parts) -> tuple[State, Parts]:
-    """The state as its last rows, and the parts with these, where its only reader joins them with what is new."""
+    """The state as its last rows, and the parts with these, if its only reader joins them with new rows."""
     readers = [t for c in lowered.calls for t in c.inputs if lowered.root(t) is state.old]
     lasting = [*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states)]
     operand, move = parts[0]
@@ -404,21 +404,21 @@ def _cut(lowered: LoweredModule, state: State, parts: Parts) -> tuple[State, Par
     if root is not old or len(readers) != 1 or not whole or not move.source or any(lowered.root(t) is old for t in lasting):
         return state, parts
     type_, unit = replace(old.type, shape=rows_of(old.type, move.size)), itemsize(old.type.dtype)
-    tail = TensorRef(old.name, type_, old.tensor)
+    remaining_rows = TensorRef(old.name, type_, old.tensor)
     initial = state.initial.reshape(-1)[move.source // unit :].reshape(type_.shape)
-    kept = replace(state, initial=initial, old=tail, new=TensorRef(f"{state.new.name}_kept", type_, state.new.tensor))
-    return kept, [(tail, replace(move, source=0)), *parts[1:]]
+    kept = replace(state, initial=initial, old=remaining_rows, new=TensorRef(f"{state.new.name}_kept", type_, state.new.tensor))
+    return kept, [(remaining_rows, replace(move, source=0)), *parts[1:]]
 
 
 def _part(
     lowered: LoweredModule, operand: TensorRef, state: State, alias: dict[TensorRef, tuple[TensorRef, int]], move: Move
 ) -> TensorRef | None:
-    """The tensor that can lie inside of the result: the state itself in front, or all of what a layer makes."""
+    """The tensor that can be inside the result: the state itself in front, or a whole result of a layer."""
     root = lowered.root(operand)
     if root in alias or root.type.nbytes != move.size or is_output(lowered, root) or root in lowered.variables:
         return None
     if root is state.old:
         return root if move.target == 0 else None
-    made = any(root in c.outputs for c in lowered.calls)
+    computed = any(root in c.outputs for c in lowered.calls)
     kept = any(lowered.root(t) is root for s in lowered.states for t in (s.old, s.new))
-    return root if made and not kept and fits_offset(lowered, root, move.target) else None
+    return root if computed and not kept and fits_offset(lowered, root, move.target) else None

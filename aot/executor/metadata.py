@@ -27,7 +27,7 @@ from aot.tir.function import PrimFunc
 from aot.version import __version__
 
 _LONGEST = 60
-"""Characters of a field, so that with a number it has no more than C tells apart (`SIGNIFICANT`)."""
+"""Most characters of a field name, so that with a number appended it is not longer than C distinguishes (`SIGNIFICANT`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ SCHEMA = "aot-metadata/1"
 class BuildInfo:
     """What the executor cannot know itself: the model's file name (no folder) and SHA-256, and the options of the build.
 
-    `input_values` says of an input, by its number, which values it may take (`range`, `fixed`) where those are not all.
-    `macs_nominal` are those of the model as its file has it (None: not built from a file), `bounds` those of its graph (None:
-    there is none); `options` are all of the build's.  `slide`: how the inputs move on, where they are windows.  `chain`: what a
-    push is made of, where the model is several.
+    `input_values` gives, per input number, its allowed values (`range`, `fixed`) if they are restricted.  `macs_nominal` is for
+    the model as stored in its file (None: not built from a file), `bounds` for its graph (None: there is none); `options` are all
+    options of the build.  `slide`: how the inputs advance, if they are windows.  `chain`: the parts of a push, if there are
+    several models.
     """
 
     model_file: str = ""
@@ -119,7 +119,7 @@ def make_metadata(
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
-    """What the choice of kernels minimised, its sum by estimates, and the bound that no choice goes below."""
+    """What the choice of kernels minimised, its estimated sum, and the bound below which there is no choice."""
     row = {"minimised": selection.minimised, "total": selection.total}
     return row | {"lower_bound": selection.lower_bound, "optimal": selection.optimal}
 
@@ -133,24 +133,24 @@ def _pool_choice(choice: PoolChoice | None) -> dict[str, Any]:
 
 
 def _order(order: Order | None) -> dict[str, Any]:
-    """`order`: bytes of the tensors at the peak of the order of execution, and the bound; only where the search stopped."""
+    """`order`: bytes of the tensors at the peak of the order of execution, and the bound; only if the search stopped early."""
     if order is None or order.optimal:
         return {}
     return {"order": {"peak": order.peak, "lower_bound": order.lower_bound, "optimal": False}}
 
 
 def _cascades(runs: CascadeRuns | None) -> dict[str, Any]:
-    """`cascades`: runs of layers that were tried, of those that could be cascades; only where some were too long to be tried."""
+    """`cascades`: how many runs of layers were tried of those that could be cascades; only if some were too long to try."""
     if runs is None or runs.tried == runs.possible:
         return {}
     return {"cascades": {"tried": runs.tried, "possible": runs.possible, "optimal": False}}
 
 
 def _control(lowered: LoweredModule) -> dict[str, Any]:
-    """`control`: branches and loops over the layers, those outside first; only where there are any.
+    """`control`: branches and loops over the layers, outer ones first; only if there are any.
 
-    Layers `first` to `middle` - 1 are the branch where the condition holds, or compute the condition of a loop; `middle` to
-    `last` are the other branch, or the loop's body.  A loop has `iterations`, or null and `max_iterations`.
+    Layers `first` to `middle` - 1 are the branch for a true condition, or compute the condition of a loop; `middle` to `last` are
+    the other branch, or the loop's body.  A loop has `iterations`, or null and `max_iterations`.
     """
     rows: list[dict[str, Any]] = []
     for c in lowered.controls:
@@ -162,7 +162,7 @@ def _control(lowered: LoweredModule) -> dict[str, Any]:
 
 
 def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
-    """`feed`: rows of the only input and bytes of one, where it is fed by rows; it is then not in the workspace."""
+    """`feed`: rows of the only input and bytes per row, if it is fed by rows; it is then not in the workspace."""
     call = layers[0].call if layers else None
     if call is None or call.feed is None:
         return {}
@@ -171,9 +171,9 @@ def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
-    """`state`: the persistent tensors, the bytes of them that are new in each run, and those that are moved only to be kept.
+    """`state`: the persistent tensors, their bytes that are new in each run, and those that are only moved to be kept.
 
-    `bytes_moved` is the average over the runs; `bytes_moved_most` the bytes moved by the worst run.
+    `bytes_moved` is the average over the runs; `bytes_moved_most` is for the worst run.
     """
     if not lowered.states:
         return {}
@@ -204,7 +204,7 @@ def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
 
 
 def _fresh(lowered: LoweredModule, state: State) -> int:
-    """`fresh_bytes`, where a layer moves most of the state itself too."""
+    """`fresh_bytes`, even if a layer moves most of the state itself."""
     shifts = [lowered.kernel(c).attrs.shift for c in lowered.calls if state.new in c.outputs]
     copied = shifted_by_copy(lowered, state)
     new = fresh_bytes(lowered, state) if copied is None else copied.size
@@ -212,9 +212,9 @@ def _fresh(lowered: LoweredModule, state: State) -> int:
 
 
 def _copied(lowered: LoweredModule) -> int:
-    """Bytes of persistent tensors that layers only copy or move, beside what they compute or by itself.
+    """Bytes of persistent tensors that layers only copy or move, besides or instead of computing.
 
-    What a loop copies counts as often as the loop runs, where that is known, else as one iteration.
+    Copies in a loop count once per iteration if the trip count is known, else once.
     """
     roots, total = {lowered.root(s.old) for s in lowered.states}, 0
     for i, call in enumerate(lowered.calls):
@@ -223,7 +223,7 @@ def _copied(lowered: LoweredModule) -> int:
         if attrs.shift is not None and lowered.root(call.inputs[0]) in roots:
             copied += call.outputs[0].type.nbytes - attrs.shift.fresh
         total += (copied or call.carried) * runs(lowered.controls, i)
-    for state in lowered.states:  # those whose windows lie in the workspace are copied there and back
+    for state in lowered.states:  # states whose windows are in the workspace are copied there and back
         maker = next((c for c in lowered.calls if state.new in c.outputs), None)
         if state.fresh is not None and maker is not None and lowered.kernel(maker).attrs.moves:
             counted = any(lowered.kernel(c).attrs.moves for c in lowered.calls if state.old in c.inputs)
@@ -232,7 +232,7 @@ def _copied(lowered: LoweredModule) -> int:
 
 
 def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dict[str, Any]]:
-    """The pools in flash with the arrays that lie there."""
+    """The pools in flash with the arrays in them."""
     rows = []
     for p in lowered.planning.pooling.constants:
         inside = [a for a in arrays if a.section == f".rodata.aot_pool_{p.name}"]
@@ -259,7 +259,7 @@ def _tensors(tensors: Sequence[TensorRef], c_names: Sequence[str], aligns: Seque
 
 
 def _quant(type_: TensorType) -> dict[str, Any]:
-    """Scale and zero point of the tensor; null where it has none, or one for each channel."""
+    """Scale and zero point of the tensor; null if it has none, or one per channel."""
     quant = type_.quant
     if quant is None or quant.is_per_channel:
         return {"scale": None, "zero_point": None}
@@ -267,7 +267,7 @@ def _quant(type_: TensorType) -> dict[str, Any]:
 
 
 def _workspace(layout: StorageMap, bounds: Bounds | None) -> dict[str, Any]:
-    """The plan with its bounds: of whole tensors, of rows (inputs resident; fed row by row), and of this plan's own buffers."""
+    """The plan with its bounds: whole tensors, rows (inputs resident; fed row by row), and this plan's own buffers."""
     plan = layout.plan
     buffers = [
         {"name": b.name, "size": b.size, "offset": layout.plan.offset[b.name], "first": b.first, "last": b.last, "kind": b.kind}
@@ -300,7 +300,7 @@ def _workspace(layout: StorageMap, bounds: Bounds | None) -> dict[str, Any]:
 
 
 def _rows(bounds: Bounds | None) -> dict[str, Any]:
-    """`rows`: what the bounds of rows are at least; only where the search for one of them stopped."""
+    """`rows`: lower bounds of the row bounds; only if the search for one of them stopped early."""
     if bounds is None or (bounds.streaming.optimal and bounds.fed.optimal):
         return {}
     row = {"streaming_lower_bound": bounds.streaming.lower_bound, "fed_lower_bound": bounds.fed.lower_bound}
@@ -332,7 +332,7 @@ def _layer(index: int, layer: Layer, arrays: Sequence[Param]) -> dict[str, Any]:
 
 
 def _array_names(layer: Layer, arrays: Sequence[Param]) -> list[str]:
-    """C names of the constants that the layer reads: its own, and operands that are constants."""
+    """C names of the constants that the layer reads: its own, and constant operands."""
     operands = [place.index for place in layer.inputs if place.where == "const"]
     return [arrays[k].name for k in dict.fromkeys([*layer.constants, *operands])]
 
@@ -346,12 +346,12 @@ GRAPH_SCHEMA = "aot-graph/1"
 def make_graph(
     lowered: LoweredModule, layers: Sequence[Layer], *, arrays: Sequence[Param], tensors: Sequence[int]
 ) -> dict[str, Any]:
-    """Nodes in the order of execution, tensors, and storage: one for each tensor that is not a view of another.
+    """Nodes in order of execution, tensors, and storage: one for each tensor that is not a view of another.
 
-    `states` are pairs: the tensor of a persistent value before a run, and the one that it is afterwards.
+    `states` are pairs: the tensor of a persistent value before a run, and its tensor afterwards.
 
-    The plan of the workspace is not in it, so that a run of the graph is an independent check of that plan.  `tensors` are the
-    numbers of the constant tensors' arrays.
+    The plan of the workspace is not included, so running the graph checks the plan independently.  `tensors` are the array
+    numbers of the constant tensors.
     """
     table = _Tensors(lowered, arrays, tensors)
     nodes: list[dict[str, Any]] = [
@@ -389,7 +389,7 @@ def make_graph(
 
 
 def _graph_control(lowered: LoweredModule, table: _Tensors) -> dict[str, Any]:
-    """`control`: branches and loops over the layers, as in the metadata, with the tensor that decides; only where there are."""
+    """`control`: branches and loops over the layers, as in the metadata, with the deciding tensor; only if there are any."""
     rows = [
         {"kind": c.kind, "condition": table.number(t), "first": c.first, "middle": c.middle, "last": c.last - 1}
         for c, t in zip(lowered.controls, lowered.conditions, strict=True)
@@ -402,7 +402,7 @@ def _scalars(call: KernelCall, func: PrimFunc) -> list[dict[str, Any]]:
 
 
 class _Tensors:
-    """Numbers tensors and storage in the order in which they occur."""
+    """Numbers tensors and storage in order of occurrence."""
 
     def __init__(self, lowered: LoweredModule, arrays: Sequence[Param], constants: Sequence[int]) -> None:
         self._lowered = lowered

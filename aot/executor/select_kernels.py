@@ -1,4 +1,4 @@
-"""SelectKernels: one kernel a layer, and layers that become cascades, under the budgets."""
+"""SelectKernels: one kernel per layer, and layers that become cascades, under the budgets."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class NothingFits(Exception):  # noqa: N818 - an answer, no error
 
 @module_pass(required=True, phase=CandidateModule)
 def select_kernels(module: CandidateModule, _context: PassContext) -> LoweredModule:
-    """The functions that the budgets select, in the place of the preferred ones; cascades in the place of several layers.
+    """Replace the preferred functions by those that the budgets select, and groups of layers by cascades.
 
-    In: a CandidateModule.  Out: a LoweredModule.  NothingFits where nothing fits the RAM budget.
+    In: a CandidateModule.  Out: a LoweredModule.  Raises NothingFits if nothing fits the RAM budget.
     """
     draft, config = with_changed_kernels(module), module.config
     if config.feed_rows and len(draft.inputs) != 1:
@@ -59,7 +59,7 @@ def with_changed_kernels(draft: CandidateModule) -> CandidateModule:
 
 
 def without_candidates(draft: CandidateModule) -> LoweredModule:
-    """The calls of the draft in their order, each with its preferred kernel."""
+    """The calls of the draft in order, each with its preferred kernel."""
     return LoweredModule(
         draft.functions, draft.name, draft.constants, inputs=draft.inputs, outputs=draft.outputs, calls=draft.calls,
         views=draft.views, values=draft.values, offsets=draft.offsets, target=draft.target, config=draft.config,
@@ -69,7 +69,7 @@ def without_candidates(draft: CandidateModule) -> LoweredModule:
 
 
 def _items(draft: CandidateModule, lowered: LoweredModule) -> CascadeSearch:
-    """What may run row by row, from what other configs found out of it."""
+    """What may run row by row, including what other configs have found out."""
     feed_rows, search = draft.config.feed_rows, draft.known.items
     if (draft.key, feed_rows) not in search:
         lower = partial(_lower_rows, draft=draft)
@@ -84,7 +84,7 @@ def _lower_rows(func: Function, name: str, *, draft: CandidateModule) -> list[Ca
 
 
 def _within(search: CascadeSearch, i: int, layer: Sequence[Candidate], config: SelectionConfig) -> Sequence[Candidate]:
-    """The kernels of layer i that run within `whole_limit`; where none does: all of them, for `ram` the one of least scratch."""
+    """The kernels of layer i that run within `whole_limit`; if none does, all, or for `ram` the one with the least scratch."""
     assert config.whole_limit is not None
     segment = search.whole(i, config.whole_limit)
     if segment is not None:
@@ -93,7 +93,7 @@ def _within(search: CascadeSearch, i: int, layer: Sequence[Candidate], config: S
 
 
 def _limits(draft: CandidateModule) -> Limits:
-    """What the search for cascades may take."""
+    """The limits of the search for cascades."""
     config = draft.config
     if config.ram_budget is not None:
         return Limits(config.ram_budget or None)
@@ -102,7 +102,7 @@ def _limits(draft: CandidateModule) -> Limits:
     return Limits(None, most, small=config.opt == "ram")
 
 
-# ---- what flash each mode may use, and the kernels that it then selects
+# ---- how much flash each mode may use, and the kernels that it then selects
 
 
 CODE_ALLOWANCE = 12 * 1024
@@ -112,20 +112,20 @@ LARGE_MODEL = 96 * 1024
 """Above this many bytes of constants `balanced` lets code grow with them."""
 
 SIZE_FACTOR = 1.12
-"""Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
+"""Constants allowed in `size`, relative to the smallest: one-byte weights, with three words per channel to requantise."""
 
 RESERVE = 320
-"""Bytes by which estimates of code may fall short; `size` keeps its 12 KiB."""
+"""Bytes by which estimates of code may be too low, so that `size` keeps its 12 KiB."""
 
 MAIN_CODE = 1536
-"""Bytes of the main function and the runtime, which no kernel's estimate counts."""
+"""Bytes of the main function and the runtime, which no kernel's estimate includes."""
 
 CALL_CODE = 32
-"""How many of these a layer's call takes."""
+"""Bytes of them that the call of a layer needs."""
 
 
 def main_code(calls: int) -> int:
-    """Bytes of the main function and the runtime for that many layers; up to 32 layers count the same."""
+    """Bytes of the main function and the runtime for this many layers; up to 32 layers count the same."""
     return MAIN_CODE + CALL_CODE * max(0, calls - 32)
 
 
@@ -148,23 +148,22 @@ def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], p
 
 
 def _repeated(layer: Sequence[Candidate], times: int) -> Sequence[Candidate]:
-    """The candidates with the instructions of all the times that a loop runs them."""
+    """The candidates with their instructions multiplied by how often a loop runs them."""
     return layer if times == 1 else [replace(c, instructions=c.instructions * times) for c in layer]
 
 
 def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> Selection:
-    """Each layer's kernel.
+    """Select the kernel of each layer.
 
-    speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB, of which code may take 12 KiB,
-    and in large models one byte for 16 bytes of constants more (flash keeps a quarter of these in reserve); the tables of
-    layers without weights come on top, and where all are such (float32) what code may take more.  size: constants within 12 % of
-    the smallest, code within 12 KiB.  ram: as balanced, beside the code of the cascades, which is settled; `found` then holds
-    only kernels whose scratch the workspace has room for.
-    An explicit budget for flash comes on top.
+    speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB; code may use 12 KiB of that, and
+    in large models one more byte per 16 bytes of constants (a quarter of this is kept in reserve).  Tables of layers without
+    weights are added; if no layer has weights (float32), the extra code is.  size: constants within 12 % of the smallest, code
+    within 12 KiB.  ram: as balanced, besides the code of the cascades, which is fixed; `found` then contains only kernels whose
+    scratch fits the workspace.  An explicit flash budget applies in addition.
     """
     smallest = distinct_bytes(a for layer in found for a in _smallest(layer))
     main = main_code(len(found))
-    more = 0  # bytes of code beyond the allowance, of whose estimate a quarter is kept in reserve
+    more = 0  # bytes of code beyond the allowance; a quarter of the estimate is kept in reserve
     code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
     if code is not None and policy.opt == "size":
         code -= RESERVE
@@ -193,15 +192,15 @@ def _has_weights(layer: Sequence[Candidate]) -> bool:
 def _smallest(layer: Sequence[Candidate]) -> tuple[Stored, ...]:
     """The constants of the candidate that has the fewest; unshared constants count as a single array."""
     best = min(layer, key=lambda c: c.constants)
-    rest = best.constants - distinct_bytes(best.arrays)
-    return (*best.arrays, Stored(id(best), rest))
+    unshared = best.constants - distinct_bytes(best.arrays)
+    return (*best.arrays, Stored(id(best), unshared))
 
 
 def _least(layer: Sequence[Candidate], count: Mapping[Hashable, int]) -> tuple[Stored, ...]:
-    """A layer's weights in the model, or its smallest constants where those are fewer.
+    """A layer's weights in the model, or its smallest constants if those are smaller.
 
-    Of several layers with the same weights (`count`: how many) those weights alone: their biases differ where zero points were
-    folded in, which the model has not.
+    For several layers with the same weights (`count`: how many), only the weights: their biases differ if zero points were folded
+    in, which the model does not have.
     """
     weights = layer[0].weights
     if weights and count[weights[0].key] > 1:

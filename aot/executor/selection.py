@@ -1,17 +1,15 @@
 """Which kernel for which layer: the fewest instructions under flash, code and RAM budgets, exactly.
 
-Each layer has candidates {instructions, constants, code, scratch}; candidates with the same key share their code,
-which is paid once. That is an integer program: x[l, c] = 1 where layer l takes candidate c, y[k] = 1 where code k is
-used,
+Each layer has candidates {instructions, constants, code, scratch}; candidates with the same key share their code, which counts
+once.  That is an integer program: x[l, c] = 1 if layer l uses candidate c, y[k] = 1 if code k is used,
 
   minimise  sum instructions * x   subject to   sum_c x[l, c] = 1,   x[l, c] <= y[key(l, c)],   x[l, c] <= z[a] for its arrays a,
   sum constants * x + sum code * y + sum bytes * z <= flash,   sum code * y <= code,
 
-solved to optimality by HiGHS.  Layers that are equal in all of this are one, and x counts those of them that take the
-candidate: a search that tells them apart tries the same choices many thousand times in a long network.  Code that one candidate
-alone uses is counted with it, without a y.  Ties go to less flash.
-Arrays that candidates of several layers have (one matrix in one layout) are in flash once, z[a] = 1 where array a is; a
-candidate's other bytes are its constants above.
+solved to optimality by HiGHS.  Layers that are equal in all of this are merged, and x counts how many of them use the candidate:
+otherwise the search would try the same choices many thousand times in a long network.  Code that only one candidate uses is
+counted with it, without a y.  Ties go to less flash.  Arrays that candidates of several layers share (one matrix in one format)
+are in flash once, z[a] = 1 if array a is; a candidate's other bytes are its constants above.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from aot.topi.strategy import Lowered
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An array in flash; those of equal `key` are one."""
+    """An array in flash; arrays with equal `key` are stored once."""
 
     key: Hashable
     nbytes: int
@@ -47,19 +45,19 @@ def stored(data: Array, dtype: str) -> Stored:
 
 
 def distinct_bytes(arrays: Iterable[Stored]) -> int:
-    """Bytes of all arrays, equal ones counted once."""
+    """Bytes of all arrays, counting equal ones once."""
     return sum({a.key: a.nbytes for a in arrays}.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One kernel for one layer; `key` is equal for candidates that share their code; sizes in bytes.
+    """One kernel for one layer; candidates with equal `key` share their code; sizes in bytes.
 
-    `made` is the kernel, or lowers it: what is known of one from an earlier compilation is lowered when it is chosen.
+    `made` is the kernel, or a function that lowers it: one that is cached from an earlier compilation is lowered when chosen.
 
-    `weights` are the layer's weights and biases in the model, whatever the kernel makes of them.  `arrays` are those of its
-    `constants` that it may share with other layers.  `is_cascade`: it runs several layers, as settled before kernels are chosen.
-    `interface`: candidates that differ in it share no code; "" of those that may share with any.
+    `weights` are the layer's weights and biases in the model, however the kernel stores them.  `arrays` are the parts of its
+    `constants` that it may share with other layers.  `is_cascade`: it runs several layers, as decided before kernels are chosen.
+    `interface`: candidates with different interfaces share no code; "" may share with any.
     """
 
     kernel: str
@@ -84,8 +82,8 @@ class Candidate:
 class Budget:
     """Limits in bytes; None: no limit.
 
-    `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: of each layer, by its place in
-    the lowered module.
+    `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: per layer, by its place in the lowered
+    module.
     """
 
     flash: int | None = None
@@ -94,19 +92,17 @@ class Budget:
 
 
 NODE_LIMIT = 50_000
-"""Branches after which the best choice found so far is taken; a count, not a time, so that the result does not depend
-on the machine.
-"""
+"""Branches until the search stops with the best choice so far; a count, so that results do not depend on the machine."""
 
 Layers = Sequence[Sequence[Candidate]]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`chosen`: the index of each layer's candidate, and how good they are together by their estimates.
+    """`chosen`: the index of each layer's candidate, and how good the choice is by the estimates.
 
-    `total` is the sum of what was minimised: `instructions`, or bytes of `flash` where nothing fits the budget.  No choice goes
-    below `lower_bound`.  `optimal`: that is proven of this choice; else the search stopped at NODE_LIMIT.
+    `total` is the minimised sum: `instructions`, or bytes of `flash` if nothing fits the budget.  No choice is below
+    `lower_bound`. `optimal`: proven for this choice; otherwise the search stopped at NODE_LIMIT.
     """
 
     chosen: tuple[int, ...] = ()
@@ -119,8 +115,8 @@ class Selection:
 def choose(layers: Layers, budget: Budget) -> Selection:
     """The best candidate of each layer.
 
-    A layer none of whose candidates respects its scratch limit keeps the one with the least scratch.  Where no choice
-    fits, the limit on code is dropped; if none fits then, the choice with the least flash is taken.
+    If no candidate of a layer respects its scratch limit, the layer keeps the one with the least scratch.  If no choice fits, the
+    limit on code is dropped; if still none fits, the choice with the least flash is used.
     """
     if not layers:
         return Selection()
@@ -145,7 +141,7 @@ def choose(layers: Layers, budget: Budget) -> Selection:
 
 
 def _fastest(layers: Layers, chosen: Sequence[int]) -> Selection:
-    """A choice of which no layer has a faster candidate."""
+    """A choice in which no layer has a faster candidate."""
     total = sum(layer[k].instructions for layer, k in zip(layers, chosen, strict=True))
     return Selection(tuple(chosen), total=total, lower_bound=total)
 
@@ -158,9 +154,9 @@ def _allowed(candidates: Sequence[Candidate], limit: int | None) -> tuple[int, .
 
 
 def _fastest_within(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Budget) -> tuple[int, ...] | None:
-    """The candidates with the fewest instructions where those fit together, which then are the optimum; else None.
+    """The candidates with the fewest instructions if they fit together, which is then the optimum; else None.
 
-    Most networks have room for them, and then no other candidate has to be known by its code.
+    Most networks have room for them, and then no other candidate's code key is needed.
     """
     least = [min(layers[i][k].instructions for k in options) for i, options in enumerate(allowed)]
     options = [tuple(k for k in ks if layers[i][k].instructions == least[i]) for i, ks in enumerate(allowed)]
@@ -179,18 +175,18 @@ def _fastest_within(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: 
 
 
 PART = 1e-6
-"""Of a candidate that a layer takes, from which on it counts."""
+"""The fraction of a candidate from which on it counts as used by a layer."""
 
 SLOW = 2
-"""Candidates with more than so many times the instructions of their layer's fastest are hardly ever chosen."""
+"""Candidates above this multiple of the instructions of their layer's fastest are hardly ever chosen."""
 
 
 def _without_slow(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Budget) -> Selection | None:
-    """The optimum where it has no slow candidate, without their keys, which take longer to make than all else; else None.
+    """The optimum if it has no slow candidate, without their keys, which take longer to compute than everything else; else None.
 
-    Slow candidates of one interface count as if they had one code, the smallest of theirs; as if they had none where another
-    candidate may have the same.  No choice takes more than it would otherwise, so where the best one has none of them, it is
-    the best of all, and takes what it says.
+    Slow candidates with the same interface count as if they shared one code, the smallest of theirs, and as if they had none if
+    another candidate may share it.  This never overestimates a choice, so if the best one has none of them, it is the best of
+    all, and its cost is exact.
     """
     least = [min(layers[i][k].instructions for k in options) for i, options in enumerate(allowed)]
     every = {(i, k): layers[i][k] for i, options in enumerate(allowed) for k in options}
@@ -200,18 +196,18 @@ def _without_slow(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Bu
     others = {c.interface for place, c in every.items() if place not in slow}
     code: dict[str, int] = {}
     for c in slow.values():
-        known = "" in others or c.interface in others
-        code[c.interface] = 0 if known else min(c.code, code.get(c.interface, c.code))
+        shares = "" in others or c.interface in others
+        code[c.interface] = 0 if shares else min(c.code, code.get(c.interface, c.code))
     cheaper = {p: replace(c, key=("slow", c.interface), code=code[c.interface]) for p, c in slow.items()}
     layers_of_one_code = [[cheaper.get((i, k), c) for k, c in enumerate(layer)] for i, layer in enumerate(layers)]
     program = _Program(layers_of_one_code, allowed)
-    if program.wants(slow, budget):  # then so does the optimum, most likely, which is dearer to find
+    if program.wants(slow, budget):  # then so does the optimum, most likely, which costs more to find
         return None
     solution = program.solve(program.instructions, flash=budget.flash, code=budget.code)
     if solution.values is None or not solution.proven:
         return None
-    found = program.selection(solution, "instructions", proven=True)
-    return None if any(place in slow for place in enumerate(found.chosen)) else found
+    selection = program.selection(solution, "instructions", proven=True)
+    return None if any(place in slow for place in enumerate(selection.chosen)) else selection
 
 
 def _speed_first(candidate: Candidate) -> tuple[int, int]:
@@ -219,7 +215,7 @@ def _speed_first(candidate: Candidate) -> tuple[int, int]:
 
 
 class _Program:
-    """The integer program: a column a candidate of equal layers, then one a key of code and an array of several candidates."""
+    """The integer program: columns for candidates of equal layers, then for code keys and for arrays of several candidates."""
 
     def __init__(self, layers: Layers, allowed: Sequence[tuple[int, ...]]) -> None:
         every = [(i, layers[i][k]) for i, options in enumerate(allowed) for k in options]
@@ -257,13 +253,13 @@ class _Program:
         return rows + [(row[None, :], -np.inf, limit) for row, limit in limits if limit is not None]
 
     def wants(self, some: Container[tuple[int, int]], budget: Budget) -> bool:
-        """Whether layers take some of these candidates where they may take parts; where there is no choice at all, too."""
+        """Whether the relaxation uses some of these candidates, or has no solution at all."""
         values = relaxed(self.instructions, self._rows(budget.flash, budget.code), upper=self.upper)
         places = [(self._equal[n][0], k) for n, k in self._pairs]
         return values is None or any(v > PART and p in some for p, v in zip(places, values, strict=False))
 
     def chosen(self, solution: Solution) -> tuple[int, ...]:
-        """The candidate of each layer; of equal layers the first take the first candidates."""
+        """The candidate of each layer; among equal layers the first ones get the first candidates."""
         assert solution.values is not None
         taken: dict[int, int] = {}
         left = [iter(members) for members in self._equal]
@@ -272,7 +268,7 @@ class _Program:
         return tuple(taken[i] for i in range(len(taken)))
 
     def selection(self, solution: Solution, minimised: str, *, proven: bool) -> Selection:
-        """The choice, and how far it may be from the optimum of what was minimised, a number of whole instructions or bytes."""
+        """The choice, and how far it may be from the optimum of the minimised number of instructions or bytes."""
         objective = self.instructions if minimised == "instructions" else self.flash
         total = round(float(objective @ solution.values))
         bound = math.ceil(solution.bound - 0.25 - 1e-6) if math.isfinite(solution.bound) else 0
@@ -291,7 +287,7 @@ class _Program:
 
 
 def _shared(candidates: Iterable[tuple[int, Candidate]]) -> dict[Hashable, int]:
-    """The bytes of the arrays that candidates of different layers have; each with the number of its layer."""
+    """The bytes of arrays that candidates of different layers share; `candidates` come with the number of their layer."""
     users: dict[Hashable, set[int]] = {}
     sizes: dict[Hashable, int] = {}
     for i, c in candidates:
@@ -307,14 +303,14 @@ def _own(candidate: Candidate, shared: Mapping[Hashable, int]) -> int:
 
 
 def _terms(candidate: Candidate, shared: Mapping[Hashable, int]) -> tuple[Hashable, ...]:
-    """All that the program says of a candidate."""
+    """Everything that the program uses of a candidate."""
     arrays = frozenset(a.key for a in candidate.arrays if a.key in shared)
     return candidate.instructions, _own(candidate, shared), candidate.key, arrays
 
 
 @dataclass(frozen=True, slots=True)
 class _Paid:
-    """What a candidate takes wherever it is chosen; `needs`: the keys of the code and arrays that are paid once for all."""
+    """The cost of a candidate wherever it is chosen; `needs`: the keys of code and arrays that count once for all."""
 
     instructions: int
     flash: int
@@ -323,7 +319,7 @@ class _Paid:
 
 
 def _paid(candidate: Candidate, shared: Mapping[Hashable, int], alone: Container[Hashable]) -> _Paid:
-    """Code of which the candidate is the only user (`alone`) needs no column of its own."""
+    """The cost of a candidate; if it is the only user of its code (`alone`), the code needs no column of its own."""
     code = candidate.code if candidate.key in alone else 0
     keys = [("array", a.key) for a in candidate.arrays if a.key in shared]
     needs = dict.fromkeys(keys if candidate.key in alone else [("code", candidate.key), *keys])
@@ -331,7 +327,7 @@ def _paid(candidate: Candidate, shared: Mapping[Hashable, int], alone: Container
 
 
 def _first_of_each(paid: Mapping[tuple[int, int], _Paid]) -> list[tuple[int, int]]:
-    """Of a layer's candidates that take the same the first alone, as the search would choose any of them."""
+    """Of a layer's candidates with the same cost only the first, as the search could choose any of them."""
     first: dict[Hashable, tuple[int, int]] = {}
     for pair, terms in paid.items():
         first.setdefault((pair[0], terms), pair)
@@ -339,7 +335,7 @@ def _first_of_each(paid: Mapping[tuple[int, int], _Paid]) -> list[tuple[int, int
 
 
 def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
-    """The optimum, or what was found before; `upper` bounds each column."""
+    """The optimum, or a cached one; `upper` bounds each column."""
 
     def depends() -> bytes:
         parts = [objective, upper]
@@ -349,8 +345,8 @@ def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
         return b"".join(f"{np.shape(p)}{p.dtype}".encode() + np.ascontiguousarray(p).tobytes() for p in parts)
 
     def solve() -> Solution:
-        found = minimise(objective, rows, upper=upper, node_limit=NODE_LIMIT, narrow=True)
-        return found if found.values is None else replace(found, values=np.rint(found.values))
+        solution = minimise(objective, rows, upper=upper, node_limit=NODE_LIMIT, narrow=True)
+        return solution if solution.values is None else replace(solution, values=np.rint(solution.values))
 
     def unpacked(data: Any) -> Solution | None:
         places, numbers, bound, proven = data
@@ -370,8 +366,8 @@ def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
 
 
 def _largest(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
-    """The largest number of each key, in the order of the keys' first appearance."""
-    found: dict[Hashable, int] = {}
+    """The largest number per key, in the order in which keys first appear."""
+    largest: dict[Hashable, int] = {}
     for key, number in pairs:
-        found[key] = max(found.get(key, 0), number)
-    return found
+        largest[key] = max(largest.get(key, 0), number)
+    return largest

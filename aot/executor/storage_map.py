@@ -35,7 +35,7 @@ class StorageInfo:
     """`workspace`: `key` names a planned storage; `input`, `output`: the caller's tensor `index`; `const`: constant `index`;
     `state`: the array of persistent tensors.
 
-    `offset` in bytes from its start; `hop` more for each run since the windows of the state began (aot/memory/circular_state.py).
+    `offset` is in bytes from its start; each run since the windows of the state started adds `hop` (memory/circular_state.py).
     """
 
     where: Literal["workspace", "input", "output", "const", "state"]
@@ -47,29 +47,29 @@ class StorageInfo:
 
 # ---- the state: where persistent tensors are, and how they get their new values
 #
-# They have an array beside the workspace, as they live from run to run.  A new value is written where the old one
-# lies as soon as nothing reads that any more, or else copied there after the last layer.
+# They have an array besides the workspace, since they survive from run to run.  A new value is written to the place of the old
+# one as soon as nothing reads that any more; otherwise it is copied there after the last layer.
 
 
 STATE_ALIGN = 16
-"""Of the array, in bytes."""
+"""Alignment of the array, in bytes."""
 
 STATE_PIN = "state"
-"""What `--pin` calls the array."""
+"""The name of the array for `--pin`."""
 
 
 def has_fixed_layout(lowered: LoweredModule) -> bool:
-    """Whether the state may be that of a model made of another signature: the caller's memory, in the order of the file."""
+    """Whether the state may come from a model built from another signature: the caller's memory, in the order of the file."""
     return lowered.planning.io == "user" and any(s.shared for s in lowered.states)
 
 
 def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
-    """New value -> old value whose memory it takes at once: nothing reads the old value afterwards.
+    """New value -> old value whose memory it takes over at once: nothing reads the old value afterwards.
 
-    Both are whole tensors.  The layer that writes the new one may read the old one where its kernel is proven to be done with
-    each byte before it writes there.
+    Both are whole tensors.  The layer that writes the new one may read the old one if its kernel is proven to be done with each
+    byte before it writes there.
     """
-    found: dict[TensorRef, TensorRef] = {}
+    old_of: dict[TensorRef, TensorRef] = {}
     lasting = [lowered.root(t) for t in (*lowered.outputs, *lowered.conditions, *(s.new for s in lowered.states))]
     for state in lowered.states:
         old, new = state.old, state.new
@@ -82,12 +82,12 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
         if not writes or any(i > writes[0] for i in reads):
             continue
         if writes[0] not in reads or (len(writes) == 1 and _is_proven(lowered, lowered.calls[writes[0]], old=old, new=root)):
-            found[root] = old
-    return found
+            old_of[root] = old
+    return old_of
 
 
 def fresh_bytes(lowered: LoweredModule, state: State) -> int:
-    """What a run adds to a window, or all of a value that is not one."""
+    """The bytes that a run adds to a window; for other states all bytes."""
     if state.new is state.old:
         return 0
     if state.fresh is not None:
@@ -97,32 +97,32 @@ def fresh_bytes(lowered: LoweredModule, state: State) -> int:
 
 
 def is_written_by_copy(lowered: LoweredModule, state: State) -> bool:
-    """Whether no layer could write the new value to its place: an input, a constant, or a part of something else."""
+    """Whether no layer could write the new value in place: it is an input, a constant, or a part of another tensor."""
     root = lowered.root(state.new)
     olds = {lowered.root(s.old) for s in lowered.states}
     return root in (*lowered.inputs, *lowered.values) or (root not in olds and not lowered.is_whole(state.new))
 
 
 def _is_proven(lowered: LoweredModule, call: KernelCall, *, old: TensorRef, new: TensorRef) -> bool:
-    """Whether a call is done with each byte of `old` before it writes that byte of `new`, where the two lie in one place."""
+    """Whether a call is done with each byte of `old` before it writes that byte of `new`, if both are in the same place."""
     func = lowered.kernel(call)
     places = [lowered.place_in_root(t) for t in call.outputs]
     outs = [b for b, (root, _) in zip(func.outputs, places, strict=True) if root is new]
     if func.attrs.distances is not None or len(outs) != 1 or outs[0].nbytes != new.type.nbytes:
         return False
-    known, pairs = safe_distances(func, lowered.prim_funcs), in_place_pairs(func)
+    safe, pairs = safe_distances(func, lowered.prim_funcs), in_place_pairs(func)
     for buffer, tensor in zip(func.inputs, call.inputs, strict=True):
         root, offset = lowered.place_in_root(tensor)
         if root is not old or (offset == 0 and (buffer, outs[0]) in pairs):
             continue
-        distance = known.get((buffer, outs[0]))
+        distance = safe.get((buffer, outs[0]))
         if distance is None or (offset < distance.up and -offset < distance.down):
             return False
     return True
 
 
 def without_state(pooling: Pooling, size: int) -> tuple[Pooling, Pool | None]:
-    """The pools as the workspace may use them, and the one that `--pin state=POOL` gives the state, if any.
+    """The pools that remain for the workspace, and the pool that `--pin state=POOL` gives the state, if any.
 
     E2013 if the pool has no room for `size` bytes.
     """
@@ -140,7 +140,7 @@ def without_state(pooling: Pooling, size: int) -> tuple[Pooling, Pool | None]:
 
 @dataclass(frozen=True, slots=True)
 class WriteBack:
-    """`size` bytes that are copied after the last layer; a `target` in the workspace keeps what another copy overwrites."""
+    """`size` bytes that are copied after the last layer; a `target` in the workspace saves what another copy overwrites."""
 
     source: StorageInfo
     target: StorageInfo
@@ -148,9 +148,9 @@ class WriteBack:
 
 
 def state_offsets(lowered: LoweredModule, aligns: Mapping[TensorRef, int]) -> tuple[dict[TensorRef, int], int]:
-    """Where each tensor that owns bytes of the state begins, and the bytes of all.
+    """The offset of each tensor that owns bytes of the state, and the size of all of them.
 
-    Those of the largest alignment come first, unless the layout must be that of other models (`has_fixed_layout`).
+    Tensors with the largest alignment come first, unless the order must match other models (`has_fixed_layout`).
     """
     roots = list(dict.fromkeys(lowered.root(s.old) for s in lowered.states))
     fixed = has_fixed_layout(lowered)
@@ -161,9 +161,9 @@ def state_offsets(lowered: LoweredModule, aligns: Mapping[TensorRef, int]) -> tu
     return offsets, end
 
 
-def write_backs(wanted: Sequence[WriteBack], reserve: Callable[[int], StorageInfo]) -> tuple[WriteBack, ...]:
-    """The copies in an order in which none overwrites what a later one reads; `reserve` gives memory where values go round."""
-    left = [w for w in wanted if w.source != w.target]
+def write_backs(copies: Sequence[WriteBack], reserve: Callable[[int], StorageInfo]) -> tuple[WriteBack, ...]:
+    """The copies in an order in which none overwrites what a later one reads; `reserve` allocates memory for cycles."""
+    left = [w for w in copies if w.source != w.target]
     done: list[WriteBack] = []
     while left:
         free = next((w for w in left if not any(o is not w and _meets(w, o) for o in left)), None)
@@ -179,23 +179,23 @@ def write_backs(wanted: Sequence[WriteBack], reserve: Callable[[int], StorageInf
 
 
 def _meets(write: WriteBack, read: WriteBack) -> bool:
-    """Whether the target of one lies over the source of the other."""
+    """Whether the target of one overlaps the source of the other."""
     a, b = write.target, read.source
     return a.where == b.where == "state" and a.offset < b.offset + read.size and b.offset < a.offset + write.size
 
 
-# ---- how often the layers touch each buffer of the workspace and each constant, as estimates that rank them
+# ---- how often the layers access each buffer of the workspace and each constant: estimates to rank them
 
 
 REUSE = 4
-"""Multiply-accumulates for one load of an input: kernels keep blocks of two by two and more in registers."""
+"""Multiply-accumulates per load of an input: kernels keep blocks of two by two and more in registers."""
 
 
 def count_accesses(lowered: LoweredModule, keys: Mapping[TensorRef, str], scratch: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Loads and stores in bytes by the buffer's name; `keys` names root tensors, `scratch` each call's scratch buffers.
+    """Bytes loaded and stored per buffer name; `keys` names root tensors, `scratch` the scratch buffers of each call.
 
-    A layer reads its first input once for every `REUSE` multiply-accumulates, and at least once; what else it reads or writes
-    counts once, scratch memory twice, as it is written and read.
+    A layer reads its first input once per `REUSE` multiply-accumulates, and at least once; everything else that it reads or
+    writes counts once, scratch memory twice, since it is written and read.
     """
     count: dict[str, int] = {}
     for call, names in zip(lowered.calls, scratch, strict=True):
@@ -213,9 +213,10 @@ def count_accesses(lowered: LoweredModule, keys: Mapping[TensorRef, str], scratc
 def place_constants(
     arrays: Sequence[Param], lowered: LoweredModule, used: Sequence[Sequence[int]], pooling: Pooling
 ) -> tuple[tuple[Param, ...], PoolChoice | None]:  # fmt: skip
-    """The arrays with their sections, and how good their choice is, where constants are spread over pools (E2013).
+    """The arrays with their sections, and how good their choice is if constants are spread over pools (E2013).
 
-    `used`: each call's arrays by number.  The multiply-accumulates of a layer are spread over its constants by their bytes.
+    `used`: the array numbers of each call.  A layer's multiply-accumulates are spread over its constants in proportion to their
+    bytes.
     """
     if not pooling.constants:
         return tuple(arrays), None
@@ -235,13 +236,13 @@ def place_constants(
 
 @dataclass(frozen=True, slots=True)
 class StorageMap:
-    """`places` by root tensor; `scratch` names of each call's scratch storages; `output_slots` the place of each result.
+    """`places` by root tensor; `scratch`: names of the scratch storages of each call; `output_slots`: the place of each result.
 
-    `copies`: results that the layers do not leave in their slot, as (place, output index), done after the last layer.  Persistent
-    tensors lie in an array of `state_size` bytes, each at its offset in `states`; `write_backs` are done after the copies.
-    `conditions`: the place of what decides each branch and loop.  `rings`: the windows of the state that move on.
-    `pool_choice` and `constant_choice`: how good the choice of pools is, where there are several.  `unfit`: why the pools cannot
-    hold the plan, which then is one for a single memory.  `whole`: bytes that a single memory needs.
+    `copies`: results that the layers do not leave in their slot, as (place, output index), copied after the last layer.
+    Persistent tensors are in an array of `state_size` bytes, each at its offset in `states`; `write_backs` follow the copies.
+    `conditions`: the place of the condition of each branch and loop.  `rings`: the windows of the state that advance.
+    `pool_choice` and `constant_choice`: how good the choice of pools is, if there are several.  `unfit`: why the pools cannot
+    hold the plan, which is then for a single memory.  `whole`: bytes needed in a single memory.
     """
 
     io: Io
@@ -266,9 +267,9 @@ class StorageMap:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Of two layouts, the one of lower rank is better: one that the pools hold, then one of fewer bytes in one memory.
+        """Key for comparing plans, lower is better: first whether the pools hold it, then its bytes in a single memory.
 
-        So the choice is that without pools, wherever they hold it.
+        So the choice is the same as without pools, provided that they hold it.
         """
         return self.unfit is not None, self.whole
 
@@ -302,7 +303,7 @@ class _Builder:
         return StorageInfo("workspace", key)
 
     def place_of(self, tensor: TensorRef) -> StorageInfo:
-        """Where a tensor, or the part of another that it shows, has been put."""
+        """The place of a tensor, or of the part of another one that it shows."""
         root, start = self.lowered.place_in_root(tensor)
         place = self.places[root]
         return replace(place, offset=place.offset + start)
@@ -320,7 +321,7 @@ class _Builder:
         self.states = tuple(slots[root] + offset for root, offset in found)
 
     def direct_outputs(self) -> dict[TensorRef, int]:
-        """Tensors that layers can write where the result is wanted: each for the first output that asks for it."""
+        """Tensors that layers can write directly to their output, each for the first output that asks for it."""
         first: dict[TensorRef, int] = {}
         for k, output in enumerate(self.lowered.outputs):
             root = self.lowered.root(output)
@@ -347,7 +348,7 @@ class _Builder:
         for k, output in enumerate(self.lowered.outputs):
             root = self.lowered.root(output)
             there = self.places[root]
-            # inputs that are results as they are, and results that are wanted twice, stay where they lie in the workspace
+            # inputs returned as results, and results returned twice, stay in their place in the workspace
             if direct.get(root) == k or (self.io == "arena" and there.where == "workspace"):
                 slots.append(there)
                 continue
@@ -362,15 +363,15 @@ class _Builder:
         return slots, copies
 
     def write_backs(self) -> tuple[WriteBack, ...]:
-        """How new values of persistent tensors get to where the next run finds them."""
+        """How new values of persistent tensors get to where the next run expects them."""
 
         def keep(size: int) -> StorageInfo:
             return StorageInfo("workspace", self.reserve("state:copy", size, align=1, kind="scratch"))
 
-        wanted = []
+        copies = []
         for state, offset in zip(self.lowered.states, self.states, strict=True):
-            wanted.append(WriteBack(self.place_of(state.new), StorageInfo("state", offset=offset), state.old.type.nbytes))
-        return write_backs(wanted, keep)
+            copies.append(WriteBack(self.place_of(state.new), StorageInfo("state", offset=offset), state.old.type.nbytes))
+        return write_backs(copies, keep)
 
     def scratch(self) -> tuple[tuple[str, ...], ...]:
         return tuple(
@@ -383,7 +384,7 @@ class _Builder:
 
 
 def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
-    """What each root tensor's users need, at least its element's size; in bytes."""
+    """The alignment that each root tensor's users need, at least the size of its elements; in bytes."""
     tensors = [*lowered.inputs, *lowered.values, *lowered.outputs, *(t for c in lowered.calls for t in c.outputs)]
     tensors += [t for s in lowered.states for t in (s.old, s.new)]
     tensors += lowered.views.values()
@@ -400,10 +401,10 @@ def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
 
 
 def make_layout(lowered: LoweredModule, io: Io, *, spread: bool = False) -> StorageMap:
-    """Decide all places, plan the workspace and have the plan checked (E9005).
+    """Decide all places, plan the workspace and verify the plan (E9005).
 
-    Where kernels may write exactly over an operand, the plan with these tensors in one place is tried first, and without where
-    that is not proven to be the smallest.  With `spread`, buffers lie in faster pools where no more bytes are needed for it.
+    If kernels may write exactly over an operand, a plan with these tensors in one place is tried first, and one without if that
+    is not proven to be the smallest.  With `spread`, buffers are in faster pools if that needs no more bytes.
     """
     over = in_place_results(lowered)
     layout = _lay_out(lowered, io, over)
@@ -439,25 +440,25 @@ def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]
 
 
 def _in_pools(lowered: LoweredModule, layout: StorageMap, clashes: Iterable[Conflict], *, spread: bool) -> StorageMap:
-    """The layout with its buffers in the pools; as it is where these cannot hold it, with the reason."""
+    """The plan with its buffers in the pools; unchanged, with the reason, if the pools cannot hold it."""
     keys = {t: place.key for t, place in layout.places.items() if place.where == "workspace"}
     accesses = count_accesses(lowered, keys, layout.scratch)
     names = {t.name: layout.places[lowered.root(t)] for t in (*lowered.views, *layout.places) if lowered.root(t) in keys}
     try:
         pooling, state_pool = without_state(lowered.planning.pooling, layout.state_size)
         pooling = with_known_pins(pooling, {printable(name): place.key for name, place in names.items()}, layout.plan.offset)
-        found, pools, choice = plan_pools(
+        pool_plan, pools, choice = plan_pools(
             layout.buffers, clashes, pooling, accesses=accesses, whole=layout.plan, most=lowered.planning.most_spread, fast=spread
         )  # fmt: skip
     except (TargetError, UsageError) as error:
         return replace(layout, unfit=error)
-    return replace(layout, plan=found, pools=pools, state_pool=state_pool, pool_choice=choice)
+    return replace(layout, plan=pool_plan, pools=pools, state_pool=state_pool, pool_choice=choice)
 
 
 def _plan(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> MemoryPlan:
-    """`plan`, or what it found before; whoever asks verifies it."""
+    """`plan`, or its cached result; callers verify it."""
 
-    def made(data: Any) -> MemoryPlan | None:
+    def unpacked(data: Any) -> MemoryPlan | None:
         offsets, size, bound, optimal = data
         fits = len(offsets) == len(buffers) and all(isinstance(n, int) for n in (*offsets, size, bound))
         return (
@@ -465,14 +466,14 @@ def _plan(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> Memor
         )
 
     return recall(
-        "plan", lambda: repr((buffers, pairs)).encode(), lambda: _solved(buffers, pairs), unpack=made,
+        "plan", lambda: repr((buffers, pairs)).encode(), lambda: _solved(buffers, pairs), unpack=unpacked,
         pack=lambda p: [[p.offset[b.name] for b in buffers], p.size, p.lower_bound, p.optimal],
     )  # fmt: skip
 
 
 @lru_cache(maxsize=8)
 def _solved(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> MemoryPlan:
-    """Cached, because attempts with other limits often end in the same kernels."""
+    """Cached, because attempts with other limits often end with the same kernels."""
     return plan(buffers, pairs)
 
 
@@ -484,7 +485,7 @@ def _program(
     backs: Sequence[WriteBack],
     scratch: tuple[tuple[str, ...], ...],
 ) -> StorageTrace:
-    """The lowered module as the planner sees it: only what lies in the workspace."""
+    """The lowered module as the planner sees it: only what is in the workspace."""
     lowered, places = builder.lowered, builder.places
 
     def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
@@ -495,7 +496,7 @@ def _program(
     funcs = lowered.prim_funcs
 
     def step(call: KernelCall, scratch: tuple[str, ...]) -> Step:
-        # a tensor of which other parts are there already is read too, as it must survive; and nothing may lie over it
+        # a tensor that already has other parts counts as read too, since it must survive; and nothing may overlap it
         reads, writes = keys(call.inputs), keys(call.outputs)
         there = tuple(begun.intersection(writes) - rewritten)
         begun.update(writes)
@@ -520,7 +521,7 @@ def _program(
     )  # fmt: skip
 
 
-# ---- a model with its memory plan, the copies replaced by views where that needs no more memory
+# ---- a model with its memory plan, with views instead of copies if that needs no more memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,24 +532,25 @@ class Planned(LoweredModule):
 
     @property
     def size(self) -> int:
-        """Bytes of the workspace, of all pools together."""
+        """Bytes of the workspace, all pools together."""
         return self.layout.plan.size
 
     @property
     def whole(self) -> int:
-        """Bytes of the workspace in one memory, by which plans are compared with pools as without."""
+        """Bytes of the workspace in a single memory, by which plans are compared with or without pools."""
         return self.layout.whole
 
     @property
     def fits(self) -> bool:
-        """Whether the pools hold it, if there are some."""
+        """Whether the pools hold it, if there are any."""
         return self.layout.unfit is None
 
 
 def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visiting: Collection[int] = ()) -> Planned:
-    """Views for copies, within the memory of whole tensors side by side; with `tight` within that of the plan with the copies.
+    """Replace copies by views, within the memory of whole tensors side by side; with `tight`, within that of the plan with the
+    copies.
 
-    A tensor that is made part by part has to be there earlier.  `visiting`: numbers of states whose windows lie in the workspace.
+    A tensor that is computed part by part is live earlier.  `visiting`: numbers of states whose windows are in the workspace.
     """
     check_lowered(lowered)
     lowered = without_copies(lowered)
@@ -570,7 +572,7 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visitin
 
 
 def _with_gathers(lowered: LoweredModule, io: Io) -> tuple[LoweredModule, StorageMap]:
-    """Rows of a state copied into what layers write beside them, all of them or the short ones, where the plan does not grow."""
+    """Copy rows of a state into what layers write beside them, for all or only for short ones, if the plan does not grow."""
     layout = make_layout(lowered, io)
     if not lowered.controls:
         for most in (layout.whole, layout.whole // 2):
