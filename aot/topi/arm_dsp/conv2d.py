@@ -1,13 +1,12 @@
-"""Convolution with int8 or int4 weights for cores with DSP instructions: blocks of three output pixels x two channels, any
-window.
+"""Convolution with int8 or int4 weights, with DSP instructions: blocks of three output pixels x two channels, any window.
 
 The windows of three pixels are packed once as 16-bit numbers and used by all channels; weights stay packed in flash and are
-unpacked in registers (int8_weights.py, int4_weights.py).  A block uses all 14 registers, so each loaded word serves several
+unpacked in registers (int8_weights.py, int4_weights.py).  A block uses all 14 registers, so that each loaded word serves several
 products.
 
-Scratch: 6 bytes per tap of the window, each of whose rows is rounded up to four bytes and all of it to a word of weights; with
-padding also one row of the window; with int4 weights three more words.  Flash: one byte or half a byte per weight, with the same
-rounding.
+Scratch: 6 bytes per tap of the window, with each of its rows rounded up to four bytes and the whole window to a word of weights;
+with padding also one row of the window; with int4 weights three more words.  Flash: one byte or half a byte per weight, rounded
+in the same way.
 """
 
 from __future__ import annotations
@@ -31,8 +30,10 @@ PIXELS, CHANNELS = 3, 2
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs from counts under QEMU: instructions and bytes of code per word; more instructions per block, per other tensor of the
-    epilogue, and per three pixels; per pixel, besides packing its runs, if these are rows of the data and if they are windows.
+    """Costs from counts under QEMU.
+
+    Per word: instructions and bytes of code.  More instructions per block, per other tensor of the epilogue, and per three
+    pixels.  Per pixel, besides packing its runs: if these are rows of the data, and if they are windows.
     """
 
     each: int

@@ -58,8 +58,8 @@ from aot.topi.layer.requant import HighMultiply, Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 CHANNELS, MAX_ROWS, CHUNK = 4, 2, 512
-"""Channels of a block; pointwise convolutions of more pixels are left to conv2d_w8; inputs packed at once if one block has all
-channels.
+"""Channels of a block; most pixels, as pointwise convolutions of more are for conv2d_w8; inputs packed at once for a single
+block.
 """
 
 ONE_BLOCK = 12
@@ -71,8 +71,10 @@ LEAST_CHANNELS = 3 * CHANNELS + 1
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs from counts under QEMU: instructions and bytes of code per word, each with the increment per channel; instructions
-    per result beyond the stream's own; per block without and with a loop; bytes of code per channel's result.
+    """Costs from counts under QEMU.
+
+    Per word: instructions and bytes of code, each with the increment per channel.  Instructions per result beyond the stream's
+    own, and per block without and with a loop.  Bytes of code per channel's result.
     """
 
     word: tuple[int, int]

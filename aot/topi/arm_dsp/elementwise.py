@@ -142,8 +142,9 @@ _SECOND: dict[Kind, Second] = {"whole": "bytes", "inner": "halves", "outer": "on
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the loop's code depends on: the final shift, how halves round, what the second operand is, and whether its zero point
-    is -128 (bytes only).
+    """What the loop's code depends on.
+
+    The final shift, how halves round, what the second operand is, and whether its zero point is -128 (bytes only).
     """
 
     shift: int

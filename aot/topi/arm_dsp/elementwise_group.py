@@ -344,9 +344,7 @@ def plan(group: Group, target: Target, *, lanes: int) -> Plan | None:
 
 @lru_cache(16)  # every form of the loop asks
 def _plan(group: Group, target: Target) -> Plan | None:
-    """Return None for other cores and operators, for a single operator (which has better kernels), and for more than the frame
-    can hold.
-    """
+    """Return None for other cores and operators, for a single operator (it has better kernels), and for too large a frame."""
     result = group.result
     if not target.has("dsp") or not isinstance(result, Call) or not _is_bytes(result, prod(tensor_type(result).shape)):
         return None
@@ -378,9 +376,7 @@ def _is_number(expr: Expr) -> bool:
 
 @dataclass(slots=True)
 class _Planner:
-    """Appends steps in the order in which values are needed: of two operands that both must be computed, the first is kept while
-    the second is computed.
-    """
+    """Appends steps in the order in which values are needed; of two operands to be computed, the first is kept meanwhile."""
 
     group: Group
     target: Target

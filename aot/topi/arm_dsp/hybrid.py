@@ -320,9 +320,7 @@ SIGN = 1 << 31
 
 
 def _accepts(group: Group, target: Target, *, feature: str) -> bool:
-    """Accept one call, with batches of whole iterations, so that no number is in the remainder that the reference handles
-    differently.
-    """
+    """Accept one call with batches of whole iterations, as the reference handles a remainder differently."""
     anchor = group.anchor
     if group.followers or anchor is not group.result or not target.has("dsp") or not target.has(feature):
         return False

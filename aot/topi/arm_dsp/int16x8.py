@@ -197,9 +197,7 @@ def match_16x8(group: Group, target: Target) -> tuple[FusedLayer, AnyRequant] | 
 
 
 class PairStream:
-    """The constants in blocks of four channels: weights [pairs][4][2] as int16, then bias [4] and parameters that vary [4] as
-    int32.
-    """
+    """The constants in blocks of four channels: int16 weights [pairs][4][2], then int32 bias [4] and parameters that vary [4]."""
 
     def __init__(self, layer: FusedLayer, requant: AnyRequant) -> None:
         matrix = layer.weight.reshape(layer.channels, -1)

@@ -177,9 +177,7 @@ def word_block(
     meaning: Callable[[IRBuilder, Buffer, Buffer, Buffer, Expr], None],
     emit: Callable[[Mapping[str, COperand], QuadLoop], BlockText],
 ) -> TensorIntrin:
-    """Build a block that loops over words of weights; `meaning(b, w, x, acc, word number)` describes one word; `loop`: unroll and
-    rest.
-    """
+    """Build a block that loops over weight words; `meaning(b, w, x, acc, number)` describes one word; `loop`: unroll and rest."""
     (unroll, rest), quads = loop, Var("quads")
     b = IRBuilder(f"{name}_u{unroll}" + "_rest" * rest)
     w = b.input("w", _UNSIZED, "int16", align=4)
@@ -271,9 +269,7 @@ class QuadLoop:
         return [f'[{n}] "{constraint}"(aot_{n})' for n in names]
 
     def text(self, step: list[str], pointer: str, spare: str) -> list[str | Repeat]:
-        """Return the loops; end addresses in memory are loaded into `spare` (if there is one) before %[pointer] is compared with
-        them.
-        """
+        """Return the loops; end addresses in memory are loaded into `spare` (if any) to compare %[pointer] with them."""
         if self._once:
             return [Repeat(self.unroll, step)]
 
@@ -395,9 +391,7 @@ class WordForm:
         return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=self.prescale)
 
     def best_requant(self, layer: FusedLayer, target: Target, *, common: bool = False) -> HighMultiply:
-        """Return the requantisation of an accepted layer, with one shift for all channels if that is exact, unless code is
-        shared.
-        """
+        """Return the requantisation of an accepted layer, with one shift for all channels if exact, unless code is shared."""
         requant = self.requant(layer, target)
         assert requant is not None
         if common or requant.params[-1].uniform:
@@ -605,9 +599,7 @@ class PackedWeights:
         return Region(weights, (n * (self.block * self.quads) + skipped) * 2, "int16")
 
     def requant_params(self, b: IRBuilder, params: Buffer, start: Expr, *, count: int) -> Callable[[int], tuple[Expr, ...]]:
-        """Return a function of j: the requantisation parameters of channel j of the block of `count` channels at `start`; emits
-        loads.
-        """
+        """Return a function of j: the parameters of channel j of the block of `count` channels at `start`; emits their loads."""
         if self._head:
             shared = tuple(b.let("field", params[len(self._lead) + i]) for i in range(len(self._head)))
             return lambda _j: shared

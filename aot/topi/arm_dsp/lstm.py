@@ -55,9 +55,7 @@ _WIDE = 1 << 16
 """A number beyond this plus any int16 number is beyond int16 too."""
 
 _DOT, _GATE, _CELL, _KEPT = 14, 10, 28, 60
-"""Instructions (from counts under QEMU): per quad of all gates, per gate for two rescalings, per cell for its products, and for
-gates that wait in memory.
-"""
+"""Instructions (from counts under QEMU): per quad of all gates, two rescalings of a gate, a cell, and gates kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +207,7 @@ class LstmW8Kernel(LstmKernel):
 def _short_form(
     scale: Scale, largest: int, limits: tuple[int, int], *, target: Target, prescale: int, zp: int = 0
 ) -> HighMultiply | None:
-    """Return the requantisation of numbers up to `largest`, scaled by 2^prescale; without a right shift there is no second
-    rounding.
-    """
+    """Return the requantisation of numbers up to `largest`, scaled by 2^prescale; only a right shift rounds a second time."""
     multiplier, shift = scale
     dtype = "int8" if limits == int_range("int8") else "int16"
     attrs = RequantizeAttrs((multiplier,), (shift,), zp, *limits, "double" if shift < 0 else "single", dtype)

@@ -1,8 +1,7 @@
-"""Convolution to one or two channels, such as an attention map or a mask: blocks of four pixels x one channel, two taps per
-SMLAD.
+"""Convolution to one or two channels, such as an attention map or a mask: blocks of four pixels x one channel, by SMLAD.
 
 The other kernels compute several channels at a time, which such a layer does not have.  This one computes four windows of one
-channel at a time instead, so each weight word serves four outputs.
+channel at a time instead, so each weight word (two taps) serves four outputs.
 
 The rows that a window covers are kept as 16-bit numbers less the padding value, with zeros around them, in a ring of scratch
 memory; each row is widened only once, and no tap needs a test.  Flash: two bytes per weight.
@@ -375,9 +374,7 @@ MOST_SCRATCH = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ring:
-    """`span` rows of `pitch` halfwords for the windows of `layer`, whose weights matter only by shape; `zp` is subtracted from
-    data.
-    """
+    """`span` rows of `pitch` halfwords for the windows of `layer`, whose weights matter only by shape; data are less `zp`."""
 
     layer: FusedLayer
     zp: int

@@ -341,9 +341,7 @@ class _WindowsPlan:
         return channel_numbers(self.layer, self.requant)
 
     def stream(self) -> Array:
-        """Return int32: per run and block of channels the weights, int16[pairs][3][2] in ORDER; then the headers
-        [channels][numbers].
-        """
+        """Return int32: per run and block the weights, int16[pairs][3][2] in ORDER; then the headers [channels][numbers]."""
         layer, length = self.layer, self.runs.length
         matrix = layer.weight.reshape(layer.channels, self.runs.count, length // TAPS, TAPS)[..., ORDER]
         matrix = np.pad(matrix, ((0, -layer.channels % TRIPLE), (0, 0), (0, 0), (0, 0)))

@@ -308,9 +308,7 @@ _ACCS = tuple(f"r{4 + i}" for i in range(SUMS))
 
 
 def _step(product: Product, *, first: bool) -> list[str]:
-    """Return the instructions for one word of each channel; STM needs ascending registers, so they are named here, not by the
-    compiler.
-    """
+    """Return the instructions for one word per channel; STM needs ascending registers, so these are fixed here."""
     text = [f"ldrd {_WEIGHTS[0]}, {_WEIGHTS[1]}, [%[wp]], #8", f"ldrd {_INPUTS[0]}, {_INPUTS[1]}, [%[vp]], #8"]
     begin, go_on = ("smuad", "smlad") if product.pair else ("mul", "mla")
     for half in range(2):
@@ -465,8 +463,7 @@ def _constant(at: Array, bounds: tuple[Array, Array], ratio: Array, *, codes: Ar
 
 INT16_MAX = (1 << 15) - 1
 MIN_INPUTS, MAX_WORDS = 8, 508
-"""Fewest input channels, below which the transforms cost more than they save; most words per channel, beyond which the offset of
-the inner loop's end does not fit its instruction.
+"""Fewest input channels, as fewer are not worth the transforms; most words per channel, for the inner loop's end to be in reach.
 """
 BYTE_OFFSET = 128
 """Added to the data without DSP instructions: they are then unpacked as unsigned bytes."""

@@ -468,9 +468,7 @@ class TilePlanes(Planes):
         return int(self.layer.channels * (total + unpacking) + border)
 
     def _copy_cost(self, first: tuple[int, int], size: tuple[int, int]) -> float:
-        """Return the instructions for copying the data of a tile with `size` results from `first` on; a small image keeps its
-        border.
-        """
+        """Return the instructions for copying the data of a tile of `size` results from `first` on (no border if small)."""
         rows, columns = self.rows, self.columns
         if self.is_small:
             copied = columns.copied

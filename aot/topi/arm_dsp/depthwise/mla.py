@@ -1,8 +1,8 @@
 """Depthwise convolution for cores with Thumb-2 but without DSP instructions (Cortex-M3), with MLA.
 
 `depthwise_lanes`: blocks of six outputs of one channel, from planes, also for windows larger than 3 x 3.  Two pixels share a
-32-bit word, so that one MLA does several products (aot/topi/layer/lanes.py).  Here the words of a tap stay in their registers for
-the next tap, and SMULL requantises.
+32-bit word, so that four MLA do six multiply-accumulates (aot/topi/layer/lanes.py).  Here the words of a tap stay in their
+registers for the next tap, and SMULL requantises.
 
 `depthwise_line`: windows of one row or one column without padding; up to five outputs of one line of a channel at a time,
 straight from the data, without a plane or scratch memory.  While the weight of a tap is in a register, so are as many bytes as

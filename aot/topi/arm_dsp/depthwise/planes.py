@@ -109,9 +109,7 @@ def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int 
 
 
 def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
-    """Replace channels whose product always rounds to zero, |acc| < 2^(s - 1), by multiplier 0 and shift 1; also return the
-    others.
-    """
+    """Give channels whose product always rounds to zero, |acc| < 2^(s - 1), multiplier 0 and shift 1; also return the others."""
     multiplier = np.broadcast_to(np.asarray(layer.requant.multiplier, np.int64), layer.bias.shape)
     right = -np.broadcast_to(np.asarray(layer.requant.shift, np.int64), layer.bias.shape)
     magnitude = np.maximum(np.abs(layer.acc_low), np.abs(layer.acc_high)).astype(np.int64)
@@ -138,9 +136,7 @@ def layout_of(rows: Axis, columns: Axis, *, shared: bool = False) -> Layout:
 
 
 def plane_pitch(rows: Axis, columns: Axis) -> int | None:
-    """Return the halfwords per line, even; None if the dilation is along the wrong axis, or the rows of a window are out of
-    reach.
-    """
+    """Return the halfwords per line, even; None if the wrong axis is dilated or the rows of a window are out of reach."""
     pitch = max(columns.used, columns.before + 1)
     pitch += pitch % 2
     return None if columns.dilation > 1 or 2 * (rows.reach - 1) * pitch > MAX_REACH else pitch
@@ -269,9 +265,7 @@ def _plan_16x8(group: Group, target: Target) -> StripPlanes | None:
 
 
 def _numbers_16x8(layer: FusedLayer, target: Target) -> Numbers | None:
-    """Return one shift for all channels if the sums, scaled by each channel's power of two, still fit; else one shift per
-    channel.
-    """
+    """Return one shift for all channels if the sums, scaled by each channel's power of two, still fit; else one per channel."""
     attrs, used = without_vanishing(layer)
     weight, bias = layer.weight * used, layer.bias * used
     magnitude = np.abs(weight).sum(axis=(0, 1)) * 32768 + np.abs(bias)

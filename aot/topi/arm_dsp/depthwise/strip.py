@@ -76,9 +76,7 @@ class Layout:
 
     @property
     def chunks(self) -> tuple[tuple[int, int], ...]:
-        """The kernel row, cut into runs (start, length) of columns whose words fit the registers; all but the last of even
-        length.
-        """
+        """The kernel row, cut into runs (start, length) of columns whose words fit the registers; only the last may be odd."""
         widest = STREAMED_WORDS + 1 if self.odd else 2 * STREAMED_WORDS
         if self.resident or self.kw <= widest:
             return ((0, self.kw),)
@@ -226,9 +224,7 @@ def shared_strip(
 
 @dataclass(frozen=True, slots=True)
 class Mac:
-    """One multiply instruction: output `output`, pixel word `pixels` of the kernel row, weight word `word`; op is d, bb, bt, tb
-    or tt.
-    """
+    """One multiply: output `output`, pixel word `pixels` of the kernel row, weight word `word`; op is d, bb, bt, tb or tt."""
 
     output: int
     pixels: int
@@ -442,14 +438,13 @@ class StripText:
         return []
 
     def results(self, outputs: int, index: int | None) -> list[str]:
-        """Return the instructions that put `outputs` results into the first accumulators: step `index`, or the loop's current
-        step.
-        """
+        """Return instructions that put `outputs` results of step `index` (None: the loop's) into the first accumulators."""
         raise NotImplementedError
 
     def line(self) -> list[str | Repeat]:
-        """Return one line of the strip; both pointers advance to the next line (the result's already within a line, if offsets do
-        not reach).
+        """Return one line of the strip, after which both pointers are at the next line.
+
+        If offsets do not reach the end of a line, the result's pointer advances within it.
         """
         strip = self.covered
         full, remainder = divmod(strip.outputs, strip.step)
@@ -550,9 +545,7 @@ def _pixel_pairs(macs: Sequence[Mac]) -> Iterator[list[int]]:
 
 
 class _Resident(StripText):
-    """Weights, bias and constant in r4 and up; multiplier and shift there too if there is room, else in FPU registers or in
-    memory.
-    """
+    """Weights, bias and constant in r4 and up; multiplier and shift there too if there is room, else in the FPU or in memory."""
 
     pixels = ("r12", "r3")
 
@@ -651,9 +644,7 @@ class _Resident(StripText):
 
 
 class _Streamed(StripText):
-    """Accumulators in r3 and up, then weight words, pixels in the last two registers; the result's pointer in memory if these run
-    out.
-    """
+    """Accumulators in r3 and up, then weight words, pixels in the last two registers; the out pointer in memory if needed."""
 
     def __init__(self, strip: Strip) -> None:
         super().__init__(strip)

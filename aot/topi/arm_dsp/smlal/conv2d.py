@@ -176,9 +176,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class ChainConfig:
-    """How loops are chosen.  `common`: loops that layers of other sizes have too, so that they share code; else the fastest for
-    this layer.
-    """
+    """How loops are chosen: `common` ones, which layers of other sizes share, or the fastest ones for this layer."""
 
     common: bool
 

@@ -63,9 +63,7 @@ class Runs:
 
 
 def _tap_loop(taps: int) -> TapLoop:
-    """Return straight code for up to MAX_UNROLL taps, else the loop with the fewest instructions, preferring less code if it is
-    close.
-    """
+    """Return straight code for up to MAX_UNROLL taps, else the fastest loop, or one with less code if it is about as fast."""
     if taps <= MAX_UNROLL:
         return TapLoop(0, taps)
     loops = (TapLoop(unroll, taps % unroll) for unroll in range(MAX_UNROLL // 2, MAX_UNROLL + 1))

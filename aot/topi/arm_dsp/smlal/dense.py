@@ -149,9 +149,7 @@ class _Plan:
 
 
 def _plan(group: Group, target: Target) -> _Plan | None:
-    """Accept sums that stay within a lane, with the short requantisation; on DSP cores only nine-bit weights, as others have
-    better kernels.
-    """
+    """Accept sums within a lane and the short requantisation; with DSP only nine-bit weights, as others have better kernels."""
     layer = match_layer(group, wide=True)
     if layer is None or not target.has("thumb2") or not supports_epilogue(layer) or not is_rows(layer):
         return None
