@@ -121,10 +121,10 @@ def _check_args(inputs: Any, args: Sequence[te.Tensor]) -> None:
     if len(functions) != 1 or not isinstance(functions[0], PrimFunc):
         kind = type(inputs).__name__
         raise UsageError(Problem("E5074", f"args is only for a te.Schedule or one PrimFunc, not for this {kind}"))
-    wanted = [(p.dtype, tuple(p.shape)) for p in signature_of(functions[0], functions[0].name).params]
-    given = [(getattr(a, "dtype", ""), tuple(getattr(a, "shape", ()))) for a in args]
-    if given != wanted:
-        shown = [", ".join(f"{dtype}{list(shape)}" for dtype, shape in rows) for rows in (wanted, given)]
+    expected = [(p.dtype, tuple(p.shape)) for p in signature_of(functions[0], functions[0].name).params]
+    actual = [(getattr(a, "dtype", ""), tuple(getattr(a, "shape", ()))) for a in args]
+    if actual != expected:
+        shown = [", ".join(f"{dtype}{list(shape)}" for dtype, shape in rows) for rows in (expected, actual)]
         raise UsageError(Problem("E5073", f"the function has the parameters {shown[0]}, not {shown[1] or 'none'}"))
 
 
@@ -156,18 +156,18 @@ def options_of(options: Options | None, keywords: Mapping[str, Any]) -> Options 
         return options
     if options is not None:
         raise UsageError(Problem("E5074", f"use either options or keywords such as {next(iter(keywords))}, not both"))
-    known = {f.name for f in fields(Options)}
+    names = {f.name for f in fields(Options)}
     for name in keywords:
-        if name not in known:
-            near = nearest(name, known, limit=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; options: {', '.join(sorted(known))}"
+        if name not in names:
+            near = nearest(name, names, limit=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; options: {', '.join(sorted(names))}"
             raise UsageError(Problem("E5074", f"there is no option {name}{hint}"))
-    given = dict(keywords)
-    if isinstance(given.get("slide"), Mapping):
-        given["slide"] = tuple(given["slide"].items())
-    if isinstance(given.get("byoc_path"), str):
-        given["byoc_path"] = Path(given["byoc_path"])
-    return Options(**given)
+    values = dict(keywords)
+    if isinstance(values.get("slide"), Mapping):
+        values["slide"] = tuple(values["slide"].items())
+    if isinstance(values.get("byoc_path"), str):
+        values["byoc_path"] = Path(values["byoc_path"])
+    return Options(**values)
 
 
 def load(model: str | Path | bytes | Artifact, **keywords: Any) -> HostModel:
@@ -216,12 +216,12 @@ def lower(
 
 def _holds(module: IRModule, kind: type) -> bool:
     """Whether all functions of a module are of one IR (E5074 if they are mixed or there are none)."""
-    found = [isinstance(f, kind) for f in module.functions.values()]
-    if not found or any(found) != all(found):
+    matches = [isinstance(f, kind) for f in module.functions.values()]
+    if not matches or any(matches) != all(matches):
         raise UsageError(
             Problem("E5074", "a module to build must have at least one function, all of one kind", f"module {module.name}")
         )
-    return all(found)
+    return all(matches)
 
 
 def _build_functions(module: IRModule, target: Target, name: str | None) -> Artifact | Module:
@@ -237,8 +237,8 @@ def _generated(module: IRModule, target: Target, *, of_model: bool) -> Artifact 
     """The result of the target kind's code generator for PrimFuncs; for a model it may also be files."""
     result = get_global_func(target.kind.codegen)(module, target)
     if not isinstance(result, Module) and not (of_model and isinstance(result, Artifact)):
-        wanted = "a runtime.Module or an aot.Artifact" if of_model else "a runtime.Module"
-        raise UsageError(Problem("E5074", f"{target.kind.codegen} returned {type(result).__name__}, not {wanted}"))
+        expected = "a runtime.Module or an aot.Artifact" if of_model else "a runtime.Module"
+        raise UsageError(Problem("E5074", f"{target.kind.codegen} returned {type(result).__name__}, not {expected}"))
     return result
 
 

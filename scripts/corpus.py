@@ -104,22 +104,22 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
         sets = golden_sets(open_npz(golden), golden, inputs=meta["inputs"], outputs=meta["outputs"], oracle=oracle)
         traps = ("-ftrapv",) if variant == TRAPPING else ()
         project = prepare(artifact, board, sanitize=variant == SANITIZED, extra_flags=traps)
-        found = verify(path.read_bytes(), artifact, project, sets, profile=False, timeout=600)
+        outcome = verify(path.read_bytes(), artifact, project, sets, profile=False, timeout=600)
     except TargetError as error:
         return "refused", "; ".join(p.message for p in error.problems), {}
     except AotError as error:
         return "FAILED", str(error), {}
     except Exception as error:  # one model's fault must not affect the others
         return "FAILED", f"{type(error).__name__}: {error}", {}
-    figures = {k: v for k in WATCHED if (v := getattr(found, k)) is not None}
-    if found.exact:
-        over = found.workspace_bytes - found.workspace_liveness_bound
-        return "exact", f"{found.sets} sets, {found.macs} MAC, workspace {over:+d} B to its bound", figures
-    if found.known_fault is not None:
-        return "known fault", f"of the reference kernels, which made the golden file: {found.known_fault}", figures
+    figures = {k: v for k in WATCHED if (v := getattr(outcome, k)) is not None}
+    if outcome.exact:
+        over = outcome.workspace_bytes - outcome.workspace_liveness_bound
+        return "exact", f"{outcome.sets} sets, {outcome.macs} MAC, workspace {over:+d} B to its bound", figures
+    if outcome.known_fault is not None:
+        return "known fault", f"of the reference kernels, which made the golden file: {outcome.known_fault}", figures
     return (
         "DIFFERS",
-        f"{found.sets - found.sets_exact} of {found.sets} sets by {found.max_abs_diff}: {found.first_divergence}",
+        f"{outcome.sets - outcome.sets_exact} of {outcome.sets} sets by {outcome.max_abs_diff}: {outcome.first_divergence}",
         figures,
     )
 
@@ -219,22 +219,22 @@ def run(paths: Sequence[Path], boards: Sequence[str], *, oracle: str, opt: str, 
 
 
 def main() -> int:
-    wanted = _arguments()
-    boards = wanted.boards.split(",")
-    chosen = every_model if wanted.every else integer_models if wanted.integer else find_models
-    paths = list(chosen(wanted.models, wanted.only))
+    arguments = _arguments()
+    boards = arguments.boards.split(",")
+    chosen = every_model if arguments.every else integer_models if arguments.integer else find_models
+    paths = list(chosen(arguments.models, arguments.only))
     if not paths:
-        print(f"no model in {wanted.models}", file=sys.stderr)
+        print(f"no model in {arguments.models}", file=sys.stderr)
         return 1
-    rows = run(paths, boards, oracle=wanted.oracle, opt=wanted.opt, processes=wanted.processes, limit=wanted.limit)
+    rows = run(paths, boards, oracle=arguments.oracle, opt=arguments.opt, processes=arguments.processes, limit=arguments.limit)
     _print_table(rows, boards)
     for row in rows:
         if row.verdict != "exact":
             print(f"{row.verdict} {row.key}: {row.detail}")
-    if wanted.table:
-        write_table(wanted.table, rows)
-    if wanted.json:
-        wanted.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n", encoding="utf-8")
+    if arguments.table:
+        write_table(arguments.table, rows)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n", encoding="utf-8")
     counts = {v: sum(r.verdict == v for r in rows) for v in ("exact", "known fault", "refused", "DIFFERS", "FAILED")}
     print(f"{len(paths)} models x {len(boards)} boards: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
     return 0 if all(r.ok for r in rows) else 1

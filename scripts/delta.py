@@ -143,25 +143,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", default=OWN_MODELS, help="pattern, from the root of the checkout; then no shared ones")
     parser.add_argument("--accept", action="store_true", help=f"write {SHARED_BASELINE}: the figures of the shared networks now")
     parser.add_argument("-j", "--processes", type=int, default=2)
-    wanted = parser.parse_args(arguments)
-    shared = shared_models() if wanted.models == OWN_MODELS else []
-    if wanted.accept:
-        return accept(shared, wanted.board, wanted.processes)
+    options = parser.parse_args(arguments)
+    shared = shared_models() if options.models == OWN_MODELS else []
+    if options.accept:
+        return accept(shared, options.board, options.processes)
     gate = open_gate(BUDGET, None, accept=False, allow=None)
     gate = replace(gate, baseline={**(gate.baseline or {}), **(_accepted(".", SHARED_BASELINE) or {})})
-    before = accepted(wanted.base)
+    before = accepted(options.base)
     if before is None:
-        print(f"no {BASELINE} of this form in {wanted.base}: compared with the one on disk", file=sys.stderr)
+        print(f"no {BASELINE} of this form in {options.base}: compared with the one on disk", file=sys.stderr)
         before = accepted(".") or {}
-    found = bundle(*measure([*sorted(ROOT.glob(wanted.models)), *shared], wanted.board, wanted.processes))
-    if not found["reports"] and not found["failures"]:
-        print(f"no model {wanted.models}", file=sys.stderr)
+    measured = bundle(*measure([*sorted(ROOT.glob(options.models)), *shared], options.board, options.processes))
+    if not measured["reports"] and not measured["failures"]:
+        print(f"no model {options.models}", file=sys.stderr)
         return 1
-    judged = judge(found["reports"], gate)
-    print("\n".join(delta_table(before, {key_of(r): r for r in found["reports"]})))
-    for problem in complaints(found, judged):
+    judged = judge(measured["reports"], gate)
+    print("\n".join(delta_table(before, {key_of(r): r for r in measured["reports"]})))
+    for problem in complaints(measured, judged):
         print(problem, file=sys.stderr)
-    return exit_code(found, judged)
+    return exit_code(measured, judged)
 
 
 def accept(models: Sequence[Path], board: str, processes: int) -> int:

@@ -69,9 +69,9 @@ def ran(name: str, **options: Any) -> Any:
     """What a run on the board gives; every byte has to be right."""
     import aot
 
-    found = aot.verify(NETS / f"{name}.tflite", board=BOARD, random=options.pop("random", 1), **options)
-    assert found.exact, f"{name} is not exact"
-    return found
+    verification = aot.verify(NETS / f"{name}.tflite", board=BOARD, random=options.pop("random", 1), **options)
+    assert verification.exact, f"{name} is not exact"
+    return verification
 
 
 def lines(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -117,8 +117,8 @@ def rows_of_bounds() -> list[str]:
     for name in ROWS:
         data = (NETS / f"{name}.tflite").read_bytes()
         main = front(data, find_target("cortex-m4"), name=name, options=Options()).main
-        found = memory_bounds(main, nominal_shapes(data))
-        rows.append((name, found.liveness, found.streaming.nbytes, found.fed.nbytes))
+        bounds = memory_bounds(main, nominal_shapes(data))
+        rows.append((name, bounds.liveness, bounds.streaming.nbytes, bounds.fed.nbytes))
     return lines(("model", "whole tensors", "rows", "rows, fed by rows"), rows)
 
 
@@ -282,9 +282,9 @@ def steps() -> list[str]:
 
     rows = []
     for what, in_steps in (("in one go", False), ("in steps", True)):
-        found = aot.verify(ROOT / "tests" / "models" / "net_kws_dscnn.tflite", board=BOARD, random=1, in_steps=in_steps)
-        assert found.exact
-        rows.append((what, found.instructions, found.code_bytes, found.stack_bytes))
+        verification = aot.verify(ROOT / "tests" / "models" / "net_kws_dscnn.tflite", board=BOARD, random=1, in_steps=in_steps)
+        assert verification.exact
+        rows.append((what, verification.instructions, verification.code_bytes, verification.stack_bytes))
     return lines(("kws on a Cortex-M4", "instructions", "code", "stack"), rows)
 
 
@@ -361,21 +361,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TABLES))
     parser.add_argument("--check", action="store_true", help="only tell whether the pages are up to date")
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     stale = 0
-    for name in wanted.names or TABLES:
+    for name in arguments.names or TABLES:
         page = ROOT / TABLES[name].page
         before = page.read_text(encoding="utf-8")
         after = rendered(name, before)
-        if before == after or (wanted.check and _same(before, after)):
+        if before == after or (arguments.check and _same(before, after)):
             continue
         stale = 1
-        if wanted.check:
+        if arguments.check:
             sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), TABLES[name].page, name))
         else:
             page.write_text(after, encoding="utf-8")
-    return stale if wanted.check else 0
+    return stale if arguments.check else 0
 
 
 if __name__ == "__main__":

@@ -40,18 +40,18 @@ def fits(count: int, board_name: str, processes: int, seed: int) -> list[Fit]:
 
     board = load_board(board_name)
     layers = inputs_of(list(drawn_layers(count, seed=seed)), find_target(board.cpu), seed=seed)
-    told = {given.workload: (estimates, text) for given, estimates, text in layers}
+    estimates_by_workload = {given.workload: (estimates, text) for given, estimates, text in layers}
     jobs = [Job(tuple(given for given, _, _ in layers[i : i + BATCH]), board_name) for i in range(0, len(layers), BATCH)]
-    found = []
+    results = []
     for number, (_, done) in enumerate(outcomes(run_job, jobs, local(processes)), 1):
         for result in done.checked().results:
-            estimates, text = told[result.workload]
+            estimates, text = estimates_by_workload[result.workload]
             if result.wrong:
                 raise SystemExit(f"{result.kernel} computes wrongly: {result.wrong} ({text})")
             if result.count:
-                found.append(Fit(result.kernel, f"{result.workload}: {text}", estimates[result.kernel], result.count))
+                results.append(Fit(result.kernel, f"{result.workload}: {text}", estimates[result.kernel], result.count))
         print(f"{number} of {len(jobs)} images", file=sys.stderr)
-    return sorted(found, key=lambda f: (f.text, f.kernel))
+    return sorted(results, key=lambda f: (f.text, f.kernel))
 
 
 def table(found: Sequence[Fit]) -> str:
@@ -99,12 +99,12 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write estimate and count of each")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    found = fits(given.layers, given.board, given.jobs, given.seed)
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(f) for f in found], indent=1) + "\n", encoding="utf-8")
-    print(table(found))
+    results = fits(arguments.layers, arguments.board, arguments.jobs, arguments.seed)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps([asdict(f) for f in results], indent=1) + "\n", encoding="utf-8")
+    print(table(results))
     return 0
 
 

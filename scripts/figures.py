@@ -73,12 +73,12 @@ def table() -> str:
     ]
     for name, (title, macs, instructions, code, constants, ram) in TFLM.items():
         golden = NETS / f"{name}.golden.npz"
-        found = json.loads(aot(f"verify {NETS / name}.tflite --board mps2-an386 --inputs {golden} --no-profile --json"))
-        assert found["exact"], f"{name} is not exact"
-        ours = found["workspace_bytes"] + found["stack_bytes"]
-        flash = f"{found['code_bytes']:,} + {found['constant_bytes']:,} | {code:,} + {constants:,}"
-        per_mac = found["instructions"] / macs
-        cells = f"{macs:,} | {found['instructions']:,} | {instructions:,} | {per_mac:.2f} | {flash} | {ours:,} | {ram:,}"
+        verification = json.loads(aot(f"verify {NETS / name}.tflite --board mps2-an386 --inputs {golden} --no-profile --json"))
+        assert verification["exact"], f"{name} is not exact"
+        ours = verification["workspace_bytes"] + verification["stack_bytes"]
+        flash = f"{verification['code_bytes']:,} + {verification['constant_bytes']:,} | {code:,} + {constants:,}"
+        per_mac = verification["instructions"] / macs
+        cells = f"{macs:,} | {verification['instructions']:,} | {instructions:,} | {per_mac:.2f} | {flash} | {ours:,} | {ram:,}"
         lines.append(f"| {title} | {cells} |")
     return "\n".join(lines)
 
@@ -88,10 +88,12 @@ def table_of(board: str, tflm: Mapping[str, int]) -> str:
     lines = ["| model | instructions: aot | TFLM | per MAC |", "|---|--:|--:|--:|"]
     for name, instructions in tflm.items():
         options = f"--board {board} --opt speed --inputs {NETS / name}.golden.npz --no-profile --json"
-        found = json.loads(aot(f"verify {NETS / name}.tflite {options}"))
-        assert found["exact"], f"{name} is not exact"
+        verification = json.loads(aot(f"verify {NETS / name}.tflite {options}"))
+        assert verification["exact"], f"{name} is not exact"
         title, macs = TFLM[name][:2]
-        lines.append(f"| {title} | {found['instructions']:,} | {instructions:,} | {found['instructions'] / macs:.2f} |")
+        lines.append(
+            f"| {title} | {verification['instructions']:,} | {instructions:,} | {verification['instructions'] / macs:.2f} |"
+        )
     return "\n".join(lines)
 
 
@@ -127,10 +129,10 @@ def render(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only tell whether README.md is up to date")
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     before = README.read_text(encoding="utf-8")
     after = render(before)
-    if not wanted.check:
+    if not arguments.check:
         README.write_text(after, encoding="utf-8")
         return 0
     sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), "README.md", "measured"))

@@ -81,8 +81,8 @@ def _layer(layer: dict[str, Any], spent: int) -> Layer:
 
 def mean(values: Iterable[float]) -> str:
     """The geometric mean."""
-    found = [log(v) for v in values]
-    return f"{exp(sum(found) / len(found)):.3f}" if found else "–"
+    logs = [log(v) for v in values]
+    return f"{exp(sum(logs) / len(logs)):.3f}" if logs else "–"
 
 
 def per_mac(layers: Sequence[Layer]) -> float:
@@ -135,18 +135,18 @@ def main() -> int:
     parser.add_argument("--opt", choices=("balanced", "speed"), help="only this one")
     parser.add_argument("--fast-float", action="store_true", help="compile with it, for a board with MVE")
     parser.add_argument("--layers", action="store_true", help="each layer too")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     from aot.errors import AotError
 
-    opts = [given.opt] if given.opt else ["balanced", "speed"]
+    opts = [arguments.opt] if arguments.opt else ["balanced", "speed"]
     titles = {"balanced": "instructions per MAC", "speed": "cycles per MAC (speed)"}
     print(f"| network | kind | layers | MACs | {' | '.join(titles[o] for o in opts)} |\n|---|---|--:|--:|{'--:|' * len(opts)}")
     table = Table(opts)
-    for model in given.models or networks():
+    for model in arguments.models or networks():
         try:
-            found = {opt: measure(model, given.board, opt, fast_float=given.fast_float) for opt in opts}
-            table.add(model.stem, found, each=given.layers)
+            layers = {opt: measure(model, arguments.board, opt, fast_float=arguments.fast_float) for opt in opts}
+            table.add(model.stem, layers, each=arguments.layers)
         except AotError as error:
             print(f"| {model.stem} | {str(error.problems[0])[:90]} |", flush=True)
     table.means()

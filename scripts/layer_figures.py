@@ -99,15 +99,15 @@ def _input(shape: Shape, target: Any, families: Sequence[str]) -> Any:
         front(shape.model(), target, name="layer", options=options).main, target, name="layer", options=options
     ).main
     (func,) = (e.op for e in post_order(main.body) if isinstance(e, Call) and isinstance(e.op, Function))
-    found = (c.kernel for c in all_candidates(func, target, "layer", LoweringCache()))
-    return MeasureInput(shape.text, func, tuple(k for k in found if k.split(".")[0] in families))
+    kernels = (c.kernel for c in all_candidates(func, target, "layer", LoweringCache()))
+    return MeasureInput(shape.text, func, tuple(k for k in kernels if k.split(".")[0] in families))
 
 
 def _best(counts: dict[tuple[str, str], int], shape: Shape, family: str) -> str:
-    found = [(n, kernel) for (text, kernel), n in counts.items() if text == shape.text and kernel.split(".")[0] == family]
-    if not found:
+    counted = [(n, kernel) for (text, kernel), n in counts.items() if text == shape.text and kernel.split(".")[0] == family]
+    if not counted:
         return "–"
-    count, kernel = min(found)
+    count, kernel = min(counted)
     return f"{count / shape.macs:.2f} (`{kernel.partition('(')[0].partition('.')[2]}`)"
 
 

@@ -47,10 +47,10 @@ def tidy(book: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only tell whether the outputs are those of today")
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     before = NOTEBOOK.read_text(encoding="utf-8")
     after = executed(before)
-    if not wanted.check:
+    if not arguments.check:
         NOTEBOOK.write_text(after, encoding="utf-8")
     elif after != before:
         sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), "kept", "now"))

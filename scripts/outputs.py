@@ -119,14 +119,14 @@ def of_revision(revision: str, pattern: str) -> list[str]:
 def differences(before: Sequence[str], now: Sequence[str]) -> list[str]:
     """`case: files` for everything that differs; `gone` and `new` if a case is in one list only."""
     old, new = (dict(line.split(": ", 1) for line in text) for text in (before, now))
-    found = [f"{case}: gone" for case in old if case not in new]
+    changes = [f"{case}: gone" for case in old if case not in new]
     for case, marks in new.items():
         if case not in old:
-            found.append(f"{case}: new")
+            changes.append(f"{case}: new")
         elif marks != old[case]:
             changed = set(marks.split()) ^ set(old[case].split())
-            found.append(f"{case}: {' '.join(sorted({m.partition('=')[0] for m in changed}))}")
-    return found
+            changes.append(f"{case}: {' '.join(sorted({m.partition('=')[0] for m in changed}))}")
+    return changes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,9 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.write:
         GOLDEN.write_text("\n".join(now) + "\n", encoding="utf-8")
     if chosen.against:
-        found = differences(of_revision(chosen.against, chosen.models), now)
-        print("\n".join(found) if found else f"{len(now)} compilations, every file as in {chosen.against}")
-        return 1 if found else 0
+        changes = differences(of_revision(chosen.against, chosen.models), now)
+        print("\n".join(changes) if changes else f"{len(now)} compilations, every file as in {chosen.against}")
+        return 1 if changes else 0
     return 0
 
 

@@ -148,7 +148,7 @@ def words_of(option: Option, facts: Facts, verb: str) -> list[str] | None:
 
 def all_options() -> dict[str, list[Option]]:
     """Every value of every option of `compile` that is not the default (SystemExit if none is known)."""
-    found: dict[str, list[Option]] = {}
+    values: dict[str, list[Option]] = {}
     for name, option in parameters("compile").items():
         if name in LEFT_OUT:
             continue
@@ -160,8 +160,8 @@ def all_options() -> dict[str, list[Option]]:
             labels = [choice for choice in option.metavar.split("|") if choice != option.default]
         else:
             raise SystemExit(f"no values are known for --{name.replace('_', '-')}: give VALUES some")
-        found.setdefault(FACTOR_OF.get(name, name), []).extend((name, label) for label in labels)
-    return found
+        values.setdefault(FACTOR_OF.get(name, name), []).extend((name, label) for label in labels)
+    return values
 
 
 def factors(row: frozenset[Option]) -> set[str]:
@@ -299,8 +299,8 @@ def verify_row(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
 
 def larger(row: frozenset[Option], facts: Facts, folder: Path) -> Outcome:
     """A budget or a pool with more room must not give more instructions, a pool not more memory."""
-    rest = ("json", "quiet", "verbose", "plan", "form", "sbom", "profiler", "share", "verify_passes", "stack_bound")
-    words = words_for([o for o in row if o[0] not in rest], facts, "compile")
+    others = ("json", "quiet", "verbose", "plan", "form", "sbom", "profiler", "share", "verify_passes", "stack_bound")
+    words = words_for([o for o in row if o[0] not in others], facts, "compile")
     changed: dict[str, list[str]] = {}
     for i, word in enumerate(words[:-1]):
         size = re.fullmatch(r"(?:([A-Z]+)=)?([0-9]+)(:[0-9]+)?", words[i + 1])
@@ -389,15 +389,15 @@ class Campaign:
 
     def explore(self, row: frozenset[Option], facts: Facts, folder: Path) -> list[tuple[frozenset[Option], Outcome]]:
         """The refused or failing parts of the row, reduced as far as possible, and last the part of the row that runs well."""
-        found: list[tuple[frozenset[Option], Outcome]] = []
+        parts: list[tuple[frozenset[Option], Outcome]] = []
         while len(row) > 1:
             outcome = run_row(row, facts, folder)
             if outcome.ok:
-                return [*found, (row, outcome)]
+                return [*parts, (row, outcome)]
             least, outcome = self.reduce(row, facts, outcome, folder)
-            found.append((least, outcome))
+            parts.append((least, outcome))
             row -= {max(least)}  # the rest of the row is still useful
-        return found
+        return parts
 
     def learn(self, facts: Facts, found: Sequence[tuple[frozenset[Option], Outcome]]) -> None:
         """Remove the pairs that the row covers; bar what was refused."""
@@ -494,14 +494,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("-j", "--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
-        models = [f for m in (given.models or default_models()) if (f := facts_of(m.resolve(), Path(place))) is not None]
+        models = [f for m in (options.models or default_models()) if (f := facts_of(m.resolve(), Path(place))) is not None]
     if not models:
         parser.error("no model compiles")
-    state = campaign(models, given.seed, given.minutes, given.workers)
+    state = campaign(models, options.seed, options.minutes, options.workers)
     kinds = Counter(code.split()[0] for code in state.refused.values())
-    if given.json:
+    if options.json:
         pairs = [
             {"options": sorted(pair), "code": code} for pair, code in sorted(state.refused.items(), key=lambda x: sorted(x[0]))
         ]
@@ -521,7 +521,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"cannot be combined: {' and '.join(f'{n}={v}' for n, v in sorted(pair))}: {code}")
         print(
             f"{state.rows} rows, {state.pairs - len(state.pending)} of {state.pairs} pairs covered, "
-            f"{len(state.refused)} refused {dict(kinds)}, {len(state.failures)} failures; seed {given.seed}"
+            f"{len(state.refused)} refused {dict(kinds)}, {len(state.failures)} failures; seed {options.seed}"
         )
     return 1 if state.failures or state.pending else 0
 

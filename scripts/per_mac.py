@@ -62,10 +62,10 @@ def models(paths: Sequence[Path], kind: str) -> Iterator[tuple[str, bytes]]:
     for path in paths:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                found = [(n, archive.read(n)) for n in archive.namelist()]
+                files = [(n, archive.read(n)) for n in archive.namelist()]
         else:
-            found = [(p.name, p.read_bytes()) for p in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
-        yield from ((n.removesuffix(".tflite"), data) for n, data in found if not kind or f".{kind}." in n)
+            files = [(p.name, p.read_bytes()) for p in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
+        yield from ((n.removesuffix(".tflite"), data) for n, data in files if not kind or f".{kind}." in n)
 
 
 def measure(job: Job) -> Verification:
@@ -138,17 +138,17 @@ def main() -> int:
     parser.add_argument("--opt", default="speed")
     parser.add_argument("--layers", action="store_true", help="all layers")
     parser.add_argument("-j", "--jobs", type=int, default=1)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     from aot.system.executors import local, outcomes
 
-    jobs = [Job(name, data, given.board, given.opt) for name, data in models(given.models, given.kind)]
-    results = dict(sorted(done for _, done in outcomes(tried, jobs, local(given.jobs))))
+    jobs = [Job(name, data, arguments.board, arguments.opt) for name, data in models(arguments.models, arguments.kind)]
+    results = dict(sorted(done for _, done in outcomes(tried, jobs, local(arguments.jobs))))
     print("| network | instructions | per MAC | moved | transposed | outputs |\n|---|--:|--:|--:|--:|---|")
     print("\n".join(summary(n, f) for n, f in results.items()))
     print("\n| network | layer | result | instructions | share | per MAC | kernel |\n|---|---|---|--:|--:|--:|---|")
-    for name, found in results.items():
-        if not isinstance(found, str):
-            print("\n".join(rows(name, found, whole=given.layers)) or f"| {name} | none | | | | | |")
+    for name, verification in results.items():
+        if not isinstance(verification, str):
+            print("\n".join(rows(name, verification, whole=arguments.layers)) or f"| {name} | none | | | | | |")
     return int(any(isinstance(f, str) or not f.exact for f in results.values()))
 
 

@@ -52,16 +52,16 @@ def differing(model: Path, opt: str) -> Iterator[str]:
         return
     large, small = Pool("LARGE", plain["size"]), Pool("SMALL", SMALL)
     for pools in ((large,), (small, large)):
-        told = " ".join(f"{p.name}={p.size}" for p in pools)
+        description = " ".join(f"{p.name}={p.size}" for p in pools)
         try:
             plan = workspace(model, opt, Pooling(pools))
         except AotError as error:
-            yield f"{told}: {error}"
+            yield f"{description}: {error}"
             continue
         if plan["size"] > plain["size"]:
-            yield f"{told}: {plan['size']:,} bytes instead of {plain['size']:,}"
+            yield f"{description}: {plan['size']:,} bytes instead of {plain['size']:,}"
         elif plain["size"] > SMALL and (offsets(plan), plan["optimal"]) != (offsets(plain), plain["optimal"]):
-            yield f"{told}: another plan of {plan['size']:,} bytes"
+            yield f"{description}: another plan of {plan['size']:,} bytes"
 
 
 def worse_boards(model: Path, opt: str) -> Iterator[str]:
@@ -96,24 +96,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--opt", choices=OPTS, action="append")
     parser.add_argument("--boards", action="store_true")
     parser.add_argument("--minutes", type=float, default=60)
-    given = parser.parse_args(arguments)
-    end = time.monotonic() + given.minutes * 60
+    options = parser.parse_args(arguments)
+    end = time.monotonic() + options.minutes * 60
     done, failures, left = 0, 0, 0
-    for opt in given.opt or ("balanced",):
-        for model in models(given.models, boards=given.boards):
+    for opt in options.opt or ("balanced",):
+        for model in models(options.models, boards=options.boards):
             if time.monotonic() > end:
                 left += 1
                 continue
             try:
-                found = list((worse_boards if given.boards else differing)(model, opt))
+                rows = list((worse_boards if options.boards else differing)(model, opt))
             except AotError as error:
                 print(f"{model.stem} is left out: {str(error)[:100]}", file=sys.stderr, flush=True)
                 continue
             done += 1
-            failures += len(found)
-            for line in found:
+            failures += len(rows)
+            for line in rows:
                 print(f"FAILED {model.stem} --opt {opt}: {line}", flush=True)
-            print(f"{model.stem} --opt {opt}: {'as without pools' if not found else 'worse'}", file=sys.stderr, flush=True)
+            print(f"{model.stem} --opt {opt}: {'as without pools' if not rows else 'worse'}", file=sys.stderr, flush=True)
     print(f"{done} plans compared, {failures} worse with pools, {left} not reached")
     return 1 if failures else 0
 

@@ -23,39 +23,39 @@ def graph() -> dict[str, set[str]]:
     sys.path.insert(0, str(ROOT))
     from tests.test_repository import imports, module_name, part_of, sources
 
-    found: dict[str, set[str]] = {}
+    rooms: dict[str, set[str]] = {}
     for path in sources("aot"):
         room = part_of(module_name(path))
-        below = found.setdefault(room, set())
+        below = rooms.setdefault(room, set())
         below |= {part_of(name) for _, name in imports(path)} - {room}
-    del found[""]  # the package itself offers the driver's names
-    return {room: below - {"", "version"} for room, below in found.items() if room != "version"}
+    del rooms[""]  # the package itself offers the driver's names
+    return {room: below - {"", "version"} for room, below in rooms.items() if room != "version"}
 
 
 def depths(rooms: Mapping[str, set[str]]) -> dict[str, int]:
     """The longest way down from each room."""
-    known: dict[str, int] = {}
+    depth_of: dict[str, int] = {}
 
     def depth(room: str) -> int:
-        if room not in known:
-            known[room] = 1 + max((depth(below) for below in rooms[room]), default=-1)
-        return known[room]
+        if room not in depth_of:
+            depth_of[room] = 1 + max((depth(below) for below in rooms[room]), default=-1)
+        return depth_of[room]
 
     for room in rooms:
         depth(room)
-    return known
+    return depth_of
 
 
 def reached(rooms: Mapping[str, set[str]], start: str) -> set[str]:
     """All rooms below `start`."""
-    found: set[str] = set()
+    below: set[str] = set()
     waiting = list(rooms[start])
     while waiting:
         room = waiting.pop()
-        if room not in found:
-            found.add(room)
+        if room not in below:
+            below.add(room)
             waiting += rooms[room]
-    return found
+    return below
 
 
 def picture() -> str:
@@ -73,8 +73,8 @@ def picture() -> str:
 
 def with_picture(text: str) -> str:
     """The page with the current picture between the marks."""
-    head, rest = text.split(BEGIN)
-    return f"{head}{BEGIN}\n{picture()}\n{END}{rest.split(END)[1]}"
+    head, after = text.split(BEGIN)
+    return f"{head}{BEGIN}\n{picture()}\n{END}{after.split(END)[1]}"
 
 
 def main() -> int:

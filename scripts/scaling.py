@@ -99,8 +99,8 @@ def plot(rows: Sequence[dict[str, Any]]) -> str:
     for value in sorted({row["operators"] for row in rows}):
         parts.append(f'<text x="{x(value):.0f}" y="350" text-anchor="middle">{value:,}</text>')
     for kind, colour in zip(KINDS, ("#0969da", "#bf5700"), strict=True):
-        found = sorted((r for r in rows if r["kind"] == kind), key=lambda r: r["operators"])
-        points = [(x(r["operators"]), y(max(r["seconds"], 0.01)), r["seconds"]) for r in found]
+        points_of_kind = sorted((r for r in rows if r["kind"] == kind), key=lambda r: r["operators"])
+        points = [(x(r["operators"]), y(max(r["seconds"], 0.01)), r["seconds"]) for r in points_of_kind]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"/>' for a, b, _ in points]

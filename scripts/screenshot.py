@@ -27,9 +27,12 @@ def shown() -> tuple[str, str]:
     sys.path.insert(0, str(ROOT))
     from aot.report.calls import report
 
-    found = report(MODEL, name="net_kws_dscnn")
-    made = found.data["fingerprint"]
-    return found.to_html(), f"{made['compiler']}, {made['emulator']}, {found.data['verdict']['reference']}"
+    model_report = report(MODEL, name="net_kws_dscnn")
+    fingerprint = model_report.data["fingerprint"]
+    return (
+        model_report.to_html(),
+        f"{fingerprint['compiler']}, {fingerprint['emulator']}, {model_report.data['verdict']['reference']}",
+    )
 
 
 def digest(page: str) -> str:
@@ -68,9 +71,9 @@ def take(page: str, tools: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only tell whether the picture is current")
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     page, tools = shown()
-    if wanted.check:
+    if arguments.check:
         return int(recorded() != {"page": digest(page), "tools": tools})
     take(page, tools)
     return 0

@@ -40,8 +40,8 @@ def options_page() -> str:
                 continue
             option = p.param_type_name == "option"
             words = ", ".join(f"`{o}`" for o in (*p.opts, *p.secondary_opts)) if option else f"`{p.metavar or p.name}`"
-            told = not (p.required or callable(p.default) or p.default in (None, False, (), ...))
-            default = f"`{_plain(p.default)}`" if told else ""
+            has_default = not (p.required or callable(p.default) or p.default in (None, False, (), ...))
+            default = f"`{_plain(p.default)}`" if has_default else ""
             lines.append(f"| {words} | {_text(getattr(p, 'help', '') or '')} | {default} |")
     return "\n".join(lines) + "\n"
 
@@ -71,10 +71,10 @@ def api_page() -> str:
     """All public names, each by mkdocstrings."""
     lines = ["# Python names", "", "[Python](../python.md) shows them at work."]
     for module in _API:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
         lines += ["", f"## {module}"]
-        for name in getattr(found, "__all__", ()):
-            value = getattr(found, name)
+        for name in getattr(imported, "__all__", ()):
+            value = getattr(imported, name)
             if inspect.isclass(value) or inspect.isfunction(value):
                 lines += ["", f"::: {value.__module__}.{value.__qualname__}"]
     lines += ["", "::: aot.report.calls.report"]
@@ -103,14 +103,14 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages."""
     from mkdocs.structure.files import File
 
-    made = {
+    generated = {
         "reference/options.md": options_page(),
         "reference/errors.md": errors_page(),
         "reference/api.md": api_page(),
         "reference/notebook.md": notebook_page((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8")),
         "explanation/architecture.md": (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").replace("](docs/", "](../"),
     }
-    for name, content in made.items():
+    for name, content in generated.items():
         files.append(File.generated(config, name, content=content))
     return files
 

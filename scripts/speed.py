@@ -113,8 +113,8 @@ def _help() -> None:
 
 def _networks(*, below: int) -> list[Path]:
     """The networks next to the repository with fewer bytes; if there are none, our own."""
-    found = [p for folder in ("nets", "derived") for p in sorted((SHARED / folder).glob("*.tflite"))]
-    return [p for p in found or sorted(MODELS.glob("net_*.tflite")) if p.stat().st_size < below]
+    networks = [p for folder in ("nets", "derived") for p in sorted((SHARED / folder).glob("*.tflite"))]
+    return [p for p in networks or sorted(MODELS.glob("net_*.tflite")) if p.stat().st_size < below]
 
 
 def _checks() -> Timed:

@@ -35,19 +35,19 @@ def counted(models: list[Path], board_name: str, processes: int, records: Path |
 
     board = load_board(board_name)
     target = find_target(board.cpu)
-    known = load(records) if records is not None and records.exists() else []
+    counts = load(records) if records is not None and records.exists() else []
     tasks: dict[str, dict[str, Any]] = {}
     modules: dict[str, str] = {}
     compiler = ""
     for model in models:
-        found = extract_tasks(model.read_bytes(), target, name="net", options=Options(opt="speed"))
-        done = tune(found, board, known=known, pool=local(processes))
+        new_tasks = extract_tasks(model.read_bytes(), target, name="net", options=Options(opt="speed"))
+        done = tune(new_tasks, board, known=counts, pool=local(processes))
         if done.wrong:
             raise SystemExit(f"{model.name}: {[(w.kernel, w.wrong) for w in done.wrong]}")
-        known = [*known, *done.records]
+        counts = [*counts, *done.records]
         if records is not None:
-            save(records, known)
-        for task in found:
+            save(records, counts)
+        for task in new_tasks:
             own = {r.kernel: r.count for r in done.records if r.workload == task.workload}
             kept = {k: n for k, n in sorted(own.items()) if n <= MOST * min(own.values())}
             if len(kept) > 1:
@@ -87,11 +87,11 @@ def main() -> int:
     parser.add_argument("--board", default="mps2-an386")
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--records", type=Path, help="records to go on from, which are added to")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     from aot.tune.tophub import FOLDER
 
-    data = counted(given.models, given.board, given.jobs, given.records)
+    data = counted(arguments.models, arguments.board, arguments.jobs, arguments.records)
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{data['target']}.json"
     path.write_text(text(data), encoding="utf-8")

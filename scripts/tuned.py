@@ -35,16 +35,16 @@ def figures(model: Path, board_name: str, records: Path | None) -> tuple[int, in
     from aot.tune.tune import tune
 
     board = load_board(board_name)
-    known = load(records) if records is not None and records.exists() else []
+    counts = load(records) if records is not None and records.exists() else []
     options = Options(opt="speed")
     tasks = extract_tasks(model.read_bytes(), find_target(board.cpu), name="net", options=options)
-    found = tune(tasks, board, known=known)
-    if found.wrong:
-        raise SystemExit(f"{model.name}: {[(w.kernel, w.wrong) for w in found.wrong]}")
+    tuned = tune(tasks, board, known=counts)
+    if tuned.wrong:
+        raise SystemExit(f"{model.name}: {[(w.kernel, w.wrong) for w in tuned.wrong]}")
     if records is not None:
-        save(records, [*known, *found.records])
+        save(records, [*counts, *tuned.records])
     outcomes = []
-    for chosen in (options, replace(options, tuning=history_of(found.records))):
+    for chosen in (options, replace(options, tuning=history_of(tuned.records))):
         artifact = build(model, target=board.cpu, name="net", options=chosen)
         result = run(prepare(artifact, board), rule_sets(artifact.metadata["inputs"], 1).inputs)
         outcomes.append((result.instructions or 0, int(artifact.metadata["constants"]["size"]), result.outputs))
@@ -58,15 +58,15 @@ def main() -> int:
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--board", default="mps2-an386")
     parser.add_argument("--records", type=Path, help="records to go on from, which are added to")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     from aot.errors import AotError
 
     print("| network | by estimates | tuned | ratio | constants | tuned |\n|---|--:|--:|--:|--:|--:|")
     ratios, good = [], True
-    for model in given.models:
+    for model in arguments.models:
         try:
-            before, after, flash, tuned, same = figures(model, given.board, given.records)
+            before, after, flash, tuned, same = figures(model, arguments.board, arguments.records)
         except AotError as error:
             print(f"| {model.stem} | {str(error.problems[0])[:100]} | | | | |", flush=True)
             continue

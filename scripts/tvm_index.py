@@ -36,12 +36,12 @@ NAMES: Mapping[str, str] = {
 
 def rows() -> list[tuple[list[str], str, str]]:
     """(names of TVM's, state, the last cell) of each row of the page's tables."""
-    found = []
+    names = []
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         cells = [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 3 and cells[1] in ("works", "other name", "refused"):
-            found.append((re.findall(r"`([^`]+)`", cells[0]), cells[1], cells[2]))
-    return found
+            names.append((re.findall(r"`([^`]+)`", cells[0]), cells[1], cells[2]))
+    return names
 
 
 def dotted(names: list[str]) -> Iterator[str]:
@@ -53,21 +53,21 @@ def dotted(names: list[str]) -> Iterator[str]:
 
 def lookup(name: str) -> tuple[Any, str]:
     """(what `name` is here, ""), or (None, the part of it that is not here)."""
-    first, _, rest = name.partition(".")
-    parts = [*(HOMES[first] if first in HOMES and rest else first).split("."), *(rest.split(".") if rest else ())]
+    first, _, remainder = name.partition(".")
+    parts = [*(HOMES[first] if first in HOMES and remainder else first).split("."), *(remainder.split(".") if remainder else ())]
     before = len(parts) - len(name.split("."))
-    found: Any = importlib.import_module("aot")
+    value: Any = importlib.import_module("aot")
     for i, part in enumerate(parts):
         try:
-            found = importlib.import_module(f"{found.__name__}.{part}") if hasattr(found, "__path__") else getattr(found, part)
+            value = importlib.import_module(f"{value.__name__}.{part}") if hasattr(value, "__path__") else getattr(value, part)
         except ImportError:
             try:
-                found = getattr(found, part)
+                value = getattr(value, part)
             except AttributeError:
                 return None, ".".join(name.split(".")[: i + 1 - before])
         except AttributeError:
             return None, ".".join(name.split(".")[: i + 1 - before])
-    return found, ""
+    return value, ""
 
 
 def plain(cell: str) -> str:
@@ -99,11 +99,11 @@ def text() -> str:
 
 def main(arguments: list[str]) -> int:
     """Compare or write; the exit code."""
-    wanted = text()
+    content = text()
     if "--write" in arguments:
-        INDEX.write_text(wanted, encoding="utf-8", newline="\n")
+        INDEX.write_text(content, encoding="utf-8", newline="\n")
         return 0
-    if INDEX.read_text(encoding="utf-8") == wanted:
+    if INDEX.read_text(encoding="utf-8") == content:
         return 0
     print(f"{INDEX.relative_to(ROOT)} is not current: python scripts/tvm_index.py --write", file=sys.stderr)
     return 1

@@ -80,9 +80,9 @@ def stored_weights(board: str) -> list[tuple[str, ...]]:
         cells = []
         for dtype in TYPES:
             data, macs = network(dtype)
-            found = aot.verify(data, name="weights", board=board, random=1)
-            if not found.exact or found.instructions is None:
+            verification = aot.verify(data, name="weights", board=board, random=1)
+            if not verification.exact or verification.instructions is None:
                 raise SystemExit(f"{text} with {dtype} is not exact")
-            cells.append(f"{found.instructions / macs:.2f}, {found.constant_bytes:,}")
+            cells.append(f"{verification.instructions / macs:.2f}, {verification.constant_bytes:,}")
         rows.append((text, *cells))
     return rows

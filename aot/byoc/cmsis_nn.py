@@ -51,26 +51,26 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     """The kernel of one composite function."""
     root = group.result
     assert isinstance(root, Call)
-    made = _MAKERS[str(root.op)](group, root, target)
-    if made.meaning is None:
-        meaning = te_group.lower(Group(made.func, group.anchor, group.followers), target, f"{name}_meaning")
+    library_call = _MAKERS[str(root.op)](group, root, target)
+    if library_call.meaning is None:
+        meaning = te_group.lower(Group(library_call.func, group.anchor, group.followers), target, f"{name}_meaning")
     else:
-        meaning = Lowered(made.meaning(group, f"{name}_meaning"), {})
+        meaning = Lowered(library_call.meaning(group, f"{name}_meaning"), {})
     desc = meaning.func
     b = IRBuilder(name)
     inputs = [b.input(x.name, (x.size,), x.dtype) for x in desc.inputs]
     (out,) = (b.output(x.name, (x.size,), x.dtype) for x in desc.outputs)
     constants = {b.const(x.name, (x.size,), x.dtype): meaning.constants[x.name] for x in desc.consts}
-    tables = {b.const(key, (data.size,), str(data.dtype)): data for key, data in made.tables.items()}
-    scratch = [b.scratch("ctx", (made.context,), "int8", align=8)] if made.context else []
+    tables = {b.const(key, (data.size,), str(data.dtype)): data for key, data in library_call.tables.items()}
+    scratch = [b.scratch("ctx", (library_call.context,), "int8", align=8)] if library_call.context else []
     operands = [*inputs, out, *constants, *tables, *scratch]
-    names = [*(f"in{i}" for i in range(len(inputs))), "out", *(f"c{i}" for i in range(len(constants))), *made.tables]
+    names = [*(f"in{i}" for i in range(len(inputs))), "out", *(f"c{i}" for i in range(len(constants))), *library_call.tables]
     names += ["ctx"] if scratch else []
     extra = tuple(Buffer(x.name, x.shape, x.dtype, "const", 4) for x in tables)
     desc = replace(
         desc, consts=(*desc.consts, *extra), scratch=tuple(Buffer("ctx", x.shape, x.dtype, "arena", 8) for x in scratch)
     )
-    b.block(_intrin(desc, names, made.text), *operands)
+    b.block(_intrin(desc, names, library_call.text), *operands)
     attrs = FuncAttrs(
         str(group.func.attrs["Composite"]), group.anchor.span, desc.attrs.macs, distances={}
     )  # fmt: skip

@@ -36,7 +36,7 @@ def infer_type(types: Sequence[Type], attrs: NegateAttrs) -> Type:
     """int8 -> int8 of the same shape. Any contradiction in the types is a TypeRuleError."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int8":
-        raise TypeRuleError(f"negate takes an int8 tensor, not {data}")
+        raise TypeRuleError(f"negate needs an int8 tensor, not {data}")
     return data.with_dtype("int8", attrs.quant)
 
 

@@ -193,7 +193,7 @@ def infer_mean(types: Sequence[Type], attrs: MeanAttrs) -> Type:
     """int8, uint8 or int16 -> the same without the axes, or with extent 1 in their place."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in MEAN_CODES:
-        raise TypeRuleError(f"mean takes a tensor of {', '.join(MEAN_CODES)}, not {data}")
+        raise TypeRuleError(f"mean needs a tensor of {', '.join(MEAN_CODES)}, not {data}")
     return TensorType(reduced_shape(data.shape, attrs.axes, keepdims=attrs.keepdims), data.dtype, attrs.quant)
 
 

@@ -57,7 +57,7 @@ def infer_resize_bilinear(types: Sequence[Type], attrs: ResizeBilinearAttrs) -> 
     for line, size in ((attrs.rows, data.shape[1]), (attrs.columns, data.shape[2])):
         positions = (*line.lower, *line.upper)
         if not positions or not 0 <= min(positions) <= max(positions) < size:
-            raise TypeRuleError(f"resize_bilinear takes positions {positions} of {size}")
+            raise TypeRuleError(f"resize_bilinear reads positions {positions} of {size}")
     shape = (data.shape[0], len(attrs.rows.lower), len(attrs.columns.lower), data.shape[3])
     return TensorType(shape, data.dtype, data.quant)
 
@@ -158,10 +158,10 @@ def infer_resize_nearest(types: Sequence[Type], attrs: ResizeNearestAttrs) -> Ty
     """[N, H, W, C] -> [N, len(rows), len(columns), C]."""
     (data,) = types
     if not isinstance(data, TensorType) or len(data.shape) != 4:
-        raise TypeRuleError(f"resize takes one 4-D tensor, not {data}")
+        raise TypeRuleError(f"resize needs one 4-D tensor, not {data}")
     for indices, size in ((attrs.rows, data.shape[1]), (attrs.columns, data.shape[2])):
         if not indices or not 0 <= min(indices) <= max(indices) < size:
-            raise TypeRuleError(f"resize takes positions {indices} of {size}")
+            raise TypeRuleError(f"resize reads positions {indices} of {size}")
     return TensorType((data.shape[0], len(attrs.rows), len(attrs.columns), data.shape[3]), data.dtype, data.quant)
 
 

@@ -86,8 +86,8 @@ class PackedFunc:
                 array = np.from_dlpack(value)
             except Exception as error:
                 raise self._wrong(f"{param.name} cannot be imported with DLPack: {error}") from error
-        wanted = numpy_dtype(param.dtype)
-        if array.shape != param.shape or array.dtype != wanted:
+        dtype = numpy_dtype(param.dtype)
+        if array.shape != param.shape or array.dtype != dtype:
             got = f"{array.dtype}{list(array.shape)}"
             raise self._wrong(f"{param.name} is {param.dtype}{list(param.shape)}, not {got}")
         if param.is_output and not array.flags.writeable:
@@ -168,16 +168,16 @@ class Module:
                 for inner in _all_imports(module):
                     if name in inner.functions:
                         return inner.get_function(name)
-        known = ", ".join(self.functions) or "none"
-        raise UsageError(Problem("E5076", f"there is no function {name!r}; functions: {known}", f"module {self.name}"))
+        names = ", ".join(self.functions) or "none"
+        raise UsageError(Problem("E5076", f"there is no function {name!r}; functions: {names}", f"module {self.name}"))
 
     def implements_function(self, name: str, *, query_imports: bool = False) -> bool:
         """Whether `get_function` would find the function.
 
         `name`: of the function; `query_imports`: also look in imported modules.
         """
-        found = name in self.functions
-        return found or (query_imports and any(name in m.functions for m in _all_imports(self)))
+        implemented = name in self.functions
+        return implemented or (query_imports and any(name in m.functions for m in _all_imports(self)))
 
     def __getitem__(self, name: str) -> PackedFunc:
         return self.get_function(name, query_imports=True)

@@ -206,8 +206,8 @@ class GraphModule:
             return names.index(key)
         if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < len(names):
             return int(key)
-        known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise _wrong(f"there is no {what} {key!r}; there are {len(names)}: {known}")
+        listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        raise _wrong(f"there is no {what} {key!r}; there are {len(names)}: {listed}")
 
     def _set(self, number: int, value: Any) -> None:
         tensor = self._inputs[number]["outputs"][0]

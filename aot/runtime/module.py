@@ -147,17 +147,17 @@ class HostModel:
         Arrays must have the inputs' shapes and dtypes (E5022 otherwise, and for a name that is unknown or given twice).
         """
         rows = self.metadata["inputs"]
-        given = dict(zip((row["index"] for row in rows), inputs, strict=False))
+        arrays = dict(zip((row["index"] for row in rows), inputs, strict=False))
         names = {key: row["index"] for row in rows for key in (row["name"], row["c_name"])}
         for name, array in named.items():
-            if name not in names or names[name] in given:
+            if name not in names or names[name] in arrays:
                 text = f"'{name}' is not an input, or was given already; inputs: {', '.join(row['name'] for row in rows)}"
                 raise UsageError(Problem("E5022", text))
-            given[names[name]] = array
-        if len(given) != len(rows) or len(inputs) > len(rows):
-            count = max(len(given), len(inputs))
+            arrays[names[name]] = array
+        if len(arrays) != len(rows) or len(inputs) > len(rows):
+            count = max(len(arrays), len(inputs))
             raise UsageError(Problem("E5022", f"{count} inputs given, {self.metadata['name']} has {len(rows)}"))
-        results = self.run([np.asarray(given[row["index"]]) for row in rows])
+        results = self.run([np.asarray(arrays[row["index"]]) for row in rows])
         return results[0] if len(results) == 1 else results
 
     def run(self, inputs: Sequence[Array], *, state: Array | None = None, on_layer: OnLayer | None = None) -> list[Array]:
@@ -173,10 +173,10 @@ class HostModel:
         rows = self.metadata["inputs"]
         if len(inputs) != len(rows):
             raise UsageError(Problem("E5022", f"{len(inputs)} inputs given, {self.metadata['name']} has {len(rows)}"))
-        given = [_checked(row, array) for row, array in zip(rows, inputs, strict=True)]
+        arrays = [_checked(row, array) for row, array in zip(rows, inputs, strict=True)]
         results = [_aligned(row) for row in self.metadata["outputs"]]
         with_probe = self._probe(on_layer)
-        status = int(self._run(_pointers(given), _pointers(results if kept is None else [*results, kept])))
+        status = int(self._run(_pointers(arrays), _pointers(results if kept is None else [*results, kept])))
         del with_probe
         if status != 0:
             raise internal(f"{self.metadata['name']}_run returned {status}")

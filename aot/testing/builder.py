@@ -468,9 +468,9 @@ def _camel(field: str) -> str:
 
 
 def _setter(module: ModuleType, table: str, field: str) -> Any:
-    wanted = f"{table}Add{_camel(field)}".upper()
+    adder = f"{table}Add{_camel(field)}".upper()
     for name, value in vars(module).items():
-        if name.upper() == wanted:
+        if name.upper() == adder:
             return value
     raise TypeError(f"{table} has no field {field!r}")
 

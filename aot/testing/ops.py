@@ -323,8 +323,8 @@ def reshape_model(
 ) -> bytes:
     """RESHAPE; the new shape (one -1 allowed) is a constant input or only an option."""
     size = int(np.prod(input_shape))
-    known = -int(np.prod(shape))
-    full = [size // known if n == -1 else n for n in shape]
+    product = -int(np.prod(shape))
+    full = [size // product if n == -1 else n for n in shape]
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
     result = b.tensor("y", full, "int8", scale=x.scale, zero_point=x.zero_point)
@@ -401,12 +401,12 @@ def resize_nearest_model(
     """RESIZE_NEAREST_NEIGHBOR to `size` = (height, width)."""
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
-    wanted = b.tensor("size", (2,), "int32", data=np.array(size, np.int32))
+    new_size = b.tensor("size", (2,), "int32", data=np.array(size, np.int32))
     shape = (input_shape[0], size[0], size[1], input_shape[3])
     result = b.tensor("y", shape, "int8", scale=x.scale, zero_point=x.zero_point)
     b.op(
         "RESIZE_NEAREST_NEIGHBOR",
-        [source, wanted],
+        [source, new_size],
         [result],
         align_corners=align_corners,
         half_pixel_centers=half_pixel_centers,

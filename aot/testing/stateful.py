@@ -108,9 +108,9 @@ class _Net:
         window = self.tensor(rows + new_rows)
         self.b.op("CONCATENATION", both, [window], axis=1, fused_activation_function="NONE")
         start = new_rows if self.rng.random() < 0.8 else int(self.rng.integers(new_rows + 1))
-        tail = self.tensor(rows)
-        self.b.op("SLICE", [window, self.numbers(0, start, 0), self.numbers(1, rows, self.width)], [tail])
-        assign(self.b.subgraphs[0], of, tail)
+        kept = self.tensor(rows)
+        self.b.op("SLICE", [window, self.numbers(0, start, 0), self.numbers(1, rows, self.width)], [kept])
+        assign(self.b.subgraphs[0], of, kept)
 
 
 @dataclass
@@ -129,14 +129,14 @@ class _BranchingNet(_Net):
         g.op("ADD", [count, one], [after], fused_activation_function="NONE")
         if to is not None and self.rng.random() < 0.5:
             values.append(read(g, handle(g, f"v{to[1]}"), shape, self.dtype, **self.quant))
-        made = g.tensor("made", shape, self.dtype, **self.quant)
+        result = g.tensor("made", shape, self.dtype, **self.quant)
         names = ["MAXIMUM", "MINIMUM"] if self.dtype == "int8" else ["ADD", "MAXIMUM", "SUB"]
         name = str(self.rng.choice(names))
         options: dict[str, Any] = {"fused_activation_function": "NONE"} if name in ("ADD", "SUB") else {}
-        g.op(name, [int(self.rng.choice(values)), int(self.rng.choice(values))], [made], **options)
+        g.op(name, [int(self.rng.choice(values)), int(self.rng.choice(values))], [result], **options)
         if to is not None:
-            assign(g, handle(g, f"v{to[1]}"), int(self.rng.choice([made, *values])))
-        g.inputs, g.outputs = (values[0], values[1], count), (made, values[int(self.rng.integers(2))], after)
+            assign(g, handle(g, f"v{to[1]}"), int(self.rng.choice([result, *values])))
+        g.inputs, g.outputs = (values[0], values[1], count), (result, values[int(self.rng.integers(2))], after)
         return len(self.b.subgraphs) - 1
 
     def condition(self, rows: int, most: int) -> int:
@@ -198,8 +198,8 @@ def draw_branching_network(seed: int) -> tuple[bytes, list[list[Array]]]:
         kinds[int(kind)]()
     net.read()
     kinds[int(rng.integers(3, 7))]()
-    made = [t for group in net.values.values() for t in group if t != x]
-    outputs = list(dict.fromkeys([made[-1], *(int(rng.choice(made)) for _ in range(2))]))
+    values = [t for group in net.values.values() for t in group if t != x]
+    outputs = list(dict.fromkeys([values[-1], *(int(rng.choice(values)) for _ in range(2))]))
     steps = [[_draw(rng, net.shape(rows), net.dtype), np.array(rng.integers(-1, 4), np.int32)] for _ in range(10)]
     return net.b.build([x, net.k], outputs), steps
 
@@ -226,8 +226,8 @@ def draw_network(seed: int) -> tuple[bytes, list[list[Array]]]:
     for _ in range(int(rng.integers(4, 12))):
         (net.read, net.assign, net.combine, net.slide)[int(rng.choice(4, p=[0.2, 0.3, 0.25, 0.25]))]()
     net.read()
-    made = [t for group in net.values.values() for t in group if t != x]
-    outputs = sorted({made[-1], *(int(rng.choice(made)) for _ in range(2))})
+    values = [t for group in net.values.values() for t in group if t != x]
+    outputs = sorted({values[-1], *(int(rng.choice(values)) for _ in range(2))})
     steps = [[_draw(rng, net.shape(rows), net.dtype)] for _ in range(8)]
     return net.b.build([x], outputs), steps
 
@@ -310,11 +310,11 @@ def _joined(b: ModelBuilder, name: str, value: int, *, rows: int, depth: int) ->
     old = read(graph, to, (1, rows, 1, depth), "int8", **FRAME_QUANT)
     window = b.tensor(f"{name}_window", (1, rows + 1, 1, depth), "int8", **FRAME_QUANT)
     b.op("CONCATENATION", [old, value], [window], axis=1, fused_activation_function="NONE")
-    tail = b.tensor(f"{name}_tail", (1, rows, 1, depth), "int8", **FRAME_QUANT)
+    kept = b.tensor(f"{name}_tail", (1, rows, 1, depth), "int8", **FRAME_QUANT)
     begin = b.tensor(f"{name}_begin", (4,), "int32", data=np.array([0, 1, 0, 0], np.int32))
     size = b.tensor(f"{name}_size", (4,), "int32", data=np.array([1, rows, 1, depth], np.int32))
-    b.op("SLICE", [window, begin, size], [tail])
-    assign(graph, to, tail)
+    b.op("SLICE", [window, begin, size], [kept])
+    assign(graph, to, kept)
     return window
 
 

@@ -55,17 +55,17 @@ def text_model(text: str) -> bytes:
 
 def _tensor(graph: Subgraph, name: str, kind: str, options: Mapping[str, Any]) -> int:
     """`kind` is int8[1,8]."""
-    found = _TENSOR.fullmatch(kind)
-    if found is None:
+    match = _TENSOR.fullmatch(kind)
+    if match is None:
         raise ValueError(f"no type and shape: {kind}")
-    dtype, shape = found[1], tuple(int(n) for n in found[2].split(",") if n)
-    rest = dict(options)
-    if "data" in rest:
-        values = np.asarray(rest.pop("data"), "int8" if dtype == "int4" else dtype)
-        rest["data"] = np.broadcast_to(values, shape) if values.ndim == 0 else values.reshape(shape)
-    if "shape_signature" in rest:
-        rest["shape_signature"] = _list(rest["shape_signature"])
-    return graph.tensor(name, shape, dtype, **rest)
+    dtype, shape = match[1], tuple(int(n) for n in match[2].split(",") if n)
+    remaining = dict(options)
+    if "data" in remaining:
+        values = np.asarray(remaining.pop("data"), "int8" if dtype == "int4" else dtype)
+        remaining["data"] = np.broadcast_to(values, shape) if values.ndim == 0 else values.reshape(shape)
+    if "shape_signature" in remaining:
+        remaining["shape_signature"] = _list(remaining["shape_signature"])
+    return graph.tensor(name, shape, dtype, **remaining)
 
 
 def _operator(graph: Subgraph, plain: Sequence[str], options: Mapping[str, Any], tensors: Mapping[str, int]) -> None:

@@ -74,7 +74,7 @@ def measure(inputs: Sequence[MeasureInput], board: Board, target: Target) -> lis
 
     Raises ToolchainError if the tools fail, and the errors of the board; a kernel that cannot be built alone is a result.
     """
-    pairs = [(given, kernel) for given in inputs for kernel in given.kernels]
+    pairs = [(task, kernel) for task in inputs for kernel in task.kernels]
     return _measured(pairs, board, target) if pairs else []
 
 
@@ -101,19 +101,19 @@ def _one_image(pairs: Pairs, board: Board, target: Target) -> list[MeasureResult
     """Build and run one image of all these kernels."""
     warm_up = MeasureInput("", copying(4, "int8"), ("",))  # the first layer's count includes entering main
     pairs = [(warm_up, ""), *pairs]
-    main, operands = _main([given.func for given, _ in pairs])
+    main, operands = _main([task.func for task, _ in pairs])
     artifact = _artifact(main, [kernel for _, kernel in pairs], target)
     with tempfile.TemporaryDirectory(prefix="aot-tune-") as folder:
         result = run(prepare(artifact, board, folder=Path(folder)), [operands], mode="profile")
     counts = _counts(result, board)
     expected = evaluate_once(pairs, main, operands)
-    found, at = [], 0
-    for (given, kernel), count in zip(pairs, counts, strict=True):
-        outputs = expected[id(given.func)]
+    results, at = [], 0
+    for (task, kernel), count in zip(pairs, counts, strict=True):
+        outputs = expected[id(task.func)]
         computed = result.outputs[0][at : at + len(outputs)]
         at += len(outputs)
-        found.append(MeasureResult(given.workload, kernel, count, wrong=_difference(outputs, computed)))
-    return found[1:]
+        results.append(MeasureResult(task.workload, kernel, count, wrong=_difference(outputs, computed)))
+    return results[1:]
 
 
 def _counts(result: RunResult, board: Board) -> list[int]:
@@ -125,14 +125,14 @@ def _counts(result: RunResult, board: Board) -> list[int]:
 
 def evaluate_once(pairs: Pairs, main: Function, operands: Sequence[Array]) -> dict[int, list[Array]]:
     """The results of each function, by its id."""
-    given = {id(v): a for v, a in zip(main.params, operands, strict=True)}
+    values = {id(v): a for v, a in zip(main.params, operands, strict=True)}
     assert isinstance(main.body, Tuple)
-    known: dict[int, list[Array]] = {}
+    results: dict[int, list[Array]] = {}
     for call in _calls(main):
         assert isinstance(call.op, Function)
-        if id(call.op) not in known:
-            known[id(call.op)] = evaluate(call.op, [given[id(a)] for a in call.args])
-    return known
+        if id(call.op) not in results:
+            results[id(call.op)] = evaluate(call.op, [values[id(a)] for a in call.args])
+    return results
 
 
 def _calls(main: Function) -> list[Call]:
@@ -219,7 +219,7 @@ def _of_name(found: Sequence[Candidate], kernel: str, draft: CandidateModule, i:
     """The candidate with this name, under the name of its call."""
     chosen = next((c for c in found if kernel in (c.kernel, "")), None)
     if chosen is None:
-        known = ", ".join(c.kernel for c in found)
-        raise internal(f"no kernel {kernel} accepts the task; available: {known}", where=draft.calls[i].func)
+        names = ", ".join(c.kernel for c in found)
+        raise internal(f"no kernel {kernel} accepts the task; available: {names}", where=draft.calls[i].func)
     func = replace(chosen.lowered.func, name=draft.calls[i].func)
     return replace(chosen, made=replace(chosen.lowered, func=func))

@@ -125,10 +125,10 @@ def history_of(records: Iterable[Record]) -> History:
 
     Of several boards and compilers the smallest count is used.
     """
-    found = list(records)
-    cycles = {r.target for r in found if r.unit == "cycles"}
+    rows = list(records)
+    cycles = {r.target for r in rows if r.unit == "cycles"}
     best: dict[tuple[str, str, str], int] = {}
-    for r in found:
+    for r in rows:
         if (r.unit == "cycles") == (r.target in cycles):
             key = r.target, r.workload, r.kernel
             best[key] = min(r.count, best.get(key, r.count))

@@ -55,8 +55,8 @@ def extract_tasks(
     Raises the errors of the compiler.
     """
     load_installed()
-    found = front(data, target, name=name, options=options)
-    main = fused_module(found.main, target, name=name, options=options, slides=found.slides).main
+    result = front(data, target, name=name, options=options)
+    main = fused_module(result.main, target, name=name, options=options, slides=result.slides).main
     return tasks_of(main, target, most_slower=most_slower)
 
 
@@ -67,23 +67,23 @@ def tasks_of(main: Function, target: Target, *, most_slower: float = MOST_SLOWER
         key = workload_key(func)
         if key is not None:
             groups.setdefault(key, []).append(func)
-    known, found = LoweringCache(), []
+    cache, tasks = LoweringCache(), []
     for key, funcs in groups.items():
-        choices = choices_of(funcs[0], target, known, most_slower=most_slower)
+        choices = choices_of(funcs[0], target, cache, most_slower=most_slower)
         if len(choices) > 1:
             macs = cost(funcs[0]).macs
-            found.append(Task(key, workload_text(funcs[0]), funcs[0], target, macs, len(funcs), choices))
-    return tuple(found)
+            tasks.append(Task(key, workload_text(funcs[0]), funcs[0], target, macs, len(funcs), choices))
+    return tuple(tasks)
 
 
 def choices_of(func: Function, target: Target, known: LoweringCache, *, most_slower: float = MOST_SLOWER) -> tuple[Choice, ...]:
     """The kernels worth measuring, by estimated instructions, those without estimates last."""
-    found = all_candidates(func, target, "layer", known)
-    told = [c.instructions for c in found if c.instructions > 0]
-    limit = most_slower * min(told, default=0)
+    candidates = all_candidates(func, target, "layer", known)
+    estimates = [c.instructions for c in candidates if c.instructions > 0]
+    limit = most_slower * min(estimates, default=0)
     chosen: dict[str, Choice] = {}
-    for c in sorted(found, key=lambda c: (c.instructions or 1 << 62, c.kernel)):
-        if c.instructions <= limit and (c.instructions > 0 or not told):
+    for c in sorted(candidates, key=lambda c: (c.instructions or 1 << 62, c.kernel)):
+        if c.instructions <= limit and (c.instructions > 0 or not estimates):
             chosen.setdefault(c.kernel, Choice(c.kernel, c.instructions, c.constants, c.code, c.scratch))
     return tuple(chosen.values())
 
@@ -135,13 +135,13 @@ def next_round(tasks: Sequence[Task], counted: Counted, *, trials: int | None = 
 
 def _next(task: Task, counted: Counted, predict: _Model, trials: int | None) -> tuple[str, ...]:
     done = [c for c in task.choices if (task.workload, c.kernel) in counted]
-    rest = [c for c in task.choices if (task.workload, c.kernel) not in counted]
-    room = len(rest) if trials is None else max(0, trials - len(done))
+    uncounted = [c for c in task.choices if (task.workload, c.kernel) not in counted]
+    room = len(uncounted) if trials is None else max(0, trials - len(done))
     if len(done) < FEW:
-        return tuple(c.kernel for c in rest[: min(room, FEW - len(done))])
-    known = [n for c in done if (n := counted[task.workload, c.kernel]) is not None]
-    least = min(known, default=None)
-    may_win = sorted((predict.count(task, c), c.kernel) for c in rest)
+        return tuple(c.kernel for c in uncounted[: min(room, FEW - len(done))])
+    counts = [n for c in done if (n := counted[task.workload, c.kernel]) is not None]
+    least = min(counts, default=None)
+    may_win = sorted((predict.count(task, c), c.kernel) for c in uncounted)
     if least is not None:
         may_win = [(n, k) for n, k in may_win if n <= MARGIN * least]
     half = max(FEW, (len(may_win) + 1) // 2)

@@ -72,14 +72,14 @@ def _rows(data: Mapping[str, Any], stale: set[str]) -> tuple[list[tuple[str, str
 @cache
 def source_digest(module: str) -> str:
     """The digest of the source of a kernel's module and of its sibling imports; "" if the module no longer exists."""
-    parent, found, wanted = module.rpartition(".")[0], {}, [module]
-    while wanted:
-        name = wanted.pop()
+    parent, digests, pending = module.rpartition(".")[0], {}, [module]
+    while pending:
+        name = pending.pop()
         path = _PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
-        if name in found or not path.is_file():
+        if name in digests or not path.is_file():
             continue
-        found[name] = path.read_text(encoding="utf-8")
-        wanted += [m for m in _IMPORT.findall(found[name]) if m.rpartition(".")[0] == parent]
-    if module not in found:
+        digests[name] = path.read_text(encoding="utf-8")
+        pending += [m for m in _IMPORT.findall(digests[name]) if m.rpartition(".")[0] == parent]
+    if module not in digests:
         return ""
-    return hashlib.sha256("\0".join(found[name] for name in sorted(found)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join(digests[name] for name in sorted(digests)).encode()).hexdigest()[:16]

@@ -53,9 +53,9 @@ class Done:
         """This result; raises the error if the job ended with one."""
         if not self.kind:
             return self
-        found = getattr(errors, self.kind, errors.InternalError)
-        assert issubclass(found, AotError)
-        raise found(*self.problems)
+        error_type = getattr(errors, self.kind, errors.InternalError)
+        assert issubclass(error_type, AotError)
+        raise error_type(*self.problems)
 
 
 def jobs_of(picks: Sequence[Pick], board: str, plugins: Sequence[str] = ()) -> list[Job]:
@@ -146,8 +146,8 @@ def tune(
                 records[key] = Record(task.workload, choice.kernel, *place, result.count, choice.estimate, task.text)
             if progress is not None:
                 progress(tuple(records.values()))
-    wanted = tuple(r for key, r in records.items() if key in choices)
+    relevant = tuple(r for key, r in records.items() if key in choices)
     bad = tuple(failed[key] for key in sorted(failed))
     return Tuned(
-        wanted, len(records) - before, tuple(r for r in bad if r.wrong), tuple(r for r in bad if not r.wrong)
+        relevant, len(records) - before, tuple(r for r in bad if r.wrong), tuple(r for r in bad if not r.wrong)
     )  # fmt: skip

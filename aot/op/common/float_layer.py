@@ -151,7 +151,7 @@ def layer_types(types: Sequence[Type], name: str, *, rank: int, channels: Callab
     """Float32 data and weights of `rank` dimensions, and a bias with one value per output channel."""
     tensors = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32"]
     if len(tensors) != len(types) or len(tensors) not in (2, 3) or any(len(t.shape) != rank for t in tensors[:2]):
-        raise TypeRuleError(f"{name} takes float32 data and weights of {rank} dimensions, not {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{name} needs float32 data and weights of {rank} dimensions, not {', '.join(map(str, types))}")
     if len(tensors) == 3 and tensors[2].size != channels(tensors[1]):
         raise TypeRuleError(f"a bias of {tensors[2].size} values for {channels(tensors[1])} channels")
     return tensors

@@ -90,7 +90,7 @@ def two_of_one_type(types: tuple[Type, ...] | list[Type], name: str, dtypes: tup
     """Two tensors of one element type of `dtypes`."""
     a, b = types
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype or a.dtype not in dtypes:
-        raise TypeRuleError(f"{name} takes two tensors of one type of {', '.join(dtypes)}, not {a} and {b}")
+        raise TypeRuleError(f"{name} needs two tensors of one type of {', '.join(dtypes)}, not {a} and {b}")
     return a, b
 
 

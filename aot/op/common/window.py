@@ -136,7 +136,7 @@ def infer_pool(types: Sequence[Type], attrs: PoolAttrs) -> Type:
     """NHWC -> NHWC of the same element type; every window must touch the image."""
     (data,) = types
     if not isinstance(data, TensorType) or len(data.shape) != 4:
-        raise TypeRuleError(f"pooling takes one 4-D tensor, not {data}")
+        raise TypeRuleError(f"pooling needs one 4-D tensor, not {data}")
     extents = []
     for axis in range(2):
         size, kernel, before, after = data.shape[axis + 1], attrs.pool_size[axis], attrs.padding[axis], attrs.padding[axis + 2]

@@ -252,7 +252,7 @@ def _register(name: str, unary: Unary) -> None:
     def infer_type(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:
         (data,) = types
         if not isinstance(data, TensorType) or data.dtype not in unary.dtypes:
-            raise TypeRuleError(f"{name} takes a tensor of {', '.join(unary.dtypes)}, not {data}")
+            raise TypeRuleError(f"{name} needs a tensor of {', '.join(unary.dtypes)}, not {data}")
         return data
 
     def evaluate(data: Array, *, attrs: UnaryAttrs, out_type: TensorType) -> Array:
@@ -300,7 +300,7 @@ LEFT_OVER = "eigen_scalar_"
 def infer_gelu(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "float32":
-        raise TypeRuleError(f"gelu_uneven takes a tensor of float32, not {data}")
+        raise TypeRuleError(f"gelu_uneven needs a tensor of float32, not {data}")
     return data
 
 

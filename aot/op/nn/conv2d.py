@@ -42,7 +42,7 @@ def infer_conv2d(types: Sequence[Type], attrs: Conv2DAttrs) -> Type:
     """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, H', W', O]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
-        raise TypeRuleError(f"conv2d takes 4-D data and weights, not {data} and {weight}")
+        raise TypeRuleError(f"conv2d needs 4-D data and weights, not {data} and {weight}")
     if data.shape[3] != weight.shape[3]:
         raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
     height, width = spatial_shape(data, weight.shape[1:3], attrs)
@@ -119,7 +119,7 @@ def infer_depthwise(types: Sequence[Type], attrs: DepthwiseConv2DAttrs) -> Type:
     """data [N, H, W, C], weight [1, KH, KW, C*M] -> attrs.acc_dtype [N, H', W', C*M]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
-        raise TypeRuleError(f"depthwise_conv2d takes 4-D data and weights, not {data} and {weight}")
+        raise TypeRuleError(f"depthwise_conv2d needs 4-D data and weights, not {data} and {weight}")
     if weight.shape[0] != 1 or weight.shape[3] != data.shape[3] * attrs.multiplier:
         raise TypeRuleError(f"weights {weight} do not match {data.shape[3]} channels with multiplier {attrs.multiplier}")
     height, width = spatial_shape(data, weight.shape[1:3], attrs)
@@ -178,7 +178,7 @@ def infer_bias_add(types: Sequence[Type], _attrs: Any) -> Type:
     """data [..., C] and bias [C] of one integer type -> the type of data."""
     data, bias = types
     if not isinstance(data, TensorType) or not isinstance(bias, TensorType):
-        raise TypeRuleError("bias_add takes tensors")
+        raise TypeRuleError("bias_add needs tensors")
     if bias.shape != (data.shape[-1],) or bias.dtype != data.dtype:
         raise TypeRuleError(f"a bias of {bias} does not match {data}")
     return data

@@ -40,7 +40,7 @@ def infer_transpose(types: Sequence[Type], attrs: Conv2DTransposeAttrs) -> Type:
     """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, *attrs.size, O]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
-        raise TypeRuleError(f"conv2d_transpose takes 4-D data and weights, not {data} and {weight}")
+        raise TypeRuleError(f"conv2d_transpose needs 4-D data and weights, not {data} and {weight}")
     if data.shape[3] != weight.shape[3]:
         raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
     if min(*attrs.strides, *attrs.size) < 1 or min(attrs.padding) < 0:
@@ -216,7 +216,7 @@ def infer_hybrid_transpose(types: Sequence[Type], attrs: FloatTransposeAttrs) ->
     """
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) != len(types) or [t.dtype for t in tensors] not in (_DTYPES[:4], _DTYPES):
-        raise TypeRuleError(f"{HYBRID_TRANSPOSE} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{HYBRID_TRANSPOSE} does not accept {', '.join(map(str, types))}")
     data, params, weight, scales, *bias = tensors
     if len(data.shape) != 4 or len(weight.shape) != 4 or data.shape[3] != weight.shape[3] or params.shape != (data.shape[0], 3):
         raise TypeRuleError(f"{HYBRID_TRANSPOSE} of {data} has weights {weight} and parameters {params}")

@@ -37,7 +37,7 @@ def infer_dense(types: Sequence[Type], attrs: DenseAttrs) -> Type:
     """data [M, K], weight [O, K] -> attrs.acc_dtype [M, O]."""
     data, weight = types
     if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 2 or len(weight.shape) != 2:
-        raise TypeRuleError(f"dense takes 2-D data and weights, not {data} and {weight}")
+        raise TypeRuleError(f"dense needs 2-D data and weights, not {data} and {weight}")
     if data.shape[1] != weight.shape[1]:
         raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
     return TensorType((data.shape[0], weight.shape[0]), attrs.acc_dtype)
@@ -149,7 +149,7 @@ def infer_blockwise(types: Sequence[Type], attrs: DenseBlockwiseAttrs) -> Type:
     """int16 [M, K], float32 [M, 3], uint8 [O, K / 2], float32 [O, K / size] (, float32 [O]) -> float32 [M, O]."""
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) != len(types) or len(tensors) not in (4, 5):
-        raise TypeRuleError(f"{BLOCKWISE} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{BLOCKWISE} does not accept {', '.join(map(str, types))}")
     data, params, weight, scales, *bias = tensors
     rows, width = data.shape if len(data.shape) == 2 else (0, 0)
     outputs = weight.shape[0] if weight.shape else 0
@@ -229,7 +229,7 @@ def infer_batch_matmul(types: Sequence[Type], attrs: BatchMatmulAttrs) -> Tensor
     """a [..., M, K], b [..., K, N] -> attrs.acc_dtype [..., M, N]."""
     a, b = types
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or min(len(a.shape), len(b.shape)) < 2:
-        raise TypeRuleError(f"batch_matmul takes two tensors of at least two dimensions, not {a} and {b}")
+        raise TypeRuleError(f"batch_matmul needs two tensors of at least two dimensions, not {a} and {b}")
     (m, k), (depth, n) = matrix_of(a.shape, attrs.adj_x), matrix_of(b.shape, attrs.adj_y)
     if k != depth:
         raise TypeRuleError(f"rows of {k} values by columns of {depth}")

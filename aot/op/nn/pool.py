@@ -98,7 +98,7 @@ def infer_avg_of_sums(types: Sequence[Type], attrs: AvgOfSumsAttrs) -> Type:
     """int32 sums -> means in the type of the summed values."""
     (sums,) = types
     if not isinstance(sums, TensorType) or sums.dtype != "int32" or attrs.count < 1:
-        raise TypeRuleError(f"avg_of_sums takes int32 sums of one number or more, not {sums} of {attrs.count}")
+        raise TypeRuleError(f"avg_of_sums needs int32 sums of one number or more, not {sums} of {attrs.count}")
     return TensorType(sums.shape, attrs.dtype, attrs.quant)
 
 
@@ -258,9 +258,9 @@ def infer_unpooling(types: Sequence[Type], attrs: UnpoolAttrs) -> Type:
     """Two float32 [N, H, W, C] -> float32 [N, H * window, W * window, C]."""
     data, indices = types
     if not isinstance(data, TensorType) or not isinstance(indices, TensorType) or len(data.shape) != 4:
-        raise TypeRuleError(f"{UNPOOLING} does not take {data} and {indices}")
+        raise TypeRuleError(f"{UNPOOLING} does not accept {data} and {indices}")
     if data.shape != indices.shape or {data.dtype, indices.dtype} != {"float32"} or min(attrs.window) < 1:
-        raise TypeRuleError(f"{UNPOOLING} does not take {data} and {indices} with a window of {attrs.window}")
+        raise TypeRuleError(f"{UNPOOLING} does not accept {data} and {indices} with a window of {attrs.window}")
     n, h, w, c = data.shape
     return TensorType((n, h * attrs.window[0], w * attrs.window[1], c), "float32")
 

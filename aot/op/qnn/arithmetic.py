@@ -254,7 +254,7 @@ def infer_add_n(types: Sequence[Type], attrs: AddNAttrs) -> Type:
     """int8 tensors of one shape -> int8."""
     first, *others = tensors_of(types, len(types))
     if first.dtype != "int8" or any((t.dtype, t.shape) != (first.dtype, first.shape) for t in others):
-        raise TypeRuleError(f"add_n takes int8 tensors of one shape, not {', '.join(map(str, types))}")
+        raise TypeRuleError(f"add_n needs int8 tensors of one shape, not {', '.join(map(str, types))}")
     return first.with_dtype("int8", attrs.quant)
 
 

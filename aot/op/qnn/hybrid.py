@@ -50,7 +50,7 @@ def infer_range(types: Sequence[Type], _attrs: None) -> Type:
     """float32 [B, ...] -> float32 [B, 2]: max(-x, 0) and max(x, 0) over each batch."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "float32" or not data.size:
-        raise TypeRuleError(f"{RANGE} takes float32 data, not {data}")
+        raise TypeRuleError(f"{RANGE} needs float32 data, not {data}")
     return TensorType((data.shape[0], 2), "float32")
 
 
@@ -82,7 +82,7 @@ def infer_params(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
     """Ends float32 [B, 2] -> float32 [B, 3]: scale, factor from data to integers, zero point."""
     (ends,) = types
     if not isinstance(ends, TensorType) or ends.dtype != "float32" or len(ends.shape) != 2 or ends.shape[1] != 2:
-        raise TypeRuleError(f"{PARAMS} takes float32 [batches, 2], not {ends}")
+        raise TypeRuleError(f"{PARAMS} needs float32 [batches, 2], not {ends}")
     return TensorType((ends.shape[0], 3), "float32")
 
 
@@ -152,7 +152,7 @@ def infer_quantize(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
     """data float32 [B, ...], params float32 [B, 3] -> int8, or int16 where `asymmetric`, of the data's shape."""
     data, params = types
     if not isinstance(data, TensorType) or data.dtype != "float32" or not isinstance(params, TensorType):
-        raise TypeRuleError(f"{QUANTIZE} takes float32 data and parameters, not {data} and {params}")
+        raise TypeRuleError(f"{QUANTIZE} needs float32 data and parameters, not {data} and {params}")
     if params.dtype != "float32" or params.shape != (data.shape[0], 3):
         raise TypeRuleError(f"{QUANTIZE} of {data} has parameters {params}")
     return data.with_dtype("int16" if attrs.asymmetric else "int8")
@@ -327,7 +327,7 @@ def infer_hybrid(types: Sequence[Type], _attrs: HybridOutputAttrs) -> Type:
     """acc int32 [B, ..., C], params float32 [B, 3], weight scales float32 [1] or [C], bias float32 [C] -> float32 [B, ..., C]."""
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) != len(types) or len(tensors) not in (3, 4) or tensors[0].dtype != "int32" or not tensors[0].shape:
-        raise TypeRuleError(f"{HYBRID} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{HYBRID} does not accept {', '.join(map(str, types))}")
     acc, params, scales, *bias = tensors
     if any(t.dtype != "float32" for t in tensors[1:]) or params.shape != (acc.shape[0], 3):
         raise TypeRuleError(f"{HYBRID} of {acc} has parameters {params}")

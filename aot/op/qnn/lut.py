@@ -52,7 +52,7 @@ def infer_lut(types: Sequence[Type], attrs: LutAttrs) -> Type:
     """int8 -> int8 of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int8":
-        raise TypeRuleError(f"lut takes an int8 tensor, not {data}")
+        raise TypeRuleError(f"lut needs an int8 tensor, not {data}")
     if len(attrs.table) != 256 or not -128 <= min(attrs.table) <= max(attrs.table) <= 127:
         raise TypeRuleError("lut needs a table of 256 int8 codes")
     return data.with_dtype("int8", attrs.quant)
@@ -100,7 +100,7 @@ def infer_lut_float(types: Sequence[Type], attrs: LutFloatAttrs) -> Type:
     """int8 -> float32 of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int8":
-        raise TypeRuleError(f"lut_float takes an int8 tensor, not {data}")
+        raise TypeRuleError(f"lut_float needs an int8 tensor, not {data}")
     if len(attrs.table) != 256:
         raise TypeRuleError("lut_float needs a table of 256 numbers")
     return data.with_dtype("float32")
@@ -169,7 +169,7 @@ def _infer(types: Sequence[Type], attrs: Lut16Attrs | Sigmoid16Attrs) -> Type:
     """int16 -> int16 of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int16":
-        raise TypeRuleError(f"a table of int16 takes an int16 tensor, not {data}")
+        raise TypeRuleError(f"a table of int16 needs an int16 tensor, not {data}")
     if isinstance(attrs, Lut16Attrs) and len(attrs.table) != STEPS + 1:
         raise TypeRuleError("lut16 needs a table of 513 values")
     return data.with_dtype("int16", attrs.quant)
@@ -335,7 +335,7 @@ def infer_sqrt16(types: Sequence[Type], attrs: Sqrt16Attrs) -> Type:
     """int16 -> int16 of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int16":
-        raise TypeRuleError(f"sqrt16 takes an int16 tensor, not {data}")
+        raise TypeRuleError(f"sqrt16 needs an int16 tensor, not {data}")
     return data.with_dtype("int16", attrs.quant)
 
 
@@ -400,7 +400,7 @@ def infer_prelu(types: Sequence[Type], attrs: PreluAttrs) -> Type:
     """data int8 or int16, alpha int8 that broadcasts to its shape -> the type of data."""
     data, alpha = types
     if not isinstance(data, TensorType) or not isinstance(alpha, TensorType) or alpha.dtype != "int8":
-        raise TypeRuleError(f"prelu takes quantised values and an int8 alpha, not {data} and {alpha}")
+        raise TypeRuleError(f"prelu needs quantised values and an int8 alpha, not {data} and {alpha}")
     if data.dtype not in ("int8", "int16") or broadcast_shape(data, alpha) != data.shape:
         raise TypeRuleError(f"prelu of {data} with alpha {alpha}")
     return data.with_dtype(data.dtype, attrs.quant)
@@ -470,7 +470,7 @@ def infer_steps(types: Sequence[Type], attrs: StepsAttrs) -> Type:
     """float32 -> int8 of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "float32":
-        raise TypeRuleError(f"steps takes a float32 tensor, not {data}")
+        raise TypeRuleError(f"steps needs a float32 tensor, not {data}")
     if len(attrs.codes) != len(attrs.starts) + 1 or list(attrs.starts) != sorted(set(attrs.starts)):
         raise TypeRuleError("steps needs floats that rise, and a code more than these")
     if not -128 <= min(attrs.nan, *attrs.codes) <= max(attrs.nan, *attrs.codes) <= 127:

@@ -45,7 +45,7 @@ def infer_clip(types: Sequence[Type], attrs: ClipAttrs) -> Type:
     """An integer tensor -> the same type."""
     (data,) = types
     if not isinstance(data, TensorType) or not is_int(data.dtype):
-        raise TypeRuleError(f"clip takes an integer tensor, not {data}")
+        raise TypeRuleError(f"clip needs an integer tensor, not {data}")
     low, high = int_range(data.dtype)
     if not low <= attrs.lo <= attrs.hi <= high:
         raise TypeRuleError(f"clip range [{attrs.lo}, {attrs.hi}] outside {data.dtype}")
@@ -120,7 +120,7 @@ def infer_requantize(types: Sequence[Type], attrs: RequantizeAttrs) -> Type:
     """int32 or, rounded once, int64 [..., C] -> attrs.dtype of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in ("int32", "int64"):
-        raise TypeRuleError(f"requantize takes an int32 or int64 tensor, not {data}")
+        raise TypeRuleError(f"requantize needs an int32 or int64 tensor, not {data}")
     if data.dtype == "int64" and attrs.rounding == "double":
         raise TypeRuleError("int64 accumulators are rounded once")
     if attrs.per_channel and len(attrs.multiplier) != data.shape[-1]:
@@ -200,7 +200,7 @@ def infer_cast_sums(types: Sequence[Type], attrs: CastSumsAttrs) -> Type:
     """int32 or int64 [..., C] -> the same type."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in ("int32", "int64"):
-        raise TypeRuleError(f"cast_sums takes an int32 or int64 tensor, not {data}")
+        raise TypeRuleError(f"cast_sums needs an int32 or int64 tensor, not {data}")
     if len(attrs.limit) not in (1, data.shape[-1]):
         raise TypeRuleError(f"{len(attrs.limit)} limits for {data.shape[-1]} channels")
     return data
@@ -291,7 +291,7 @@ def infer_quantize(types: Sequence[Type], attrs: QuantizeAttrs) -> Type:
     """float32 -> attrs.dtype of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "float32":
-        raise TypeRuleError(f"quantize takes a float32 tensor, not {data}")
+        raise TypeRuleError(f"quantize needs a float32 tensor, not {data}")
     return data.with_dtype(attrs.dtype, QuantParams((attrs.scale,), (attrs.zero_point,)))
 
 
@@ -341,7 +341,7 @@ def infer_requantize8(types: Sequence[Type], attrs: Requantize8Attrs) -> Type:
     """Codes of 8, 16 or 32 bits -> attrs.dtype of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in SOURCES:
-        raise TypeRuleError(f"requantize8 takes an int8, uint8, int16 or int32 tensor, not {data}")
+        raise TypeRuleError(f"requantize8 needs an int8, uint8, int16 or int32 tensor, not {data}")
     return data.with_dtype(attrs.dtype, attrs.quant)
 
 
@@ -437,7 +437,7 @@ def infer_dequantize(types: Sequence[Type], attrs: DequantizeAttrs) -> Type:
     """int8, uint8 or int16 -> float32 of the same shape."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in DEQUANTIZABLE:
-        raise TypeRuleError(f"dequantize takes an int8, uint8 or int16 tensor, not {data}")
+        raise TypeRuleError(f"dequantize needs an int8, uint8 or int16 tensor, not {data}")
     return data.with_dtype("float32")
 
 

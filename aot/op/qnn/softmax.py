@@ -69,7 +69,7 @@ def infer_softmax(types: Sequence[Type], attrs: SoftmaxAttrs) -> Type:
     """int8 [..., C] -> the same shape, int8 with scale 1/256 and zero point -128, or int16 with 1/65536 and -32768."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int8" or not data.shape:
-        raise TypeRuleError(f"softmax takes an int8 tensor, not {data}")
+        raise TypeRuleError(f"softmax needs an int8 tensor, not {data}")
     return data.with_dtype(attrs.out_dtype, QuantParams((2.0 ** -bits(attrs.out_dtype),), (attrs.zero_point,)))
 
 
@@ -129,7 +129,7 @@ def infer_softmax16(types: Sequence[Type], _attrs: Softmax16Attrs) -> Type:
     """int16 [..., C] -> int16 of the same shape with scale 2^-15."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int16" or not data.shape:
-        raise TypeRuleError(f"softmax16 takes an int16 tensor, not {data}")
+        raise TypeRuleError(f"softmax16 needs an int16 tensor, not {data}")
     return data.with_dtype("int16", QuantParams((2.0**-15,), (0,)))
 
 
@@ -220,7 +220,7 @@ def infer_log_softmax(types: Sequence[Type], _attrs: LogSoftmaxAttrs) -> Type:
     """int8 [..., C] -> int8 of the same shape with scale 1/16 and zero point 127."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int8" or not data.shape:
-        raise TypeRuleError(f"log_softmax takes an int8 tensor, not {data}")
+        raise TypeRuleError(f"log_softmax needs an int8 tensor, not {data}")
     return data.with_dtype("int8", QuantParams((OUTPUT_SCALE,), (OUTPUT_ZERO_POINT,)))
 
 
@@ -310,7 +310,7 @@ def infer_l2(types: Sequence[Type], _attrs: L2NormalizeAttrs) -> Type:
     """int8 [..., C] -> int8 of the same shape with scale 1/128 and zero point 0."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype != "int8" or not data.shape:
-        raise TypeRuleError(f"l2_normalize takes an int8 tensor, not {data}")
+        raise TypeRuleError(f"l2_normalize needs an int8 tensor, not {data}")
     return data.with_dtype("int8", QuantParams((2.0**-OUTPUT_BITS,), (0,)))
 
 

@@ -33,7 +33,7 @@ def infer_dense_lanes(types: Sequence[Type], _attrs: Any) -> Type:
     """data [M, K], weight [O, K] -> float32 [M, O]."""
     tensors = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32" and len(t.shape) == 2]
     if len(tensors) != 2 or tensors[0].shape[1] != tensors[1].shape[1]:
-        raise TypeRuleError(f"{DENSE_LANES} takes rows and a matrix of float32, not {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{DENSE_LANES} needs rows and a matrix of float32, not {', '.join(map(str, types))}")
     return TensorType((tensors[0].shape[0], tensors[1].shape[0]), "float32")
 
 
@@ -137,7 +137,7 @@ def infer_lstm_float(types: Sequence[Type], attrs: LstmFloatAttrs) -> Type:
     matrices = ("int8", "float32") if attrs.scales else ("float32",)
     tensors = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
     if len(tensors) != len(types) or len(tensors) != 3 + len(attrs.names()) or len(tensors[0].shape) != 3:
-        raise TypeRuleError(f"{LSTM_FLOAT} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{LSTM_FLOAT} does not accept {', '.join(map(str, types))}")
     data, output, cell, weight, recurrent, bias, *_ = tensors
     batch, rows = Sequences(data.shape, time_major=attrs.time_major).batch, attrs.gates * cell.shape[-1]
     expected = [(batch, output.shape[-1]), (batch, cell.shape[-1]), (rows, data.shape[2]), (rows, output.shape[-1]), (rows,)]
@@ -374,7 +374,7 @@ def infer_lstm_integer(types: Sequence[Type], attrs: LstmAttrs) -> Type:
     """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len(tensors) != len(types) or len(tensors) < 7 or len(tensors[0].shape) != 3:
-        raise TypeRuleError(f"{LSTM_INTEGER} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{LSTM_INTEGER} does not accept {', '.join(map(str, types))}")
     data, output, cell, input_weight, recurrent_weight = tensors[:5]
     sizes = Sequences(data.shape, time_major=attrs.time_major)
     cells, outputs = cell.shape[-1], output.shape[-1]
@@ -566,7 +566,7 @@ def infer_lstm_basic(types: Sequence[Type], attrs: LstmBasicAttrs) -> Type:
     tensors = [t for t in types if isinstance(t, TensorType)]
     kinds = tuple(t.dtype for t in tensors)
     if kinds not in (("float32",) * 4, ("uint8", "int16", "uint8", "int32")) or {len(t.shape) for t in tensors[:3]} != {2}:
-        raise TypeRuleError(f"{LSTM_BASIC} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{LSTM_BASIC} does not accept {', '.join(map(str, types))}")
     data, cell, weight, bias = tensors
     (batch, cells), depth = cell.shape, data.shape[1]
     if data.shape[0] != batch or weight.shape != (4 * cells, depth) or bias.shape != (4 * cells,) or cells >= depth:

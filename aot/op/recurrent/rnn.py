@@ -86,7 +86,7 @@ def infer_rnn(types: Sequence[Type], attrs: RnnAttrs) -> Type:
     matrices = ("int8", "float32") if attrs.scales else ("float32",)
     tensors = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
     if len(tensors) != len(types) or len(tensors) != 5 + 2 * attrs.auxiliary or len(tensors[0].shape) != 3:
-        raise TypeRuleError(f"{RNN} does not take {', '.join(map(str, types))}")
+        raise TypeRuleError(f"{RNN} does not accept {', '.join(map(str, types))}")
     data, output, weight, recurrent, bias = tensors[:5]
     units = output.shape[-1]
     batch = Sequences(data.shape, time_major=attrs.time_major).batch
@@ -185,7 +185,7 @@ def infer_memory(types: Sequence[Type], _attrs: SvdfMemoryAttrs) -> Type:
     """state [B, F * M] and feature [B, F] of one type -> the type of state."""
     state, feature = tensors_of(types, 2)
     if len(state.shape) != 2 or len(feature.shape) != 2 or state.dtype != feature.dtype:
-        raise TypeRuleError(f"{MEMORY} takes a state and features, not {state} and {feature}")
+        raise TypeRuleError(f"{MEMORY} needs a state and features, not {state} and {feature}")
     if state.shape[0] != feature.shape[0] or state.shape[1] % feature.shape[1]:
         raise TypeRuleError(f"{MEMORY}: features {feature} do not fit the state {state}")
     return state
@@ -218,7 +218,7 @@ def infer_time(types: Sequence[Type], attrs: SvdfTimeAttrs) -> Type:
     """state [B, F * M], weight [F, M] -> int32 or float32 [B, F / rank]."""
     state, weight = tensors_of(types, 2)
     if len(state.shape) != 2 or len(weight.shape) != 2 or state.shape[1] != weight.size:
-        raise TypeRuleError(f"{TIME} takes a state and weights of as many values, not {state} and {weight}")
+        raise TypeRuleError(f"{TIME} needs a state and weights of as many values, not {state} and {weight}")
     if (state.dtype == "float32") != (weight.dtype == "float32") or attrs.rank < 1 or weight.shape[0] % attrs.rank:
         raise TypeRuleError(f"{TIME}: rank {attrs.rank} or types do not fit {state} and {weight}")
     dtype = "float32" if state.dtype == "float32" else "int32"

@@ -215,7 +215,7 @@ def infer_strided_slice(types: Sequence[Type], attrs: StridedSliceAttrs) -> Type
         raise TypeRuleError(f"strided_slice of {data} by {attrs}")
     for positions, size in zip(attrs.ranges, data.shape, strict=True):
         if len(positions) and not (0 <= positions[0] < size and 0 <= positions[-1] < size):
-            raise TypeRuleError(f"strided_slice of {data} takes {positions}")
+            raise TypeRuleError(f"strided_slice of {data} reads {positions}")
     return TensorType(attrs.extents, data.dtype, data.quant)
 
 
