@@ -1,4 +1,8 @@
-"""Convolutions of float32: two neighbouring pixels by eight channels at a time, reading the image in place."""
+"""Convolutions of float32: two neighbouring pixels by eight channels at a time, reading the image in place.
+
+The 16 sums stay in FPU registers.  Each weight that is loaded serves two pixels, and each datum eight channels.  Products are
+added in the reference's order, so results are equal bit for bit (see dot.py).
+"""
 
 from __future__ import annotations
 
@@ -117,7 +121,7 @@ def lower(group: Group, _target: Target, name: str, plan: Plan, *, form: str, sm
 
 
 def title_of(layer: FloatLayer) -> str:
-    """The kernel's name; a layer with one pixel is a fully connected one."""
+    """The kernel's operator: a layer with one pixel is a fully connected one."""
     return "dense" if layer.rows.out == layer.columns.out == 1 else "conv2d"
 
 
@@ -229,7 +233,7 @@ class DirectKernel(DenseKernel):
 # no sum (see layer.py).  Packing costs some instructions per tap, shared by all channels.
 
 
-TURNS = {4: 13, 2: 9, 1: 5}
+COPYING = {4: 13, 2: 9, 1: 5}
 """Channels of a pixel copied per iteration (the largest that divides their number) -> instructions, counted under QEMU."""
 
 PACKING_AROUND = 11
@@ -298,7 +302,7 @@ class PackedKernel(DenseKernel):
 
     def _fill(self, to: Expr, value: Callable[[Expr], Expr]) -> None:
         depth = self._window.depth
-        each = next(n for n in TURNS if depth % n == 0)
+        each = next(n for n in COPYING if depth % n == 0)
         with self.b.for_("k", depth, step=each) as k:
             for n in range(each):
                 self.b.store(self._packed, to + (k + n), value(k + n))
@@ -314,9 +318,9 @@ class PackedKernel(DenseKernel):
     def _packing(self) -> int:
         """Instructions for packing."""
         layer = self._window
-        each = next(n for n in TURNS if layer.depth % n == 0)
+        each = next(n for n in COPYING if layer.depth % n == 0)
         pixels = layer.batch * layer.rows.out * layer.columns.out
-        return pixels * layer.rows.taps * layer.columns.taps * (PACKING_AROUND + layer.depth // each * TURNS[each])
+        return pixels * layer.rows.taps * layer.columns.taps * (PACKING_AROUND + layer.depth // each * COPYING[each])
 
 
 # Transposed convolutions of float32: each phase is a convolution of stride 1 whose results are spread over the image.

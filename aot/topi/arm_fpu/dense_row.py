@@ -306,7 +306,7 @@ OPERATOR = "nn.dense_float"
 MOST_CHANNELS = 16
 LEAST_CHANNELS = 5
 """Fewest channels of a block, if the layer has more."""
-TURN = 80
+MOST_PRODUCTS = 80
 """Most products per iteration of the loop over taps; up to twice as many are unrolled completely."""
 HARDLY_MORE = 1.01
 """Factor by which a cost may exceed the least one."""
@@ -355,7 +355,7 @@ class RowLayer:
 
     def _split(self, each: int) -> tuple[Blocks, ...]:
         count, remainder = divmod(self.channels, each)
-        blocks = self._blocks(each, count, TURN)
+        blocks = self._blocks(each, count, MOST_PRODUCTS)
         return (*blocks, *self._blocks(remainder, 1, 8 * remainder)) if remainder else blocks
 
     def _blocks(self, channels: int, count: int, most: int) -> tuple[Blocks, ...]:

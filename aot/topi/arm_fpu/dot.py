@@ -126,7 +126,7 @@ def exceeds(count: int, free: int, *, fused: bool) -> Text:
 
 
 def compared(register: int) -> Text:
-    """Compare an exponent with that of infinities and NaN."""
+    """Compare an exponent with the exponent of infinities and NaN."""
     return [f"vmov %[t], s{register}", "ubfx %[t], %[t], #23, #8", "cmp %[t], #255"]
 
 

@@ -542,7 +542,7 @@ class ElementForm:
                 text += [*constant("%[t]", bits_of(bound)), f"vdup.32 {q}, %[t]"]
         return text
 
-    def turn(self) -> list[str]:
+    def vector_step(self) -> list[str]:
         """Code for four elements; comparisons with NaN are false, so NaN is kept."""
         text = [f"vldrw.u32 q{i}, [%[x{i}]], #{4 * LANES}" for i, one in enumerate(self.ones) if not one]
         result = "q2" if self.op in OPERATORS else "q0"
@@ -553,12 +553,12 @@ class ElementForm:
 
     def instructions(self, count: int) -> int:
         """Instructions that one block executes."""
-        return -(-count // LANES) * (count_instructions(self.turn()) + 1) + len(self.before()) + 6
+        return -(-count // LANES) * (count_instructions(self.vector_step()) + 1) + len(self.before()) + 6
 
     @property
     def code(self) -> int:
         """Bytes of code."""
-        return 4 * (len(self.turn()) + len(self.before()) + 8)
+        return 4 * (len(self.vector_step()) + len(self.before()) + 8)
 
 
 @cache
@@ -588,7 +588,7 @@ def _emit_elements(form: ElementForm, operands: Mapping[str, COperand]) -> Block
             f"void *aot_out = {operands['out'].pointer};",
             "uint32_t aot_t;",
         ],
-        [*form.before(), "dlstp.32 lr, %[n]", "1:", *form.turn(), "letp lr, 1b"],
+        [*form.before(), "dlstp.32 lr, %[n]", "1:", *form.vector_step(), "letp lr, 1b"],
         outs=[*(f'[{n}] "+&r"(aot_{n})' for n in (*names, "out")), '[t] "=&r"(aot_t)'],
         ins=[f'[n] "r"({operands["count"].value})'],
         clobbers=["lr", "q0", "q1", "q2", "q3", "q4"],

@@ -1,6 +1,8 @@
-"""Pooling and means over rows and columns for MVE: channels in vectors, one output pixel at a time.
+"""Pooling and means over rows and columns for MVE: one output pixel at a time, with channels in vectors.
 
-No scratch memory.  Average pooling whose windows cross the border is left to other kernels: it divides by the taps inside.
+A vector holds 16 channels for maxima, and 8 channels with 16-bit sums for means, so one load and one instruction process a tap of
+all of them.  No scratch memory.  Average pooling whose windows cross the border is left to other kernels: it divides by the taps
+inside.
 """
 
 from __future__ import annotations

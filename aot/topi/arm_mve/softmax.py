@@ -1,4 +1,4 @@
-"""SOFTMAX of bytes for MVE, row by row: maximum, sum and results in vectors; the reciprocal is that of generic.softmax.
+"""SOFTMAX of bytes for MVE, row by row: maximum, sum and results in vectors; the reciprocal is computed as in generic.softmax.
 
 Exponentials are gathered from a table with increasing entries.  The base of the loads is chosen such that a quantised value is
 itself the offset, and the row's maximum selects the last entry.  Negative values reach below the base, as addresses wrap modulo

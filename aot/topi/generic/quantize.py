@@ -85,7 +85,7 @@ def _steps(scale: float) -> tuple[int, ...]:
     floats = tried.astype(np.uint32).view(np.float32)
     there = evaluate_quantize(floats, attrs=attrs, out_type=TensorType(tried.shape, "int16")) > np.arange(MAGNITUDES)[:, None]
     if there[:, 0].any() or not there[:, -1].all():
-        raise AssertionError("a step between codes is not where the scale has it")
+        raise AssertionError("a step between quantised values is not near its estimate")
     return tuple(int(v) for v in tried[np.arange(MAGNITUDES), there.argmax(axis=1)])
 
 

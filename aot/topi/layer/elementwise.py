@@ -306,7 +306,7 @@ class Limits:
 
     @property
     def clamped(self) -> bool:
-        """Whether the limits are other ones than those of bytes."""
+        """Whether the limits are narrower than int8."""
         return (self.lo, self.hi) != int_range("int8")
 
     @property
@@ -331,7 +331,7 @@ class Factors:
 
     @property
     def clamped(self) -> bool:
-        """Whether the limits are other ones than those of bytes."""
+        """Whether the limits are narrower than int8."""
         return (self.lo, self.hi) != int_range("int8")
 
     @property
