@@ -1,9 +1,10 @@
-"""Depthwise convolution with two sums per 32-bit product, for cores without longer products: Armv6-M and Cortex-M3.
+"""Depthwise convolution with two sums per 32-bit product, for Armv6-M and Cortex-M3.
 
-MULS on these cores gives 32 bits only, but sums of int8 products need far fewer.  So two pixels share a word, z = 2^11 apart.
-With the words p + q z and q + r z, the sums of products with a channel's weights are first = A + B z and second = B + C z,
-modulo 2^32.  The low bits of `second` are the low bits of B, which determines A modulo 2^22; A determines B, and B determines C.
-So four products and four additions replace six multiply-accumulates, provided that all sums fit 21 bits.
+Armv6-M has 32-bit products only, and longer ones are slow on a Cortex-M3; but sums of int8 products need far fewer bits.  So two
+pixels share a word, z = 2^11 apart. With the words p + q z and q + r z, the sums of products with a channel's weights are first =
+A + B z and second = B + C z, modulo 2^32.  The low bits of `second` are the low bits of B, which determines A modulo 2^22; A
+determines B, and B determines C. So four products and four additions replace six multiply-accumulates, provided that all sums fit
+21 bits.
 
 The kernel computes six outputs at a time, six of a row or three of two rows, one channel's plane after the other.  Each
 instruction set has its own block for the products.  A word of the plane holds a pixel and the pixel that the next output reads

@@ -1,6 +1,6 @@
 """Exact requantisation with one high multiply, used only when it is proven to give TFLite's results.
 
-TFLite's reference takes a rounding doubling multiply and a rounding shift: many instructions per result.  A Cortex-M4 has
+TFLite's reference needs a rounding doubling multiply and a rounding shift: many instructions per result.  A Cortex-M4 has
 SMMLAR (high word of a product, plus an accumulator), which does most of that at once if the constants are folded properly.
 
 Let s = -shift, m the multiplier, and a = acc * 2^p the accumulator pre-scaled by p bits (p = 1: one doubling).  With

@@ -1,7 +1,6 @@
 """The packed constants of a layer as one stream: blocks of output channels in the order of use.
 
-A kernel reads the stream with one pointer that only moves forwards: bias, requantisation parameters and weights of a block are
-adjacent.
+Bias, requantisation parameters and weights of a block are adjacent, so that one pointer reaches them all.
 """
 
 from __future__ import annotations
