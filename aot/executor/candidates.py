@@ -261,7 +261,7 @@ def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
     if impl.for_pushes and not policy.slides:
         return "it is for windows that move (for_pushes)"
     if impl.for_records:
-        return "it competes where it was counted only (for_records)"
+        return "it competes only if it was measured (for_records)"
     if impl.for_speed and (policy.opt != "speed" or policy.limits_ram):
         return "it is for --opt speed without a limited workspace (for_speed)"
     return "it is not for --opt size (larger)" if impl.larger and policy.opt == "size" else ""

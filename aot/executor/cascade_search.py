@@ -113,18 +113,18 @@ class CascadeSearch:
         call = self._lowered.calls[i]
         if i in self._readers:
             return None
-        rest = self._others(i, i, {*map(self._lowered.root, call.inputs), *call.outputs})
-        fitting = [c for k, c in enumerate(self._found[i]) if self._whole_peak(i, k, rest, limit) <= limit]
+        other_bytes = self._others(i, i, {*map(self._lowered.root, call.inputs), *call.outputs})
+        fitting = [c for k, c in enumerate(self._found[i]) if self._whole_peak(i, k, other_bytes, limit) <= limit]
         if not fitting:
             return None
         return Segment(i, i, 0, min(c.instructions for c in fitting), tuple(fitting))
 
-    def _whole_peak(self, i: int, k: int, rest: int, limit: int) -> int:
+    def _whole_peak(self, i: int, k: int, other_bytes: int, limit: int) -> int:
         """An upper bound of the bytes with kernel k; overlaps are examined only if they decide whether the limit is met."""
         call, candidate = self._lowered.calls[i], self._found[i][k]
         sizes = [t.type.nbytes for t in self._resident(call)]
-        apart = rest + sum(sizes) + candidate.scratch
-        if apart <= limit or rest + max(sizes) > limit:
+        apart = other_bytes + sum(sizes) + candidate.scratch
+        if apart <= limit or other_bytes + max(sizes) > limit:
             return apart
         if (i, k) not in self._wholes:
             self._wholes[i, k] = self._peak_of(i, i, call, self._tried(candidate.lowered.func))

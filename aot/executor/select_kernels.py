@@ -35,27 +35,27 @@ def select_kernels(module: CandidateModule, _context: PassContext) -> LoweredMod
     if draft.controls and config.feed_rows:
         text = "a model with branches or loops cannot be fed by rows; with --io user its input stays in a buffer of your own"
         raise UsageError(Problem("E5054", text, draft.name))
-    lowered, found = without_candidates(draft), list(draft.found)
+    lowered, layers = without_candidates(draft), list(draft.found)
     if (config.cascades or config.whole_limit is not None) and not draft.controls:
         search = _items(draft, lowered)
         if config.whole_limit is not None:
-            found = [_within(search, i, layer, config) for i, layer in enumerate(found)]
+            layers = [_within(search, i, layer, config) for i, layer in enumerate(layers)]
         else:
             cascaded = use_cascades(lowered, search, _limits(draft))
             if cascaded is None:
                 raise NothingFits
-            lowered, found = cascaded
-    return choose_kernels(lowered, found, config)
+            lowered, layers = cascaded
+    return choose_kernels(lowered, layers, config)
 
 
 def with_changed_kernels(draft: CandidateModule) -> CandidateModule:
     """The draft with one candidate for each layer whose kernel a pass has changed since it was lowered."""
-    found = []
+    layers = []
     for call, layer in zip(draft.calls, draft.found, strict=True):
         func = draft.prim_func(call.func)
         is_changed = func is not draft.preferred[call.func]
-        found.append([replace(layer[0], made=replace(layer[0].lowered, func=func), key=call.func)] if is_changed else layer)
-    return replace(draft, found=tuple(found))
+        layers.append([replace(layer[0], made=replace(layer[0].lowered, func=func), key=call.func)] if is_changed else layer)
+    return replace(draft, found=tuple(layers))
 
 
 def without_candidates(draft: CandidateModule) -> LoweredModule:

@@ -317,8 +317,8 @@ class _Builder:
             self.places[tensor] = StorageInfo("const", index=i)
         slots, self.state_size = state_offsets(self.lowered, self.aligns)
         self.places |= {root: StorageInfo("state", offset=offset) for root, offset in slots.items()}
-        found = map(self.lowered.place_in_root, (s.old for s in self.lowered.states))
-        self.states = tuple(slots[root] + offset for root, offset in found)
+        places = map(self.lowered.place_in_root, (s.old for s in self.lowered.states))
+        self.states = tuple(slots[root] + offset for root, offset in places)
 
     def direct_outputs(self) -> dict[TensorRef, int]:
         """Tensors that layers can write directly to their output, each for the first output that asks for it."""

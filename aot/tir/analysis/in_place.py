@@ -1,8 +1,9 @@
-"""May a kernel's output lie exactly over its input?  Byte by byte, where ranges (aot.tir.analysis.overlap) cannot decide.
+"""May a kernel's output be placed exactly over its input?  Checked byte by byte, for cases that ranges (overlap.py) cannot
+decide.
 
-A depthwise convolution takes one channel after the other: its first writes and its last reads are a whole tensor apart, yet every
-byte is written only after it was read for the last time.  Here each byte gets the time of its last use and of its first write;
-time is the order of statements, and within a tensor intrinsic everything counts as used after everything was written.
+A depthwise convolution processes one channel after the other: its first writes and its last reads are a whole tensor apart, yet
+every byte is written only after its last read.  Here each byte gets the time of its last use and of its first write; time is the
+order of statements, and within a tensor intrinsic everything counts as used after everything was written.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from aot.tir.functor import accesses, bodies, children, walk
 from aot.tir.stmt import Block, CallPrim, For, If, Let, Region, Stmt, Store
 
 LIMIT = 2_000_000
-"""Accesses that are followed at most; a kernel with more (it reads its input many times) gets the answer no."""
+"""Most accesses to follow; a kernel with more (it reads its input many times) gets the answer no."""
 
 _NEVER = np.iinfo(np.int64).max
 
 
 def in_place_pairs(func: PrimFunc, *, limit: int = LIMIT) -> frozenset[Pair]:
-    """The (input, output) pairs of equal size that may start at the same address; what cannot be followed is left out."""
+    """The (input, output) pairs of equal size that may start at the same address; kernels that cannot be followed have none."""
     return _in_place_pairs(func.core, limit)
 
 
-@lru_cache(4096)  # the same kernels are asked for each trial of a memory plan
+@lru_cache(4096)  # every trial of a memory plan asks about the same kernels
 def _in_place_pairs(func: PrimFunc, limit: int) -> frozenset[Pair]:
     pairs = [(a, b) for a in func.inputs for b in func.outputs if a.nbytes == b.nbytes and a.is_sized and not type_based(a, b)]
     if not pairs or any(isinstance(s, CallPrim) for s in walk(func.body)):
@@ -42,18 +43,18 @@ def _in_place_pairs(func: PrimFunc, limit: int) -> frozenset[Pair]:
     clock = _Clock({b for p in pairs for b in p}, limit)
     try:
         clock.body(func.body, _Instant({}, 1, np.zeros(1, np.int64)))
-    except (_NotFollowedError, IndexError):  # a guard that is not followed may lead outside
+    except (_NotFollowedError, IndexError):  # a guard that is not followed may lead out of bounds
         return frozenset()
     return frozenset((a, b) for a, b in pairs if bool(np.all(clock.used[a] < clock.written[b])))
 
 
 class _NotFollowedError(Exception):
-    """The accesses depend on data, or are too many."""
+    """The accesses depend on data, or there are too many."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Instant:
-    """`rows` executions of a statement: values of the variables and the time of each; `frozen`: inside of an intrinsic."""
+    """`rows` executions of a statement, each with its variables and time; `frozen`: inside an intrinsic."""
 
     env: dict[Var | Cell, Span]
     rows: int
@@ -62,7 +63,7 @@ class _Instant:
     frozen: bool = False
 
     def take(self, which: Array) -> _Instant:
-        """Some of the rows, perhaps several times; `which` are their numbers."""
+        """Select rows by their numbers, possibly several times."""
 
         def taken(span: Span) -> Span:
             if exact(span):
@@ -76,7 +77,7 @@ class _Instant:
 
 
 class _Clock:
-    """Walks a body, every iteration of every loop that touches a watched buffer."""
+    """Walks a body through every iteration of every loop that touches a watched buffer."""
 
     def __init__(self, watched: set[Buffer], limit: int) -> None:
         self.used = {b: np.full(b.nbytes, -1, np.int64) for b in watched}
@@ -94,7 +95,7 @@ class _Clock:
                 at = replace(at, time=at.time + _duration(stmt, _hull(at.env)))
 
     def _touches(self, stmt: Stmt, at: _Instant) -> bool:
-        """Whether the statement, or one in it, uses a watched buffer."""
+        """Whether the statement, or one inside it, uses a watched buffer."""
         inside = (a.buffer for s in walk((stmt,)) for a in accesses(s))
         return any(at.places.get(b, (b,))[0] in self.used for b in inside)
 
@@ -176,7 +177,7 @@ class _Clock:
         if not exact(base):
             raise _NotFollowedError
         first = self._known(index, at) * size + base[0]
-        # an intrinsic uses at the end of its time what it writes at the beginning; a statement loads before it stores
+        # an intrinsic uses at the end of its time what it writes at the start; any other statement loads before it stores
         time: Array = at.time + int(written != at.frozen)
         for byte in range(size):
             where: Array = first + byte
@@ -207,12 +208,12 @@ def _all(expr: Expr) -> Iterable[Expr]:
 
 
 def _hull(env: Mapping[Var | Cell, Span]) -> dict[Var | Cell, Span]:
-    """The values over all rows."""
+    """The range of values over all rows."""
     return {v: hull(span) for v, span in env.items()}
 
 
 def _length(stmts: Iterable[Stmt], env: dict[Var | Cell, Span]) -> int:
-    """Ticks that a body takes at most; `env` holds one row."""
+    """The most ticks of a body; `env` holds one row."""
     total = 0
     for stmt in stmts:
         total += _duration(stmt, env)

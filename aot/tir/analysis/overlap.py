@@ -1,19 +1,19 @@
-"""How far may a kernel's output lie over its input?  The smallest safe distance, from the accesses of the final TIR.
+"""How far may a kernel's output overlap its input?  The smallest safe distance, from the accesses of the final TIR.
 
-With B written and A consumed (an input, or scratch memory), both at given starts, a run is right exactly if no byte of B is
-written before a byte of A at the same address is used for the last time.  In offsets from the two starts, with w the end of what
-was written so far and r the least that is still used, A may start at any place with
+With B written and A consumed (an input, or scratch memory), both at given starts, a run is correct exactly if no byte of B is
+written before the last use of a byte of A at the same address.  In offsets from the two starts, with w the end of what was
+written so far and r the lowest byte that is still used, A may start anywhere with
 
     start(A) - start(B) >= max over time of (w - r)       (`up`: for kernels that run upward through memory)
 
-and with w the least offset written so far and r the end of what is still used, B may start at any place with
+and with w the lowest offset written so far and r the end of what is still used, B may start anywhere with
 
     start(B) - start(A) >= max over time of (r - w)       (`down`).
 
-Time is the order of the statements, each loop taken iteration by iteration while their number stays below `LIMIT`, then in
-chunks.  Within a chunk, a tensor intrinsic or a call, and only there, everything is assumed to be used after everything is
-written.  The ranges come from interval arithmetic, so the answer is never too small, and exact where loops are taken one by one
-and indices depend on nothing but loop variables.
+Time is the order of the statements.  Each loop is followed iteration by iteration while the number of iterations stays below
+`LIMIT`, otherwise in chunks.  Within a chunk, a tensor intrinsic or a call, and only there, everything is assumed to be used
+after everything is written.  The ranges come from interval arithmetic, so the answer is never too small, and it is exact if loops
+are followed iteration by iteration and indices depend on loop variables only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 Value = int | Array
 Span = tuple[Value, Value]
 Cell = tuple[Buffer, int]
-"""An element of scratch memory that holds a known value."""
+"""An element of scratch memory with a known value."""
 
 Env = Mapping[Var | Cell, Span]
 
@@ -61,8 +61,8 @@ def hull(span: Span) -> tuple[int, int]:
 
 
 def evaluate(expr: Expr, env: Env) -> Span:
-    """All values that `expr` can take at each instant; loads and intrinsics can give all of their type."""
-    kind: type = type(expr)  # as `match` would try one class after the other for the commonest nodes
+    """All possible values of `expr` at each instant; loads and intrinsics may yield any value of their type."""
+    kind: type = type(expr)  # `match` would test one class after the other for the commonest nodes
     if kind is Imm:
         return point(0 if is_float(expr.dtype) else int(expr.value))  # type: ignore[union-attr,arg-type]
     if kind is Var:
@@ -87,7 +87,7 @@ def evaluate(expr: Expr, env: Env) -> Span:
 
 
 def _type_range(dtype: str) -> Span:
-    """All values of a type, as far as sums of many stay within 64 bits; beyond, no offset of a buffer lies."""
+    """All values of a type, limited so that sums of many stay within 64 bits; no buffer offset is beyond that."""
     if is_float(dtype):
         return 0, 0
     low, high = int_range(dtype)
@@ -101,7 +101,7 @@ def _fits(span: Span, dtype: str) -> bool:
 
 
 def _fitted(span: Span, dtype: str) -> Span:
-    """Signed results never overflow (that is an error elsewhere); unsigned ones wrap to anything."""
+    """Signed results never overflow (which is an error elsewhere); unsigned ones may wrap to any value."""
     return span if is_signed(dtype) or dtype == "bool" or _fits(span, dtype) else _type_range(dtype)
 
 
@@ -144,7 +144,7 @@ def _largest(span: Span) -> int:
 
 
 def _by_constant(op: str, a: Span, b: int) -> Span:
-    """Operators that grow with their left side, and the remainder, which does as long as the quotient stays."""
+    """Operators that grow with their left side; and the remainder, which does while the quotient is constant."""
     match op:
         case "/":
             return _quotient(a[0], b), _quotient(a[1], b)
@@ -220,7 +220,7 @@ def _decided(op: str, a: Span, b: Span) -> Span:
 
 
 def narrowed(cond: Expr, env: dict[Var | Cell, Span]) -> dict[Var | Cell, Span]:
-    """`env` where `cond` holds: comparisons of a variable, or of one with a constant added, bound it."""
+    """`env` where `cond` holds: bounds from comparisons of a variable, or of a variable plus a constant."""
     match cond:
         case BinOp("&&", a, b):
             return narrowed(b, narrowed(a, env))
@@ -250,25 +250,25 @@ def _bounded(left: Expr, op: str, right: Expr, *, env: dict[Var | Cell, Span]) -
 
 
 LIMIT = 100_000
-"""Instants that a loop nest is divided into at most."""
+"""Most instants into which a loop nest is divided."""
 
 EXACT_LIMIT = 4_096
-"""Instants up to which loops without writes are taken iteration by iteration too, which handles padding exactly."""
+"""Instants up to which loops without writes are also followed iteration by iteration, which handles padding exactly."""
 
 _WORK = 2_000_000
-"""Instants times accesses in the text: kernels with long bodies get fewer instants."""
+"""Limit for instants times accesses in the text: kernels with long bodies get fewer instants."""
 
 _FAR = 1 << 40
-"""Beyond any offset."""
+"""Beyond every offset."""
 
 Pair = tuple[Buffer, Buffer]
 Ranges = dict[Buffer, tuple[Value, Value]]
-"""Bytes from the first to after the last, at each instant; (_FAR, -_FAR) if there are none."""
+"""Range of bytes at each instant, from the first to after the last; (_FAR, -_FAR) if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Bytes; `up`: start(A) - start(B) is safe from there on; `down`: start(B) - start(A) is."""
+    """Distances in bytes; `up`: start(A) - start(B) is safe from there on; `down`: start(B) - start(A) is."""
 
     up: int
     down: int
@@ -277,25 +277,25 @@ class Distance:
 def safe_distances(func: PrimFunc, funcs: Mapping[str, PrimFunc] | None = None, *, limit: int = LIMIT) -> dict[Pair, Distance]:
     """The distances of each pair (A, B) of the function's own buffers: (input, output), (input, scratch), (scratch, output).
 
-    A distance of the size of the buffer that lies first says that they may not overlap on that side.  `funcs` holds what
-    the body calls; a callee that is not there is taken to use its operands whole.
+    A distance equal to the size of the buffer that comes first means that they may not overlap on that side.  `funcs` holds the
+    called functions; a callee that is missing is assumed to use its operands whole.
     """
     return dict(_safe_distances(func.core, tuple(sorted(_callees(func, funcs or {}).items())), limit))
 
 
 def _callees(func: PrimFunc, funcs: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
-    """What a function calls, directly and by way of others, as far as it is known."""
-    found: dict[str, PrimFunc] = {}
+    """The known functions that a function calls, directly or indirectly."""
+    functions: dict[str, PrimFunc] = {}
     waiting = [func] if funcs else []
     while waiting:
         for stmt in walk(waiting.pop().body):
-            if isinstance(stmt, CallPrim) and stmt.func in funcs and stmt.func not in found:
-                found[stmt.func] = funcs[stmt.func]
+            if isinstance(stmt, CallPrim) and stmt.func in funcs and stmt.func not in functions:
+                functions[stmt.func] = funcs[stmt.func]
                 waiting.append(funcs[stmt.func])
-    return found
+    return functions
 
 
-@lru_cache(4096)  # the same kernels are asked for each trial of a memory plan
+@lru_cache(4096)  # every trial of a memory plan asks about the same kernels
 def _safe_distances(func: PrimFunc, callees: tuple[tuple[str, PrimFunc], ...], limit: int) -> dict[Pair, Distance]:
     funcs = dict(callees)
     watched = [(a, b) for a in func.inputs for b in func.outputs + func.scratch]
@@ -310,25 +310,25 @@ def _safe_distances(func: PrimFunc, callees: tuple[tuple[str, PrimFunc], ...], l
     trace = _Trace(pairs)
     walker.body(func.body, _Scope({}, 1), trace)
     none = (-_FAR, -_FAR)
-    found = {p: trace.distance.get(p, none) for p in pairs}
-    return {p: Distance(*(_whole(p, int(np.max(v)), k) for k, v in enumerate(found[p]))) for p in watched if p in pairs}
+    distances = {p: trace.distance.get(p, none) for p in pairs}
+    return {p: Distance(*(_whole(p, int(np.max(v)), k) for k, v in enumerate(distances[p]))) for p in watched if p in pairs}
 
 
 def _whole(pair: Pair, value: int, side: int) -> int:
-    """No distance beyond the one at which nothing overlaps, on either side."""
+    """Limit the distance on either side to the one at which nothing overlaps."""
     a, b = pair
     first, second = (b, a) if side == 0 else (a, b)
     return max(-second.nbytes, min(first.nbytes, value))
 
 
 def type_based(a: Buffer, b: Buffer) -> bool:
-    """Whether a C compiler may take accesses through the two for independent: elements of different types, neither bytes."""
+    """Whether a C compiler may assume that accesses to the two are independent: different element types, neither bytes."""
     return a.dtype != b.dtype and itemsize(a.dtype) > 1 and itemsize(b.dtype) > 1
 
 
 @dataclass(slots=True)
 class _Trace:
-    """What happened from some instant on, one entry a row: used and written ranges, and distances (up, down) found so far."""
+    """What happened from some instant on, one entry per row: used and written ranges, and the largest distances (up, down)."""
 
     pairs: frozenset[Pair]
     used: Ranges = field(default_factory=dict)
@@ -343,7 +343,7 @@ class _Trace:
 
     def write(self, buffer: Buffer, low: Value, high: Value) -> None:
         if buffer.scope == "arena":
-            self.use(buffer, low, high)  # scratch that is written is in use from here on
+            self.use(buffer, low, high)  # written scratch is in use from here on
         _widen(self.written, buffer, low, high)
 
     def then(self, later: _Trace) -> None:
@@ -366,7 +366,7 @@ class _Trace:
                 self._raise((a, b), end - low, high - first)
 
     def where(self, mask: Array) -> None:
-        """Nothing happened in the rows where the mask is false."""
+        """Clear the rows in which the mask is false."""
         for ranges in (self.used, self.written):
             for b, (low, high) in ranges.items():
                 ranges[b] = np.where(mask, low, _FAR), np.where(mask, high, -_FAR)
@@ -375,7 +375,7 @@ class _Trace:
             self.distance[pair] = up, down
 
     def joined(self, rows: int, times: int) -> _Trace:
-        """The trace of `rows` loops of `times` iterations each, from that of rows * times iterations."""
+        """The trace of `rows` loops of `times` iterations each, from the trace of rows * times iterations."""
 
         def table(value: Value) -> Array:
             return np.broadcast_to(value, (rows * times,)).reshape(rows, times)
@@ -404,9 +404,9 @@ def _widen(ranges: Ranges, buffer: Buffer, low: Value, high: Value) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """`env` has one entry a row; `places` says where a callee's parameters lie: buffer and bytes from its start.
+    """`env` has one entry per row; `places` maps a callee's parameters to a buffer and a byte offset in it.
 
-    `divided` is false inside of a chunk, where loops are no longer distinguished.
+    `divided` is false inside a chunk, where loops are no longer followed iteration by iteration.
     """
 
     env: dict[Var | Cell, Span]
@@ -459,7 +459,7 @@ class _Walker:
                 scope = self._remembered(stmt, scope)
 
     def _remembered(self, stmt: Stmt, scope: _Scope) -> _Scope:
-        """Scratch memory may hold numbers that places are computed from; they are followed where the element is a constant."""
+        """Track numbers in scratch memory from which addresses are computed, if the element's index is constant."""
         match stmt:
             case Store(buffer, (Imm(index),), value, dtype) if buffer in self._scratch and dtype == buffer.dtype == "int32":
                 return scope.bind((buffer, int(index)), evaluate(value, scope.env))
@@ -485,14 +485,14 @@ class _Walker:
                 raise TypeError(f"not a statement: {stmt!r}")
 
     def _either(self, cond: Expr, sides: tuple[_Side, _Side], scope: _Scope, trace: _Trace) -> None:
-        """A condition and, where it may hold and where it may not, one of the two sides."""
+        """Evaluate a condition, then each side where its case is possible."""
         self._expr(cond, scope, trace)
         holds = evaluate(cond, scope.env)
         self._side(sides[0], replace(scope, env=narrowed(cond, scope.env)), trace, np.asarray(holds[1]) != 0)
         self._side(sides[1], scope, trace, np.asarray(holds[0]) == 0)
 
     def _side(self, side: _Side, scope: _Scope, trace: _Trace, mask: Array) -> None:
-        """What happens where `mask` is set."""
+        """Follow one side in the rows where `mask` is set."""
         if not mask.any():
             return
         inner = _Trace(self._pairs)
@@ -508,7 +508,7 @@ class _Walker:
 
     def _loop(self, loop: For, scope: _Scope, trace: _Trace) -> None:
         start, stop = evaluate(loop.start, scope.env), evaluate(loop.stop, scope.env)
-        trips = -((start[0] - np.asarray(stop[1])) // loop.step)  # the most that are possible
+        trips = -((start[0] - np.asarray(stop[1])) // loop.step)  # the largest possible number
         most = int(np.max(trips))
         if most <= 0:
             return
@@ -534,7 +534,7 @@ class _Walker:
         trace.then(body.joined(scope.rows, parts))
 
     def _collapsed(self, loop: For, scope: _Scope, trace: _Trace, bounds: tuple[Span, Array]) -> None:
-        """All iterations as one instant."""
+        """All iterations as a single instant."""
         start, trips = bounds
         span = (start[0], start[1] + (np.maximum(trips, 1) - 1) * loop.step)
         body = _Trace(self._pairs)
@@ -546,11 +546,11 @@ class _Walker:
         trace.then(body)
 
     def _mixes(self, loop: For) -> bool:
-        """Whether the loop both uses and writes something that is watched."""
-        known = self._mixed.get(id(loop))
-        if known is None:
-            known = self._mixed[id(loop)] = self._writes(loop.body), loop
-        return known[0]
+        """Whether the loop both uses and writes watched buffers."""
+        entry = self._mixed.get(id(loop))
+        if entry is None:
+            entry = self._mixed[id(loop)] = self._writes(loop.body), loop
+        return entry[0]
 
     def _writes(self, stmts: tuple[Stmt, ...]) -> bool:
         return any(isinstance(s, (Store, Block, CallPrim)) and _stores(s) for s in walk(stmts))
@@ -558,7 +558,7 @@ class _Walker:
     # ---- accesses
 
     def _expr(self, expr: Expr, scope: _Scope, trace: _Trace) -> None:
-        kind: type = type(expr)  # as `match` would try one class after the other for the commonest nodes
+        kind: type = type(expr)  # `match` would test one class after the other for the commonest nodes
         if kind is Imm or kind is Var:
             return
         match expr:
@@ -593,7 +593,7 @@ class _Walker:
     def _call(
         self, callee: PrimFunc | None, operands: tuple[Region | Expr, ...], scope: _Scope, trace: _Trace, *, ordered: bool = False
     ) -> None:
-        """A tensor intrinsic or a function, as one instant unless it keeps the order of its body."""
+        """A tensor intrinsic or a function: one instant, unless it keeps the order of its body."""
         inner = _Trace(self._pairs)
         env: dict[Var | Cell, Span] = {}
         places: dict[Buffer, tuple[Buffer, Span]] = {}
@@ -608,7 +608,7 @@ class _Walker:
             place = self._place(operand, scope)
             if isinstance(param, Buffer):
                 places[param] = place
-            elif place[0] in self._watched:  # nothing is known of the callee
+            elif place[0] in self._watched:  # nothing is known about the callee
                 self._note(inner.use, place[0], (place[1][0], _FAR))
                 self._note(inner.write, place[0], (place[1][0], _FAR))
         if callee is not None and any(root in self._watched for root, _ in places.values()):
@@ -628,13 +628,13 @@ class _Walker:
     ) -> None:
         """What a callee with constant scalars touches, which is always the same part of its parameters."""
         key = (id(callee), *(s[0] for s in env.values()))
-        known = self._relative.get(key)
-        if known is None:
+        entry = self._relative.get(key)
+        if entry is None:
             alone = _Walker(frozenset(), self._funcs, 1)
             alone._watched = set(places)
-            known = self._relative[key] = _Trace(frozenset()), callee
-            alone.body(callee.body, _Scope(env, 1, divided=False), known[0])
-        for note, ranges in ((trace.use, known[0].used), (trace.write, known[0].written)):
+            entry = self._relative[key] = _Trace(frozenset()), callee
+            alone.body(callee.body, _Scope(env, 1, divided=False), entry[0])
+        for note, ranges in ((trace.use, entry[0].used), (trace.write, entry[0].written)):
             for param, (low, high) in ranges.items():
                 root, base = places[param]
                 if root in self._watched:
@@ -649,7 +649,7 @@ class _Walker:
 
 
 def _forgotten(stmt: Stmt, scope: _Scope) -> _Scope:
-    """The scope without what was known of scratch memory that the statement may write."""
+    """The scope without the tracked values of scratch memory that the statement may write."""
     cells = [c for c in scope.env if isinstance(c, tuple)]
     if not cells:
         return scope
@@ -661,7 +661,7 @@ def _forgotten(stmt: Stmt, scope: _Scope) -> _Scope:
 
 
 def _stores(stmt: Store | Block | CallPrim) -> bool:
-    """Whether a statement writes memory, not registers only."""
+    """Whether a statement writes memory, not only registers."""
     if isinstance(stmt, Store):
         return stmt.buffer.scope != "local"
     return any(isinstance(o, Region) and o.buffer.scope in ("param", "arena") for o in stmt.operands)

@@ -1,4 +1,4 @@
-"""Passes over loop nests, one a file, and their usual order."""
+"""Passes over loop nests, and their usual order."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ __all__ = [
 
 
 def pipeline() -> Sequential:
-    """simplify, unroll_loop, flatten_buffer, simplify: from a kernel's own text to what the code generator prints."""
+    """simplify, unroll_loop, flatten_buffer, simplify: from a kernel as written to what the code generator prints."""
     return Sequential((simplify, unroll_loop, flatten_buffer, simplify), "tir")
 
 
 def trial(func: PrimFunc) -> PrimFunc:
-    """As `optimize`, for a function that is looked at and thrown away: no instrument of the context watches."""
+    """Like `optimize`, for a function that is only inspected: the context's instruments do not see it."""
     with unwatched():
         return optimize(func)
 
@@ -64,5 +64,5 @@ def optimize(func: PrimFunc) -> PrimFunc:
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("tir.transform", name)

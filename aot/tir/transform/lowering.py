@@ -1,4 +1,4 @@
-"""Passes from what a builder or a parser makes to what codegen prints: simplify, flatten_buffer, unroll_loop."""
+"""Passes from what a builder or parser creates to what the code generator prints: simplify, flatten_buffer, unroll_loop."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, 
 
 @lru_cache(4096)
 def simplified(func: PrimFunc) -> PrimFunc:
-    """An equal function: constants folded; min, max, comparisons, `/` and `%` decided from the ranges of loop variables;
-    branches and loops with known outcome resolved; lets and local buffers that nobody reads dropped.
+    """Return an equal, simpler function.
 
-    A statement that would fail at run time (an overflow, say) may disappear when its value is not needed.
+    Constants are folded; min, max, comparisons, `/` and `%` are decided from the ranges of loop variables; branches and loops
+    with a known outcome are resolved; unused lets and local buffers are dropped.  A statement that would fail at run time (an
+    overflow, say) may disappear if its value is not needed.
     """
     return func.with_body(_without_dead(_Simplifier().body(func.body)))
 
 
 def simplified_expr(expr: Expr, ranges: Mapping[Var, Interval]) -> Expr:
-    """An equal expression, as `simplified` would make it where its variables have the given ranges."""
+    """An equal expression, simplified for variables with the given ranges."""
     return _Simplifier(ranges).expr(expr)
 
 
@@ -83,7 +84,7 @@ class _Simplifier:
         return (For(loop.var, loop.start, loop.stop, body, loop.step, loop.kind),) if body else ()
 
     def expr(self, expr: Expr) -> Expr:
-        kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop of the pass
+        kind: type = type(expr)  # `match` would test one class after the other in the innermost loop of the pass
         if kind is Imm:
             return expr
         if kind is Var:
@@ -94,7 +95,7 @@ class _Simplifier:
         return done[1]
 
     def _variable(self, var: Var) -> Expr:
-        """Its value, where that is known."""
+        """Its value, if known."""
         value = self._values.get(var, var)
         if type(value) is Var and value in self._ranges:
             low, high = self._ranges[value]
@@ -102,7 +103,7 @@ class _Simplifier:
         return value
 
     def _constant(self, expr: Expr) -> Expr:
-        """An integer expression with only one possible value is that value."""
+        """Replace an integer expression with only one possible value by that value."""
         kind = type(expr)
         if kind is Imm or kind is Load or is_float(expr.dtype):
             return expr
@@ -146,22 +147,22 @@ class _Simplifier:
         return expr.b if b[1] <= a[0] else expr
 
     def _division(self, expr: BinOp) -> Expr:
-        """With c > 0: x % c = x where 0 <= x < c; (x * k * c + y) / c = x * k + y / c and likewise for % where all is >= 0."""
+        """With c > 0: x % c = x if 0 <= x < c; (x * k * c + y) / c = x * k + y / c, and likewise for %, if everything is >= 0."""
         if not isinstance(expr.b, Imm) or is_float(expr.b.dtype) or expr.b.value <= 0:
             return expr
         c = int(expr.b.value)
         low, high = self._interval(expr.a)
         if low >= 0 and high < c:
             return expr.a if expr.op == "%" else Imm(0, expr.dtype)
-        multiple, rest = _split_multiple(expr.a, c)
-        if multiple is None or self._interval(multiple)[0] < 0 or self._interval(rest)[0] < 0:
+        multiple, remainder = _split_multiple(expr.a, c)
+        if multiple is None or self._interval(multiple)[0] < 0 or self._interval(remainder)[0] < 0:
             return expr
         if expr.op == "%":
-            return self.expr(BinOp("%", rest, expr.b))
-        return self.expr(multiple + BinOp("/", rest, expr.b))
+            return self.expr(BinOp("%", remainder, expr.b))
+        return self.expr(multiple + BinOp("/", remainder, expr.b))
 
     def _double_cast(self, expr: Cast) -> Expr:
-        """The inner conversion is dropped where it cannot change the value."""
+        """Drop the inner conversion if it cannot change the value."""
         assert isinstance(expr.value, Cast)
         inner = expr.value.value
         low, high = self._interval(inner)
@@ -170,16 +171,16 @@ class _Simplifier:
 
 
 def _split_multiple(expr: Expr, c: int) -> tuple[Expr | None, Expr]:
-    """(m, rest) with expr = m * c + rest, as far as the form of a sum shows it; (None, expr) otherwise."""
+    """(m, remainder) with expr = m * c + remainder, as far as the form of a sum shows it; (None, expr) otherwise."""
     match expr:
         case BinOp("*", x, Imm(k)) if int(k) % c == 0 and k > 0:
             return x * (int(k) // c), Imm(0, expr.dtype)
         case BinOp("+", a, b):
-            m, rest = _split_multiple(a, c)
+            m, remainder = _split_multiple(a, c)
             if m is not None:
-                return m, rest + b
-            m, rest = _split_multiple(b, c)
-            return (m, a + rest) if m is not None else (None, expr)
+                return m, remainder + b
+            m, remainder = _split_multiple(b, c)
+            return (m, a + remainder) if m is not None else (None, expr)
         case _:
             return None, expr
 
@@ -190,14 +191,14 @@ def _all_integers(*dtypes: str) -> bool:
 
 def _logical(expr: BinOp) -> Expr:
     absorbing = expr.op == "||"
-    for known, other in ((expr.a, expr.b), (expr.b, expr.a)):
-        if isinstance(known, Imm):
-            return Imm(int(absorbing), "bool") if bool(known.value) == absorbing else other
+    for constant, other in ((expr.a, expr.b), (expr.b, expr.a)):
+        if isinstance(constant, Imm):
+            return Imm(int(absorbing), "bool") if bool(constant.value) == absorbing else other
     return Imm(0, "bool") if expr.op == "&&" and _contradictory(expr) else expr
 
 
 def _contradictory(expr: BinOp) -> bool:
-    """Whether what is compared with constants would have to be above one and below a smaller one."""
+    """Whether an expression would have to be above one constant and below a smaller one."""
     low: dict[Expr, int] = {}
     high: dict[Expr, int] = {}
     for part in _conjuncts(expr):
@@ -219,7 +220,7 @@ def _conjuncts(expr: Expr) -> Iterator[Expr]:
 
 
 def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Without lets that nobody uses and local buffers that nobody reads, until nothing more is removed."""
+    """Drop unused lets and local buffers that nobody reads, until nothing more can be removed."""
     while True:
         variables: set[Var] = set()
         read: set[Buffer] = set()
@@ -239,8 +240,8 @@ def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _uses(stack: list[Expr], variables: set[Var], read: set[Buffer]) -> None:
-    """Adds the variables of the expressions in `stack`, which it empties, and the buffers that they load from."""
-    seen: set[int] = set()  # as statements share expressions
+    """Add the variables of the expressions in `stack`, which is emptied, and the buffers that they load from."""
+    seen: set[int] = set()  # statements share expressions
     while stack:
         top = stack.pop()
         kind: type = type(top)
@@ -283,7 +284,7 @@ def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple
 
 @prim_func_pass(opt_level=1)
 def simplify(func: PrimFunc, _context: PassContext) -> PrimFunc:
-    """Decide at compile time what the ranges of loop variables decide; drop what nobody reads."""
+    """Decide at compile time what the ranges of loop variables decide; drop unused definitions."""
     return simplified(func)
 
 
@@ -291,9 +292,9 @@ def simplify(func: PrimFunc, _context: PassContext) -> PrimFunc:
 
 
 def flatten(func: PrimFunc) -> PrimFunc:
-    """`func` whose loads and stores have one index each; buffers keep their shapes.
+    """`func` with a single index in each load and store; buffers keep their shapes.
 
-    Afterwards bounds hold for a buffer as a whole only, so run the verifier before.
+    Afterwards, bounds can only be checked for a buffer as a whole, so run the verifier before.
     """
     return func.with_body(_flattened(func.body))
 
@@ -339,9 +340,9 @@ def flatten_buffer(func: PrimFunc, _context: PassContext) -> PrimFunc:
 
 
 def unroll(func: PrimFunc) -> PrimFunc:
-    """`func` without loops of kind "unroll"; InternalError where such a loop has bounds that are not constant.
+    """`func` without loops of kind "unroll"; InternalError if such a loop does not have constant bounds.
 
-    A body that defines names or registers is copied with new ones, so each copy stands for itself in the enclosing body.
+    If a body defines names or registers, every copy gets new ones, so that copies are independent in the enclosing body.
     """
     return func.with_body(_unrolled(func.body, where=func.name))
 
@@ -364,9 +365,9 @@ def _unrolled(body: tuple[Stmt, ...], *, where: str) -> tuple[Stmt, ...]:
 
 
 def _copies(loop: For, *, where: str) -> list[Stmt]:
-    """Unrolled from the outside in, so that inner bounds may depend on outer variables."""
+    """Unroll from the outside in, so that inner bounds may depend on outer variables."""
     if not isinstance(loop.start, Imm) or not isinstance(loop.stop, Imm):
-        raise internal(f"the loop over {loop.var.name} is to be unrolled, but its bounds are not constant", where=where)
+        raise internal(f"the loop over {loop.var.name} cannot be unrolled, because its bounds are not constant", where=where)
     out: list[Stmt] = []
     for value in range(int(loop.start.value), int(loop.stop.value), loop.step):
         copy = Cloner({loop.var: Imm(value, loop.var.dtype)}).body(loop.body)
@@ -378,6 +379,6 @@ def _copies(loop: For, *, where: str) -> list[Stmt]:
 def unroll_loop(func: PrimFunc, _context: PassContext) -> PrimFunc:
     """Replace loops of kind "unroll" by copies of their bodies.
 
-    Without it they are loops of the C code as well, but for those that index registers.
+    Without this pass they are loops in C as well, except those that index registers.
     """
     return unroll(func)

@@ -1,7 +1,7 @@
-"""merge_functions: kernels that differ in numbers only become one, with the numbers as parameters.
+"""merge_functions: kernels that differ only in numbers become one, with the numbers as parameters.
 
-So that code does not grow with the depth of a model whose layers repeat a shape of loop nest.  Numbers that stay in the text:
-indices of local buffers and bounds of loops that must be unrolled, steps, and the shapes of local buffers.
+This keeps code from growing with the depth of a model whose layers repeat a form of loop nest.  Some numbers stay in the text:
+indices of local buffers, bounds of loops that must be unrolled, steps, and shapes of local buffers.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from aot.tir.intrin import Intrin, TensorIntrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Worth = Callable[[Sequence[PrimFunc], int], bool]
-"""(functions of equal structure, number of scalar parameters that merging takes) -> whether to merge them"""
+"""(functions of equal structure, number of scalar parameters after merging) -> whether to merge them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """`func` does the work of a group; `scalars[i]` are the arguments that make it the i-th member."""
+    """`func` does the work of a whole group; `scalars[i]` are the arguments that make it the i-th member."""
 
     func: PrimFunc
     scalars: tuple[tuple[int | float, ...], ...]
 
 
 def structural_key(func: PrimFunc) -> str:
-    """Text that two functions share exactly when they differ in names and attributes only, and in shapes of parameters
-    where the indices are flat."""
+    """Text that is equal for two functions exactly if they differ only in names and attributes, and in shapes of parameters with
+    flat indices.
+    """
     key = _Key(keep_numbers=True)
     return key.function(func)
 
 
 def sharing_key(func: PrimFunc) -> str:
-    """Text that two functions share exactly when `merge_functions` may make one of them once they are flattened."""
+    """Text that is equal for two functions exactly if `merge_functions` can merge them once they are flattened."""
     return _Key(keep_numbers=False).function(func)
 
 
 def interface_key(func: PrimFunc) -> str:
-    """Text that two functions share if they share any other key here, at a glance: what is known of their parameters."""
+    """A quick necessary condition for all other keys here: text about the parameters of a function."""
     kinds = (func.inputs, func.outputs, func.consts, func.scratch)
     parts = [" ".join(f"{b.dtype}@{b.align}" for b in buffers) for buffers in kinds]
     return "; ".join([*parts, " ".join(v.dtype for v in func.scalars), func.attrs.opt])
@@ -53,9 +54,9 @@ def interface_key(func: PrimFunc) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EqualKey:
-    """Equal for two functions exactly when they differ in their name and attributes only.
+    """Equal for two functions exactly if they differ only in their name and attributes.
 
-    `text` numbers the intrinsics, of which `intrins` are the identities and `meanings` what they compute.
+    `text` numbers the intrinsics; `intrins` are their identities and `meanings` what they compute.
     """
 
     text: str
@@ -63,7 +64,7 @@ class EqualKey:
     meanings: tuple[str, ...] = field(compare=False)
 
     def lasting(self) -> bytes:
-        """The same in every process, for functions whose intrinsics compute the same under the same names."""
+        """The same in every process, for functions whose intrinsics have the same names and meanings."""
         return "\0".join((self.text, *self.meanings)).encode()
 
 
@@ -78,7 +79,7 @@ def equal_key(func: PrimFunc) -> EqualKey:
 
 
 _MOST_OPERANDS = 7
-"""Of a block for the FPU in a function whose numbers are parameters: GCC 12 finds no registers for more beside all else."""
+"""Most operands of an FPU block in a function with numbers as parameters: with more, GCC 12 runs out of registers."""
 
 
 def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
@@ -87,26 +88,27 @@ def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
 
 
 def _is_crowded(func: PrimFunc) -> bool:
-    """Whether a block for the FPU takes so many registers that numbers have to stay constants."""
+    """Whether an FPU block needs so many registers that numbers have to stay constants."""
     blocks = (s for s in walk(func.body) if isinstance(s, Block))
     return any(s.intrin.requires == "vfp" and len(s.operands) > _MOST_OPERANDS for s in blocks)
 
 
 def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> list[tuple[tuple[int, ...], Merged]]:
-    """Groups of indices into `funcs`, each with its merged function; together they cover all, in the order of first members.
+    """Groups of indices into `funcs`, each with its merged function; they cover all functions, ordered by their first members.
 
-    Functions should be flattened before (`flatten_buffer`), so that shapes do not count.  A group of one keeps its function as
-    it is.  Numbers that are equal in all members stay; numbers that vary alike, up to a factor and an offset, share a parameter.
+    Functions should be flattened before (`flatten_buffer`), so that shapes do not matter.  A group of one keeps its function
+    unchanged.  Numbers that are equal in all members stay; numbers that vary alike, up to a factor and an offset, share a
+    parameter.
     """
     by_key: dict[str, list[int]] = {}
     numbers: list[list[Imm]] = []
-    known: dict[PrimFunc, tuple[str, list[Imm]]] = {}
+    entries: dict[PrimFunc, tuple[str, list[Imm]]] = {}
     for i, func in enumerate(funcs):
-        if func.core not in known:
+        if func.core not in entries:
             key = _Key(keep_numbers=False)
-            known[func.core] = key.function(func.core), key.numbers
-        by_key.setdefault(known[func.core][0], []).append(i)
-        numbers.append(known[func.core][1])
+            entries[func.core] = key.function(func.core), key.numbers
+        by_key.setdefault(entries[func.core][0], []).append(i)
+        numbers.append(entries[func.core][1])
     out: list[tuple[tuple[int, ...], Merged]] = []
     for members in by_key.values():
         group = [funcs[i] for i in members]
@@ -120,25 +122,25 @@ def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> li
 
 
 def _as_sum(b: Expr) -> tuple[str, Expr]:
-    """Operator and right operand of `x - b`: of `x - 5` those of `x + (-5)`, so that numbers of either sign are one form."""
+    """Operator and right operand of `x - b`, where `x - 5` becomes `x + (-5)`, so that numbers of either sign have one form."""
     if type(b) is Imm and b.dtype == "int32" and isinstance(b.value, int) and abs(b.value) < 1 << 31:
         return "+", Imm(-b.value, "int32")
     return "-", b
 
 
 Column = tuple[str, tuple[int | float, ...]]
-"""Type and values, one a member."""
+"""Type and values, one per member."""
 
 
 def _may_vary(number: Imm) -> bool:
-    """Integers, and floats except zeros, whose sign a comparison would not see, and values that are not finite."""
+    """Integers, and finite floats except zeros, whose sign a comparison would not see."""
     if is_int(number.dtype):
         return True
     return number.dtype == "float32" and math.isfinite(number.value) and number.value != 0
 
 
 def _slots(numbers: Sequence[Sequence[Imm]]) -> list[Column | None]:
-    """For each number in order of the text: None if all members agree, else its column."""
+    """For each number in order of appearance: None if all members agree, else its column."""
     slots: list[Column | None] = []
     for column in zip(*numbers, strict=True):
         values = tuple(int(n.value) if is_int(n.dtype) else float(n.value) for n in column)
@@ -148,7 +150,7 @@ def _slots(numbers: Sequence[Sequence[Imm]]) -> list[Column | None]:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """A column as `factor * base + offset` of a column that is a parameter."""
+    """A column as `factor * base + offset`, where `base` is a column that is a parameter."""
 
     base: Column
     factor: int
@@ -160,22 +162,22 @@ class Affine:
 
 
 FACTORS = (1, 2, 4, 8, 16)
-"""Multiples that cost no more than a shift."""
+"""Factors that cost no more than a shift."""
 
 
 def affine_columns(columns: Iterable[Column]) -> dict[Column, Affine]:
-    """Every column in terms of as few as possible: strides, sizes and offsets of one extent move together.
+    """Express every column by as few columns as possible: strides, sizes and offsets of one extent vary together.
 
-    Small columns come first, so that multiples find the number they are multiples of.
+    Small columns come first, so that multiples find their base.
     """
     table: dict[Column, Affine] = {}
     bases: list[Column] = []
     for column in sorted(dict.fromkeys(columns), key=lambda c: (max(map(abs, c[1])), c)):
-        found = next((a for base in bases for a in _as_affine(column, base)), None)
-        if found is None:
+        affine = next((a for base in bases for a in _as_affine(column, base)), None)
+        if affine is None:
             bases.append(column)
-            found = Affine(column, 1, 0)
-        table[column] = found
+            affine = Affine(column, 1, 0)
+        table[column] = affine
     return table
 
 
@@ -206,7 +208,7 @@ def _parametrised(group: Sequence[PrimFunc], slots: Sequence[Column | None], tab
 
 
 def _fixed_loops(func: PrimFunc) -> set[Var]:
-    """Variables of loops that must keep constant bounds: unrolled ones and those that index local buffers."""
+    """Variables of loops that must keep constant bounds: unrolled loops and those that index local buffers."""
     fixed: set[Var] = set()
     for stmt in walk(func.body):
         if isinstance(stmt, For) and stmt.kind == "unroll":
@@ -221,13 +223,15 @@ def _fixed_loops(func: PrimFunc) -> set[Var]:
 
 @lru_cache(maxsize=4096)
 def _meaning(intrin: TensorIntrin) -> str:
-    """A block's name with what it computes: names do not contain all of its numbers."""
+    """A block's name with its meaning: names do not contain all of its numbers."""
     return f"{intrin.name}<{structural_key(intrin.desc)}>"
 
 
 class _Key:
-    """Writes the canonical text; with `keep_numbers` false, numbers that may become parameters are collected instead, and
-    indices are flat."""
+    """Writes the canonical text.
+
+    If `keep_numbers` is false, numbers that may become parameters are collected instead, and indices are flat.
+    """
 
     def __init__(self, *, keep_numbers: bool, keep_names: bool = False) -> None:
         self._keep, self._named = keep_numbers, keep_names
@@ -249,10 +253,10 @@ class _Key:
         return "\n".join(self._parts)
 
     def _name(self, item: Var | Buffer) -> str:
-        found = self._names.get(item)
-        if found is None:
-            found = self._names[item] = f"{item.name if self._named else ''}${len(self._names)}"
-        return found
+        name = self._names.get(item)
+        if name is None:
+            name = self._names[item] = f"{item.name if self._named else ''}${len(self._names)}"
+        return name
 
     def _number(self, intrin: Intrin | TensorIntrin) -> str:
         self.intrins.setdefault(id(intrin), intrin)
@@ -309,7 +313,7 @@ class _Key:
         return f"{self._name(buffer)}{shape}.{dtype}[{', '.join(self._expr(i, fixed=fixed) for i in indices)}]"
 
     def _expr(self, expr: Expr, *, fixed: bool = False) -> str:
-        kind: type = type(expr)  # as `match` would try one class after the other in the innermost loop
+        kind: type = type(expr)  # `match` would test one class after the other in the innermost loop
         if kind is BinOp:
             op, b = expr.op, expr.b  # type: ignore[union-attr]
             if op == "-" and not self._keep:
@@ -338,14 +342,14 @@ class _Key:
 
 
 class _Parametrise:
-    """Puts variables in the place of numbers, in the very order in which _Key collects them."""
+    """Replaces numbers by variables, in exactly the order in which _Key collects them."""
 
     def __init__(self, slots: Sequence[Expr | None]) -> None:
         self._slots = iter(slots)
         self._fixed: set[Var] = set()
 
     def function(self, group: Sequence[PrimFunc]) -> PrimFunc:
-        """A copy of the first member whose parameters have no sizes where the members differ in them."""
+        """A copy of the first member; parameters whose sizes differ between members have none."""
         first = group[0]
         self._fixed = _fixed_loops(first)
         body = self._body(first.body)
