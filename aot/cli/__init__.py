@@ -1,1 +1,1 @@
-"""The command line: one file per verb, heavy imports inside the verbs so that `aot --help` is quick."""
+"""The command line: one file per verb, with heavy imports inside the verbs so that `aot --help` is fast."""

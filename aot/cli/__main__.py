@@ -1,4 +1,4 @@
-"""Entry point: runs a verb and turns every ending into a clean message and an exit code."""
+"""Entry point: runs a verb and turns every outcome into a clear message and an exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ClickUsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer car
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `aot` with these arguments; the exit code. Never raises, unless the environment variable AOT_DEBUG is set to 1."""
+    """Run `aot` with these arguments; return the exit code. Never raises. AOT_DEBUG=1 prints tracebacks."""
     with guarded(answer_only="--json" in arguments and "--help" not in arguments) as out:
         code = _run(arguments)
         out.flush()
@@ -44,10 +44,10 @@ def _run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BaseException as error:  # SystemExit and others, too: typer's for a broken pipe, or a plug-in's
-        if isinstance(error, SystemExit) and not error.code and "_AOT_COMPLETE" in os.environ:  # typer completes, and exits
+    except BaseException as error:  # also SystemExit: typer raises it for a broken pipe, and a plug-in may
+        if isinstance(error, SystemExit) and not error.code and "_AOT_COMPLETE" in os.environ:  # typer exits after completion
             return 0
-        plugins = sys.modules.get("aot.driver.plugins")  # not where nothing was loaded
+        plugins = sys.modules.get("aot.driver.plugins")  # None if no plug-in was loaded
         blamed = plugins.blame(error) if plugins is not None else None
         if blamed is not None:
             return _fail((blamed,), EXIT_USAGE, as_json=as_json, error=error)
@@ -56,7 +56,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: Exception, *, as_json: bool) -> int:
-    """A click error: `format_message` is its own wording; an empty one means that help was printed already."""
+    """Print a click error in click's words (`format_message`); an empty message means that help was already printed."""
     message = str(getattr(error, "format_message", lambda: str(error))())
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         print(message, file=sys.stderr)
@@ -84,7 +84,7 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN)
     open_standard_files()
     code = run(sys.argv[1:])
-    gc.freeze()  # what is alive ends with the process: Python's last search for cycles took a quarter of a small compilation
+    gc.freeze()  # skip the collection at exit: it took a quarter of the time of a small compilation
     sys.exit(code)
 
 

@@ -31,24 +31,25 @@ VERBS = (
     "boards",
     "man",
 )
-"""Each is a module of its name in aot/cli/verbs."""
+"""Each verb is the module of that name in aot/cli/verbs."""
 
 COMPLETION = ("--show-completion", "--install-completion")
-"""Options of typer's, which say with which shell they are run; here a shell's name may follow."""
+"""Typer's options, which detect the running shell; here the name of a shell may follow."""
 
 _EPILOG = (
-    "Errors have codes: aot explain E1203. Exit: 0 ok, 1 internal, 2 usage, 3 model, 4 does not fit, 5 differs, 6 tool chain."
+    "For an error's explanation: aot explain E1203. Exit codes: 0 ok, 1 internal error, 2 usage, 3 model, 4 does not fit,"
+    " 5 outputs differ, 6 tool chain."
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"aot {__version__}")
         raise typer.Exit
 
 
 def make_app(verbs: Sequence[str] = VERBS) -> typer.Typer:
-    """A fresh application with these verbs; the modules of others are not imported."""
+    """A new application with these verbs; the modules of other verbs are not imported."""
     app = typer.Typer(
         name="aot",
         help="Compile TensorFlow Lite models to plain C for Arm Cortex-M, and verify the result on this machine.",
@@ -73,12 +74,12 @@ def make_app(verbs: Sequence[str] = VERBS) -> typer.Typer:
 
 
 def run_app(arguments: Sequence[str]) -> Any:
-    """Run the verb that these arguments begin with; whatever is not so plain is judged with all verbs known."""
+    """Run the verb named by the first argument; if there is none, load all verbs (for help, completion and errors)."""
     option, has_value, value = arguments[0].partition("=") if arguments else ("", "", "")
     if option in COMPLETION:
         from aot.cli.completion import shell_script
 
         return shell_script(option, [value, *arguments[1:]] if has_value else arguments[1:])
-    plain = bool(arguments) and arguments[0] in VERBS and arguments[0] != "man"  # which describes all verbs
+    plain = bool(arguments) and arguments[0] in VERBS and arguments[0] != "man"  # man describes all verbs
     command = typer.main.get_command(make_app(arguments[:1] if plain else VERBS))
     return plain_values(command).main(args=list(arguments), prog_name="aot", standalone_mode=False)

@@ -1,4 +1,4 @@
-"""--ram-budget, --flash-budget and --budget FILE: what is over them is not written."""
+"""--ram-budget, --flash-budget and --budget FILE: nothing is written if one is exceeded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORCE = "--force-over-budget writes the files anyway"
 
 
 def check_budgets(models: Sequence[Mapping[str, Any]], *, force: bool) -> None:
-    """Raise TargetError (exit 4) for everything that is over a budget, unless `force`."""
+    """Raise TargetError (exit 4) with every budget that is exceeded, unless `force`."""
     from aot.executor.artifact import over_budget
 
     problems = [p for m in models for p in over_budget(m)]
@@ -33,12 +33,12 @@ def check_budgets(models: Sequence[Mapping[str, Any]], *, force: bool) -> None:
 
 
 def compiled_totals(metadata: Mapping[str, Any]) -> dict[str, int | None]:
-    """The totals of a budget file that a compilation knows."""
+    """The totals of a budget file that are known after compilation."""
     return {"workspace": metadata["workspace"]["size"], "constants": metadata["constants"]["size"], "macs": metadata["macs"]}
 
 
 def built_totals(project: Project) -> dict[str, int | None]:
-    """Those that a linked image knows too, as `aot report` has them."""
+    """The totals that are known after linking, as in `aot report`."""
     from aot.micro.build.image import inspect_image
 
     totals = compiled_totals(project.artifact.metadata)
@@ -61,59 +61,58 @@ def open_budget(file: Path | None) -> Budget | None:
 def check_budget_file(
     budget: Budget | None, totals: Mapping[str, int | None], *, name: str, board: str, force: bool, out: Output
 ) -> None:
-    """Compare with the absolute limits of a budget file; E5387 (exit 4) for what is over, unless `force`.
+    """Check the absolute limits of a budget file; E5387 (exit 4) for each that is exceeded, unless `force`.
 
-    Limits that need a run, or grow over a baseline, are those of `aot report`; how many are left to it is said.
+    Limits that need a run or a baseline are checked by `aot report` only; the row says how many.
     """
     if budget is None:
         return
     from aot.report.gate.budget import METRICS, check_report
 
     report = {"name": name, "board": board, "totals": totals}
-    found = check_report(report, budget, None)
     limits = [x for m in METRICS for x in budget.limits(report, m) or ()]
-    judged = [f for f in found if f.state != "new"]
-    rest = len(limits) - len(judged)
+    judged = [f for f in check_report(report, budget, None) if f.state != "new"]
+    unchecked = len(limits) - len(judged)
     over = [f for f in judged if f.state == "over"]
-    left = f", {rest} left to aot report" if rest else ""
-    out.row("budget", f"{budget.file}: {len(judged) - len(over)} of {len(judged)} limits kept{left}")
+    left = f", {unchecked} left to aot report" if unchecked else ""
+    out.row("budget", f"{budget.file}: {len(judged) - len(over)} of {len(judged)} limits met{left}")
     if over and not force:
         raise TargetError(*(Problem("E5387", f"{f.text}; {FORCE}", f.key) for f in over))
 
 
-# ---- the options that a budget file has for a model: `options = "--opt ram --ram-budget 20KiB"`
+# ---- a budget file's options for a model: `options = "--opt ram --ram-budget 20KiB"`
 
 
 _ClickUsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer carries its own copy of click since 0.26
 
 
-def options_for(given: CompileOptions, budget: Budget | None, *, name: str, board: str) -> CompileOptions:
-    """What a model is compiled with on a board: the command line's options, and over them the budget's (E5052).
+def options_for(options: CompileOptions, budget: Budget | None, *, name: str, board: str) -> CompileOptions:
+    """The options to compile a model with on a board: the budget file's override the command line's (E5052).
 
-    An option that may be repeated keeps what both say.
+    Repeatable options accumulate.
     """
     more = budget.options_of(name, board) if budget is not None else ()
     if budget is None or not more:
-        return given
+        return options
     try:
-        merged = parse_options([*shlex.split(" ".join(words_of(given, leave_out=("name",)))), *more])
-        return replace(merged, name=given.name)
+        merged = parse_options([*shlex.split(" ".join(words_of(options, leave_out=("name",)))), *more])
+        return replace(merged, name=options.name)
     except _ClickUsageError as error:
-        said = str(getattr(error, "format_message", lambda: "")()).rstrip(".")
+        message = str(getattr(error, "format_message", lambda: "")()).rstrip(".")
         where = f"{budget.file}: options of {name}@{board}"
-        raise UsageError(Problem("E5052", f"{said}; in '{shlex.join(more)}'", where)) from None
+        raise UsageError(Problem("E5052", f"{message}; in '{shlex.join(more)}'", where)) from None
 
 
 def parse_options(words: list[str]) -> CompileOptions:
-    """Words of the command line as the verbs that compile have them; click's usage error for others."""
-    found: list[CompileOptions] = []
+    """The options in these words, as the verbs that compile parse them; raises click's usage error for unknown ones."""
+    parsed: list[CompileOptions] = []
 
     @compiles(leave_out=("name",))
     def keep(*, options: CompileOptions) -> None:
-        found.append(options)
+        parsed.append(options)
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": []})
     app.command()(keep)
     program: Any = typer.main.get_command(app)
     program(args=words, prog_name="options", standalone_mode=False)
-    return found[0]
+    return parsed[0]

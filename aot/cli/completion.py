@@ -1,7 +1,7 @@
-"""Completion of values in the shell: boards, targets, codes, and what a model has (`aot --install-completion`).
+"""Shell completion of values: boards, targets, error codes, and names in a model (`aot --install-completion`).
 
-A completer returns the words that begin with what was typed, each with a help text where the shell shows one.  It must be quick,
-it prints nothing, and an error of its own is no completion: what is typed half-way is wrong most of the time.
+A completer returns the words that begin with what was typed, each with a help text for shells that show one.  It must be fast and
+print nothing.  If it fails, there is no completion: half-typed words are often invalid.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Complete = Callable[[typer.Context, str], Words]
 
 
 def completer(words: Callable[[typer.Context], Iterable[tuple[str, str]]], *, listed: bool = False) -> Complete:
-    """A completer for `autocompletion=`; `listed`: the value is several words with commas, of which the last is completed."""
+    """A completer for `autocompletion=`; `listed`: the value is a comma-separated list, and its last word is completed."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Words:
         before, comma, last = incomplete.rpartition(",") if listed else ("", "", incomplete)
-        given = set(before.split(","))
+        typed = set(before.split(","))
         try:
-            found = [(w, text) for w, text in words(ctx) if w.lower().startswith(last.lower()) and w not in given]
-        except Exception:  # a shell shows a traceback in the middle of what is being typed
+            matches = [(w, text) for w, text in words(ctx) if w.lower().startswith(last.lower()) and w not in typed]
+        except Exception:  # a traceback would appear in the middle of the user's command line
             return []
-        return [(before + comma + word, text) for word, text in found]
+        return [(before + comma + word, text) for word, text in matches]
 
     return complete
 
 
 def choices(*words: str, listed: bool = False) -> Complete:
-    """One of these words."""
+    """A completer for these words."""
     return completer(lambda ctx: ((w, "") for w in words), listed=listed)
 
 
@@ -90,21 +90,19 @@ def _parts(ctx: typer.Context) -> Iterable[tuple[str, str]]:
 def _passes(ctx: typer.Context) -> Iterable[tuple[str, str]]:
     from aot.ir.transform import all_passes, is_pass
 
-    is_pass("")  # loads the compiler's own
-
+    is_pass("")  # loads the compiler's passes
     return [(p.name, (p.doc or "").partition("\n")[0]) for p in all_passes()]
 
 
 def _model(ctx: typer.Context) -> ModelView | None:
-    """The model on the command line, as far as it can be read."""
+    """The model on the command line; None if there is none or it cannot be parsed."""
     from aot.driver.reading import read_limited
     from aot.frontend.problems import Problems
     from aot.frontend.view import parse
 
-    given: Any = ctx.params.get("model") or ctx.params.get("models") or ()
-    words = (
-        [*given, *ctx.args] if isinstance(given, (list, tuple)) else [given]
-    )  # an option without its value ends click's parsing
+    models: Any = ctx.params.get("model") or ctx.params.get("models") or ()
+    # click stops parsing at an option without its value: what follows is in ctx.args
+    words = [*models, *ctx.args] if isinstance(models, (list, tuple)) else [models]
     path = next((Path(w) for w in words if Path(w).is_file()), None)
     return None if path is None else parse(read_limited(path), Problems())
 
@@ -128,7 +126,7 @@ def _inputs(ctx: typer.Context) -> Iterable[tuple[str, str]]:
 
 
 def _tensors(ctx: typer.Context) -> Iterable[tuple[str, str]]:
-    """`NAME=` of each tensor that an operator computes, and of the inputs, for --pin."""
+    """`NAME=` of each input and of each operator's outputs, for --pin."""
     view = _model(ctx)
     if view is not None:
         graph = view.subgraphs[0]
@@ -151,19 +149,19 @@ tensors = completer(_tensors)
 explained = completer(lambda ctx: [*_codes(ctx), *_operators(ctx)])
 
 
-# ---- `--show-completion` and `--install-completion` for the shell that is named, or the one that runs them
-# typer's own options accept no name and fail if no shell is a parent of the process, as under cron.
+# ---- `--show-completion` and `--install-completion`, for a named shell or the running one
+# Typer's own options accept no name, and fail if no parent process is a shell (under cron, for example).
 
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
 def shell_script(option: str, names: Sequence[str]) -> int:
-    """Print or install the script; `names`: what follows the option.  A usage error for a shell that there is none for."""
+    """Print or install the script; `names`: the words after the option.  A usage error for a shell without a script."""
     from typer.completion import get_completion_script, install  # type: ignore[attr-defined]
 
     if len(names) > 1 or not set(names) <= set(SHELLS):
-        raise typer.BadParameter(f"{option} {' '.join(names)}: one of {', '.join(SHELLS)} may follow")
+        raise typer.BadParameter(f"{option} {' '.join(names)}: choose one of {', '.join(SHELLS)}")
     shell = names[0] if names else _running(option)
     if option == "--show-completion":
         print(get_completion_script(prog_name="aot", complete_var="_AOT_COMPLETE", shell=shell))
@@ -174,14 +172,14 @@ def shell_script(option: str, names: Sequence[str]) -> int:
 
 
 def _running(option: str) -> str:
-    """The shell among the parents of this process."""
+    """The shell that runs this process; a usage error if there is none or it has no script."""
     import shellingham
 
     try:
-        found = str(shellingham.detect_shell()[0])
+        shell = str(shellingham.detect_shell()[0])
     except shellingham.ShellDetectionFailure:
-        found = ""
-    if found not in SHELLS:
-        what = f"there is no script for {found}" if found else "no shell runs this"
+        shell = ""
+    if shell not in SHELLS:
+        what = f"there is no script for {shell}" if shell else "no shell detected"
         raise typer.BadParameter(f"{option}: {what}; name one of {', '.join(SHELLS)}, as in aot {option} bash")
-    return found
+    return shell

@@ -1,4 +1,4 @@
-"""Reading what the user names, writing what he asked for: whole or not at all."""
+"""Output folders and files, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ MANIFEST = "aot-output.json"
 SCHEMA = "aot-output/1"
 
 _LARGEST = 1 << 26
-"""Bytes of a list of files."""
+"""Maximum size of a manifest in bytes."""
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool) -> list[Path]:
-    """Write `files` (path below the folder -> content) and the list of them atomically: the folder is complete or absent.
+    """Write `files` (path below the folder -> content) and their manifest atomically; return the paths.
 
-    Everything is made in a temporary folder next to the wanted one, which is then renamed in one step: a disk that fills up, an
-    error or an interrupt leave the old folder or the new one, whole.  An existing folder is replaced if it holds nothing but
-    what its list names, as aot left it (the checksums say so).  Any other is changed only with `force`, and then what its list
-    names is replaced, and files of the user's stay (E5004, E5005, E5041); a full disk is E5006.
+    Everything is written to a temporary folder next to `folder`, which is then renamed in one step: a full disk, an error or an
+    interrupt leaves either the old folder or the new one, complete.  An existing folder is replaced if it contains only files
+    of its manifest, unchanged (by their checksums).  Any other folder needs `force`, which replaces the files of the manifest
+    and keeps the user's (E5004, E5005, E5041); a full disk is E5006.
     """
     listed = check_replaceable(folder, force=force)
     kept = _kept(folder, listed)
@@ -44,7 +44,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool)
 
 
 def write_new_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write a folder that is not there yet, or empty, without a list of its files (E5004 to E5007)."""
+    """Write a folder that does not exist or is empty, without a manifest (E5004 to E5007)."""
     check_replaceable(folder, force=False)
     _write(folder, files, ())
 
@@ -66,10 +66,10 @@ def _write(folder: Path, content: Mapping[str, str | bytes], kept: Collection[st
 
 
 def check_replaceable(folder: Path, *, force: bool) -> Collection[str]:
-    """The files in `folder` that may be replaced; raises if it may not be written.  Verbs check this before they work."""
+    """The files in `folder` that may be replaced; raises if it must not be written.  Verbs call this before the long work."""
     try:
         return _replaceable(folder, force=force)
-    except OSError as error:  # a name longer than the file system has them, a folder that may not be entered
+    except OSError as error:  # a name too long for the file system, a folder without permission
         raise write_error(folder, error) from None
 
 
@@ -84,12 +84,11 @@ def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
         return ()
     listed = read_manifest(folder / MANIFEST, SCHEMA)
     if not force and (listed is None or not _only_as_written(folder, listed)):
-        what = "holds more than what aot wrote there"
-        message = f"'{folder}' exists and {what}; --force replaces that and leaves the rest, -o chooses another folder"
+        message = f"'{folder}' exists and contains more than aot's files; --force replaces only these, -o chooses another folder"
         raise UsageError(Problem("E5004", message))
     if listed is None:
         raise UsageError(
-            Problem("E5005", f"'{folder}' was not written by aot (it has no {MANIFEST} of ours); --force leaves it alone")
+            Problem("E5005", f"'{folder}' was not written by aot (no valid {MANIFEST}), so --force does not replace it")
         )
     changed = sorted(name for name, known in listed.items() if not _is_as_written(folder / name, known))
     if changed:
@@ -100,14 +99,14 @@ def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
 
 
 def _only_as_written(folder: Path, listed: Mapping[str, str]) -> bool:
-    """Whether a folder holds what its list names as aot left it, and nothing else."""
+    """Whether a folder contains exactly the files of its manifest, unchanged."""
     return not _kept(folder, (*listed, MANIFEST)) and all(_is_as_written(folder / name, known) for name, known in listed.items())
 
 
 def read_manifest(path: Path, schema: str) -> dict[str, str] | None:
-    """The files that a manifest lists (path -> checksum); None if it is not ours, or names a file outside its folder."""
+    """The files in a manifest (path -> checksum); None if it is not aot's or names a file outside its folder."""
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe would be waited for
+        if not path.is_file() or path.stat().st_size > _LARGEST:  # reading a pipe would block
             return None
         document = parse_json(path.read_bytes())
         listed = dict(document["generated"])
@@ -118,13 +117,13 @@ def read_manifest(path: Path, schema: str) -> dict[str, str] | None:
 
 
 def is_inside(name: str) -> bool:
-    """Whether a manifest's path stays in its folder, and is written as we write it: a manifest may come from anywhere."""
+    """Whether a manifest's path is in normal form and stays inside the folder: manifests are untrusted."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and str(path) == name and "\0" not in name
 
 
 def encoded(content: str | bytes) -> bytes:
-    """The bytes of a file; what no encoding has (of a file name that is no UTF-8) is escaped."""
+    """The bytes of a file; surrogates (from file names that are not UTF-8) are escaped."""
     return content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
 
 
@@ -134,7 +133,7 @@ def _manifest(files: Mapping[str, str | bytes]) -> str:
 
 
 def _is_as_written(path: Path, known: str) -> bool:
-    """Whether a listed file has the content that was listed, or is gone."""
+    """Whether a listed file still has its checksum, or is gone."""
     if path.is_symlink():
         return False
     if not path.exists():
@@ -146,27 +145,27 @@ def _is_as_written(path: Path, known: str) -> bool:
 
 
 def _kept(folder: Path, listed: Collection[str]) -> list[str]:
-    """What is in the folder and not listed: files, links and such, and folders with nothing in them."""
-    found = []
+    """Everything in the folder that is not listed: files, links and empty folders."""
+    paths = []
     for root, folders, names in os.walk(folder):
         here = Path(root).relative_to(folder)
         links = [name for name in folders if (Path(root) / name).is_symlink()]
-        found += [(here / name).as_posix() for name in (*names, *links)]
+        paths += [(here / name).as_posix() for name in (*names, *links)]
         if not names and not folders and root != str(folder):
-            found.append(here.as_posix())
-    return sorted(set(found) - set(listed))
+            paths.append(here.as_posix())
+    return sorted(set(paths) - set(listed))
 
 
 def _refuse_collisions(folder: Path, kept: Iterable[str], files: Iterable[str]) -> None:
-    """E5005 if a new file would have to replace one that is not ours, or needs a folder where there is a file."""
-    wanted = set(files)
-    above = {str(parent) for name in wanted for parent in PurePosixPath(name).parents}
+    """E5005 if a new file would replace one of the user's, or needs a folder where the user has a file."""
+    new = set(files)
+    above = {str(parent) for name in new for parent in PurePosixPath(name).parents}
     bad = [
         name
         for name in kept
-        if name in wanted
+        if name in new
         or (name in above and not (folder / name).is_dir())
-        or any(str(p) in wanted for p in PurePosixPath(name).parents)
+        or any(str(p) in new for p in PurePosixPath(name).parents)
     ]
     if bad:
         raise UsageError(*(Problem("E5005", f"'{folder / name}' already exists and was not written by aot") for name in bad))
@@ -180,7 +179,7 @@ def _write_all(staging: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def _staging(folder: Path) -> Path:
-    """A fresh folder beside `folder`, as open to others as any other (those of tempfile are private)."""
+    """A new folder beside `folder` with default permissions (tempfile's folders are private)."""
     while True:
         path = folder.parent / f".{folder.name}.{os.urandom(4).hex()}"
         with suppress(FileExistsError):
@@ -189,7 +188,7 @@ def _staging(folder: Path) -> Path:
 
 
 def _keep(folder: Path, staging: Path, kept: Iterable[str]) -> None:
-    """The user's files in the new folder as well: second names of the same files, so that none is ever missing."""
+    """Add the user's files to the new folder as hard links, so that they exist at every moment."""
     for name in kept:
         source, target = folder / name, staging / name
         for parent in reversed(PurePosixPath(name).parents):
@@ -202,22 +201,22 @@ def _keep(folder: Path, staging: Path, kept: Iterable[str]) -> None:
             continue
         try:
             os.link(source, target, follow_symlinks=False)
-        except OSError:  # a file system without second names
+        except OSError:  # a file system without hard links
             shutil.copy2(source, target, follow_symlinks=False)
     if folder.exists():
         shutil.copymode(folder, staging)
 
 
 def _put_in_place(staging: Path, folder: Path) -> None:
-    """Give the new folder its name; where there was one, `staging` holds it afterwards, or it is gone."""
+    """Rename `staging` to `folder`; afterwards `staging` is the old folder, or does not exist."""
     if not folder.exists() or not any(folder.iterdir()):
-        staging.rename(folder)  # over an empty folder, too
+        staging.rename(folder)  # works for an empty folder, too
     elif not exchange(staging, folder):
         _move_aside(staging, folder)
 
 
 def exchange(a: Path, b: Path) -> bool:
-    """Swap the names of two folders in one step; False if the system cannot (only Linux can)."""
+    """Swap the names of two folders atomically; False if the system cannot (only Linux can)."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
@@ -231,7 +230,7 @@ def exchange(a: Path, b: Path) -> bool:
 
 
 def _move_aside(staging: Path, folder: Path) -> None:
-    """In two steps; if the second fails, the old folder is put back."""
+    """Replace `folder` in two steps; if the second fails, restore the old folder."""
     old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
     try:
         folder.rename(old / folder.name)
@@ -247,25 +246,25 @@ def _move_aside(staging: Path, folder: Path) -> None:
 
 
 def model_name(path: Path, name: str | None) -> str:
-    """The prefix of all C symbols: what the user asks for (E5003 if it is no such name), or one made of the file's name."""
+    """The prefix of all C symbols: `name` (E5003 if it is not valid), or one derived from the file's name."""
     if name is None:
         return model_identifier(path.stem)
     proposal = model_identifier(name)
     if proposal != name:
-        raise UsageError(Problem("E5003", f"'{printable(name)}' {_name_fault(name)}; '{proposal}' would do"))
+        raise UsageError(Problem("E5003", f"'{printable(name)}' {_name_fault(name)}; use '{proposal}', for example"))
     return name
 
 
 def _name_fault(name: str) -> str:
-    """Why a name cannot be the prefix of symbols."""
+    """Why a name cannot be the prefix of C symbols."""
     fault = name_fault(name, symbol=True)
     if not fault and name != name.lower():
         fault = "must be lower case"
     if not fault and name.split("_")[0] == "aot":
-        fault = "is reserved: names that begin with aot_ belong to the runtime"
+        fault = "is reserved: the runtime's names begin with aot_"
     if not fault and is_keyword(name):
-        fault = "is reserved: it means something else in C or C++"
-    return fault or "must have no _ at an end and none beside another"
+        fault = "is reserved in C or C++"
+    return fault or "must not begin or end with _, or contain __"
 
 
 def write_file(path: Path, content: str | bytes) -> None:
@@ -283,7 +282,7 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def check_usable(folder: Path) -> None:
-    """Raise E5005 if `folder` exists as a file; verbs check this before the long work."""
-    there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
-    if not there.is_dir():
-        raise UsageError(Problem("E5005", f"'{printable(str(there))}' exists and is not a folder"))
+    """Raise E5005 if `folder`, or a parent, is a file; verbs call this before the long work."""
+    existing = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+    if not existing.is_dir():
+        raise UsageError(Problem("E5005", f"'{printable(str(existing))}' exists and is not a folder"))

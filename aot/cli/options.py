@@ -18,7 +18,7 @@ from aot.support.dataclass import dataclass
 
 
 def one_of(flag: str, words: str, text: str) -> Any:
-    """An option with a choice: `words` separated by |, `text` its help."""
+    """An option with a choice: `words` are the values, separated by |; `text` is the help."""
     return typer.Option(flag, metavar=words, autocompletion=completion.choices(*words.split("|")), help=text)
 
 
@@ -39,16 +39,16 @@ Oracle = Annotated[
         "--oracle",
         metavar="litert|tflm|litert-reference",
         autocompletion=completion.oracles,
-        help="Whose rounding: TensorFlow Lite's or TFLM's; litert-reference: the faults of LiteRT's reference kernels too.",
+        help="Match the results of TensorFlow Lite, of TFLM, or of LiteRT's reference kernels including their bugs.",
     ),
 ]
 Opt = Annotated[
     str,
-    one_of("--opt", "speed|balanced|size|ram", "What to optimise for; balanced: all of them, within bounds."),
+    one_of("--opt", "speed|balanced|size|ram", "What to optimise for; balanced: a bounded trade-off of all three."),
 ]
 Kernels = Annotated[
     str,
-    one_of("--kernels", "native|generic", "With the core's special instructions, or portable C only."),
+    one_of("--kernels", "native|generic", "Use the core's special instructions, or portable C only."),
 ]
 FlashBudget = Annotated[
     str | None, typer.Option("--flash-budget", metavar="SIZE", help="Limit for constants and code in flash, such as 96KiB.")
@@ -56,7 +56,7 @@ FlashBudget = Annotated[
 RamBudget = Annotated[
     str | None,
     typer.Option(
-        "--ram-budget", metavar="SIZE", help="Limit for workspace and state, such as 20KiB; then the fewest instructions."
+        "--ram-budget", metavar="SIZE", help="Limit for workspace and state, such as 20KiB; picks the fastest build within it."
     ),
 ]
 Shapes = Annotated[
@@ -68,18 +68,24 @@ Shapes = Annotated[
         help="Fix an input's dynamic dimensions; may be repeated.",
     ),
 ]
-Batch = Annotated[int | None, typer.Option("--batch", metavar="N", help="The first dimension of inputs where it is dynamic.")]
+Batch = Annotated[
+    int | None, typer.Option("--batch", metavar="N", help="Batch size: the first dimension of inputs, if it is dynamic.")
+]
 Signature = Annotated[
     str | None,
-    typer.Option("--signature", metavar="KEY", autocompletion=completion.signatures, help="Which graph, by its signature's key."),
+    typer.Option(
+        "--signature", metavar="KEY", autocompletion=completion.signatures, help="The graph to compile, by signature key."
+    ),
 ]
 Subgraph = Annotated[
     int | None,
-    typer.Option("--subgraph", metavar="N", autocompletion=completion.subgraphs, help="Which graph, by its number; default 0."),
+    typer.Option(
+        "--subgraph", metavar="N", autocompletion=completion.subgraphs, help="The graph to compile, by number; default 0."
+    ),
 ]
 Io = Annotated[
     str,
-    one_of("--io", "arena|user", "Inputs and outputs in the workspace or in the caller's buffers."),
+    one_of("--io", "arena|user", "Keep inputs and outputs in the workspace, or in the caller's buffers."),
 ]
 Pools = Annotated[
     list[str] | None,
@@ -99,10 +105,10 @@ Pins = Annotated[
     ),
 ]
 FeedRows = Annotated[
-    bool, typer.Option("--feed-rows", help="The input comes row by row (NAME_feed_row) and is not in the workspace.")
+    bool, typer.Option("--feed-rows", help="The input arrives row by row (NAME_feed_row) and is not kept in the workspace.")
 ]
 InSteps = Annotated[
-    bool, typer.Option("--in-steps", help="A run may be split into steps: NAME_run_step gives way after each layer.")
+    bool, typer.Option("--in-steps", help="A run may be split into steps: NAME_run_step returns after each layer.")
 ]
 Slides = Annotated[
     list[str] | None,
@@ -110,21 +116,22 @@ Slides = Annotated[
         "--slide",
         metavar="INPUT=HOP",
         autocompletion=completion.inputs,
-        help="The input is a window that moves by HOP rows a run, which alone are given.",
+        help="The input is a window that moves by HOP rows per run; a run gets the new rows only.",
     ),
 ]
-SlideAxis = Annotated[int, typer.Option("--slide-axis", metavar="N", help="The dimension of the window that is time.")]
+SlideAxis = Annotated[int, typer.Option("--slide-axis", metavar="N", help="The time dimension of the --slide inputs.")]
 Byoc = Annotated[
     list[str] | None,
     typer.Option(
         "--byoc",
         metavar="NAME[=OPS]",
         autocompletion=completion.choices("cmsis-nn"),
-        help="Layers for an external code generator: cmsis-nn; may be repeated.",
+        help="Give layers to an external code generator, such as cmsis-nn; may be repeated.",
     ),
 ]
 ByocPath = Annotated[
-    Path | None, typer.Option("--byoc-path", metavar="DIR", help="The folder of its library, with Include and Source in it.")
+    Path | None,
+    typer.Option("--byoc-path", metavar="DIR", help="Folder of the --byoc library, which contains Include and Source."),
 ]
 MaxIterations = Annotated[
     int,
@@ -134,24 +141,23 @@ MaxIterations = Annotated[
 ]
 Rings = Annotated[
     str,
-    one_of("--rings", "auto|copy|slide", "Windows of a state are moved in each run, or slide through more memory."),
+    one_of("--rings", "auto|copy|slide", "State windows: move the data in each run (copy), or slide through more memory."),
 ]
 Float16 = Annotated[
     str,
-    one_of("--float16", "keep|fold", "Weights of float16 stay so in flash, or become float32 there."),
+    one_of("--float16", "keep|fold", "Keep float16 weights in flash as they are, or store them as float32."),
 ]
 FastFloat = Annotated[
     bool,
-    typer.Option("--fast-float", help="float32 layers in vectors of MVE, which take numbers below 2^-126 for zero."),
+    typer.Option("--fast-float", help="Compute float32 layers with MVE vectors, which flush numbers below 2^-126 to zero."),
 ]
 Tuning = Annotated[
     Path | None,
-    typer.Option(
-        "--tuning", metavar="FILE", help="Choose kernels by these records of aot tune (tophub: by those of the package)."
-    ),
+    typer.Option("--tuning", metavar="FILE", help="Choose kernels by records of aot tune (tophub: the records in the package)."),
 ]
 Plugins = Annotated[
-    list[Path] | None, typer.Option("--plugin", metavar="FILE.py", help="Run a plug-in first (docs/plugins.md); may be repeated.")
+    list[Path] | None,
+    typer.Option("--plugin", metavar="FILE.py", help="Load a plug-in first (docs/plugins.md); may be repeated."),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore the cache and compile again.")]
 Share = Annotated[bool, typer.Option("--share-workspace", help="One workspace for all models, which run one at a time.")]
@@ -164,16 +170,17 @@ LimitsFile = Annotated[
     typer.Option("--budget", metavar="FILE", help="Absolute limits, as in budget.toml.", show_default=False),
 ]
 ProfilerFlag = Annotated[
-    bool, typer.Option("--profiler", help="Write layer_profile.c too: cycles of each layer in your firmware (aot profile).")
+    bool,
+    typer.Option("--profiler", help="Also write layer_profile.c, which counts cycles per layer in your firmware (aot profile)."),
 ]
-SbomFlag = Annotated[bool, typer.Option("--sbom", help="Write sbom.cdx.json too, a CycloneDX bill of materials.")]
+SbomFlag = Annotated[bool, typer.Option("--sbom", help="Also write sbom.cdx.json, a CycloneDX bill of materials.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 VerboseFlag = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
 
 
 def finite(value: float | None) -> float | None:
-    """Refuses nan and infinities, which pass every comparison of a range or none."""
+    """The value; refuses NaN and infinities, which a range check does not catch reliably."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a finite number")
     return value
@@ -187,7 +194,7 @@ Timeout = Annotated[
         min=0,
         max=1e6,
         callback=finite,
-        help="Give up on a run after this time; 0: the board's.",
+        help="Stop a run after this time; 0: the board's own limit.",
         show_default=False,
     ),
 ]
@@ -195,7 +202,10 @@ Timeout = Annotated[
 ClockRate = Annotated[
     str | None,
     typer.Option(
-        "--clock", metavar="HZ", help="Of a chain: the load of a core with this clock, such as 64MHz.", show_default=False
+        "--clock",
+        metavar="HZ",
+        help="For chains with a rate: print the CPU load at this clock, such as 64MHz.",
+        show_default=False,
     ),
 ]
 
@@ -205,7 +215,7 @@ DEFAULT_BOARD = "mps2-an386"
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """The options of all verbs that compile a model, as the command line has them; `aot.cli.common.request` checks them."""
+    """The options shared by all verbs that compile a model, as typed; `aot.cli.common.request` checks them."""
 
     name: ModelName = None
     oracle: Oracle = "litert"
@@ -248,7 +258,7 @@ def load_plugins(files: Sequence[Path] = ()) -> None:
 def words_of(
     options: CompileOptions, *, leave_out: Collection[str] = (), always: Collection[str] = ("oracle", "opt")
 ) -> tuple[str, ...]:
-    """The options as words of a shell's command line: some `always`, the others where they are not the defaults."""
+    """The options as words for a shell: those in `always`, and any others that differ from their defaults."""
     words: list[str] = []
     for option in fields(CompileOptions):
         value = getattr(options, option.name)
@@ -261,14 +271,14 @@ def words_of(
 
 
 def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a verb the options of CompileOptions in place of its parameter `options`, which collects them.
+    """Decorator: replaces a verb's parameter `options` by the options of CompileOptions, and passes them as one object.
 
-    `leave_out` names fields that the verb does not offer; they keep their defaults.
+    `leave_out` names the fields that the verb does not offer; they keep their defaults.
     """
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(CompileOptions, include_extras=True)
-        own = get_type_hints(verb, include_extras=True)
+        verb_hints = get_type_hints(verb, include_extras=True)
         offered = [f for f in fields(CompileOptions) if f.name not in leave_out]
         keyword = inspect.Parameter.KEYWORD_ONLY
         shared = [inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name]) for f in offered]
@@ -277,13 +287,13 @@ def compiles(*, leave_out: tuple[str, ...] = ()) -> Callable[[Callable[..., None
             if parameter.name == "options":
                 parameters += shared
             else:
-                parameters.append(parameter.replace(annotation=own[parameter.name]))
+                parameters.append(parameter.replace(annotation=verb_hints[parameter.name]))
 
         @functools.wraps(verb)
-        def wrapper(*args: Any, **given: Any) -> None:
-            chosen = CompileOptions(**{f.name: given.pop(f.name) for f in offered if f.name in given})
-            load_plugins(chosen.plugin or ())
-            verb(*args, options=chosen, **given)
+        def wrapper(*args: Any, **values: Any) -> None:
+            options = CompileOptions(**{f.name: values.pop(f.name) for f in offered if f.name in values})
+            load_plugins(options.plugin or ())
+            verb(*args, options=options, **values)
 
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapper.__annotations__ = {p.name: p.annotation for p in parameters}

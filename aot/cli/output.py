@@ -1,4 +1,4 @@
-"""What a verb prints: text for people, or one JSON object for programs."""
+"""The output of a verb: text for people, or one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aot.support.text import escaped
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a verb's words go. With `json` nothing but the final object is printed; with `quiet` nothing at all."""
+    """Prints a verb's output. With `json` only the final object is printed, with `quiet` nothing."""
 
     json: bool = False
     quiet: bool = False
@@ -31,26 +31,26 @@ class Output:
 
     def line(self, text: str = "") -> None:
         if not self.silent:
-            one = "\n" not in text  # the others are texts of their own, such as code
-            print(_safe(fold(text, width_of(sys.stdout), hang=len(text) - len(text.lstrip(" ")) + 2) if one else text))
+            single = "\n" not in text  # longer texts, such as code, are printed as they are
+            print(_safe(fold(text, width_of(sys.stdout), hang=len(text) - len(text.lstrip(" ")) + 2) if single else text))
 
     def flush(self) -> None:
-        """Show what was printed so far, also where nobody sits at a terminal."""
+        """Flush standard output, which is buffered if it is not a terminal."""
         sys.stdout.flush()
 
     def row(self, label: str, text: str) -> None:
-        """` label     text`, the form of all summaries; folded on a terminal that is too narrow."""
+        """Print ` label     text`, the form of all summaries, folded to the width of a terminal."""
         self.line(fold(f" {paint(f'{label:<9}', 'cyan')} {one_line(text)}", width_of(sys.stdout), hang=11))
 
     def prose(self, text: str) -> None:
-        """Paragraphs, in the width of the terminal."""
+        """Print paragraphs, folded to the width of the terminal."""
         self.line(fold_prose(text, width_of(sys.stdout)))
 
     def rule(self) -> None:
         self.line(" " + "─" * min(78, (width_of(sys.stdout) or 80) - 2))
 
     def detail(self, text: str) -> None:
-        """Only with -v."""
+        """Print a line, only with -v."""
         if self.verbose:
             self.line(text)
 
@@ -59,25 +59,25 @@ class Output:
             self.line(text)
 
     def result(self, data: Mapping[str, Any]) -> None:
-        """The object of --json; keys in the order given, which is part of the interface."""
+        """Print the --json object; the order of keys is part of the interface."""
         if self.json:
             print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False), file=answers())
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """A spinner on a terminal while something takes its time."""
+        """Show a spinner on a terminal during slow work."""
         if self.silent or not sys.stderr.isatty():
             yield
             return
         from rich.console import Console
         from rich.text import Text
 
-        with Console(stderr=True).status(Text(escaped(what))):  # a text, as names may look like rich's markup
+        with Console(stderr=True).status(Text(escaped(what))):  # a Text, since names may look like rich's markup
             yield
 
 
 def use_colour() -> bool:
-    """Only on a terminal, and not where NO_COLOR or TERM=dumb ask for none."""
+    """Whether to print colours: on a terminal only, and not with NO_COLOR or TERM=dumb."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -86,7 +86,7 @@ _PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(_SGR.values())})m)")
 
 
 def _safe(text: str) -> str:
-    """Control characters of names escaped; on a terminal, the colours of `paint` stay."""
+    """`text` with control characters escaped; on a terminal, the colours of `paint` are kept."""
     if text.isprintable():
         return text
     parts = _PAINT.split(text) if use_colour() else [text]
@@ -94,7 +94,7 @@ def _safe(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A row holds names of files and tensors: none of them may start a new line."""
+    """`text` without line breaks: names of files and tensors must not start a new line."""
     return text.replace("\n", "\\n")
 
 
@@ -103,9 +103,9 @@ def paint(text: str, colour: str) -> str:
 
 
 def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, width: int | None = None) -> list[str]:
-    """Columns two spaces apart; numbers to the right, grouped by thousands; the last column is not padded.
+    """Lines of a table: columns two spaces apart, numbers right-aligned with thousands separators, no padding at the end.
 
-    What is wider than `width` is folded.
+    Lines wider than `width` are folded.
     """
     cells = [[_cell(c) for c in row] for row in rows]
     right = [bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
@@ -131,11 +131,11 @@ def _cell(value: object) -> str:
 
 
 def print_problems(problems: Sequence[Problem], *, exit_code: int, as_json: bool) -> None:
-    """One line per problem on stderr; with --json an object on stdout as well, so that a program always gets one."""
+    """Print one line per problem on stderr; with --json an object on stdout instead, so that a program always gets one."""
     if as_json:
         listed = [{"code": p.code, "where": p.where, "message": p.message} for p in problems]
-        found = {"ok": False, "exit_code": exit_code, "problems": listed}
-        print(json.dumps(found, indent=2, ensure_ascii=False), file=answers())
+        result = {"ok": False, "exit_code": exit_code, "problems": listed}
+        print(json.dumps(result, indent=2, ensure_ascii=False), file=answers())
         return
     for problem in problems:
         print(fold(str(problem), width_of(sys.stderr), hang=4), file=sys.stderr)

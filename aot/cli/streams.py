@@ -1,8 +1,8 @@
 """Standard output and error for verbs: a failed write never changes behaviour or exit code.
 
 A reader that closes the pipe (`| head`), a stream that was closed before the start, a full disk, or a name that the stream's
-encoding does not have must neither stop a verb half-way nor replace its exit code.  What cannot be written is dropped and
-remembered.  Names come from models: where a CI service reads along, none of them becomes one of its commands.
+encoding cannot represent must neither stop a verb halfway nor replace its exit code.  What cannot be written is dropped, and the
+error is kept.  Names come from models: in CI, none of them may act as a workflow command.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _LATER_LINE = re.compile(r"([\n\r][^\S\n\r]*):(?=:)")
 
 
 def in_ci() -> bool:
-    """Whether a service may read what is printed: it obeys `::error::` at the start of a line, and `##[error]` anywhere."""
+    """Whether a CI service may read the output: these obey `::error::` at the start of a line, and `##[error]` anywhere."""
     return any(os.environ.get(name) for name in _CI)
 
 
 @dataclass(slots=True)
 class GuardedStream:
-    """A text stream that never raises when it is written to; `lost` is the first error of the stream beneath."""
+    """A text stream whose writes never raise; `lost` is the first error of the underlying stream."""
 
     inner: TextIO | None
     lost: OSError | None = None
     written: bool = field(default=False)
     at_start: bool = field(default=True)
     answer: Any = None
-    """Where the object of --json goes, if all other words written here go elsewhere."""
+    """The stream for the --json object, if everything else written here goes elsewhere."""
 
     def write(self, text: str) -> int:
-        """Writes `text`; characters that the encoding lacks become escapes, such as \\udce9 for a byte that is no UTF-8."""
+        """Write `text`; characters that the encoding lacks become escapes, such as \\udce9 for a byte that is not UTF-8."""
         self.written = self.written or bool(text)
         size = len(text)
         if text and in_ci():
-            text = self._tamed(text)
+            text = self._defused(text)
         if self.inner is not None and self.lost is None:
             try:
                 self.inner.write(text if text.isascii() else self._encodable(text))
@@ -54,14 +54,14 @@ class GuardedStream:
                 self._lose(error)
         return size
 
-    def _tamed(self, text: str) -> str:
-        """With escapes in what would be commands; JSON has the same ones."""
+    def _defused(self, text: str) -> str:
+        """`text` with CI commands escaped; the escapes are valid in JSON too."""
         lines = _FIRST_LINE if self.at_start else _LATER_LINE
         self.at_start = text.rstrip(" \t").endswith(("\n", "\r")) or (self.at_start and not text.strip())
         return lines.sub(r"\1\\u003a:", _COMMAND.sub(r"#\\u0023", text))
 
     def _encodable(self, text: str) -> str:
-        """Whatever the stream itself would do: with LANG=C Python writes stray bytes as they are, and JSON ceases to be UTF-8."""
+        """`text` with escapes for what the encoding lacks.  (With LANG=C Python writes stray bytes: JSON would not be UTF-8.)"""
         encoding = getattr(self.inner, "encoding", None) or "utf-8"
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
@@ -83,7 +83,7 @@ class GuardedStream:
         return self.inner is not None and self.inner.isatty()
 
     def problem(self) -> Problem | None:
-        """E5060 if words were lost; a reader that closed the pipe has what it wanted, so that is not an error."""
+        """E5060 if output was lost; a closed pipe is no error, as the reader has what it wanted."""
         if self.inner is None and self.written:
             return Problem("E5060", "standard output is closed; the output is lost")
         if self.lost is not None and self.lost.errno not in (errno.EPIPE, None):
@@ -95,17 +95,17 @@ class GuardedStream:
 
 
 def answers() -> TextIO:
-    """Standard output for the object of --json."""
-    found: TextIO = getattr(sys.stdout, "answer", None) or sys.stdout
-    return found
+    """Standard output for the --json object."""
+    stream: TextIO = getattr(sys.stdout, "answer", None) or sys.stdout
+    return stream
 
 
 @contextmanager
 def guarded(*, answer_only: bool = False) -> Iterator[GuardedStream]:
-    """sys.stdout and sys.stderr as GuardedStreams; yields the former.
+    """Replace sys.stdout and sys.stderr by GuardedStreams; yields the former.
 
-    `answer_only`: nothing but what is written to `answers()` reaches standard output, and what anybody else prints (a plug-in,
-    say) goes to standard error: a program reads one JSON object.
+    `answer_only`: only what is written to `answers()` reaches standard output, so that programs read one JSON object; all other
+    output (of a plug-in, say) goes to standard error.
     """
     before = sys.stdout, sys.stderr
     out, err = GuardedStream(before[0]), GuardedStream(before[1])
@@ -122,7 +122,7 @@ def guarded(*, answer_only: bool = False) -> Iterator[GuardedStream]:
 
 
 def _silence(stream: GuardedStream) -> None:
-    """Drop what is still in the buffer: Python would complain at exit, and end with 120."""
+    """Drop what is still buffered: otherwise Python complains at exit and exits with 120."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -130,7 +130,7 @@ def _silence(stream: GuardedStream) -> None:
 
 
 def open_standard_files() -> None:
-    """Descriptors 0 to 2 exist from here on: the next file opened must not become the standard output of a program we start."""
+    """Open descriptors 0 to 2 if they are closed: the next file we open must not become a child process's standard output."""
     for number in range(3):
         try:
             os.fstat(number)

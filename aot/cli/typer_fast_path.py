@@ -1,8 +1,8 @@
-"""Values of options that need no validation, so that most runs do without the library that typer validates with.
+"""Conversion of simple option values without pydantic, which typer would import to validate them.
 
-Some releases of typer make a pydantic adapter of every option of a verb, given or not, which takes longer than reading a model.
-A text is its own value, a path is made of one, and what was not given has its default; all else is left to typer. Releases whose
-parameters have no `get_runtime_param` are left alone: the saving is lost, the values are the same.
+Some releases of typer build a pydantic adapter for every option of a verb, used or not, which is slower than reading a model.
+Strings, paths and defaults are converted here; everything else is left to typer. Releases whose parameters have no
+`get_runtime_param` are left alone: the values are the same, only slower.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import typer
 
 
 def plain_values(program: Any) -> Any:
-    """The click command `program`, its verbs too, whose values are validated only where it matters."""
+    """The click command `program`, patched (with its verbs) to validate only values that need it."""
     root = typer.Context(program, info_name=program.name, **program.context_settings)
     verbs = [typer.Context(verb, parent=root, info_name=name) for name, verb in program.commands.items()]
     for ctx in (root, *verbs):
-        for parameter in ctx.command.get_params(ctx):  # --help, too, which is made then
-            described = getattr(parameter, "type_descriptor", None)
-            if hasattr(parameter, "get_runtime_param") and all(hasattr(described, a) for a in ("annotation", "parameter_info")):
+        for parameter in ctx.command.get_params(ctx):  # includes --help, which is created by this call
+            descriptor = getattr(parameter, "type_descriptor", None)
+            if hasattr(parameter, "get_runtime_param") and all(hasattr(descriptor, a) for a in ("annotation", "parameter_info")):
                 parameter.get_runtime_param = _Plain(parameter.get_runtime_param)
     return program
 
 
 class _Plain:
-    """In place of a parameter's `get_runtime_param`: the value where there is nothing to check, else what typer makes of it."""
+    """Replaces a parameter's `get_runtime_param`: converts simple values itself and leaves the others to typer."""
 
     def __init__(self, of_typer: Callable[[], Any]) -> None:
         self._of_typer = of_typer
@@ -49,14 +49,14 @@ class _Plain:
         if about.parser is None and not (about.exists or about.writable or about.resolve_path):
             one = get_args(kind)[0] if get_origin(kind) is list else kind
             values = list(value) if several and isinstance(value, list | tuple) else [value]
-            made = [_made(v, one) for v in values]
-            if None not in made and several == (get_origin(kind) is list):
-                return made if several else made[0]
+            converted = [_convert(v, one) for v in values]
+            if None not in converted and several == (get_origin(kind) is list):
+                return converted if several else converted[0]
         return self._of_typer().coerce(value, param=param, ctx=ctx)
 
 
-def _made(value: Any, kind: Any) -> str | Path | None:
-    """The value of a word; None where typer has to look at it, as at a file that cannot be read."""
+def _convert(value: Any, kind: Any) -> str | Path | None:
+    """The value of one word; None if typer must check it (an unreadable file, for example)."""
     if not isinstance(value, str):
         return None
     if kind is str:

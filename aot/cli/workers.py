@@ -1,4 +1,4 @@
-"""Where jobs run: the options of the verbs that have many."""
+"""Where jobs run: -j and --scheduler of the verbs that run many."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
     from aot.system.executors import Opener
 
 
-Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many processes work at the same time.")]
+Jobs = Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="Number of processes that run at the same time.")]
 Scheduler = Annotated[
     str | None,
     typer.Option(
-        "--scheduler", metavar="ADDRESS", help="Let the workers of a Dask scheduler do it, such as tcp://10.0.0.1:8786."
+        "--scheduler", metavar="ADDRESS", help="Run the jobs on the workers of a Dask scheduler, such as tcp://10.0.0.1:8786."
     ),
 ]
 
 
 def chosen_pool(jobs: int, scheduler: str | None, resource: str = "") -> Opener | None:
-    """The executor that is asked for, None for this process alone; E5017 for two, E5505 without Dask.
+    """The executor for -j or --scheduler, None to use this process only; E5017 for both options, E5505 without Dask.
 
-    `resource`: what workers must have; "" for jobs that any can do.
+    `resource`: what workers must provide; "" for jobs that any worker can do.
     """
     from aot.system.executors import dask, local
 
     if scheduler is None:
         return local(jobs)
     if jobs != 1:
-        raise UsageError(Problem("E5017", "--scheduler and -j are mutually exclusive: the workers say how many jobs they take"))
+        raise UsageError(Problem("E5017", "--scheduler and -j are mutually exclusive: the workers decide how many jobs they run"))
     return dask(scheduler, resource)
 
 
 def pool_of_boards(jobs: int, scheduler: str | None, count: int) -> Callable[[str], Opener | None]:
-    """The executor of the `count` jobs of a verb by the board that a job is on, as `chosen_pool` says.
+    """A function from a board's name to the executor for its jobs (see `chosen_pool`); a verb has `count` jobs.
 
-    With a scheduler it is that of the workers which reach the board; boards that are emulated share theirs.
+    With a scheduler, these are the workers that can reach the board; all emulated boards share one executor.
     """
     from aot.cli.common import find_board
     from aot.tune.worker import resource_of

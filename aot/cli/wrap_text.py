@@ -1,6 +1,6 @@
-"""Text within the width of a terminal: nothing is cut, what is too long goes on below.
+"""Folding of text to the width of a terminal; nothing is cut off.
 
-Only for terminals: what goes into a file or a pipe stays one line, for the programs that read it.
+Files and pipes get unfolded lines, for the programs that read them.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import TextIO
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _LEAST = 40
 _TEXT = 24
-"""Columns that the last column of a table must have to be worth folding."""
+"""The last column of a table is folded only if it is at least this wide."""
 
 
 def width_of(stream: TextIO) -> int | None:
-    """The columns of a terminal; None for anything else."""
+    """The width of a terminal in columns; None if `stream` is not one."""
     return max(_LEAST, shutil.get_terminal_size().columns) if stream.isatty() else None
 
 
 def shown(text: str) -> int:
-    """The columns that a text takes; colours take none."""
+    """The width of a text in columns; colours have no width."""
     return len(_ESCAPE.sub("", text))
 
 
 def fold(text: str, width: int | None, *, hang: int) -> str:
-    """One line as several of at most `width` columns, broken at spaces; the second and later ones begin with `hang` spaces.
+    """One line broken at spaces into lines of at most `width` columns; all but the first begin with `hang` spaces.
 
-    A word that is longer than a line stays whole: paths are there to be copied.
+    A word longer than a line stays whole, so that paths can be copied.
     """
     if width is None or shown(text) <= width:
         return text
@@ -48,7 +48,7 @@ def fold(text: str, width: int | None, *, hang: int) -> str:
 
 
 def fold_prose(text: str, width: int | None) -> str:
-    """Paragraphs folded anew; lines that are indented, lists and tables line by line."""
+    """Paragraphs refolded to `width`; indented lines, lists and tables are folded line by line."""
     if width is None:
         return text
     parts: list[str] = []
@@ -62,15 +62,15 @@ def fold_prose(text: str, width: int | None) -> str:
 
 
 def fold_table(headers: Sequence[str], cells: Sequence[Sequence[str]], lines: Sequence[str], width: int | None) -> list[str]:
-    """A table whose `lines` are too wide: the last column folded where it is text and has room, else a paragraph a row."""
+    """A table whose `lines` may be too wide: folds the last column if it is text and wide enough, else one paragraph per row."""
     if width is None or max(map(shown, lines)) <= width:
         return list(lines)
     hang = 2 + sum(max(map(shown, column)) + 2 for column in list(zip(headers, *cells, strict=True))[:-1])
-    words = any(" " in row[-1] for row in cells)
-    if words and width - hang >= _TEXT:
+    is_text = any(" " in row[-1] for row in cells)
+    if is_text and width - hang >= _TEXT:
         return [fold(line, width, hang=hang) for line in lines]
-    found = [fold(f"  {' '.join(headers[:2])}{': ' if headers[2:] else ''}{' · '.join(headers[2:])}", width, hang=4)]
+    paragraphs = [fold(f"  {' '.join(headers[:2])}{': ' if headers[2:] else ''}{' · '.join(headers[2:])}", width, hang=4)]
     for row in cells:
-        rest = [f"{h} {c}" for h, c in zip(headers[2:], row[2:], strict=True) if c not in ("", "-")]
-        found.append(fold(f"  {' '.join(row[:2])}{': ' if rest else ''}{' · '.join(rest)}", width, hang=4))
-    return found
+        details = [f"{h} {c}" for h, c in zip(headers[2:], row[2:], strict=True) if c not in ("", "-")]
+        paragraphs.append(fold(f"  {' '.join(row[:2])}{': ' if details else ''}{' · '.join(details)}", width, hang=4))
+    return paragraphs

@@ -78,7 +78,7 @@ def test_a_budget_file(cli: Cli, tmp_path: Path) -> None:
     file.write_text('workspace = "64 KiB"\nconstants = "64 KiB"\ninstructions = 1\nflash = "+1 %"\n', encoding="utf-8")
     done = cli("compile", model, "--budget", file, "-o", tmp_path / "fits")
     assert done.code == 0, done.err
-    assert "2 of 2 limits kept, 2 left to aot report" in done.out
+    assert "2 of 2 limits met, 2 left to aot report" in done.out
     file.write_text('["dense@cortex-m4"]\nworkspace = 1\nconstants = 1\n', encoding="utf-8")
     done = cli("compile", model, "--budget", file, "-o", tmp_path / "over")
     assert done.code == 4

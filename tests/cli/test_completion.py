@@ -94,7 +94,7 @@ def test_the_script_without_a_shell(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("shellingham.detect_shell", none)
     done = cli("--show-completion")
     assert done.code == 2
-    assert "no shell runs this; name one of bash, zsh" in done.err
+    assert "no shell detected; name one of bash, zsh" in done.err
     monkeypatch.setattr("shellingham.detect_shell", lambda: ("tcsh", "/bin/tcsh"))
     assert "there is no script for tcsh" in cli("--show-completion").err
     assert "--show-completion ksh: one of bash, zsh" in cli("--show-completion", "ksh").err

@@ -83,7 +83,7 @@ def test_an_error_waits_for_the_next_change(tmp_path: Path, capsys: pytest.Captu
     assert rounds == [False, True, True]
     captured = capsys.readouterr()
     assert captured.err.startswith("E1001 half a file")
-    assert captured.out.count("Ctrl-C ends") == 3
+    assert captured.out.count("Ctrl-C to stop") == 3
 
 
 def test_a_wrong_option_ends_at_once(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def until_watching(process: subprocess.Popen[str]) -> str:
     text = ""
     late = threading.Timer(60, process.kill)
     late.start()
-    while "Ctrl-C ends" not in text:
+    while "Ctrl-C to stop" not in text:
         line = process.stdout.readline()
         assert line, text
         text += line

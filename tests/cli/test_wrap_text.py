@@ -93,7 +93,7 @@ def test_every_verb(line: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.Mon
 
 def _changing(text: str) -> set[str]:
     """Figures of this machine, which differ from run to run."""
-    return {w for w in words(text) if re.fullmatch(r"[\d.,]+", w) and "compiled models kept" in text}
+    return {w for w in words(text) if re.fullmatch(r"[\d.,]+", w) and "cached models" in text}
 
 
 @pytest.mark.slow

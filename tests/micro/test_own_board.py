@@ -38,7 +38,7 @@ def test_rows_fed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert re.search(r"ram, rows fed +[\d,]+ +[\d,]+ +fits +[\d,]+ +[\d,]+ +links", checked)
     assert re.search(r"balanced --ram-budget \d+ ", checked)
     Path("budget.toml").write_text('flash = "112 KiB"\nram = "20 KiB"\n["@g431-qemu"]\ninstructions = "1 M"\n', encoding="utf-8")
-    assert "limits kept" in cli("build", "vww.tflite", "--board", "boards/g431", *options, "-o", "firmware").out
+    assert "limits met" in cli("build", "vww.tflite", "--board", "boards/g431", *options, "-o", "firmware").out
     assert Path("firmware/vww.elf").is_file()
     reported = cli("report", "vww.tflite", "--board", "qemu:boards/g431", *options, "--format", "json")
     assert reported.code == 4

@@ -70,7 +70,7 @@ def test_the_load_of_a_chain_is_that_of_verify_on_the_page_too(cli: Cli) -> None
     for text in (told.out, *(Path("made", name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))):
         assert said in text
         assert load in text
-    assert "no total moved" in cli("diff", "made", "made").out
+    assert "no total changed" in cli("diff", "made", "made").out
 
 
 @needs_qemu

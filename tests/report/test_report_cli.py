@@ -285,7 +285,7 @@ def test_diff_of_different_models(cli: Cli, bench: Bench) -> None:
         done = cli("diff", before, after)
         assert done.code == 0, done.err
         assert "b@mps2-an386, before a" in done.out
-    assert " b@mps2-an386, before a: other model, same layers: no total moved" in cli("diff", "of_a", "of_b").out
+    assert " b@mps2-an386, before a: other model, same layers: no total changed" in cli("diff", "of_a", "of_b").out
     assert cli("diff", "a.tflite", "none.tflite").err.startswith("E5001 there is no file 'none.tflite'")
     bench.fingerprint |= {"compiler": "gcc 13"}
     assert cli("report", "b.tflite", "-o", "of_b").code == 0

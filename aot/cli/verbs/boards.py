@@ -1,4 +1,4 @@
-"""`aot boards [NAME]`: the boards that firmware can be built for and run on; `aot boards new --from FILE`: a draft of one."""
+"""`aot boards [NAME]`: the boards to build and run firmware for; `aot boards new --from FILE` drafts a new one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def describe(board: Board) -> dict[str, Any]:
 
 
 def _show(out: Output, board: Board, called: str) -> None:
-    """`called` is what --board takes for it: its name, or the path of its folder."""
+    """Print a board; `called` is the value of --board that selects it: a name or a folder."""
     out.line(f"{board.name}: {board.title}")
     out.row("core", f"{board.cpu}  {' '.join(board.flags)}")
     for m in board.memory:
@@ -57,16 +57,20 @@ def _show(out: Output, board: Board, called: str) -> None:
         out.row("emulated", f"--board qemu:{called}: QEMU's {board.like.name}")
 
 
-Search = Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Only boards with TEXT in name, core or title.")]
+Search = Annotated[
+    str | None, typer.Option("--search", metavar="TEXT", help="List only boards with TEXT in their name, core or title.")
+]
 Source = Annotated[
     Path | None,
     typer.Option(
-        "--from", metavar="FILE", help="With NAME new: draft a board from a linker script (.ld) or a devicetree (.dts)."
+        "--from", metavar="FILE", help="aot boards new: draft a board from a linker script (.ld) or a devicetree (.dts)."
     ),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="DIR", help="The draft's folder, whose name is the board's; default: FILE's."),
+    typer.Option(
+        "-o", "--output", metavar="DIR", help="Folder of the draft, which gives the board its name; default: FILE's name."
+    ),
 ]
 Core = Annotated[
     str | None,
@@ -87,7 +91,7 @@ def command(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """List the boards (--board), show one of them, or draft one (aot boards new --from FILE)."""
+    """List the boards for --board, show one of them, or draft a new one (aot boards new --from FILE)."""
     from aot.micro.board import board_names, load_board
 
     load_plugins()
@@ -98,7 +102,7 @@ def command(
         _draft(out, source, folder, cpu or "")
         return
     if folder is not None or cpu is not None:
-        raise UsageError(Problem("E5017", "--output and --cpu belong to a draft: aot boards new --from FILE"))
+        raise UsageError(Problem("E5017", "--output and --cpu are for drafts: aot boards new --from FILE"))
     if name is not None:
         board = load_board(name)
         _show(out, board, name)
@@ -107,7 +111,9 @@ def command(
     word = (search or "").lower()
     boards = [b for b in map(load_board, board_names()) if word in f"{b.name} {b.cpu} {b.title}".lower()]
     if not boards:
-        raise UsageError(Problem("E5020", f"no board has {printable(word)!r} in its name, core or title; aot boards lists them"))
+        raise UsageError(
+            Problem("E5020", f"no board has {printable(word)!r} in its name, core or title; aot boards lists all boards")
+        )
     out.table(("board", "core", "runs on", "what"), [(b.name, b.cpu, _runs_on(b), b.title) for b in boards])
     out.result({"boards": [describe(b) for b in boards]})
 
@@ -117,7 +123,7 @@ def _runs_on(board: Board) -> str:
 
 
 def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
-    """Write a board.toml from `source` (E5385, E5386; E5003 if it cannot be read, E5004 if there is one)."""
+    """Write a board.toml from `source` (E5385, E5386; E5003 for an invalid name, E5004 if the folder is not empty)."""
     from aot.cli.files import write_new_folder
     from aot.driver.reading import read_limited
     from aot.micro.board import MAX_TEXT, parse_board
@@ -126,20 +132,20 @@ def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
     place = folder or Path(source.stem.lower())
     name = place.resolve().name
     text = read_limited(source, limit=MAX_TEXT).decode("utf-8", "replace")
-    found = (read_devicetree if source.suffix in (".dts", ".dtsi", ".overlay") else read_linker_script)(text)
-    if not found.memory:
+    chip = (read_devicetree if source.suffix in (".dts", ".dtsi", ".overlay") else read_linker_script)(text)
+    if not chip.memory:
         hint = (
-            "give the whole devicetree, build/zephyr/zephyr.dts"
+            "pass the complete devicetree, build/zephyr/zephyr.dts"
             if source.suffix.startswith(".dt")
-            else "it has no MEMORY { } of its own"
+            else "it has no MEMORY { } block"
         )
-        raise UsageError(Problem("E5385", f"{printable(source.name)} tells of no memory: {hint}"))
-    board = draft(found, name=name, source=printable(source.name), cpu=cpu)
-    write_new_folder(place, {"board.toml": board})
-    made = parse_board(board, f"{name}/board.toml")
-    _show(out, made, _argument(place))
+        raise UsageError(Problem("E5385", f"{printable(source.name)} defines no memory: {hint}"))
+    text = draft(chip, name=name, source=printable(source.name), cpu=cpu)
+    write_new_folder(place, {"board.toml": text})
+    board = parse_board(text, f"{name}/board.toml")
+    _show(out, board, _argument(place))
     out.row("write", f"{place / 'board.toml'}; use it as --board {_argument(place)}")
-    out.result({"ok": True, "output": str(place), **describe(made)})
+    out.result({"ok": True, "output": str(place), **describe(board)})
 
 
 def _argument(place: Path) -> str:

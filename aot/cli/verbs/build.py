@@ -1,4 +1,4 @@
-"""`aot build MODEL`: firmware for a board, with everything it is made of, in a folder."""
+"""`aot build MODEL`: a folder with firmware for a board and all its sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAME = "build"
 
 
 def project_files(project: Project, image: Path) -> dict[str, str | bytes]:
-    """The build folder without its objects: sources, runtime, linker script, the image as NAME.elf and its map."""
+    """The files of the build folder except objects: sources, runtime, linker script, the image as NAME.elf, and its map."""
     skip = {image.name, image.with_suffix(".map").name}
     files: dict[str, str | bytes] = {}
     for path in sorted(project.folder.rglob("*")):
@@ -60,7 +60,7 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Compile MODEL and build the firmware that runs it on a board (reads inputs.bin, writes outputs.bin by semihosting)."""
+    """Compile MODEL and build firmware that runs it on a board (reads inputs.bin, writes outputs.bin via semihosting)."""
     from aot.cli.budgets import built_totals, check_budget_file, open_budget
     from aot.cli.common import compile_for, find_board, import_text, plan_rows
     from aot.cli.files import check_replaceable, write_folder
@@ -74,11 +74,11 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request_under(limits := open_budget(budget), model, options, place=place, target=place.cpu)
-    folder = output or Path("out") / f"{wanted.name}-{place.name}"
+    req = request_under(limits := open_budget(budget), model, options, place=place, target=place.cpu)
+    folder = output or Path("out") / f"{req.name}-{place.name}"
     check_replaceable(folder, force=force)
     with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):
-        artifact = compile_for(over_too(wanted, over=over), place, out, link=linker(place, Path(scratch)), writes=True)
+        artifact = compile_for(over_too(req, over=over), place, out, link=linker(place, Path(scratch)), writes=True)
         project = prepare(artifact, place, folder=Path(scratch))
         image = project.image("measure")
         facts = image_facts(project)
@@ -94,7 +94,7 @@ def command(
             files[SBOM] = bill(artifact.name, [artifact.metadata], files, board=place.name, compiler=facts.compiler)
         write_folder(folder, files, force=force)
     meta = artifact.metadata
-    out.row("import", import_text(wanted))
+    out.row("import", import_text(req))
     plan_rows(out, meta)
     out.row("build", f"{facts.compiler} for {place.cpu}")
     out.row("flash", flash_of(meta, code_bytes=facts.code_bytes, constant_bytes=constants))

@@ -1,7 +1,6 @@
-"""`aot check MODEL`: everything that is wrong with a model at once; what it will need; where it fits.
+"""`aot check MODEL`: all problems of a model, the memory it needs, and the boards it fits.
 
-By rules and bounds, which takes no kernel; it compiles only where something has to fit: with a board, a budget, rows that are
-fed, or pools.
+Estimates from rules and bounds, without generating kernels.  It compiles only with a board, a budget, --feed-rows or pools.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ NAME = "check"
 
 
 def show_fits(out: Output, rows: list[dict[str, Any]], tries: Tries) -> None:
-    """The boards that fit as requested, those that fit in another way, and those that do not."""
+    """Print the boards that fit as requested, the boards that fit with other options, and the boards that are too small."""
     from aot.report.measure.fitting import price_text
 
     out.row("fits", ", ".join(row["board"] for row in rows if row["fits"] and not row["options"]))
-    made = {words: found for words, found in tries.made.items() if found is not None}
+    built = {words: build for words, build in tries.made.items() if build is not None}
     for row in rows:
         if row["fits"] and row["options"]:
-            out.row("fits", f"{row['board']} {price_text(made[row['options']], tries.asked)}")
+            out.row("fits", f"{row['board']} {price_text(built[row['options']], tries.asked)}")
     for row in rows:
         if not row["fits"]:
             out.row("too large", f"for {row['board']} in every mode: {'; '.join(row['problems'])}")
 
 
 def every_mode(tries: Tries, board: Board | None) -> tuple[list[dict[str, Any]], Board | None]:
-    """The rows of a board's modes, and the next smaller board; none on this machine, or without a compiler for Arm."""
+    """The rows of a board's modes, and the next smaller board; none for this machine, or without a compiler for Arm."""
     from aot.errors import ToolchainError
     from aot.micro.board import board_names, load_board
     from aot.report.measure.fitting import mode_rows, next_smaller
@@ -56,13 +55,13 @@ def every_mode(tries: Tries, board: Board | None) -> tuple[list[dict[str, Any]],
 
 
 def show_modes(out: Output, rows: list[dict[str, Any]], board: Board, smaller: Board | None) -> None:
-    """A line a mode; the best one for the smaller board."""
+    """Print one line per mode, and the best mode for the next smaller board."""
     from aot.report.measure.fitting import room_for_flash, room_for_ram, shortage_text
 
     out.rule()
     flash, ram = room_for_flash(board), room_for_ram(board)
-    out.line(f" {board.name}: flash {flash:,} B, RAM {ram:,} B. Product: RAM with the worst-case stack; image: the one that")
-    out.line(f" measures, with start-up, harness and a stack of {board.stack:,} B")
+    out.line(f" {board.name}: flash {flash:,} B, RAM {ram:,} B. product: RAM includes the worst-case stack;")
+    out.line(f" image: the test image, with start-up code, harness and a stack of {board.stack:,} B")
     out.table(
         ("mode", "product: flash", "RAM", "", "image: flash", "RAM", ""),
         [(f"{r['mode']} {r['budgets']}".strip(), r["flash"], r["ram"], shortage_text(r["short"]), r["image_flash"],
@@ -75,15 +74,16 @@ def show_modes(out: Output, rows: list[dict[str, Any]], board: Board, smaller: B
 
 
 def show_hot(out: Output, hot: dict[str, Any], words: str) -> None:
-    """What tightly coupled memory could hold, and the command that tells whether that pays."""
+    """Print which constants tightly coupled memory could hold, and the command that measures the gain."""
     from aot.report.measure.fitting import fast_constants_text
 
     out.row("constants", fast_constants_text(hot))
-    out.row("", f"whether it pays, cycles tell: aot verify {words} {hot['words']}")
+    out.row("", f"measure the gain with: aot verify {words} {hot['words']}")
 
 
 ModesFlag = Annotated[
-    bool, typer.Option("--modes/--no-modes", help="With --board: link every mode, show what each takes of it and lacks.")
+    bool,
+    typer.Option("--modes/--no-modes", help="With --board: link every mode; show the flash and RAM that each needs and lacks."),
 ]
 
 
@@ -99,49 +99,49 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Tell whether MODEL can be compiled, with all problems at once, what memory it needs, and where it fits.
+    """Check whether MODEL compiles: list all problems, the memory it needs, and the boards it fits.
 
-    Without a board or a budget by bounds, in a second; with one it compiles, and names the mode that fits.
+    Without a board or a budget, the answer is a fast estimate. With one, aot compiles and names the mode that fits.
     """
     from aot.cli.common import choose_target, find_board, request
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board) if board else None
-    wanted = request(model, options, target=choose_target(target, place), board=place)
-    asked = wanted.options
+    req = request(model, options, target=choose_target(target, place), board=place)
+    asked = req.options
     limits = (place, asked.ram_budget, asked.flash_budget)
     if any(x is not None for x in limits) or asked.feed_rows or asked.byoc or asked.pooling != type(asked.pooling)():
-        compiled(wanted, place, out, every=every)
+        compiled(req, place, out, every=every)
     else:
-        outlined(wanted, out)
+        outlined(req, out)
 
 
-def outlined(wanted: Request, out: Output) -> None:
-    """What bounds say."""
+def outlined(req: Request, out: Output) -> None:
+    """Print and return (--json) what the bounds say, without compiling."""
     from aot.cli.common import import_text
     from aot.driver.front import outline
     from aot.report.figures.size import macs_of, row_search_of, slide_lines
 
-    found = outline(wanted.data, target=wanted.target, name=wanted.name, options=wanted.options)
-    boards = fit_estimate(found, wanted.options)
-    out.row("import", import_text(wanted))
-    out.row("layers", f"{found.layers}, {macs_of(found.macs, found.macs_nominal)}")
-    state = f" · state {found.state:,} B" if found.state else ""
-    stopped = "" if found.streaming_least is None else f" ({row_search_of(found.streaming, found.streaming_least)})"
-    out.row("bounds", f"whole tensors {found.liveness:,} B · rows {found.streaming:,} B{stopped}{state}")
-    out.row("flash", f"constants {found.weights:,} B in the graph; kernels that are made for speed may take twice that")
-    for line in slide_lines({"slide": found.slide, "chain": found.chain}):
+    bounds = outline(req.data, target=req.target, name=req.name, options=req.options)
+    boards = fit_estimate(bounds, req.options)
+    out.row("import", import_text(req))
+    out.row("layers", f"{bounds.layers}, {macs_of(bounds.macs, bounds.macs_nominal)}")
+    state = f" · state {bounds.state:,} B" if bounds.state else ""
+    stopped = "" if bounds.streaming_least is None else f" ({row_search_of(bounds.streaming, bounds.streaming_least)})"
+    out.row("bounds", f"whole tensors {bounds.liveness:,} B · rows {bounds.streaming:,} B{stopped}{state}")
+    out.row("flash", f"constants {bounds.weights:,} B in the graph; kernels optimised for speed may need twice that")
+    for line in slide_lines({"slide": bounds.slide, "chain": bounds.chain}):
         out.row("slide", line)
     for verdict, text in (("likely", "fits"), ("tight", "tight"), ("unlikely", "too large")):
         names = ", ".join(row["board"] for row in boards if row["fits"] == verdict)
         if names:
             out.row(text, names)
-    out.row("", "by bounds; --board NAME compiles, and names the mode that fits")
-    out.result({"ok": True, "model": wanted.name, "problems": [], "target": wanted.target, **figures(found), "boards": boards})
+    out.row("", "estimated; --board NAME compiles and gives exact figures")
+    out.result({"ok": True, "model": req.name, "problems": [], "target": req.target, **figures(bounds), "boards": boards})
 
 
-def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) -> None:
-    """What comes of the mode that was asked for, or of the first other one that fits."""
+def compiled(req: Request, place: Board | None, out: Output, *, every: bool) -> None:
+    """Compile in the requested mode, or else in the first mode that fits, and print the result."""
     from aot.cli.common import import_text
     from aot.driver.front import problems_of
     from aot.frontend.problems import error_of
@@ -149,72 +149,72 @@ def compiled(wanted: Request, place: Board | None, out: Output, *, every: bool) 
     from aot.report.measure.fitting import Tries, fast_constants, fitting_boards, price, price_text
     from aot.support.quote import shell
 
-    error = error_of(problems_of(wanted.data, wanted.options))
+    error = error_of(problems_of(req.data, req.options))
     if error is not None:
         raise error
-    tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
-    with out.working(f"compiling {wanted.path.name}"):
-        found, problems = tries.first_fit(place, linked=True)
+    tries = Tries(req.source, req.target, req.name, req.options)
+    with out.working(f"compiling {req.path.name}"):
+        build, problems = tries.first_fit(place, linked=True)
         rows, smaller = every_mode(tries, place) if every else ([], None)
-        if found is None:
+        if build is None:
             if rows and place is not None:
                 show_modes(out, rows, place, smaller)
             raise TargetError(*problems)
         boards = fitting_boards(tries, place)
         hot = fast_constants(tries, place) if place is not None else None
     meta = tries.asked.metadata
-    out.row("import", import_text(wanted))
-    out.row("compile", f"{operators_of(meta)}, for {wanted.target}")
+    out.row("import", import_text(req))
+    out.row("compile", f"{operators_of(meta)}, for {req.target}")
     out.row("plan", plan_of(meta))
     out.row("flash", flash_of(meta))
     for line in slide_lines(meta):
         out.row("slide", line)
-    if found.variant.words:
-        out.row(place.name if place is not None else "budget", f"fits {price_text(found, tries.asked)}")
+    if build.variant.words:
+        out.row(place.name if place is not None else "budget", f"fits {price_text(build, tries.asked)}")
     show_fits(out, boards, tries)
     if hot is not None and place is not None:
-        show_hot(out, hot, f"{shell(wanted.path)} --board {shell(place.name)}")
+        show_hot(out, hot, f"{shell(req.path)} --board {shell(place.name)}")
     if rows and place is not None:
         show_modes(out, rows, place, smaller)
     keys = ("name", "shape", "dtype", "scale", "zero_point")
     out.result({
-        "ok": True, "model": wanted.name, "problems": [], "target": wanted.target,
+        "ok": True, "model": req.name, "problems": [], "target": req.target,
         "inputs": [{k: t.get(k) for k in keys} for t in meta["inputs"]],
         "outputs": [{k: t.get(k) for k in keys} for t in meta["outputs"]],
         "macs": meta["macs"], "workspace_bytes": meta["workspace"]["size"], "constant_bytes": meta["constants"]["size"],
-        **({"state_bytes": meta["state"]["size"]} if "state" in meta else {}), "fit": price(found, tries.asked), "boards": boards,
+        **({"state_bytes": meta["state"]["size"]} if "state" in meta else {}), "fit": price(build, tries.asked), "boards": boards,
         **({"fast_constants": hot} if hot is not None else {}),
         **({"modes": rows, "next_smaller": None if smaller is None else smaller.name} if rows else {}),
         **{key: meta[key] for key in ("slide", "chain") if key in meta},
     })  # fmt: skip
 
 
-# ---- on which boards a model has room, as far as bounds tell
+# ---- the boards that a model may fit, by bounds
 
 
-def fit_estimate(found: Outline, options: Options) -> list[dict[str, Any]]:
-    """For each board `fits`: "likely" where whole tensors have room, "tight" where rows have, else "unlikely"."""
+def fit_estimate(bounds: Outline, options: Options) -> list[dict[str, Any]]:
+    """Per board, `fits`: "likely" if whole tensors fit, "tight" if they fit row by row, else "unlikely"."""
     from aot.micro.board import board_names, load_board
 
     boards = [load_board(name) for name in board_names()]
-    return [{"board": b.name, "cpu": b.cpu, "fits": _verdict(found, options, b)} for b in boards]
+    return [{"board": b.name, "cpu": b.cpu, "fits": _verdict(bounds, options, b)} for b in boards]
 
 
-def _verdict(found: Outline, options: Options, board: Board) -> str:
-    if _has_room(found, options, board, found.liveness):
+def _verdict(bounds: Outline, options: Options, board: Board) -> str:
+    if _has_room(bounds, options, board, bounds.liveness):
         return "likely"
-    return "tight" if _has_room(found, options, board, found.streaming) else "unlikely"
+    return "tight" if _has_room(bounds, options, board, bounds.streaming) else "unlikely"
 
 
-def _has_room(found: Outline, options: Options, board: Board, workspace: int) -> bool:
+def _has_room(bounds: Outline, options: Options, board: Board, workspace: int) -> bool:
     from aot.micro.build.project import choose_places
 
     if board.is_host:
         return True
     layer = {"constants": 0, "candidates": []}
     metadata = {
-        "workspace": {"size": workspace}, "constants": {"size": found.weights}, "layers": [layer] * found.layers,
-        "io": options.io, "opt": options.opt, "state": {"size": found.state}, "inputs": found.inputs, "outputs": found.outputs,
+        "workspace": {"size": workspace}, "constants": {"size": bounds.weights}, "layers": [layer] * bounds.layers,
+        "io": options.io, "opt": options.opt, "state": {"size": bounds.state}, "inputs": bounds.inputs, "outputs": bounds.outputs,
     }  # fmt: skip
     try:
         choose_places(board, metadata)
@@ -223,10 +223,9 @@ def _has_room(found: Outline, options: Options, board: Board, workspace: int) ->
     return True
 
 
-def figures(found: Outline) -> dict[str, Any]:
-    """The outline as --json has it."""
-    rows = asdict(found)
+def figures(bounds: Outline) -> dict[str, Any]:
+    """The outline as in --json."""
+    rows = asdict(bounds)
     keys = {"liveness": "liveness_bound", "streaming": "streaming_bound", "weights": "weight_bytes", "state": "state_bytes"}
     keys["streaming_least"] = "streaming_lower_bound"
-    made = {keys.get(k, k): v for k, v in rows.items() if v is not None}
-    return made
+    return {keys.get(k, k): v for k, v in rows.items() if v is not None}

@@ -1,4 +1,4 @@
-"""`aot compile MODEL`: C sources, metadata and report in a folder."""
+"""`aot compile MODEL`: write C sources, metadata and report to a folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The options of the verb beside the models: `options` are those that all verbs share, the others its own."""
+    """The verb's arguments except the models: `options` are shared by all verbs that compile, the others belong to this one."""
 
     options: CompileOptions
     output: Path | None
@@ -63,7 +63,7 @@ class Compilation:
     out: Output
 
 
-# ---- the folder: its files, and what of an old one may be replaced
+# ---- the files of the output folder
 
 
 _INCLUDE = re.compile(r'^\s*#\s*include "(aot/\w+\.h)"', re.MULTILINE)
@@ -74,19 +74,19 @@ def to_json(data: Mapping[str, Any]) -> str:
 
 
 def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
-    """The headers `aot/….h` below `folder` that the sources include, also by way of each other; sorted."""
-    found: set[str] = set()
+    """The headers `aot/….h` below `folder` that the sources include, directly or indirectly; sorted."""
+    headers: set[str] = set()
     waiting = list(sources)
     while waiting:
         for name in _INCLUDE.findall(waiting.pop()):
-            if name not in found:
-                found.add(name)
+            if name not in headers:
+                headers.add(name)
                 waiting.append((folder / name).read_text(encoding="utf-8"))
-    return sorted(found)
+    return sorted(headers)
 
 
 def with_headers(sources: Mapping[str, str]) -> dict[str, str | bytes]:
-    """The sources of a folder by name, and the headers of the runtime that they include."""
+    """The sources by file name, and the runtime headers that they include."""
     from aot.system.files import data_folder
 
     folder = data_folder("crt") / "include"
@@ -95,7 +95,7 @@ def with_headers(sources: Mapping[str, str]) -> dict[str, str | bytes]:
 
 
 def output_files(artifact: Artifact) -> dict[str, str | bytes]:
-    """All files of an output folder: sources, the headers of the runtime that they include, metadata and report."""
+    """All files of an output folder: sources, runtime headers, metadata and report."""
     from aot.report.figures.size import compile_report
 
     files = with_headers(artifact.files)
@@ -105,50 +105,51 @@ def output_files(artifact: Artifact) -> dict[str, str | bytes]:
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
-    """Refuse to replace what is not ours before the long work (E5004, E5005)."""
+    """Raise E5004 or E5005 before the long work if the folder must not be replaced."""
     from aot.cli.files import check_replaceable
 
     check_replaceable(folder, force=force)
 
 
 def write_sources(folder: Path, artifact: Artifact, *, force: bool, sbom: bool, profiler: bool) -> list[str]:
-    """Write the output folder, with `sbom` a bill of materials of it as well; the paths of its files in it."""
+    """Write the output folder, with `sbom` including a bill of materials; return the paths of its files, relative to it."""
     from aot.cli.files import write_folder
 
-    files = with_profiler(output_files(artifact), wanted=profiler)
-    files = with_sbom(files, [artifact], name=artifact.name, wanted=sbom)
+    files = output_files(artifact)
+    if profiler:
+        files = with_profiler(files)
+    if sbom:
+        files = with_sbom(files, [artifact], name=artifact.name)
     return [str(p.relative_to(folder)) for p in write_folder(folder, files, force=force)]
 
 
 PROFILER = ("layer_profile.c", "include/aot/layer_profile.h")
 
 
-def with_profiler(files: dict[str, str | bytes], *, wanted: bool) -> dict[str, str | bytes]:
-    """The files of a folder, and those that count cycles of each layer in firmware where they are wanted."""
+def with_profiler(files: dict[str, str | bytes]) -> dict[str, str | bytes]:
+    """`files`, and the profiler's sources, which count cycles per layer in firmware."""
     from aot.system.files import data_folder
 
-    if not wanted:
-        return files
     source, header = PROFILER
     crt = data_folder("crt")
     return {**files, source: (crt / "src" / source).read_bytes(), header: (crt / header).read_bytes()}
 
 
-def with_sbom(files: dict[str, str | bytes], artifacts: Sequence[Artifact], *, name: str, wanted: bool) -> dict[str, str | bytes]:
-    """The files of a folder, and their bill of materials where it is wanted."""
+def with_sbom(files: dict[str, str | bytes], artifacts: Sequence[Artifact], *, name: str) -> dict[str, str | bytes]:
+    """`files`, and their bill of materials."""
     from aot.report.figures.sbom import FILE, sbom
 
-    return {**files, FILE: sbom(name, [a.metadata for a in artifacts], files)} if wanted else files
+    return {**files, FILE: sbom(name, [a.metadata for a in artifacts], files)}
 
 
-# ---- several models in one folder, with a workspace each or with one that they share
+# ---- several models in one folder, with one workspace per model or a shared one
 
 
 SCHEMA = "aot-models/1"
 
 
 def compile_several(models: Sequence[Path], asked: Compilation) -> None:
-    """Compile all models and write one folder; E5017 for options that take a single model."""
+    """Compile all models and write one folder; E5017 for options that apply to a single model."""
     from aot.cli.budgets import check_budgets
     from aot.cli.common import choose_target, compile_model, find_board
     from aot.cli.files import write_folder
@@ -157,44 +158,47 @@ def compile_several(models: Sequence[Path], asked: Compilation) -> None:
 
     check_alone(asked, several=len(models) > 1)
     place = find_board(asked.board) if asked.board else None
-    wanted = requests(models, asked.options, target=choose_target(asked.target, place), share=asked.share)
-    check_names([w.name for w in wanted])
-    path = asked.output or Path("out") / "-".join(w.name for w in wanted)
+    reqs = requests(models, asked.options, target=choose_target(asked.target, place), share=asked.share)
+    check_names([w.name for w in reqs])
+    path = asked.output or Path("out") / "-".join(w.name for w in reqs)
     check_folder(path, force=asked.force)
-    with asked.out.working(f"compiling {len(wanted)} models"):
-        artifacts = [compile_model(w) for w in wanted]
+    with asked.out.working(f"compiling {len(reqs)} models"):
+        artifacts = [compile_model(w) for w in reqs]
         check_budgets([a.metadata for a in artifacts], force=asked.over)
         metadata = combined(artifacts, share=asked.share)
         if place is not None and not place.is_host:
             check_fit(place, artifacts, metadata)
-    files = with_profiler(several_files(artifacts, metadata), wanted=asked.profiler)
-    files = with_sbom(files, artifacts, name=path.name, wanted=asked.sbom)
+    files = several_files(artifacts, metadata)
+    if asked.profiler:
+        files = with_profiler(files)
+    if asked.sbom:
+        files = with_sbom(files, artifacts, name=path.name)
     written = [str(p.relative_to(path)) for p in write_folder(path, files, force=asked.force)]
     for artifact in artifacts:
         asked.out.row(artifact.name, plan_of(artifact.metadata))
-    asked.out.row("workspace", f"{metadata['workspace']['size']:,} B in all{', shared' if asked.share else ''}")
+    asked.out.row("workspace", f"{metadata['workspace']['size']:,} B in total{', shared' if asked.share else ''}")
     asked.out.row("write", f"{path}: {', '.join(written)}")
     asked.out.result({"ok": True, "output": str(path), "files": written, "metadata": metadata})
 
 
 def check_alone(asked: Compilation, *, several: bool) -> None:
-    """Raise E5017 for an option that takes a single model."""
+    """Raise E5017 for an option that applies to a single model only."""
     named = several and bool(asked.options.name)
-    for name, given in (("--format", asked.form != "c"), ("--plan", asked.plan is not None), ("--name", named)):
-        if given:
-            raise UsageError(Problem("E5017", f"{name} takes a single model"))
+    for name, is_set in (("--format", asked.form != "c"), ("--plan", asked.plan is not None), ("--name", named)):
+        if is_set:
+            raise UsageError(Problem("E5017", f"{name} works with a single model only"))
 
 
 def requests(models: Sequence[Path], options: CompileOptions, *, target: str, share: bool) -> list[Request]:
-    """A request a model, all with the same options."""
+    """One request per model, all with the same options."""
     from aot.cli.common import request
 
-    wanted = [request(path, options, target=target) for path in models]
-    return [replace(w, options=replace(w.options, share_workspace=share)) for w in wanted]
+    reqs = [request(path, options, target=target) for path in models]
+    return [replace(w, options=replace(w.options, share_workspace=share)) for w in reqs]
 
 
 def combined(artifacts: Sequence[Artifact], *, share: bool) -> dict[str, Any]:
-    """metadata.json of a folder of several models: their own is in <name>.metadata.json."""
+    """metadata.json of a folder with several models; each model's own metadata is in <name>.metadata.json."""
     from aot.executor.c_files import workspace_size
 
     sizes = [-(-int(a.metadata["workspace"]["size"]) // 16) * 16 for a in artifacts]
@@ -207,7 +211,7 @@ def combined(artifacts: Sequence[Artifact], *, share: bool) -> dict[str, Any]:
 
 
 def check_fit(board: Board, artifacts: Sequence[Artifact], metadata: Mapping[str, Any]) -> None:
-    """All models together must fit the board (E2010, E2011)."""
+    """Raise E2010 or E2011 if the models together do not fit the board."""
     from aot.micro.build.project import choose_places
 
     tensors = {k: [t for a in artifacts for t in a.metadata[k]] for k in ("inputs", "outputs")}
@@ -215,7 +219,7 @@ def check_fit(board: Board, artifacts: Sequence[Artifact], metadata: Mapping[str
 
 
 def several_files(artifacts: Sequence[Artifact], metadata: Mapping[str, Any]) -> dict[str, str | bytes]:
-    """All files of the folder."""
+    """All files of a folder with several models."""
     from aot.executor.c_files import shared_files
 
     files = with_headers(shared_files(artifacts))
@@ -225,30 +229,30 @@ def several_files(artifacts: Sequence[Artifact], metadata: Mapping[str, Any]) ->
     return files
 
 
-# ---- doing something again whenever a file changes: `--watch`
+# ---- `--watch`: repeat the work whenever a file changes
 
 
 SECONDS = 0.4
-"""Between two looks at the files, which must be the same in both: a file that is being written is left alone."""
+"""Polling interval; files must be equal in two polls, so that a file being written is left alone."""
 
 Stamps = Mapping[Path, tuple[int, int, int] | None]
 
 
 def stamps(files: Sequence[Path]) -> Stamps:
-    """What tells a file from its next version: inode, time and size; None while it is not there."""
-    found: dict[Path, tuple[int, int, int] | None] = {}
+    """Inode, time and size of each file, to detect changes; None while a file does not exist."""
+    result: dict[Path, tuple[int, int, int] | None] = {}
     for path in files:
         try:
             info = path.stat()
         except OSError:
-            found[path] = None
+            result[path] = None
         else:
-            found[path] = (info.st_ino, info.st_mtime_ns, info.st_size)
-    return found
+            result[path] = (info.st_ino, info.st_mtime_ns, info.st_size)
+    return result
 
 
 def wait_for_change(files: Sequence[Path], before: Stamps, *, sleep: Callable[[float], None] = time.sleep) -> Stamps:
-    """Return when a file differs from `before`, is there, and has come to rest; the new stamps."""
+    """Wait until a file differs from `before`, all files exist, and none is changing any more; return the new stamps."""
     last = before
     while True:
         sleep(SECONDS)
@@ -263,8 +267,8 @@ def watch(
 ) -> None:
     """Call `work(again)` now and after each change of a file, until interrupted; `again`: it has succeeded before.
 
-    Errors of usage in the first round are raised: to change a file does not cure them.  All others are printed, and the next
-    change is waited for.
+    Usage errors in the first round are raised, as changing a file does not fix them.  All other errors are printed, and the loop
+    waits for the next change.
     """
     again, first = False, True
     while True:
@@ -277,7 +281,7 @@ def watch(
                 raise
             print_problems(error.problems, exit_code=error.exit_code, as_json=False)
         first = False
-        out.line(f" watching {', '.join(str(p) for p in files)}; Ctrl-C ends")
+        out.line(f" watching {', '.join(str(p) for p in files)}; press Ctrl-C to stop")
         out.flush()
         wait_for_change(files, before, sleep=sleep)
 
@@ -286,27 +290,29 @@ NAME = "compile"
 
 Format = Annotated[
     str,
-    one_of("--format", "c|mlf", "A folder of C, or one tar in Model Library Format."),
+    one_of("--format", "c|mlf", "Write a folder of C, or one tar archive in Model Library Format."),
 ]
 
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
 
 PlanFile = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="Draw the memory plan as .svg, or write it as .json; replaces FILE.")
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Draw the memory plan (.svg) or write it as data (.json); replaces FILE."),
 ]
 
-Watch = Annotated[bool, typer.Option("--watch", help="Compile again whenever the model's file changes, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Compile again whenever the model file changes, until Ctrl-C.")]
 
 VerifyPasses = Annotated[
-    bool, typer.Option("--verify-passes", help="Run every function before and after each pass, and compare (E9003, E9004).")
+    bool,
+    typer.Option("--verify-passes", help="Run every function before and after each pass and compare the results (E9003, E9004)."),
 ]
 StackFlag = Annotated[
-    bool, typer.Option("--stack-bound", help="State the worst-case stack in the header; needs the cross compiler.")
+    bool, typer.Option("--stack-bound", help="Define the worst-case stack in the header; needs the cross compiler.")
 ]
 
 
 def check_library(path: Path, *, force: bool) -> None:
-    """An archive is replaced only with --force, and only by another archive (E5004, E5005)."""
+    """Raise E5004 or E5005 if `path` exists and must not be replaced: --force replaces archives of aot only."""
     from aot.driver.reading import read_limited
     from aot.micro.new.mlf import unpack
 
@@ -320,21 +326,21 @@ def check_library(path: Path, *, force: bool) -> None:
         raise UsageError(Problem("E5005", f"'{path}' was not written by aot, so --force does not replace it")) from None
 
 
-def write_library(path: Path, artifact: Artifact, wanted: Request) -> list[str]:
-    """Write one archive in Model Library Format; the paths of its members."""
+def write_library(path: Path, artifact: Artifact, req: Request) -> list[str]:
+    """Write one archive in Model Library Format; return the paths of its members."""
     from aot.cli.files import write_file
     from aot.driver.front import module_of
     from aot.micro.new.mlf import pack, unpack
     from aot.relay.printer import print_module
 
-    relay = print_module(module_of(wanted.data, options=wanted.options, name=wanted.name))
+    relay = print_module(module_of(req.data, options=req.options, name=req.name))
     data = pack(artifact, relay=relay)
     write_file(path, data)
     return sorted(unpack(data).files)
 
 
 def write_plan(path: Path, artifact: Artifact) -> None:
-    """The memory plan as a drawing or as data, by the file's ending (E5006, E5007)."""
+    """Write the memory plan as a drawing or as data, depending on the file's extension (E5006, E5007)."""
     from aot.cli.files import write_file
     from aot.report.figures.plan import plan_data
     from aot.report.render.drawings import standalone
@@ -345,36 +351,36 @@ def write_plan(path: Path, artifact: Artifact) -> None:
 
 
 def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
-    """The artifact with the worst-case stack in its header; E5017 if there is no board with the core to link for."""
+    """The artifact with the worst-case stack in its header; E5017 if no known board has this core."""
     from aot.micro.build.image import board_of, state_stack_bound
 
     board = place or board_of(target)
     if board is None or board.is_host:
-        raise UsageError(Problem("E5017", f"--stack-bound: there is no board with a {target} to link for"))
+        raise UsageError(Problem("E5017", f"--stack-bound links an image, but no known board has a {target}"))
     return state_stack_bound(artifact, board)
 
 
 def check_forms(form: str, plan: Path | None, *, sbom: bool, profiler: bool) -> None:
-    """What can be written, and how (E5009, E5017, E5018)."""
+    """Check --format, --plan, --sbom and --profiler (E5009, E5017, E5018)."""
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
     if sbom and form != "c":
-        raise UsageError(Problem("E5017", "--sbom is of a folder of C; --format mlf writes one archive"))
+        raise UsageError(Problem("E5017", "--sbom needs --format c; --format mlf writes one archive"))
     if profiler and form != "c":
-        raise UsageError(Problem("E5017", "--profiler writes C beside the model's; --format mlf writes one archive"))
+        raise UsageError(Problem("E5017", "--profiler needs --format c; --format mlf writes one archive"))
     if plan is not None and plan.suffix not in (".svg", ".json"):
-        raise UsageError(Problem("E5018", f"--plan {plan}: name a file that ends in .svg or .json"))
+        raise UsageError(Problem("E5018", f"--plan {plan}: the file name must end in .svg or .json"))
 
 
-def over_too(wanted: Request, *, over: bool) -> Request:
+def over_too(req: Request, *, over: bool) -> Request:
     """The request with --force-over-budget."""
-    return replace(wanted, options=replace(wanted.options, force_over_budget=over))
+    return replace(req, options=replace(req.options, force_over_budget=over))
 
 
-def compile_watched(wanted: Request, place: Board | None, out: Output, *, verify: bool) -> tuple[Artifact, list[str]]:
-    """The artifact, and with -v what came of the kernels of plug-ins, a line each.
+def compile_watched(req: Request, place: Board | None, out: Output, *, verify: bool) -> tuple[Artifact, list[str]]:
+    """The artifact, and with -v one line per plug-in kernel that says whether it is used.
 
-    `verify`: every function is run before and after each pass (E9003, E9004).
+    `verify`: run every function before and after each pass, and compare (E9003, E9004).
     """
     from aot.cli.common import compile_for
     from aot.driver.plugins import any_loaded
@@ -392,31 +398,31 @@ def compile_watched(wanted: Request, place: Board | None, out: Output, *, verify
         kernels = ForeignKernels()
         watching.append(kernels)
     if not watching:
-        return compile_for(wanted, place, out, writes=True), []
+        return compile_for(req, place, out, writes=True), []
     from aot.ir.transform import PassContext
 
     with PassContext(instruments=watching):
-        artifact = compile_for(wanted, place, out, writes=True)
+        artifact = compile_for(req, place, out, writes=True)
     if verify:
         out.row("passes", f"{check.compared} function runs give the same result after a pass as before it")
     return artifact, kernels.lines() if kernels is not None else []
 
 
-def show(out: Output, wanted: Request, meta: Mapping[str, Any]) -> None:
-    """What was read, and what came of it."""
+def show(out: Output, req: Request, meta: Mapping[str, Any]) -> None:
+    """Print the summary: the model, the layers, the plan, and the flash."""
     from aot.cli.common import import_text, plan_rows
     from aot.report.figures.size import flash_of, operators_of, slide_lines
 
-    out.row("import", import_text(wanted))
-    out.row("compile", f"{operators_of(meta)} for {wanted.target}")
+    out.row("import", import_text(req))
+    out.row("compile", f"{operators_of(meta)} for {req.target}")
     plan_rows(out, meta)
     out.row("flash", flash_of(meta))
     for line in slide_lines(meta)[: None if out.verbose else 1]:
         out.row("slide", line)
 
 
-def request_under(budget: Budget | None, model: Path, given: CompileOptions, *, place: Board | None, target: str) -> Request:
-    """The request with the budget's options for the model over the given ones (E5052)."""
+def request_under(budget: Budget | None, model: Path, options: CompileOptions, *, place: Board | None, target: str) -> Request:
+    """The request; the options that the budget file has for the model override `options` (E5052)."""
     from aot.cli.common import request
 
     if budget is not None:
@@ -424,8 +430,8 @@ def request_under(budget: Budget | None, model: Path, given: CompileOptions, *, 
         from aot.cli.files import model_name
 
         where = target if place is None else place.name
-        given = options_for(given, budget, name=model_name(model, given.name), board=where)
-    return request(model, given, target=target, board=place)
+        options = options_for(options, budget, name=model_name(model, options.name), board=where)
+    return request(model, options, target=target, board=place)
 
 
 def compile_one(model: Path, asked: Compilation) -> None:
@@ -439,23 +445,23 @@ def compile_one(model: Path, asked: Compilation) -> None:
     place = find_board(asked.board) if asked.board else None
     target, budget = choose_target(asked.target, place), open_budget(asked.budget)
     where = target if place is None else place.name
-    wanted = request_under(budget, model, asked.options, place=place, target=target)
-    path = asked.output or Path("out") / (f"{wanted.name}.tar" if mlf else wanted.name)
+    req = request_under(budget, model, asked.options, place=place, target=target)
+    path = asked.output or Path("out") / (f"{req.name}.tar" if mlf else req.name)
     (check_library if mlf else check_folder)(path, force=asked.force)
     with out.working(f"compiling {model.name}"):
-        wanted = over_too(wanted, over=asked.over)
-        artifact, kernels = compile_watched(wanted, place, out, verify=asked.verify_passes)
+        req = over_too(req, over=asked.over)
+        artifact, kernels = compile_watched(req, place, out, verify=asked.verify_passes)
         if asked.stack_bound:
-            artifact = add_stack_bound(artifact, place, wanted.target)
+            artifact = add_stack_bound(artifact, place, req.target)
     meta = artifact.metadata
     check_budget_file(budget, compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
     if asked.plan is not None:
         write_plan(asked.plan, artifact)
     if mlf:
-        written = write_library(path, artifact, wanted)
+        written = write_library(path, artifact, req)
     else:
         written = write_sources(path, artifact, force=asked.force, sbom=asked.sbom, profiler=asked.profiler)
-    show(out, wanted, meta)
+    show(out, req, meta)
     out.row("write", f"{path}: {', '.join(written)}")
     if out.verbose:
         out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))
@@ -465,19 +471,19 @@ def compile_one(model: Path, asked: Compilation) -> None:
 
 
 def compile_all(models: Sequence[Path], asked: Compilation) -> None:
-    """One model, or several in one folder (E5017 for options that take one)."""
+    """Compile one model, or several into one folder (E5017 for options that apply to a single model)."""
     if len(models) == 1 and not asked.share:
         compile_one(models[0], asked)
         return
     if asked.budget is not None:
-        raise UsageError(Problem("E5017", "--budget takes one model; aot report takes several"))
+        raise UsageError(Problem("E5017", "--budget works with a single model here; aot report accepts several"))
     compile_several(models, asked)
 
 
 def compile_on_change(models: Sequence[Path], asked: Compilation) -> None:
-    """Compile now, and again whenever a model, the board's or the budget's file changes; what was written is replaced then."""
+    """Compile now, and again whenever a model, board.toml or the budget file changes; later rounds replace the files."""
     if asked.out.json:
-        raise UsageError(Problem("E5017", "--watch prints text, round after round; --json is one object"))
+        raise UsageError(Problem("E5017", "--watch and --json are mutually exclusive: --json prints one object"))
     board = [Path(asked.board) / "board.toml"] if asked.board and "/" in asked.board else []
     files = [*models, *board, *([asked.budget] if asked.budget else [])]
     watch(files, lambda again: compile_all(models, replace(asked, force=asked.force or again)), asked.out)
@@ -506,7 +512,7 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Compile MODEL to C, or several into one folder. With --board, refuse what does not fit its memory."""
+    """Compile MODEL to C, or several models into one folder. With --board, fail if they do not fit its memory."""
     asked = Compilation(
         options=options, output=output, target=target, board=board, form=form, plan=plan, share=share, sbom=sbom,
         profiler=profiler, stack_bound=stack_bound, verify_passes=verify_passes, force=force, over=over, budget=budget,

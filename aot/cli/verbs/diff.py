@@ -1,4 +1,4 @@
-"""`aot diff A B`: what changed between two reports, or between two revisions of a repository with models in it."""
+"""`aot diff A B`: what changed between two reports, two models, or two git revisions of models."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Before = Annotated[str, typer.Argument(metavar="A", help="The old report.json, i
 After = Annotated[str, typer.Argument(metavar="B", help="The new report.json, its folder, or a model.", show_default=False)]
 Models = Annotated[
     list[Path] | None,
-    typer.Option("--model", metavar="FILE", help="A and B are git revisions: report on FILE at both (. is the working tree)."),
+    typer.Option("--model", metavar="FILE", help="A and B are git revisions; report on FILE at both (. is the working tree)."),
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many layers and symbols to show.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 HtmlFile = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page with both side by side.", show_default=False)
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows both side by side.", show_default=False)
 ]
 AnyFingerprint = Annotated[bool, typer.Option("--force", help="Compare even if the fingerprints differ.")]
 
@@ -44,30 +44,30 @@ def _git(*arguments: str) -> CompletedProcess[bytes]:
     return run_raw([find_tool("git").path, *arguments])
 
 
-def take_from(revision: str, models: Sequence[Path], folder: Path) -> list[Path]:
-    """The files as they were in `revision` of the repository around, written to `folder`; those that it lacks are left out.
+def files_at(revision: str, models: Sequence[Path], folder: Path) -> list[Path]:
+    """The files as of `revision` of this git repository, written to `folder`; files that it lacks are left out.
 
-    `.` stands for the files on disk.  E5053 when the revision does not exist.
+    `.` means the files on disk.  E5053 if the revision does not exist.
     """
     if revision == ".":
         return [m for m in models if m.is_file()]
-    known = not revision.startswith("-") and _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode == 0
-    if not known:
-        raise UsageError(Problem("E5053", f"'{revision}' is not a git revision here"))
-    found = []
+    exists = not revision.startswith("-") and _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode == 0
+    if not exists:
+        raise UsageError(Problem("E5053", f"'{revision}' is not a revision of this git repository"))
+    files = []
     for model in models:
         done = _git("show", f"{revision}:./{model.as_posix()}")
         if done.returncode == 0:
-            found.append(folder / model.name)
-            found[-1].write_bytes(done.stdout)
-    return found
+            files.append(folder / model.name)
+            files[-1].write_bytes(done.stdout)
+    return files
 
 
 def check_models(models: Sequence[Path]) -> None:
-    """Paths below the current folder, and no two of one name, as reports are called by it (E5018, E5023)."""
+    """Raise E5018 for paths outside the current folder, E5023 for two files with the same name, which names the report."""
     outside = [m for m in models if m.is_absolute() or ".." in m.parts]
     if outside:
-        raise UsageError(Problem("E5018", f"--model {outside[0]}: name it relative to a folder of the repository"))
+        raise UsageError(Problem("E5018", f"--model {outside[0]}: give a path below the current folder"))
     named: dict[str, Path] = {}
     for model in models:
         if named.setdefault(model.name, model) != model:
@@ -77,12 +77,12 @@ def check_models(models: Sequence[Path]) -> None:
 def reports_of(
     revision: str, models: Sequence[Path], *, board: str | None, jobs: int, out: Output, options: Mapping[str, object]
 ) -> dict[str, Report]:
-    """Reports of the models of a revision, made with this tool.  Raises the problems of all that fail."""
+    """Reports on the models of a revision, made with this version of aot.  Raises the problems of all models that fail."""
     from aot.cli.verbs import report as verb
     from aot.report.measure.report import key_of, run_jobs
 
     with tempfile.TemporaryDirectory(prefix="aot-diff-") as name:
-        job_list = make_jobs(take_from(revision, models, Path(name)), board, options)
+        job_list = make_jobs(files_at(revision, models, Path(name)), board, options)
         with progress(out, len(job_list)) as done:
             reports, failures = run_jobs(verb.work, job_list, pool=pool_of_boards(jobs, None, len(job_list)), done=done)
     if failures:
@@ -116,7 +116,7 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that moved most."""
+    """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that changed most."""
     from aot.report.gate.budget import allowed_parts
     from aot.report.gate.diff import FIELDS, check_whole, diff_reports, load_reports
     from aot.report.render.markdown import diff_markdown
@@ -138,14 +138,14 @@ def command(
         if html is not None:
             check_whole(before, a)
             check_whole(after, b)
-    found = diff_reports(before, after, allow=parts)
+    changes = diff_reports(before, after, allow=parts)
     if html is not None:
         from aot.cli.files import write_file
         from aot.report.render.pages import compare_html
 
-        write_file(html, compare_html(found, before, after))
+        write_file(html, compare_html(changes, before, after))
     if markdown and not out.silent:
-        typer.echo(diff_markdown(found, top=top), nl=False)
+        typer.echo(diff_markdown(changes, top=top), nl=False)
     else:
-        show_changes(out, found, top=1_000_000 if verbose else top)
-    out.result(found)
+        show_changes(out, changes, top=1_000_000 if verbose else top)
+    out.result(changes)

@@ -1,4 +1,4 @@
-"""`aot doctor`: what this machine has, what is missing and how to get it."""
+"""`aot doctor`: what is installed, what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "doctor"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked for: `version` is empty if it is missing, `get` the command that installs it."""
+    """A program or package: `version` is empty if it is missing; `get` is the command that installs it."""
 
     name: str
     purpose: str
@@ -37,22 +37,22 @@ class Finding:
 
 
 _OPTIONAL = {
-    "ai-edge-litert": "reference of aot verify",
-    "tflite-micro": "reference of aot verify --oracle tflm",
+    "ai-edge-litert": "the reference of aot verify",
+    "tflite-micro": "the reference of aot verify --oracle tflm",
     "pytest": "the tests",
 }
 
 _PURPOSES = {
-    "arm-none-eabi-gcc": ("firmware", True),
-    "arm-none-eabi-objdump": ("checks of the image", True),
-    "qemu-system-arm": ("running firmware here", True),
-    "gcc": ("board host", True),
-    "clang": ("a second opinion on generated C", False),
+    "arm-none-eabi-gcc": ("building firmware", True),
+    "arm-none-eabi-objdump": ("checking the image", True),
+    "qemu-system-arm": ("running firmware on this machine", True),
+    "gcc": ("--board host", True),
+    "clang": ("checking generated C with a second compiler", False),
 }
 
 
 def required_packages() -> list[str]:
-    """The Python packages that ours depends on: by pyproject.toml in a checkout, else by the metadata of what is installed."""
+    """The Python packages that aot depends on, from pyproject.toml in a checkout, else from the installed metadata."""
     from importlib.metadata import PackageNotFoundError, requires
 
     checkout = Path(__file__).resolve().parents[3] / "pyproject.toml"
@@ -73,34 +73,34 @@ def _dependencies(file: Path) -> list[str]:
 def _packages() -> list[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = []
-    wanted = [(name, "the compiler", True) for name in required_packages()]
-    for name, purpose, needed in [*wanted, *((n, p, False) for n, p in _OPTIONAL.items())]:
+    findings = []
+    required = [(name, "the compiler", True) for name in required_packages()]
+    for name, purpose, needed in [*required, *((n, p, False) for n, p in _OPTIONAL.items())]:
         try:
             have = version(name)
         except PackageNotFoundError:
             have = ""
-        found.append(Finding(name, purpose, needed, have, f"{sys.executable} -m pip install {name}"))
-    return found
+        findings.append(Finding(name, purpose, needed, have, f"{sys.executable} -m pip install {name}"))
+    return findings
 
 
 def _tools() -> list[Finding]:
     from aot.errors import ToolchainError
     from aot.micro.build.toolchain import find_tool, how_to_get, known_tools
 
-    found = []
+    findings = []
     for name in known_tools():
         purpose, needed = _PURPOSES.get(name, ("tool chain", False))
         try:
             have = find_tool(name).version
         except ToolchainError:
             have = ""
-        found.append(Finding(name, purpose, needed, have, how_to_get(name)))
-    return found
+        findings.append(Finding(name, purpose, needed, have, how_to_get(name)))
+    return findings
 
 
 def examine() -> list[Finding]:
-    """Everything the tool can use, in the order of importance; runs each program with --version."""
+    """Everything that aot can use, most important first; runs each program with --version."""
     python = Finding("python", "the compiler", True, platform.python_version(), "apt-get install python3")
     return [python, *_tools(), *_packages()]
 
@@ -108,25 +108,25 @@ def examine() -> list[Finding]:
 def _show(out: Output, findings: Sequence[Finding]) -> None:
     for f in findings:
         mark = paint("ok     ", "green") if f.ok else (paint("MISSING", "red") if f.needed else "absent ")
-        out.line(f" {mark}  {f.name:<22} {f.version or f'for {f.purpose}; get it: {f.get}'}")
+        out.line(f" {mark}  {f.name:<22} {f.version or f'for {f.purpose}; to install: {f.get}'}")
     missing = [f for f in findings if f.needed and not f.ok]
     out.line()
-    kept = _cache()
-    out.line(f"compiled models kept: {kept['entries']}, {int(kept['bytes']) / (1 << 20):.1f} MiB, in {kept['folder']}")
-    out.line(f"of kernels and plans: {int(kept['facts_bytes']) / (1 << 20):.1f} MiB")
+    cache = _cache()
+    out.line(f"cached models: {cache['entries']}, {int(cache['bytes']) / (1 << 20):.1f} MiB, in {cache['folder']}")
+    out.line(f"kernel and plan cache: {int(cache['facts_bytes']) / (1 << 20):.1f} MiB")
     records = _records()
-    out.line(f"records for --tuning tophub: {records['count']}")
+    out.line(f"tuning records for --tuning tophub: {records['count']}")
     for note in records["notes"]:
         out.line(f"  {note}")
-    out.line(f"{len(missing)} missing" if missing else "ready: check, compile, build, run and verify all work here")
+    out.line(f"{len(missing)} missing" if missing else "ready: check, compile, build, run and verify all work on this machine")
 
 
 def _records() -> dict[str, Any]:
-    """The records of the package: how many the kernels still agree with, and what is left out, and why."""
+    """The package's tuning records: how many are valid for the current kernels, and notes on the ones left out."""
     from aot.tune.tophub import load_tophub
 
-    found = load_tophub()
-    return {"count": len(found.history.rows), "notes": list(found.notes)}
+    records = load_tophub()
+    return {"count": len(records.history.rows), "notes": list(records.notes)}
 
 
 def _cache() -> dict[str, str | int]:
@@ -138,7 +138,7 @@ def _cache() -> dict[str, str | int]:
 
 
 def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """Look for everything that the tool needs; say how to get what is missing."""
+    """Check that everything aot needs is installed; say how to get what is missing."""
     out = Output(json=as_json, quiet=quiet)
     findings = examine()
     ok = all(f.ok for f in findings if f.needed)

@@ -1,4 +1,4 @@
-"""`aot dump MODEL`: the intermediate forms of a model, as text."""
+"""`aot dump MODEL`: the intermediate representations of a model, as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ After = Annotated[
         "--after",
         metavar="PASS",
         autocompletion=completion.passes,
-        help="The module as this pass leaves it; default: the last.",
+        help="The module after this pass; default: after the last one.",
         show_default=False,
     ),
 ]
@@ -38,7 +38,7 @@ Format = Annotated[
         "--format",
         metavar="relay|tir|c",
         autocompletion=completion.choices("relay", "tir", "c"),
-        help="Which functions; default: all of the module.",
+        help="The kind of functions to print; default: all.",
         show_default=False,
     ),
 ]
@@ -65,7 +65,7 @@ ListFlag = Annotated[bool, typer.Option("--list", help="List the passes in the o
 
 
 def module_text(module: IRModule, form: str | None) -> str:
-    """The functions of one IR (or of both), main first."""
+    """The module's functions of one dialect (all with None), main first."""
     from aot.ir.module import dialect_of
 
     parts = []
@@ -77,7 +77,7 @@ def module_text(module: IRModule, form: str | None) -> str:
 
 
 def new_folder(folder: Path) -> Path:
-    """The folder, made where it is missing, which must be empty (E5004, E5005, E5007)."""
+    """The folder, created if it does not exist; it must be empty (E5004, E5005, E5007)."""
     from aot.cli.files import check_usable
     from aot.system.files import write_error
 
@@ -92,12 +92,12 @@ def new_folder(folder: Path) -> Path:
 
 
 def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -> tuple[str, str]:
-    """(pass, text) of the module that the pass left, or of the last one with functions of the form asked for (E5009)."""
+    """(pass, text) of the module after `after`, by default after the last pass with functions of the requested form (E5009)."""
     from aot.ir.transform import pass_name
 
     if after is not None and pass_name(after) not in modules:
-        near = did_you_mean(pass_name(after), modules)
-        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran{near}; these did: {', '.join(modules)}"))
+        hint = did_you_mean(pass_name(after), modules)
+        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran{hint}; these did: {', '.join(modules)}"))
     for name in list(modules)[::-1] if after is None else [pass_name(after)]:
         text = module_text(modules[name], form)
         if text:
@@ -120,14 +120,14 @@ def command(
     options: CompileOptions,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print MODEL as graph (relay), as loop nests (tir) or as C, after any pass."""
+    """Print MODEL as a graph (relay), as loop nests (tir) or as C, after any pass."""
     from aot.cli.common import choose_target, compile_model, find_board, request
     from aot.ir.instrument import DumpIR, Stopped
     from aot.ir.instrument import StopAfter as Stop
     from aot.ir.transform import PassContext, PassInstrument
 
     class Record(PassInstrument):
-        """Keeps what each pass returned, by its name in the order of the last run."""
+        """Keeps the module that each pass returned, ordered by the pass's last run."""
 
         def run_after_pass(self, module: IRModule, info: Pass) -> None:
             ran.append(info.name)
@@ -137,16 +137,16 @@ def command(
     if form not in (None, "relay", "tir", "c"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
     if form == "c" and stop_after is not None:
-        raise UsageError(Problem("E5009", "--stop-after ends before there is C; choose --format relay or tir"))
+        raise UsageError(Problem("E5009", "--stop-after stops before C is generated; choose --format relay or tir"))
     out = Output(json=as_json)
     files = None if folder is None else DumpIR(new_folder(folder))
     stop = None if stop_after is None else Stop(stop_after)
     ran: list[str] = []
     modules: dict[str, IRModule] = {}
-    wanted = request(model, options, target=choose_target(target, find_board(board) if board else None))
+    req = request(model, options, target=choose_target(target, find_board(board) if board else None))
     artifact = None
     with PassContext(instruments=[i for i in (Record(), files, stop) if i is not None]), suppress(Stopped):
-        artifact = compile_model(wanted)
+        artifact = compile_model(req)
     if artifact is not None and stop_after is not None:
         raise UsageError(Problem("E5009", f"--stop-after {stop_after}: the pass did not run"))
     names = list(dict.fromkeys(ran))
@@ -156,7 +156,7 @@ def command(
         return
     if files is not None:
         out.line("\n".join(str(path) for path in files.files))
-        out.result({"model": wanted.name, "files": [str(path) for path in files.files]})
+        out.result({"model": req.name, "files": [str(path) for path in files.files]})
         return
     if form == "c" and artifact is not None:
         shown, text = "codegen_c", "\n".join(f"/* {file} */\n{content}" for file, content in artifact.files.items())
@@ -165,4 +165,4 @@ def command(
         if metadata:
             text = modules[shown].astext(show_meta_data=True)
     out.line(text.rstrip("\n"))
-    out.result({"model": wanted.name, "after": shown, "format": form, "text": text})
+    out.result({"model": req.name, "after": shown, "format": form, "text": text})

@@ -1,4 +1,4 @@
-"""`aot explain CODE`: what an error means and what to do about it; of an operator, what is supported or would be needed."""
+"""`aot explain CODE`: what an error means and how to fix it; for an operator, what is supported or missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def command(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Explain an error code, or list them all."""
+    """Explain an error code or an operator, or list all error codes."""
     from aot.cli.verbs.ops import operator_names
     from aot.errors.explanations import codes, explanation
 
@@ -40,8 +40,8 @@ def command(
         return
     entry = _of_error(code.upper()) or _operator(code)
     if entry is None:
-        near = did_you_mean(code, [*codes(), *operator_names()])
-        message = f"there is no error code or operator '{code}'{near}; aot explain lists the codes, aot ops the operators"
+        hint = did_you_mean(code, [*codes(), *operator_names()])
+        message = f"there is no error code or operator '{code}'{hint}; aot explain lists the codes, aot ops the operators"
         raise UsageError(Problem("E5008", message))
     title, text = entry
     code = code if ":" in code else code.upper()
@@ -50,7 +50,7 @@ def command(
 
 
 def _of_error(code: str) -> tuple[str, str] | None:
-    """Title and text of an error's page, with its examples."""
+    """Title and text of an error's page, with its examples; None if there is no such code."""
     from aot.errors.explanations import explanation
 
     page = explanation(code)
@@ -69,14 +69,14 @@ def _indented(code: str) -> str:
 
 
 def _operator(name: str) -> tuple[str, str] | None:
-    """Title and text of an operator's name."""
+    """Title and text about an operator; None if the name is unknown."""
     from aot.cli.verbs.ops import operator_rows
     from aot.frontend.tflite.missing import needs_of
 
-    wanted = name if ":" in name else name.upper()
-    row = next((r for r in operator_rows() if r["operator"] == wanted), None)
+    operator = name if ":" in name else name.upper()
+    row = next((r for r in operator_rows() if r["operator"] == operator), None)
     if row is None:
-        needs = needs_of(wanted)
+        needs = needs_of(operator)
         return None if needs is None else ("an operator that is not supported", needs.text)
     text = f"Types: {', '.join(row['types'])}.\nKernels: {', '.join(row['kernels'])}.\nOracle: {row['oracle']}."
     return "an operator that is supported", f"{text}\n{row['file']}: {row['doc']}"

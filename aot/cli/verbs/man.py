@@ -21,12 +21,12 @@ NAME = "man"
 Verb = Annotated[
     str | None,
     typer.Argument(
-        metavar="VERB", autocompletion=completion.verbs, help="Whose page; default: that of aot itself.", show_default=False
+        metavar="VERB", autocompletion=completion.verbs, help="The verb; default: the page of aot itself.", show_default=False
     ),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="DIR", help="Write all pages there, such as ~/.local/share/man/man1."),
+    typer.Option("-o", "--output", metavar="DIR", help="Write all pages to this folder, such as ~/.local/share/man/man1."),
 ]
 
 
@@ -38,14 +38,14 @@ def command(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Print a manual page for man(1), or write all of them into a folder. To read one: aot man compile | man -l -"""
+    """Print a manual page for man(1), or write all pages to a folder. To read one: aot man compile | man -l -"""
     from aot.cli.files import check_usable, write_file
 
     program: Any = ctx.find_root().command
     out, every = Output(json=as_json, quiet=quiet), pages(program)
     if folder is not None:
         if verb is not None:
-            raise UsageError(Problem("E5017", "-o writes all pages; without VERB"))
+            raise UsageError(Problem("E5017", "-o writes all pages; leave out VERB"))
         check_usable(folder)
         for name, text in every.items():
             write_file(folder / name, text)
@@ -60,34 +60,34 @@ def command(
     out.result({"page": name, "text": every[name]})
 
 
-# ---- the pages (roff, man(7)), made of the program itself: `aot.1` and one `aot-VERB.1` for each verb
+# ---- the pages (roff, man(7)), generated from the program: `aot.1` and one `aot-VERB.1` per verb
 
 
 SECTION = "1"
 
 _EXITS = (
     ("0", "ok"),
-    ("1", "internal error: our fault (E9xxx)"),
-    ("2", "usage, files (E5xxx)"),
+    ("1", "internal error: a bug in aot (E9xxx)"),
+    ("2", "wrong usage, or a file problem (E5xxx)"),
     ("3", "the model is malformed or not supported (E1xxx)"),
-    ("4", "it does not fit the board or a budget (E2xxx)"),
-    ("5", "an output differs from the reference, or the program faulted (E4xxx)"),
+    ("4", "the model does not fit the board or a budget (E2xxx)"),
+    ("5", "an output differs from the reference, or the program crashed (E4xxx)"),
     ("6", "a compiler or the emulator is missing or failed (E3xxx)"),
     ("130", "interrupted"),
 )
 _VARIABLES = (
     ("AOT_CACHE", "the folder of compiled models; default: aot in $XDG_CACHE_HOME or ~/.cache"),
-    ("AOT_NO_CACHE", "1: keep no compiled models"),
-    ("AOT_DEBUG", "1: a traceback for internal errors"),
-    ("NO_COLOR", "no colours on a terminal"),
+    ("AOT_NO_CACHE", "1: do not cache compiled models"),
+    ("AOT_DEBUG", "1: print a traceback for every error"),
+    ("NO_COLOR", "any value: no colours on a terminal"),
 )
 
 
 def pages(program: Any) -> dict[str, str]:
     """File name -> text of every page; `program` is the click group of all verbs."""
     verbs = dict(sorted(program.commands.items()))
-    found = {f"aot.{SECTION}": _program_page(program, verbs)}
-    return found | {f"aot-{name}.{SECTION}": _verb_page(name, verb, list(verbs)) for name, verb in verbs.items()}
+    main_page = {f"aot.{SECTION}": _program_page(program, verbs)}
+    return main_page | {f"aot-{name}.{SECTION}": _verb_page(name, verb, list(verbs)) for name, verb in verbs.items()}
 
 
 def _program_page(program: Any, verbs: dict[str, Any]) -> str:
@@ -106,7 +106,7 @@ def _verb_page(name: str, verb: Any, verbs: list[str]) -> str:
 
 
 def _head(title: str, summary: str) -> list[str]:
-    """The date is left empty: the same version gives the same page."""
+    """The header and NAME section; the date is empty so that the same version gives the same page."""
     name = _text(title)
     return [f'.TH "{name.upper()}" "{SECTION}" "" "aot {__version__}" "aot"', ".SH NAME", rf"{name} \- {_text(summary)}"]
 
@@ -149,8 +149,8 @@ def _term(option: Any) -> str:
 def _help(parameter: Any) -> str:
     text = " ".join((getattr(parameter, "help", "") or "").split()) or parameter.name
     default = parameter.default
-    told = not (parameter.required or callable(default) or default in (None, False, True, (), ...))
-    return f"{text} Default: {default}." if told and "efault" not in text else text
+    has_default = not (parameter.required or callable(default) or default in (None, False, True, (), ...))
+    return f"{text} Default: {default}." if has_default and "efault" not in text else text
 
 
 def _table(title: str, rows: tuple[tuple[str, str], ...]) -> Iterator[str]:
@@ -160,7 +160,7 @@ def _table(title: str, rows: tuple[tuple[str, str], ...]) -> Iterator[str]:
 
 
 def _text(text: str | None) -> str:
-    """One line of prose: roff's own characters escaped, no line that could be taken for a request."""
+    """`text` as one line of roff: special characters escaped, and no leading dot, which would start a request."""
     line = " ".join((text or "").split()).replace("\\", r"\e").replace("-", r"\-")
     line = line.replace("'", r"\(aq").replace("^", r"\(ha").replace("~", r"\(ti").replace("`", r"\(ga")
     return rf"\&{line}" if line.startswith(".") else line

@@ -1,4 +1,4 @@
-"""`aot new DIR MODEL...`: a complete firmware project around one or several models."""
+"""`aot new DIR MODEL...`: a complete firmware project for one or more models."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 NAME = "new"
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.", show_default=False)]
-Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="One or several .tflite files.", show_default=False)]
-Names = Annotated[list[str] | None, typer.Option("-n", "--name", help="Prefix of a model's C symbols; once per model, in order.")]
+Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="One or more .tflite files.", show_default=False)]
+Names = Annotated[
+    list[str] | None, typer.Option("-n", "--name", help="Prefix of a model's C symbols; give it once per model, in order.")
+]
 Kind = Annotated[
     str,
     typer.Option(
-        "--kind", metavar="KIND", autocompletion=completion.kinds, help="What the project is built with (docs/projects.md)."
+        "--kind",
+        metavar="KIND",
+        autocompletion=completion.kinds,
+        help="The build system or IDE of the project (docs/projects.md).",
     ),
 ]
 Title = Annotated[str | None, typer.Option("--title", help="The project's name; default: the folder's.")]
@@ -53,7 +58,7 @@ def command(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Write a firmware project that builds without aot. With --force, replace its generated files only."""
+    """Write a firmware project that builds without aot. With --force, replace only its generated files."""
     from aot.cli.budgets import check_budgets
     from aot.cli.common import find_board, request
     from aot.executor.artifact import check_names
@@ -67,12 +72,12 @@ def command(
     names = list(name or [])
     if names and len(names) != len(models):
         raise UsageError(Problem("E5043", f"{len(names)} names for {len(models)} models; give --name once per model"))
-    wanted = [request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)]
-    wanted = [replace(w, options=replace(w.options, share_workspace=share)) for w in wanted]
-    check_names([w.name for w in wanted])
-    old = listed_files(folder, force=force)
-    with out.working(f"compiling {len(wanted)} models"):
-        parts = tuple(make_part(w) for w in wanted)
+    reqs = [request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)]
+    reqs = [replace(w, options=replace(w.options, share_workspace=share)) for w in reqs]
+    check_names([w.name for w in reqs])
+    old = existing_files(folder, force=force)
+    with out.working(f"compiling {len(reqs)} models"):
+        parts = tuple(make_part(w) for w in reqs)
         check_budgets([p.artifact.metadata for p in parts], force=over)
         label = title or folder.resolve().name
         words = words_of(options, leave_out=("name",)) + (("--force-over-budget",) if over else ())
@@ -85,15 +90,15 @@ def command(
 
 
 def board_file(name: str | None) -> str:
-    """The text of board.toml for a board in a folder of the user's, which the project keeps."""
+    """The text of board.toml if the board is one of the user's folders, else ""; the project keeps a copy."""
     from aot.micro.board import EMULATED
 
-    own = (name or "").removeprefix(EMULATED)
-    return (Path(own) / "board.toml").read_text(encoding="utf-8") if "/" in own else ""
+    folder = (name or "").removeprefix(EMULATED)
+    return (Path(folder) / "board.toml").read_text(encoding="utf-8") if "/" in folder else ""
 
 
 def workspace_files(parts: tuple[Part, ...]) -> dict[str, str]:
-    """aot_workspace.h and .c for models that share it; a second model of the same name is an error (E5043)."""
+    """aot_workspace.h and .c for models that share a workspace; E5043 for two models with the same name."""
     from aot.executor.c_files import SHARED_WORKSPACE, shared_files
 
     files = shared_files([p.artifact for p in parts])
@@ -101,30 +106,30 @@ def workspace_files(parts: tuple[Part, ...]) -> dict[str, str]:
 
 
 def _title(text: str) -> str:
-    """The title goes into comments and scripts: letters, digits and a few signs only."""
+    """The title with all but letters, digits and `._-` replaced, as it appears in comments and scripts."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text).lstrip("-") or "project"
 
 
-def make_part(wanted: Request) -> Part:
-    """Compile a model and compute its test vector: input set 0 of the bench rule, outputs by the graph interpreter."""
+def make_part(req: Request) -> Part:
+    """Compile a model and compute its test vector: generated input set 0, and the outputs of the graph interpreter."""
     from aot.cli.common import compile_model
     from aot.driver.reading import NamedBytes
     from aot.micro.new.registry import STATEFUL_RUNS, Part
     from aot.report.measure.reference import graph
     from aot.report.measure.sets import rule_set
 
-    file = NamedBytes(Path(f"{wanted.name}.tflite"), wanted.data)  # as it is called in the project, with the chosen shapes
-    artifact = compile_model(replace(wanted, source=file))
+    file = NamedBytes(Path(f"{req.name}.tflite"), req.data)  # its name in the project, with the chosen shapes
+    artifact = compile_model(replace(req, source=file))
     inputs = rule_set(artifact.metadata["inputs"], 0)
     runs = STATEFUL_RUNS if artifact.metadata.get("stateful") else 1
-    outputs = graph(wanted.data, wanted.oracle).outputs([inputs] * runs)[-1]
-    return Part(artifact, wanted.data, tuple(inputs), tuple(outputs))
+    outputs = graph(req.data, req.oracle).outputs([inputs] * runs)[-1]
+    return Part(artifact, req.data, tuple(inputs), tuple(outputs))
 
 
-def listed_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
-    """The generated files (path -> checksum) of the project that is to be replaced, None for a folder that is empty or not there.
+def existing_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
+    """The generated files (path -> checksum) of the existing project; None if the folder is empty or does not exist.
 
-    Raises UsageError E5004 (exists, no --force) and E5005 (no project of ours).
+    Raises UsageError E5004 (exists, no --force) and E5005 (not a project that aot wrote).
     """
     from aot.cli.files import read_manifest
     from aot.micro.new.generate import MANIFEST, PROJECT_SCHEMA
@@ -141,31 +146,32 @@ def listed_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
     listed = read_manifest(folder / MANIFEST, PROJECT_SCHEMA)
     if listed is not None:
         return listed
-    raise UsageError(Problem("E5005", f"'{folder}' is not a project that aot wrote, so --force does not replace anything in it"))
+    raise UsageError(Problem("E5005", f"'{folder}' is not a project that aot wrote, so --force does not change it"))
 
 
 def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] | None) -> list[str]:
-    """Write a new project (whole or not at all), or bring the generated files of an existing one up to date.
+    """Write a new project completely or not at all, or update the generated files of an existing one.
 
-    Returns the paths that were written or removed.  Raises UsageError E5041 before anything is touched, when files that the
-    compiler would replace are not as it left them.  The manifest comes last: the same command finishes what was
-    interrupted.
+    Returns the paths that were written or removed.  If the user changed a generated file, raises UsageError E5041 before writing
+    anything.  The manifest is written last, so that the same command can resume after an interrupt.
     """
     from aot.cli.files import write_new_folder
     from aot.micro.new.generate import MANIFEST
     from aot.system.files import digest
 
     if old is None:
-        every = {**files.once, **files.generated}
-        if folder.exists():  # empty, and perhaps the one we are in: it must stay the same folder
-            _fill(folder, every)
+        content = {**files.once, **files.generated}
+        if folder.exists():  # it is empty; as it may be the current folder, it must not be replaced
+            _fill(folder, content)
         else:
-            write_new_folder(folder, every)
+            write_new_folder(folder, content)
         _make_executable(folder / "regenerate.sh")
-        return sorted(every)
+        return sorted(content)
     changed = _changed_by_hand(folder, files, old)
     if changed:
-        raise UsageError(*(Problem("E5041", f"'{folder / n}' was changed by hand; move it away for a new one") for n in changed))
+        raise UsageError(
+            *(Problem("E5041", f"'{folder / n}' was changed by hand; move it away to get a new one") for n in changed)
+        )
     in_order = sorted(files.generated, key=lambda n: n == MANIFEST)
     written = [n for n in in_order if _replace(folder / n, files.generated[n])]
     written += [n for n, text in files.once.items() if not (folder / n).exists() and _replace(folder / n, text)]
@@ -178,7 +184,7 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] |
 
 
 def _fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write all files into an empty folder; after an error it is empty again."""
+    """Write all files into an empty folder; on an error, empty it again."""
     try:
         for name, text in files.items():
             _replace(folder / name, text)
@@ -192,25 +198,25 @@ def _fill(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str]) -> list[str]:
-    """Generated files whose content the user changed; models and boards are his to exchange."""
+    """Generated files that the user changed; models and boards may be changed."""
     from aot.micro.new.generate import MANIFEST
     from aot.system.files import digest
 
-    found = []
+    changed = []
     for name in sorted({*files.generated, *listed}):
         path = folder / name
         exchangeable = name.startswith(("models/", "board/")) and name in listed
         if name == MANIFEST or exchangeable or not path.is_file():
             continue
         now = digest(path.read_bytes())
-        wanted = digest(files.generated[name]) if name in files.generated else None
-        if now not in (listed.get(name), wanted):
-            found.append(name)
-    return found
+        new = digest(files.generated[name]) if name in files.generated else None
+        if now not in (listed.get(name), new):
+            changed.append(name)
+    return changed
 
 
 def _replace(path: Path, text: str | bytes) -> bool:
-    """Write one file by way of a temporary one; False when it already has this content."""
+    """Write one file through a temporary one; False if it already has this content."""
     data = text.encode("utf-8") if isinstance(text, str) else text
     if path.is_file() and path.read_bytes() == data:
         return False

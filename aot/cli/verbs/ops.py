@@ -1,4 +1,4 @@
-"""`aot ops`: the operators that this version compiles, read from the registries."""
+"""`aot ops`: the operators that this version supports, read from the registries."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ NAME = "ops"
 
 _HEAD = """# Operators
 
-What `aot ops` prints, generated from the registries (`aot ops --markdown`); a test fails when this page is not up to date.
+The output of `aot ops`, generated from the registries (`aot ops --markdown`); a test fails if this page is out of date.
 
-*Types* are those of the data; `int8*int4` stands for data and weights, int16 data come with a bias of 32 or 64 bits.
-Broadcasting is supported wherever TensorFlow Lite has it. Axes, permutations, paddings, sizes and positions that decide a shape
-are known at compile time; indices of GATHER and the like may come at run time. *Kernels*: `arm_dsp` has kernels for the DSP
-extension (Cortex-M4, M7, M33), `arm_fpu` for float32 on cores with an FPU, `arm_mve` for Helium (Cortex-M55, M85), `generic`
-hand-shaped portable loops; `te` are loop nests from the operator's tensor expression; a view takes no instruction, and what is
-folded is computed by the compiler. *Oracle*: whose bytes are reproduced, those of TensorFlow Lite's reference kernels (LiteRT)
-or of TFLM; the file names the kernels. Of MediaPipe's and Coral's (libcoral) custom operators the interpreters have no kernel:
-the tests hold their published algorithm in other words, and `aot verify` compares with our own graph interpreter.
+*Types* are the types of the data; `int8*int4` means int8 data with int4 weights; int16 data come with a bias of 32 or 64 bits.
+Broadcasting is supported wherever TensorFlow Lite supports it. Axes, permutations, paddings, sizes and positions that decide a
+shape must be known at compile time; indices of GATHER and the like may be computed at run time. *Kernels*: `arm_dsp` are kernels
+for the DSP extension (Cortex-M4, M7, M33), `arm_fpu` for float32 on cores with an FPU, `arm_mve` for Helium (Cortex-M55, M85),
+`generic` are hand-written portable loops, and `te` are loop nests from the operator's tensor expression; a `view` costs no
+instruction, and `folded` operators are computed by the compiler. *Oracle*: the reference whose bytes are reproduced,
+TensorFlow Lite's reference kernels (LiteRT) or TFLM; the file names the kernels. The interpreters have no kernel for the custom
+operators of MediaPipe and Coral (libcoral): the tests contain independent implementations of their published algorithms, and
+`aot verify` compares with our own graph interpreter.
 
 """
 
@@ -36,8 +37,8 @@ _MISSING_HEAD = """
 _RELAY_HEAD = """
 ## Operators of the graph IR
 
-What a TensorFlow Lite operator becomes, and what `relay.nn.conv2d(...)` and the like build ([relay.md](relay.md)). An operand
-whose name ends with `?` may be left out, one that begins with `*` may be repeated; `help(relay.nn.conv2d)` says more.
+TensorFlow Lite operators are converted to these; `relay.nn.conv2d(...)` and the like build them ([relay.md](relay.md)). An
+operand whose name ends with `?` is optional; one that begins with `*` may be repeated. For details: `help(relay.nn.conv2d)`.
 
 """
 
@@ -46,7 +47,7 @@ _NO_OPERATORS = {"CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES"}
 
 
 def operator_names() -> list[str]:
-    """The TensorFlow Lite operators that are supported or known by name."""
+    """The names of all TensorFlow Lite operators, supported or not."""
     from aot.frontend.schema import enums
     from aot.frontend.tflite.convert import CONVERTERS, load_all
 
@@ -55,7 +56,7 @@ def operator_names() -> list[str]:
 
 
 def operator_rows() -> list[dict[str, Any]]:
-    """One entry per TensorFlow Lite operator: name, types, classes of kernels, whose bytes, its file and its doc."""
+    """One entry per supported operator: name, types, classes of kernels, oracles, file and doc."""
     import sys
 
     from aot import topi
@@ -82,7 +83,7 @@ def operator_rows() -> list[dict[str, Any]]:
 
 
 def missing_rows() -> list[dict[str, str]]:
-    """One entry for each of TensorFlow Lite's builtin operators that is not supported: name, class of the reason, reason."""
+    """One entry per unsupported builtin operator of TensorFlow Lite: name, class of the reason, reason."""
     from aot.frontend.schema import enums
     from aot.frontend.tflite.convert import CONVERTERS, load_all
     from aot.frontend.tflite.missing import needs_of
@@ -94,7 +95,7 @@ def missing_rows() -> list[dict[str, str]]:
 
 
 def _kernel_classes(through: Sequence[str]) -> list[str]:
-    """Which kinds of kernels there are for the relay operators that one is made of."""
+    """The classes of kernels for the relay operators (`through`) that an operator is converted to."""
     from aot.ir.op import F_IS_VIEW
     from aot.op.common.te_rule import F_TE
     from aot.topi.strategy import implementations
@@ -127,7 +128,7 @@ def to_markdown(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def relay_lines() -> list[str]:
-    """The table of the graph IR's own operators: operands with their types, attributes, and what each is for."""
+    """The table of the graph IR's operators: operands with their types, attributes, and purpose."""
     from dataclasses import fields
 
     from aot.ir.op import Op, op_info
@@ -142,11 +143,11 @@ def relay_lines() -> list[str]:
 
 def command(
     *,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the page docs/operators.md.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/operators.md.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """List the TensorFlow Lite operators that can be compiled, with their types."""
+    """List the supported TensorFlow Lite operators, with their types."""
     load_plugins()
     out = Output(json=as_json, quiet=quiet)
     rows = operator_rows()

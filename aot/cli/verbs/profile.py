@@ -1,4 +1,4 @@
-"""`aot profile MODEL --from LOG`: the cycles that firmware of the user's counted, layer by layer, in the report of the model."""
+"""`aot profile MODEL --from LOG`: add per-layer cycles measured by the user's firmware to the report of the model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ NAME = "profile"
 
 Log = Annotated[
     Path,
-    typer.Option("--from", metavar="LOG", help="What the firmware printed (docs/rtos.md).", show_default=False),
+    typer.Option("--from", metavar="LOG", help="The output of the firmware (docs/rtos.md).", show_default=False),
 ]
-Folder = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the report's files there too.")]
+Folder = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="DIR", help="Also write the report's files to this folder.")
+]
 
 
 @compiles()
@@ -32,9 +34,9 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Put the cycles that your firmware counted of each layer beside the report of MODEL, compiled with the same options.
+    """Add per-layer cycles measured by your firmware to the report of MODEL. Give the same options as when you compiled it.
 
-    A board that is reached by GDB's protocol is not touched: its emulated twin gives instructions and sizes.
+    A board that is connected over GDB is not touched: its emulated twin provides instructions and sizes.
     """
     from aot.cli.common import find_board
     from aot.cli.files import check_usable, write_file
@@ -61,12 +63,12 @@ def command(
     how |= {"on_target": lambda metadata: read_on_target(text, metadata)}
     with out.working(f"reporting {model.name} on {place}"):
         report = work(Job(read_model(model), place, how))
-    found, judged = bundle([report]), Judged((), None, None)
-    show_one(out, found["reports"][0])
+    result, judged = bundle([report]), Judged((), None, None)
+    show_one(out, result["reports"][0])
     if output is not None:
-        for form, written in contents(found, judged, [report]).items():
+        for form, written in contents(result, judged, [report]).items():
             write_file(output / FILES[form], written)
         out.row("write", f"{output}: {', '.join(FILES.values())}")
-    out.result(found)
-    if code := exit_code(found, judged):
+    out.result(result)
+    if code := exit_code(result, judged):
         raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""`aot report MODEL...`: every byte and instruction of models on boards, compared with a budget and a baseline."""
+"""`aot report MODEL...`: every byte and instruction of models on boards, checked against a budget and a baseline."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ BoardNames = Annotated[
         show_default=False,
     ),
 ]
-ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the files.")]
+ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the report's files.")]
 Formats = Annotated[
     str, typer.Option("--format", metavar="LIST", autocompletion=completion.choices(*FILES, listed=True), help="Files to write.")
 ]
 BaselineFile = Annotated[
-    Path | None, typer.Option("--baseline", metavar="FILE", help="A baseline or report.json to compare with.", show_default=False)
+    Path | None,
+    typer.Option("--baseline", metavar="FILE", help="The baseline or report.json to compare with.", show_default=False),
 ]
 BudgetFile = Annotated[
     Path | None,
@@ -73,9 +74,9 @@ Allow = Annotated[
 
 
 def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any], budget: Budget | None = None) -> list[Job]:
-    """Each model on each board (E5001, E5023 for two models of one name, E5020 for a board that does not exist).
+    """One job per model and board (E5001; E5023 for two models with the same name; E5020 for an unknown board).
 
-    `options["compile"]` are what a job compiles with, and what the budget has for its model and board (E5052).
+    `options["compile"]` are the compile options; the budget's options for the model and board override them (E5052).
     """
     from aot.cli.budgets import options_for
     from aot.cli.common import find_board
@@ -92,18 +93,18 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
         if name in names:
             raise UsageError(Problem("E5023", f"'{names[name]}' and '{path}' would both be called {name}"))
         names[name] = path
-    wanted = list(dict.fromkeys(b.strip() for b in (boards or DEFAULT_BOARD).split(",") if b.strip()))
-    for board in wanted:
+    board_list = list(dict.fromkeys(b.strip() for b in (boards or DEFAULT_BOARD).split(",") if b.strip()))
+    for board in board_list:
         find_board(board)
     named = list(zip(files, names, strict=True))
-    given = options["compile"]
-    return [Job(f, b, {**options, "compile": options_for(given, budget, name=n, board=b)}) for f, n in named for b in wanted]
+    typed = options["compile"]
+    return [Job(f, b, {**options, "compile": options_for(typed, budget, name=n, board=b)}) for f, n in named for b in board_list]
 
 
 def work(job: Job) -> Report:
-    """One model on one board; runs in a process of its own."""
+    """Report on one model on one board; may run in a separate process."""
     from aot.cli.common import compile_for, find_board, request
-    from aot.cli.verbs.verify import choose_sets, require
+    from aot.cli.verbs.verify import choose_sets, require_reference
     from aot.micro.build.project import prepare
     from aot.report.figures.size import check_clock
     from aot.report.measure.fitting import linker
@@ -111,27 +112,28 @@ def work(job: Job) -> Report:
 
     o = job.options
     place = find_board(job.board)
-    wanted = request(job.model, o["compile"], target=place.cpu, board=place)
-    artifact = compile_for(wanted, place, link=linker(place))
+    req = request(job.model, o["compile"], target=place.cpu, board=place)
+    artifact = compile_for(req, place, link=linker(place))
     check_clock(artifact.metadata, o.get("clock"))
-    sets = choose_sets(artifact, o["inputs"], o["random"], oracle=wanted.oracle)
-    require(wanted.data, artifact, sets, wanted=o.get("require_reference", False))
-    found = make_report(
-        wanted.data, artifact, prepare(artifact, place), sets, accept_known_faults=o.get("accept_known_faults", True),
+    sets = choose_sets(artifact, o["inputs"], o["random"], oracle=req.oracle)
+    if o.get("require_reference"):
+        require_reference(req.data, artifact, sets)
+    report = make_report(
+        req.data, artifact, prepare(artifact, place), sets, accept_known_faults=o.get("accept_known_faults", True),
         timeout=o["timeout"], folder=o.get("folder"), on_target=o["on_target"](artifact.metadata) if "on_target" in o else None,
         clock=o.get("clock"),
     )  # fmt: skip
     if o.get("advice"):
         from aot.report.measure.fitting import Tries, advice
 
-        tries = Tries(wanted.source, wanted.target, wanted.name, wanted.options)
-        found[EXTRAS]["advice"] = advice(tries, board=place)
-    return found
+        tries = Tries(req.source, req.target, req.name, req.options)
+        report[EXTRAS]["advice"] = advice(tries, board=place)
+    return report
 
 
 @contextmanager
 def progress(out: Output, total: int) -> Iterator[Callable[[Job, bool], None]]:
-    """A bar on a terminal, else a line on stderr for each job when there are several."""
+    """A progress bar on a terminal, else one line per job on stderr if there are several."""
     if not out.silent and sys.stderr.isatty():
         from rich.console import Console
         from rich.markup import escape as markup
@@ -157,7 +159,7 @@ def _job(job: Job) -> str:
 
 
 def chosen_formats(text: str) -> list[str]:
-    """The formats named by --format (E5009)."""
+    """The formats in --format (E5009)."""
     names = [t.strip() for t in text.split(",") if t.strip()]
     for name in names:
         if name not in FILES:
@@ -166,7 +168,7 @@ def chosen_formats(text: str) -> list[str]:
 
 
 def contents(bundle: Mapping[str, Any], judged: Judged, full: Sequence[Report] = ()) -> dict[str, str]:
-    """The text of every format; `full` are the reports with what only the page shows."""
+    """The text of every format; `full` are the reports with the extras that only the HTML page shows."""
     from aot.report.measure.report import to_text
     from aot.report.render import formats
     from aot.report.render.markdown import report_markdown
@@ -208,7 +210,7 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Report every byte and instruction of MODELs on boards; exit 4 when a limit or the baseline is exceeded."""
+    """Report every byte and instruction of the models on boards; exit 4 if a limit or the baseline is exceeded."""
     from aot.report.figures.size import parse_clock
     from aot.report.gate.budget import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
     from aot.report.measure.report import bundle, run_jobs
@@ -224,28 +226,28 @@ def command(
     pool = pool_of_boards(jobs, scheduler, len(job_list))
     with progress(out, len(job_list)) as done:
         full, failures = run_jobs(work, job_list, pool=pool, done=done)
-        found = bundle(full, failures)
-    judged = judge_absolute(found["reports"], gate) if accept else judge(found["reports"], gate)
-    texts = contents(found, judged, sorted(full, key=lambda r: (r["name"], r["board"])))
+        result = bundle(full, failures)
+    judged = judge_absolute(result["reports"], gate) if accept else judge(result["reports"], gate)
+    texts = contents(result, judged, sorted(full, key=lambda r: (r["name"], r["board"])))
     for name in chosen:
         write_file(output / FILES[name], texts[name])
-    show(out, found, judged)
+    show(out, result, judged)
     if chosen:
         out.row("write", f"{output}: {', '.join(FILES[n] for n in chosen)}")
-    code = exit_code(found, judged)
+    code = exit_code(result, judged)
     if accept and code == 0:
-        text, kept = new_baseline(found["reports"], gate)
+        text, kept = new_baseline(result["reports"], gate)
         write_file(gate.path, text)
-        out.row("accept", f"{gate.path}: {len(found['reports'])} written, {kept} kept")
-    out.result(found)
-    for problem in complaints(found, judged):
+        out.row("accept", f"{gate.path}: {len(result['reports'])} written, {kept} kept")
+    out.result(result)
+    for problem in complaints(result, judged):
         print(problem, file=sys.stderr)
     if code:
         raise typer.Exit(code)
 
 
 def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
-    """One model in full, several as a matrix; then what the gate found."""
+    """Print one model in full, several as a matrix; then the changes and the findings of the gate."""
     from aot.report.render.formats import outputs_word
 
     reports = bundle["reports"]
@@ -270,7 +272,7 @@ def show(out: Output, bundle: Mapping[str, Any], judged: Judged) -> None:
 
 
 def show_one(out: Output, report: Mapping[str, Any]) -> None:
-    """Verdict, sizes, time, and the table of layers."""
+    """Print the verdict, sizes, time, and the table of layers."""
     from aot.report.figures.cycles import estimate_text
     from aot.report.figures.size import conditions_of, cycles_of, next_lines, over_time, slowest_of, time_of
     from aot.report.measure.divergence import fault_text
@@ -294,7 +296,7 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
     else:
         out.row("RAM", f"workspace {ram['workspace']['bytes']:,} B")
     if (s := report.get("state")) is not None:
-        out.row("state", f"{s['bytes']:,} B, {s['bytes_moved']:,.4g} B moved a run for {s['bytes_new']:,} B new")
+        out.row("state", f"{s['bytes']:,} B, {s['bytes_moved']:,.4g} B moved per run for {s['bytes_new']:,} B new")
     if report["memory"]:
         parts = [f"{m['region']} {100 * m['used'] / m['size']:.1f} % of {kib(m['size'])}" for m in report["memory"]]
         out.row("memory", " · ".join(parts))
@@ -328,7 +330,7 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
 
 
 def pair_title(pair: Mapping[str, Any]) -> str:
-    """`kws@mps2-an386, before kws_v1: other model, same layers`."""
+    """The heading of a pair, such as `kws@mps2-an386, before kws_v1: other model, same layers`."""
     parts = [f"other {', '.join(c['field'] for c in pair['fingerprint'])}"] if pair["fingerprint"] else []
     if any(c["field"] == "model" for c in pair["fingerprint"]):
         parts.append("same layers" if pair["same_layers"] else "other layers")
@@ -337,12 +339,12 @@ def pair_title(pair: Mapping[str, Any]) -> str:
 
 
 def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
-    """The totals that moved, and the layers and symbols that moved most, of every pair."""
+    """Print, per pair, the totals that changed and the layers and symbols that changed most."""
     from aot.report.gate.diff import change_text, total_rows
 
     for pair in changes["pairs"]:
         rows = [row for row in total_rows(pair) if row[3] != "="]
-        out.line(f" {pair_title(pair)}" + ("" if rows else ": no total moved"))
+        out.line(f" {pair_title(pair)}" + ("" if rows else ": no total changed"))
         if pair["outputs_changed"]:
             out.line("  the outputs changed for the same model and inputs")
         if rows:

@@ -1,4 +1,4 @@
-"""`aot run MODEL`: real data through a board; prints what comes out."""
+"""`aot run MODEL`: run real data on a board and print the outputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_LABELS = 1 << 24
 InputFiles = Annotated[
     list[Path],
     typer.Option(
-        "--inputs", metavar="FILE", help=".npz, .npy, .wav, an image, raw bytes; may be given several times.", show_default=False
+        "--inputs", metavar="FILE", help="Data: .npz, .npy, .wav, an image, or raw bytes; may be repeated.", show_default=False
     ),
 ]
 Quantize = Annotated[
@@ -47,22 +47,25 @@ Quantize = Annotated[
         "--quantize",
         metavar="auto|always|never",
         autocompletion=completion.choices("auto", "always", "never"),
-        help="Quantise real values for the model; auto: float arrays only.",
+        help="Whether to quantise values for the model; auto: float arrays only.",
     ),
 ]
 Scale = Annotated[
-    float | None, typer.Option("--scale", help="The real value is (raw - mean) * scale.", callback=finite, show_default=False)
+    float | None,
+    typer.Option(
+        "--scale", help="Convert raw data: the real value is (raw - mean) * scale.", callback=finite, show_default=False
+    ),
 ]
 Mean = Annotated[float | None, typer.Option("--mean", help="See --scale.", callback=finite, show_default=False)]
 Labels = Annotated[
-    Path | None, typer.Option("--labels", metavar="FILE", help="Names of the classes, one a line.", show_default=False)
+    Path | None, typer.Option("--labels", metavar="FILE", help="Names of the classes, one per line.", show_default=False)
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many classes to print per sample.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Print the instructions of every layer.")]
 
 
 def read_labels(path: Path | None) -> list[str]:
-    """Class names, one a line (E5016)."""
+    """Class names from a file with one per line (E5016)."""
     from aot.driver.reading import read_limited
 
     if path is None:
@@ -79,7 +82,7 @@ def class_name(index: int, labels: Sequence[str]) -> str:
 
 
 def _output_text(real: Any, info: dict[str, Any], labels: Sequence[str], top: int) -> str:
-    """The best classes of a vector of scores, or the first values of anything else."""
+    """The top classes if the output is a vector of scores, else its first values."""
     flat = real.reshape(-1)
     if flat.size > 1 and flat.size == info["shape"][-1]:
         best = sorted(range(flat.size), key=lambda i: (-flat[i], i))[:top]
@@ -89,7 +92,7 @@ def _output_text(real: Any, info: dict[str, Any], labels: Sequence[str], top: in
 
 
 def _accuracy(outputs: Sequence[Sequence[Any]], samples: Samples) -> tuple[int, int] | None:
-    """(right, all) where the samples have labels and the model has one score per class."""
+    """(correct, total) if the samples have labels, else None."""
     if samples.labels is None:
         return None
     right = sum(int(row[0].reshape(-1).argmax()) == label for row, label in zip(outputs, samples.labels, strict=True))
@@ -113,7 +116,7 @@ def _show(
 
 
 def _plain(values: Any) -> list[Any]:
-    """Numbers for JSON, which has no "nan", "inf" and "-inf" and no complex ones: words, and pairs."""
+    """Values for JSON, which lacks NaN, infinities and complex numbers: these become strings and pairs."""
     if values.dtype.kind == "c":
         values = values.reshape(-1, 1).view(values.real.dtype)
         return [_plain(pair) for pair in values]
@@ -123,7 +126,7 @@ def _plain(values: Any) -> list[Any]:
 
 
 def _json_rows(rows: Sequence[Sequence[Any]], infos: Sequence[Any]) -> list[list[dict[str, Any]]]:
-    """Every output of every sample: the model's values and, where they are quantised, the real ones."""
+    """Every output of every sample: the model's values and, if they are quantised, the real values."""
     from aot.report.measure.samples import dequantize
 
     def one(values: Any, info: Any) -> dict[str, Any]:
@@ -146,11 +149,11 @@ def _report(
     profile: bool,
     clock: int | None,
 ) -> None:
-    """Outputs, accuracy, instructions and, for a profile, the table of layers."""
+    """Print outputs, accuracy, instructions and, with --profile, the table of layers."""
     from aot.report.figures.size import LAYER_HEADERS, cycles_of, layer_rows, load_of, load_text, pushes_text, time_of
 
-    spent = {layer.index: layer.instructions for layer in result.layers}
-    layers = [{**layer, "instructions": spent.get(layer["index"])} for layer in meta["layers"]] if profile else []
+    instructions = {layer.index: layer.instructions for layer in result.layers}
+    layers = [{**layer, "instructions": instructions.get(layer["index"])} for layer in meta["layers"]] if profile else []
     accuracy = _accuracy(result.outputs, samples)
     _show(out, samples, result.outputs, meta["outputs"], labels=labels, top=top)
     if accuracy is not None:
@@ -194,7 +197,7 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Run MODEL on a board with data from files; prints the outputs, and the accuracy where the data has labels."""
+    """Run MODEL on a board with data from files; print the outputs, and the accuracy if the data has labels."""
     from aot.cli.common import compile_for, find_board, noted, request
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
@@ -207,9 +210,9 @@ def command(
         raise UsageError(Problem("E5009", f"--quantize {quantize}: choose one of auto, always, never"))
     classes, hertz = read_labels(labels), parse_clock(clock)
     place = find_board(board)
-    wanted = request(model, options, target=place.cpu, board=place)
+    req = request(model, options, target=place.cpu, board=place)
     with out.working(f"compiling {model.name}"):
-        artifact = compile_for(wanted, place, out, link=linker(place))
+        artifact = compile_for(req, place, out, link=linker(place))
     meta = artifact.metadata
     check_clock(meta, hertz)
     samples = load_samples(inputs, meta, Conversion(quantize, scale, mean))
@@ -218,6 +221,6 @@ def command(
         project = prepare(artifact, place)
         result = run(project, samples.sets.inputs, mode="profile" if profile else "measure", timeout=timeout or None)
     _report(
-        out, wanted.name, place=place, samples=samples, result=result, meta=meta, labels=classes, top=top, profile=profile,
+        out, req.name, place=place, samples=samples, result=result, meta=meta, labels=classes, top=top, profile=profile,
         clock=hertz,
     )  # fmt: skip

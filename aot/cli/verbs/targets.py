@@ -1,4 +1,4 @@
-"""`aot targets`: the cores that code can be generated for."""
+"""`aot targets`: the cores that aot can generate code for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAME = "targets"
 
 
 def command(*, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """List the processor cores (--target)."""
+    """List the processor cores for --target."""
     from aot.target.cpu import CORES
 
     load_plugins()

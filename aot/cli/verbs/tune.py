@@ -1,4 +1,4 @@
-"""`aot tune MODEL`: measure the kernels of a model on a board, and keep what they took for `--tuning`."""
+"""`aot tune MODEL`: measure the kernels of a model on a board, and record the costs for `--tuning`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _OF_MEMORY = ("pool", "pin", "const_pool", "rings", "in_steps", "io", "max_itera
 _NOT_ASKED = ("opt", "kernels", "fast_float", "byoc", "byoc_path", "no_cache", "tuning", *_OF_MEMORY)
 
 Database = Annotated[
-    Path, typer.Option("-o", "--output", metavar="FILE", help="Records; those that it has are not measured again.")
+    Path,
+    typer.Option("-o", "--output", metavar="FILE", help="The records; kernels that are already in FILE are not measured again."),
 ]
 Trials = Annotated[
     int | None,
-    typer.Option("--trials", metavar="N", min=1, help="Measure at most N kernels of a layer; default: all that may win."),
+    typer.Option("--trials", metavar="N", min=1, help="Measure at most N kernels per layer; default: all that may win."),
 ]
 
 
@@ -45,9 +46,9 @@ def command(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Count what every kernel that fits a layer of MODEL takes on a board; --tuning FILE then chooses by these records.
+    """Measure on a board every kernel that accepts a layer of MODEL; --tuning FILE then chooses kernels by these records.
 
-    Every output is compared with what the kernel means; one that differs is reported (exit 5), and never recorded.
+    Every output is checked; a kernel with a wrong result is reported (exit 5) and never recorded.
     """
     from aot.cli.common import find_board, request
     from aot.target.target import find_target
@@ -58,14 +59,14 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     place = find_board(board)
-    wanted = request(model, options, target=place.cpu, board=place)
+    req = request(model, options, target=place.cpu, board=place)
     pool = chosen_pool(jobs, scheduler, resource_of(place.name, emulated=place.gdb is None))
     old = database.load(output) if output.exists() else []
     with out.working(f"extracting the tasks of {model.name}"):
-        tasks = extract_tasks(wanted.data, find_target(wanted.target), name=wanted.name, options=wanted.options)
-    out.row("tasks", f"{len(tasks)} workloads with {sum(len(t.choices) for t in tasks)} kernels, for {wanted.target}")
+        tasks = extract_tasks(req.data, find_target(req.target), name=req.name, options=req.options)
+    out.row("tasks", f"{len(tasks)} workloads with {sum(len(t.choices) for t in tasks)} kernels, for {req.target}")
     with out.working(f"measuring on {place.name}"):
-        found = tune(
+        tuned = tune(
             tasks,
             place,
             known=old,
@@ -74,44 +75,44 @@ def command(
             plugins=[str(p.resolve()) for p in options.plugin or ()],
             progress=lambda rs: database.save(output, [*old, *rs]),
         )
-    database.save(output, [*old, *found.records])
-    rows = _rows(tasks, found)
+    database.save(output, [*old, *tuned.records])
+    rows = _rows(tasks, tuned)
     _show(out, rows)
-    out.row("measured", f"{found.measured} kernels on {place.name}; {len(found.left_out)} could not be")
-    for result in found.left_out:
+    out.row("measured", f"{tuned.measured} kernels on {place.name}; {len(tuned.left_out)} could not be measured")
+    for result in tuned.left_out:
         out.detail(f"   {result.kernel}: {result.problem}")
-    out.row("write", f"{output}: {len(database.merged([*old, *found.records]))} records")
-    if found.wrong:
+    out.row("write", f"{output}: {len(database.merged([*old, *tuned.records]))} records")
+    if tuned.wrong:
         texts = {t.workload: t.text for t in tasks}
         raise VerificationError(
             *(
-                Problem("E5500", f"{r.kernel} of this compiler computes wrongly: {r.wrong}", texts[r.workload])
-                for r in found.wrong
+                Problem("E5500", f"{r.kernel} of this compiler gives a wrong result: {r.wrong}", texts[r.workload])
+                for r in tuned.wrong
             )
         )
-    out.result({"ok": True, "model": wanted.name, "target": wanted.target, "board": place.name, "output": str(output),
-                "measured": found.measured, "tasks": rows})  # fmt: skip
+    out.result({"ok": True, "model": req.name, "target": req.target, "board": place.name, "output": str(output),
+                "measured": tuned.measured, "tasks": rows})  # fmt: skip
 
 
-def _rows(tasks: Sequence[Task], found: Tuned) -> list[dict[str, Any]]:
-    """A row a task: the kernel of the least estimate, that of the least count, and what both took."""
+def _rows(tasks: Sequence[Task], tuned: Tuned) -> list[dict[str, Any]]:
+    """One row per task: the kernels with the lowest count and with the lowest estimate, and both counts."""
     by_task: dict[str, list[Record]] = {}
-    for r in found.records:
+    for r in tuned.records:
         by_task.setdefault(r.workload, []).append(r)
     rows = []
     for t in tasks:
-        own = sorted(by_task.get(t.workload, ()), key=lambda r: (r.count, r.kernel))
-        expected = next((r for r in own if r.kernel == t.choices[0].kernel), None)
-        if own:
+        ranked = sorted(by_task.get(t.workload, ()), key=lambda r: (r.count, r.kernel))
+        expected = next((r for r in ranked if r.kernel == t.choices[0].kernel), None)
+        if ranked:
             rows.append({
-                "workload": t.workload, "text": t.text, "layers": t.layers, "kernels": len(t.choices), "best": own[0].kernel,
-                "count": own[0].count, "estimated_best": t.choices[0].kernel,
+                "workload": t.workload, "text": t.text, "layers": t.layers, "kernels": len(t.choices), "best": ranked[0].kernel,
+                "count": ranked[0].count, "estimated_best": t.choices[0].kernel,
                 "estimated_best_count": None if expected is None else expected.count,
             })  # fmt: skip
     return rows
 
 
 def _show(out: Output, rows: Sequence[dict[str, Any]]) -> None:
-    headers = ("layers", "kernels", "counted", "by estimates", "best", "task")
+    headers = ("layers", "kernels", "best count", "estimated best", "best kernel", "task")
     out.table(headers, [(r["layers"], r["kernels"], r["count"], r["estimated_best_count"], r["best"], r["text"]) for r in rows])
     out.line()

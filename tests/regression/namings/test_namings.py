@@ -29,9 +29,9 @@ INPUT = {"index": 0, "name": "serving:0", "c_name": "serving_0", "shape": [1, 2]
     [
         ("9bad", "a letter first"),
         ("Abc", "must be lower case"),
-        ("aot_x", "belong to the runtime"),
-        ("int", "means something else in C"),
-        ("a__b", "none beside another"),
+        ("aot_x", "is reserved: the runtime"),
+        ("int", "is reserved in C"),
+        ("a__b", "or contain __"),
         ("x" * 200, "longer than"),
     ],
 )
