@@ -185,7 +185,7 @@ def test_an_image_that_was_not_flashed(board: Callable[[str], Path], tmp_path: P
 
 def test_serial_is_for_zephyr(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", str(DIGITS), "--board", "host", "--serial", "/dev/ttyACM0"]) == 2
-    assert "E5017 --serial goes with --board zephyr:BOARD" in capsys.readouterr().err
+    assert "E5017 --serial works with --board zephyr:BOARD" in capsys.readouterr().err
 
 
 def test_flashing_needs_west(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
