@@ -1,6 +1,6 @@
-"""Boards: one folder each, `boards/<name>/board.toml`, found in a checkout or in an installed package.
+"""Boards: one folder per board, `boards/<name>/board.toml`, found in a checkout or in an installed package.
 
-Adding a board is adding a folder; nothing in the compiler names one.  docs/boards.md describes the file.
+To add a board, add a folder; the compiler names no boards.  docs/boards.md describes the file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from aot.system.files import data_folder
 from aot.target.cpu import CORES
 
 UARTS = ("cmsdk",)
-"""Serial ports that aot/template/project has a driver for."""
+"""Kinds of serial ports with a driver in aot/template/project."""
 GPIOS = ("cmsdk",)
-"""Output pins that aot/template/project has a driver for."""
+"""Kinds of output pins with a driver in aot/template/project."""
 MAX_TIMEOUT = 1e6
 """seconds"""
 MAX_TEXT = 1 << 20
@@ -35,12 +35,12 @@ _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_=+,.-]*")
 _TITLE = re.compile(r"[\w +&'(),./:;=@#-]{1,120}")
 _WORDS = 1 << 32
 CACHES = ("instruction", "data")
-"""Caches that the start-up code switches on, of the cores that may have them."""
+"""Caches that the start-up code can enable, on cores that may have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory region; `origin` and `size` in bytes; `access` is the linker's: rx or rw."""
+    """One memory region; `origin` and `size` in bytes; `access` as in a linker script: rx or rw."""
 
     name: str
     access: str
@@ -50,7 +50,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Uart:
-    """The serial port that reaches the host: `kind` names a driver (cmsdk), `base` its registers, `clock` is in Hz."""
+    """The serial port that is connected to the host: `kind` names a driver (cmsdk), `base` its registers, `clock` is in Hz."""
 
     kind: str
     base: int
@@ -68,7 +68,7 @@ class Gpio:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine of QEMU, its core as QEMU calls it, and its instructions per SysTick tick."""
+    """A QEMU machine, QEMU's name of its core, and its instructions per SysTick tick."""
 
     name: str
     cpu: str
@@ -76,19 +76,19 @@ class Machine:
 
 
 EMULATED = "qemu:"
-"""`--board qemu:NAME`: a board of kind gdb on the emulated machine of its map ([qemu] in its board.toml)."""
+"""Prefix of `--board qemu:NAME`: a board of kind gdb on an emulated machine with its memory map ([qemu] in its board.toml)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What is needed to build for a board and to run on it.
+    """Everything needed to build for a board and to run on it.
 
-    `tick` is the number of instructions per SysTick tick (None: the board cannot count).  `constants` and `workspace` are
-    lists of regions in order of preference: the first with enough room is taken.  `stack` is in bytes, `timeout` in seconds.
+    `tick` is the number of instructions per SysTick tick (None: the board cannot count).  `constants` and `workspace` list
+    regions in order of preference: the first with enough room is used.  `stack` is in bytes, `timeout` in seconds.
     `pools` are the memories that the workspace is spread over (none: it is one array in a region of `workspace`).
-    `gdb` is how a board of kind gdb is reached; `machine` and `qemu_cpu` are empty there.  `like` is the machine on which QEMU
-    runs the images of such a board; a board that was loaded as `qemu:NAME` has the name of the other in `emulates`.
-    `caches`: which of CACHES the start-up code switches on.
+    `gdb` is the connection of a board of kind gdb, whose `machine` and `qemu_cpu` are empty.  `like` is the QEMU machine that
+    runs such a board's images; a board loaded as `qemu:NAME` has NAME in `emulates`.
+    `caches`: the members of CACHES that the start-up code enables.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Board:
 
     @property
     def counts_cycles(self) -> bool:
-        """Whether its counter runs with the core's clock; else `tick` makes instructions of it."""
+        """Whether its counter counts core cycles; otherwise `tick` converts counts to instructions."""
         return self.gdb is not None and self.gdb.counter != ""
 
     @property
@@ -173,7 +173,7 @@ def _memories(top: TableReader, path: str) -> tuple[Memory, ...]:
         if region.access not in ("rx", "rw"):
             r.note("access must be rx or rw")
         if region.origin < 0 or region.size <= 0 or region.origin + region.size > 1 << 32:
-            r.note("origin and size must lie within 32 bits")
+            r.note("origin and size must fit in 32 bits")
         if any(o.origin < region.origin + region.size and region.origin < o.origin + o.size for o in regions):
             r.note(f"{region.name} overlaps another region")
         regions.append(region)
@@ -198,7 +198,7 @@ def _pools(top: TableReader, path: str, memory: Sequence[Memory]) -> tuple[Pool,
         elif pool.address is not None and not any(
             m.access == "rw" and m.origin <= pool.address and pool.address + size <= m.origin + m.size for m in memory
         ):
-            r.note("no writable [[memory]] holds it")
+            r.note("it is not inside a writable [[memory]]")
         pools.append(pool)
     return tuple(pools)
 
@@ -221,17 +221,17 @@ def _document(text: str, path: str) -> dict[str, Any]:
     except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
         raise UsageError(Problem("E5021", f"not TOML: {error}", path)) from None
     except RecursionError:
-        raise UsageError(Problem("E5021", "not a board: its values are nested too deeply", path)) from None
+        raise UsageError(Problem("E5021", "not a board file: its values are nested too deeply", path)) from None
 
 
 def _caches(top: TableReader, cpu: str) -> tuple[str, ...]:
     caches = top.strings("caches", required=False)
     if set(caches) - set(CACHES) or len(set(caches)) != len(caches):
-        top.note(f"caches holds {' and '.join(CACHES)}, each once at most")
+        top.note(f"caches may only contain {' and '.join(CACHES)}, each at most once")
         return ()
     core = CORES.get(cpu.partition("+")[0])
     if caches and (core is None or not core.caches):
-        top.note(f"caches: {cpu} has none; {', '.join(c.name for c in CORES.values() if c.caches)} may")
+        top.note(f"caches: {cpu} has none; {', '.join(c.name for c in CORES.values() if c.caches)} may have them")
     return caches
 
 
@@ -239,12 +239,12 @@ def _flags(top: TableReader) -> tuple[str, ...]:
     flags = top.strings("flags", required=True)
     for flag in flags:
         if not _FLAG.fullmatch(flag):
-            top.note(f"flags: {flag!r} must begin with - and hold letters, digits and _ = + , . / : - only")
+            top.note(f"flags: {flag!r} must begin with - and may contain only letters, digits and _ = + , . / : -")
     return flags
 
 
 def parse_board(text: str, path: str) -> Board:
-    """A Board from the text of a board.toml; `path` is used in messages only.
+    """The Board in the text of a board.toml; `path` is used in messages only.
 
     Raises UsageError E5021 with every problem of the file.
     """
@@ -285,7 +285,7 @@ _NONE = Machine("", "", None)
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What the file says of a board that is not this machine."""
+    """The part of the file that applies to all boards but the host."""
 
     machine: Machine = _NONE
     tick: Fraction | None = None
@@ -326,9 +326,9 @@ def _parts(top: TableReader, path: str, kind: str) -> _Parts:
 
 
 def emulated(board: Board) -> Board:
-    """A board of kind gdb as the machine that its [qemu] names (UsageError E5021 without one)."""
+    """A board of kind gdb on the machine that its [qemu] names (UsageError E5021 without [qemu])."""
     if board.like is None:
-        message = f"{EMULATED}{board.name}: no [qemu] says on which emulated machine images of {board.name} run"
+        message = f"{EMULATED}{board.name}: there is no [qemu] to name the emulated machine that runs images of {board.name}"
         raise UsageError(Problem("E5021", message, f"{board.name}/board.toml"))
     machine = board.like
     return replace(
@@ -338,13 +338,13 @@ def emulated(board: Board) -> Board:
 
 
 def board_names(folder: Path | None = None) -> list[str]:
-    """The names of all boards, sorted; `folder` is the folder of board folders (default: ours)."""
+    """The names of all boards, sorted; `folder` contains the board folders (default: aot's, and the registered ones)."""
     roots = (folder,) if folder is not None else (data_folder("boards"), *_BOARD_FOLDERS)
     return sorted({p.parent.name for root in roots for p in root.glob("*/board.toml")})
 
 
 def emulated_names() -> list[str]:
-    """The names of the boards that QEMU runs as they are, sorted."""
+    """The names of the boards of kind qemu, sorted."""
     return [name for name in board_names() if load_board(name).kind == "qemu"]
 
 
@@ -352,15 +352,17 @@ _BOARD_FOLDERS: list[Path] = []
 
 
 def register_boards(folder: Path) -> None:
-    """Enter a folder of board folders, for `--board`; UsageError E5112 if it holds none."""
+    """Register a folder of board folders for `--board`; UsageError E5112 if it contains none."""
     if not isinstance(folder, Path) or not any(folder.glob("*/board.toml")):
-        raise UsageError(Problem("E5112", f"register_boards takes a Path of a folder that holds NAME/board.toml, not {folder!r}"))
+        raise UsageError(
+            Problem("E5112", f"register_boards needs a Path of a folder that contains NAME/board.toml, not {folder!r}")
+        )
     if folder not in _BOARD_FOLDERS:
         _BOARD_FOLDERS.append(folder)
 
 
 def load_board(name: str, folder: Path | None = None) -> Board:
-    """The board in `<folder>/<name>/board.toml`, or in the folder that `name` itself is a path to; `qemu:NAME`: `emulated`.
+    """The board in `<folder>/<name>/board.toml`, or in the folder `name` if that is a path; for `qemu:NAME` see `emulated`.
 
     Raises UsageError E5020 (no such board) or E5021 (malformed file).
     """
@@ -371,13 +373,13 @@ def load_board(name: str, folder: Path | None = None) -> Board:
     if "/" in name:
         path = Path(name) / "board.toml"
     if not name or not _is_file(path):
-        known = board_names(folder)
-        near = did_you_mean(name, known)
+        names = board_names(folder)
+        hint = did_you_mean(name, names)
         if "/" not in name and name and _is_file(Path(name) / "board.toml"):
-            near = f" (did you mean ./{printable(name)}, the folder here?)"
-        raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}{near}; known boards: {', '.join(known)}"))
-    own = path.parent.name or path.parent.resolve().name  # `./` is the current one
-    where = f"{printable(own)}/board.toml"
+            hint = f" (did you mean the folder ./{printable(name)}?)"
+        raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}{hint}; known boards: {', '.join(names)}"))
+    folder_name = path.parent.name or path.parent.resolve().name  # `./` is the current folder
+    where = f"{printable(folder_name)}/board.toml"
     try:
         with path.open("rb") as file:
             text = file.read(MAX_TEXT + 1).decode("utf-8")
@@ -386,15 +388,15 @@ def load_board(name: str, folder: Path | None = None) -> Board:
     if len(text) > MAX_TEXT:
         raise UsageError(Problem("E5021", f"has more than {MAX_TEXT:,} bytes", where))
     board = parse_board(text, where)
-    if board.name != own:
-        raise UsageError(Problem("E5021", f"name is {board.name!r}, the folder is {own!r}", where))
+    if board.name != folder_name:
+        raise UsageError(Problem("E5021", f"name is {board.name!r}, but the folder is {folder_name!r}", where))
     return board
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name longer than the file system has them
+    except (OSError, ValueError):  # a name too long for the file system
         return False
 
 
@@ -405,14 +407,14 @@ COUNTERS = ("dwt", "systick")
 """Cycle counters: DWT's CYCCNT (M3, M4, M7, M33, M55), or SysTick at the core's clock (every core)."""
 
 LOADS = ("flash", "ram", "none")
-"""By the server's memory map; as plain writes; or not at all, as something else loads the image."""
+"""Through the server's memory map; with plain writes; or not at all, because another tool loads the image."""
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.:\[\]-]+:[0-9]{1,5}|")
 
 
 @dataclass(frozen=True, slots=True)
 class ClockStep:
-    """One register of the clock's set-up: the bits of `mask` become those of `value`."""
+    """One register of the clock set-up: the bits in `mask` are set as in `value`."""
 
     address: int
     value: int
@@ -423,10 +425,10 @@ class ClockStep:
 class GdbLink:
     """A server that speaks GDB's remote protocol, and its commands.
 
-    `connect` is HOST:PORT; where `server` has a command, it is started first, with a free port in the place of {port}.
-    `reset` are monitor commands.  `load` is one of LOADS, or with `command` what brings the image there ({elf} in it).
-    `counter`: one of COUNTERS, "" where the machine counts instructions ([systick]).  `hz` is the core's clock while it runs
-    (0: not known), after the steps of `init` were written; `wait_states` are those of the flash at that clock, -1: not known.
+    `connect` is HOST:PORT; the command in `server`, if any, is started first, with {port} replaced by a free port.
+    `reset` are monitor commands.  `load` is one of LOADS; `command`, if any, loads the image ({elf} is its path).
+    `counter`: one of COUNTERS, or "" if the board counts instructions ([systick]).  `hz` is the core's clock (0: unknown) after
+    the steps of `init`; `wait_states` are the flash wait states at that clock (-1: unknown).
     """
 
     connect: str
@@ -441,7 +443,7 @@ class GdbLink:
 
 
 def read_link(top: TableReader, path: str) -> GdbLink:
-    """The three tables; what is wrong with them is noted (E5021)."""
+    """The tables [gdb], [clock] and [cycles]; problems are noted (E5021)."""
     gdb = top.sub("gdb", path, required=True)
     server = gdb.strings("server", required=False)
     connect = gdb.take("connect", str, "127.0.0.1:{port}" if server else None)
@@ -449,7 +451,7 @@ def read_link(top: TableReader, path: str) -> GdbLink:
     if fixed and not (_ADDRESS.fullmatch(connect) and int(connect.rpartition(":")[2] or 0) < 1 << 16):
         gdb.note(f"connect {connect!r}: give HOST:PORT, such as 127.0.0.1:3333")
     if server and not any("{port}" in word for word in server) and "{port}" in connect:
-        gdb.note('server: no word has {port}, the place of the port to listen on; or give connect = "HOST:PORT"')
+        gdb.note('server: no word contains {port}, the port to listen on; add it, or set connect = "HOST:PORT"')
     reset = gdb.strings("reset", required=False)
     command = gdb.strings("load_command", required=False)
     load = gdb.take("load", str, "none" if command else "flash")
@@ -457,7 +459,7 @@ def read_link(top: TableReader, path: str) -> GdbLink:
     if load not in LOADS:
         gdb.note(f"load must be one of {', '.join(LOADS)}")
     if command and load != "none":
-        gdb.note("load_command brings the image, so load is none")
+        gdb.note("load must be none, because load_command loads the image")
     clock = top.sub("clock", path, required=False)
     hz = clock.take("hz", int, 0)
     wait_states = clock.take("wait_states", int, -1)
@@ -466,14 +468,14 @@ def read_link(top: TableReader, path: str) -> GdbLink:
     if not 0 <= hz < _WORDS:
         clock.note("hz must be a frequency in Hz")
     if "wait_states" in clock.table and not 0 <= wait_states < 256:
-        clock.note("wait_states are those of the flash: 0 to 255")
+        clock.note("wait_states (of the flash) must be 0 to 255")
     cycles = top.sub("cycles", path, required=False)
     counter = cycles.take("counter", str, "")
     cycles.finish()
     if counter and counter not in COUNTERS:
         cycles.note(f"counter must be one of {', '.join(COUNTERS)}")
     if counter and "systick" in top.table and "qemu" not in top.table:
-        cycles.note("a board counts cycles, or instructions by [systick], not both")
+        cycles.note("a board counts either cycles, or instructions with [systick], not both")
     return GdbLink(connect, server, reset, load, command, hz, init, counter, wait_states)
 
 
@@ -482,17 +484,19 @@ def _steps(clock: TableReader) -> tuple[ClockStep, ...]:
     for step in clock.take("init", list, []):
         numbers = step if isinstance(step, list) and all(type(n) is int and -1 <= n < _WORDS for n in step) else []
         if len(numbers) not in (2, 3) or numbers[0] % 4:
-            clock.note("init is a list of [address, value] or [address, value, mask], words at multiples of 4")
+            clock.note(
+                "init must be a list of [address, value] or [address, value, mask], with addresses that are multiples of 4"
+            )
             return ()
         steps.append(ClockStep(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else _WORDS - 1))
     return tuple(steps)
 
 
-# ---- tables of a TOML file; every problem is noted, so that all are reported at once
+# ---- tables of a TOML file; problems are collected and reported together
 
 
 class TableReader:
-    """One table of the file; `where` names it in messages, `problems` takes what is wrong (E5021)."""
+    """One table of the file; `where` names it in messages; problems (E5021) are appended to `problems`."""
 
     def __init__(self, table: Mapping[str, Any], where: str, problems: list[Problem]) -> None:
         self.table = table
@@ -519,7 +523,7 @@ class TableReader:
         return kind() if default is None else default
 
     def named(self, key: str, *, symbol: bool) -> str:
-        """A required name, as `aot.support.names.name_fault` wants it."""
+        """A required name that `aot.support.names.name_fault` accepts."""
         name: str = self.take(key, str, None)
         wrong = name_fault(name, symbol=symbol) if isinstance(self.table.get(key), str) else ""
         if wrong:
@@ -527,7 +531,7 @@ class TableReader:
         return name
 
     def matching(self, key: str, rule: re.Pattern[str], what: str) -> str:
-        """A required string all of which `rule` matches."""
+        """A required string that `rule` matches completely; `what` describes the rule."""
         text: str = self.take(key, str, None)
         if isinstance(self.table.get(key), str) and not rule.fullmatch(text):
             self.note(f"{key} {text!r}: {what}")

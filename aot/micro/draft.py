@@ -1,4 +1,4 @@
-"""Drafts of board files, from what a user has: a linker script, or a devicetree."""
+"""Drafts of board files from a linker script or a devicetree."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from aot.target.cpu import CORES, find_core
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """`memory` without overlaps; `cpu` as --target has it, "" where it is not said; `code`, `data`: chosen regions."""
+class Chip:
+    """A chip as a file describes it: `memory` without overlaps; `cpu` as for --target, or ""; the regions `code` and `data`."""
 
     memory: tuple[Memory, ...]
     cpu: str = ""
@@ -31,7 +31,7 @@ def region_name(text: str) -> str:
 
 
 def without_overlaps(regions: list[Memory]) -> tuple[Memory, ...]:
-    """In the given order, less those of no size, outside 32 bits, with the name of an earlier one, or over an earlier one."""
+    """The regions in order, without any that are empty, outside 32 bits, or overlap or share the name of an earlier one."""
     kept: list[Memory] = []
     for m in regions:
         end = m.origin + m.size
@@ -41,11 +41,11 @@ def without_overlaps(regions: list[Memory]) -> tuple[Memory, ...]:
     return tuple(kept)
 
 
-# ---- numbers of both: 0x20000000, 128K, 4 * (1 << 20), ORIGIN(RAM) + 4
+# ---- numbers in both formats: 0x20000000, 128K, 4 * (1 << 20), ORIGIN(RAM) + 4
 
 
 _MOST = 2000
-"""Characters of an expression."""
+"""Maximum length of an expression in characters."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
@@ -53,14 +53,14 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-def value_of(text: str, known: Mapping[str, int]) -> int | None:
-    """The value of an expression over `known` names, or over `ORIGIN(NAME)` as the name `ORIGIN_NAME`; None if it has none."""
+def value_of(text: str, symbols: Mapping[str, int]) -> int | None:
+    """The value of an expression with `symbols`, where `ORIGIN(NAME)` is the symbol `ORIGIN_NAME`; None if it is not valid."""
     if len(text) > _MOST:
         return None
     plain = re.sub(r"\b(ORIGIN|LENGTH|DT_SIZE_K|DT_SIZE_M)\s*\(\s*([\w.$]+)\s*\)", _call, text)
     plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|[0-9]+)([kKmM])?(?:[uU]?[lL]{0,2}|[uU])\b", _number, plain).replace("/", "//")
     try:
-        return _evaluate(ast.parse(plain.strip(), mode="eval").body, known)
+        return _evaluate(ast.parse(plain.strip(), mode="eval").body, symbols)
     except (SyntaxError, ValueError, RecursionError, ZeroDivisionError, MemoryError):
         return None
 
@@ -76,16 +76,16 @@ def _number(match: re.Match[str]) -> str:
     return str(int(match[1], 16 if match[1][:2] in ("0x", "0X") else 10) * _UNITS.get((match[2] or "").upper(), 1))
 
 
-def _evaluate(node: ast.expr, known: Mapping[str, int]) -> int:
+def _evaluate(node: ast.expr, symbols: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int() as value):
             return value
-        case ast.Name(id=name) if name in known:
-            return known[name]
+        case ast.Name(id=name) if name in symbols:
+            return symbols[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_evaluate(operand, known)
+            return -_evaluate(operand, symbols)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            a, b = _evaluate(left, known), _evaluate(right, known)
+            a, b = _evaluate(left, symbols), _evaluate(right, symbols)
             if isinstance(op, ast.LShift) and not 0 <= b <= 32:
                 raise ValueError
             return _OPERATIONS[type(op)](a, b)
@@ -100,30 +100,30 @@ _REGION = re.compile(
 )
 _ASSIGNMENT = re.compile(r"^\s*([A-Za-z_.$][\w.$]*)\s*=\s*([^;{}]+);", re.MULTILINE)
 _NOT_MEMORY = ("IDT_LIST",)
-"""Regions by which Zephyr passes tables to itself at build time."""
+"""Regions that Zephyr uses for tables at build time."""
 
 
-def read_linker_script(text: str) -> Found:
-    """The regions of its MEMORY command, named and sized as there; none where there is no such command."""
+def read_linker_script(text: str) -> Chip:
+    """The regions of its MEMORY command; no regions if there is no such command."""
     plain = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
-    known: dict[str, int] = {}
+    symbols: dict[str, int] = {}
     for name, expression in _ASSIGNMENT.findall(plain):
-        value = value_of(expression, known)
+        value = value_of(expression, symbols)
         if value is not None:
-            known.setdefault(name, value)
+            symbols.setdefault(name, value)
     regions = []
     for block in re.findall(r"\bMEMORY\b\s*\{([^}]*)\}", plain):
         for name, attributes, origin, length in _REGION.findall(block):
-            start, size = value_of(origin, known), value_of(length.rstrip(","), known)
+            start, size = value_of(origin, symbols), value_of(length.rstrip(","), symbols)
             if start is None or size is None or name in _NOT_MEMORY:
                 continue
-            known |= {f"ORIGIN_{name}": start, f"LENGTH_{name}": size}
+            symbols |= {f"ORIGIN_{name}": start, f"LENGTH_{name}": size}
             regions.append(Memory(region_name(name), _region_access(name, attributes), start, size))
-    return Found(without_overlaps(regions))
+    return Chip(without_overlaps(regions))
 
 
 def _region_access(name: str, attributes: str) -> str:
-    """By the attributes, what follows ! apart; by the name where there are none."""
+    """rw or rx, from the attributes before any !; without attributes, from the name."""
     flags = attributes.lower().partition("!")[0]
     if flags.strip():
         return "rw" if "w" in flags else "rx"
@@ -142,7 +142,7 @@ _DATA = ("mmio-sram", "arm,dtcm", "nxp,imx-dtcm", "st,stm32-ccm", "zephyr,memory
 
 @dataclass(slots=True)
 class Node:
-    """`properties` as the text after =, "" where there is none; `labels` by which others refer to it."""
+    """A devicetree node; `properties`: name -> text after =, or ""; other nodes refer to it by its `labels`."""
 
     name: str
     labels: list[str] = field(default_factory=list)
@@ -151,7 +151,7 @@ class Node:
     parent: Node | None = None
 
     def everything(self) -> Iterator[Node]:
-        """This node and all below."""
+        """This node and all of its descendants."""
         yield self
         for child in self.children:
             yield from child.everything()
@@ -160,19 +160,19 @@ class Node:
         return re.findall(r'"((?:\\.|[^"\\])*)"', self.properties.get(name, ""))
 
     def cells(self, name: str) -> list[int]:
-        """The numbers in < >; fewer where one is no plain number."""
-        found: list[int] = []
+        """The numbers in < >, up to the first that cannot be evaluated."""
+        cells: list[int] = []
         for group in re.findall(r"<([^>]*)>", self.properties.get(name, "").replace("<<", " LSHIFT ").replace(">>", " RSHIFT ")):
             for word in re.findall(r"\([^()]*(?:\([^()]*\)[^()]*)*\)|DT_SIZE_[KM]\s*\([^)]*\)|\S+", group):
                 value = value_of(word.replace("LSHIFT", "<<").replace("RSHIFT", ">>"), {})
                 if value is None:
-                    return found
-                found.append(value)
-        return found
+                    return cells
+                cells.append(value)
+        return cells
 
 
-def read_devicetree(text: str) -> Found:
-    """The memories with their labels as names, the core of the first processor, and what `chosen` says of code and data."""
+def read_devicetree(text: str) -> Chip:
+    """The memories, named by their labels, the core of the first processor, and `chosen`'s regions for code and data."""
     root = parse(text)
     nodes = [n for n in root.everything() if n.strings("status")[:1] not in (["disabled"], ["reserved"])]
     regions = []
@@ -187,11 +187,11 @@ def read_devicetree(text: str) -> Found:
         memory = _cut(memory, _name(flash), slot.cells("reg"))
     names = {m.name for m in memory}
     code, data = ("" if n is None or _name(n) not in names else _name(n) for n in (flash, ram))
-    return Found(memory, _core(nodes), code, data)
+    return Chip(memory, _core(nodes), code, data)
 
 
 def chosen_sizes(text: str) -> tuple[int | None, int | None]:
-    """Bytes that Zephyr links code into and data into, as `chosen` says (None: it does not); E5385 as `parse`."""
+    """Sizes of the memories that Zephyr links code and data into, from `chosen` (None: not there); E5385 as in `parse`."""
     flash, ram, slot = map(_size, _chosen(parse(text)))
     return flash if slot is None else slot, ram
 
@@ -202,7 +202,7 @@ def _size(node: Node | None) -> int | None:
 
 
 def _chosen(root: Node) -> tuple[Node | None, Node | None, Node | None]:
-    """The nodes that `chosen` names as flash, as RAM and as the partition of the code."""
+    """The nodes that `chosen` names as flash, RAM and code partition."""
     chosen = {k: v for n in root.everything() if n.name == "chosen" for k, v in n.properties.items()}
     by_label = {label: n for n in root.everything() for label in n.labels}
     by_path = {_path(n): n for n in root.everything()}
@@ -217,7 +217,7 @@ def _chosen(root: Node) -> tuple[Node | None, Node | None, Node | None]:
 
 
 def parse(text: str) -> Node:
-    """The tree; nodes of one path and `&label` are merged.  Raises UsageError E5385 where brackets do not match."""
+    """The tree; nodes with the same path, and `&label` nodes, are merged.  UsageError E5385 if brackets do not match."""
     plain = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
     plain = re.sub(
         r"^\s*#\s*(?:include|if|ifdef|ifndef|else|endif|define|undef|error|pragma|line|[0-9]).*$", "", plain, flags=re.M
@@ -248,14 +248,14 @@ def parse(text: str) -> Node:
 
 
 def _enter(root: Node, at: Node, words: str) -> Node:
-    """The node that `words {` opens: one of that name or label, or a new one.  A node by label hangs where it was."""
+    """The node that `words {` opens: an existing one with that name or label, or a new one.  `&label` does not move a node."""
     *labels, name = [part.strip() for part in words.split(":")]
     if name.startswith("&"):
-        known = next((n for n in root.everything() if name[1:].strip("{}") in n.labels), None)
-        name = known.name if known is not None else name
+        labelled = next((n for n in root.everything() if name[1:].strip("{}") in n.labels), None)
+        name = labelled.name if labelled is not None else name
         node = Node(name, parent=at)
-        if known is not None:
-            node.labels, node.properties, node.children = known.labels, known.properties, known.children
+        if labelled is not None:
+            node.labels, node.properties, node.children = labelled.labels, labelled.properties, labelled.children
         else:
             at.children.append(node)
         return node
@@ -289,7 +289,7 @@ def _name(node: Node) -> str:
 
 
 def _core(nodes: list[Node]) -> str:
-    """cortex-m4 of "arm,cortex-m4f"; a Cortex-M4 or M33 without f has no FPU."""
+    """The target for "arm,cortex-m4f" and the like; a Cortex-M4 or M33 without f has no FPU."""
     for node in nodes:
         for kind in node.strings("compatible"):
             match = re.fullmatch(r"arm,cortex-(m[0-9]+)(\+?)(f?)", kind)
@@ -300,14 +300,14 @@ def _core(nodes: list[Node]) -> str:
 
 
 def _cut(memory: tuple[Memory, ...], name: str, cells: list[int]) -> tuple[Memory, ...]:
-    """The region of code without what lies before and behind the partition: a boot loader, storage."""
+    """The memories with the code region cut to the partition; before and after it are a boot loader and storage."""
     offset, size = cells[:2]
     return tuple(
         Memory(m.name, m.access, m.origin + offset, size) if m.name == name and offset + size <= m.size else m for m in memory
     )
 
 
-# ---- machines of QEMU whose memory maps boards may share, so that images of such a board run there too
+# ---- QEMU machines whose memory maps contain those of boards, so that the boards' images run there too
 
 
 _KI = 1 << 10
@@ -316,7 +316,7 @@ _MI = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LikeMachine:
-    """A machine of QEMU 7.2; `memory` as (first address, bytes); `tick` as in [systick] of a board.toml."""
+    """A machine of QEMU 7.2; `memory`: (first address, bytes); `tick` as in [systick] of a board.toml."""
 
     name: str
     cores: tuple[str, ...]
@@ -336,18 +336,18 @@ MACHINES = (
     LikeMachine("mps2-an500", ("cortex-m7",), ((0, 4 * _MI), (0x20000000, 4 * _MI)), (40, 1)),
     LikeMachine("mps3-an547", ("cortex-m55",), ((0, 512 * _KI), (0x20000000, 512 * _KI)), (125, 4)),
 )
-"""Clocks and maps as QEMU's sources have them; a run checks the tick (E5024)."""
+"""Clocks and maps from QEMU's sources; each run checks the tick (E5024)."""
 
 
 def like_machine(cpu: str, memory: Sequence[Memory], needed: Collection[str]) -> LikeMachine | None:
-    """The first machine with such a core that holds the regions of the names `needed`."""
+    """The first machine with this core whose memory contains the regions named in `needed`; None if there is none."""
     core = cpu.partition("+")[0]
     regions = [m for m in memory if m.name in needed]
     return next((m for m in MACHINES if core in m.cores and all(m.holds(r) for r in regions)), None)
 
 
 def qemu_core(cpu: str, machine: LikeMachine) -> str:
-    """What -cpu says: QEMU has no Cortex-M0+, whose code runs on the machine's own core."""
+    """The value of QEMU's -cpu: QEMU has no Cortex-M0+, but the machine's own core runs its code."""
     core = cpu.partition("+")[0]
     return machine.cores[0] if core == "cortex-m0plus" else core
 
@@ -357,10 +357,10 @@ def qemu_core(cpu: str, machine: LikeMachine) -> str:
 
 _MOST_STACK, _STACK_SHARE = 8192, 16
 _ALIGN = 128
-"""Bytes to which the vector table must be aligned, with up to 16 interrupts; ours has none."""
+"""Alignment of the vector table in bytes, for up to 16 interrupts; ours has none."""
 
 _SERVERS = """\
-# A server that is running; or one that aot starts and ends, in place of `connect`:
+# A server that is already running. Or replace `connect` by a server that aot starts and stops:
 #   OpenOCD  server = ["openocd", "-f", "board/st_nucleo_f4.cfg", "-c", "gdb_port {port}"]
 #   pyOCD    server = ["pyocd", "gdbserver", "--target", "nrf52840", "--no-wait", "--port", "{port}"]
 #   J-Link   server = ["JLinkGDBServerCLExe", "-device", "STM32F446RE", "-if", "SWD", "-port", "{port}"], reset = ["reset"]
@@ -370,28 +370,28 @@ reset = ["reset halt"]
 """
 
 
-def draft(found: Found, *, name: str, source: str, cpu: str = "") -> str:
-    """A board.toml that loads: regions, placement, flags of the core, and an emulated machine of that map if there is one.
+def draft(chip: Chip, *, name: str, source: str, cpu: str = "") -> str:
+    """A valid board.toml: regions, placement, the core's flags, and an emulated machine with that memory map if there is one.
 
-    `source` names the file that it comes from, in a comment; `cpu` replaces what was found.  Raises UsageError E5385 (no memory
-    for code, or none for data) and E5386 (no core, or none that is known).
+    `source` is the file's name, for a comment; `cpu` overrides the core that was found.  Raises UsageError E5385 (no memory for
+    code or data) and E5386 (no core, or an unknown one).
     """
-    core = cpu or found.cpu
+    core = cpu or chip.cpu
     plain = core.partition("+")[0]
     if not CORES.get(plain, CORES["host"]).gcc_flags:
-        known = ", ".join(c.name for c in CORES.values() if c.gcc_flags)
-        asked = f"{core!r} is not one of {known}" if core else f"{source} does not say which; give --cpu, one of {known}"
-        raise UsageError(Problem("E5386", f"the board's core: {asked}"))
-    code, data = _largest(found, "rx", found.code, source), _largest(found, "rw", found.data, source)
-    constants = [code, *_others(found, "rx", code)]
-    workspace = [data, *_others(found, "rw", data)]
-    text = f"# A draft from {source}: compare the memory map, and the lines with a question mark, with the manual.\n"
+        names = ", ".join(c.name for c in CORES.values() if c.gcc_flags)
+        message = f"{core!r} is not one of {names}" if core else f"{source} does not name it; give --cpu, one of {names}"
+        raise UsageError(Problem("E5386", f"the board's core: {message}"))
+    code, data = _largest(chip, "rx", chip.code, source), _largest(chip, "rw", chip.data, source)
+    constants = [code, *_others(chip, "rx", code)]
+    workspace = [data, *_others(chip, "rw", data)]
+    text = f"# A draft from {source}: check the memory map, and the lines marked TODO, against the manual.\n"
     text += f'name = "{name}"\ntitle = "{name}, by {_title(source)}"\nkind = "gdb"\ncpu = "{core}"\n'
-    text += f"flags = [{_quoted(_flags(core))}]  # what the FPU is like?\n\n{_SERVERS}\n"
-    text += "# [clock]\n# hz = 16000000  # ? what the core runs at while it is measured\n\n"
+    text += f"flags = [{_quoted(_flags(core))}]  # TODO: check the FPU\n\n{_SERVERS}\n"
+    text += "# [clock]\n# hz = 16000000  # TODO: the core's clock during measurements\n\n"
     text += f'[cycles]\ncounter = "{"dwt" if CORES[plain].has_trace else "systick"}"\n\n'
-    text += _emulated(core, found, (code.name, data.name), name)
-    for m in found.memory:
+    text += _emulated(core, chip, (code.name, data.name), name)
+    for m in chip.memory:
         text += f'[[memory]]\nname = "{m.name}"\naccess = "{m.access}"\norigin = 0x{m.origin:08x}\nsize = 0x{m.size:08x}\n\n'
     text += f'[placement]\ncode = "{code.name}"\nconstants = [{_quoted([m.name for m in constants])}]\ndata = "{data.name}"\n'
     text += f"workspace = [{_quoted([m.name for m in workspace])}]\n\n"
@@ -402,30 +402,28 @@ def draft(found: Found, *, name: str, source: str, cpu: str = "") -> str:
 
 
 def _flags(core: str) -> list[str]:
-    """Those of the core; for an FPU of single precision, as parts with a Cortex-M7 need not have the other."""
+    """The core's flags, with a single-precision FPU, because not every Cortex-M7 has double precision."""
     return [f.replace("fpv5-d16", "fpv5-sp-d16") for f in find_core(core).gcc_flags]
 
 
-def _largest(found: Found, access: str, chosen: str, source: str) -> Memory:
-    """The chosen region, or the largest of that kind; on a vector table's boundary for code."""
-    fitting = [m for m in found.memory if m.access == access and (access == "rw" or m.origin % _ALIGN == 0)]
+def _largest(chip: Chip, access: str, chosen: str, source: str) -> Memory:
+    """The chosen region, or the largest with this access; for code, aligned for a vector table."""
+    fitting = [m for m in chip.memory if m.access == access and (access == "rw" or m.origin % _ALIGN == 0)]
     if not fitting:
-        what = "of no memory for code (rx)" if access == "rx" else "of no memory for data (rw)"
-        raise UsageError(Problem("E5385", f"{source} tells {what}"))
+        what = "code (rx)" if access == "rx" else "data (rw)"
+        raise UsageError(Problem("E5385", f"{source} defines no memory for {what}"))
     return next((m for m in fitting if m.name == chosen), max(fitting, key=lambda m: m.size))
 
 
-def _others(found: Found, access: str, first: Memory) -> list[Memory]:
-    return sorted((m for m in found.memory if m.access == access and m != first), key=lambda m: -m.size)
+def _others(chip: Chip, access: str, first: Memory) -> list[Memory]:
+    return sorted((m for m in chip.memory if m.access == access and m != first), key=lambda m: -m.size)
 
 
-def _emulated(core: str, found: Found, needed: tuple[str, str], name: str) -> str:
-    machine = like_machine(core, found.memory, needed)
+def _emulated(core: str, chip: Chip, needed: tuple[str, str], name: str) -> str:
+    machine = like_machine(core, chip.memory, needed)
     if machine is None:
         return ""
-    text = (
-        f"# --board qemu:PATH/TO/{name}: the same images on an emulated machine, whose map has these regions and perhaps more.\n"
-    )
+    text = f"# --board qemu:PATH/TO/{name}: the same images on an emulated machine, whose memory map contains these regions.\n"
     text += f'[qemu]\nmachine = "{machine.name}"\ncpu = "{qemu_core(core, machine)}"\n\n'
     return text + f"[systick]\ninstructions_per_tick = [{machine.tick[0]}, {machine.tick[1]}]\n\n"
 

@@ -50,23 +50,21 @@ def test_memories_with_room() -> None:
     outside = replace(board, memory=(*board.memory, Memory("EXT", "rw", 0x60000000, 1 << 20)))
     assert problem(outside, metadata(workspace=21_000)).endswith("EXT has 1,048,576 free: --pool EXT=SIZE@ADDRESS")
     second = replace(board, memory=(*board.memory, Memory("RAM2", "rw", 0x60000000, 16_000)), workspace=("RAM", "RAM2"))
-    assert problem(second, metadata(workspace=21_000)).endswith("RAM and RAM2 have enough room together: spread it with --pool")
+    assert problem(second, metadata(workspace=21_000)).endswith("RAM and RAM2 together have enough room: spread it with --pool")
 
 
 def test_several_models_may_share() -> None:
     several = {**metadata(workspace=21_000), "models": ["a", "b"], "layers": []}
     several["workspace"] = {"size": 21_000, "shared": False}
-    assert problem(load_board("microbit"), several).endswith("; --share-workspace lets the models use one after the other")
+    assert problem(load_board("microbit"), several).endswith("; --share-workspace lets the models share it")
 
 
 def test_constants_that_are_too_large() -> None:
     board = load_board("microbit")
     text = problem(board, metadata(constants=300_000))
-    assert text.startswith(
-        "constants of 300,000 bytes do not fit; free bytes: FLASH 262,144; the largest are those of layer 1 FULLY"
-    )
-    assert "FULLY_CONNECTED 250,000, layer 0 CONV_2D 50,000; --opt size works towards 290,000, still too much; " in text
-    assert text.endswith("flash outside would take them: --const-pool NAME=SIZE@ADDRESS")
+    assert text.startswith("constants of 300,000 bytes do not fit; free bytes: FLASH 262,144; the largest are in layer 1 FULLY")
+    assert "FULLY_CONNECTED 250,000, layer 0 CONV_2D 50,000; --opt size approaches 290,000, still too much; " in text
+    assert text.endswith("external flash could hold them: --const-pool NAME=SIZE@ADDRESS")
     assert "--opt size" not in problem(board, metadata(constants=300_000, opt="size"))
     outside = replace(board, memory=(*board.memory, Memory("QSPI", "rx", 0x60000000, 1 << 20)))
     assert problem(outside, metadata(constants=300_000)).endswith("QSPI has 1,048,576 free: --const-pool QSPI=SIZE@ADDRESS")
@@ -75,6 +73,6 @@ def test_constants_that_are_too_large() -> None:
 def test_a_stack_that_is_too_large() -> None:
     board = replace(load_board("microbit"), stack=20_000)
     with pytest.raises(
-        TargetError, match=r"20,272 bytes do not fit; .*; the stack has 20,000 of them \(\[run\] stack in board.toml"
+        TargetError, match=r"20,272 bytes do not fit; .*; the stack is 20,000 of these \(\[run\] stack in board.toml"
     ):
         choose_places(board, metadata())

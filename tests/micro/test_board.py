@@ -95,7 +95,7 @@ def test_all_mistakes_at_once() -> None:
 def test_folder_and_name_must_agree(tmp_path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "board.toml").write_text(_m4())
-    with pytest.raises(UsageError, match="name is 'mps2-an386', the folder is 'other'"):
+    with pytest.raises(UsageError, match="name is 'mps2-an386', but the folder is 'other'"):
         load_board("other", tmp_path)
 
 

@@ -54,7 +54,7 @@ def test_without_a_tree(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert "E3020 ZEPHYR_BASE is not set" in capsys.readouterr().err
     monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path))
     assert run(["verify", str(DIGITS), "--board", "zephyr:qemu_cortex_m3"]) == 6
-    assert "there is no Zephyr" in capsys.readouterr().err
+    assert "is not a Zephyr tree" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What a model takes in flash and RAM, and what it must not contain, both read from linked images.
+"""Flash and RAM of a model, and checks for things that it must not contain, from linked images.
 
-Two images are linked: the one that runs (with start-up and harness) and the model's own, made of what is reachable from its
-interface.  The second is what the model costs a product; sizes and checks refer to it.
+Two images are linked: one to run (with start-up code and harness), and the model's own with everything reachable from its
+interface.  The second is what the model costs in a product; sizes and checks refer to it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from aot.support.dataclass import dataclass
 
 HEAP = re.compile(r"^_*(malloc|calloc|realloc|free|sbrk|memalign)(_r)?$")
 POOLED = ".constants_"
-"""how the sections of pools of constants begin in the linker script"""
+"""prefix of the sections of constant pools in the linker script"""
 
 _WORKSPACES = (".bss.aot_workspace", ".bss.aot_pool_")
-"""how the input sections of the workspace, and of all that lies in pools, begin in the generated C"""
+"""prefixes of the input sections of the workspace and of pools in the generated C"""
 
 _INPUT = re.compile(r"^ (\.[\w.*$-]+)(?:\s+|\n\s+)0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
 _MEMBER = re.compile(r"([^/\\]+\.a)\(([^)]+)\)$")
@@ -37,7 +37,7 @@ _LIBM = '#include "aot/libm.h"'
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One input section of the image: which object (or library member) gave how many bytes."""
+    """One input section of the image, and the object or library member that it comes from."""
 
     name: str
     size: int
@@ -48,10 +48,10 @@ class Section:
 class ImageReport:
     """Bytes of the model's own image, and of the whole one.
 
-    `code` = kernels + main + runtime + padding (.text and unwind tables); `constants` = .rodata; `copied` are those of them that
-    start-up copies to RAM, by region; `workspace` with all that lies in pools; `ram` = data + bss + workspace + copied;
+    `code` = kernels + main + runtime + padding (.text and unwind tables); `constants` = .rodata; `copied`: constants that the
+    start-up code copies to RAM, by region; `workspace` includes pools; `ram` = data + bss + workspace + copied;
     `flash` = code + constants + data.
-    `harness_code` is what start-up and measuring add in the image that runs.
+    `harness_code`: what start-up code and harness add to the image that runs.
     """
 
     code: int
@@ -69,7 +69,7 @@ class ImageReport:
     stack_path: tuple[str, ...]
     harness_code: int
     runtime: tuple[str, ...]
-    """what the model pulls in besides its own sources: crt files and library members"""
+    """what the model links besides its own sources: crt files and library members"""
     problems: tuple[str, ...]
 
 
@@ -80,15 +80,15 @@ def section_sizes(elf: Path) -> dict[str, int]:
 
 
 def copied_constants(elf: Path, board: Board) -> dict[str, int]:
-    """Bytes of constants that the start-up code copies from flash to RAM, by the region they are read from."""
-    found: dict[str, int] = {}
+    """Bytes of constants that the start-up code copies from flash to RAM, by the region in RAM."""
+    copied: dict[str, int] = {}
     with elf.open("rb") as stream:
         rows = [(s["sh_addr"], s["sh_size"]) for s in ELFFile(stream).iter_sections() if s.name.startswith(POOLED)]
     for address, size in rows:
         region = next((m.name for m in board.memory if m.origin <= address < m.origin + m.size), None)
         if region is not None and size and copied_to(board, region):
-            found[region] = found.get(region, 0) + size
-    return found
+            copied[region] = copied.get(region, 0) + size
+    return copied
 
 
 def defined_symbols(elf: Path) -> set[str]:
@@ -101,7 +101,7 @@ def defined_symbols(elf: Path) -> set[str]:
 
 
 def input_sections(map_file: Path) -> list[Section]:
-    """The input sections that were kept, from the linker's map; `origin` is an object's path or `libgcc.a(_divdi3.o)`."""
+    """The linked input sections, from the linker's map; `origin` is an object's path or `libgcc.a(_divdi3.o)`."""
     text = map_file.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")[2]
     sections = []
     for name, _, size, origin in _INPUT.findall(text):
@@ -111,10 +111,10 @@ def input_sections(map_file: Path) -> list[Section]:
 
 
 def is_integer_model(artifact: Artifact) -> bool:
-    """Whether all arithmetic is on integers; conversions from and to float at the edges do not count.
+    """Whether all arithmetic is on integers; conversions from and to float at the edges are allowed.
 
-    Neither is a model one whose operators of integers are defined by functions of floats, as SQRT of int16 is: its kernels
-    declare them.
+    A model is not an integer model if an integer operator is defined by float functions, such as SQRT of int16: its kernels
+    include aot/libm.h.
     """
     floats = any(
         layer["output"]["dtype"].startswith("float") and layer["op"] not in _FLOAT_BOUNDARY
@@ -124,7 +124,7 @@ def is_integer_model(artifact: Artifact) -> bool:
 
 
 def inspect_image(project: Project) -> ImageReport:
-    """Link the model's own image and report on it; `problems` is empty for a clean one (boards only)."""
+    """Link the model's own image and report on it; `problems` is empty for a clean image (boards only)."""
     elf = project.model_image()
     whole = section_sizes(project.image("measure"))
     sizes = section_sizes(elf)
@@ -153,28 +153,28 @@ def inspect_image(project: Project) -> ImageReport:
 
 
 def _problems(project: Project, symbols: set[str], used: list[str], bound: StackBound) -> tuple[str, ...]:
-    found = [f"heap: {s}" for s in sorted(symbols) if HEAP.match(s)]
-    found += bound.problems
+    problems = [f"heap: {s}" for s in sorted(symbols) if HEAP.match(s)]
+    problems += bound.problems
     libraries = [u for u in used if u.endswith(")") and not u.startswith("libgcc.a(")]
     if is_integer_model(project.artifact):
-        found += [f"integer model links {u}" for u in libraries]
+        problems += [f"integer model links {u}" for u in libraries]
     else:
-        found += [f"links {u}" for u in libraries if not u.startswith(("libm.a(", "libc_nano.a("))]
-    return tuple(found)
+        problems += [f"links {u}" for u in libraries if not u.startswith(("libm.a(", "libc_nano.a("))]
+    return tuple(problems)
 
 
 def check_image(project: Project) -> ImageReport:
-    """inspect_image, and VerificationError E4030 with every problem when the image is not clean."""
+    """Like inspect_image; raises VerificationError E4030 with every problem if the image is not clean."""
     report = inspect_image(project)
     if report.problems:
         raise VerificationError(*(Problem("E4030", text) for text in report.problems))
     return report
 
 
-# ---- worst-case stack, from the disassembly and from what GCC knows of each function (-fcallgraph-info=su,da)
+# ---- worst-case stack, from the disassembly and from GCC's data about each function (-fcallgraph-info=su,da)
 # Both are needed: the disassembly covers libgcc and sees every push (GCC's figure misses registers that a Thumb-1 prologue pushes
-# only to make room); GCC knows frames that are made by adding a register to sp, and which calls go through pointers.
-# A frame is the sum of everything that a function pushes on any path, so the bound may be too high, never too low.
+# only to make room); GCC knows frames that are allocated by adding a register to sp, and which calls go through pointers.
+# A frame is the sum of everything that a function pushes on any path, so the bound may be too high, but never too low.
 
 
 _FUNCTION = re.compile(r"^([0-9a-f]{8}) <([^>]+)>:$")
@@ -200,7 +200,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class CompilerFrame:
-    """What GCC says of one function: `kind` is static, dynamic or dynamic,bounded."""
+    """GCC's data about one function: `kind` is static, dynamic or dynamic,bounded."""
 
     bytes: int
     kind: str
@@ -208,9 +208,9 @@ class CompilerFrame:
 
 def _registers(operands: str) -> int:
     """Bytes of a register list such as {r4-r7, lr} or {d8-d11}."""
-    found = _LIST.search(operands)
+    match = _LIST.search(operands)
     total = 0
-    for item in found.group(1).split(",") if found else []:
+    for item in match.group(1).split(",") if match else []:
         names = item.strip().split("-")
         count = int(names[-1][1:]) - int(names[0][1:]) + 1 if len(names) == 2 else 1
         total += count * (8 if names[0].startswith("d") else 4)
@@ -222,17 +222,17 @@ def _pushed(mnemonic: str, operands: str) -> int:
     base = mnemonic.split(".")[0]
     if base in ("push", "vpush") or (base in ("stmdb", "vstmdb") and operands.startswith("sp!")):
         return _registers(operands)
-    found = re.search(r"\[sp, #-(\d+)\]!", operands)
-    if found:
-        return int(found.group(1))
-    found = re.match(r"sp,(?: sp,)? #(-?\d+)", operands)
-    if found and base in ("sub", "subw"):
-        return int(found.group(1))
-    return max(0, -int(found.group(1))) if found and base in ("add", "addw") else 0
+    match = re.search(r"\[sp, #-(\d+)\]!", operands)
+    if match:
+        return int(match.group(1))
+    match = re.match(r"sp,(?: sp,)? #(-?\d+)", operands)
+    if match and base in ("sub", "subw"):
+        return int(match.group(1))
+    return max(0, -int(match.group(1))) if match and base in ("add", "addw") else 0
 
 
 def disassemble(elf: Path) -> dict[int, Function]:
-    """All functions of the image by address, with their pushes and the targets of their branches."""
+    """Address -> function, for all functions of the image, with their pushes and branch targets."""
     done = run_tool([find_tool("arm-none-eabi-objdump").path, "-d", elf.name], elf.parent)
     if done.code != 0:
         raise ToolchainError(Problem("E3003", f"objdump failed on {elf.name}: {done.err.strip()[:200]}"))
@@ -243,9 +243,9 @@ def disassemble(elf: Path) -> dict[int, Function]:
         if start:
             current = functions.setdefault(int(start.group(1), 16), Function(start.group(2), int(start.group(1), 16)))
             continue
-        found = _INSTRUCTION.match(line)
-        if found and current is not None:
-            _note(current, found.group(2), found.group(3) or "")
+        match = _INSTRUCTION.match(line)
+        if match and current is not None:
+            _note(current, match.group(2), match.group(3) or "")
     _resolve(functions)
     return functions
 
@@ -264,7 +264,7 @@ def _note(function: Function, mnemonic: str, operands: str) -> None:
 
 
 def _resolve(functions: Mapping[int, Function]) -> None:
-    """Branch targets become function addresses; branches within a function go."""
+    """Replace branch targets by the addresses of their functions; drop branches within a function."""
     starts = sorted(functions)
     for function in functions.values():
         owners = {max((s for s in starts if s <= t), default=function.address) for t in function.calls}
@@ -274,7 +274,7 @@ def _resolve(functions: Mapping[int, Function]) -> None:
 
 
 def read_compiler_frames(files: Iterable[Path]) -> tuple[dict[str, CompilerFrame], set[str], set[str]]:
-    """From .ci files: frame by function name, functions that call through a pointer, functions that call themselves."""
+    """From .ci files: function name -> frame, functions that call through a pointer, functions that call themselves."""
     frames: dict[str, CompilerFrame] = {}
     indirect: set[str] = set()
     recursive: set[str] = set()
@@ -297,7 +297,7 @@ def read_compiler_frames(files: Iterable[Path]) -> tuple[dict[str, CompilerFrame
 
 @dataclass(frozen=True, slots=True)
 class StackBound:
-    """Worst-case bytes below the caller of the root, the deepest path, and everything that makes a bound impossible."""
+    """Worst-case bytes below the root's caller, the deepest path, and the problems that make a bound impossible."""
 
     bytes: int
     path: tuple[str, ...]
@@ -305,7 +305,7 @@ class StackBound:
 
 
 def stack_bound(elf: Path, compiler_files: Iterable[Path], root: str) -> StackBound:
-    """The bound for `root` and all it can reach in `elf`.
+    """The bound for `root` and everything that it can reach in `elf`.
 
     Problems are recursion, calls through pointers, and frames of variable size (alloca, VLA) among the reachable functions.
     """
@@ -316,21 +316,22 @@ def stack_bound(elf: Path, compiler_files: Iterable[Path], root: str) -> StackBo
         raise ToolchainError(Problem("E3003", f"{root} is not in {elf.name}"))
     problems: list[str] = []
     for function in functions.values():
-        known = frames.get(function.name)
-        if known is not None:
+        compiled = frames.get(function.name)
+        if compiled is not None:
             function.indirect = function.name in indirect
-            function.frame = known.bytes + function.frame if function.sp_by_register else max(known.bytes, function.frame)
+            pushed = function.frame
+            function.frame = compiled.bytes + pushed if function.sp_by_register else max(compiled.bytes, pushed)
     best: dict[int, tuple[int, tuple[str, ...]]] = {}
 
     def visit(function: Function, active: tuple[int, ...]) -> tuple[int, tuple[str, ...]]:
         if function.address in best:
             return best[function.address]
-        known = frames.get(function.name)
+        compiled = frames.get(function.name)
         if function.indirect:
             problems.append(f"{function.name} calls through a pointer")
-        if known is None and function.sp_by_register:
+        if compiled is None and function.sp_by_register:
             problems.append(f"{function.name} has a frame of unknown size")
-        if known is not None and known.kind.startswith("dynamic") and "bounded" not in known.kind:
+        if compiled is not None and compiled.kind.startswith("dynamic") and "bounded" not in compiled.kind:
             problems.append(f"{function.name} has a frame of variable size (alloca or VLA)")
         if function.name in recursive:
             problems.append(f"{function.name} calls itself")
@@ -349,12 +350,12 @@ def stack_bound(elf: Path, compiler_files: Iterable[Path], root: str) -> StackBo
 
 
 # ---- the worst-case stack in the header of a model
-# It depends on the flags: `NAME_STACK_BOUND` is for our own, which are printed beside it, `NAME_STACK_BOUND_O0` and so on for
-# models compiled at one level throughout.
+# It depends on the flags: `NAME_STACK_BOUND` is for aot's flags, which are printed beside it; `NAME_STACK_BOUND_O0` and so on are
+# for a model compiled entirely at one level.
 
 
 UNKNOWN = "   stack       not computed (aot compile --stack-bound)\n"
-"""The line of the header that gives way to the figure."""
+"""The line of the header that is replaced by the figure."""
 
 LEVELS = ("-O0", "-Og", "-O1", "-O2", "-Os", "-O3")
 FRAMES = ("-fomit-frame-pointer", "-fno-omit-frame-pointer")
@@ -362,9 +363,9 @@ FRAMES = ("-fomit-frame-pointer", "-fno-omit-frame-pointer")
 
 @dataclass(frozen=True, slots=True)
 class StatedStack:
-    """Bytes below the caller of `<name>_run`, and the compiler and flags that they hold for.
+    """Bytes below the caller of `<name>_run`, and the compiler and flags that this bound is valid for.
 
-    `by_level`: the bound of each -O level that was tried, of the larger one with and without a frame pointer.
+    `by_level`: the bound of each -O level that was tried, the larger of the ones with and without a frame pointer.
     """
 
     bytes: int
@@ -373,22 +374,22 @@ class StatedStack:
 
 
 def with_stack_bound(header: str, *, name: str, stack: StatedStack) -> str:
-    """The text of `<name>.h` with the bound in its first comment, and with macros of it and of those by level."""
+    """The text of `<name>.h` with the bounds in its first comment and as macros."""
     lines = [f"   stack       {stack.bytes} bytes at most, by {stack.built_by}\n"]
     levels = ", ".join(f"{level} {bound}" for level, bound in stack.by_level.items())
     lines += [f"               all of it at one level: {levels}\n"] if levels else []
-    before, found, after = header.replace(UNKNOWN, "".join(lines)).partition(f"#define {name.upper()}_LAYERS ")
+    before, anchor, after = header.replace(UNKNOWN, "".join(lines)).partition(f"#define {name.upper()}_LAYERS ")
     macro = f"#define {name.upper()}_STACK_BOUND"
     text = f"/* Bytes below the caller of {name}_run, compiled by\n   {stack.built_by} */\n{macro} {stack.bytes}u\n"
     if stack.by_level:
         text += "/* With all of the model compiled at one level, with or without a frame pointer, and the worst of them. */\n"
         text += "".join(f"{macro}_{level[1:].upper()} {bound}u\n" for level, bound in stack.by_level.items())
         text += f"{macro}_WORST {max(stack.bytes, *stack.by_level.values())}u\n"
-    return f"{before}{text}{found}{after}" if found else header
+    return f"{before}{text}{anchor}{after}" if anchor else header
 
 
 def built_by(project: Project) -> str:
-    """The compiler and those of its flags that the stack depends on."""
+    """The compiler, and its flags that the stack depends on."""
     tool = compiler(project.board)
     version = re.search(r"\d+\.\d+\.\d+", tool.version)
     core = " ".join(f for f in project.board.flags if f.startswith("-m"))
@@ -396,8 +397,8 @@ def built_by(project: Project) -> str:
 
 
 def bounds_by_level(project: Project) -> dict[str, int]:
-    """The bound of the model for each level; one at which the board's flash is too small for it is left out."""
-    found: dict[str, int] = {}
+    """Level -> bound of the model, without levels at which the model does not fit the board's flash."""
+    bounds: dict[str, int] = {}
     for level, frame in product(LEVELS, FRAMES):
         flagged = replace(project, extra_flags=(*project.extra_flags, level, frame))
         try:
@@ -406,21 +407,21 @@ def bounds_by_level(project: Project) -> dict[str, int]:
             continue
         calls = [project.folder / path.with_suffix(".ci") for path in flagged.objects("measure").values()]
         bound = stack_bound(elf, [p for p in calls if p.is_file()], f"{project.artifact.name}_run").bytes
-        found[level] = max(bound, found.get(level, 0))
-    return found
+        bounds[level] = max(bound, bounds.get(level, 0))
+    return bounds
 
 
 def board_of(cpu: str) -> Board | None:
-    """The first emulated board with such a core; None if there is none to link for."""
+    """The first emulated board with this core; None if there is none."""
     boards = (load_board(name) for name in board_names())
     return next((b for b in boards if b.cpu == cpu and b.kind == "qemu"), None)
 
 
 def state_stack_bound(artifact: Artifact, board: Board) -> Artifact:
-    """The artifact with its stack bounds in the header: compiles and links it at all levels, in the cache.
+    """The artifact with its stack bounds in the header, after compiling and linking it at all levels (cached).
 
-    Raises VerificationError E4030 if there is no bound (recursion, calls through pointers, frames of variable size), and as
-    `aot.micro.build.project` does.
+    Raises VerificationError E4030 if there is no bound (recursion, calls through pointers, frames of variable size), and the
+    errors of `aot.micro.build.project`.
     """
     project = prepare(artifact, board)
     stack = StatedStack(check_image(project).stack_bound, built_by(project), bounds_by_level(project))

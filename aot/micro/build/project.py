@@ -1,11 +1,11 @@
-"""From an Artifact and a Board to a build folder and an ELF.
+"""Builds a folder and an ELF from an Artifact and a Board.
 
-The folder holds everything that the ELF is made of: the model's sources, the runtime (`crt/`), `main.c` and `board.ld`.
-Compilers run inside it with relative names, so no path of the machine gets into an object.  Objects and images carry the hash
-of all that they depend on in their names: what exists is right, and an identical build costs nothing.
+The folder contains all sources of the ELF: the model's sources, the runtime (`crt/`), `main.c` and `board.ld`.  Compilers run
+inside it with relative names, so that no path of the machine gets into an object.  The names of objects and images contain the
+hash of everything that they depend on: an existing file is up to date, and an identical build costs nothing.
 
-The link takes nothing but our own objects and libgcc (`-nostdlib`); memcpy, memset and memmove are crt/src/memory.c.  Float
-models may pull members of libm (and of newlib-nano what libm needs); aot.micro.build.image checks that integer models do not.
+Only our own objects and libgcc are linked (`-nostdlib`); memcpy, memset and memmove are in crt/src/memory.c.  Float models may
+also use members of libm (and members of newlib-nano that libm needs); aot.micro.build.image checks that integer models do not.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 MODES = {"measure": 0, "profile": 1, "trace": 2, "poison": 3}
 HOST_ONLY = frozenset({"hosted.c"})
 OF_THE_USER = frozenset({"layer_profile.c"})
-"""crt files for programs of the user's (`aot compile --profiler`), which our images have no use for"""
+"""crt files for the user's programs (`aot compile --profiler`), which our images do not use"""
 BOARD_ONLY = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "memory.c", "stack_guard.c"})
 HARNESS = frozenset({"startup.c", "semihosting.c", "systick.c", "dwt.c", "counter.c", "harness.c", "hosted.c"})
-"""crt files that serve the measurement and are no part of what a product would link"""
+"""crt files for measurements, which a product would not link"""
 
 _HARNESS_RAM = 256
-"""bytes of the harness's own variables, rounded up; one reading per layer comes on top"""
+"""bytes of the harness's variables, rounded up, without its one reading per layer"""
 _MOST_OF_A_LINE = 500
 _FAST = re.compile(r"(_kernels|^memory)\.c$")
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The region of each kind of section, all by name."""
+    """The name of the region for each kind of section."""
 
     code: str
     constants: str
@@ -66,14 +66,14 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A build folder.  `image(mode)` compiles what is not there yet and returns the ELF (the program, on the host)."""
+    """A build folder.  `image(mode)` compiles missing objects and returns the ELF (on the host, the program)."""
 
     artifact: Artifact
     board: Board
     folder: Path
     places: Places | None
     files: tuple[str, ...]
-    """all that was written; anything else in the folder is ignored"""
+    """all files that were written; other files in the folder are ignored"""
     sanitize: bool = False
     extra_flags: tuple[str, ...] = ()
     defines: Mapping[str, str] = field(default_factory=dict)
@@ -87,11 +87,11 @@ class Project:
         return _link_image(self, mode)
 
     def model_image(self) -> Path:
-        """An ELF of the model alone: what is reachable from its interface, without start-up and harness (boards only)."""
+        """An ELF of the model only: everything reachable from its interface, without start-up code and harness (boards only)."""
         return _link_model(self)
 
     def objects(self, mode: str = "measure") -> dict[str, Path]:
-        """Object file of every source, by the source's path in the folder."""
+        """Source path -> object file, relative to the folder."""
         return _compile(self, mode)
 
     def flags(self, source: str) -> list[str]:
@@ -105,8 +105,8 @@ def prepare(
     """Write the build folder of `artifact` for `board` (default: one in the cache, named by content).
 
     `sanitize` (host only) adds ASan and UBSan.  `extra_flags` come last on every compiler line.
-    Raises TargetError E2010 or E2011 when the sizes of the metadata already exceed the board's memory, UsageError E5006, E5007
-    or E5061 if the folder cannot be written.
+    Raises TargetError E2010 or E2011 if the sizes in the metadata exceed the board's memory, UsageError E5006, E5007 or E5061 if
+    the folder cannot be written.
     """
     places = None if board.is_host else choose_places(board, artifact.metadata)
     files = _project_files(artifact, board, places)
@@ -123,16 +123,16 @@ def prepare(
 
 
 def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
-    """The first region of each list with room for the model, from the sizes in the metadata.
+    """The first region in each list with enough room for the model, by the sizes in the metadata.
 
-    Raises TargetError E2010 (workspace) and E2011 (constants) with the bytes needed and available, and E2014 and E2015 for pools
-    that cannot be where they are to be, all at once.
+    Raises TargetError with all problems: E2010 (workspace) and E2011 (constants) with the bytes needed and available, E2014 and
+    E2015 for pools with an impossible address.
     """
     problems = pool_problems(board, metadata)
     free = {m.name: m.size for m in board.memory}
     fixed, kept = fixed_ram(board, metadata), _state_bytes(metadata)
     if fixed > free[board.data]:
-        stack = f"the stack has {board.stack:,} of them ([run] stack in board.toml)" + (f", the state {kept:,}" if kept else "")
+        stack = f"the stack is {board.stack:,} of these ([run] stack in board.toml)" + (f", the state {kept:,}" if kept else "")
         problems.append(_too_large("E2010", "stack, I/O buffers and harness", fixed, [board.region(board.data)], stack))
     free[board.data] -= fixed
     workspace = _place(_unplaced(metadata["workspace"]), board.workspace, free)
@@ -149,14 +149,14 @@ def choose_places(board: Board, metadata: Mapping[str, Any]) -> Places:
 
 
 def overflow(problem: Problem) -> tuple[str, int]:
-    """The region of a problem E2012, and the bytes that it lacks."""
-    found = re.match(r"region (\w+) of .* has ([\d,]+) bytes; ([\d,]+) are needed", problem.message)
-    assert found is not None, "the message of _link_error"
-    return found[1], int(found[3].replace(",", "")) - int(found[2].replace(",", ""))
+    """The region in a problem E2012, and the bytes that it lacks."""
+    match = re.match(r"region (\w+) of .* has ([\d,]+) bytes; ([\d,]+) are needed", problem.message)
+    assert match is not None, "the message of _link_error"
+    return match[1], int(match[3].replace(",", "")) - int(match[2].replace(",", ""))
 
 
 def fixed_ram(board: Board, metadata: Mapping[str, Any]) -> int:
-    """Bytes beside the workspace in an image's memory for data: stack, I/O buffers, state, and the harness's own at most."""
+    """Upper bound of an image's data memory without the workspace: stack, I/O buffers, state, and the harness, in bytes."""
     tensors = [*metadata["inputs"], *metadata["outputs"]] if metadata.get("io") == "user" else []
     sizes = [int(t["size"]) for t in tensors] + ([int(metadata["feed"]["row_size"])] if metadata.get("feed") else [])
     buffers = sum(-(-size // 16) * 16 for size in sizes)
@@ -164,24 +164,24 @@ def fixed_ram(board: Board, metadata: Mapping[str, Any]) -> int:
 
 
 def _state_bytes(metadata: Mapping[str, Any]) -> int:
-    """Of the state, where it is in no pool."""
+    """Bytes of the state; 0 if it is in a pool."""
     state = metadata.get("state", {})
     return 0 if state.get("pool") else -(-int(state.get("size", 0)) // 16) * 16
 
 
 def _unplaced(workspace: Mapping[str, Any]) -> int:
-    """Bytes of the workspace that have no address of their own."""
+    """Bytes of the workspace without a fixed address."""
     pools = workspace.get("pools")
     return sum(-(-p["used"] // 16) * 16 for p in pools if p["address"] is None) if pools else int(workspace["size"])
 
 
 def _unplaced_constants(constants: Mapping[str, Any]) -> int:
-    """Bytes of constants that have no address of their own."""
+    """Bytes of constants without a fixed address."""
     return int(constants["size"]) - sum(int(p["used"]) for p in constants.get("pools") or () if p["address"] is not None)
 
 
 def _place(size: int, regions: Sequence[str], free: dict[str, int]) -> str | None:
-    """The first region with room, which is taken; None if there is none."""
+    """The first region with enough room, which is subtracted from `free`; None if there is none."""
     for name in regions:
         if size <= free[name]:
             free[name] -= size
@@ -229,8 +229,8 @@ def render(template: str, **values: Any) -> str:
 def linker_script(board: Board, places: Places, pools: Sequence[Row]) -> str:
     """The text of board.ld; `pools` are those of `pool_regions`.
 
-    A pool with an address must come first, as its pattern of input sections is the closest; then the first section of each
-    region says where it begins, as it would follow the pool otherwise.
+    Pools with an address must come first, because their patterns of input sections are the most specific.  Then the first section
+    of each region needs an explicit start, because it would follow the pool otherwise.
     """
     fixed = []
     for p in pools:
@@ -276,7 +276,7 @@ def compiler(board: Board) -> Tool:
 
 
 def _flags(project: Project, source: str, mode: str) -> list[str]:
-    """The compiler's arguments for one source; only what can change its object, so that modes share objects."""
+    """The compiler's arguments for one source; only those that can change its object, so that modes share objects."""
     name = Path(source).name
     foreign = source.startswith("byoc/")
     level = "-O2" if foreign or _FAST.search(name) else "-Os"
@@ -287,7 +287,7 @@ def _flags(project: Project, source: str, mode: str) -> list[str]:
     if project.board.is_host:
         flags += SANITIZE if project.sanitize else []
     else:
-        # a library reads words by memcpy, which is a call in a freestanding build
+        # not freestanding for a library: it reads words with memcpy, which would become calls
         flags += ["-fcallgraph-info=su,da"] if foreign else ["-ffreestanding", "-fcallgraph-info=su,da"]
     if name == "memory.c":
         flags += ["-fno-tree-loop-distribute-patterns"]
@@ -331,18 +331,18 @@ def _compile_one(folder: Path, command: list[str], source: str, target: Path) ->
     partial = target.with_name(f"{target.stem}.{os.getpid()}.o")
     done = run_tool([*command, "-o", str(partial)], folder)
     if done.code != 0:
-        said = _first_words(done.err, ("error",)) or f"exit code {done.code}"
-        raise ToolchainError(Problem("E3002", f"the compiler refused {source}: {said}"))
+        reason = _first_lines(done.err, ("error",)) or f"exit code {done.code}"
+        raise ToolchainError(Problem("E3002", f"the compiler rejected {source}: {reason}"))
     require_output(folder / partial, command[0])
     if (folder / partial).with_suffix(".ci").is_file():
         (folder / partial).with_suffix(".ci").replace((folder / target).with_suffix(".ci"))
     (folder / partial).replace(folder / target)
 
 
-def _first_words(text: str, telling: Sequence[str]) -> str:
-    """The first lines of what a tool printed with a telling word in them, or else the first ones; each cut."""
+def _first_lines(text: str, keywords: Sequence[str]) -> str:
+    """The first lines of a tool's output that contain a keyword, or else the first lines; each truncated."""
     lines = text.splitlines()
-    chosen = [line for line in lines if any(word in line for word in telling)] or lines
+    chosen = [line for line in lines if any(word in line for word in keywords)] or lines
     return "; ".join(printable(line, limit=_MOST_OF_A_LINE) for line in chosen[:3])
 
 
@@ -362,7 +362,7 @@ def _board_link_flags(project: Project) -> list[str]:
 
 
 def interface_symbols(artifact: Artifact) -> list[str]:
-    """The functions with which a program uses the model; roots of the model's own image."""
+    """The functions of the model's interface, which are the roots of the model's own image."""
     name, meta = artifact.name, artifact.metadata
     symbols = [f"{name}_run"]
     if meta.get("io", "arena") != "user":
@@ -401,9 +401,9 @@ def _link(project: Project, name: str, arguments: list[str]) -> Path:
 
 
 def _link_error(project: Project, text: str) -> TargetError | ToolchainError:
-    shared = sorted(set(re.findall(r"aot: (pool [^\n]*)", text)))
-    if shared:
-        return TargetError(*(Problem("E2015", f"{what}; give it another address") for what in shared))
+    overlaps = sorted(set(re.findall(r"aot: (pool [^\n]*)", text)))
+    if overlaps:
+        return TargetError(*(Problem("E2015", f"{what}; give it another address") for what in overlaps))
     overflows = re.findall(r"region `(\w+)' overflowed by (\d+) bytes", text)
     if overflows:
         return TargetError(
@@ -413,37 +413,37 @@ def _link_error(project: Project, text: str) -> TargetError | ToolchainError:
                 for size in [project.board.region(r).size]
             )
         )
-    return ToolchainError(Problem("E3003", f"the linker failed: {_first_words(text, ('undefined reference', 'error'))}"))
+    return ToolchainError(Problem("E3003", f"the linker failed: {_first_lines(text, ('undefined reference', 'error'))}"))
 
 
-# ---- what fills the memory of a model that does not fit a board, and what would help
+# ---- advice for a model that does not fit a board: what fills its memory, and what would help
 
 
 def workspace_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
-    """The buffers at the peak, what helps several models, and regions with room.  What other modes reach, `board_fit` tries."""
+    """The buffers at the peak, options for several models, and regions with room.  (`board_fit` tries other modes.)"""
     workspace = metadata["workspace"]
     size, tried = int(workspace["size"]), board.workspace
     helps = []
     if len(metadata.get("models", ())) > 1 and not workspace.get("shared"):
-        helps.append("--share-workspace lets the models use one after the other")
+        helps.append("--share-workspace lets the models share it")
     if len(tried) > 1 and sum(max(0, free[name]) for name in tried) >= size and not workspace.get("pools"):
-        helps.append(f"{' and '.join(tried)} have enough room together: spread it with --pool")
+        helps.append(f"{' and '.join(tried)} together have enough room: spread it with --pool")
     others = [m.name for m in board.memory if m.access == "rw" and m.name not in tried]
     return "; ".join([*peak_of(metadata), *helps, *_room(others, free, size, "--pool")])
 
 
 def constants_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[str, int]) -> str:
-    """The layers with the most constants; what the smallest kernels take; regions with room, or flash outside."""
+    """The layers with the most constants, the size with the smallest kernels, and regions with room or external flash."""
     size, layers = int(metadata["constants"]["size"]), metadata["layers"]
     largest = sorted(layers, key=lambda row: (-row.get("constants", 0), row.get("index", 0)))[:LARGEST]
     named = ", ".join(f"{layer_text(row)} {row.get('constants', 0):,}" for row in largest)
-    texts = [f"the largest are those of {named}"] if named else []
+    texts = [f"the largest are in {named}"] if named else []
     least = size - sum(row["constants"] - min(_constants(row)) for row in layers if row.get("constants"))
     if least < size and metadata.get("opt") != "size":
-        texts.append(f"--opt size works towards {least:,}" + _too_much(least, (free[name] for name in board.constants)))
+        texts.append(f"--opt size approaches {least:,}" + _too_much(least, (free[name] for name in board.constants)))
     others = [m.name for m in board.memory if m.name not in board.constants]
     there = _room(others, free, size, "--const-pool")
-    return "; ".join([*texts, *(there or ["flash outside would take them: --const-pool NAME=SIZE@ADDRESS"])])
+    return "; ".join([*texts, *(there or ["external flash could hold them: --const-pool NAME=SIZE@ADDRESS"])])
 
 
 def _too_much(need: int, free: Iterable[int]) -> str:
@@ -451,16 +451,16 @@ def _too_much(need: int, free: Iterable[int]) -> str:
 
 
 def _constants(layer: Mapping[str, Any]) -> list[int]:
-    """Bytes that the kernels of a layer take; those of the chosen one where no others are known."""
+    """Bytes of constants of each candidate kernel of a layer; of the chosen one if there are no candidates."""
     return [int(c["constants"]) for c in layer.get("candidates", ())] or [int(layer["constants"])]
 
 
 def _room(names: Sequence[str], free: Mapping[str, int], size: int, option: str) -> list[str]:
-    """Regions that the board does not offer, but that have room."""
+    """Advice about regions that board.toml does not offer for this purpose, but that have room."""
     return [f"{name} has {free[name]:,} free: {option} {name}=SIZE@ADDRESS" for name in names if free[name] >= size]
 
 
-# ---- pools with an address: what holds them, and what else is there
+# ---- pools with an address: their region, and overlaps
 
 
 _VECTORS = 64
@@ -470,22 +470,22 @@ Row = dict[str, Any]
 
 
 def pool_rows(metadata: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
-    """The pools that a model uses, as the metadata has them, with their kind: bss or rodata."""
+    """The pools that a model uses, as in the metadata, with their kind: bss or rodata."""
     workspace, constants = metadata["workspace"].get("pools") or (), metadata["constants"].get("pools") or ()
     state = metadata.get("state", {})
-    kept = state.get("pool")
-    if kept is not None:  # shares its pool with buffers of the workspace, or has it alone
+    state_pool = state.get("pool")
+    if state_pool is not None:  # it may also contain buffers of the workspace
         used = -(-int(state["size"]) // 16) * 16
-        inside = [p for p in workspace if p["name"] == kept["name"]]
-        whole = {**kept, "used": used + sum(int(p["used"]) for p in inside)}
+        inside = [p for p in workspace if p["name"] == state_pool["name"]]
+        whole = {**state_pool, "used": used + sum(int(p["used"]) for p in inside)}
         workspace = [*(p for p in workspace if p not in inside), whole]
     return [(p, "bss") for p in workspace] + [(p, "rodata") for p in constants]
 
 
 def pool_problems(board: Board, metadata: Mapping[str, Any]) -> list[Problem]:
-    """Pools whose address is in no memory of the board (E2014), or over what certainly lies there (E2015).
+    """Pools whose address is not in a memory of the board (E2014), or that overlap something fixed (E2015).
 
-    The rest is known when the image is linked: board.ld asserts that no pool shares bytes with anything.
+    All other overlaps are found when the image is linked: board.ld asserts that no pool overlaps anything.
     """
     problems = []
     taken = list(_certain(board))
@@ -495,16 +495,16 @@ def pool_problems(board: Board, metadata: Mapping[str, Any]) -> list[Problem]:
         start, end = p["address"], p["address"] + p["used"]
         if not _region(board, start, end, kind):
             what = "writable memory" if kind == "bss" else "memory"
-            problems.append(Problem("E2014", f"pool {p['name']} at {start:#x}: no {what} of {board.name} is there"))
+            problems.append(Problem("E2014", f"pool {p['name']} at {start:#x}: {board.name} has no {what} there"))
         for what, low, high in taken:
             if start < high and low < end:
-                shared = f"pool {p['name']}, {start:#x} to {end:#x}, lies over {what} of {board.name}, {low:#x} to {high:#x}"
+                shared = f"pool {p['name']}, {start:#x} to {end:#x}, overlaps {what} of {board.name}, {low:#x} to {high:#x}"
                 problems.append(Problem("E2015", f"{shared}; give it another address"))
     return problems
 
 
 def _certain(board: Board) -> Iterator[tuple[str, int, int]]:
-    """(what, first byte, byte after the last) of what has its place whatever the model needs."""
+    """(name, first byte, byte after the last) of everything whose place does not depend on the model."""
     code = board.region(board.code).origin
     yield "the vector table", code, code + _VECTORS
     if board.data not in (board.code, *board.constants):
@@ -513,22 +513,22 @@ def _certain(board: Board) -> Iterator[tuple[str, int, int]]:
 
 
 def _region(board: Board, start: int, end: int, kind: str) -> str:
-    """The name of the region that holds these bytes; "" if there is none."""
+    """The name of the region that contains these bytes; "" if there is none."""
     fitting = [m for m in board.memory if m.access == "rw" or kind == "rodata"]
     return next((m.name for m in fitting if m.origin <= start and end <= m.origin + m.size), "")
 
 
 def copied_to(board: Board, region: str) -> bool:
-    """Whether constants that lie in `region` have to be copied there from flash by the start-up code.
+    """Whether the start-up code must copy constants in `region` there from flash.
 
-    Not where the board has constants in that memory anyhow, or gets its whole image by a debugger that writes RAM.
+    It must not if the board has its constants in that memory anyway, or if a debugger loads the whole image into RAM.
     """
     loaded = board.gdb is not None and board.gdb.load == "ram"
     return board.region(region).access == "rw" and region not in (board.code, *board.constants) and not loaded
 
 
 def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[Row]:
-    """The pools for the linker script: name, kind, size, address as text ("": it has none), and its region (E2014, E2015)."""
+    """The pools for the linker script: name, kind, size, address as text ("" if it has none), and region (E2014, E2015)."""
     problems = pool_problems(board, metadata)
     if problems:
         raise TargetError(*problems)
@@ -542,15 +542,15 @@ def pool_regions(board: Board, metadata: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-# ---- flags that keep core registers from the compiler that blocks of inline assembly need
-# -ffixed-r9 takes one away, and no predefined macro says so, unlike position-independent code: the kernels are told by
-# -DAOT_REGISTERS=0 (aot/kernel.h), with which all blocks are compiled in their C form.  Whether a build needs that is tried, as a
-# flag may also come from a file of specs or from an option that this compiler alone has.
+# ---- flags that reserve core registers which blocks of inline assembly need
+# -ffixed-r9 reserves a register, and unlike for position-independent code, no predefined macro says so.  -DAOT_REGISTERS=0
+# (aot/kernel.h) selects the C form of all blocks.  Whether a build needs it is found by a trial compilation, because the flag may
+# also come from a specs file or from a compiler-specific option.
 
 
 NO_BLOCKS = "-DAOT_REGISTERS=0"
 _PLAIN = re.compile(r"-(?:mcpu=|march=|mthumb|mfloat-abi=|mfpu=|[OgDUWI])")
-"""Flags that take no register from anybody."""
+"""Flags that reserve no register."""
 _PROBE = """
 void probe(void);
 __attribute__((optimize("omit-frame-pointer"))) void probe(void) {
@@ -565,13 +565,13 @@ __attribute__((optimize("omit-frame-pointer"))) void probe(void) {
                  "=&h"(i), "=&h"(j), "=&h"(k), "=&h"(l), "=&h"(m) LAST);
 }
 """
-"""All that a block can get where GCC optimises: r0 to r12 and lr, but that one on Armv6-M."""
+"""All registers that a block can get if GCC optimises: r0 to r12 and, except on Armv6-M, lr."""
 
 
 def register_flags(tool: Tool, flags: Sequence[str]) -> list[str]:
-    """What a compilation of kernels needs beside `flags`: NO_BLOCKS where these keep a register from GCC, else nothing.
+    """Extra flags for compiling kernels: NO_BLOCKS if `flags` reserve a register, else none.
 
-    A flag that GCC does not know gives nothing: the compilation says so itself.
+    None as well for a flag that GCC does not know: the compilation itself will report it.
     """
     if any(f.startswith("-DAOT_REGISTERS=") for f in flags) or all(map(_PLAIN.match, flags)):
         return []
@@ -579,16 +579,16 @@ def register_flags(tool: Tool, flags: Sequence[str]) -> list[str]:
 
 
 def named_register_flags(flags: Sequence[str]) -> list[str]:
-    """The same by what the flags are called, for files that are written where no compiler need be."""
-    given = any(f.startswith("-DAOT_REGISTERS=") for f in flags)
-    return [NO_BLOCKS] if not given and any(f.startswith("-ffixed-") for f in flags) else []
+    """Like `register_flags`, but by the names of the flags, as no compiler may be installed."""
+    is_set = any(f.startswith("-DAOT_REGISTERS=") for f in flags)
+    return [NO_BLOCKS] if not is_set and any(f.startswith("-ffixed-") for f in flags) else []
 
 
 @lru_cache(maxsize=64)
 def _lacks_registers(path: str, flags: tuple[str, ...]) -> bool:
     with tempfile.TemporaryDirectory(prefix="aot-registers-") as name:
         (Path(name) / "probe.c").write_text(_PROBE, encoding="utf-8")
-        # the levels of the user's flags have registers of their own, which kernel.h knows of
+        # at -O2, because kernel.h itself handles the registers of other levels
         command = [path, *flags, "-O2", "-fomit-frame-pointer", "-w", "-c", "probe.c", "-o", "probe.o"]
         done = run_tool(command, Path(name))
         return done.code != 0 and "impossible constraints" in done.err

@@ -1,4 +1,4 @@
-"""The programs that we start: compilers, binutils, the emulator.  Found on PATH, or where AOT_<NAME> points."""
+"""The programs that aot starts: compilers, binutils, the emulator, from PATH or AOT_<NAME>."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tool:
 
 
 def known_tools() -> list[str]:
-    """The names that find_tool knows, in the order in which `aot doctor` shows them."""
+    """The names that find_tool knows, in the order of `aot doctor`."""
     return list(_HOW)
 
 
@@ -43,7 +43,7 @@ def how_to_get(name: str) -> str:
 def find_tool(name: str) -> Tool:
     """The program `name`; the variable AOT_ARM_NONE_EABI_GCC (and so on) overrides PATH.
 
-    Raises ToolchainError E3001 with the way to get it, E3004 and E3005 if it is there, but cannot say its version.
+    Raises ToolchainError E3001 with the command that installs it, E3004 and E3005 if it exists but `--version` fails.
     """
     override = os.environ.get("AOT_" + re.sub(r"\W", "_", name).upper())
     path = shutil.which(override or name)
@@ -56,7 +56,7 @@ def find_tool(name: str) -> Tool:
 
 
 def short_version(tool: Tool) -> str:
-    """`arm-none-eabi-gcc 12.2.1`: the number after the packager's remarks in parentheses."""
+    """`arm-none-eabi-gcc 12.2.1`: name and number, without the packager's remarks in parentheses."""
     number = re.search(r"\d+(\.\d+)+", re.sub(r"\(.*?\)", "", tool.version))
     return f"{tool.name} {number.group() if number else tool.version}"
 
@@ -71,5 +71,5 @@ def have_tool(name: str) -> bool:
 
 
 def run_tool(command: Sequence[str], cwd: Path) -> Finished:
-    """Runs a compiler or a binutil in `cwd` with a neutral locale; the caller looks at the result (E3004, E3005)."""
+    """Run a compiler or a binutil in `cwd` with a neutral locale; the caller checks the result (E3004, E3005)."""
     return run_program(command, cwd=cwd, variables={"LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"})

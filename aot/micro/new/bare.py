@@ -1,4 +1,4 @@
-"""`aot new --kind make`, `cmake` and `mlperf-tiny`: firmware without an operating system, built by GNU make or CMake."""
+"""`aot new --kind make`, `cmake` and `mlperf-tiny`: bare-metal firmware, built with GNU make or CMake."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _PROFILER = f"{_RUNTIME}layer_profile.c"
 
 @project_kind("make")
 def make_project(spec: Spec) -> ProjectFiles:
-    """Makefile and src/ are the user's; aot/project.mk knows sources and flags."""
+    """Makefile and src/ are the user's; aot/project.mk lists sources and flags."""
     files = bare_files(spec)
     values = bare_values(spec, files)
     files.update(profiler_files(spec))
     files["aot/project.mk"] = render("project.mk.j2", **values)
     files["README.md"] = render("README.bare.md.j2", **values)
-    return ProjectFiles(files, {"Makefile": render("Makefile.j2", **values), **_own_sources(spec, values)})
+    return ProjectFiles(files, {"Makefile": render("Makefile.j2", **values), **_user_sources(spec, values)})
 
 
 @project_kind("cmake")
 def cmake_project(spec: Spec) -> ProjectFiles:
-    """CMakeLists.txt, CMakePresets.json and src/ are the user's; aot/*.cmake know sources, flags and the compiler."""
+    """CMakeLists.txt, CMakePresets.json and src/ are the user's; aot/*.cmake define sources, flags and the compiler."""
     files = bare_files(spec)
     values = bare_values(spec, files)
     files.update(profiler_files(spec))
@@ -54,16 +54,16 @@ def cmake_project(spec: Spec) -> ProjectFiles:
     if not spec.board.is_host:
         files["aot/toolchain.cmake"] = render("toolchain.cmake.j2", **values)
     once = {n: render(f"{n}.j2", **values) for n in ("CMakeLists.txt", "CMakePresets.json")}
-    return ProjectFiles(files, {**once, **_own_sources(spec, values)})
+    return ProjectFiles(files, {**once, **_user_sources(spec, values)})
 
 
-def _own_sources(spec: Spec, values: dict[str, Any]) -> dict[str, Text]:
+def _user_sources(spec: Spec, values: dict[str, Any]) -> dict[str, Text]:
     names = ["main.c"] if spec.board.is_host else ["main.c", "console.c", "profile.c", "profile.h"]
     return {f"src/{name}": render(f"{name}.j2", **values) for name in names}
 
 
 def profiler_files(spec: Spec) -> dict[str, Text]:
-    """What counts cycles of each layer, compiled only when it is asked for; a host has no counter."""
+    """The per-layer profiler's files, compiled only on request; none for the host, which has no counter."""
     if spec.board.is_host:
         return {}
     header = runtime_headers({}, more=("layer_profile.h",))
@@ -87,7 +87,7 @@ def bare_files(spec: Spec) -> dict[str, Text]:
 
 
 def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
-    """What the templates of bare-metal projects use beside the common values."""
+    """The values for templates of bare-metal projects, including the common ones."""
     sources = sorted(n for n in files if n.endswith(".c"))
     fast = [n for n in sources if n.endswith("_kernels.c") or n == _RUNTIME + "memory.c"]
     return {
@@ -111,12 +111,12 @@ def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
 
 
 def counter_source(board: Board) -> str:
-    """The file of crt/src that counts: cycles by the core's own counter, or ticks of SysTick."""
+    """The file of crt/src that counts: dwt.c for the core's cycle counter, or systick.c."""
     return "dwt.c" if board.gdb is not None and board.gdb.counter == "dwt" else "systick.c"
 
 
 def flash_command(board: Board) -> list[str]:
-    """What writes an image to the board, with FILE for its path: by the tool whose server board.toml names, if we know how."""
+    """The command that writes image FILE to the board, with the tool of the server in board.toml; empty for unknown tools."""
     server = list(board.gdb.server) if board.gdb is not None else []
     tool = server[0].rpartition("/")[2] if server else ""
     if tool == "openocd":
@@ -132,7 +132,7 @@ def flash_command(board: Board) -> list[str]:
 
 
 def _defines(board: Board) -> list[str]:
-    """Caches, and instructions per tick of the timer; without a timer the host's counter reads 0."""
+    """Macros for the caches and for instructions per tick of the timer; without a timer, the host's counter reads 0."""
     tick = board.tick
     caches = [f"AOT_CACHES={board.cache_bits}"] if board.caches else []
     if tick is None:
@@ -141,7 +141,7 @@ def _defines(board: Board) -> list[str]:
 
 
 def _profile_command(spec: Spec, model: str) -> str:
-    """The command that reads what the firmware counted, with the options that the model was compiled with."""
+    """The command that reads the firmware's counts, with the options that the model was compiled with."""
     words = ["--board", spec.board_argument, *spec.options]
     return f"aot profile models/{model}.tflite --from log.txt -o report/{model} {' '.join(words)}"
 
@@ -156,11 +156,11 @@ SEMIHOSTING = (
     "-chardev", "stdio,id=console", "-semihosting-config", "enable=on,target=native,chardev=console", "-serial", "none",
 )  # fmt: skip
 SERIAL = ("-semihosting-config", "enable=on,target=native", "-serial", "stdio")
-"""What QEMU's terminal shows: the console of semihosting, or the board's serial port."""
+"""QEMU options that connect the terminal to the semihosting console, or to the board's serial port."""
 
 
 def qemu_arguments(board: Board, console: Sequence[str]) -> list[str]:
-    """All but the image, of a board that is a machine of QEMU's; with -icount shift=0 one instruction takes one nanosecond."""
+    """QEMU's arguments except the image; empty for boards that QEMU does not run.  -icount shift=0: 1 ns per instruction."""
     if board.is_host or board.gdb is not None:
         return []
     machine = ["-M", board.machine, "-cpu", board.qemu_cpu, "-icount", "shift=0,sleep=off"]
@@ -171,13 +171,13 @@ def qemu_arguments(board: Board, console: Sequence[str]) -> list[str]:
 
 
 _BENCHMARKS = {490: "kws01", 32 * 32 * 3: "ic01", 96 * 96 * 3: "vww01", 640: "ad01", 30 * 40: "sww01"}
-"""Elements of the input -> the name by which the runner knows the benchmark."""
+"""Elements of the input -> the runner's name of the benchmark."""
 _INTEGERS = ("int8", "int16", "uint8")
 
 
 @project_kind("mlperf-tiny")
 def mlperf_project(spec: Spec) -> ProjectFiles:
-    """Built like a make project; what lies in src/ is the user's.
+    """Built like a make project; src/ is the user's.
 
     Raises UsageError E5046 for a model with several inputs or outputs, or a board without a serial port.
     """
@@ -230,7 +230,7 @@ def _models(spec: Spec) -> list[dict[str, Any]]:
 
 
 def _model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """What the templates know of one model; `elements` are those of its input."""
+    """The values of one model for the templates; `elements` counts its input's elements."""
     into, out = model["inputs"][0], model["outputs"][0]
     elements = int(np.prod(into["shape"], dtype=np.int64))
     out_elements = int(np.prod(out["shape"], dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Whole projects around compiled models, of every kind."""
+"""Generation of complete projects around compiled models, of every kind."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def project_kinds() -> list[str]:
 
 
 def default_board(kind: str) -> str | None:
-    """The board of a project whose user names none; None: the one of all verbs."""
+    """The default board for a kind of project; None: the default of all verbs."""
     return DEFAULT_BOARDS.get(kind)
 
 
 def generate(spec: Spec) -> ProjectFiles:
     """All files of the project, the manifest included.
 
-    Raises UsageError E5042 (unknown kind), E5043 (no model, or names that clash); TargetError E2010 or E2011 when the
-    models together do not fit the board.
+    Raises UsageError E5042 (unknown kind), E5043 (no model, or names that clash); TargetError E2010 or E2011 if the models
+    together do not fit the board.
     """
     if spec.kind not in project_kinds():
-        near = did_you_mean(spec.kind, KINDS)
-        raise UsageError(Problem("E5042", f"unknown kind of project {spec.kind!r}{near}; known: {', '.join(project_kinds())}"))
+        hint = did_you_mean(spec.kind, KINDS)
+        raise UsageError(Problem("E5042", f"unknown kind of project {spec.kind!r}{hint}; kinds: {', '.join(project_kinds())}"))
     if not spec.parts:
         raise UsageError(Problem("E5043", "a project needs a model"))
     check_names([p.name for p in spec.parts])
-    made = KINDS[spec.kind](spec)
-    generated = {**made.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
+    project = KINDS[spec.kind](spec)
+    generated = {**project.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
     if spec.board_file:
         generated[f"board/{spec.board.emulates or spec.board.name}/board.toml"] = spec.board_file
     generated["regenerate.sh"] = render("regenerate.sh.j2", **common_values(spec))
     generated[MANIFEST] = _manifest(spec, generated)
-    return ProjectFiles(dict(sorted(generated.items())), dict(sorted(made.once.items())))
+    return ProjectFiles(dict(sorted(generated.items())), dict(sorted(project.once.items())))
 
 
 def _manifest(spec: Spec, generated: Mapping[str, Text]) -> str:

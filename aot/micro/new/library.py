@@ -1,4 +1,4 @@
-"""`aot new --kind zephyr`, `arduino`, `platformio`, `cmsis` and `pico`: the models in the layout of another build system."""
+"""`aot new --kind zephyr`, `arduino`, `platformio`, `cmsis` and `pico`: projects for other build systems."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aot.target.cpu import architecture_of, find_core
 
 @dataclass(frozen=True, slots=True)
 class SourceTree:
-    """`files` by their path in the project; `fast` and `small`: the sources relative to aot/, compiled for speed and for size."""
+    """`files` by path in the project; `fast` and `small`: sources relative to aot/ to compile for speed and for size."""
 
     files: dict[str, Text]
     fast: list[str]
@@ -32,7 +32,7 @@ class SourceTree:
 
 
 def source_tree(spec: Spec) -> SourceTree:
-    """The C of all models with a test vector each, and no start-up code: the build system has its own."""
+    """The C sources of all models, each with a test vector, without start-up code, which the build system provides."""
     texts = model_files(spec, sources="models/", headers="models/")
     files = {f"aot/{name}": text for name, text in texts.items()}
     files.update({f"aot/include/{name}": text for name, text in runtime_headers(texts).items()})
@@ -49,7 +49,7 @@ ZEPHYR_BOARDS = {
     "mps3-an547": ("mps3_an547", "mps3/corstone300/an547"),
     "microbit": ("bbc_microbit",),
 }
-"""Our board -> the nearest of Zephyr's: by its old name, and by that from 3.7 on."""
+"""aot board -> the closest Zephyr board: its old name, and its name since Zephyr 3.7."""
 
 ARDUINO_ARCHITECTURES = {
     "cortex-m0plus": ("samd", "mbed_rp2040", "rp2040", "stm32"),
@@ -58,20 +58,20 @@ ARDUINO_ARCHITECTURES = {
     "cortex-m7": ("mbed_portenta", "mbed_giga", "mbed_opta", "stm32"),
     "cortex-m33": ("renesas_portenta", "rp2040", "stm32"),
 }
-"""Core -> the architectures (of library.properties) that have boards with it; a project for another core names no limits."""
+"""Core -> the architectures (for library.properties) with such boards; projects for other cores are not restricted."""
 
 ARDUINO_BOARDS = {"nano33ble": "arduino:mbed_nano:nano33ble", "rpi-pico": "rp2040:rp2040:rpipico"}
 PLATFORMIO_BOARDS = {
     "nano33ble": ("nordicnrf52", "nano33ble"), "rpi-pico": ("raspberrypi", "pico"), "nrf52840dk": ("nordicnrf52", "nrf52840_dk"),
     "nucleo-f446re": ("ststm32", "nucleo_f446re"), "nucleo-h743zi2": ("ststm32", "nucleo_h743zi"),
 }  # fmt: skip
-"""Our board -> the one of arduino-cli; the platform and the board of PlatformIO."""
+"""aot board -> arduino-cli's board; PlatformIO's platform and board."""
 
 
 def target_of(kind: str, cpu: str) -> str:
-    """The target that a kind of project compiles for on a board with this core.
+    """The target for a kind of project on a board with this core.
 
-    Zephyr gives no floating point registers without CONFIG_FPU, and may leave out the DSP instructions of an Armv8-M core.
+    Zephyr disables floating point registers without CONFIG_FPU, and may disable the DSP instructions of an Armv8-M core.
     """
     core = find_core(cpu)
     if kind != "zephyr" or "vfp" not in core.features:
@@ -94,7 +94,7 @@ def zephyr_project(spec: Spec) -> ProjectFiles:
 
 @project_kind("arduino", board="nano33ble")
 def arduino_project(spec: Spec) -> ProjectFiles:
-    """A library with an example; all of it generated, as sketches live elsewhere."""
+    """A library with an example; everything is generated, because sketches are elsewhere."""
     values = _values(spec)
     files = _library_sources(spec, "src/", values)
     files["library.properties"] = render("library/library.properties.j2", **values)
@@ -136,24 +136,24 @@ def _library_sources(spec: Spec, folder: str, values: dict[str, Any]) -> dict[st
     texts = model_files(spec)
     texts.update(runtime_headers(texts, more=("model.hpp",)))
     for name, text in texts.items():
-        if name.endswith("_kernels.c"):  # such build systems have no flags for a single file
-            licence, _, rest = str(text).partition("\n")
-            texts[name] = f'{licence}\n#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2")\n#endif\n{rest}'
+        if name.endswith("_kernels.c"):  # these build systems cannot set flags for a single file
+            licence, _, body = str(text).partition("\n")
+            texts[name] = f'{licence}\n#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2")\n#endif\n{body}'
     texts[values["header"]] = render("library/all.h.j2", **values)
     return {folder + name: text for name, text in texts.items()}
 
 
-# ---- cmsis: a CMSIS pack of the models, and a solution for CMSIS-Toolbox and Keil that uses them
+# ---- cmsis: a CMSIS pack of the models, and a solution that uses it, for CMSIS-Toolbox and Keil
 
 
 _LONGEST = 27
 _NO_FPU = ("Armv6-M", "Armv7-M", "Armv8-M Baseline")
-"""Architectures that have none, so that a project need not say so."""
+"""Architectures without an FPU, so that a project need not disable it."""
 
 
 @project_kind("cmsis")
 def cmsis_project(spec: Spec) -> ProjectFiles:
-    """The solution, the project and src/ are the user's; the pack's description and the layer of the models are generated."""
+    """The solution, the project and src/ are the user's; the pack's description and the models' layer are generated."""
     tree, metas = source_tree(spec), [p.artifact.metadata for p in spec.parts]
     project = project_name(spec.title)
     common = common_values(spec)
@@ -178,47 +178,52 @@ def cmsis_project(spec: Spec) -> ProjectFiles:
 
 
 def arm_name(cpu: str) -> str:
-    """`M0+`: as packs write the core; `M3`, whose code runs on others, for a core of a plug-in."""
+    """The core's name in packs, such as `M0+`; for a plug-in's core `M3`, whose code runs on others."""
     plain = cpu.partition("+")[0]
     return plain.removeprefix("cortex-").upper().replace("PLUS", "+") if plain.startswith("cortex-m") else "M3"
 
 
 def short(name: str) -> str:
-    """A name for a component, as PACK.xsd wants it: a letter first, two characters, and with " test" behind it at most 32."""
+    """A component name that PACK.xsd accepts: a letter first, at least 2 characters, at most 32 with " test" appended."""
     word = name if len(name) > 1 and name[0] != "_" else f"model_{name}"
     return word if len(word) <= _LONGEST else f"{word[: _LONGEST - 7]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def processor(flags: Sequence[str]) -> dict[str, str]:
-    """The attributes of a csolution's `processor:` that say what these flags of the compiler say."""
+    """The attributes of a csolution's `processor:` that are equivalent to these compiler flags."""
     fpu = next((f.partition("=")[2] for f in flags if f.startswith("-mfpu=")), "")
     cpu = next((f.partition("=")[2] for f in flags if f.startswith("-mcpu=")), "")
-    found = {"fpu": "sp" if "sp" in fpu else "dp"} if fpu else {}
+    attributes = {"fpu": "sp" if "sp" in fpu else "dp"} if fpu else {}
     architecture = architecture_of(cpu)
     if "-mfloat-abi=soft" in flags and architecture not in _NO_FPU:
-        found["fpu"] = "off"
+        attributes["fpu"] = "off"
     if "+nomve" in cpu:
-        found["mve"] = "off" if "+nomve.fp" not in cpu else "int"
+        attributes["mve"] = "off" if "+nomve.fp" not in cpu else "int"
     if architecture.startswith("Armv8"):
-        found["trustzone"] = "off"
-    return found
+        attributes["trustzone"] = "off"
+    return attributes
 
 
 def _component(name: str, files: Sequence[str]) -> dict[str, Any]:
     """The files of one model, and of its test vector."""
-    own = [
+    sources = [
         n
         for n in files
         if n.startswith(f"aot/models/{name}.") or n in (f"aot/models/{name}_{w}.c" for w in ("kernels", "params"))
     ]
-    return {"name": name, "short": short(name), "files": own, "test": [f"aot/models/{name}_test.h", f"aot/models/{name}_test.c"]}
+    return {
+        "name": name,
+        "short": short(name),
+        "files": sources,
+        "test": [f"aot/models/{name}_test.h", f"aot/models/{name}_test.c"],
+    }
 
 
 # ---- pico: a program for Raspberry Pi Pico boards, built with the Pico SDK
 
 
 PICO_BOARDS = {"cortex-m0plus": "pico", "cortex-m0": "pico", "cortex-m33": "pico2"}
-"""Core -> the SDK's board: RP2040 and RP2350."""
+"""Core -> the SDK's board (RP2040 or RP2350)."""
 
 
 @project_kind("pico", board="rpi-pico")

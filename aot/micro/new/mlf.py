@@ -1,14 +1,14 @@
-"""Model Library Format: one tar with everything that was generated, laid out as microTVM's exporter does (version 7).
+"""Model Library Format: one tar with everything that was generated, in the layout of microTVM's exporter (version 7).
 
     metadata.json                        memory, inputs and outputs, target; our metadata under the key "aot"
     codegen/host/src/<name>_lib0.c ...   main function, kernels, parameters
-    codegen/host/include/<name>.h        the interface, and tvmgen_<name>.h, the same by microTVM's names
-    codegen/host/src/byoc/, include/     sources and headers of a library that layers were given to (--byoc)
+    codegen/host/include/<name>.h        the interface, and tvmgen_<name>.h, the same with microTVM's names
+    codegen/host/src/byoc/, include/     sources and headers of an external library (--byoc)
     parameters/<name>.params             empty: parameters are linked in
     src/<name>.relay                     the graph as text
-    runtime/                             what the sources need of the runtime
+    runtime/                             the parts of the runtime that the sources need
 
-The archive depends on nothing but its content: entries are sorted, and all times are SOURCE_DATE_EPOCH (0 where it is not set).
+The archive depends only on its content: entries are sorted, and all times are SOURCE_DATE_EPOCH (0 if it is not set).
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from aot.support.untrusted import parse_json
 VERSION = 7
 _PARAMS_MAGIC = 0xF7E58D4F05049CB7
 _DEVICE = 1
-"""device type of a CPU"""
+"""Device type of a CPU."""
 _SOURCE = re.compile(r"^codegen/host/(?:src|include)/[A-Za-z0-9_]+\.[ch]$")
 _FOREIGN = {"byoc/Include/": "codegen/host/include/", "byoc/": "codegen/host/src/byoc/"}
-"""Where the files of a library are in an artifact, and in an archive."""
+"""Folder of a library's files in an artifact -> folder in an archive."""
 _FOREIGN_SOURCE = re.compile(r"(?:\w+/)*\w+\.[ch]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """An archive as it was read: its metadata.json and all files by their path."""
+    """The content of an archive: its metadata.json and all files by path."""
 
     metadata: Mapping[str, Any]
     files: Mapping[str, bytes]
 
 
 def pack(artifact: Artifact, *, relay: str, epoch: int | None = None) -> bytes:
-    """The tar of a compiled model; `relay` is the text of its graph, `epoch` the time in seconds (default SOURCE_DATE_EPOCH).
+    """The tar of a compiled model; `relay` is the text of its graph, `epoch` the timestamp (default SOURCE_DATE_EPOCH).
 
     Raises UsageError E5044 if SOURCE_DATE_EPOCH is not a number.
     """
@@ -67,7 +67,7 @@ def pack(artifact: Artifact, *, relay: str, epoch: int | None = None) -> bytes:
 
 
 def source_date() -> int:
-    """The time that goes into the archive: SOURCE_DATE_EPOCH (reproducible-builds.org), else 0."""
+    """The timestamp for the archive: SOURCE_DATE_EPOCH (reproducible-builds.org), else 0."""
     text = os.environ.get("SOURCE_DATE_EPOCH", "0")
     if not re.fullmatch(r"[0-9]{1,11}", text):
         raise UsageError(Problem("E5044", f"SOURCE_DATE_EPOCH is {text!r}, not a number of seconds"))
@@ -75,7 +75,7 @@ def source_date() -> int:
 
 
 def library_metadata(artifact: Artifact, when: int) -> dict[str, Any]:
-    """metadata.json: the keys of version 7, with shape and quantisation added to inputs and outputs, and ours under "aot"."""
+    """metadata.json with the keys of version 7, shape and quantisation of inputs and outputs, and our metadata under "aot"."""
     meta = artifact.metadata
     tensors = [*meta["inputs"], *meta["outputs"]]
     main = {
@@ -107,11 +107,11 @@ def _tensor(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scratch(layers: list[Mapping[str, Any]]) -> dict[str, int]:
-    """Function -> most scratch memory that any of its calls needs."""
-    found: dict[str, int] = {}
+    """Function -> the most scratch memory of any of its calls."""
+    scratch: dict[str, int] = {}
     for layer in layers:
-        found[layer["function"]] = max(found.get(layer["function"], 0), int(layer["scratch"]))
-    return found
+        scratch[layer["function"]] = max(scratch.get(layer["function"], 0), int(layer["scratch"]))
+    return scratch
 
 
 def _library_names(name: str) -> dict[str, str]:
@@ -122,16 +122,16 @@ def _library_names(name: str) -> dict[str, str]:
 
 
 def _moved(path: str, folders: Mapping[str, str]) -> str:
-    """The path in the folder that its own becomes; "" if it is in none."""
+    """The path after moving it from its old folder to the new one; "" if it is in none of `folders`."""
     return next((new + path.removeprefix(old) for old, new in folders.items() if path.startswith(old)), "")
 
 
 def _foreign_names(name: str, paths: Iterable[str]) -> dict[str, str]:
-    """File of an artifact -> its path in the archive, of a library's files that are there."""
+    """File of an artifact -> its path in the archive, for the files of an external library."""
     own = {*_library_names(name).values(), f"codegen/host/include/tvmgen_{name}.h"}
     folders = {new: old for old, new in _FOREIGN.items()}
-    found = {_moved(path, folders): path for path in paths if path not in own}
-    return {file: path for file, path in found.items() if file and _FOREIGN_SOURCE.fullmatch(file)}
+    files = {_moved(path, folders): path for path in paths if path not in own}
+    return {file: path for file, path in files.items() if file and _FOREIGN_SOURCE.fullmatch(file)}
 
 
 def _sources(artifact: Artifact) -> dict[str, str]:
@@ -157,7 +157,7 @@ def _tar(files: Mapping[str, bytes], when: int) -> bytes:
 
 
 def unpack(data: bytes) -> Library:
-    """Read an archive; nothing is written.  Raises UsageError E5045 if it is no archive of this format."""
+    """Read an archive, without writing anything.  Raises UsageError E5045 if it is not an archive of this format."""
     try:
         files = _members(data)
         metadata = parse_json(files["metadata.json"])
@@ -171,7 +171,7 @@ def unpack(data: bytes) -> Library:
 
 
 def _members(data: bytes) -> dict[str, bytes]:
-    """The plain files of a tar; ValueError where it is none, or its files have more bytes than itself."""
+    """The regular files of a tar; ValueError if it is not a tar, or its files are larger than itself."""
     files: dict[str, bytes] = {}
     left = len(data)
     try:
@@ -182,10 +182,10 @@ def _members(data: bytes) -> dict[str, bytes]:
                     files[member.name.removeprefix("./")] = stream.read(left + 1)
                     left -= len(files[member.name.removeprefix("./")])
                 if left < 0:
-                    raise ValueError("its files are longer than it is")
+                    raise ValueError("its files are larger than the archive")
     except ValueError:
         raise
-    except Exception as error:  # tarfile lets nearly everything through that broken headers lead to, such as RecursionError
+    except Exception as error:  # with broken headers, tarfile raises almost anything, such as RecursionError
         raise ValueError(f"the archive is broken ({type(error).__name__})") from None
     return files
 
@@ -201,5 +201,5 @@ def artifact_of(library: Library) -> Artifact:
         paths |= _foreign_names(name, library.files)
         texts = {file: library.files[path].decode() for file, path in paths.items()}
     except UnicodeDecodeError:
-        raise UsageError(Problem("E5045", "the archive was not written by aot: its sources are no text")) from None
+        raise UsageError(Problem("E5045", "the archive was not written by aot: its sources are not text")) from None
     return Artifact(name, texts, module["aot"])

@@ -1,8 +1,8 @@
-"""What a project is made of, and the registry of its kinds: `aot new`.
+"""The contents of a project, and the registry of its kinds: `aot new`.
 
-A project holds two sorts of files.  Those below `aot/` (and those that carry the marker of `generated_note`) belong to the
-compiler and are replaced when the project is generated again; all others are written once and belong to the user from then on.
-`aot-project.json` lists the former with their hashes, so that a change made by hand is noticed and never lost.
+A project contains two sorts of files.  Generated files belong to the compiler, and are replaced when the project is generated
+again; all others are written once, and belong to the user from then on.  `aot-project.json` lists the generated files with their
+hashes, so that changes made by hand are noticed and never lost.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Text = str | bytes
 _PER_LINE = 16
 
 STATEFUL_RUNS = 3
-"""How often the test of a model with state runs it; the outputs of the last run are compared."""
+"""How often the test of a model with state runs the model; it compares the outputs of the last run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One model of a project: what the compiler made of it, the file itself, and one test vector.
+    """One model of a project: the artifact, the .tflite file, and one test vector.
 
-    `inputs` and `outputs` are arrays in the order and with the shapes and dtypes of the metadata; for a model with state the
-    outputs are those of the run STATEFUL_RUNS on the same inputs.
+    `inputs` and `outputs` are arrays in the order and with the shapes and dtypes of the metadata; for a model with state, the
+    outputs are from run number STATEFUL_RUNS on the same inputs.
     """
 
     artifact: Artifact
@@ -56,11 +56,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What `aot new` is to make.  `title` is the name of the folder.
+    """The project that `aot new` generates.  `title` is by default the name of the folder.
 
-    `workspace` has the files of a workspace that all models were compiled to share (Options.share_workspace), if they do.
-    `board_file` is the text of board.toml for a board that aot does not bring along; the project then keeps a copy.
-    `options` are the words of the command line that compile the models in the same way again.
+    `workspace` has the files of the workspace that all models share (Options.share_workspace), if they share one.
+    `board_file` is the text of board.toml for the user's own board; the project keeps a copy.
+    `options` are the command-line options that compile the models in the same way again.
     """
 
     kind: str
@@ -75,14 +75,14 @@ class Spec:
 
     @property
     def board_argument(self) -> str:
-        """The argument of --board when the project is generated again."""
+        """The argument of --board for generating the project again."""
         name = self.board.emulates or self.board.name
         return (EMULATED if self.board.emulates else "") + (f"./board/{name}" if self.board_file else name)
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """All files of a project by their path in it: `generated` are the compiler's, `once` the user's."""
+    """All files of a project by path: `generated` belong to the compiler, `once` to the user."""
 
     generated: Mapping[str, Text]
     once: Mapping[str, Text] = field(default_factory=dict)
@@ -92,11 +92,11 @@ Generator = Callable[[Spec], ProjectFiles]
 
 KINDS: dict[str, Generator] = {}
 DEFAULT_BOARDS: dict[str, str] = {}
-"""Kind -> the board of a project whose user names none, where it is not the default of all verbs."""
+"""Kind -> default board, for kinds that differ from the default of all verbs."""
 
 
 def project_kind(name: str, *, board: str = "") -> Callable[[Generator], Generator]:
-    """Register a function that makes the files of one kind of project (without README, models and manifest)."""
+    """Register a function that generates the files of one kind of project, without models and manifest."""
 
     def register(function: Generator) -> Generator:
         KINDS[name] = function
@@ -108,7 +108,7 @@ def project_kind(name: str, *, board: str = "") -> Callable[[Generator], Generat
 
 
 def common_values(spec: Spec) -> dict[str, Any]:
-    """What every template of a project may use."""
+    """The values for all templates of a project."""
     return {
         "spec": spec, "title": spec.title, "kind": spec.kind, "board": spec.board, "version": __version__,
         "models": [model_values(p.artifact) for p in spec.parts], "share": bool(spec.workspace),
@@ -118,7 +118,7 @@ def common_values(spec: Spec) -> dict[str, Any]:
 
 
 def model_values(artifact: Artifact) -> dict[str, Any]:
-    """What templates may know of one model."""
+    """The values of one model for templates."""
     meta = artifact.metadata
     return {
         "name": artifact.name, "NAME": artifact.name.upper(), "inputs": meta["inputs"], "outputs": meta["outputs"],
@@ -148,17 +148,17 @@ def model_files(spec: Spec, *, sources: str = "", headers: str = "") -> dict[str
 
 
 def runtime_headers(texts: Mapping[str, Text], *, more: Sequence[str] = ()) -> dict[str, Text]:
-    """The headers `aot/….h` that the sources include, also by way of each other; `more` are wanted in any case."""
+    """The headers `aot/….h` that the sources include, directly or indirectly, and the headers `more`."""
     folder = data_folder("crt") / "include"
     waiting = [t for t in texts.values() if isinstance(t, str)] + [f'#include "aot/{name}"' for name in more]
-    found: dict[str, Text] = {}
+    headers: dict[str, Text] = {}
     while waiting:
         for line in waiting.pop().splitlines():
             name = line.partition('#include "')[2].rstrip('"') if line.lstrip().startswith('#include "aot/') else ""
-            if name and name not in found:
-                found[name] = (folder / name).read_text(encoding="utf-8")
-                waiting.append(str(found[name]))
-    return dict(sorted(found.items()))
+            if name and name not in headers:
+                headers[name] = (folder / name).read_text(encoding="utf-8")
+                waiting.append(str(headers[name]))
+    return dict(sorted(headers.items()))
 
 
 def runtime_source(name: str) -> str:
@@ -172,7 +172,7 @@ def integer_only(spec: Spec) -> bool:
 
 
 def places_of(spec: Spec) -> Places:
-    """The regions for all models of the project together (TargetError E2010, E2011)."""
+    """The memory regions for all models of the project together (TargetError E2010, E2011)."""
     metas = [p.artifact.metadata for p in spec.parts]
     spaces = [-(-int(m["workspace"]["size"]) // 16) * 16 for m in metas]
     vectors = sum(a.nbytes for p in spec.parts for a in (*p.inputs, *p.outputs))
@@ -185,7 +185,7 @@ def places_of(spec: Spec) -> Places:
 
 
 def vector_files(part: Part) -> dict[str, str]:
-    """`<name>_test.h` and `.c`: one input, the outputs that it must give, and functions that load and compare them."""
+    """`<name>_test.h` and `.c`: one input, the expected outputs, and functions that load and compare them."""
     meta = part.artifact.metadata
     values = {
         **model_values(part.artifact),
@@ -222,5 +222,5 @@ def _literal(value: Any, dtype: str) -> str:
 
 
 def project_name(title: str) -> str:
-    """A name for build systems, from the folder's."""
+    """A name for build systems, derived from the title."""
     return c_identifier(title, default="project")

@@ -23,7 +23,7 @@ _TYPES = {
     "bool": "bool", "int8_t": "i8", "uint8_t": "u8", "int16_t": "i16", "uint16_t": "u16", "int32_t": "i32", "uint32_t": "u32",
     "int64_t": "i64", "uint64_t": "u64", "float": "f32", "double": "f64",
 }  # fmt: skip
-"""C's type of an element -> Rust's."""
+"""C type of an element -> Rust type."""
 
 _KEYWORDS = {
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum", "extern",
@@ -32,7 +32,7 @@ _KEYWORDS = {
     "virtual", "where", "while", "yield",
 }  # fmt: skip
 _NEVER = {"self", "super", "crate", "Self", "_"}
-"""Names that Rust does not take even as r#name."""
+"""Names that Rust does not accept even as r#name."""
 _CRATES = {"core", "std", "alloc", "test", "proc_macro"}
 
 
@@ -62,13 +62,13 @@ def rust_project(spec: Spec) -> ProjectFiles:
 
 
 def crate_name(title: str) -> str:
-    """A crate's name, from the project's title: no word that Cargo refuses."""
+    """A crate name that Cargo accepts, derived from the project's title."""
     name = project_name(title).lower()
     return f"{name}_models" if name in _KEYWORDS | _NEVER | _CRATES else name
 
 
 def rust_target(flags: tuple[str, ...]) -> str:
-    """The name of rustc's target for a core, from the compiler's flags for it; that of the host without a core's."""
+    """rustc's target for a core, from the compiler's flags for it; "" (the host) if they name no core."""
     cpu = next((f.partition("=")[2].partition("+")[0] for f in flags if f.startswith("-mcpu=")), "")
     hard = "hf" if "-mfloat-abi=hard" in flags else ""
     if not cpu:
@@ -79,7 +79,7 @@ def rust_target(flags: tuple[str, ...]) -> str:
 
 
 def _model(model: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What the templates know of one model; `module` is its name as an identifier of Rust."""
+    """The values of one model for the templates; `module` is its name as a Rust identifier."""
     name = model["name"]
     module = f"{name}_" if name in _NEVER else f"r#{name}" if name in _KEYWORDS else name
     tensors = {k: [_tensor(t) for t in model[k]] for k in ("inputs", "outputs")}

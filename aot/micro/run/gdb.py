@@ -1,7 +1,7 @@
-"""Run an image on a board that a GDB server reaches: OpenOCD, pyOCD, J-Link, probe-rs, Renode, or QEMU's own stub.
+"""Runs an image on a board through a GDB server: OpenOCD, pyOCD, J-Link, probe-rs, Renode, or QEMU's own stub.
 
-The image is the one that runs in QEMU: its semihosting calls all stop at one breakpoint, and are served here, so the server's own
-semihosting stays off and its dialect does not matter.
+The image is the same as for QEMU.  Its semihosting calls all stop at one breakpoint and are handled here, so the server's own
+semihosting, which differs between servers, stays off.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ THUMB = 1 << 24
 CFSR = 0xE000ED28
 HFSR = 0xE000ED2C
 _MOST = 1 << 24
-"""Bytes that a call may read or write at once."""
+"""Maximum bytes that a call may read or write."""
 _TEXT = 1 << 20
-"""Bytes that a program may print."""
+"""Maximum bytes that a program may print."""
 _HANDLES = 8
 ABNORMAL = 255
-"""The exit code of a program that ends for another reason, or with a code that our images do not have."""
+"""The exit code of a program that ends for another reason, or with an invalid code."""
 FILES = {"inputs.bin": False, "outputs.bin": True, "trace.bin": True}
-"""What the harness opens, and whether it is for writing."""
+"""File that the harness opens -> whether for writing."""
 LOAD_SECONDS = 120.0
 LOAD_BYTES_A_SECOND = 2048
-"""How long the image may take to get there: these seconds, and its size at a slow probe's pace."""
+"""Time limit for loading the image: these seconds, plus its size at the speed of a slow probe."""
 LAST_SECONDS = 5.0
-"""What is left for finding out where the core is, once the time is over."""
+"""Time for finding out where the core is, after a run's time limit."""
 LOOP = b"\xfe\xe7"
 """`b .`"""
 _FAULTS = (
@@ -60,10 +60,10 @@ _FAULTS = (
 
 
 def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
-    """Bring `elf` to the board, run it, and serve its files from `cwd`.
+    """Load `elf`, run it on the board, and serve its files from `cwd`.
 
-    Raises ToolchainError E3040 (no server), E3041 (its answers), E3042, E3043 (the image), E3010 (`timeout` seconds have passed),
-    VerificationError E4021 (the core stopped elsewhere).
+    Raises ToolchainError E3040 (no server), E3041 (invalid answers), E3042, E3043 (the image), E3010 (`timeout` seconds have
+    passed), VerificationError E4021 (the core stopped unexpectedly).
     """
     link = board.gdb
     assert link is not None, "a board of kind gdb has [gdb]"
@@ -98,7 +98,7 @@ def _set_clock(client: Client, link: GdbLink) -> None:
 
 
 def _enter(client: Client, elf: Path) -> None:
-    """Stack pointer and program counter as the core takes them from the vector table at reset."""
+    """Set stack pointer and program counter from the vector table, as the core does at reset."""
     vectors = symbols(elf).get("aot_vectors")
     if vectors is None:
         raise ToolchainError(Problem("E3011", f"{elf.name} has no symbol aot_vectors: it is not one of aot's images"))
@@ -116,7 +116,7 @@ def symbols(elf: Path) -> dict[str, int]:
 
 
 def call_spot(elf: Path) -> int:
-    """The address of the one semihosting call (E3011 if there is none)."""
+    """The address of the only semihosting call (E3011 if there is none)."""
     return _instruction(elf, "aot_semihosting_call", BKPT)
 
 
@@ -125,22 +125,22 @@ def _loop(elf: Path) -> int:
     return _instruction(elf, "aot_exit", LOOP)
 
 
-def _instruction(elf: Path, function: str, wanted: bytes) -> int:
+def _instruction(elf: Path, function: str, code_bytes: bytes) -> int:
     start = symbols(elf).get(function, -1) & ~1
     with elf.open("rb") as stream:
         for section in ELFFile(stream).iter_sections():
             first, data = section["sh_addr"], section.data() if section["sh_type"] == "SHT_PROGBITS" else b""
             if first <= start < first + len(data):
                 code = data[start - first : start - first + 64]
-                found = next((i for i in range(0, len(code) - 1, 2) if code[i : i + 2] == wanted), None)
-                if found is not None:
-                    return int(start + found)
-    raise ToolchainError(Problem("E3011", f"{elf.name} is not one of aot's images: it has no such call as in {function}"))
+                offset = next((i for i in range(0, len(code) - 1, 2) if code[i : i + 2] == code_bytes), None)
+                if offset is not None:
+                    return int(start + offset)
+    raise ToolchainError(Problem("E3011", f"{elf.name} is not one of aot's images: {function} lacks the expected instruction"))
 
 
 @dataclass(slots=True)
 class _Session:
-    """One run: `files` are those that the program has open, by handle; `text` is what it printed; the core runs or is halted."""
+    """One run: `files` are the program's open files by handle; `text` is its output; `running` says whether the core runs."""
 
     client: Client
     board: Board
@@ -154,7 +154,7 @@ class _Session:
     def run(self) -> Finished:
         spot = call_spot(self.elf)
         if not self.client.breakpoint(spot):
-            raise fault(f"sets no breakpoint at 0x{spot:08x}")
+            raise fault(f"cannot set a breakpoint at 0x{spot:08x}")
         try:
             while True:
                 self._go()
@@ -178,7 +178,7 @@ class _Session:
         self.running = True
         reply = self.client.answer(seconds=math.inf)
         if reply[:1] not in (b"T", b"S"):
-            raise fault(f"did not report a stop, but {printable(reply.decode('utf-8', 'replace')) or 'nothing'}")
+            raise fault(f"sent {printable(reply.decode('utf-8', 'replace')) or 'nothing'} instead of a stop reply")
         self.running = False
 
     def _halt(self) -> None:
@@ -188,7 +188,7 @@ class _Session:
             self.running = False
 
     def _park(self, spot: int) -> None:
-        """Leave the core in a loop, without our breakpoint: there it can do no harm, and the next session finds it."""
+        """Leave the core in an endless loop without our breakpoint, where it does no harm."""
         self.client.end = time.monotonic() + LAST_SECONDS
         with suppress(ToolchainError, NoAnswerError, LateError):
             self._halt()
@@ -197,7 +197,7 @@ class _Session:
             self.client.parked = True
 
     def _late(self) -> ToolchainError:
-        """The error of a run that takes too long, with the place where it was."""
+        """The error for a run that takes too long, with the core's position."""
         where = ""
         self.client.end = time.monotonic() + LAST_SECONDS
         with suppress(ToolchainError, NoAnswerError, LateError):
@@ -207,7 +207,7 @@ class _Session:
         return ToolchainError(Problem("E3010", f"{self.board.name} did not finish within {self.timeout:g} s{where}"))
 
     def _stopped(self, pc: int) -> VerificationError:
-        """The error of a stop that is no call."""
+        """The error for a stop that is not a semihosting call."""
         places = [f"pc 0x{pc:08x} in {function_at(self.elf, pc)}"]
         with suppress(ToolchainError, NoAnswerError, LateError):
             lr = self.client.register(LR)
@@ -219,10 +219,10 @@ class _Session:
             places.append(f"hfsr 0x{self.client.word(HFSR):08x}")
         return VerificationError(Problem("E4021", f"{self.board.name}: the core stopped at {', '.join(places)}"))
 
-    # ---- semihosting (IHI 0203), as crt/src/semihosting.c calls it
+    # ---- semihosting (IHI 0203), as used by crt/src/semihosting.c
 
     def _serve(self) -> int | None:
-        """Do the call that r0 and r1 describe; the exit code where it is the last."""
+        """Perform the call in r0 and r1; return the exit code if it is the last one."""
         operation, block = self.client.register(R0), self.client.register(R1)
         if operation == 0x04:
             self.text += self._string(block)
@@ -250,7 +250,7 @@ class _Session:
         return bytes(text).split(b"\0")[0]
 
     def _open(self, name: int, mode: int, length: int) -> int:
-        """The files of the harness only."""
+        """Open a file; only the harness's files are allowed."""
         path = self.client.read(name, min(length, 32)).decode("utf-8", "replace")
         writes = mode >= 4
         if FILES.get(path) is not writes or len(self.files) == _HANDLES:
@@ -287,7 +287,7 @@ class _Session:
 
     def _seek(self, handle: int, position: int) -> int:
         file = self.files.get(handle)
-        if file is None or position > self._length(handle):  # a gap would be filled
+        if file is None or position > self._length(handle):  # never create a gap
             return -1
         file.seek(position)
         return 0
@@ -302,18 +302,18 @@ class _Session:
         return size
 
 
-# ---- bring an image into a board's memory, or see that it is there
+# ---- load an image into a board's memory, or check that it is there
 
 
 Segment = tuple[int, bytes]
 """Address and content."""
 
 PROBE = 256
-"""Bytes of each segment's start and end that are compared first: another image differs there nearly always."""
+"""Bytes at each segment's start and end that are compared first: other images nearly always differ there."""
 
 
 def bring_image(client: Client, board: Board, elf: Path) -> None:
-    """Load the image unless it is there; then compare (E3042: it cannot be loaded, E3043: another one is there)."""
+    """Load the image unless it is there, then compare (E3042: it cannot be loaded; E3043: the board has another image)."""
     link = board.gdb
     assert link is not None
     parts = segments(elf)
@@ -321,8 +321,8 @@ def bring_image(client: Client, board: Board, elf: Path) -> None:
         if link.command:
             _run_command(board, link.command, elf, seconds=client.end - time.monotonic())
         if not is_there(client, parts):
-            how = "load_command left" if link.command else "the board holds"
-            raise ToolchainError(Problem("E3043", f"{board.name}: {how} another image than {elf.name}"))
+            how = "load_command loaded" if link.command else "the board has"
+            raise ToolchainError(Problem("E3043", f"{board.name}: {how} a different image than {elf.name}"))
         return
     if link.load == "flash" and is_there(client, parts):
         return
@@ -333,20 +333,20 @@ def bring_image(client: Client, board: Board, elf: Path) -> None:
         if (address, data) not in flash:
             client.write(address, data)
     if not is_there(client, parts):
-        hint = 'the server has no memory map, so flash cannot be written: load = "none" and load_command' if not regions else ""
-        message = f"{board.name}: {elf.name} was written, but reads back otherwise{f' ({hint})' if hint else ''}"
+        hint = " (the server has no memory map, so it cannot write flash: use load_command)" if not regions else ""
+        message = f"{board.name}: {elf.name} was written, but reads back differently{hint}"
         raise ToolchainError(Problem("E3042", message))
 
 
 def segments(elf: Path) -> list[Segment]:
-    """What the file wants in memory, by load address."""
+    """The file's segments, sorted by load address."""
     with elf.open("rb") as stream:
-        found = [(s["p_paddr"], s.data()) for s in ELFFile(stream).iter_segments() if s["p_type"] == "PT_LOAD" and s["p_filesz"]]
-    return sorted(found)
+        loaded = [s for s in ELFFile(stream).iter_segments() if s["p_type"] == "PT_LOAD" and s["p_filesz"]]
+        return sorted((s["p_paddr"], s.data()) for s in loaded)
 
 
 def is_there(client: Client, parts: Sequence[Segment]) -> bool:
-    """Whether the memory holds the segments, byte by byte; their ends first, as most other images differ there."""
+    """Whether the memory contains the segments; compares their ends first, where most other images differ."""
     for address, data in parts:
         head, tail = data[:PROBE], data[-PROBE:]
         if client.read(address, len(head)) != head or client.read(address + len(data) - len(tail), len(tail)) != tail:
@@ -393,31 +393,31 @@ def _run_command(board: Board, command: Sequence[str], elf: Path, *, seconds: fl
         raise ToolchainError(Problem("E3042", f"{board.name}: {words[0]} ended with code {done.code}: {' / '.join(lines[-3:])}"))
 
 
-# ---- the connection: a server is started first if the board says how, and ended afterwards
+# ---- the connection: the server in board.toml, if any, is started first and stopped afterwards
 
 
 START_SECONDS = 20.0
-"""How long a server may take until it listens."""
+"""Time limit for a server to start listening."""
 _HINTS = (
     ("unable to find a matching cmsis-dap", "connect the board by USB"),
     ("waiting for a debug probe", "connect the board by USB"),
     ("no device found", "connect the board by USB"),
     ("no connected debug probes", "connect the board by USB"),
     ("no available debug probes", "connect the board by USB"),
-    ("open failed", "connect the board by USB, and see that no other program has its probe"),
+    ("open failed", "connect the board by USB, and check that no other program uses its probe"),
     ("libusb_open() failed", "allow this user to use the probe (udev rules of the server's package)"),
     ("permission denied", "allow this user to use the probe (udev rules of the server's package)"),
-    ("address already in use", "end the other server on this port"),
-    ("can't find", "give the server's own name of the board or the interface"),
-    ("init mode failed", "see that the board has power and its debug pins are connected"),
-    ("unable to connect to the target", "see that the board has power and its debug pins are connected"),
+    ("address already in use", "stop the other server on this port"),
+    ("can't find", "use the server's own name for the board or the interface"),
+    ("init mode failed", "check that the board has power and its debug pins are connected"),
+    ("unable to connect to the target", "check that the board has power and its debug pins are connected"),
 )
-"""What servers print when they cannot work, in lower case, and what a person can do."""
+"""Server's error message in lower case, and how to fix it."""
 
 
 @contextmanager
 def connected(name: str, link: GdbLink) -> Iterator[Client]:
-    """The client of a board's server (ToolchainError E3040 if none is reached); a server that aot did not start lives on."""
+    """The client of a board's server (ToolchainError E3040 if there is none); a server that aot did not start keeps running."""
     with tempfile.TemporaryFile() as log:
         port = free_port() if "{port}" in link.connect else int(link.connect.rpartition(":")[2])
         host = link.connect.rpartition(":")[0].strip("[]") or "127.0.0.1"
@@ -434,7 +434,7 @@ def connected(name: str, link: GdbLink) -> Iterator[Client]:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nothing listens on."""
+    """A free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -466,10 +466,10 @@ def _connect(
                 raise _ended(name, process, log) from None
             if time.monotonic() > end:
                 reason = error.strerror or str(error)
-                message = f"{name}: no GDB server at {host}:{port} ({reason}): start it, or give [gdb] server in board.toml"
+                message = f"{name}: no GDB server at {host}:{port} ({reason}): start one, or set [gdb] server in board.toml"
                 if process is not None:
-                    said = _last_lines(log)
-                    message = f"{name}: the server does not listen at {host}:{port}: {said or 'it printed nothing'}{_hint(said)}"
+                    text = _last_lines(log)
+                    message = f"{name}: the server does not listen at {host}:{port}: {text or 'it printed nothing'}{_hint(text)}"
                 raise ToolchainError(Problem("E3040", message)) from None
             time.sleep(0.02)
 
@@ -484,23 +484,23 @@ def _client(name: str, stream: socket.socket, process: subprocess.Popen[bytes] |
                 process.wait(2.0)
                 raise _ended(name, process, log) from None
         if process is None and isinstance(error, NoAnswerError | ClosedError):
-            said = "accepts the connection, but does not answer" if isinstance(error, NoAnswerError) else "closes the connection"
-            raise fault(f"{said}: perhaps another client is attached (a debugger, an IDE, another aot); end it first") from None
+            what = "accepts the connection, but does not answer" if isinstance(error, NoAnswerError) else "closes the connection"
+            raise fault(f"{what}: perhaps another client is attached (a debugger, an IDE, another aot); close it first") from None
         raise error if isinstance(error, ToolchainError) else fault("does not answer") from None
 
 
 def _ended(name: str, process: subprocess.Popen[bytes], log: IO[bytes]) -> ToolchainError:
-    said = _last_lines(log)
-    message = f"{name}: the server ended with code {process.returncode}: {said or 'it printed nothing'}{_hint(said)}"
+    text = _last_lines(log)
+    message = f"{name}: the server exited with code {process.returncode}: {text or 'it printed nothing'}{_hint(text)}"
     return ToolchainError(Problem("E3040", message))
 
 
-def _hint(said: str) -> str:
-    return next((f"; {what}" for sign, what in _HINTS if sign in said.lower()), "")
+def _hint(text: str) -> str:
+    return next((f"; {advice}" for message, advice in _HINTS if message in text.lower()), "")
 
 
 def _last_lines(log: IO[bytes]) -> str:
-    """The last lines that a server printed, those that speak of errors before others."""
+    """The last lines of a server's output; if there are lines with errors, the last of these."""
     log.seek(max(0, log.seek(0, io.SEEK_END) - (1 << 16)))
     lines = [printable(text.strip()) for text in log.read(1 << 16).decode("utf-8", "replace").splitlines() if text.strip()]
     errors = [text for text in lines if any(word in text.lower() for word in ("error", "fail", "unable", "no "))]

@@ -1,4 +1,4 @@
-"""Start an image: the emulator for boards, the program itself for the host; always with a time limit.  Read its report."""
+"""Runs an image (in the emulator, or the program itself on the host), always with a time limit, and reads its report."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from aot.system.process import Bounds, OutputError, run_bounded
 STKOF = 1 << 20
 """CFSR: the stack pointer went below its limit (Armv8-M)"""
 NO_ACCESS = 0x92
-"""CFSR: an access, or the stacking of a frame, where the memory protection unit forbids it"""
+"""CFSR: an access, or the stacking of a frame, that the memory protection unit forbids"""
 
 
 _LINE = 300
-"""Characters of a printed line that a message shows."""
+"""Maximum length of a printed line in a message, in characters."""
 _ADDRESS, _UNDEFINED = "ERROR: AddressSanitizer", "runtime error: "
 """What the compiler's sanitizers print."""
 MOST_TEXT = 1 << 22
-"""Bytes that a program may print: four reports of the longest kind."""
+"""Maximum output of a program in bytes: four of the longest reports."""
 _HOST = 1 << 40
-"""Bytes that a program of this machine may have."""
+"""Maximum memory of a program on the host, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a program left behind."""
+    """The exit code and the output of a program."""
 
     code: int
     output: str
 
 
 def command_line(board: Board, elf: Path) -> list[str]:
-    """The command that starts `elf`; with -icount shift=0 one instruction takes one nanosecond of virtual time."""
+    """The command that starts `elf`; with -icount shift=0, an instruction takes one nanosecond of virtual time."""
     if board.is_host:
         return [str(elf.resolve())]
     return [
@@ -60,7 +60,7 @@ def command_line(board: Board, elf: Path) -> list[str]:
 def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
     """Run `elf` in `cwd`.
 
-    Raises ToolchainError E3010 when `timeout` seconds have passed, E3011 if it prints without end, E3004 if it cannot be started.
+    Raises ToolchainError E3010 after `timeout` seconds, E3011 if it prints too much, E3004 if it cannot be started.
     """
     command = command_line(board, elf)
     try:
@@ -75,10 +75,10 @@ def execute(board: Board, elf: Path, *, cwd: Path, timeout: float) -> Finished:
 
 
 def result_of(board: Board, elf: Path, done: Finished) -> Report:
-    """What the harness reports of a run that went well.
+    """The harness's report of a successful run.
 
     Raises VerificationError E4020 (the program faulted), E4021 (lockup, abort or sanitizer report), E4022 (the model returned
-    a status), ToolchainError E3011 (no result, or one that makes no sense).
+    a status), ToolchainError E3011 (no result, or an invalid one).
     """
     line = next((text for text in done.output.splitlines() if text.startswith('{"aot": 1')), None)
     if line is None:
@@ -86,9 +86,9 @@ def result_of(board: Board, elf: Path, done: Finished) -> Report:
     try:
         report = read_report(line, memory=_HOST if board.is_host else sum(m.size for m in board.memory))
     except ValueError as error:
-        if "Lockup: " in done.output:  # the report of a fault was cut off by another one
+        if "Lockup: " in done.output:  # another fault interrupted the report of the first
             raise _no_result(board, elf, done) from None
-        message = f"{board.name}: the result makes no sense: {error}: {printable(line, limit=200)}"
+        message = f"{board.name}: the result is not valid: {error}: {printable(line, limit=200)}"
         raise ToolchainError(Problem("E3011", message)) from None
     if report.fault is not None:
         raise _fault(board, elf, report.fault)
@@ -105,7 +105,7 @@ def _fault(board: Board, elf: Path, fault: Mapping[str, str]) -> AotError:
     pc, status = _number(fault.get("pc")), _number(fault.get("cfsr", "0"))
     sp = fault.get("sp", "?")
     below = bool(status and status & NO_ACCESS) and _beyond_stack(elf, _number(sp) or 0)
-    if not pc or status is None or status & STKOF or below:  # pc 0: nothing was stacked; None: the report itself had no room
+    if not pc or status is None or status & STKOF or below:  # pc 0: no frame was stacked; None: no stack was left for the report
         return VerificationError(
             Problem("E4020", f"{board.name}: stack overflow: sp {sp}, stack of {board.stack} bytes ([run] stack in board.toml)")
         )
@@ -115,7 +115,7 @@ def _fault(board: Board, elf: Path, fault: Mapping[str, str]) -> AotError:
 
 
 def _number(text: str | None) -> int | None:
-    """A word as startup.c prints it; None if it is garbled."""
+    """A word printed by startup.c; None if it is garbled."""
     return int(text, 16) if text and re.fullmatch(r"(0x)?[0-9a-f]{1,8}", text) else None
 
 
@@ -130,16 +130,16 @@ def _no_result(board: Board, elf: Path, done: Finished) -> AotError:
         return VerificationError(Problem("E4021", f"{board.name}: {printable(lockup.group(0))}: {where}"))
     report = next((text for text in done.output.splitlines() if _ADDRESS in text or _UNDEFINED in text), None)
     if report is not None:
-        said = report[max(0, report.find(_ADDRESS)) :]
-        return VerificationError(Problem("E4021", f"{board.name}: {printable(said, limit=_LINE)}"))
+        text = report[max(0, report.find(_ADDRESS)) :]
+        return VerificationError(Problem("E4021", f"{board.name}: {printable(text, limit=_LINE)}"))
     if done.code < 0:
         return VerificationError(Problem("E4021", f"{board.name}: killed by {_signal(-done.code)}"))
-    tail = " / ".join(printable(text, limit=_LINE) for text in done.output.strip().splitlines()[-3:]) or "no output"
-    return ToolchainError(Problem("E3011", f"{board.name}: no result (exit code {done.code}): {tail}"))
+    last = " / ".join(printable(text, limit=_LINE) for text in done.output.strip().splitlines()[-3:]) or "no output"
+    return ToolchainError(Problem("E3011", f"{board.name}: no result (exit code {done.code}): {last}"))
 
 
 def _signal(number: int) -> str:
-    """The name of a signal; those of real time have none."""
+    """The name of a signal; real-time signals have only a number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -147,7 +147,7 @@ def _signal(number: int) -> str:
 
 
 def _beyond_stack(elf: Path, sp: int) -> bool:
-    """Whether the stack pointer is below the stack, or so near its end that the frame of an exception (104 bytes) is."""
+    """Whether the stack pointer, or an exception frame (104 bytes) pushed there, is below the stack."""
     bottom = _symbols(elf).get("aot_stack_bottom")
     return bottom is not None and sp < bottom + 104
 
@@ -159,14 +159,14 @@ def _symbols(elf: Path) -> dict[str, int]:
 
 
 def _registers(elf: Path, output: str) -> list[str]:
-    """pc, lr and sp of the emulator's register dump, with the names of the functions."""
+    """pc, lr and sp from the emulator's register dump, with function names."""
     dump = dict(re.findall(r"R(13|14|15)=([0-9a-f]{8})", output))
     named = [f"{n} 0x{dump[k]} in {function_at(elf, int(dump[k], 16))}" for k, n in (("15", "pc"), ("14", "lr")) if k in dump]
     return [*named, *([f"sp 0x{dump['13']}"] if "13" in dump else [])]
 
 
 def function_at(elf: Path, address: int) -> str:
-    """Name of the function that holds `address`, `?` when none does."""
+    """The name of the function that contains `address`; `?` if there is none."""
     address &= ~1
     with elf.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".symtab")
@@ -181,26 +181,25 @@ def function_at(elf: Path, address: int) -> str:
     return str(functions[at][2])
 
 
-# ---- the line of JSON in which an image reports
-# crt/src/harness.c and startup.c write it, but a board, an emulator or a GDB server may send anything: all of it is checked here
-# and nothing else is read from it.
+# ---- the line of JSON that an image prints as its report
+# crt/src/harness.c and startup.c write it, but a board, an emulator or a GDB server may send anything, so all of it is checked.
 
 
 LONGEST = 1 << 20
-"""Characters of a line: the counts of 50,000 layers."""
+"""Maximum length of the line in characters: the counts of 50,000 layers."""
 _BRACKETS = 4
-"""A report is an object, with one list or one object in it."""
+"""Maximum number of brackets: a report is an object that contains at most one list or object."""
 _WORD = 1 << 32
 _COUNT = 1 << 60
-"""Units of a counter: a run of a year."""
+"""Maximum count: a run of a year."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run says of itself; None where its mode does not measure that.
+    """The report of a run; None for figures that its mode does not measure.
 
-    `status` is the model's, 0 or negative, of input set `set`; `error` is the harness's own.  `fault`: words as text by name (pc,
-    lr, sp, cfsr).  Counts are in units of the board's counter, sizes in bytes.
+    `status` is the model's status (0 or negative) for input set `set`; `error` comes from the harness.  `fault`: register name
+    (pc, lr, sp, cfsr) -> text.  Counts are in units of the board's counter, sizes in bytes.
     """
 
     status: int = 0
@@ -219,9 +218,9 @@ class Report:
 
 
 def read_report(line: str, *, memory: int) -> Report:
-    """The report of a machine with so many bytes of `memory` (ValueError with what is wrong with it)."""
+    """The report in a line, from a machine with `memory` bytes (ValueError if it is not valid)."""
     if len(line) > LONGEST or line.count("{") + line.count("[") > _BRACKETS:
-        raise ValueError("it is not of the harness's form")
+        raise ValueError("it does not have the harness's format")
     try:
         data = json.loads(line)
     except ValueError:
@@ -265,14 +264,14 @@ def _counts(values: object) -> tuple[int, ...]:
 
 
 def _words(fault: object) -> dict[str, str]:
-    """Registers as they were printed; what is no text becomes a word that cannot be read."""
+    """The registers as printed; "?" for values that are not text."""
     if not isinstance(fault, dict):
         raise ValueError("fault is not an object")
     return {key: printable(text) if isinstance(text, str) else "?" for key, text in fault.items() if isinstance(key, str)}
 
 
 def _check_order(report: Report) -> None:
-    """Counts that cannot be true together: the longest run is none of several, or more bytes were touched than lie between."""
+    """Raise ValueError for counts that contradict each other."""
     units, most, total = report.units, report.most, report.all
     if most is not None and ((units or 0) > most or (total is not None and total < most)):
         raise ValueError("units, most and all contradict each other")

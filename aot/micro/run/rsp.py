@@ -1,7 +1,7 @@
 """A client of GDB's remote serial protocol: memory, registers, breakpoints, flash and monitor commands of any server.
 
-Packets are `$data#checksum`; see "GDB Remote Serial Protocol" in GDB's manual.  Servers differ in what they can do, so what is
-optional (X, acknowledgements, the size of packets, the memory map) is requested or tried, with a plain way to fall back to.
+Packets are `$data#checksum`; see "GDB Remote Serial Protocol" in GDB's manual.  Servers differ, so optional features (X,
+acknowledgements, packet size, memory map) are requested or tried, with a fallback.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 ANSWER_SECONDS = 20.0
-"""How long a server may take for an answer; erasing flash takes long, so those get more."""
+"""Time limit for an answer; erasing flash has the longer limit below."""
 FLASH_SECONDS = 120.0
 LARGEST = 1 << 20
-"""Bytes that one packet may have, whatever the server sends."""
+"""Maximum size of a packet in bytes."""
 MEMORY = 1 << 28
-"""Bytes that a server may send over the whole exchange, run lengths expanded; the largest image and trace need far fewer."""
+"""Maximum bytes from a server in a whole session, run lengths expanded; the largest image and trace need far fewer."""
 MOST_TAGS = 4096
-"""Tags of a memory map."""
+"""Maximum number of tags in a memory map."""
 LEAST_PACKET = 64
 _ADDRESSES = 1 << 32
 _ESCAPED = b"$#}*"
@@ -34,11 +34,11 @@ _STOP = re.compile(rb"S[0-9a-fA-F]{2}|T[0-9a-fA-F]{2}([^;:]*:[^;]*;)*")
 
 
 class NoAnswerError(Exception):
-    """Nothing came in time."""
+    """No answer arrived in time."""
 
 
 class LateError(Exception):
-    """The exchange as a whole took too long (`Client.end`), however lively the server is."""
+    """The whole session took too long (`Client.end`), though the server answers."""
 
 
 class ClosedError(ToolchainError):
@@ -47,7 +47,7 @@ class ClosedError(ToolchainError):
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A piece of the memory map: `kind` is ram, rom or flash; `block` is what flash erases at once, in bytes."""
+    """A region of the memory map: `kind` is ram, rom or flash; `block` is the erase size of flash, in bytes."""
 
     kind: str
     start: int
@@ -60,9 +60,9 @@ def fault(message: str) -> ToolchainError:
 
 
 class Client:
-    """One connection.  Methods raise ToolchainError E3041 for answers that make no sense, NoAnswerError where none comes.
+    """One connection.  Methods raise ToolchainError E3041 for invalid answers, and NoAnswerError without an answer.
 
-    At `end` (of time.monotonic) the exchange is over, and every method raises LateError.
+    From `end` (in time.monotonic) on, every method raises LateError.
     """
 
     def __init__(self, stream: socket.socket) -> None:
@@ -71,11 +71,11 @@ class Client:
         self._left = MEMORY
         self.end = math.inf
         self.parked = False
-        """Whether the core is where it may run on once nobody watches it."""
+        """Whether the core is in a loop where it can safely run after we disconnect."""
         self._acknowledge = True
         self._binary = True
         self.console = bytearray()
-        """What the server printed, as in answers to monitor commands."""
+        """The server's output, such as answers to monitor commands."""
         self.packet_size = 400
         answer = self.ask(b"qSupported:hwbreak+;swbreak+;vContSupported+")
         self.features = _features(answer)
@@ -88,9 +88,9 @@ class Client:
     # ---- packets
 
     def ask(self, packet: bytes, *, seconds: float = ANSWER_SECONDS) -> bytes:
-        """Send a packet and wait for its answer; empty if the server does not know it.
+        """Send a packet and wait for its answer, which is empty if the server does not support it.
 
-        A stop that nobody asked for is passed over: a server whose core ran when we connected reports that it stopped it.
+        Unexpected stop replies are skipped: a server reports one if the core was running when we connected.
         """
         self.send(packet)
         end = time.monotonic() + seconds
@@ -126,9 +126,9 @@ class Client:
         self._write(b"\x03")
 
     def leave(self) -> None:
-        """Let a parked core run on, and close.
+        """Resume a parked core, and disconnect.
 
-        Others stay halted: an emulated core that runs into a breakpoint which nobody serves takes its emulator with it.
+        Other cores stay halted: an emulated core that hits a breakpoint without a debugger crashes the emulator.
         """
         if self.parked:
             self.end = math.inf
@@ -163,7 +163,7 @@ class Client:
             self._receive(end)
 
     def _wait(self, end: float) -> float | None:
-        """Seconds until `end`, and not longer than the exchange may take (LateError, NoAnswerError if there are none)."""
+        """Seconds until `end` or the end of the session, None for infinity; LateError or NoAnswerError if it has passed."""
         now = time.monotonic()
         if now >= self.end:
             raise LateError
@@ -239,36 +239,36 @@ class Client:
     def set_register(self, number: int, value: int) -> None:
         self.must(b"P%x=" % number + struct.pack("<I", value & 0xFFFFFFFF).hex().encode(), f"write register {number}")
 
-    # ---- what else there is
+    # ---- breakpoints, monitor commands and the memory map
 
     def breakpoint(self, address: int) -> bool:
-        """Set one at a Thumb instruction, in hardware where the server has that."""
+        """Set a breakpoint at a Thumb instruction, in hardware if the server can; returns whether it worked."""
         return any(self.ask(b"Z%d,%x,2" % (kind, address)) == b"OK" for kind in (1, 0))
 
     def no_breakpoint(self, address: int) -> None:
-        """Take the one at `address` away, of whichever kind it is."""
+        """Remove the breakpoint at `address`, of either kind."""
         for kind in (1, 0):
             self.ask(b"z%d,%x,2" % (kind, address))
 
     def monitor(self, command: str) -> None:
-        """A command of the server's own (E3041 with what it printed where it fails)."""
+        """Run a command of the server (E3041 with its output if it fails)."""
         before = len(self.console)
         got = self.ask(b"qRcmd," + command.encode().hex().encode(), seconds=FLASH_SECONDS)
         if got not in (b"OK", b"") and not _is_error(got):
             self.console += _unhex(got)
             got = b"OK"
         if got != b"OK":
-            said = printable(bytes(self.console[before:]).decode("utf-8", "replace").strip())
-            raise fault(f"refuses `monitor {printable(command)}`: {said or _shown(got)}")
+            text = printable(bytes(self.console[before:]).decode("utf-8", "replace").strip())
+            raise fault(f"refuses `monitor {printable(command)}`: {text or _shown(got)}")
 
     def memory_map(self) -> list[Region]:
-        """The regions as the server knows them; empty if it does not say."""
+        """The server's memory regions; empty if it does not provide any."""
         if self.features.get("qXfer:memory-map:read") != "+":
             return []
         return parse_memory_map(self._object(b"memory-map"))
 
     def describe(self) -> None:
-        """Ask for the registers' description: some servers show registers only afterwards."""
+        """Request the register description: some servers give access to registers only afterwards."""
         if self.features.get("qXfer:features:read") == "+":
             self._object(b"features", b"target.xml")
 
@@ -285,35 +285,35 @@ class Client:
 
 
 def parse_memory_map(text: bytes) -> list[Region]:
-    """The regions of a memory map's XML; none where it is malformed, or has addresses that no core has."""
+    """The regions in a memory map's XML; none if it is malformed or has impossible addresses."""
     if b"<!ENTITY" in text or text.count(b"<") > MOST_TAGS:
         return []
     try:
-        found = []
+        regions = []
         for memory in ElementTree.fromstring(text.decode("utf-8")).iter("memory"):
             block = next((p.text for p in memory.iter("property") if p.get("name") == "blocksize"), None)
             start, size, least = (int(n or "0", 0) for n in (memory.get("start"), memory.get("length"), block))
             if not (0 <= start < _ADDRESSES and 0 < size <= _ADDRESSES and 0 <= least <= size):
                 return []
-            found.append(Region(memory.get("type", "ram"), start, size, least))
-        return found
+            regions.append(Region(memory.get("type", "ram"), start, size, least))
+        return regions
     except (ElementTree.ParseError, ValueError, TypeError):
         return []
 
 
 def _features(answer: bytes) -> dict[str, str]:
-    found = {}
+    features = {}
     for part in answer.decode("ascii", "replace").split(";"):
         name, equals, value = part.partition("=")
         if equals:
-            found[name] = value
+            features[name] = value
         elif part:
-            found[part[:-1]] = part[-1]
-    return found
+            features[part[:-1]] = part[-1]
+    return features
 
 
 def _expanded(body: bytes) -> bytes:
-    """Without escapes (} x) and run lengths (x * n)."""
+    """The body with escapes (} x) and run lengths (x * n) expanded."""
     out, i = bytearray(), 0
     while i < len(body):
         byte = body[i]
@@ -332,7 +332,7 @@ def _expanded(body: bytes) -> bytes:
 
 
 def fitting(data: bytes, room: int) -> int:
-    """How many bytes of `data` fit into `room` when they are escaped; one at least."""
+    """How many bytes of `data` fit into `room` after escaping; at least one."""
     used = 0
     for n, byte in enumerate(data):
         used += 2 if byte in _ESCAPED else 1

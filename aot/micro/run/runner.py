@@ -1,4 +1,4 @@
-"""Run a model's inputs through a board and read back what it computed and what it cost."""
+"""Runs input sets on a board and reads back the outputs and the costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class LayerResult:
-    """One layer of a profile (`instructions`, or `cycles` of a core's own counter) or of a trace (`output`, set 0)."""
+    """One layer of a profile (`instructions`, or `cycles` of the core's counter) or of a trace (`output`, for set 0)."""
 
     index: int
     instructions: int | None = None
@@ -33,12 +33,12 @@ class LayerResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outputs of every set, and what the second inference of set 0 cost (None if the board cannot tell).
+    """The outputs of every set, and the cost of the second inference of set 0 (None if the board cannot measure it).
 
-    `outputs[set][i]` has the shape and dtype of output i.  `instructions`: executed by <name>_run, exact.  `cycles`: of
-    the core's own counter, where the board has that instead.  `stack_bytes`: measured depth below the caller.
-    `workspace_touched`: bytes written; `workspace_extent`: from the first to the last of them.  `every`: instructions of all sets
-    on average, and of the longest; runs differ where a state is kept.
+    `outputs[set][i]` has the shape and dtype of output i.  `instructions`: executed by <name>_run, exact.  `cycles`: from the
+    core's counter, if the board has one.  `stack_bytes`: measured depth below the caller.  `workspace_touched`: bytes written;
+    `workspace_extent`: from the first to the last of these.  `every`: instructions of all sets, average and maximum; runs differ
+    if the model has a state.
     """
 
     outputs: list[list[Array]]
@@ -57,11 +57,10 @@ def run(
     """Run all `input_sets` (arrays of the inputs' dtypes and sizes, in their order) on the project's board.
 
     `mode`: "measure"; "profile" adds instructions per layer; "trace" runs set 0 only and adds every layer's output; "poison"
-    overwrites between any two layers what the plan says is dead, and measures nothing.
-    Raises UsageError E5022 (inputs do not match the model) and E5024 (the board counts wrong), ToolchainError and
-    VerificationError as aot.micro.run.qemu does.
+    overwrites memory that is dead by the plan after each layer, and measures nothing.  `timeout` in seconds (None: the board's).
 
-    `timeout` in seconds (None: the board's).
+    Raises UsageError E5022 (inputs do not match the model) and E5024 (the board counts incorrectly), and the errors of
+    aot.micro.run.qemu.
     """
     meta = project.artifact.metadata
     data = b"".join(b"".join(encode_inputs(meta["inputs"], arrays, number)) for number, arrays in enumerate(input_sets))
@@ -84,7 +83,7 @@ def run(
 
 
 MOST_TRACE = 1 << 28
-"""Bytes of the outputs of all layers."""
+"""Maximum size of the trace: the outputs of all layers, in bytes."""
 
 
 def _bytes(path: Path, most: int) -> bytes:
@@ -129,7 +128,7 @@ def _result(project: Project, report: Report, outputs: list[list[Array]], trace:
 
 
 def _every(report: Report, tick: Fraction | None) -> tuple[int, int] | None:
-    """Instructions of all sets: the average, and the most."""
+    """Instructions of all sets: the average and the maximum."""
     if tick is None or report.all is None or report.most is None:
         return None
     return _count(report.all // report.sets, tick), _count(report.most, tick)
@@ -138,35 +137,35 @@ def _every(report: Report, tick: Fraction | None) -> tuple[int, int] | None:
 CHECK_INSTRUCTIONS = 200_000
 """AOT_CHECK_INSTRUCTIONS of crt/include/aot/systick.h"""
 _CHECK_EXTRA = 16
-"""Instructions around the loop that the counter may see, more than there are."""
+"""Upper bound of the instructions around the loop that the counter may include."""
 
 
 def _check_counter(board: Board, cycles: int) -> None:
-    """Raise UsageError E5024 if the core's counter stands still, or a loop takes fewer cycles than a core can."""
+    """Raise UsageError E5024 if the core's counter does not run, or counts fewer cycles for a loop than is possible."""
     if cycles < CHECK_INSTRUCTIONS // 2:
         assert board.gdb is not None
         why = (
-            "this target does not have it"
+            "so the board does not have this counter"
             if not cycles
-            else "more than two instructions a cycle: it does not count the core's cycles"
+            else "more than two instructions per cycle, so it does not count the core's cycles"
         )
         other = 'counter = "systick", or ' if board.gdb.counter == "dwt" and not cycles else ""
         message = f"counter {board.gdb.counter}: a loop of {CHECK_INSTRUCTIONS:,} instructions took {cycles:,} cycles, {why}"
-        way = f"use {other}no [cycles] at all for an emulator, which has no cycles to count"
-        raise UsageError(Problem("E5024", f"{message}; {way}", f"{board.name}/board.toml [cycles]"))
+        advice = f"use {other}no [cycles] for an emulator, which has no cycles to count"
+        raise UsageError(Problem("E5024", f"{message}; {advice}", f"{board.name}/board.toml [cycles]"))
 
 
 def _check_tick(board: Board, tick: Fraction, units: int) -> None:
-    """Raise UsageError E5024 if a loop of known length was counted wrong: so would the model be."""
+    """Raise UsageError E5024 if a loop of known length was counted incorrectly, as the model would be."""
     counted = Fraction(units, tick.denominator)
     if abs(counted - CHECK_INSTRUCTIONS) <= _CHECK_EXTRA:
         return
-    right = ""
+    advice = ""
     if counted:
-        fitting = (tick * CHECK_INSTRUCTIONS / counted).limit_denominator(64)
-        right = f"; [{fitting.numerator}, {fitting.denominator}] would fit"
-    given = f"instructions_per_tick = [{tick.numerator}, {tick.denominator}]"
-    message = f"{given} is wrong: a loop of {CHECK_INSTRUCTIONS:,} instructions was counted as {int(counted):,}{right}"
+        correct = (tick * CHECK_INSTRUCTIONS / counted).limit_denominator(64)
+        advice = f"; use [{correct.numerator}, {correct.denominator}]"
+    setting = f"instructions_per_tick = [{tick.numerator}, {tick.denominator}]"
+    message = f"{setting} is wrong: a loop of {CHECK_INSTRUCTIONS:,} instructions was counted as {int(counted):,}{advice}"
     raise UsageError(Problem("E5024", message, f"{board.name}/board.toml [systick]"))
 
 
@@ -176,21 +175,21 @@ def _count(units: int, tick: Fraction) -> int:
 
 
 def encode_inputs(inputs: Sequence[Mapping[str, Any]], arrays: Sequence[Array], number: int) -> list[bytes]:
-    """The bytes of each input of set `number`, little-endian (UsageError E5022: not the model's shapes and types)."""
+    """The bytes of each input of set `number`, little-endian (UsageError E5022 for other sizes or types than the model's)."""
     if len(arrays) != len(inputs):
-        raise UsageError(Problem("E5022", f"set {number} has {len(arrays)} arrays, the model has {len(inputs)} inputs"))
+        raise UsageError(Problem("E5022", f"set {number} has {len(arrays)} arrays, but the model has {len(inputs)} inputs"))
     parts = []
     for info, array in zip(inputs, arrays, strict=True):
-        wanted = np.dtype(info["dtype"])
-        if array.dtype != wanted or array.nbytes != info["size"]:
-            message = f"set {number}: {array.dtype}{list(array.shape)} given, {wanted}{list(info['shape'])} wanted"
+        dtype = np.dtype(info["dtype"])
+        if array.dtype != dtype or array.nbytes != info["size"]:
+            message = f"set {number}: got {array.dtype}{list(array.shape)}, expected {dtype}{list(info['shape'])}"
             raise UsageError(Problem("E5022", message, f'input {info["index"]} "{info["name"]}"'))
-        parts.append(np.ascontiguousarray(array).astype(wanted.newbyteorder("<"), copy=False).tobytes())
+        parts.append(np.ascontiguousarray(array).astype(dtype.newbyteorder("<"), copy=False).tobytes())
     return parts
 
 
 def decode_outputs(outputs: Sequence[Mapping[str, Any]], data: bytes, sets: int) -> list[list[Array]]:
-    """The outputs of `sets` runs from their bytes, one after the other (ToolchainError E3011: too few or too many)."""
+    """The outputs of `sets` runs from their concatenated bytes (ToolchainError E3011 for too few or too many)."""
     size = sum(int(o["size"]) for o in outputs)
     if len(data) != size * sets:
         raise ToolchainError(Problem("E3011", f"the outputs have {len(data)} bytes instead of {size * sets}"))
@@ -212,12 +211,12 @@ def _array(info: Mapping[str, Any], data: bytes) -> Array:
 def _read_trace(layers: Sequence[Mapping[str, Any]], data: bytes) -> tuple[LayerResult, ...]:
     """Records of trace.bin: layer (int32), bytes (uint32), then the bytes."""
     outputs = {layer["index"]: layer["output"] for layer in layers}
-    found, at = [], 0
+    results, at = [], 0
     while at < len(data):
         try:
             index, size = struct.unpack_from("<iI", data, at)
-            found.append(LayerResult(index, output=_array(outputs[index], data[at + 8 : at + 8 + size])))
+            results.append(LayerResult(index, output=_array(outputs[index], data[at + 8 : at + 8 + size])))
         except (struct.error, KeyError, ValueError):
             raise ToolchainError(Problem("E3011", f"trace.bin is malformed at byte {at}")) from None
         at += 8 + size
-    return tuple(found)
+    return tuple(results)

@@ -1,7 +1,7 @@
-"""A serial port as lines of text with time limits, and the conversation with the application of serial_main.c.j2 over it.
+"""A serial port as lines of text with time limits, and the protocol of the application serial_main.c.j2 over it.
 
-Every line has a CRC-32 of what comes before its last word, so damage is noticed and the line sent again.  The first answer names
-the image, so that an old one on the board is told from the one that was built.
+The last word of every line is the CRC-32 of the rest, so that damaged lines are detected and sent again.  The first answer
+identifies the image, so that an old image on the board is detected.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ else:
 
 BAUD = 115200
 KEPT = 400
-"""Characters of what was read that an error message may show."""
+"""Maximum input that an error message shows, in characters."""
 LONGEST = 1 << 10
-"""Bytes of a line; ours have 200."""
+"""Maximum length of a line in bytes; ours have 200."""
 MOST_BYTES = 1 << 28
-"""Bytes that a board may send over the whole conversation, logs and all."""
+"""Maximum bytes from a board in a whole session, including logs."""
 SEND_SECONDS = 5.0
-"""How long a line may wait until the port takes it."""
+"""Time limit for the port to accept a line."""
 
 
 class SerialPort:
-    """Lines of a port, whose descriptor does not block; `seen` is the end of all that was read, `received` how many bytes it had.
+    """Lines of a port with a non-blocking descriptor; `seen` is the end of the input, `received` its size in bytes.
 
-    At `end` (of time.monotonic) the whole conversation is over, however lively the other side is; nor may it send without end.
+    From `end` (in time.monotonic) on, the session is over, even if the board still sends.
     """
 
     def __init__(self, fd: int, name: str) -> None:
@@ -50,13 +50,13 @@ class SerialPort:
         self.end = math.inf
 
     def send(self, text: str) -> None:
-        """Write a line (UsageError E5410 if nobody takes it)."""
+        """Write a line (UsageError E5410 if the port does not accept it)."""
         data = text.encode() + b"\n"
         end = min(self.end, time.monotonic() + SEND_SECONDS)
         while data:
             if not select.select([], [self._fd], [], max(0.0, end - time.monotonic()))[1]:
                 self._check_time()
-                raise UsageError(Problem("E5410", "the port takes no bytes: a handshake holds it, or nobody reads", self.name))
+                raise UsageError(Problem("E5410", "the port accepts no bytes: flow control stops it, or nobody reads", self.name))
             try:
                 data = data[os.write(self._fd, data) :]
             except BlockingIOError:
@@ -65,9 +65,9 @@ class SerialPort:
                 raise self._gone() from None
 
     def line(self, until: float) -> str | None:
-        """The next whole line, without its end; None at the time `until` (of time.monotonic).
+        """The next complete line, without its end; None if there is none until `until` (in time.monotonic).
 
-        Of a line longer than ours are, only the end is kept.  Raises ToolchainError E5414 at the `end`, E5412 for too many bytes.
+        Of a line longer than LONGEST, only the end is kept.  Raises ToolchainError E5414 at `end`, E5412 for too many bytes.
         """
         while b"\n" not in self._buffer:
             self._check_time()
@@ -76,8 +76,8 @@ class SerialPort:
                 self._check_time()
                 return None
             self._receive()
-        found, _, self._buffer = self._buffer.partition(b"\n")
-        return found[-LONGEST:].decode("ascii", "replace").strip("\r")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line[-LONGEST:].decode("ascii", "replace").strip("\r")
 
     def _receive(self) -> None:
         try:
@@ -103,7 +103,7 @@ class SerialPort:
 
 
 def parse_port(text: str) -> tuple[str, int]:
-    """`/dev/ttyACM0` or `/dev/ttyACM0:9600` as path and baud (UsageError E5410 for a rate that there is not)."""
+    """`/dev/ttyACM0` or `/dev/ttyACM0:9600` as path and baud rate (UsageError E5410 for an impossible rate)."""
     path, colon, baud = text.rpartition(":")
     if not colon or not re.fullmatch("[0-9]+", baud):
         return text, BAUD
@@ -114,7 +114,7 @@ def parse_port(text: str) -> tuple[str, int]:
 
 @contextmanager
 def opened(text: str) -> Iterator[SerialPort]:
-    """The port that `text` (parse_port) names, raw, eight bits, no handshake (UsageError E5410 if it cannot be used)."""
+    """The port in `text` (see parse_port), raw, with eight bits and no flow control (UsageError E5410 if it cannot be used)."""
     path, baud = parse_port(text)
     if termios is None:
         raise UsageError(Problem("E5410", "serial ports need a system with termios (Linux, macOS)", path))
@@ -142,18 +142,18 @@ def _set_raw(termios: ModuleType, fd: int, baud: int) -> None:
     termios.tcflush(fd, termios.TCIFLUSH)
 
 
-# ---- the tool's end of the conversation: inputs go over a UART, outputs come back
+# ---- the host's side of the protocol: inputs go over a UART, outputs come back
 
 
 PROTOCOL = "1"
 CHUNK = 48
-"""Bytes of a tensor in a line."""
+"""Bytes of a tensor per line."""
 TRIES = 4
 ANSWER_SECONDS = 2.0
-"""How long an answer that takes no computing may take: at 9600 baud a line is 0.2 seconds."""
+"""Time limit for an answer that needs no computation: at 9600 baud a line takes 0.2 seconds."""
 HELLO_SECONDS = 15.0
 LINE_SECONDS = 0.2
-"""How long a line and its answer may take on average, besides the bits on the wire."""
+"""Average time limit for a line and its answer, without the transmission."""
 LINE_BYTES = 128
 _CRASHED = re.compile(r"FATAL ERROR|\*\*\* Booting|HARD FAULT|Unhandled|ASSERTION FAIL", re.IGNORECASE)
 
@@ -164,17 +164,17 @@ def framed(body: str) -> str:
 
 
 def unframed(line: str) -> str | None:
-    """A line without its CRC; None if that is wrong or missing."""
+    """A line without its CRC; None if the CRC is wrong or missing."""
     body, _, crc = line.rpartition(" ")
     return body if body and crc == f"{zlib.crc32(body.encode('ascii', 'replace')):08x}" else None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a board may say: `kind` is hello, ok, bad, ran or out.
+    """An answer of the board: `kind` is hello, ok, bad, ran or out.
 
-    `words` are those of a hello (protocol, image, nonce), the CRC of a line that was taken, or index and offset of an output;
-    `data` its bytes; `status` the model's, 0 or negative.
+    `words`: of a hello, protocol, image and nonce; of an ok, the CRC of the accepted line; of an out, index and offset of the
+    output.  `data`: bytes of the output.  `status`: the model's, 0 or negative.
     """
 
     kind: str
@@ -193,7 +193,7 @@ _FORMS = {
 
 
 def parse_answer(body: str) -> Answer | None:
-    """A line of the application's, without its CRC; None for all else."""
+    """The answer in a line without its CRC; None for anything else."""
     for kind, form in _FORMS.items():
         match = form.fullmatch(body)
         if match is None:
@@ -208,36 +208,36 @@ def parse_answer(body: str) -> Answer | None:
 
 
 def whole_seconds(inputs: int, outputs: int, *, sets: int, baud: int, timeout: float) -> float:
-    """How long a conversation may take in all: every line at a slow pace, and every run as long as one may.
+    """Time limit for a whole session: every line at a slow pace, and every run up to its limit.
 
-    `inputs` and `outputs` are bytes of a set; `timeout` in seconds.
+    `inputs` and `outputs` are bytes per set; `timeout` is the limit of a run, in seconds.
     """
     lines = 2 + sets * (inputs // CHUNK + outputs // CHUNK + 64)
     return HELLO_SECONDS + sets * timeout + lines * (LINE_SECONDS + TRIES * 10 * 2 * LINE_BYTES / baud)
 
 
 class SerialLink:
-    """A board that runs an image; `where` names it in messages."""
+    """The connection to a board that runs an image; `where` names it in messages."""
 
     def __init__(self, port: SerialPort, where: str) -> None:
         self._port, self._where = port, where
 
     def hello(self, image: str, *, seconds: float = HELLO_SECONDS) -> None:
-        """Wait until the board says that it runs `image`.
+        """Wait until the board answers that it runs `image`.
 
-        ToolchainError E5411 if it says nothing, E5412 if what it says makes no sense, E5413 if it runs another image.
+        ToolchainError E5411 without any input, E5412 without a valid answer, E5413 if it runs another image.
         """
-        end, number, found = time.monotonic() + seconds, 0, None
-        while found is None and time.monotonic() < end:
+        end, number, answer = time.monotonic() + seconds, 0, None
+        while answer is None and time.monotonic() < end:
             number += 1
             nonce = f"{number:04x}{image[:4]}"
             self._port.send(framed(f"? {nonce}"))
-            found = self._hello(nonce, min(end, time.monotonic() + 1.0))
-        if found is None:
+            answer = self._hello(nonce, min(end, time.monotonic() + 1.0))
+        if answer is None:
             raise self._silent(seconds)
-        if found != [PROTOCOL, image]:
-            runs = f"image {printable(found[1])}" if found[0] == PROTOCOL else f"another protocol ({printable(found[0])})"
-            message = f"the board runs {runs}, not {image}, which was built: it was not flashed"
+        if answer != [PROTOCOL, image]:
+            runs = f"image {printable(answer[1])}" if answer[0] == PROTOCOL else f"another protocol ({printable(answer[0])})"
+            message = f"the board runs {runs}, not the image that was built ({image}): it was not flashed"
             raise ToolchainError(Problem("E5413", message, self._where))
 
     def _hello(self, nonce: str, until: float) -> list[str] | None:
@@ -250,12 +250,12 @@ class SerialLink:
     def _silent(self, seconds: float) -> ToolchainError:
         if not self._port.received:
             return ToolchainError(Problem("E5411", f"the board said nothing for {seconds:g} s", self._where))
-        said = printable(self._port.seen.decode("ascii", "replace")[-120:])
-        message = f"the board does not answer as our application does; the last that came: {said}"
+        text = printable(self._port.seen.decode("ascii", "replace")[-120:])
+        message = f"the board does not answer like our application; last input: {text}"
         return ToolchainError(Problem("E5412", message, self._where))
 
     def run(self, inputs: Sequence[bytes], outputs: Sequence[int], *, timeout: float) -> bytes:
-        """One run on the bytes of each input; the bytes of all outputs, whose sizes are given.
+        """Run the model once: `inputs` are the bytes of each input, `outputs` the sizes of the outputs; returns their bytes.
 
         ToolchainError E5414 if it takes longer than `timeout` seconds, E5415 if lines stay damaged, E5416 if the board restarts
         or reports a fault; VerificationError E4022 for a status other than 0.
@@ -272,11 +272,11 @@ class SerialLink:
         return b"".join(parts)
 
     def reset(self) -> None:
-        """The state gets its initial values."""
+        """Reset the model's state to its initial values."""
         self._command("z")
 
     def _ran(self, timeout: float) -> int:
-        """The status of a run, which is not asked for twice: a state would move on."""
+        """Run the model and return its status; a run is not repeated after it started, because it changes the state."""
         end, tries = time.monotonic() + timeout, 1
         self._port.send(framed("r"))
         while (line := self._port.line(end)) is not None:
@@ -302,27 +302,27 @@ class SerialLink:
         return data
 
     def _ask(self, body: str, kind: str, words: tuple[str, ...]) -> Answer:
-        """The answer of that kind and with these words (E5415 if none came whole)."""
+        """Send a line and return the answer of this kind with these words (E5415 if none arrived intact)."""
         for _ in range(TRIES):
             self._port.send(framed(body))
             end = time.monotonic() + ANSWER_SECONDS
             while (line := self._port.line(end)) is not None:
-                found = self._body(line)
-                answer = None if found is None else parse_answer(found)
+                received = self._body(line)
+                answer = None if received is None else parse_answer(received)
                 if answer is not None and (answer.kind, answer.words) == (kind, words):
                     return answer
-                if found is None or (answer is not None and answer.kind == "bad"):
+                if received is None or (answer is not None and answer.kind == "bad"):
                     break
         raise self._damaged(body)
 
     def _body(self, line: str) -> str | None:
-        """A line without its CRC, None if it is damaged (E5416 for one of Zephyr's own about a fault or a start)."""
+        """A line without its CRC, None if it is damaged (E5416 if Zephyr reports a fault or a boot)."""
         body = unframed(line)
         if body is None and _CRASHED.search(line):
-            raise ToolchainError(Problem("E5416", f"the board stopped or started anew: {printable(line)[:200]}", self._where))
+            raise ToolchainError(Problem("E5416", f"the board crashed or restarted: {printable(line)[:200]}", self._where))
         return body
 
     def _damaged(self, body: str) -> ToolchainError:
-        said = printable(self._port.seen.decode("ascii", "replace")[-80:])
-        what = f"no whole answer to '{body[:14]}' after {TRIES} tries; the last that came: {said}"
-        return ToolchainError(Problem("E5415", what, self._where))
+        text = printable(self._port.seen.decode("ascii", "replace")[-80:])
+        message = f"no valid answer to '{body[:14]}' after {TRIES} tries; last input: {text}"
+        return ToolchainError(Problem("E5415", message, self._where))

@@ -1,7 +1,7 @@
-"""Runs a model in an application of Zephyr's, built by Zephyr's own CMake: on an emulated board, or on a connected one.
+"""Runs a model in a Zephyr application, built by Zephyr's own CMake, on an emulated or a connected board.
 
-ZEPHYR_BASE names the tree; what Zephyr needs besides (ZEPHYR_TOOLCHAIN_VARIANT, its Python packages) is as for any application.
-Where there is no west workspace, ZEPHYR_MODULES lists the modules, as for Zephyr itself.
+ZEPHYR_BASE names Zephyr's source tree; its other requirements (ZEPHYR_TOOLCHAIN_VARIANT, Python packages) are the same as for any
+application.  Without a west workspace, ZEPHYR_MODULES lists the modules, as for Zephyr itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PREFIX = "zephyr:"
 DEFAULT_TIMEOUT = 120.0
 _PIECE = 1 << 16
 _CHATTER = 1 << 22
-"""Bytes that a console may show besides the outputs."""
+"""Maximum output of a console besides the model's outputs, in bytes."""
 NOTE = "Written by aot verify."
 HELIUM = """\
 # Zephyr leaves the FPU off, and with it the vector registers, which are the same: on, where the core has Helium.
@@ -51,13 +51,13 @@ config AOT_VERIFY
 
 source "Kconfig.zephyr"
 """
-"""Kconfig of our applications"""
+"""Kconfig of our applications."""
 _BOARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@/-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class ZephyrRun:
-    """`outputs[set][i]` as aot.micro.run.runner has them; `artifact` was compiled for the board's core; `tool`: which Zephyr."""
+    """`outputs[set][i]` as in aot.micro.run.runner; `artifact` was compiled for the board's core; `tool` is Zephyr's version."""
 
     artifact: Artifact
     outputs: list[list[Array]]
@@ -65,13 +65,13 @@ class ZephyrRun:
 
 
 def zephyr_base() -> Path:
-    """The Zephyr tree (ToolchainError E3020)."""
+    """Zephyr's source tree (ToolchainError E3020)."""
     text = os.environ.get("ZEPHYR_BASE", "")
     if not text:
-        raise ToolchainError(Problem("E3020", "ZEPHYR_BASE is not set; --board zephyr:... needs a Zephyr tree"))
+        raise ToolchainError(Problem("E3020", "ZEPHYR_BASE is not set; --board zephyr:... needs Zephyr's source tree"))
     base = Path(text)
     if not (base / "VERSION").is_file():
-        raise ToolchainError(Problem("E3020", f"ZEPHYR_BASE={text}: there is no Zephyr (it has no file VERSION)"))
+        raise ToolchainError(Problem("E3020", f"ZEPHYR_BASE={text} is not a Zephyr tree (it has no file VERSION)"))
     for program in ("cmake", "ninja"):
         if shutil.which(program) is None:
             raise ToolchainError(Problem("E3020", f"Zephyr needs {program}, which is not installed"))
@@ -79,7 +79,7 @@ def zephyr_base() -> Path:
 
 
 def zephyr_version(base: Path) -> tuple[int, int, int]:
-    """Major, minor and patch level of a tree."""
+    """The version of a tree: major, minor, patch level."""
     values = dict(re.findall(r"^(\w+) *= *(\d+)", (base / "VERSION").read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
     try:
         return int(values["VERSION_MAJOR"]), int(values["VERSION_MINOR"]), int(values["PATCHLEVEL"])
@@ -88,10 +88,10 @@ def zephyr_version(base: Path) -> tuple[int, int, int]:
 
 
 def cpu_of(config: str) -> str:
-    """Our name of the core that a Zephyr configuration (.config) builds for, as zephyr/cmake/aot.cmake has it.
+    """The aot name of the core in a Zephyr configuration (.config), as in zephyr/cmake/aot.cmake.
 
-    What Zephyr does not let the compiler use, aot must not use either: there are no floating point and no vector registers
-    without CONFIG_FPU, and an Armv8-M core may lack the DSP instructions.  Raises ToolchainError E3022 for other cores.
+    aot must not use what Zephyr does not enable: there are no floating point and no vector registers without CONFIG_FPU, and an
+    Armv8-M core may lack the DSP instructions.  Raises ToolchainError E3022 for other cores.
     """
     on = set(re.findall(r"^CONFIG_(\w+)=y$", config, re.MULTILINE))
     older = [c.name for c in CORES.values() if c.architecture.startswith(("Armv6", "Armv7"))]
@@ -103,7 +103,7 @@ def cpu_of(config: str) -> str:
     elif "ARMV8_M_BASELINE" in on:
         name = "cortex-m0plus"
     if not name:
-        raise ToolchainError(Problem("E3022", "aot does not support this board's core (aot targets lists those it does)"))
+        raise ToolchainError(Problem("E3022", "aot does not support this board's core (aot targets lists the supported cores)"))
     return f"{name}+nofpu" if "FPU" not in on and "vfp" in CORES[name].features else name
 
 
@@ -116,12 +116,11 @@ def run_on_zephyr(
     folder: Path,
     timeout: float | None = None,
 ) -> ZephyrRun:
-    """Build an application for Zephyr's `board` in `folder` (empty), run it in QEMU, and take the outputs from its console.
+    """Build an application for Zephyr's `board` in `folder` (empty), run it in QEMU, and read the outputs from its console.
 
-    The board's configuration says for which core `compile_for` is to compile; `metadata` is that of the model for any core, and
-    gives names and tensors.  Raises ToolchainError E3020 (no Zephyr), E3021 (it does not build), E3022 (not an emulated board of
-    a core that we know), E3010, E3011; TargetError E2010, E2011, E2012 (it does not fit); VerificationError E4022 (the model
-    returned a status).
+    The board's configuration names the core, which is passed to `compile_for`; `metadata` is the model's for any core, and gives
+    names and tensors.  Raises ToolchainError E3020 (no Zephyr), E3021 (it does not build), E3022 (no emulator, or an unknown
+    core), E3010, E3011; TargetError E2010, E2011, E2012 (it does not fit); VerificationError E4022 (the model returned a status).
     """
     base = zephyr_base()
     check_name(board)
@@ -136,27 +135,27 @@ def run_on_zephyr(
 
 
 def _outputs(lines: Sequence[str], where: str) -> bytes:
-    """The bytes of all outputs, from what the application printed (E4022, E3011)."""
+    """The bytes of all outputs, from the application's output (E4022, E3011)."""
     status = next((line for line in lines if line.startswith("aot-status")), "")
     if status:
         raise VerificationError(Problem("E4022", f"the model returned {printable(status.partition(' ')[2])} on {where}"))
     try:
         return bytes.fromhex("".join(line.partition(" ")[2] for line in lines if line.startswith("aot-out ")))
     except ValueError:
-        raise ToolchainError(Problem("E3011", f"{where} printed outputs that are garbled")) from None
+        raise ToolchainError(Problem("E3011", f"{where} printed garbled outputs")) from None
 
 
 def check_name(board: str) -> None:
-    """E3022 for what cannot be a board of Zephyr's, before anything is written or started."""
+    """Raise E3022 for an impossible board name, before anything is written or started."""
     if not _BOARD.fullmatch(board):
         raise ToolchainError(Problem("E3022", f"{printable(board)!r} is not the name of a Zephyr board"))
 
 
 def configure(board: str, folder: Path, compile_for: Callable[[str], Artifact], *, data: int = 0) -> Artifact:
-    """Configure the application in `folder` for `board` (a name that passed), and put the model there, compiled for its core.
+    """Configure the application in `folder` for `board` (a checked name), and add the model, compiled for its core.
 
-    `data`: bytes of test data in flash.  E3021 (it cannot be configured), E3022 (a core that we do not know); TargetError E2010,
-    E2011 where the board that the devicetree describes has no room for the model.
+    `data`: bytes of test data in flash.  E3021 (it cannot be configured), E3022 (an unknown core); TargetError E2010, E2011 if
+    the model does not fit the board described by the devicetree.
     """
     build = folder / "build"
     build_step(["cmake", "-S", str(folder), "-B", str(build), "-GNinja", f"-DBOARD={board}", *_modules()], folder)
@@ -173,7 +172,7 @@ def _modules() -> list[str]:
 
 
 def _write_application(folder: Path, metadata: Mapping[str, Any], sets: Sequence[Sequence[Array]]) -> None:
-    """All but the model: CMake wants its sources to exist, and they come when the core is known."""
+    """Write everything but the model; its sources stay empty until the core is known, as CMake needs them to exist."""
     write_frame(folder, metadata, sources=("sets.c",))
     model = model_values(Artifact(str(metadata["name"]), {}, dict(metadata)))
     (folder / "main.c").write_text(render("zephyr/verify_main.c.j2", m=model, note=NOTE), encoding="utf-8")
@@ -189,7 +188,7 @@ def _write_application(folder: Path, metadata: Mapping[str, Any], sets: Sequence
 
 
 def write_frame(folder: Path, metadata: Mapping[str, Any], *, sources: Sequence[str] = (), settings: str = "") -> None:
-    """CMakeLists.txt, prj.conf with further `settings`, and empty sources of the model and of `sources`."""
+    """Write CMakeLists.txt, prj.conf with further `settings`, and empty files for the model's sources."""
     name = str(metadata["name"])
     model = model_values(Artifact(name, {}, dict(metadata)))
     include = (data_folder("crt") / "include").as_posix()
@@ -202,7 +201,7 @@ def write_frame(folder: Path, metadata: Mapping[str, Any], *, sources: Sequence[
 
 
 def _console(build: Path, board: str, timeout: float, *, most: int) -> list[str]:
-    """What the application prints until it is done, `most` bytes; QEMU does not exit on its own."""
+    """The application's output until it is done, at most `most` bytes; QEMU does not exit on its own."""
     target = _run_target(build, board)
     process = subprocess.Popen(
         ["ninja", "-C", str(build), target], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -217,8 +216,8 @@ def _console(build: Path, board: str, timeout: float, *, most: int) -> list[str]
                 raise ToolchainError(Problem("E3010", f"{PREFIX}{board} did not finish within {timeout:g} s"))
             more = os.read(process.stdout.fileno(), _PIECE)
             if not more:
-                tail = printable(data[-500:].decode("utf-8", "replace"), limit=500)
-                raise ToolchainError(Problem("E3011", f"{PREFIX}{board} ended without a result: {tail}"))
+                last = printable(data[-500:].decode("utf-8", "replace"), limit=500)
+                raise ToolchainError(Problem("E3011", f"{PREFIX}{board} ended without a result: {last}"))
             data += more
             if len(data) > most:
                 raise ToolchainError(Problem("E3011", f"{PREFIX}{board} printed more than {most:,} bytes"))
@@ -230,19 +229,19 @@ def _console(build: Path, board: str, timeout: float, *, most: int) -> list[str]
 
 
 def _run_target(build: Path, board: str) -> str:
-    """What ninja makes to run the application: in the board's own emulator, in QEMU, or in Arm's FVP (E3022: in none; E3020)."""
+    """The ninja target that runs the application in the board's own emulator, QEMU, or Arm's FVP (E3022 without any; E3020)."""
     targets = set(re.findall(r"^(run\w*):", _targets(build), re.MULTILINE))
     if not targets:
         raise ToolchainError(Problem("E3022", f"Zephyr does not run {board} in an emulator"))
     cache = (build / "CMakeCache.txt").read_text(encoding="utf-8", errors="replace")
     if "run_qemu" not in targets and re.search(r"^ARMFVP:\w+=.*NOTFOUND$", cache, re.MULTILINE):
-        what = "its Fixed Virtual Platform by Arm, which is not there: ARMFVP_BIN_PATH is to name its folder"
+        what = "Arm's Fixed Virtual Platform, which is not installed: set ARMFVP_BIN_PATH to its folder"
         raise ToolchainError(Problem("E3020", f"Zephyr runs {board} in {what}"))
     return next(t for t in ("run", "run_qemu", "run_armfvp", min(targets)) if t in targets)
 
 
 def _targets(build: Path) -> str:
-    """The names that `ninja` takes, one a line with a colon after it."""
+    """The names of ninja's targets, one per line, each followed by a colon."""
     return run_program(["ninja", "-C", str(build), "-t", "targets", "all"]).out
 
 
@@ -250,7 +249,7 @@ def _targets(build: Path) -> str:
 
 
 STACK = 16384
-"""bytes of the main thread's stack in our applications"""
+"""Stack of the main thread in our applications, in bytes."""
 _MOST_LINES = 12
 _LINE = 300
 _TELLING = re.compile(
@@ -261,14 +260,14 @@ _TELLING = re.compile(
 _NINJA = re.compile(
     r"\[\d+/\d+\]|ninja: |FAILED: |: && |(?:/\S*/)?\S*(?:gcc|g\+\+|ccache|cmake|python3?)(?:\.exe)? \S.*\s-|cd \S+ && "
 )
-"""Which file ninja works on, and whole commands: they may have "error" in a file's name or an option, and say nothing."""
+"""Ninja's progress and whole commands: they may contain "error" in a file name or an option without being an error."""
 _WRAPPED = re.compile(r"^(?:warning|error): |valid board targets", re.I)
-"""What Kconfig says is wrapped without an indent, and the targets of a board are a list: both end at an empty line."""
+"""Kconfig wraps its messages without an indent, and the targets of a board are a list: both end at an empty line."""
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d+) bytes")
 
 
 def build_step(command: Sequence[str], folder: Path) -> None:
-    """One step of a build; E2012 where the image does not fit, else E3021 with the lines that say why it failed."""
+    """Run one step of a build; if it fails, raise E2012 if the image does not fit, else E3021 with the relevant lines."""
     done = run_program(command, cwd=folder, timeout=1800)
     if done.code == 0:
         return
@@ -285,7 +284,7 @@ def build_step(command: Sequence[str], folder: Path) -> None:
 
 
 def telling_lines(text: str) -> list[str]:
-    """The lines of a failed build that say why, with what belongs to them below; the last ones where none does."""
+    """The lines of a failed build that say why, with their continuation lines; without any, the last lines."""
     lines = [printable(line.rstrip(), limit=_LINE) for line in text.splitlines() if not _NINJA.match(line)]
     kept: list[str] = []
     belongs, wrapped = False, False
@@ -302,9 +301,9 @@ def telling_lines(text: str) -> list[str]:
 
 
 def check_room(board: str, build: Path, metadata: Mapping[str, Any], *, data: int = 0) -> None:
-    """Raise TargetError E2010, E2011 where a board that was configured cannot hold the model, whatever its code takes.
+    """Raise TargetError E2010 or E2011 if a configured board cannot hold the model, even without code.
 
-    `build` has Zephyr's devicetree and configuration; `data` are bytes of test data in flash.
+    `build` contains Zephyr's devicetree and configuration; `data` is the size of the test data in flash.
     """
     flash, ram = _room(build / "zephyr")
     state = int(metadata.get("state", {}).get("size", 0))
@@ -314,7 +313,7 @@ def check_room(board: str, build: Path, metadata: Mapping[str, Any], *, data: in
         parts = f"workspace {workspace:,}" + (f", state {state:,}" if state else "") + f", stack {STACK:,}"
         problems.append(Problem("E2010", f"{board} has {ram:,} bytes of RAM (zephyr,sram); the model needs more: {parts}"))
     if flash is not None and constants + data > flash:
-        fewer = " (fewer sets would help: --random 1)" if constants <= flash else ""
+        fewer = " (use fewer sets: --random 1)" if constants <= flash else ""
         parts = f"constants {constants:,}" + (f", test data {data:,}{fewer}" if data else "")
         problems.append(Problem("E2011", f"{board} has {flash:,} bytes of flash (zephyr,flash); the model needs more: {parts}"))
     if problems:
@@ -322,11 +321,11 @@ def check_room(board: str, build: Path, metadata: Mapping[str, Any], *, data: in
 
 
 def _room(folder: Path) -> tuple[int | None, int | None]:
-    """Bytes of flash and RAM, by the devicetree, or else by the configuration; None: neither says."""
+    """Bytes of flash and RAM, from the devicetree, or else from the configuration; None if neither has them."""
     flash, ram = None, None
     dts, config = folder / "zephyr.dts", folder / ".config"
     if dts.is_file():
-        with suppress(UsageError):  # a devicetree that Zephyr made something of is for Zephyr to complain of
+        with suppress(UsageError):  # Zephyr itself reports errors in the devicetree
             flash, ram = chosen_sizes(dts.read_text(encoding="utf-8", errors="replace"))
     text = config.read_text(encoding="utf-8", errors="replace") if config.is_file() else ""
     kib = {k: int(v) for k, v in re.findall(r"^CONFIG_(FLASH|SRAM)_SIZE=([0-9]{1,7})$", text, re.MULTILINE)}
@@ -335,13 +334,13 @@ def _room(folder: Path) -> tuple[int | None, int | None]:
     return flash, ram
 
 
-# ---- connected boards, flashed by west and spoken to over the console
-# No debug probe of ours is needed: whatever west can flash, with a UART that reaches this machine.
+# ---- connected boards, flashed by west and controlled over the console
+# This works for every board that west can flash and whose UART is connected to this machine.
 
 
 SETTINGS = "CONFIG_SERIAL=y\nCONFIG_CONSOLE=y\nCONFIG_UART_CONSOLE=y\n"
 APPEAR_SECONDS = 10.0
-"""How long a port that is the board's own USB device may take to come back after flashing."""
+"""Time limit for a port that is the board's own USB device to reappear after flashing."""
 
 
 def run_on_serial(
@@ -356,8 +355,8 @@ def run_on_serial(
 ) -> ZephyrRun:
     """Build an application for Zephyr's `board` in `folder` (empty), flash it, and run the sets over the serial port `port`.
 
-    The arguments are those of aot.micro.run.zephyr.run_on_zephyr; `timeout` is for one run.  Raises what it does, and E5410 to
-    E5416 of aot.micro.run.serial.
+    The arguments are as for run_on_zephyr; `timeout` is for one run.  Raises the same errors, and E5410 to E5416 of
+    aot.micro.run.serial.
     """
     base = zephyr_base()
     check_name(board)
@@ -382,14 +381,13 @@ def run_on_serial(
         link.reset()
         data = bytearray()
         for number, arrays in enumerate(input_sets):
-            given = encode_inputs(metadata["inputs"], arrays, number)
-            data += link.run(given, sizes, timeout=limit)
+            data += link.run(encode_inputs(metadata["inputs"], arrays, number), sizes, timeout=limit)
     version = ".".join(map(str, zephyr_version(base)))
     return ZephyrRun(artifact, decode_outputs(metadata["outputs"], bytes(data), len(input_sets)), f"Zephyr {version}")
 
 
 def _write_main(folder: Path, artifact: Artifact) -> str:
-    """main.c with the name of the image: a hash of everything that was generated."""
+    """Write main.c with the name of the image, a hash of everything that was generated; return the name."""
     values = {"m": model_values(artifact), "note": NOTE}
     state = hashlib.sha256(render("zephyr/serial_main.c.j2", image="", **values).encode())
     for name, text in sorted(artifact.files.items()):

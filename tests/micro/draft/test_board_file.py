@@ -10,7 +10,7 @@ import pytest
 
 from aot.errors import UsageError
 from aot.micro.board import load_board, parse_board
-from aot.micro.draft import Found, draft, read_devicetree, read_linker_script
+from aot.micro.draft import Chip, draft, read_devicetree, read_linker_script
 from aot.target.cpu import CORES
 from tests.cli.helper import Cli
 from tests.micro.draft.test_devicetree import ZEPHYR
@@ -42,7 +42,7 @@ def test_what_is_missing() -> None:
     with pytest.raises(UsageError, match=r"E5386.*'z80' is not one of"):
         draft(found, name="b", source="g4.ld", cpu="z80")
     for access, what in (("rx", "data"), ("rw", "code")):
-        rest = Found(tuple(m for m in found.memory if m.access == access))
+        rest = Chip(tuple(m for m in found.memory if m.access == access))
         with pytest.raises(UsageError, match=f"E5385.*no memory for {what}"):
             draft(rest, name="b", source="g4.ld", cpu="cortex-m4")
 

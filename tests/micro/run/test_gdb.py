@@ -284,7 +284,7 @@ def test_servers_that_end(command: tuple[str, ...], said: str) -> None:
             ("-f", "interface/cmsis-dap.cfg", "-f", "target/nrf52.cfg", "-c", "gdb_port {port}"),
             "connect the board by USB",
         ),
-        ("openocd", ("-f", "board/no-such-board.cfg", "-c", "gdb_port {port}"), "give the server's own name of the board"),
+        ("openocd", ("-f", "board/no-such-board.cfg", "-c", "gdb_port {port}"), "use the server's own name for the board"),
         ("pyocd", ("gdbserver", "--target", "nrf52840", "--no-wait", "--port", "{port}"), "E3040"),
     ],
 )

@@ -97,7 +97,7 @@ def test_time_limit(tmp_path: Path) -> None:
 
 @needs_gcc
 def test_compiler_and_linker_errors_are_coded(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match=r"E3002 the compiler refused tiny.c: .*undeclared"):
+    with pytest.raises(ToolchainError, match=r"E3002 the compiler rejected tiny.c: .*undeclared"):
         prepare(fake.tiny(extra="x = 1;"), HOST, folder=tmp_path).image()
     missing = fake.tiny(extra="tiny_more();", kernel_prototypes="void tiny_more(void);")
     with pytest.raises(ToolchainError, match=r"E3003 the linker failed: .*tiny_more"):
@@ -108,7 +108,7 @@ def test_compiler_and_linker_errors_are_coded(tmp_path: Path) -> None:
     ("sets", "message"),
     [
         ([], "no input set"),
-        ([[np.zeros(8, np.int8)]], "set 0 has 1 arrays, the model has 2 inputs"),
+        ([[np.zeros(8, np.int8)]], "set 0 has 1 arrays, but the model has 2 inputs"),
         ([[np.zeros(8, np.int16), np.zeros(8, np.int16)]], 'input 0 "a".* int16.8. given, int8.8. wanted'),
         ([[np.zeros(7, np.int8), np.zeros(8, np.int16)]], "int8.7. given"),
     ],

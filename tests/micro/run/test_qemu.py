@@ -186,4 +186,4 @@ def test_a_wrong_tick_is_refused(board: str, num: int, den: int, tmp_path: Path)
     for mode in ("measure", "profile"):
         with pytest.raises(UsageError, match=r"E5024 .* a loop of 200,000 instructions was counted as") as caught:
             run(project, fake.input_sets(1), mode=mode)
-        assert f"[{right.numerator}, {right.denominator}] would fit" in str(caught.value)
+        assert f"use [{right.numerator}, {right.denominator}]" in str(caught.value)

@@ -79,7 +79,7 @@ def test_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_board_that_does_not_listen() -> None:
     ours, theirs = os.openpty()
     tty.setraw(theirs)
-    with opened(os.ttyname(theirs)) as port, pytest.raises(UsageError, match="takes no bytes"):
+    with opened(os.ttyname(theirs)) as port, pytest.raises(UsageError, match="accepts no bytes"):
         port.send("x" * 10_000_000)
     os.close(ours)
     os.close(theirs)

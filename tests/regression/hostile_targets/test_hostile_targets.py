@@ -246,7 +246,7 @@ def test_traces(data: bytes) -> None:
 
 
 def test_reports_are_short() -> None:
-    with pytest.raises(ValueError, match="not of the harness's form"):
+    with pytest.raises(ValueError, match="it does not have the harness's format"):
         read_report('{"aot": 1' + " " * (1 << 20) + "}", memory=1)
 
 

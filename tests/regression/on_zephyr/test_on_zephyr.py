@@ -142,4 +142,4 @@ def test_boards_of_an_fvp(
     package.write_text(f'{text}set(ARMFVP {program} CACHE FILEPATH "")\n', encoding="utf-8")
     assert run(["verify", str(DIGITS), "--board", "zephyr:mps3/corstone300/fvp", "--random", "1"]) == code
     if code:
-        assert "E3020 Zephyr runs mps3/corstone300/fvp in its Fixed Virtual Platform by Arm" in capsys.readouterr().err
+        assert "E3020 Zephyr runs mps3/corstone300/fvp in Arm's Fixed Virtual Platform" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A pool never lies over the stack, the vectors, code, data, the workspace or another pool."""
+"""A pool never overlaps the stack, the vectors, code, data, the workspace or another pool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_pool_over_the_stack_is_refused(tmp_path: Path, capsys: pytest.Capture
         arguments = ["compile", str(MODEL), "--board", BOARD, "--pool", f"P=64K@{address}", "-o", str(tmp_path / "o")]
         assert run(arguments) == 4
         assert "E2015 pool P" in (text := capsys.readouterr().err)
-        assert "lies over the stack" in text
+        assert "overlaps the stack" in text
         assert not (tmp_path / "o").exists()
 
 
@@ -58,7 +58,7 @@ def test_the_linker_script_asserts_it() -> None:
     places = choose_places(board, artifact.metadata)
     text = linker_script(board, places, pool_regions(board, artifact.metadata))
     for what in ("the code", "the constants", "the stack", "the data", "the workspace", "the initial values of the data"):
-        assert f'"aot: pool P lies over {what}"' in text
+        assert f'"aot: pool P overlaps {what}"' in text
     plain = compiled()
     assert "ASSERT" not in linker_script(board, places, pool_regions(board, plain.metadata))
 
@@ -82,7 +82,7 @@ def test_what_only_the_linker_knows(pool: str, what: str, tmp_path: Path) -> Non
     if not what:
         assert project.image().is_file()
         return
-    with pytest.raises(TargetError, match=f"E2015 pool P lies over {what}"):
+    with pytest.raises(TargetError, match=f"E2015 pool P overlaps {what}"):
         project.image()
 
 
@@ -101,7 +101,7 @@ def test_pools_over_each_other_and_over_the_rest_of_the_workspace(tmp_path: Path
         (linker_script(board, project.places, [{**rows[0], "size": 16}]), "pool P holds more than its 16 bytes"),
         (
             linker_script(board, project.places, [*rows, over]).replace(".bss.aot_pool_Q", ".bss.inputs_file"),
-            "pool Q lies over pool P",
+            "pool Q overlaps pool P",
         ),
     ):
         assert symbol in text

@@ -28,7 +28,7 @@ def test_off_by_any_value_that_a_board_could_have(truth: Fraction) -> None:
     for given in {*near, truth * 2, truth / 2, truth * 1000} - {truth}:
         with pytest.raises(UsageError, match="E5024") as caught:
             _check_tick(replace(BOARD, tick=given), given, seen(truth, given))
-        assert f"[{truth.numerator}, {truth.denominator}] would fit" in str(caught.value)
+        assert f"use [{truth.numerator}, {truth.denominator}]" in str(caught.value)
 
 
 def test_a_counter_that_stands_still() -> None:
