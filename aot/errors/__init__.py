@@ -1,7 +1,7 @@
-"""The errors that a user can meet: one class per party at fault, one code per problem.
+"""Errors for users: one class per kind of cause, one code per problem.
 
 Codes: E10xx malformed file, E11xx inconsistent model, E12xx not supported, E2xxx target and fit, E3xxx tool chain,
-E4xxx verification, E5xxx usage and files, E9xxx our own fault.  `aot explain CODE` prints the page of the code
+E4xxx verification, E5xxx usage and files, E9xxx bugs in aot.  `aot explain CODE` prints the page of the code
 (aot/errors/codes).
 """
 
@@ -25,9 +25,9 @@ EXIT_TOOLCHAIN = 6
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, with its place in the model.
+    """One problem, with its place in the model.
 
-    `where` is a phrase such as `op 14 CONV_2D "sep2/conv"` or `tensor 3 "input"`; empty if the whole file is meant.
+    `where` is a phrase such as `op 14 CONV_2D "sep2/conv"` or `tensor 3 "input"`; empty for the whole file.
     """
 
     code: str
@@ -35,13 +35,13 @@ class Problem:
     where: str = ""
 
     def __str__(self) -> str:
-        """One line, or several of which all but the first are indented; characters that would steer a terminal are escaped."""
+        """The message in one line, or in several with all but the first indented; control characters are escaped."""
         place = f" {self.where}:" if self.where else ""
         return escaped_lines(f"{self.code}{place} {self.message} (aot explain {self.code})")
 
 
 class AotError(Exception):
-    """Base of every error that the tool reports on purpose; carries all problems found, not only the first."""
+    """Base class of all deliberate errors; carries all problems, not only the first."""
 
     exit_code = EXIT_INTERNAL
 
@@ -53,7 +53,7 @@ class AotError(Exception):
 
 
 class UsageError(AotError):
-    """The command line or an input file given with it is wrong (E5xxx)."""
+    """The command line or one of its input files is wrong (E5xxx)."""
 
     exit_code = EXIT_USAGE
 
@@ -65,7 +65,7 @@ class ModelError(AotError):
 
 
 class UnsupportedError(AotError):
-    """The model is valid, but holds something that this version cannot compile (E12xx)."""
+    """The model is valid, but contains something that this version cannot compile (E12xx)."""
 
     exit_code = EXIT_MODEL
 
@@ -89,18 +89,18 @@ class ToolchainError(AotError):
 
 
 class InternalError(AotError):
-    """A verifier or a self-check found a fault of this tool (E9xxx)."""
+    """A verifier or a self-check found a bug in aot (E9xxx)."""
 
     exit_code = EXIT_INTERNAL
 
 
 def internal(message: str, *, where: str = "") -> InternalError:
-    """An E9001 for a broken invariant of our own."""
+    """An E9001 for a violated internal invariant."""
     return InternalError(Problem("E9001", message, where))
 
 
 def call_place() -> str:
-    """`script.py:12` of the innermost frame outside of this package; empty if there is none."""
+    """`script.py:12`: the innermost frame outside of this package; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))

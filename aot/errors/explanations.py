@@ -1,9 +1,9 @@
-"""The long text behind each error code: what it means and what to do.  One Markdown file a code in `codes/`.
+"""The explanation of each error code: what it means and how to fix it.  There is one Markdown file per code in `codes/`.
 
-A page begins with `# CODE: title`; the explanation follows; then, where a few lines can show it, `## Fails` and `## Works`, each
-which the tests run: the first must end in this code, the second without an error.  Each ends with the block that is run:
-`python`, `sh` (in a folder with a good model.tflite), or `tflite`, a model as `aot.testing.text_model` reads it, which is
-compiled.  Blocks before it have a file's name after the language (```toml board.toml) and are the files that it needs.
+A page begins with `# CODE: title`, followed by the explanation, and the examples `## Fails` and `## Works`.  The tests run both:
+the first must fail with this code, the second must succeed.  The last block of an example is run: `python`, `sh` (in a folder
+with a valid model.tflite), or `tflite`, a model for `aot.testing.text_model`, which is compiled.  Blocks before it have a file
+name after the language (```toml board.toml) and are the files that the example needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK = re.compile(r"^```(\w+)(?: ([\w./-]+))?\n(.*?)^```$", re.DOTALL | re.MUL
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Code that is run, and the files that it needs (name, text); `language` is "python", "sh" or "tflite"."""
+    """Code to run, and the files that it needs (name, text); `language` is "python", "sh" or "tflite"."""
 
     language: str
     code: str
@@ -30,7 +30,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `aot explain CODE` prints; `fails` and `works` are None for codes that cannot be shown in a few lines."""
+    """The page that `aot explain CODE` prints; `fails` and `works` are None if there is no example."""
 
     code: str
     title: str
@@ -40,7 +40,7 @@ class Explanation:
 
 
 def codes() -> tuple[str, ...]:
-    """Every code that has a page, sorted."""
+    """All codes that have a page, sorted."""
     return tuple(sorted(p.stem for p in FOLDER.glob("E*.md")))
 
 
@@ -52,14 +52,14 @@ def explanation(code: str) -> Explanation | None:
 
 
 def parse(page: str) -> Explanation:
-    """A page as written; raises ValueError for one without a title or with an example that has no block."""
+    """The explanation in a page; ValueError for a page without a title, or with an example without a block."""
     head, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
     title, _, text = head.partition("\n")
-    found = _TITLE.fullmatch(title)
-    if found is None or not text.strip():
+    match = _TITLE.fullmatch(title)
+    if match is None or not text.strip():
         raise ValueError(f"a page begins with '# CODE: title' and a text, not with '{title}'")
     examples = dict(map(_example, sections))
-    return Explanation(found[1], found[2], text.strip("\n"), examples.get("Fails"), examples.get("Works"))
+    return Explanation(match[1], match[2], text.strip("\n"), examples.get("Fails"), examples.get("Works"))
 
 
 def _example(section: str) -> tuple[str, Example]:

@@ -1,4 +1,4 @@
-"""Names of TVM's that are not here: what there is in their place, or why there is nothing (docs/tvm.md)."""
+"""TVM's names that aot does not have: what to use instead, or why there is no equivalent (docs/tvm.md)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from aot.errors.tvm_index import NAMES
 
 
 class TvmNameError(UsageError, AttributeError):
-    """E5091: a name of TVM's that is not here; an AttributeError as well, so that hasattr works."""
+    """E5091: one of TVM's names that aot does not have; also an AttributeError, so that hasattr works."""
 
 
 def is_tvm_name(name: str) -> bool:
-    """Whether TVM has this name (without `tvm.`) and docs/tvm.md lists what to use instead."""
+    """Whether docs/tvm.md lists this name of TVM (without `tvm.`) as one that aot does not have."""
     return name in NAMES
 
 
 def missing(module: str, name: str) -> AttributeError:
-    """The error for `module.name`, which does not exist; `module` is TVM's without `tvm.`, empty for its root."""
+    """The error for a missing `module.name`; `module` is TVM's module without `tvm.`, empty for the root."""
     full = f"{module}.{name}" if module else name
     if not is_tvm_name(full):
         return AttributeError(f"'{module or 'aot'}' has no attribute '{name}'")

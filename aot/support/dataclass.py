@@ -1,10 +1,10 @@
-"""`dataclass` of the standard library, whose methods are compiled when they are first called.
+"""A `dataclass` decorator like the standard one, but with methods that are compiled on their first call.
 
-The standard decorator compiles seven functions for each class, in a quarter of a millisecond. A compilation imports hundreds of
-classes and makes objects of some of them, so this one enters short stand-ins: the first call of `__init__`, `__eq__` or
-`__hash__` compiles the function and puts it into its place. `fields`, `replace`, `asdict`, `is_dataclass` and
-`inspect.signature` work as they do elsewhere, classes of both decorators may inherit from each other, and to type checkers
-this is the standard one. docs/adr/0023-dataclasses-made-late.md has the figures.
+The standard decorator compiles seven functions per class, which takes a quarter of a millisecond. A compilation imports hundreds
+of classes and instantiates only some of them, so this decorator installs short stand-ins: the first call of `__init__`, `__eq__`
+or `__hash__` compiles the method and replaces the stand-in. `fields`, `replace`, `asdict`, `is_dataclass` and
+`inspect.signature` work as usual, classes with either decorator can inherit from each other, and type checkers see the
+standard decorator. docs/adr/0023-dataclasses-made-late.md has the figures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Open:
 
 _PARAMS = {True: getattr(_Frozen, "__dataclass_params__"), False: getattr(_Open, "__dataclass_params__")}  # noqa: B009
 _PLAIN = getattr(dataclasses.fields(_Frozen)[0], "_field_type")  # noqa: B009
-"""What `dataclasses.fields` knows a field by that is neither a ClassVar nor an InitVar."""
+"""The marker by which `dataclasses.fields` recognises fields that are neither ClassVar nor InitVar."""
 
 
 class _Factory:
@@ -70,7 +70,7 @@ def _inherited(cls: type) -> dict[str, Field[Any]]:
 
 
 def _with_slots(cls: type, fields: Mapping[str, Field[Any]]) -> type:
-    """The class again with a slot for each field of its own; slots can not be given to a class that exists."""
+    """A copy of the class with a slot for each of its own fields; slots cannot be added to an existing class."""
     taken = {name for base in cls.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
     members = {k: v for k, v in cls.__dict__.items() if k not in fields and k not in ("__dict__", "__weakref__")}
     members["__slots__"] = tuple(name for name in fields if name not in taken)
@@ -80,15 +80,15 @@ def _with_slots(cls: type, fields: Mapping[str, Field[Any]]) -> type:
 
 
 def _function(text: str, values: dict[str, Any], cls: type) -> Callable[..., Any]:
-    values["__name__"] = cls.__module__  # whose code it is, for those who look at a traceback
-    exec(text, values)  # as the standard library does: names of fields are identifiers
+    values["__name__"] = cls.__module__  # shown in tracebacks
+    exec(text, values)  # like the standard library; field names are identifiers, so this is safe
     made: Callable[..., Any] = values[text[4 : text.index("(")]]
     made.__qualname__ = f"{cls.__qualname__}.{made.__name__}"
     return made
 
 
 def _init(cls: Any) -> Callable[..., Any]:
-    """Each slot is set by its own descriptor, which needs neither a search by name nor a class that is open to changes."""
+    """The class's __init__, which sets each slot through its descriptor: faster than by name, and possible for frozen classes."""
     values: dict[str, Any] = {"_FACTORY": _FACTORY}
     parameters: dict[bool, list[str]] = {False: [], True: []}
     lines = []
@@ -132,11 +132,11 @@ def _hash(cls: type) -> Callable[..., Any]:
 
 
 def _enter(cls: type, name: str, make: Callable[[type], Callable[..., Any]]) -> None:
-    """Give the class a method that, when it is first called, is replaced by what `make` returns."""
+    """Give the class a method that on its first call is replaced by the result of `make`."""
 
     def made() -> Callable[..., Any]:
         method = make(cls)
-        if cls.__dict__.get(name) is stand_in:  # not where someone has put a method of his own there since
+        if cls.__dict__.get(name) is stand_in:  # but do not replace a method that someone has set since
             setattr(cls, name, method)
         return method
 
@@ -149,7 +149,7 @@ def _enter(cls: type, name: str, make: Callable[[type], Callable[..., Any]]) -> 
 
 
 class _Signature:
-    """`inspect.signature` of a class is that of its `__init__`, also while a stand-in has its place."""
+    """Makes `inspect.signature` of a class return the signature of its `__init__`, even before it is compiled."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         if instance is not None:
@@ -166,7 +166,7 @@ def _repr(self: Any) -> str:
 
 
 def _refuse(self: Any, name: str, deed: str) -> None:
-    """FrozenInstanceError for fields, and for anything on an object that is of no class derived by hand."""
+    """Raise FrozenInstanceError for fields, and for all other names unless the object's class is an undecorated subclass."""
     if _FIELDS in type(self).__dict__ or name in getattr(self, _FIELDS):
         raise dataclasses.FrozenInstanceError(f"cannot {deed} field {name!r}")
 
@@ -227,7 +227,7 @@ def _make(cls: type, *, frozen: bool, init: bool, repr: bool, eq: bool, kw_only:
 def late_dataclass(
     *, frozen: bool = False, init: bool = True, repr: bool = True, eq: bool = True, kw_only: bool = False, slots: bool
 ) -> Callable[[type], type]:
-    """A decorator for classes with slots; arguments as those of `dataclasses.dataclass`, which has the others too."""
+    """A decorator for classes with slots, with the arguments of `dataclasses.dataclass`."""
     assert slots, "the standard dataclass makes classes without slots"
     return lambda cls: _make(cls, frozen=frozen, init=init, repr=repr, eq=eq, kw_only=kw_only)
 

@@ -51,22 +51,22 @@ def is_dtype(dtype: object) -> bool:
 
 
 def numpy_dtype(dtype: str) -> np.dtype[np.generic]:
-    """The numpy type that holds values of `dtype`; int4 values live in int8."""
+    """The numpy type for values of `dtype`; int4 values are stored as int8."""
     return _NUMPY[dtype]
 
 
 def stored(shape: tuple[int, ...], dtype: str) -> tuple[tuple[int, ...], str]:
-    """Shape and type of the numbers that memory holds of a tensor: a complex number is a pair of float32, real part first."""
+    """Shape and type of a tensor in memory: a complex number is a pair of float32, real part first."""
     return ((*shape, 2), "float32") if dtype == "complex64" else (shape, dtype)
 
 
 def ctype(dtype: str) -> str:
-    """The C99 type of one element; of a complex one, of each of its two parts; of float16, which C99 does not know, its bits."""
+    """The C99 type of one element: of each part for complex numbers, of the bits for float16, which C99 lacks."""
     return _C[dtype]
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element (int4: one, as unpacked)."""
+    """Size of one element in bytes (int4: 1, unpacked)."""
     return _NUMPY[dtype].itemsize
 
 
@@ -101,5 +101,5 @@ def int_range(dtype: str) -> tuple[int, int]:
 
 
 def lowest(dtype: str) -> int | float:
-    """The lowest finite value of an integer type, or of float32: what the search for a maximum starts from."""
+    """The lowest finite value of an integer type, or of float32, as the initial value of a maximum."""
     return float(np.finfo(np.float32).min) if is_float(dtype) else int_range(dtype)[0]

@@ -1,4 +1,4 @@
-"""A memory that a part of the workspace, or of the constants, can be given to."""
+"""A memory for parts of the workspace or of the constants."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BASE_ALIGN = 16
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """`size` in bytes, `address` of its first byte (None: where the linker puts it).
+    """A pool; `size` in bytes, `address` of its first byte (None: the linker places it).
 
-    `speed` is relative: an access to a pool of speed 2 takes half the time of one to a pool of speed 1.
+    `speed` is relative: an access to a pool with speed 2 takes half as long as to a pool with speed 1.
     """
 
     name: str
@@ -25,14 +25,14 @@ class Pool:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it: it has no name for C, can hold nothing, or lies askew; "" where nothing is."""
-        wrong = name_fault(self.name, symbol=True)
-        if wrong:
-            return f"pool {self.name!r}: the name {wrong}"
+        """The problem with the pool's name, size, speed or address; "" if it is valid."""
+        name_problem = name_fault(self.name, symbol=True)
+        if name_problem:
+            return f"pool {self.name!r}: the name {name_problem}"
         if self.size <= 0 or not 0 < self.speed < math.inf:
             return f"pool {self.name}: size and speed must be positive"
         if self.size + (self.address or 0) > 1 << 32:
-            return f"pool {self.name}: address and size must lie within 32 bits"
+            return f"pool {self.name}: address and size must fit in 32 bits"
         if self.address is not None and self.address % BASE_ALIGN:
             return f"pool {self.name}: the address must be a multiple of {BASE_ALIGN}"
         return ""

@@ -1,4 +1,4 @@
-"""Integer programs, solved by HiGHS."""
+"""Integer programming with HiGHS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = tuple[Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """`count` rows that are mostly zeros: row, column and value of each coefficient that is not."""
+    """`count` sparse rows: row, column and value of each nonzero coefficient."""
 
     count: int
     rows: Any
@@ -28,9 +28,9 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best `values` found, None if none are; `bound`: the objective that no values go below.
+    """The best `values` found, or None; `bound` is a lower bound of the objective.
 
-    `proven`: the search ended by itself, so these values are the optimum, or there are none; else it stopped at its limit.
+    `proven`: the search was complete, so the values are optimal (or no solution exists); otherwise it stopped at its limit.
     """
 
     values: Any | None
@@ -39,17 +39,17 @@ class Solution:
 
 
 NEAR = 1e-3
-"""Columns of at most this reduced cost, a share of the relaxation's optimum, are tried first for a bound."""
+"""Columns with a reduced cost up to this share of the relaxation's optimum are tried first, to get a bound."""
 
 NEAR_NODES = 100
-"""Branches of that first search: any values it finds are a bound."""
+"""Node limit of that first search: any solution is a bound."""
 
 
 def minimise(objective: Any, rows: Sequence[Row], *, upper: Any, node_limit: int, narrow: bool = False) -> Solution:
-    """Integers from 0 to `upper` that satisfy all rows with the least sum of `objective`.
+    """Integers from 0 to `upper` that satisfy all rows and minimise `objective`.
 
-    `node_limit` bounds the branches: a count, so that the result does not depend on the machine.  `narrow` drops dominated
-    columns; that pays off when most are dominated.
+    The limit is a number of nodes (`node_limit`), so that the result does not depend on the machine.  `narrow` drops dominated
+    columns; this pays off if most are dominated.
     """
     with _silent():
         solver = _solver()
@@ -66,17 +66,17 @@ def _solve(solver: Any, program: Any, node_limit: int) -> Solution:
     solver.passModel(program)
     solver.run()
     solution, info = solver.getSolution(), solver.getInfo()
-    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     proven = solver.getModelStatus() in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
-    return Solution(np.asarray(solution.col_value) if found else None, info.mip_dual_bound, proven)
+    return Solution(np.asarray(solution.col_value) if feasible else None, info.mip_dual_bound, proven)
 
 
 def relaxed(objective: Any, rows: Sequence[Row], *, upper: Any) -> Any | None:
-    """As `minimise`, but for any numbers: their values, or None where none satisfy all rows."""
+    """Like `minimise`, but for real numbers: their values, or None if no values satisfy all rows."""
     with _silent():
         solver = _solver()
-        found = _relaxation(solver, _program(np.asarray(objective, float), rows, upper))
-        return None if found is None else np.array(found.col_value)
+        relaxation = _relaxation(solver, _program(np.asarray(objective, float), rows, upper))
+        return None if relaxation is None else np.array(relaxation.col_value)
 
 
 def _solver() -> Any:
@@ -86,13 +86,13 @@ def _solver() -> Any:
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.setOptionValue("threads", 1)  # the same search on every machine
-    for heuristic in ("feasibility_jump", "root_reduced_cost", "rins", "rens"):  # cost more than they save
+    for heuristic in ("feasibility_jump", "root_reduced_cost", "rins", "rens"):  # these cost more than they save
         solver.setOptionValue(f"mip_heuristic_run_{heuristic}", False)
     return solver
 
 
 def _relaxation(solver: Any, program: Any) -> Any | None:
-    """The optimum where values need not be integers."""
+    """The solution of the relaxation (real instead of integer values), or None."""
     import highspy
 
     solver.setOptionValue("solve_relaxation", True)
@@ -103,11 +103,11 @@ def _relaxation(solver: Any, program: Any) -> Any | None:
 
 
 def _narrowed(solver: Any, program: Any, node_limit: int) -> Any:
-    """The upper bound of each column, 0 where it is 0 in every optimum (reduced-cost fixing).
+    """The upper bound of each column, 0 for columns that are 0 in every optimum (reduced-cost fixing).
 
-    A column that is 0 in the optimum of the relaxation, where values need not be integers, adds at least its reduced cost to
-    that optimum once it is 1 or more.  So no optimum has a column whose reduced cost is more than what any values in hand add;
-    good ones are nearly always among the columns of small reduced cost, and found there fast.
+    If a column is 0 in the relaxation's optimum, raising it to 1 or more adds at least its reduced cost to the objective.  So a
+    column whose reduced cost exceeds the gap between any known solution and the relaxation is 0 in every optimum.  Good solutions
+    nearly always use columns with small reduced cost only, and a search among these is fast.
     """
     upper = np.array(program.col_upper_)
     relaxation = _relaxation(solver, program)
@@ -115,15 +115,15 @@ def _narrowed(solver: Any, program: Any, node_limit: int) -> Any:
         return upper
     least, reduced = solver.getInfo().objective_function_value, np.array(relaxation.col_dual)
     program.col_upper_ = np.where(reduced > NEAR * abs(least), 0.0, upper)
-    found = _solve(solver, program, min(NEAR_NODES, node_limit))
-    if found.values is None:
+    solution = _solve(solver, program, min(NEAR_NODES, node_limit))
+    if solution.values is None:
         return upper
-    most = float(np.rint(found.values) @ np.array(program.col_cost_))
+    most = float(np.rint(solution.values) @ np.array(program.col_cost_))
     return np.where(reduced > most - least + 1e-6 * (1.0 + abs(most)), 0.0, upper)
 
 
 def _program(objective: Any, rows: Sequence[Row], upper: Any) -> Any:
-    """The program as HiGHS takes it: the matrix by columns, without its zeros."""
+    """The program in HiGHS's form: a sparse matrix by columns."""
     import highspy
 
     blocks = [(a if isinstance(a, Entries) else _entries(a), low, high) for a, low, high in rows]
@@ -155,16 +155,16 @@ def _entries(rows: Any) -> Entries:
 
 
 def _bounds(blocks: Sequence[tuple[Entries, Any, Any]], side: int) -> Any:
-    """The lower (`side` 1) or upper (2) bounds of all rows, one number a row."""
+    """The lower (`side` 1) or upper (2) bounds of all rows."""
     parts = [np.broadcast_to(np.asarray(block[side], float), block[0].count) for block in blocks]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Nothing reaches standard output: HiGHS sometimes prints a line whatever its options say, and JSON may go there."""
+    """Discard standard output: HiGHS sometimes prints a line despite its options, which would corrupt JSON output."""
     try:
-        kept = os.dup(1)
+        saved = os.dup(1)
     except OSError:  # there is no standard output
         yield
         return
@@ -175,7 +175,7 @@ def _silent() -> Iterator[None]:
         os.dup2(nowhere, 1)
         yield
     finally:
-        flush(None)  # what waits in the buffer of C must not come out later
-        os.dup2(kept, 1)
+        flush(None)  # discard C's buffer as well
+        os.dup2(saved, 1)
         os.close(nowhere)
-        os.close(kept)
+        os.close(saved)

@@ -19,15 +19,15 @@ _HEADERS = """
 NULL errno int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t ptrdiff_t size_t
 memcpy memmove memset
 """
-"""Names of the headers that generated code includes.  A member called like the type of another one is an error in C++."""
+"""Names in the headers that generated code includes.  A member with the name of another member's type is an error in C++."""
 _OTHERS = "main in out linux unix"
-"""The entry point; parameters of the interface; macros of compilers for hosts in GNU mode."""
+"""The entry point, parameters of the interface, and macros of host compilers in GNU mode."""
 _RESERVED = frozenset(f"{_C} {_CPP} {_HEADERS} {_OTHERS}".split())
 _RUNTIME = "aot"
 
 
 def c_identifier(text: str, *, default: str = "x") -> str:
-    """`text` as a lower-case C identifier that is not a C++ keyword either; `default` if nothing is left of it."""
+    """`text` as a lower-case C identifier that is not a C or C++ keyword; `default` if nothing remains."""
     name = re.sub(r"[^0-9a-zA-Z]+", "_", text).strip("_").lower()
     if not name:
         name = default
@@ -37,12 +37,12 @@ def c_identifier(text: str, *, default: str = "x") -> str:
 
 
 def is_keyword(name: str) -> bool:
-    """Whether C, C++ or the headers that generated code includes have the name already."""
+    """Whether a name is reserved in C, in C++ or by the headers that generated code includes."""
     return name in _RESERVED
 
 
 def model_identifier(text: str) -> str:
-    """The prefix of a model's C symbols.  `aot` and what begins with `aot_` are the runtime's: `aot_x` becomes `model_aot_x`."""
+    """The prefix of a model's C symbols.  `aot` and `aot_...` belong to the runtime: `aot_x` becomes `model_aot_x`."""
     name = c_identifier(text, default="model")
     if len(name) > MAX_NAME - len("model_"):
         name = name[: MAX_NAME - len("model_")].rstrip("_")
@@ -50,16 +50,16 @@ def model_identifier(text: str) -> str:
 
 
 MAX_NAME = 128
-"""Characters of a name: it becomes part of file names, which hold 255."""
+"""Maximum length of a name: it becomes part of file names, which may have 255 characters."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
 def name_fault(text: str, *, symbol: bool) -> str:
-    """What is wrong with the name of a board, a region, a pool or a model; "" where nothing is.  The one rule for all of them.
+    """The problem with the name of a board, a region, a pool or a model; "" if it is valid.
 
-    Names reach C, linker scripts, Makefiles, CMake and shells, so they hold ASCII letters, digits and _, and begin with a letter.
-    One that is no part of a C symbol (`symbol` is false: a board's) may begin with a digit and hold - . + as well.
+    Names appear in C, linker scripts, Makefiles, CMake and shells, so they must consist of ASCII letters, digits and _, and begin
+    with a letter.  A name that is not part of a C symbol (`symbol` is false: a board's) may begin with a digit and contain - . +
     """
     if len(text) > MAX_NAME:
         return f"is longer than {MAX_NAME} characters"
@@ -69,14 +69,14 @@ def name_fault(text: str, *, symbol: bool) -> str:
 
 
 SIGNIFICANT = 63
-"""Characters that tell identifiers apart: C99 5.2.4.1 promises so many for internal ones, and compilers for Cortex-M keep all."""
+"""Significant characters of identifiers: C99 5.2.4.1 guarantees 63 for internal ones; compilers for Cortex-M use all."""
 _LEFT_OUT = "_etc_"
 _SHORTEST, _FIRST = 12, 4
-"""Characters that a shortened name has at least, however little room there is, and of these the beginning."""
+"""Minimum length of a shortened name, and of its beginning."""
 
 
 def shortened(name: str, room: int) -> str:
-    """`name` in `room` characters (never less than 12): whole words of its beginning and of its end where it is longer.
+    """`name` shortened to `room` characters (at least 12) by keeping whole words at its beginning and end.
 
     `strided_slice_sigmoid_strided_slice_tanh_multiply_add` in 40: `strided_slice_etc_tanh_multiply_add`.
     """
@@ -90,21 +90,21 @@ def shortened(name: str, room: int) -> str:
 
 
 def _fitting(words: list[str], room: int) -> list[str]:
-    """As many words as fit, joined, and of the first one at least a part."""
-    found = [words[0][:room]]
+    """The first words that fit into `room` when joined; the first word may be cut."""
+    fitting = [words[0][:room]]
     for word in words[1:]:
-        if len("_".join([*found, word])) > room:
+        if len("_".join([*fitting, word])) > room:
             break
-        found.append(word)
-    return found
+        fitting.append(word)
+    return fitting
 
 
 class NameSupply:
-    """Hands out identifiers, each once: the second `acc` becomes `acc_1`.  Those of `used` are taken."""
+    """Hands out unique identifiers: the second `acc` becomes `acc_1`.  Names in `used` are not handed out."""
 
     def __init__(self, used: Iterable[str] = ()) -> None:
         self._used = set(used)
-        self._next: dict[str, int] = {}  # the numbers below it are taken and stay so; a base has thousands in a long network
+        self._next: dict[str, int] = {}  # lower numbers are in use; a long network has thousands per base
 
     def fresh(self, base: str) -> str:
         number = self._next.get(base, 0)
@@ -115,7 +115,7 @@ class NameSupply:
         return name
 
     def first(self, names: Iterable[str]) -> str:
-        """The first of some names that is not taken; it is now."""
+        """The first unused name; marks it as used."""
         name = next(name for name in names if name not in self._used)
         self._used.add(name)
         return name

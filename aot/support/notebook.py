@@ -1,4 +1,4 @@
-"""Small HTML for notebooks: a heading, lines and tables, with inline styles only, as a notebook keeps no style sheet of ours."""
+"""HTML for notebooks: headings, lines and tables, with inline styles only, because notebooks drop style sheets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONG = 60
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> str:
-    """An HTML table: the first `left` columns to the left, numbers with commas; a `Bar` is drawn."""
+    """An HTML table: the first `left` columns are left-aligned, numbers have commas, and a `Bar` is drawn."""
 
     def line(tag: str, row: Sequence[object]) -> str:
         cells = (f'<{tag} style="{_CELL.format("left" if i < left else "right")}">{_cell(c)}</{tag}>' for i, c in enumerate(row))
@@ -22,12 +22,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, left: int
 
     body = "".join(line("td", row) for row in rows)
     label = escape(f"table by {next(filter(None, headers), 'rows')}")
-    frame = f'style="overflow-x:auto" role="group" tabindex="0" aria-label="{label}"'  # what scrolls has to be reached by keys
+    frame = f'style="overflow-x:auto" role="group" tabindex="0" aria-label="{label}"'  # scrollable by keyboard
     return f"<div {frame}><table><thead>{line('th', headers)}</thead><tbody>{body}</tbody></table></div>"
 
 
 class Bar:
-    """A bar from `start` to `end`, shares of a cell's width from 0 to 1, with a text for those who cannot see it."""
+    """A bar from `start` to `end`, fractions of the cell's width, with a label for screen readers."""
 
     def __init__(self, start: float, end: float, label: str, colour: str = "#7ea6e0") -> None:
         self.start, self.end, self.label, self.colour = start, end, label, colour
@@ -50,13 +50,13 @@ def _cell(value: object) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A bold title and what belongs to it; `parts` are HTML."""
+    """A bold title followed by `parts`, which are HTML."""
     return f"<div><p><b>{escape(title)}</b></p>{''.join(parts)}</div>"
 
 
 def plan_table(metadata: Mapping[str, Any]) -> str:
-    """The buffers of the workspace by address, each with its bytes and a bar from its first to its last layer."""
-    steps = len(metadata["layers"]) + 2  # inputs are there at step -1, outputs until one after the last layer
+    """The buffers of the workspace by address, each with its size and a bar from its first to its last layer."""
+    steps = len(metadata["layers"]) + 2  # inputs are alive from step -1, outputs until one step after the last layer
     rows = []
     for b in sorted(metadata["workspace"]["buffers"], key=lambda b: (b["offset"], b["first"])):
         when = f"{b['first']} to {b['last']}"
@@ -66,7 +66,7 @@ def plan_table(metadata: Mapping[str, Any]) -> str:
 
 
 def layer_table(layers: Sequence[Mapping[str, Any]]) -> str:
-    """One row a layer: number, operator, result, kernel, shape, multiply-accumulates with their share, constants, scratch."""
+    """One row per layer: number, operator, result, kernel, shape, multiply-accumulates with their share, constants, scratch."""
     total = sum(x["macs"] for x in layers)
     rows = []
     for x in layers:

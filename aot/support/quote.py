@@ -1,4 +1,4 @@
-"""Text that becomes part of another language: as a value, whatever it holds."""
+"""Quoting of arbitrary text for other languages."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _PLAIN_CMAKE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
 def shell(text: object) -> str:
-    """One word of a POSIX shell."""
+    """`text` as one word of a POSIX shell."""
     return shlex.quote(str(text))
 
 
 def make(text: object) -> str:
-    """One word for the shell, in a Makefile: dollars doubled, and no comment begins."""
+    """`text` as one shell word in a Makefile: with $ doubled and # escaped."""
     return shell(text).replace("$", "$$").replace("#", "\\#")
 
 
 def cmake(text: object) -> str:
-    """One argument of a CMake command."""
+    """`text` as one argument of a CMake command."""
     word = str(text)
     if _PLAIN_CMAKE.fullmatch(word):
         return word
@@ -30,10 +30,10 @@ def cmake(text: object) -> str:
 
 
 def comment(text: object) -> str:
-    """A piece of a one-line comment, in C, Make, CMake, a shell or a linker script: it neither ends the comment nor goes on."""
+    """`text` for a one-line comment in C, Make, CMake, a shell or a linker script; it cannot end or continue the comment."""
     line = escaped(str(text)).replace("*/", "* /").replace("/*", "/ *").replace("??/", "?? /")
     return f"{line} " if line.endswith("\\") else line
 
 
 FILTERS: Mapping[str, Callable[[object], str]] = {"sh": shell, "mk": make, "cmake": cmake, "comment": comment}
-"""What templates use: {{ title | sh }}."""
+"""Filters for templates: {{ title | sh }}."""

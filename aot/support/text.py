@@ -1,4 +1,4 @@
-"""Building indented text line by line."""
+"""Building indented text, and formatting of names and numbers for messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class TextBuilder:
-    """Collects lines at a current depth; `with text.indented():` deepens it."""
+    """Collects lines at the current indentation; `with text.indented():` increases it."""
 
     def __init__(self, indent: str = "  ") -> None:
         self._indent = indent
@@ -45,33 +45,33 @@ def commas(number: int) -> str:
 
 
 MOST_OPERATORS = 3
-"""That are named of a layer; a cascade can hold dozens."""
+"""Maximum number of operators to name per layer; a cascade can contain dozens."""
 
 
 def operators_text(names: Sequence[str]) -> str:
-    """What a layer of several operators does, in their order: `CONV_2D + ADD`, `2 x CONV_2D`, `PAD + CONV_2D + MUL + 4 more`."""
+    """The operators of a layer, in order: `CONV_2D + ADD`, `2 x CONV_2D`, `PAD + CONV_2D + MUL + 4 more`."""
     groups = [(name, sum(1 for _ in same)) for name, same in groupby(names)]
     shown = [name if count == 1 else f"{count} x {name}" for name, count in groups[:MOST_OPERATORS]]
-    rest = sum(count for _, count in groups[MOST_OPERATORS:])
-    return " + ".join([*shown, *([f"{rest} more"] if rest else [])])
+    omitted = sum(count for _, count in groups[MOST_OPERATORS:])
+    return " + ".join([*shown, *([f"{omitted} more"] if omitted else [])])
 
 
 def does_of(row: Mapping[str, Any]) -> str:
-    """What the layer of a row of our JSON does; `op`, the operator of its result, in files of a version that did not say more."""
+    """The operators of a layer in our JSON (`does`); in files of older versions only the operator of its result (`op`)."""
     return str(row.get("does") or row.get("op") or "")
 
 
 def printable(name: str, *, limit: int = 80) -> str:
-    """A name from an untrusted file, safe to show: control characters escaped, cut at `limit` characters."""
+    """A name from an untrusted file, safe to print: control characters escaped, truncated to `limit` characters."""
     clean = escaped(name[: limit + 1])
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def escaped(text: str) -> str:
-    """`text` with every character that is not printable as its escape: `\\x1b`, `\\n`, `\\udce9` for a byte that is no UTF-8."""
+    """`text` with all unprintable characters escaped: `\\x1b`, `\\n`, `\\udce9` for a byte that is not UTF-8."""
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def escaped_lines(text: str) -> str:
-    """As `escaped`, but line ends stay; what follows one is indented, so that no name can pass for a message of its own."""
+    """Like `escaped`, but keeps line breaks and indents all but the first line, so that no name can look like a message."""
     return "\n    ".join(escaped(line) for line in text.split("\n"))

@@ -1,4 +1,4 @@
-"""JSON and TOML that come from anywhere: one exception, whatever is wrong with them, and nothing that is nested without end."""
+"""Parsers for untrusted JSON and TOML, which raise only ValueError and limit the nesting."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from typing import Any
 
 MOST_DEPTH = 64
-"""Lists and objects inside each other.  No file of ours comes near, and who walks a value need not fear for the stack."""
+"""Maximum nesting of lists and objects: far more than our files need, but safe for recursive functions."""
 
 _LONG_KEY = re.compile(rb"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}""" % MOST_DEPTH)
-"""`a.b.c` is a table in a table, too; tomllib takes the square of its length in time."""
+"""`a.b.c` is a nested table, too, and tomllib needs quadratic time for it."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; ValueError, with the reason, for all else."""
+    """The value of a JSON text; ValueError with the reason if it is not valid."""
     try:
         return _shallow(json.loads(text))
     except RecursionError:
@@ -22,20 +22,20 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
-    """The table of a TOML file; ValueError, with the reason, for all else."""
+    """The table of a TOML file; ValueError with the reason if it is not valid."""
     import tomllib  # most compilations read no such file
 
     if _LONG_KEY.search(data) is not None:
         raise _too_deep()
     try:
-        found: dict[str, Any] = _shallow(tomllib.loads(data.decode("utf-8")))
+        table: dict[str, Any] = _shallow(tomllib.loads(data.decode("utf-8")))
     except RecursionError:
         raise _too_deep() from None
-    return found
+    return table
 
 
 def is_text(value: Any) -> bool:
-    """Whether it is a string that can be written: JSON has escapes for halves of characters, which no encoding knows."""
+    """Whether `value` is a string that can be encoded: JSON escapes may contain lone surrogates."""
     return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
 
 

@@ -1,1 +1,1 @@
-"""This machine: programs that are started, and folders that are kept."""
+"""Interaction with this machine: starting programs, cache folders, executors."""

@@ -1,4 +1,4 @@
-"""Where things are kept that can be made again: objects and programs that are run later, so the folder must be nobody else's."""
+"""The cache folder.  It contains objects and programs that are executed later, so only this user may write to it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from aot.errors import Problem, UsageError
 
 _MOST_LINKS = 40
-"""Symbolic links on the way to a folder."""
+"""Maximum number of symbolic links on the way to a folder."""
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a folder is opened that others may keep from being listed, such as that of all homes."""
+"""Flags to open a folder that may not be readable, such as /home."""
 
 
 def cache_folder(kind: str) -> Path:
-    """The folder `kind` below $AOT_CACHE, else below $XDG_CACHE_HOME/aot, else below ~/.cache/aot; made with mode 0700.
+    """The folder `kind` below $AOT_CACHE, else below $XDG_CACHE_HOME/aot, else below ~/.cache/aot; created with mode 0700.
 
-    What lies in it is executed and loaded, so it must belong to this user, nobody else may write to it, and nobody else may
-    put another folder into the place of one on the way.  The path returned has no symbolic links.  Where the default one is not
-    so, or cannot be made (no home folder, a read-only one), a fresh private folder takes its place, which goes with the process.
+    Its content is executed and loaded, so it must belong to this user, nobody else may write to it, and nobody else may replace
+    one of its parent folders.  The returned path has no symbolic links.  If the default folder does not meet this, or cannot be
+    created (no home folder, or a read-only one), a private temporary folder is used, which is deleted with the process.
     Raises UsageError E5061 if $AOT_CACHE cannot be used.
     """
     explicit = os.environ.get("AOT_CACHE")
@@ -48,25 +48,25 @@ def cache_folder(kind: str) -> Path:
 
 
 def files_by_use(folder: Path) -> list[tuple[int, int, Path]]:
-    """(time of the last use, bytes, path) of each file, that of longest ago first."""
-    found = []
+    """(time of the last use, bytes, path) of each file, least recently used first."""
+    files = []
     with os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
                 about = entry.stat(follow_symlinks=False)
-                found.append((about.st_mtime_ns, about.st_size, Path(entry.path)))
-    return sorted(found)
+                files.append((about.st_mtime_ns, about.st_size, Path(entry.path)))
+    return sorted(files)
 
 
 def read_own(path: Path, *, most: int) -> bytes | None:
-    """The content of a file that this user wrote; None for no file, a link, a pipe, another user's, or more than `most` bytes."""
+    """The content of a file of this user; None if it is missing, a link, a pipe, another user's, or larger than `most` bytes."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022 or found.st_size > most:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o022 or info.st_size > most:
             return None
         with open(handle, "rb", closefd=False) as file:
             data = file.read(most + 1)
@@ -78,7 +78,7 @@ def read_own(path: Path, *, most: int) -> bytes | None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file that other processes may read meanwhile: they find the old one or all of the new one."""
+    """Write a file atomically: other processes see the old content or the complete new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -90,7 +90,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def seal(secret: bytes, *parts: bytes, size: int = 32) -> bytes:
-    """A digest of the parts that only who knows the secret can make: what was changed, or put elsewhere, does not match."""
+    """A keyed digest of the parts, which only someone who knows the secret can compute."""
     state = hashlib.blake2b(key=secret, digest_size=size)
     for part in parts:
         state.update(len(part).to_bytes(8, "little") + part)
@@ -98,12 +98,12 @@ def seal(secret: bytes, *parts: bytes, size: int = 32) -> bytes:
 
 
 def secret() -> bytes:
-    """32 random bytes of this user's cache, made when they are first needed; where they cannot be kept, of this process."""
+    """32 random bytes, created on first use and kept in this user's cache; only for this process if they cannot be kept."""
     return _secret(cache_folder("secret") / "key")
 
 
 class _UntrustedError(Exception):
-    """Somebody else could decide what a folder holds."""
+    """Another user could control the content of a folder."""
 
 
 @cache
@@ -118,8 +118,8 @@ def _secret(path: Path) -> bytes:
                 os.link(temporary, path)
         finally:
             os.unlink(temporary)
-    found = read_own(path, most=len(fresh))
-    return found if found is not None and len(found) == len(fresh) else fresh
+    kept = read_own(path, most=len(fresh))
+    return kept if kept is not None and len(kept) == len(fresh) else fresh
 
 
 def _default() -> Path:
@@ -128,27 +128,27 @@ def _default() -> Path:
 
 
 def _own_folder(folder: Path) -> Path:
-    """The folder, made if it is missing, by a path that nobody else can redirect (_UntrustedError, OSError)."""
+    """The folder, created if it does not exist, by a path that nobody else can redirect (_UntrustedError, OSError)."""
     parent, handle = _trusted(folder.parent)
     try:
-        found = _made(folder.name, handle)
+        info = _stat_or_create(folder.name, handle)
     finally:
         os.close(handle)
     path = parent / folder.name
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(info.st_mode):
         raise _UntrustedError(f"{path} is not a folder")
-    if found.st_uid != os.geteuid():
+    if info.st_uid != os.geteuid():
         raise _UntrustedError(f"{path} belongs to another user")
-    if found.st_mode & 0o022:
+    if info.st_mode & 0o022:
         raise _UntrustedError(f"others may write to {path}")
     with tempfile.TemporaryFile(dir=path):
         return path
 
 
 def _trusted(folder: Path) -> tuple[Path, int]:
-    """A folder without links in its path, and a descriptor of it; folders that are missing are made.
+    """The path of a folder with all links resolved, and a descriptor of it; missing folders are created.
 
-    Each one is opened in the one before, and looked at, so that none can be exchanged in between.
+    Each folder is opened relative to its parent's descriptor and checked, so that none can be replaced in between.
     """
     waiting, links = _names(os.path.join(os.getcwd(), folder)), 0
     path, handle = Path("/"), os.open("/", _FOLDER)
@@ -156,11 +156,11 @@ def _trusted(folder: Path) -> tuple[Path, int]:
         _check(path, os.fstat(handle))
         while waiting:
             name = waiting.pop()
-            found = _made(name, handle)
-            if stat.S_ISLNK(found.st_mode):
+            info = _stat_or_create(name, handle)
+            if stat.S_ISLNK(info.st_mode):
                 links += 1
-                if found.st_uid not in _masters() or links > _MOST_LINKS:
-                    raise _UntrustedError(f"{path / name} is a link of another user, or one of a circle")
+                if info.st_uid not in _trusted_users() or links > _MOST_LINKS:
+                    raise _UntrustedError(f"{path / name} is another user's link, or part of a cycle of links")
                 target = os.readlink(name, dir_fd=handle)
                 waiting += _names(target)
                 if not target.startswith("/"):
@@ -182,8 +182,8 @@ def _names(path: str) -> list[str]:
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-def _made(name: str, parent: int) -> os.stat_result:
-    """What is there, a new folder if nothing is."""
+def _stat_or_create(name: str, parent: int) -> os.stat_result:
+    """The status of `name` in the folder `parent`; creates a folder if there is nothing."""
     with suppress(FileNotFoundError):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     with suppress(FileExistsError):
@@ -191,25 +191,25 @@ def _made(name: str, parent: int) -> os.stat_result:
     return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
 
-def _check(path: Path, found: os.stat_result) -> None:
-    """Whether others could put a folder of theirs into this one's place, or into this one (_UntrustedError)."""
-    if found.st_uid not in _masters():
+def _check(path: Path, info: os.stat_result) -> None:
+    """Raise _UntrustedError if others could replace this folder, or the folders in it."""
+    if info.st_uid not in _trusted_users():
         raise _UntrustedError(f"{path} belongs to another user")
-    by_all = found.st_mode & 0o002
-    by_group = found.st_mode & 0o020 and not _is_private_group(found.st_gid)
-    if (by_all or by_group) and not found.st_mode & stat.S_ISVTX:
+    by_all = info.st_mode & 0o002
+    by_group = info.st_mode & 0o020 and not _is_private_group(info.st_gid)
+    if (by_all or by_group) and not info.st_mode & stat.S_ISVTX:
         raise _UntrustedError(f"others may write to {path}")
 
 
 @cache
-def _masters() -> frozenset[int]:
-    """Who can do everything anyway: root, who owns the folder of all folders, and this user."""
+def _trusted_users() -> frozenset[int]:
+    """The users that can do anything anyway: root, the owner of /, and this user."""
     return frozenset({0, os.stat("/").st_uid, os.geteuid()})
 
 
 @cache
 def _is_private_group(gid: int) -> bool:
-    """Whether a group is this user's alone, as many systems give everyone one of his name (and a umask of 002)."""
+    """Whether the user is the only member of a group: many systems give each user a group of the same name (and umask 002)."""
     import grp
     import pwd
 
@@ -231,15 +231,15 @@ def _private() -> Path:
     else:
         message = f"neither the home folder nor {tempfile.gettempdir()} can hold a cache: set AOT_CACHE to a folder of your own"
         raise UsageError(Problem("E5061", message))
-    from multiprocessing.util import Finalize  # imports much, and few runs need it
+    from multiprocessing.util import Finalize  # a slow import that few runs need
 
-    Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)  # in worker processes, too, where atexit does nothing
+    Finalize(None, shutil.rmtree, (folder, True), exitpriority=0)  # works in worker processes too, where atexit does not
     return folder
 
 
 @cache
 def compiler_fingerprint() -> str:
-    """Changes when a file of the package does (by its size and time), or the Python that runs it."""
+    """A digest that changes with any file of the package (by size and time), and with the Python version."""
     root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(f"{root} {platform.python_version()}".encode())
     for path, size, when in sorted(_files(root)):
@@ -254,5 +254,5 @@ def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
                 if entry.name != "__pycache__":
                     yield from _files(Path(entry.path))
             elif not entry.name.endswith(".pyc"):
-                found = entry.stat()
-                yield entry.path, found.st_size, found.st_mtime_ns
+                info = entry.stat()
+                yield entry.path, info.st_size, info.st_mtime_ns

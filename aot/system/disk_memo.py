@@ -1,9 +1,9 @@
-"""What slow steps of a compilation found, kept on disk by a hash of all that they depend on, for the next compilation.
+"""Memoisation on disk: results of slow compilation steps, keyed by a hash of everything that they depend on.
 
-One file of lines `KEY CHECK JSON` per version of the compiler.  A process reads it whole when it first asks, and appends what
-it found in one write, so processes may share it; a line that this user's cache did not seal is none.  A file that has grown too
-long is replaced by what the last process used.  Data only: a fact is a number, a text or a list, and whoever asks looks whether
-it can be one.
+There is one file of lines `KEY CHECK JSON` per version of the compiler.  A process reads it completely on first use, and appends
+new lines in one write, so that processes can share it; lines without this user's valid seal are ignored.  A file that has grown
+too long is replaced by the lines that the last process used.  Facts are data only (numbers, strings, lists); callers validate
+them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from aot.system.disk_cache import cache_folder, compiler_fingerprint, files_by_u
 T = TypeVar("T")
 
 KIND = "facts"
-"""The folder's name in the cache."""
+"""Name of the folder in the cache."""
 
 LIMIT = 8 << 20
-"""Bytes of a file from which on it is replaced."""
+"""A file of more bytes is replaced."""
 
 VERSIONS = 3
-"""Files that are kept, those of the compilers that were used last."""
+"""Number of files to keep, for the most recently used compiler versions."""
 
 
 class Facts:
@@ -43,22 +43,22 @@ class Facts:
         self._new: dict[bytes, bytes] = {}
 
     def find(self, key: bytes) -> Any:
-        """The fact, or None."""
+        """The fact for a key, or None."""
         if self._known is None:
             self._known = dict(_lines(read_own(self._path, most=2 * LIMIT) or b""))
-        found = self._new.get(key) or self._known.get(key)
-        if found is None:
+        line = self._new.get(key) or self._known.get(key)
+        if line is None:
             return None
-        check, _, text = found.partition(b" ")
+        check, _, text = line.partition(b" ")
         try:
             value = parse_json(text) if check == self._check(key, text) else None
         except ValueError:
             return None
-        self._used[key] = found
+        self._used[key] = line
         return value
 
     def enter(self, key: bytes, value: Any) -> None:
-        """Keep a fact that JSON can hold."""
+        """Store a fact, which must be JSON-serialisable."""
         text = json.dumps(value, separators=(",", ":")).encode()
         self._new[key] = self._check(key, text) + b" " + text
 
@@ -66,7 +66,7 @@ class Facts:
         return seal(self._secret, key, text, size=8).hex().encode()
 
     def write(self) -> None:
-        """Append what is new; a folder that fails is as good as none."""
+        """Append the new facts to the file; errors are ignored."""
         if not self._new:
             return
         with suppress(OSError):
@@ -74,7 +74,7 @@ class Facts:
                 replace_file(self._path, _text({**self._used, **self._new}))
             else:
                 with open(self._path, "ab", opener=_private) as file:
-                    file.write(b"\n" + _text(self._new))  # the line before may have been cut off
+                    file.write(b"\n" + _text(self._new))  # the last line may be incomplete
             _forget_old(self._path.parent)
         self._new = {}
 
@@ -84,7 +84,7 @@ _CURRENT: ContextVar[Facts | None] = ContextVar("facts", default=None)
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """Facts are looked up and kept in this block."""
+    """Context in which `recall` looks up and stores facts."""
     facts = Facts(cache_folder(KIND) / compiler_fingerprint()[:32])
     before = _CURRENT.set(facts)
     try:
@@ -102,36 +102,37 @@ def recall(
     pack: Callable[[T], Any],
     unpack: Callable[[Any], T | None],
 ) -> T:
-    """What `compute` returns, or what it returned before for the same `depends()`, which says all that the result depends on.
+    """The result of `compute`, from disk if it was computed before with the same `depends()`.
 
-    `pack` makes JSON of it, and `unpack` it of JSON, or None of what it cannot be.  Without `remembering`, it is just computed.
+    `depends` returns everything that the result depends on.  `pack` converts the result to JSON; `unpack` converts it back, or
+    returns None for invalid JSON.  Outside of `remembering`, nothing is stored.
     """
     facts = _CURRENT.get()
     if facts is None:
         return compute()
     key = hashlib.sha256(kind.encode() + b"\0" + depends()).hexdigest()[:32].encode()
     data = facts.find(key)
-    found = None
+    result = None
     if data is not None:
         with suppress(ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
-            found = unpack(data)
-    if found is None:
-        found = compute()
-        facts.enter(key, pack(found))
-    return found
+            result = unpack(data)
+    if result is None:
+        result = compute()
+        facts.enter(key, pack(result))
+    return result
 
 
 def usage() -> tuple[Path, int]:
-    """The folder and the bytes of all files in it."""
+    """The folder, and the total size of its files in bytes."""
     folder = cache_folder(KIND)
     return folder, sum(size for _, size, _ in files_by_use(folder))
 
 
 def _lines(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     for line in data.split(b"\n"):
-        key, _, rest = line.partition(b" ")
-        if rest:
-            yield key, rest
+        key, _, fact = line.partition(b" ")
+        if fact:
+            yield key, fact
 
 
 def _text(facts: dict[bytes, bytes]) -> bytes:

@@ -1,7 +1,7 @@
-"""Executors: where jobs run, and what becomes of those whose process ended; `concurrent.futures.Executor` is the interface.
+"""Executors that run jobs and repeat the jobs of killed processes; the interface is `concurrent.futures.Executor`.
 
-Processes of this machine are the usual ones.  Where the work outgrows it, Dask (the extra `cluster`) hands out an executor whose
-workers are on other machines: jobs ask for a resource, and workers say which they have.
+Usually these are processes on this machine.  For larger work, Dask (the extra `cluster`) provides an executor with workers on
+other machines: jobs request a resource, and workers announce their resources.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from aot.errors import Problem, ToolchainError, UsageError
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 Opener = Callable[[], AbstractContextManager[Executor]]
-"""Makes an executor, which ends with the context."""
+"""Creates an executor, which is shut down when the context ends."""
 
 ATTEMPTS = 3
-"""How often in a row a pool may end before any job of it has."""
+"""Maximum number of consecutive pools that end without finishing a job."""
 
 PATIENCE = 10
-"""Seconds in which a scheduler has to answer."""
+"""Time limit for a scheduler's answer, in seconds."""
 
 
 def outcomes(work: Callable[[Job], Result], jobs: Sequence[Job], pool: Opener | None) -> Iterator[tuple[Job, Result]]:
-    """Each job with its result, in the order in which they end; `pool` None: one after the other, in this process.
+    """Each job with its result, in order of completion; with `pool` None one after the other, in this process.
 
-    A job may run more than once, so it must be one that can: where a process is killed, what it had not finished is begun again.
-    ToolchainError E5508 where processes keep ending.
+    Jobs must be repeatable: if a process is killed, its unfinished jobs are started again.  ToolchainError E5508 if processes
+    keep ending.
     """
     if pool is None:
         yield from ((job, work(job)) for job in jobs)
@@ -46,7 +46,7 @@ def outcomes(work: Callable[[Job], Result], jobs: Sequence[Job], pool: Opener | 
         except BrokenExecutor as error:
             attempts = 1 if len(left) < before else attempts + 1
             if attempts >= ATTEMPTS:
-                message = f"processes end before their jobs do, out of memory perhaps: {type(error).__name__}"
+                message = f"processes end before their jobs do, perhaps out of memory: {type(error).__name__}"
                 raise ToolchainError(Problem("E5508", message)) from None
 
 
@@ -63,15 +63,15 @@ def _finished(
 
 
 def local(processes: int) -> Opener | None:
-    """So many processes of this machine; None for 1, which needs none."""
+    """That many processes on this machine; None for 1, which needs no pool."""
     return None if processes == 1 else lambda: ProcessPoolExecutor(processes)
 
 
 def dask(address: str, resource: str = "") -> Opener:
-    """The workers of a Dask scheduler that announce a resource, all of them for ""; a job takes one of it while it runs.
+    """The workers of a Dask scheduler that announce `resource` ("": all workers); each running job occupies one unit of it.
 
-    UsageError E5505 without the package `distributed`; when it is opened, E5506 for a scheduler that does not answer, E5507 where
-    no worker has the resource.
+    UsageError E5505 without the package `distributed`; on opening, E5506 if the scheduler does not answer, E5507 if no worker has
+    the resource.
     """
     try:
         distributed: Any = import_module("distributed")
@@ -97,11 +97,11 @@ def dask(address: str, resource: str = "") -> Opener:
 
 
 def check_resource(workers: dict[str, Any], resource: str, address: str) -> None:
-    """E5507 where no worker has a resource: its jobs would wait for ever."""
+    """Raise E5507 if no worker has a resource, because its jobs would wait forever."""
     if any(worker.get("resources", {}).get(resource) for worker in workers.values()):
         return
-    there = sorted({name for worker in workers.values() for name in worker.get("resources", {})})
+    announced = sorted({name for worker in workers.values() for name in worker.get("resources", {})})
     message = (
-        f"none of the {len(workers)} workers at {address} announces {resource}=1; announced: {', '.join(there) or 'nothing'}"
+        f"none of the {len(workers)} workers at {address} announces {resource}=1; announced: {', '.join(announced) or 'nothing'}"
     )
     raise UsageError(Problem("E5507", message))

@@ -1,4 +1,4 @@
-"""Files: those that come with the tool, their checksums, and errors of writing."""
+"""Files: the data that comes with aot, checksums, and write errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aot.errors import Problem, UsageError
 
 
 def write_error(path: Path, error: OSError) -> UsageError:
-    """E5006 for a disk that is full, E5007 for all else."""
+    """E5006 for a full disk, E5007 for any other error."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     code = "E5006" if full else "E5007"
     return UsageError(Problem(code, f"cannot write '{path}': {error.strerror}; nothing was changed there"))
@@ -26,7 +26,7 @@ def data_folder(name: str) -> Path:
 
 
 def digest(content: str | bytes) -> str:
-    """SHA-256 of a file, blind to the line endings that a version control system may change in texts."""
+    """SHA-256 of a file; text files are hashed with LF line endings, because version control may change these."""
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     if b"\0" not in data:
         data = data.replace(b"\r\n", b"\n")

@@ -1,4 +1,4 @@
-"""Fewer searches for reference cycles while a network is compiled."""
+"""Fewer garbage collections during compilation."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OBJECTS_BETWEEN = 500_000
-"""New objects after which Python looks for cycles."""
+"""New objects before a garbage collection."""
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Python looks for cycles after `OBJECTS_BETWEEN` new objects at the earliest; afterwards as before.
+    """Context with at least `OBJECTS_BETWEEN` new objects between garbage collections.
 
-    IRs are trees that hold no cycles, and most objects of a compilation live until its end: looking for some took two fifths of
-    it.  A caller who looks less often, or never, keeps that.
+    IRs are trees without reference cycles, and most objects of a compilation live until its end: collections took two fifths of
+    the time.  If the caller collects even less often, or never, that is kept.
     """
     before = gc.get_threshold()
     if 0 < before[0] < OBJECTS_BETWEEN:

@@ -1,4 +1,4 @@
-"""Starting other programs: whatever they do, or fail to do, is a coded error."""
+"""Starting other programs; every failure becomes an error with a code."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from aot.support.dataclass import dataclass
 VERSION_SECONDS = 60
 TOOL_SECONDS = 600
 MOST_OUTPUT = 1 << 26
-"""Bytes that a tool may print on a stream; a disassembly of the largest image is a few million."""
+"""Maximum output of a tool per stream, in bytes; a disassembly of the largest image has a few million."""
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a program left: its exit code (negative: a signal's number) and what it printed, stray bytes replaced."""
+    """A program's exit code (negative: a signal's number) and output, with invalid bytes replaced."""
 
     code: int
     out: str
@@ -33,12 +33,12 @@ class Finished:
 
 
 class OutputError(Exception):
-    """A program printed more than it may, and was killed; its argument is the limit in bytes."""
+    """A program was killed because it printed too much; the argument is the limit in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a program may take: seconds, and bytes of output on each stream."""
+    """Limits of a program: seconds, and bytes of output per stream."""
 
     seconds: float
     output: int = MOST_OUTPUT
@@ -52,9 +52,9 @@ def run_bounded(
     variables: Mapping[str, str] | None = None,
     one: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
-    """As subprocess.run, without input, and killed where it breaks its bounds (TimeoutExpired, OutputError).
+    """Like subprocess.run without input; kills a program that exceeds its bounds (TimeoutExpired, OutputError).
 
-    `one`: what goes to stderr is stdout's.  Raises OSError and ValueError if it cannot be started.
+    `one`: redirect stderr to stdout.  Raises OSError and ValueError if the program cannot be started.
     """
     process = subprocess.Popen(
         list(command), cwd=cwd, env={**os.environ, **(variables or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -78,7 +78,7 @@ def run_bounded(
 
 
 class _Reader(threading.Thread):
-    """Takes what a process prints, so that it never waits for us; kills one that prints without end."""
+    """Reads a process's output, so that the process never blocks; kills it if it prints too much."""
 
     def __init__(self, process: subprocess.Popen[bytes], stream: IO[bytes], most: int) -> None:
         super().__init__(daemon=True)
@@ -99,9 +99,9 @@ class _Reader(threading.Thread):
 def run_raw(
     command: Sequence[str], *, cwd: Path | None = None, timeout: float = TOOL_SECONDS, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end, without input; `variables` are added to the environment, the time limit is in seconds.
+    """Run a program without input; `variables` are added to the environment; `timeout` is in seconds.
 
-    Raises ToolchainError E3004 (it cannot be started) and E3005 (it did not end in time or print an end, and was killed).
+    Raises ToolchainError E3004 (it cannot be started) and E3005 (it was killed because it ran too long or printed too much).
     """
     try:
         return run_bounded(command, Bounds(timeout), cwd=cwd, variables=variables)
@@ -117,20 +117,20 @@ def run_raw(
 def run_program(
     command: Sequence[str], *, cwd: Path | None = None, timeout: float = TOOL_SECONDS, variables: Mapping[str, str] | None = None
 ) -> Finished:
-    """As `run_raw`, with what was printed as text."""
+    """Like `run_raw`, with the output as text."""
     done = run_raw(command, cwd=cwd, timeout=timeout, variables=variables)
     return Finished(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
 @cache
 def version_of(path: str) -> str:
-    """The first line of what a program says to --version (E3004, E3005)."""
+    """The first line of a program's --version output (E3004, E3005)."""
     lines = run_program([path, "--version"], timeout=VERSION_SECONDS).out.splitlines()
     return lines[0] if lines else "unknown version"
 
 
 def require_output(path: Path, program: str, *, magic: bytes = b"") -> None:
-    """Raise ToolchainError E3006 if a program said that all went well, but its file is not there, empty or of another kind."""
+    """Raise ToolchainError E3006 if a program reported success, but its output file is missing, empty or of another kind."""
     try:
         with path.open("rb") as file:
             start = file.read(max(1, len(magic)))
@@ -138,31 +138,31 @@ def require_output(path: Path, program: str, *, magic: bytes = b"") -> None:
         start = b""
     if not start or not start.startswith(magic):
         what = "nothing" if not start else "something else"
-        raise ToolchainError(Problem("E3006", f"{program} reported success, but wrote {what} where its output should be"))
+        raise ToolchainError(Problem("E3006", f"{program} reported success, but wrote {what} instead of its output"))
 
 
 @dataclass(slots=True)
 class Heard:
-    """`text`: all words in one line, once the work is over."""
+    """The captured text, in one line, after the context has ended."""
 
     text: str = ""
 
 
 @contextmanager
 def heard() -> Iterator[Heard]:
-    """Standard error of this process, as C libraries write to it, goes to `text` instead; not for two threads at once."""
-    found = Heard()
+    """Capture this process's standard error, including output of C libraries; not for two threads at once."""
+    captured = Heard()
     try:
-        kept = os.dup(2)
+        saved = os.dup(2)
     except OSError:  # there is no standard error
-        yield found
+        yield captured
         return
     with tempfile.TemporaryFile() as stream:
         os.dup2(stream.fileno(), 2)
         try:
-            yield found
+            yield captured
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)
             stream.seek(0)
-            found.text = " ".join(stream.read().decode(errors="replace").split())
+            captured.text = " ".join(stream.read().decode(errors="replace").split())

@@ -11,5 +11,5 @@ __all__ = ["Target", "TargetKind", "TargetOption", "register_target_kind", "targ
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091 for TVM's names that aot does not have."""
     raise missing("target", name)

@@ -1,4 +1,4 @@
-"""Small pieces of C text: comments, literals, wrapped argument lists, the line that states a licence."""
+"""Small pieces of C text: comments, literals, wrapped argument lists, licence lines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 LINE = 110
-"""Longest line of generated C that we wrap for, in columns."""
+"""Line length at which generated C is wrapped."""
 
 _BETWEEN = re.compile(r", |. (?:[-+*/%&|^?:<>]|&&|\|\||<<|>>|[<>=!]=) ")
-"""A place to break at: after a comma, in front of a binary operator; starts one column before the space."""
+"""A place to break a line: after a comma, or before a binary operator; the match starts one column before the space."""
 
 
 def comment(text: str) -> str:
@@ -37,7 +37,7 @@ def float_literal(value: float, dtype: str) -> str:
 
 
 def wrap_call(head: str, args: Sequence[str], tail: str, *, indent: str = "    ") -> str:
-    """`head` + arguments + `tail`, broken between arguments where the line would be too long."""
+    """`head` + arguments + `tail`, broken between arguments if the line is too long."""
     lines, line = [], head
     for i, arg in enumerate(args):
         piece = arg + (", " if i + 1 < len(args) else tail)
@@ -51,7 +51,7 @@ def wrap_call(head: str, args: Sequence[str], tail: str, *, indent: str = "    "
 
 
 def fold_lines(text: str) -> str:
-    """C text whose long lines are broken between operands; comments, directives and lines of string literals are not changed."""
+    """C text with long lines broken between operands; comments, directives and string literals are not changed."""
     return "\n".join(part for line in text.split("\n") for part in _fold(line))
 
 
@@ -59,19 +59,18 @@ def _fold(line: str) -> list[str]:
     indent = len(line) - len(line.lstrip())
     if len(line) <= LINE or line.lstrip().startswith(('"', "#", "/*", "*/")) or "/*" in line:
         return [line]
-    found: list[str] = []
-    rest = line
-    while len(rest) > LINE:
-        at = _break(rest, indent + (LINE - indent) // 3)
+    lines: list[str] = []
+    while len(line) > LINE:
+        at = _break(line, indent + (LINE - indent) // 3)
         if at is None:
             break
-        found.append(rest[:at].rstrip())
-        rest = " " * (indent + 4) + rest[at:].lstrip()
-    return [*found, rest]
+        lines.append(line[:at].rstrip())
+        line = " " * (indent + 4) + line[at:].lstrip()
+    return [*lines, line]
 
 
 def _break(line: str, first: int) -> int | None:
-    """Where to break a line, at `first` or later: outside of literals, in as few brackets as possible, then far to the right."""
+    """Where to break a line, at `first` or later: outside of literals, at the lowest bracket depth, as far right as possible."""
     best: tuple[int, int] | None = None
     depth, quoted = 0, False
     for at, c in enumerate(line[:LINE]):
@@ -90,10 +89,10 @@ def _break(line: str, first: int) -> int | None:
 
 GENERATED = "0BSD"
 PARAMETERS = "LicenseRef-model"
-"""Licences of generated files: what the compiler writes is its user's, and 0BSD asks for nothing, not even for a notice; the
-numbers of the model are under the model's own licence.  The files of crt, copied or included, keep Apache-2.0."""
+"""Licences of generated files: generated code belongs to the user, and 0BSD requires nothing, not even a notice; the model's
+numbers are under the model's own licence.  The files of crt, copied or included, keep Apache-2.0."""
 
 
 def spdx_line(licence: str = GENERATED) -> str:
-    """The comment in C for the first line of a file, in the form of SPDX; no line break at the end."""
+    """The SPDX comment for the first line of a C file, without a line break."""
     return f"/* SPDX-License-Identifier: {licence} */"

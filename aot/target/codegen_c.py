@@ -40,31 +40,31 @@ FEATURE_TEST = {
     "vfp": ("AOT_DSP", "AOT_FPU"),
     "v6m": ("AOT_V6M",),
 }
-"""CPU feature -> the preprocessor's tests for it (aot/kernel.h); Thumb-2 comes with SSAT, Armv6-M lacks both."""
+"""CPU feature -> the preprocessor conditions for it (aot/kernel.h); Thumb-2 implies SSAT, Armv6-M lacks both."""
 
 _FEATURE = {"mve.fp": "mve"}
-"""What a build may lack -> the core's feature that it comes with: every known core with MVE has that of float32."""
+"""Feature that a build may lack -> the core's feature that implies it: every known core with MVE has float32 MVE."""
 
 _PREC = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<<": 10, ">>": 10, "<": 9, "<=": 9, ">": 9, ">=": 9, "==": 8, "!=": 8}
 _PREC |= {"&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}
 _PRIMARY, _UNARY, _TERNARY = 15, 14, 2
-# operators between whose operands compilers (and reviewers) want parentheses although C does not need them
+# operators whose operands compilers (and reviewers) want in parentheses, though C does not need them
 _EXPLICIT = frozenset({"<<", ">>", "&", "^", "|", "&&", "||"}) | COMPARISONS
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _LANE, _LONG_MASK = 1 << 15, 1 << 8
-"""A factor and a mask from which on the digits hide the bits: beside them strides and small numbers are read as they are."""
+"""Thresholds from which on a factor or a mask is printed by its bits; strides and small numbers stay decimal."""
 _PLAIN_CALL = re.compile(r"\w+\((\{\d+\}(, )?)*\)")
 
 
 def build_test(requires: str, block: BlockText) -> str:
-    """The preprocessor's condition under which a block can be compiled."""
+    """The preprocessor condition under which a block can be compiled."""
     tests = [*FEATURE_TEST[requires], *(["AOT_FPU"] if block.fpu else [])]
     tests += [f"AOT_REGISTERS >= {block.registers}"] if block.registers else []
     return " && ".join(dict.fromkeys(tests))
 
 
 def suffix(dtype: str) -> str:
-    """The ending of AOT_LD_ and AOT_ST_ macros, and in lower case of aot_min_ and aot_max_: `I32`, `U16`, `F32`."""
+    """The suffix of AOT_LD_ and AOT_ST_ macros, and in lower case of aot_min_ and aot_max_: `I32`, `U16`, `F32`."""
     return f"{dtype[0].upper()}{bits(dtype)}"
 
 
@@ -77,7 +77,7 @@ def emit_func(
     names: Mapping[Buffer, str] | None = None,
     note: str = "",
 ) -> str:
-    """The C text of `func` as a function called `name`, a comment block above it; E9001 on a body that TIR does not allow.
+    """The C text of `func` as a function called `name`, with a comment block; E9001 for a body that TIR does not allow.
 
     `names` may give other names to its buffer parameters than their own; `note` is added to the comment block.
     """
@@ -100,7 +100,7 @@ def emit_prototype(func: PrimFunc, *, name: str, target: Target) -> str:
 
 
 def canonical(func: PrimFunc, target: Target) -> str:
-    """Text that is equal for two functions exactly when their C is equal apart from name and comment."""
+    """A text that is equal for two functions exactly if their C code is equal, except for name and comment."""
     buffers = {b: f"buffer_{i}" for i, b in enumerate(func.buffers)}
     return emit_func(func, name="f", target=target, names=buffers).partition("*/\n")[2]
 
@@ -111,7 +111,7 @@ def headers(func: PrimFunc) -> tuple[str, ...]:
 
 
 def describe(func: PrimFunc, note: str = "") -> list[str]:
-    """The comment block of a kernel: where it comes from, shapes, implementation, work and a note."""
+    """The comment block of a kernel: its origin, shapes, implementation, work and a note."""
     attrs = func.attrs
     head = comment(str(attrs.span)) if attrs.span != NO_SPAN else comment(func.name)
     shapes = f"{', '.join(map(_shape, func.inputs)) or 'nothing'} -> {', '.join(map(_shape, func.outputs))}"
@@ -126,7 +126,7 @@ def _shape(buffer: Buffer) -> str:
 
 
 class Printer:
-    """State of printing one function: names in scope, and what buffers and loop variables stand for."""
+    """State while printing a function: names in scope, and the C names of buffers and loop variables."""
 
     def __init__(self, func: PrimFunc, target: Target, names: Mapping[Buffer, str]) -> None:
         self.func = func
@@ -157,7 +157,7 @@ class Printer:
         return idle + [self._vars[v] for v in self.func.scalars if v not in self._uses.vars]
 
     def _fresh(self, name: str) -> str:
-        """A C name that nothing in scope has, so that nothing is shadowed."""
+        """A C name that is not in scope, so that nothing is shadowed."""
         base = c_identifier(name)
         candidate, n = base, 0
         while any(candidate in scope for scope in self._scopes):
@@ -252,8 +252,8 @@ class Printer:
             self.body(loop.body)
         self.text.line("}")
 
-    def _allocate(self, buffer: Buffer, rest: tuple[Stmt, ...]) -> int:
-        """Declare a local buffer; return how many of the statements in `rest` became its initialisers."""
+    def _allocate(self, buffer: Buffer, following: tuple[Stmt, ...]) -> int:
+        """Declare a local buffer; return how many of the `following` statements became its initialisers."""
         kind = ctype(buffer.dtype)
         if buffer.indexed:
             self._arrays[buffer] = self._fresh(buffer.name)
@@ -261,7 +261,7 @@ class Printer:
             return 0
         names = [buffer.name] if buffer.size == 1 else [f"{buffer.name}_{i}" for i in range(buffer.size)]
         values: dict[int, str] = {}
-        for stmt in rest:
+        for stmt in following:
             if not isinstance(stmt, Store) or stmt.buffer is not buffer or uses_buffer(stmt.value, buffer):
                 break
             element = self._constant(flat_index(buffer, stmt.indices))
@@ -330,7 +330,7 @@ class Printer:
         self.text.line_at_margin("#endif")
 
     def _inline(self, block: Block) -> None:
-        """Print the meaning of a block in its place, over the block's operands."""
+        """Print the block's PrimFunc inline, with the block's operands."""
         desc = block.intrin.desc
         self._uses = self._uses | block_uses(block)
         self.text.line("{")
@@ -351,7 +351,7 @@ class Printer:
             self._vars[param] = self._fresh(param.name)
             self.text.line(f"const {ctype(param.dtype)} {self._vars[param]} = {init};")
         elif not isinstance(operand, Imm):
-            self.text.line(f"(void)({init});")  # only the instructions want it
+            self.text.line(f"(void)({init});")  # used by the instructions only
 
     def _bind(self, param: Buffer, operand: Region) -> None:
         if operand.buffer in self._locals:
@@ -371,12 +371,12 @@ class Printer:
         return buffer in self.func.inputs or buffer in self.func.consts or buffer in self._uses.read_only
 
     def _pointer(self, operand: Region) -> str:
-        """A C expression of the address of a region, of the region's pointer type."""
+        """A C expression for the address of a region, with the region's pointer type."""
         array, index = self._arrays[operand.buffer], self._fold(operand.index)
         if operand.dtype == operand.buffer.dtype:
             return array if index == Imm(0) else f"&{array}[{self.expr(index)}]"
         pointer = f"({'const ' if self._read_only(operand.buffer) else ''}{ctype(operand.dtype)} *)"
-        # by way of void, as only the planner can know that the address is aligned for the type
+        # cast through void, because only the planner knows that the address is aligned for the type
         pointer += "" if itemsize(operand.dtype) == 1 else "(const void *)" if self._read_only(operand.buffer) else "(void *)"
         if itemsize(operand.dtype) != itemsize(operand.buffer.dtype):
             index = index * itemsize(operand.dtype)
@@ -386,7 +386,7 @@ class Printer:
     # ---- expressions
 
     def expr(self, e: Expr, outer: int = 0) -> str:
-        """The text of `e`, in parentheses where an operator of precedence `outer` around it needs them."""
+        """The text of `e`, in parentheses if an enclosing operator of precedence `outer` needs them."""
         return self._text(self._fold(e) if self._values else e, outer)
 
     def _text(self, e: Expr, outer: int = 0) -> str:
@@ -430,7 +430,7 @@ class Printer:
         return str(value), _UNARY if value < 0 else _PRIMARY
 
     def _wide(self, e: Expr, outer: int) -> str:
-        """Like `expr`, but a small 64-bit constant keeps its type: for places where no other operand gives it."""
+        """Like `expr`, but a small 64-bit constant keeps its type: for places where no other operand determines it."""
         if isinstance(e, Imm) and e.dtype == "int64" and int(e.value) > -(1 << 63):
             return f"INT64_C({e.value})"
         return self._text(e, outer)
@@ -463,7 +463,7 @@ class Printer:
         return f"{left} {op} {self._side(right, op, precedence + 1)}", precedence
 
     def _side(self, e: Expr, op: str, precedence: int) -> str:
-        """An operand of `op`: also parenthesised where mixing operators without parentheses is an invitation to misread."""
+        """An operand of `op`, also in parentheses if a mix of operators without parentheses would be easy to misread."""
         inner = isinstance(e, BinOp) and e.op in _PREC and e.op != op and e.dtype not in _NARROW
         if inner and op in _EXPLICIT and not (op in LOGICAL and isinstance(e, BinOp) and e.op in COMPARISONS):
             arithmetic = isinstance(e, BinOp) and _PREC[e.op] >= 11
@@ -548,14 +548,14 @@ class Printer:
 
 
 _SATURATIONS = {int_range(t): f"aot_{'s' if is_signed(t) else 'u'}sat{bits(t)}" for t in ("int8", "int16", "uint8")}
-"""Bounds of a clamp -> the function of aot/kernel.h that is SSAT or USAT where the core has them."""
+"""Bounds of a clamp -> the function of aot/kernel.h that uses SSAT or USAT if the core has them."""
 
 _SATURATE_SHIFT = 24
-"""Largest shift that these functions exist with."""
+"""Largest shift that these functions support."""
 
 
 def _bit_pattern(op: str, constant: Imm) -> str:
-    """A constant whose bits say more than its digits: `(1 << 21)` as a factor, `0x1fffffu` as a mask; empty for others."""
+    """A constant printed by its bits: `(1 << 21)` as a factor, `0x1fffffu` as a mask; empty for other constants."""
     dtype = constant.dtype
     if op == "*" and dtype == "int32" and constant.value >= _LANE and int(constant.value).bit_count() == 1:
         return f"(1 << {int(constant.value).bit_length() - 1})"
@@ -563,7 +563,7 @@ def _bit_pattern(op: str, constant: Imm) -> str:
 
 
 def _saturation(e: BinOp) -> tuple[Expr, str] | None:
-    """(x, function) for min(max(x, low), high) of an int32 where one function does that, together with a shift of x."""
+    """(x, function) for min(max(x, low), high) of an int32 if a single function does that, including a shift of x."""
     if e.op != "min" or e.dtype != "int32" or not isinstance(e.a, BinOp) or e.a.op != "max":
         return None
     if not isinstance(e.b, Imm) or not isinstance(e.a.b, Imm):
@@ -578,19 +578,19 @@ def _saturation(e: BinOp) -> tuple[Expr, str] | None:
 
 
 def _bytes_only(a: str, b: str) -> bool:
-    """Whether both are one-byte integers, which a plain cast of the pointer converts."""
+    """Whether both are one-byte integers, so that a pointer cast converts between them."""
     return a in ("int8", "uint8") and b in ("int8", "uint8")
 
 
-# Uses: the printer leaves out what nothing reads, as compilers warn about it.
+# ---- uses: the printer omits unused variables and buffers, because compilers warn about them
 
 
 @dataclass(slots=True)
 class Uses:
-    """`vars` that a live statement reads; `buffers` touched at all; `loaded` elements; loop variables that must become constants.
+    """`vars` that live statements read; all used `buffers`; `loaded` elements; loop variables that must become constants.
 
-    `loaded` holds (buffer, element) of local buffers, with None for an element that is not a constant or a buffer used whole;
-    `values` those of them that expressions read, not only a block.
+    `loaded` contains (buffer, element) of local buffers, with None for a variable element or the whole buffer; `values` is the
+    subset that expressions read, not only a block.
     `read_only` collects the names of a block's operands that point to constant memory.
     """
 
@@ -614,13 +614,13 @@ class Uses:
         )
 
     def reads(self, buffer: Buffer, element: int | None) -> bool:
-        """Whether something reads that element of a local buffer (None: any of them)."""
+        """Whether something reads this element of a local buffer (None: any element)."""
         if element is None:
             return any(b is buffer for b, _ in self.loaded)
         return (buffer, element) in self.loaded or (buffer, None) in self.loaded
 
     def only_blocks_use(self, buffer: Buffer, element: int) -> bool:
-        """Whether expressions read other elements of a local buffer, but not this one: a block may compute too many."""
+        """Whether expressions read other elements of a local buffer, but not this one: a block may compute unused elements."""
         read = {e for b, e in self.values if b is buffer}
         return bool(read) and not read & {element, None}
 
@@ -631,22 +631,22 @@ def uses_buffer(e: Expr, buffer: Buffer) -> bool:
 
 @lru_cache(4096)
 def find_uses(func: PrimFunc) -> Uses:
-    """The uses of a function, known from then on: its text, its prototype and its headers ask for them."""
+    """The uses of a function, cached: its text, its prototype and its headers need them."""
     return _settled(func, None)
 
 
 def block_uses(block: Block) -> Uses:
-    """The uses of the description of a block, whose operands tell which of its buffers are registers.
+    """The uses in a block's PrimFunc; its operands determine which of its buffers are registers.
 
     No pass sees a description, so that its loops of kind "unroll" are unrolled as it is printed.
     """
-    found = _settled(block.intrin.desc, block)
-    found.constant_vars |= {s.var for s in walk(block.intrin.desc.body) if isinstance(s, For) and s.kind == "unroll"}
-    return found
+    uses = _settled(block.intrin.desc, block)
+    uses.constant_vars |= {s.var for s in walk(block.intrin.desc.body) if isinstance(s, For) and s.kind == "unroll"}
+    return uses
 
 
 def _settled(func: PrimFunc, block: Block | None) -> Uses:
-    """What only a dead store reads is dead too, so the walk is repeated until nothing more is removed."""
+    """Repeat the walk until nothing more is removed, because anything that only a dead store reads is dead too."""
     before: Uses | None = None
     while True:
         walker = _Walker(before)
@@ -659,7 +659,7 @@ def _settled(func: PrimFunc, block: Block | None) -> Uses:
 
 
 class _Walker:
-    """One walk, in reverse order so that a value's readers are met before it; `before` is what the last walk found."""
+    """One walk in reverse order, so that readers are visited before the values; `before` is the result of the previous walk."""
 
     def __init__(self, before: Uses | None) -> None:
         self.before = before
@@ -726,10 +726,10 @@ class _Walker:
                 self._read(operand)
 
     def _read(self, *exprs: Expr, own: tuple[Buffer, int] | None = None) -> None:
-        """Note what the expressions read; an element's update from itself (`own`) is no reading of it."""
+        """Record what the expressions read; an element's update from itself (`own`) does not count as a read."""
         for e in exprs:
             for node in walk_expr(e):
-                kind: type = type(node)  # as `match` would try one class after the other
+                kind: type = type(node)  # faster than `match`, which would try one class after the other
                 if kind is Var:
                     self.uses.vars.add(node)  # type: ignore[arg-type]
                 elif kind is Load:
@@ -760,21 +760,21 @@ def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> int | None:
     return int(index.value) if isinstance(index, Imm) else None
 
 
-# Main functions: calls of kernels over memory whose addresses only their file knows.
+# ---- main functions: calls of kernels with addresses that only the model's file knows
 
 
 class Addresses(Protocol):
-    """Where the buffers of a main function lie, which only its file knows."""
+    """The places of a main function's buffers, which only its file knows."""
 
     def address(self, region: Region) -> str:
-        """The C expression of a region's first byte, of any pointer type."""
+        """The C expression for a region's first byte, of any pointer type."""
 
     def pointer(self, region: Region) -> str:
-        """The same as an argument of the region's type."""
+        """The same, as an argument of the region's type."""
 
 
 def print_calls(func: PrimFunc, *, target: Target, addresses: Addresses) -> Callable[[Stmt | Expr], str]:
-    """What prints the calls of a main function, one at a time, and what decides its branches and loops."""
+    """Prints the calls of a main function one at a time, and the conditions of its branches and loops."""
     return _CallPrinter(func, target, addresses).text_of
 
 
@@ -786,14 +786,14 @@ class _CallPrinter(Printer):
         self._addresses = addresses
 
     def text_of(self, item: Stmt | Expr) -> str:
-        """A call, the bool that decides, or a number in memory that is read or set; an error for anything else."""
+        """A call, a condition, or a number in memory that is read or set; an error for anything else."""
         match item:
             case CallPrim(name, (Region() as source, Region() as to, Imm() as size)) if name in BUILTINS:
                 return f"{name}({self._addresses.address(to)}, {self._addresses.address(source)}, {self.expr(size)});"
             case CallPrim(name, operands):
                 args = [self._pointer(o) if isinstance(o, Region) else self.expr(o) for o in operands]
                 return wrap_call(f"{name}(", args, ");")
-            case Load(buffer, (index,), "bool"):  # as a byte, which may be read whatever lies there
+            case Load(buffer, (index,), "bool"):  # as a byte, because a bool must not be read if its byte is not 0 or 1
                 return f"*(const uint8_t *){self._addresses.address(Region(buffer, index, 'bool'))}"
             case Let(var, Load(buffer, (index,), dtype)):
                 self._vars[var] = var.name

@@ -1,7 +1,7 @@
-"""The known cores: one table with everything that differs from core to core.
+"""The known cores, in one table with everything that differs between cores.
 
-A core of a known instruction set is one row.  What only some kinds of projects need (names in CMSIS packs, Rust targets, Zephyr's
-options) follows from its name and its architecture.
+A core with a known instruction set is one row.  Values that only some kinds of projects need (names in CMSIS packs, Rust targets,
+Zephyr's options) follow from its name and architecture.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from aot.support.suggestions import did_you_mean
 class Timing:
     """Cycles of a core's instructions, without wait states.
 
-    `load` alone, `paired_load` and `paired_store` (register offset) directly after a load that they do not wait for; `taken`
-    on top of a taken branch's 1, `wide_target` on top if the target is a 32-bit instruction across a word's boundary;
-    LDM, STM, LDRD take `transfer_start` and move `transfer` words a cycle; `load_use` if the next instruction reads
-    what was loaded; `pairing` which neighbours issue together: "" none, "narrow" 16-bit ones, "any" most.
-    `timed_as`: the core with the same instructions whose timings stand in for unpublished ones.
+    `load`: a single load; `paired_load` and `paired_store` (register offset): directly after a load that they do not depend on;
+    `taken`: in addition to 1 for a taken branch; `wide_target`: in addition if the branch target is a 32-bit instruction across a
+    word boundary; LDM, STM and LDRD take `transfer_start` cycles and move `transfer` words per cycle; `load_use`: if the next
+    instruction reads the loaded value; `pairing`: which neighbours issue together: "" none, "narrow" 16-bit ones, "any" most.
+    `timed_as`: a core with the same instructions whose timings replace unpublished ones.
 
     Cortex-M0, -M0+, -M3 and -M4: Arm's Technical Reference Manuals.  Cortex-M7, -M33 and -M55 have no published tables; their
-    rows are approximations from measurements and descriptions of others (docs/cycles.md names the sources).
+    rows are approximations from published measurements and descriptions (docs/cycles.md names the sources).
     """
 
     load: int = 2
@@ -50,13 +50,12 @@ class Timing:
 class Core:
     """A processor core.
 
-    `features`: "v6m" (Thumb instructions of Armv6-M and no others), "dsp" (SMLAD and friends), "mve" (Helium), "mull"
-    (32x32->64 multiply), "thumb2" (the full instruction set of Armv7-M),
-    "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"), "unaligned" (word access
-    at any address), "div" (a divide instruction); "ftz" is a permission: numbers below 2^-126 may be taken for zero, as vectors
-    of float32 do (--fast-float).
+    `features`: "v6m" (only the Thumb instructions of Armv6-M), "dsp" (SMLAD and friends), "mve" (Helium), "mull" (32x32->64
+    multiply), "thumb2" (the full instruction set of Armv7-M), "fpu" (float32 in hardware), "vfp" (an Arm FPU, and "dsp"),
+    "unaligned" (word access at any address), "div" (a divide instruction); "ftz" is a permission to flush numbers below 2^-126
+    to zero, as vectors of float32 do (--fast-float).
     `gcc_flags` select the core, or its architecture if GCC 12 does not know the core.
-    `description` starts with the architecture.  `timing`: None if cycles cannot be estimated.  `caches`: parts may have some.
+    `description` starts with the architecture.  `timing`: None if cycles cannot be estimated.  `caches`: parts may have caches.
     """
 
     name: str
@@ -68,12 +67,12 @@ class Core:
 
     @property
     def architecture(self) -> str:
-        """`Armv7E-M`."""
+        """The architecture, such as `Armv7E-M`."""
         return self.description.partition(",")[0]
 
     @property
     def has_trace(self) -> bool:
-        """Whether there are a cycle counter (DWT) and a trace to print through (ITM)."""
+        """Whether the core has a cycle counter (DWT) and an instrumentation trace (ITM)."""
         return "thumb2" in self.features
 
 
@@ -108,13 +107,13 @@ CORES: dict[str, Core] = {
         _core("host", "mull unaligned div fpu", "", "this machine"),
     )
 }  # fmt: skip
-"""name -> Core, in the order in which they are listed."""
+"""Name -> Core, in the order of `aot targets`."""
 
 
 def register_core(core: Core) -> Core:
-    """Enter a core for `--target`; UsageError E5102 if there is one of the name, E5112 if it is not a Core."""
+    """Register a core for `--target`; UsageError E5102 if the name is in use, E5112 if it is not a Core."""
     if not isinstance(core, Core) or not core.name or "+" in core.name or " " in core.name:
-        raise UsageError(Problem("E5112", f"register_core takes a Core with a name of one word, not {core!r}", call_place()))
+        raise UsageError(Problem("E5112", f"register_core needs a Core whose name is one word, not {core!r}", call_place()))
     if core.name in CORES:
         raise UsageError(Problem("E5102", f"the core {core.name} is registered twice", call_place()))
     CORES[core.name] = core
@@ -124,23 +123,23 @@ def register_core(core: Core) -> Core:
 _OTHER_ARCHITECTURES = {
     "cortex-m1": "Armv6-M", "cortex-m23": "Armv8-M Baseline", "cortex-m35p": "Armv8-M Mainline", "cortex-m52": "Armv8.1-M",
 }  # fmt: skip
-"""Cores that a compiler may be asked for, and for which we have no row: a board with one builds for a core of ours."""
+"""Cores without a row that compilers know: a board with one of these builds for a core in the table."""
 
 
 def architecture_of(mcpu: str) -> str:
-    """The architecture of what -mcpu says, with or without modifiers; "" if it is not known."""
+    """The architecture of a value of -mcpu, with or without modifiers; "" if it is unknown."""
     name = mcpu.partition("+")[0]
     return CORES[name].architecture if name in CORES else _OTHER_ARCHITECTURES.get(name, "")
 
 
 _WITHOUT = {"fpu": "fpu vfp mve", "dsp": "dsp vfp mve", "mve": "mve"}
-"""What a core can be had without -> the features that go with it."""
+"""Feature that can be removed from a core -> all features that are removed with it."""
 
 
 def find_core(name: str) -> Core:
-    """The core of that name (E5010 otherwise).
+    """The core with this name (E5010 if it is unknown).
 
-    `cortex-m33+nodsp+nofpu` is a core without what it may lack, or what a build does not let it use: fpu, dsp, mve.
+    `cortex-m33+nodsp+nofpu` is a core without features that the part lacks or the build does not enable: fpu, dsp, mve.
     """
     base, *modifiers = name.split("+")
     if base not in CORES:
@@ -166,11 +165,11 @@ def _without(core: Core, feature: str) -> Core:
 
 
 _EXTENSIONS = {"fpu": {"mve.fp", "fp.dp"}, "dsp": {"dsp", "mve.fp"}, "mve": {"mve.fp"}}
-"""Feature -> the extensions of an architecture that go with it."""
+"""Feature -> architecture extensions that are removed with it."""
 
 
 def _narrower(flag: str, feature: str) -> str:
-    """-march=... without what goes with a feature; other flags unchanged."""
+    """-march=... without the extensions of a feature; other flags unchanged."""
     if not flag.startswith("-march="):
         return flag
     base, *extensions = flag.split("+")

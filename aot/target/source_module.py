@@ -31,9 +31,9 @@ _EXACT = """\
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A constant in flash: `data` is one-dimensional, of `dtype`; `note` says in a comment what it is.
+    """A constant in flash: `data` is one-dimensional, of `dtype`; `note` becomes a comment.
 
-    `section` names where it lies (empty: with all other constants).
+    `section` is the linker section (empty: the default one).
     """
 
     name: str
@@ -63,7 +63,7 @@ def as_stream(data: Array, dtype: str) -> Array:
 
 
 def print_array(array: Param) -> str:
-    """The definition of a constant, many values a line."""
+    """The definition of a constant, with many values per line."""
     values = _values(array.data, array.dtype) or ["0"]
     per_line = max(8, LINE // (1 + max(map(len, values[:64]), default=1)))
     lines = [",".join(values[i : i + per_line]) + "," for i in range(0, len(values), per_line)]
@@ -83,18 +83,18 @@ def _values(data: Array, dtype: str) -> list[str]:
     if dtype == "bool":
         return ["1" if v else "0" for v in data.tolist()]
     ending = {"uint32": "u", "int64": "LL", "uint64": "ULL"}.get(dtype, "")
-    low = {"int32": -(2**31), "int64": -(2**63)}.get(dtype)  # has no literal of its own
+    low = {"int32": -(2**31), "int64": -(2**63)}.get(dtype)  # C has no literal for these
     return [f"INT{8 * data.itemsize}_MIN" if v == low else f"{v}{ending}" for v in data.tolist()]
 
 
 def params_source(arrays: Sequence[Param], *, banner: str, header: str) -> str:
-    """The file of all constants; `header` declares them."""
+    """The source file with all constants; `header` declares them."""
     parts = [f'{banner}\n#include "{header}"\n', *map(print_array, arrays)]
     return "\n".join(parts)
 
 
 def kernels_source(funcs: Sequence[NamedFunc], *, banner: str, header: str, target: Target) -> str:
-    """The file of all kernels."""
+    """The source file with all kernels."""
     bodies = [emit_func(f.func, name=f.name, target=target, linkage="extern", note=f.note) for f in funcs]
     floats = any(is_float(b.dtype) for f in funcs for b in f.func.buffers)
     return "\n".join([f'{banner}\n#include "{header}"\n', *([_EXACT] if floats else []), *bodies])
@@ -103,7 +103,7 @@ def kernels_source(funcs: Sequence[NamedFunc], *, banner: str, header: str, targ
 def internal_header(
     funcs: Sequence[NamedFunc], arrays: Iterable[Param], *, banner: str, guard: str, target: Target
 ) -> str:  # fmt: skip
-    """What the generated files share: constants and kernels, not for the application."""
+    """The internal header: declares constants and kernels for the generated files, not for the application."""
     includes = sorted({"aot/kernel.h"} | {h for f in funcs for h in headers(f.func)})
     lines = [f"{banner}\n#ifndef {guard}\n#define {guard}\n", *(f'#include "{h}"' for h in includes), "\n#include <stdint.h>\n"]
     lines += [f"extern {a.declaration};" for a in arrays]
@@ -111,12 +111,12 @@ def internal_header(
     return "\n".join([*lines, "\n#endif\n"])
 
 
-# Single functions as C that stands alone: one .c and one .h, for calling an operator without a model around it.
+# ---- single functions as stand-alone C (one .c and one .h), for calling an operator without a model
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A buffer of a function as its caller sees it; `align` in bytes."""
+    """A parameter of a function from the caller's view; `align` in bytes."""
 
     name: str
     c_name: str
@@ -126,7 +126,7 @@ class Parameter:
     is_output: bool
 
     def as_json(self) -> dict[str, Any]:
-        """For the metadata of a library."""
+        """The parameter for a library's metadata."""
         return {
             "name": self.name,
             "shape": list(self.shape),
@@ -138,7 +138,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`name` in the module, `symbol` in C, parameters in the caller's order, and bytes of workspace."""
+    """A function's `name` in the module, `symbol` in C, parameters in the caller's order, and bytes of workspace."""
 
     name: str
     symbol: str
@@ -147,10 +147,10 @@ class Signature:
 
 
 def signature_of(func: PrimFunc, name: str) -> Signature:
-    """How a function is called; UsageError E5074 for one that is not made for that: with constants, scalars or calls."""
+    """A function's signature; UsageError E5074 if it has constants, scalars or calls and so cannot stand alone."""
     where = f"function {name}"
     if func.consts or func.scalars or has_calls(func):
-        raise UsageError(Problem("E5074", "a function with constants, scalars or calls belongs into a model", where))
+        raise UsageError(Problem("E5074", "a function with constants, scalars or calls must be part of a model", where))
     if any(not b.is_sized for b in func.buffers):
         raise UsageError(Problem("E5074", "a parameter has no size", where))
     by_name = {b.name: b for b in func.inputs + func.outputs}
@@ -170,7 +170,7 @@ def _room(buffer: Buffer) -> int:
 
 
 def function_files(name: str, funcs: Mapping[str, PrimFunc], target: Target) -> dict[str, str]:
-    """`<name>.c` and `<name>.h` of functions that are ready to be printed."""
+    """`<name>.c` and `<name>.h` for lowered functions."""
     signatures = {key: signature_of(func, key) for key, func in funcs.items()}
     symbols = [s.symbol for s in signatures.values()]
     if len(set(symbols)) != len(symbols):

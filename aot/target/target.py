@@ -1,4 +1,4 @@
-"""Targets: a kind of code generator and its attributes, as TVM writes them (`c -keys=arm_cpu,cpu -mcpu=cortex-m4`)."""
+"""Targets: a kind of code generator with attributes, in TVM's notation (`c -keys=arm_cpu,cpu -mcpu=cortex-m4`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class TargetOption:
-    """An attribute that targets of a kind may have: the type of its values, the value where none is given, and what it means.
+    """An attribute of targets of a kind: the type of its values, its default, and its documentation.
 
-    `kind` is str, int, float or bool.  Without a default the attribute is missing from a target that does not give it.
+    `kind` is str, int, float or bool.  Without a default, a target that does not set the attribute does not have it.
     """
 
     kind: type
@@ -29,9 +29,9 @@ class TargetOption:
 
 @dataclass(frozen=True, slots=True)
 class TargetKind:
-    """A code generator by name: `target.build.<name>` is the global function that makes a runtime.Module of an IRModule.
+    """A code generator by name: the global function `target.build.<name>` turns an IRModule into a runtime.Module.
 
-    `options` are the attributes that a target of the kind may have, by name.
+    `options` are the attributes that a target of this kind may have, by name.
     """
 
     name: str
@@ -47,11 +47,11 @@ class TargetKind:
 _KINDS: dict[str, TargetKind] = {}
 
 _COMMON = {
-    "keys": "what schedules may be made for: arm_cpu, cpu",
-    "mcpu": "the core, such as cortex-m4; without what it may lack as cortex-m4+nofpu",
-    "mfloat-abi": "soft, softfp or hard, where the core has a choice",
+    "keys": "keys for schedules: arm_cpu, cpu",
+    "mcpu": "the core, such as cortex-m4, or cortex-m4+nofpu without its FPU",
+    "mfloat-abi": "soft, softfp or hard, if the core has a choice",
     "mfpu": "the core's floating-point unit, or none",
-    "march": "the core's architecture, as its description names it",
+    "march": "the core's architecture, as in its description",
     "model": "host for this machine",
 }
 
@@ -63,20 +63,19 @@ def register_target_kind(
     description: str = "",
     codegen: Callable[..., Any] | None = None,
 ) -> TargetKind:
-    """Enter a kind of target; `codegen`, from an IRModule and a Target to a runtime.Module, becomes `target.build.<name>`.
+    """Register a kind of target; `codegen`, from an IRModule and a Target to a runtime.Module, becomes `target.build.<name>`.
 
-    `options` are attributes beside those that every kind has: a TargetOption, or what a text means.  Raises E5080 for a name that
-    is taken or is not an identifier, and for an option whose type is none or is not that of its default.
-
-    `description`: what the kind is for.
+    `options` are attributes in addition to the common ones: a TargetOption, or the documentation of a str attribute.
+    `description` says what the kind is for.  Raises E5080 for a name that is in use or not an identifier, and for an option with
+    an invalid type or a default of another type.
     """
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier() or name in CORES:
         raise UsageError(Problem("E5080", f"{name!r} cannot name a kind of target"))
     if name in _KINDS:
         raise UsageError(Problem("E5080", f"the kind of target {name} is registered already"))
-    own = {str(k): _declared(name, str(k), o) for k, o in (options or {}).items()}
+    specific = {str(k): _declared(name, str(k), o) for k, o in (options or {}).items()}
     common = {k: TargetOption(str, None, doc) for k, doc in _COMMON.items()}
-    kind = TargetKind(name, tuple(sorted({**common, **own}.items())), description)
+    kind = TargetKind(name, tuple(sorted({**common, **specific}.items())), description)
     if codegen is not None:
         register_func(kind.codegen, codegen)
     _KINDS[name] = kind
@@ -107,11 +106,11 @@ C_KIND = register_target_kind("c", description="C99 for Cortex-M and for this ma
 
 @dataclass(frozen=True, slots=True, init=False)
 class Target:
-    """A kind and its attributes, with what they say about the core.
+    """A kind with its attributes, and the core that they describe.
 
-    Made from a core's name (`cortex-m4`), from TVM's form (`c -mcpu=cortex-m4 -mfloat-abi=hard`), from a mapping with "kind", or
-    from another Target.  `str(target)` is the form that parses again; attributes that say what the core is anyway are left out,
-    and so are options that are as the kind has them by default.
+    Created from a core's name (`cortex-m4`), from TVM's notation (`c -mcpu=cortex-m4 -mfloat-abi=hard`), from a mapping with
+    "kind", or from another Target.  `str(target)` can be parsed again; it leaves out attributes that follow from the core, and
+    options with default values.
     """
 
     kind: TargetKind
@@ -120,13 +119,13 @@ class Target:
 
     def __init__(self, spec: str | Mapping[str, Any] | Target) -> None:
         kind, attrs = _parse(spec)
-        core, rest = _core(attrs, [name for name, _ in kind.options])
-        known = dict(kind.options)
-        typed = {k: _typed(k, v, known[k]) for k, v in rest.items()}
+        core, texts = _core(attrs, [name for name, _ in kind.options])
+        options = dict(kind.options)
+        typed = {k: _typed(k, v, options[k]) for k, v in texts.items()}
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "core", core)
-        given = ((k, v) for k, v in typed.items() if v != known[k].default)
-        object.__setattr__(self, "options", tuple(sorted(given)))
+        changed = ((k, v) for k, v in typed.items() if v != options[k].default)
+        object.__setattr__(self, "options", tuple(sorted(changed)))
 
     @property
     def name(self) -> str:
@@ -135,27 +134,27 @@ class Target:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the core can do (aot.target.cpu.Core)."""
+        """The core's features (aot.target.cpu.Core)."""
         return self.core.features
 
     @property
     def gcc_flags(self) -> tuple[str, ...]:
-        """What makes GCC compile for the core."""
+        """The flags that make GCC compile for the core."""
         return self.core.gcc_flags
 
     @property
     def description(self) -> str:
-        """The architecture, in words."""
+        """The architecture and its extensions, in words."""
         return self.core.description
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What schedules may be made for, special before general."""
+        """Keys for schedules, the most specific first."""
         return ("cpu",) if self.core.name == "host" else ("arm_cpu", "cpu")
 
     @property
     def attrs(self) -> dict[str, Value]:
-        """The attributes by name, each of its option's type; those that were not given have their defaults."""
+        """The attributes by name, with the types of their options; missing ones have their defaults."""
         defaults = {k: o.default for k, o in self.kind.options if o.default is not None}
         return {"keys": ",".join(self.keys), "mcpu": self.core.name, **defaults, **dict(self.options)}
 
@@ -164,13 +163,13 @@ class Target:
         return feature in self.core.features
 
     def with_fast_float(self) -> Target:
-        """The same with the permission "ftz" (E5017 without MVE, whose vectors it is for)."""
+        """The target with the permission "ftz" (E5017 without MVE, as it only applies to MVE vectors)."""
         if not self.has("mve"):
             message = f"--fast-float is for cores with MVE, such as cortex-m55; {self.name} has none"
             raise UsageError(Problem("E5017", message))
-        found = Target(self)
-        object.__setattr__(found, "core", replace(self.core, features=self.core.features | {"ftz"}))
-        return found
+        target = Target(self)
+        object.__setattr__(target, "core", replace(self.core, features=self.core.features | {"ftz"}))
+        return target
 
     def __str__(self) -> str:
         shown = {"keys": ",".join(self.keys), "mcpu": self.core.name, **dict(self.options)}
@@ -178,7 +177,7 @@ class Target:
 
 
 def find_target(name: str) -> Target:
-    """The target of a core's name, or of TVM's form (E5010 if it is unknown)."""
+    """The target with a core's name, or in TVM's notation (E5010 if it is unknown)."""
     return Target(name)
 
 
@@ -190,8 +189,8 @@ def _parse(spec: str | Mapping[str, Any] | Target) -> tuple[TargetKind, dict[str
     if isinstance(spec, Target):
         return spec.kind, {k: _text(v) for k, v in spec.attrs.items()}
     if isinstance(spec, Mapping):
-        fields = {str(k): _text(v) for k, v in spec.items()}
-        return _kind(fields.pop("kind", "c")), fields
+        mapping = {str(k): _text(v) for k, v in spec.items()}
+        return _kind(mapping.pop("kind", "c")), mapping
     if not isinstance(spec, str) or not spec.split():
         raise _unknown(f"{spec!r} is not a target: give a core such as cortex-m4, or 'c -mcpu=cortex-m4'")
     first, *words = spec.split()
@@ -222,7 +221,7 @@ _TRUTHS = {"1": True, "true": True, "0": False, "false": False}
 
 
 def _typed(key: str, text: str, option: TargetOption) -> Value:
-    """The value of an option that its text stands for (E5010)."""
+    """The value of an option from its text (E5010)."""
     try:
         value: Value = _TRUTHS[text.lower()] if option.kind is bool else option.kind(text)
     except (KeyError, ValueError):
@@ -237,12 +236,12 @@ def _kind(name: str) -> TargetKind:
     return _KINDS[name]
 
 
-def _core(attrs: Mapping[str, str], known: Collection[str]) -> tuple[Core, dict[str, str]]:
-    """The core that attributes describe, and the attributes that do not belong to it."""
-    unknown = [k for k in attrs if k not in known]
+def _core(attrs: Mapping[str, str], names: Collection[str]) -> tuple[Core, dict[str, str]]:
+    """The core that the attributes describe, and the attributes that do not describe it."""
+    unknown = [k for k in attrs if k not in names]
     if unknown:
-        near = did_you_mean(unknown[0], known)
-        raise _unknown(f"unknown attribute -{unknown[0]} of a target{near}; known: {', '.join(sorted(known))}")
+        hint = did_you_mean(unknown[0], names)
+        raise _unknown(f"unknown attribute -{unknown[0]} of a target{hint}; known: {', '.join(sorted(names))}")
     core = find_core(attrs.get("mcpu", attrs.get("model", "host")))
     arch = core.description.partition(",")[0].lower()
     expected = {"model": {core.name}, "march": {arch, arch.removesuffix(" mainline") + ".main"}}
@@ -257,7 +256,7 @@ def _core(attrs: Mapping[str, str], known: Collection[str]) -> tuple[Core, dict[
 
 
 def _with_abi(core: Core, attrs: Mapping[str, str]) -> Core:
-    """The core as -mfloat-abi and -mfpu want it."""
+    """The core with -mfloat-abi and -mfpu applied."""
     usual = {k: v for k, _, v in (f.removeprefix("-").partition("=") for f in core.gcc_flags)}
     abi, fpu = attrs.get("mfloat-abi"), attrs.get("mfpu")
     if abi is not None and abi not in ("soft", "softfp", "hard"):
@@ -276,9 +275,9 @@ def _with_abi(core: Core, attrs: Mapping[str, str]) -> Core:
 
 
 def require_c(target: Target) -> Target:
-    """The target, which has to be one of C code (E5081): of other kinds only `aot.build` knows the code generator."""
+    """The target, which must be of kind c (E5081): only `aot.build` calls the code generators of other kinds."""
     if target.kind is not C_KIND:
-        message = f"a target of kind {target.kind.name} yields no C, which this needs; aot.build calls its code generator"
+        message = f"this needs C code, but targets of kind {target.kind.name} have their own code generator: use aot.build"
         raise UsageError(Problem("E5081", message))
     return target
 

@@ -77,7 +77,7 @@ def codes_of(text: str) -> set[str]:
         ("[placement]", POOL.replace('"P"', '"P\\"; X"'), "the name must be ASCII"),
         ("[placement]", POOL.replace("1024", "1024\nspeed = inf"), "size and speed must be positive"),
         ("[placement]", POOL.replace("1024", "1024\nspeed = nan"), "size and speed must be positive"),
-        ("[placement]", POOL.replace("1024", str(1 << 70)), "within 32 bits"),
+        ("[placement]", POOL.replace("1024", str(1 << 70)), "fit in 32 bits"),
     ],
 )
 def test_hostile_values(old: str, new: str, message: str) -> None:
