@@ -7,11 +7,11 @@
     python scripts/corpus.py --integer --boards mps2-an386 --table FILE.md
                                                         all integer, recurrent, stateful and branching models of the shared corpus
     python scripts/corpus.py --every --opt speed --boards host-trapv,host-trapv:cortex-m3
-                                                        every model, as C on this machine that ends where a signed sum overflows:
-                                                        the kernels of the host, and the portable forms of those of a core
+                                                        every model, as C on this machine that aborts if a signed sum overflows:
+                                                        the kernels of the host, and the portable forms of a core's kernels
 
-Exit code 1 when a byte differs or something failed; a model that is too large for a board is refused, which is listed but no
-failure.  Whether a figure has become worse is told by scripts/delta.py.
+Exit code 1 if a byte differs or something failed; a model that is too large for a board is refused, which is listed but is not a
+failure.  scripts/delta.py shows whether a figure has become worse.
 """
 
 from __future__ import annotations

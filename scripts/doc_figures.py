@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write the measured tables of docs/ (README.md has scripts/figures.py): each stands between `figures: NAME` marks.
+"""Write the measured tables of docs/ (README.md has scripts/figures.py): each is between `figures: NAME` marks.
 
 python scripts/doc_figures.py              measure all again (needs ../shared/models, QEMU; some minutes)
 python scripts/doc_figures.py NAME...      only these
-python scripts/doc_figures.py --check      change nothing; exit code 1 and the difference where a page is out of date
+python scripts/doc_figures.py --check      change nothing; exit code 1 and the difference if a page is out of date
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BOARD = "mps2-an386"
 
 SCRATCH = ("arm_kws_cnn_s_int8", "micro_speech_quantized", "tinymaix_cifar10_int8", "tinymaix_mnist_resnet_int8",
            "silabs_magic_wand_int8", "mlperf_ad01_int8")  # fmt: skip
-"""Models whose fastest kernels take more than whole tensors."""
+"""Models whose fastest kernels need more than whole tensors."""
 ROWS = ("mlperf_vww_mobilenet_int8", "person_detect", "mlperf_ic_resnet_int8", "mlperf_kws_dscnn_int8", "mlperf_sww_int8",
         "mlperf_ad01_int8", "silabs_image_example1_int8", "tinyengine_vww_int8", "mcunet_320kb_imagenet_int8")  # fmt: skip
 CASCADES = ("mlperf_vww_mobilenet_int8", "person_detect", "mlperf_ic_resnet_int8", "mlperf_kws_dscnn_int8",
@@ -50,7 +50,7 @@ SLIDES = (
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A measured table: its page, and what makes its lines; `quick` ones take seconds, `shared` ones need ../shared/models."""
+    """A measured table: its page and its function; `quick` ones take seconds, `shared` ones need ../shared/models."""
 
     page: str
     make: Callable[[], list[str]]
@@ -66,7 +66,7 @@ def built(name: str, **options: Any) -> dict[str, Any]:
 
 
 def ran(name: str, **options: Any) -> Any:
-    """What a run on the board gives; every byte has to be right."""
+    """The result of a run on the board; every byte must be right."""
     import aot
 
     verification = aot.verify(NETS / f"{name}.tflite", board=BOARD, random=options.pop("random", 1), **options)
@@ -353,7 +353,7 @@ def rendered(name: str, text: str) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether pages differ in nothing but the commits that were measured."""
+    """Whether pages differ only in the measured commits."""
     return _MEASURED.sub("", one) == _MEASURED.sub("", other)
 
 

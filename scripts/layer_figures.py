@@ -1,4 +1,4 @@
-"""Single layers for scripts/doc_figures.py: what the kernels of two families take, many in one image (aot/tune/measure.py)."""
+"""Single layers for scripts/doc_figures.py: the cost of the kernels of two families, many in one image (aot/tune/measure.py)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 BATCH = 8
-"""Layers in an image."""
+"""Layers per image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A layer of int8 with SAME padding, a bias and RELU; `kind` is a method of aot.testing.net.Net; weights have a normal
-    distribution, each channel a scale of its own.
+    """An int8 layer with SAME padding, a bias and RELU; `kind` is a method of aot.testing.net.Net; weights have a normal
+    distribution, each channel its own scale.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Shape:
 
     @property
     def macs(self) -> int:
-        """Those of padding too."""
+        """MACs, including those of padding."""
         if self.kind == "dense":
             return prod(self.weight)
         return prod(-(-n // self.stride) for n in self.data[:2]) * prod(self.weight)
@@ -63,9 +63,9 @@ def dense(depth: int, channels: int) -> Shape:
 
 
 def per_mac(shapes: Sequence[Shape], board_name: str, families: Sequence[str]) -> list[tuple[str, ...]]:
-    """Rows of a table: a layer, and of each family the fewest instructions a multiply-accumulate, with the kernel's name.
+    """Rows of a table: a layer, and for each family the fewest instructions per multiply-accumulate, with the kernel's name.
 
-    Ends with an error where a kernel's output differs from its meaning.
+    Exits with an error if a kernel's output differs from its meaning.
     """
     from aot.micro.board import load_board
     from aot.target.target import find_target
@@ -84,7 +84,7 @@ def per_mac(shapes: Sequence[Shape], board_name: str, families: Sequence[str]) -
 
 
 def _input(shape: Shape, target: Any, families: Sequence[str]) -> Any:
-    """All kernels of the families that take the layer, those without an estimate too."""
+    """All kernels of the families that accept the layer, including those without an estimate."""
     from aot.driver.build import fused_module
     from aot.driver.front import front
     from aot.driver.options import Options

@@ -31,14 +31,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "models"
 TINY = ("mlperf_kws_dscnn_int8", "mlperf_vww_mobilenet_int8", "mlperf_ad01_int8", "mlperf_ic_resnet_int8")
 SMALL = 64
-"""Bytes of the pool beside the large one."""
+"""Bytes of the pool next to the large one."""
 
 
 def workspace(model: Path, opt: str, pooling: Pooling, target: str = "cortex-m4") -> dict[str, Any]:
-    """The plan as metadata.json has it (AotError where there is none)."""
+    """The plan in metadata.json (AotError if there is none)."""
     options = Options(opt=opt, pooling=pooling)
-    found: dict[str, Any] = compile_model(model, target=target, options=options).artifact.metadata["workspace"]
-    return found
+    plan: dict[str, Any] = compile_model(model, target=target, options=options).artifact.metadata["workspace"]
+    return plan
 
 
 def offsets(plan: dict[str, Any]) -> list[tuple[str, int]]:
@@ -46,7 +46,7 @@ def offsets(plan: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def differing(model: Path, opt: str) -> Iterator[str]:
-    """What is not as without pools."""
+    """Differences from the build without pools."""
     plain = workspace(model, opt, ONE_POOL)
     if not plain["size"]:
         return

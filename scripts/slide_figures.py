@@ -1,4 +1,4 @@
-"""Windows that move, for scripts/doc_figures.py: what layers alone would take, and an answer for each row through a stride."""
+"""Moving windows, for scripts/doc_figures.py: bounds by the layers, and networks with a result per row despite strides."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ STRIDES = ("mlperf_kws_dscnn_int8", "arm_kws_cnn_s_int8", "micro_kws_m_int8", "m
 
 
 def rows_of(path: Path, hop: int) -> tuple[str, int, int]:
-    """The first input's name, its elements along time that `hop` rows of features are, and how many rows a window has.
+    """The first input's name, its elements along time for `hop` rows of features, and the number of rows of a window.
 
-    Networks for keywords take 49 rows of features, flat in some files.
+    Keyword networks have 49 rows of features, in some files flattened.
     """
     import aot
     from aot.driver.front import outline
@@ -24,7 +24,7 @@ def rows_of(path: Path, hop: int) -> tuple[str, int, int]:
 
 
 def bounds(folder: Path, board: str) -> Iterator[tuple[object, ...]]:
-    """A network; new rows; instructions of its layers on the whole window, by the shares of rows that a push computes; a push."""
+    """A network; new rows; instructions of the window, each layer scaled by the share of rows that a push computes; a push."""
     import aot
 
     for name in BOUNDED:
@@ -45,7 +45,7 @@ def bounds(folder: Path, board: str) -> Iterator[tuple[object, ...]]:
 
 
 def _shares(path: Path, key: str, step: int) -> dict[int, float]:
-    """Of each operator of the file that computes rows: the share that a push computes."""
+    """For each operator of the file that computes rows: the share that a push computes."""
     from aot.driver.options import Options
     from aot.driver.slide import slid
     from aot.frontend.tflite import from_tflite
@@ -59,7 +59,7 @@ def _shares(path: Path, key: str, step: int) -> dict[int, float]:
 
 
 def phases(folder: Path) -> Iterator[tuple[object, ...]]:
-    """A network; MAC of a run that takes one row, and of one of two phases that each take two; workspace and both states."""
+    """A network; MAC of a run with one new row, and with two phases of two new rows each; workspace and both states."""
     import aot
     from aot.errors import AotError
 

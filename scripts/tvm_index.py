@@ -52,7 +52,7 @@ def dotted(names: list[str]) -> Iterator[str]:
 
 
 def lookup(name: str) -> tuple[Any, str]:
-    """(what `name` is here, ""), or (None, the part of it that is not here)."""
+    """(the object of `name` here, ""), or (None, the part of the name that does not exist here)."""
     first, _, remainder = name.partition(".")
     parts = [*(HOMES[first] if first in HOMES and remainder else first).split("."), *(remainder.split(".") if remainder else ())]
     before = len(parts) - len(name.split("."))

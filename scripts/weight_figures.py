@@ -1,4 +1,4 @@
-"""Float networks for scripts/doc_figures.py whose weights the file has in several types: what they take on a board."""
+"""Float networks for scripts/doc_figures.py whose weights are stored in several types: their cost on a board."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPES = ("float32", "float16", "int8", "int4")
 
 
 class _Writer:
-    """A network of float32 data; weights go through DEQUANTIZE where they are of another type."""
+    """A network of float32 data; weights of another type go through DEQUANTIZE."""
 
     def __init__(self, dtype: str) -> None:
         from aot.testing.builder import ModelBuilder
@@ -72,7 +72,7 @@ NETS = {
 
 
 def stored_weights(board: str) -> list[tuple[str, ...]]:
-    """Rows: a network; instructions a multiply-accumulate and bytes of constants for each type."""
+    """Rows: a network; instructions per multiply-accumulate and bytes of constants for each type."""
     import aot
 
     rows = []

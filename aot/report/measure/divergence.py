@@ -287,7 +287,7 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         ("int8", "int16"),
         "litert",
         "ai-edge-litert 2.1 to 2.3",
-        "the reference kernel reads and writes the codes as uint8",
+        "the reference kernel reads and writes the values as uint8",
         "eight times -128 of scale 1 are -1, not -128",
         "tflite/kernels/reduce.cc, QuantizedMeanOrSum of kReference: GetTensorData<uint8_t> for every type",
     ),
@@ -296,8 +296,8 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         ("float32",),
         "litert",
         "ai-edge-litert 2.1 to 2.3",
-        "the reference kernel takes one scale for weights that have one a block, and finds 0",
-        "every result is 0, or the bias; LiteRT's own kernels without delegates give what is meant",
+        "the reference kernel uses a single scale for weights with per-block scales, and reads 0",
+        "every result is 0, or the bias; LiteRT's own kernels without delegates give the intended result",
         "tflite/kernels/fully_connected.cc, Prepare: op_data_4bit, and with it EvalBlockwise4Bit, is not for kReference;"
         " EvalHybridDense multiplies by filter->params.scale, which is 0 for a tensor with blocks",
         scales="block",
@@ -307,8 +307,8 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         ("int8",),
         "tflm",
         "tflite-micro 0.dev2026",
-        "the kernel has one scale and zero point for the whole tensor, also where the weights have one a channel",
-        "all channels but the first come out with the scale of the first",
+        "the kernel uses one scale and zero point for the whole tensor, even if the weights have per-channel scales",
+        "all channels are scaled like the first",
         "tensorflow/lite/micro/kernels/dequantize_common.cc, DequantizePrepare: input->params.scale",
         scales="channel",
     ),
@@ -329,12 +329,11 @@ def explain_difference(
     inputs: Sequence[Sequence[Array]],
     actual: Sequence[Sequence[Array]],
 ) -> dict[str, Any] | None:
-    """Why outputs differ, if a known fault of the reference is all of it, else None.
+    """Why outputs differ, if a known fault of the reference explains all differences, else None.
 
-    `metadata` is that of the compiled model, `first` the first divergence, `actual[set][output]` what the compiled model gave for
-    `inputs[set][input]`.  TFLM shows no
-    tensors: if every layer gives those of LiteRT, any operator of the model may be at fault, and TFLM is asked for it alone.
-    """
+    `metadata` describes the compiled model, `first` is the first divergence, `actual[set][output]` the compiled model's results
+    for `inputs[set][input]`.  TFLM shows no tensors: if every layer agrees with LiteRT's tensors, any operator of the model may
+    be at fault, and TFLM runs each operator alone."""
     view = parse(model, Problems())
     if view is None:
         return None
