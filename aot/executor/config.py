@@ -120,7 +120,7 @@ class PlanConfig:
 
     `tight`: views replace copies only if the plan does not grow.  `rings`: whether windows of the state are moved in every run or
     advance, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of them, if given.
-    `max_iterations`: a loop whose end depends on data is given up after so many iterations (0: never); the run ends there with
+    `max_iterations`: a loop whose end depends on data is given up after this many iterations (0: never); the run ends there with
     the initial state.  `most_spread`: bytes to which tensors pinned to other pools may make the workspace grow.
     """
 

@@ -189,14 +189,14 @@ class StatefulFunction:
 
 
 RUNS_OVER_TIME = 3
-"""Runs after which functions with a state are taken for equal; a run of a whole window is slow in Python."""
+"""Runs after which functions with a state count as equal; running a whole window is slow in Python."""
 
 
 def same_over_time(before: Function, after: Function, seed: int) -> str:
     """The first difference between the outputs of two functions, run after run from their initial states; "" if there is none.
 
-    The law of passes that change the state of a model or make it read new rows only.  An input of `after` may have fewer rows
-    along one axis: `before` then gets the window of the last rows, which begins with zeros.  Operands are drawn with `seed`.
+    Passes that change the state of a model, or make it read only new rows, must pass this check.  An input of `after` may have
+    fewer rows along one axis: `before` then gets the window of the last rows, initially zeros.  Operands are random (`seed`).
     """
     one, other = StatefulFunction(before), StatefulFunction(after)
     windows = [zero_window(v.type) for v in input_vars(before)]
@@ -213,7 +213,7 @@ def same_over_time(before: Function, after: Function, seed: int) -> str:
 
 
 def _moved_on(window: Array, rows: Array) -> Array:
-    """The window after these rows: they themselves if they fill it."""
+    """The window after adding these rows, or the rows themselves if they fill it."""
     axis = next((a for a, (n, m) in enumerate(zip(window.shape, rows.shape, strict=True)) if n != m), None)
     if axis is None:
         return rows

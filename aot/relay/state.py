@@ -21,7 +21,7 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize, numpy_dtype
 
 STATE = "state"
-"""The attribute of main: a StateTensor for each of its last parameters, which are also the last fields of its result."""
+"""The attribute of main: a StateTensor per state, in the order of its last parameters and of the last fields of its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def result_exprs(main: Function) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
 
 
 def zero_window(type_: TensorType) -> Array:
-    """A tensor of zeros: of the zero point if it is quantised."""
+    """A tensor of zeros; of the zero point if it is quantised."""
     zero = type_.quant.zero_point[0] if type_.quant is not None else 0
     return np.full(type_.shape, zero, numpy_dtype(type_.dtype))
 

@@ -46,7 +46,7 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
 
 ALIGN = register_option(
-    "channels.align", 4, "keep removable channels so that a convolution yields a multiple of so many (1: remove all of them)"
+    "channels.align", 4, "keep removable channels until a convolution's channel count is a multiple of this (1: remove all)"
 )
 
 

@@ -24,7 +24,7 @@ from aot.relay.expr import (
 )
 
 MOST_COPIES = 1
-"""Loops of up to so many iterations are inlined: a single one is never worse, since nothing of the loop remains."""
+"""Loops with at most this many iterations are inlined; for one iteration that is never worse, as no loop remains."""
 
 
 @function_pass(opt_level=1)
