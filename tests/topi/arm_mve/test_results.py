@@ -1,4 +1,4 @@
-"""Tails of layers with vectors."""
+"""Epilogues of layers in vectors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_table_takes_no_scratch_memory(name: str) -> None:
 
 @pytest.mark.parametrize("tail", ["add", "relu", "dequantize"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_tails_of_one_operator_are_vectors(name: str, tail: str) -> None:
+def test_epilogues_of_one_operator_are_vectors(name: str, tail: str) -> None:
     """By what they are said to take: element by element it would be 12 instructions."""
     layer = replace(LAYERS[name], data=(*LAYERS[name].data[:-1], 32), weight=(*LAYERS[name].weight[:-1], 32))
     plain, case = (make_case(KERNELS[name][1], layer, tail=kind) for kind in ("", tail))
