@@ -248,10 +248,10 @@ def matmul(tile: Tile) -> TensorIntrin:
         acc = b.local("acc", (PIXELS * CHANNELS,), "int32", init=0)
         with b.for_("r", tile.window.rows) as r:
             _row(b, tile.window, (params, start + r * (CHANNELS * tile.window.length)), windows, r * step, acc)
-        fields = b.let("fields", start + CHANNELS * tile.window.size)
+        numbers_at = b.let("fields", start + CHANNELS * tile.window.size)
         results = b.local("result", (PIXELS * CHANNELS,), "int32")
         for j in range(CHANNELS):
-            numbers = channel_numbers(tile.form, params, fields, j, count=CHANNELS)
+            numbers = channel_numbers(tile.form, params, numbers_at, j, count=CHANNELS)
             for p in range(PIXELS):
                 b.store(results, CHANNELS * p + j, tile.form.meaning(b, acc[CHANNELS * p + j], numbers))
         for p in range(PIXELS):

@@ -158,15 +158,15 @@ def dense_row(row: Row) -> TensorIntrin:
         if row.window.remainder:
             done = row.window.whole * VECTOR
             lanes(imm(done), start + done * CHANNELS, row.window.remainder)
-        fields = b.let("fields", start + CHANNELS * row.depth)
+        numbers_at = b.let("fields", start + CHANNELS * row.depth)
         for j in range(CHANNELS):
             place = ORDER.index(j)
             if row.uniform:
-                bias = params.load("int32", fields // 4 + place)
+                bias = params.load("int32", numbers_at // 4 + place)
                 numbers: tuple[Expr, Expr, Expr] = (bias, imm(row.uniform[0]), imm(row.uniform[1]))
             else:
                 half = CHANNELS // 2
-                at = fields + (place // half) * (half * row.form.field_bytes)
+                at = numbers_at + (place // half) * (half * row.form.field_bytes)
                 numbers = channel_numbers(row.form, params, at, place % half, count=half)
             result = row.form.meaning(b, acc[j], numbers)
             if row.odd and j:

@@ -235,10 +235,10 @@ def convolve(lines: Lines, channels: int) -> TensorIntrin:
         with b.for_("k", lines.taps) as k:
             product = cast("int32", taps[start + k]) * cast("int32", params.load("int8", weights + k))
             b.store(acc, 0, acc[0] + product)
-        fields = b.let("fields", (c * lines.record + lines.weights) // 4)
-        shift: Expr = params.load("int32", fields + 2)
-        shift = shift + params.load("int32", fields + 3) if lines.form.left else shift
-        result = lines.form.meaning(b, acc[0], (params.load("int32", fields), params.load("int32", fields + 1), shift))
+        numbers_at = b.let("fields", (c * lines.record + lines.weights) // 4)
+        shift: Expr = params.load("int32", numbers_at + 2)
+        shift = shift + params.load("int32", numbers_at + 3) if lines.form.left else shift
+        result = lines.form.meaning(b, acc[0], (params.load("int32", numbers_at), params.load("int32", numbers_at + 1), shift))
         b.store(out, c * lines.multiplier + y * lines.across.out_step + i * lines.along.out_step, result)
     return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_convolve(ops, lines, channels), requires="mve")
 

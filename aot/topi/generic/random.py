@@ -60,9 +60,9 @@ def _threefry(b: IRBuilder, block: Buffer, key: Buffer) -> None:
     b.store(block, 0, block[0] + keys[0])
     b.store(block, 1, block[1] + keys[1])
     for group in range(THREEFRY_GROUPS):
-        for turn in THREEFRY_ROTATIONS[group % 2]:
+        for rotation in THREEFRY_ROTATIONS[group % 2]:
             b.store(block, 0, block[0] + block[1])
-            rotated = (block[1] << _word(turn)) | (block[1] >> _word(32 - turn))
+            rotated = (block[1] << _word(rotation)) | (block[1] >> _word(32 - rotation))
             b.store(block, 1, _xor(rotated, block[0]))
         b.store(block, 0, block[0] + keys[(group + 1) % 3])
         b.store(block, 1, block[1] + keys[(group + 2) % 3] + _word(group + 1))

@@ -518,11 +518,11 @@ def lower_memory(group: Group, _target: Target, name: str) -> Lowered:
     lowered = kernel.finish("svdf_memory")
     if lowered.func.inputs != (state, feature):
         return lowered
-    shift = Shift(itemsize(out.dtype), feature.nbytes, _rest(group, feature, out, zp))
+    shift = Shift(itemsize(out.dtype), feature.nbytes, _store_newest(group, feature, out, zp))
     return replace(lowered, func=replace(lowered.func, attrs=replace(lowered.func.attrs, shift=shift)))
 
 
-def _rest(group: Group, feature: Buffer, out: Buffer, zp: int) -> PrimFunc:
+def _store_newest(group: Group, feature: Buffer, out: Buffer, zp: int) -> PrimFunc:
     """Store the newest value of each filter at its last place."""
     depth = out.size // feature.size
     b = IRBuilder("svdf_newest")

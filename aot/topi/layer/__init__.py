@@ -1,1 +1,1 @@
-"""What kernels of one layer share: its normalised view, parameters, constants, requantisation."""
+"""Shared by the kernels of layers: the normalised view of a layer, packed constants, requantisation, windows and planes."""

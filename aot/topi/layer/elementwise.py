@@ -63,11 +63,11 @@ def match_runs(group: Group, *, least: int, outer: bool = False) -> Runs | None:
     out = tensor_type(anchor)
     if out.dtype != "int8" or not all(isinstance(a, (Var, Constant)) and a.type.dtype == "int8" for a in anchor.args):
         return None
-    found = [view_of(a, out.shape) for a in anchor.args]
-    kinds = tuple(view[0] for view in found if view is not None)
-    if len(kinds) < len(found) or "whole" not in kinds or ("outer" in kinds and not outer):
+    views = [view_of(a, out.shape) for a in anchor.args]
+    kinds = tuple(view[0] for view in views if view is not None)
+    if len(kinds) < len(views) or "whole" not in kinds or ("outer" in kinds and not outer):
         return None
-    length = min(view[1] for view in found if view is not None)
+    length = min(view[1] for view in views if view is not None)
     return Runs(out.size // length, length, kinds) if length >= least else None  # type: ignore[arg-type]
 
 

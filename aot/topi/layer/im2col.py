@@ -221,9 +221,9 @@ class WindowRuns:
         axis = (attrs.strides[1], attrs.dilation[1], attrs.padding[1])
         lines = images * inside(rows, self.rows, 1, height, axis=(attrs.strides[0], attrs.dilation[0], attrs.padding[0]))
         whole = lines * inside(columns, self.columns, self.width, width, axis=axis)
-        taken = lines * inside(columns, self.columns * self.width, 1, width, axis=axis) * depth
+        bytes_inside = lines * inside(columns, self.columns * self.width, 1, width, axis=axis) * depth
         part = lines * columns * self.columns - whole
-        copied = 24 * part + 6.4 * (taken - whole * self.length) + 0.5 * (runs - whole) * self.length
+        copied = 24 * part + 6.4 * (bytes_inside - whole * self.length) + 0.5 * (runs - whole) * self.length
         return int(share * (total + 5 * runs + copied))
 
 
