@@ -33,7 +33,7 @@ def infer_binary_search(types: Sequence[Type], _attrs: BinarySearchAttrs) -> Typ
     """int32 [n] sought, int32 [k] keys in ascending order -> int32 [n]: the position of each, -1 if it is missing."""
     sought, keys = tensors_of(types, 2)
     if (sought.dtype, keys.dtype) != ("int32", "int32") or len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size:
-        raise TypeRuleError(f"binary search of {sought} in {keys}")
+        raise TypeRuleError(f"binary search of {sought} in {keys} is not valid")
     return TensorType(sought.shape, "int32")
 
 
@@ -111,11 +111,11 @@ def infer_embedding_lookup(types: Sequence[Type], attrs: EmbeddingLookupSparseAt
     ids, indices, weights, table = tensors_of(types, 4)
     n, depth = ids.size, len(attrs.places) + 1
     if (ids.dtype, indices.dtype, weights.dtype, table.dtype) != ("int32", "int32", "float32", "float32"):
-        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights}")
+        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights} are not valid")
     if (ids.shape, indices.shape, weights.shape) != ((n,), (n, depth), (n,)) or len(table.shape) < 2 or not table.size or not n:
-        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights}")
+        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights} are not valid")
     if attrs.combiner not in COMBINERS or any(p < 1 for p in attrs.places):
-        raise TypeRuleError(f"embedding_lookup_sparse by {attrs}")
+        raise TypeRuleError(f"embedding_lookup_sparse by {attrs} is not valid")
     return TensorType((*attrs.places, *table.shape[1:]), "float32")
 
 

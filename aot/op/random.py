@@ -50,9 +50,9 @@ def infer_bits(types: Sequence[Type], attrs: BitsAttrs) -> Type:
     counter, key = tensors_of(types, 2)
     size = WORDS.get(attrs.algorithm, 0)
     if (counter.dtype, key.dtype, counter.shape, key.shape) != ("uint32", "uint32", (size,), (2,)):
-        raise TypeRuleError(f"{attrs.algorithm} of {counter} by {key}")
+        raise TypeRuleError(f"{attrs.algorithm} of {counter} by {key} is not valid")
     if not 1 <= attrs.count <= LARGEST or not 1 <= attrs.words <= size:
-        raise TypeRuleError(f"random bits by {attrs}")
+        raise TypeRuleError(f"random bits by {attrs} are not valid")
     return TensorType((attrs.count,), "uint32")
 
 
@@ -64,7 +64,7 @@ def infer_advance(types: Sequence[Type], attrs: AdvanceAttrs) -> Type:
     """uint32 [n] -> uint32 [n]."""
     (counter,) = tensors_of(types, 1)
     if counter.dtype != "uint32" or len(counter.shape) != 1 or not 1 <= attrs.words <= counter.size or attrs.blocks < 0:
-        raise TypeRuleError(f"{counter} advanced by {attrs}")
+        raise TypeRuleError(f"{counter} advanced by {attrs} is not valid")
     return counter
 
 
@@ -121,7 +121,7 @@ def infer_random(types: Sequence[Type], attrs: DistributionAttrs) -> Type:
     """uint32 [at least count] -> float32 [count]; for `normal` an even number of words."""
     (bits,) = tensors_of(types, 1)
     if bits.dtype != "uint32" or len(bits.shape) != 1 or bits.size < attrs.count + attrs.count % 2 or attrs.count < 1:
-        raise TypeRuleError(f"{attrs.count} random numbers from {bits}")
+        raise TypeRuleError(f"{attrs.count} random numbers from {bits} are not valid")
     return TensorType((attrs.count,), "float32")
 
 
@@ -180,9 +180,9 @@ def infer_multinomial(types: Sequence[Type], attrs: MultinomialAttrs) -> Type:
     """float32 logits [rows, classes], uint32 [2 * rows * samples] -> int32 or int64 [rows, samples]."""
     logits, bits = tensors_of(types, 2)
     if logits.dtype != "float32" or len(logits.shape) != 2 or not logits.size or attrs.dtype not in ("int32", "int64"):
-        raise TypeRuleError(f"multinomial of {logits} as {attrs.dtype}")
+        raise TypeRuleError(f"multinomial of {logits} as {attrs.dtype} is not valid")
     if attrs.samples < 1 or (bits.dtype, bits.shape) != ("uint32", (2 * logits.shape[0] * attrs.samples,)):
-        raise TypeRuleError(f"{attrs.samples} draws from {logits} by {bits}")
+        raise TypeRuleError(f"{attrs.samples} draws from {logits} by {bits} are not valid")
     return TensorType((logits.shape[0], attrs.samples), attrs.dtype)
 
 

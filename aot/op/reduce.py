@@ -69,7 +69,7 @@ def infer_reduce(types: Sequence[Type], attrs: ReduceAttrs) -> Type:
     """A tensor -> the same type without the axes, or with extent 1 in their place."""
     (data,) = tensors_of(types, 1)
     if data.dtype not in _TYPES[attrs.kind]:
-        raise TypeRuleError(f"{attrs.kind} of {data}")
+        raise TypeRuleError(f"{attrs.kind} of {data} is not valid")
     return TensorType(reduced_shape(data.shape, attrs.axes, keepdims=attrs.keepdims), data.dtype, data.quant)
 
 
@@ -268,7 +268,7 @@ def infer_prod(types: Sequence[Type], attrs: ProdAttrs) -> Type:
     """int8 or int16 -> the same type without the axes, or with extent 1 in their place."""
     (data,) = tensors_of(types, 1)
     if data.dtype not in PROD_CODES:
-        raise TypeRuleError(f"the product of {data}")
+        raise TypeRuleError(f"the product of {data} is not valid")
     return TensorType(reduced_shape(data.shape, attrs.axes, keepdims=attrs.keepdims), data.dtype, attrs.quant)
 
 
@@ -350,7 +350,7 @@ def infer_arg_reduce(types: Sequence[Type], attrs: ArgReduceAttrs) -> Type:
     """A tensor -> positions in the shape without the axis."""
     (data,) = tensors_of(types, 1)
     if not 0 <= attrs.axis < len(data.shape) or not data.shape[attrs.axis]:
-        raise TypeRuleError(f"the extreme position along axis {attrs.axis} of {data}")
+        raise TypeRuleError(f"the extreme position along axis {attrs.axis} of {data} is not valid")
     return TensorType((*data.shape[: attrs.axis], *data.shape[attrs.axis + 1 :]), attrs.dtype)
 
 
@@ -434,7 +434,7 @@ def infer_cumsum(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
     """int32, int64 or float32 -> the same type."""
     (data,) = tensors_of(types, 1)
     if data.dtype not in CUMSUM_TYPES or not 0 <= attrs.axis < len(data.shape):
-        raise TypeRuleError(f"running sums of {data} along axis {attrs.axis}")
+        raise TypeRuleError(f"running sums of {data} along axis {attrs.axis} are not valid")
     return data
 
 
@@ -442,7 +442,7 @@ def infer_codes(types: Sequence[Type], attrs: CumSumAttrs) -> Type:
     """int8 -> int8."""
     (data,) = tensors_of(types, 1)
     if data.dtype != "int8" or attrs.codes is None or not 0 <= attrs.axis < len(data.shape):
-        raise TypeRuleError(f"running sums of {data} along axis {attrs.axis}")
+        raise TypeRuleError(f"running sums of {data} along axis {attrs.axis} are not valid")
     return data.with_dtype("int8", attrs.codes.quant)
 
 
@@ -503,7 +503,7 @@ def infer_topk(types: Sequence[Type], attrs: TopKAttrs) -> Type:
     """[..., n] -> positions [..., k]."""
     (data,) = tensors_of(types, 1)
     if not data.shape or not 1 <= attrs.k <= data.shape[-1]:
-        raise TypeRuleError(f"the {attrs.k} largest of {data}")
+        raise TypeRuleError(f"the {attrs.k} largest of {data} are not valid")
     return TensorType((*data.shape[:-1], attrs.k), attrs.dtype)
 
 
@@ -566,10 +566,10 @@ def infer_reduce_window(types: Sequence[Type], attrs: ReduceWindowAttrs) -> Type
         or attrs.kind not in KINDS
         or not rank
     ):
-        raise TypeRuleError(f"reduce_window of {data} from {first}")
+        raise TypeRuleError(f"reduce_window of {data} from {first} is not valid")
     numbers = (attrs.window, attrs.strides, attrs.dilations)
     if any(len(n) != rank or min(n) < 1 for n in numbers):
-        raise TypeRuleError(f"reduce_window of {data} by {attrs}")
+        raise TypeRuleError(f"reduce_window of {data} by {attrs} is not valid")
     spans = [(w - 1) * d + 1 for w, d in zip(attrs.window, attrs.dilations, strict=True)]
     if any(n < s for n, s in zip(data.shape, spans, strict=True)):
         raise TypeRuleError(f"no window {attrs.window} fits {data}")

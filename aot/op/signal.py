@@ -37,7 +37,7 @@ def infer_window(types: Sequence[Type], _attrs: WindowAttrs) -> Type:
     """int16 [..., n], int16 [n] -> int16 [..., n]."""
     data, window = tensors_of(types, 2)
     if data.dtype != "int16" or window.dtype != "int16" or not data.shape or window.shape != data.shape[-1:]:
-        raise TypeRuleError(f"a window {window} on {data}")
+        raise TypeRuleError(f"a window {window} on {data} is not valid")
     return TensorType(data.shape, "int16")
 
 
@@ -85,9 +85,9 @@ def infer_energy(types: Sequence[Type], attrs: EnergyAttrs) -> Type:
     """int16 [2 * bins]: pairs -> uint32 [bins]."""
     (data,) = tensors_of(types, 1)
     if data.dtype != "int16" or len(data.shape) != 1 or data.shape[0] % 2 or not 0 <= attrs.start <= attrs.end:
-        raise TypeRuleError(f"energy of {data}")
+        raise TypeRuleError(f"energy of {data} is not valid")
     if attrs.end > data.shape[0] // 2:
-        raise TypeRuleError(f"energy of bins {attrs.start} to {attrs.end} of {data}")
+        raise TypeRuleError(f"energy of bins {attrs.start} to {attrs.end} of {data} is not valid")
     return TensorType((data.shape[0] // 2,), "uint32")
 
 
@@ -132,7 +132,7 @@ def infer_bits(types: Sequence[Type], _attrs: None) -> Type:
     """int16 [n] -> int32 []: bits by which every sample can be shifted left, 0 to 14."""
     (data,) = tensors_of(types, 1)
     if data.dtype != "int16" or len(data.shape) != 1:
-        raise TypeRuleError(f"scale_bits of {data}")
+        raise TypeRuleError(f"scale_bits of {data} is not valid")
     return TensorType((), "int32")
 
 
@@ -155,7 +155,7 @@ def infer_scale_up(types: Sequence[Type], _attrs: None) -> Type:
     """int16 of any shape, int32 [] bits -> int16 of the same shape."""
     data, bits = tensors_of(types, 2)
     if data.dtype != "int16" or bits.dtype != "int32" or bits.shape:
-        raise TypeRuleError(f"scale_up of {data} by {bits}")
+        raise TypeRuleError(f"scale_up of {data} by {bits} is not valid")
     return TensorType(data.shape, "int16")
 
 
@@ -219,7 +219,7 @@ def _checked(types: Sequence[Type], attrs: RfftAttrs) -> TensorType:
     (data,) = tensors_of(types, 1)
     n = attrs.length
     if data.dtype not in RFFT_TYPES or not data.shape or n % 2 or not 4 <= n <= LONGEST or not is_supported(n // 2):
-        raise TypeRuleError(f"a transform of {n} samples of {data}")
+        raise TypeRuleError(f"a transform of {n} samples of {data} is not valid")
     return data
 
 
@@ -227,7 +227,7 @@ def infer_rfft(types: Sequence[Type], attrs: RfftAttrs) -> Type:
     """[..., samples] -> [..., length + 2]: bins as pairs of the same type."""
     data = _checked(types, attrs)
     if data.shape[-1] > attrs.length:
-        raise TypeRuleError(f"rfft of {data.shape[-1]} samples in {attrs.length}")
+        raise TypeRuleError(f"rfft of {data.shape[-1]} samples in {attrs.length} is not valid")
     return TensorType((*data.shape[:-1], attrs.length + 2), data.dtype)
 
 
@@ -243,7 +243,7 @@ def infer_irfft(types: Sequence[Type], attrs: RfftAttrs) -> Type:
     """[..., length + 2]: bins as pairs -> [..., length]."""
     data = _checked(types, attrs)
     if data.shape[-1] != attrs.length + 2:
-        raise TypeRuleError(f"irfft of {data.shape[-1]} numbers to {attrs.length} samples")
+        raise TypeRuleError(f"irfft of {data.shape[-1]} numbers to {attrs.length} samples is not valid")
     return TensorType((*data.shape[:-1], attrs.length), data.dtype)
 
 
@@ -302,7 +302,7 @@ def infer_rfft2d(types: Sequence[Type], attrs: Rfft2dAttrs) -> Type:
     (data,) = tensors_of(types, 1)
     sizes_fit = is_power_of_two(attrs.height) and is_power_of_two(attrs.width) and attrs.width >= 2
     if data.dtype != "float32" or len(data.shape) < 2 or not sizes_fit or max(attrs.height, attrs.width) > RFFT2D_LARGEST:
-        raise TypeRuleError(f"rfft2d of {attrs.height} x {attrs.width} points of {data}")
+        raise TypeRuleError(f"rfft2d of {attrs.height} x {attrs.width} points of {data} is not valid")
     return TensorType((*data.shape[:-2], attrs.height, attrs.width // 2 + 1), "complex64")
 
 
@@ -346,7 +346,7 @@ def infer_filter_bank(types: Sequence[Type], attrs: FilterBankAttrs) -> Type:
     """uint32 [bins], int16 [w] weights and the same of the complement -> uint64 [channels]."""
     data, weights, unweights = tensors_of(types, 3)
     if data.dtype != "uint32" or len(data.shape) != 1 or weights != unweights or weights.dtype != "int16":
-        raise TypeRuleError(f"a filter bank of {data} by {weights} and {unweights}")
+        raise TypeRuleError(f"a filter bank of {data} by {weights} and {unweights} is not valid")
     ends = list(zip(attrs.frequency_starts, attrs.weight_starts, attrs.widths, strict=True))
     if len(weights.shape) != 1 or len(ends) < 2 or any(
         min(channel) < 0 or f + n > data.shape[0] or w + n > weights.shape[0] for channel in ends for f, w, n in [channel]
@@ -410,7 +410,7 @@ def infer_filter_bank_log(types: Sequence[Type], attrs: LogAttrs) -> Type:
     """uint32 [n] -> int16 [n]."""
     (data,) = tensors_of(types, 1)
     if data.dtype != "uint32" or not 0 <= attrs.correction_bits < 32 or not 0 <= attrs.scale < 1 << 32:
-        raise TypeRuleError(f"log of {data}")
+        raise TypeRuleError(f"log of {data} is not valid")
     return TensorType(data.shape, "int16")
 
 
@@ -452,7 +452,7 @@ def infer_square_root(types: Sequence[Type], _attrs: None) -> Type:
     """uint64 [n], int32 [] shift -> uint32 [n]."""
     data, shift = tensors_of(types, 2)
     if data.dtype != "uint64" or shift.dtype != "int32" or shift.size != 1:
-        raise TypeRuleError(f"square_root of {data} shifted by {shift}")
+        raise TypeRuleError(f"square_root of {data} shifted by {shift} is not valid")
     return TensorType(data.shape, "uint32")
 
 
@@ -504,9 +504,9 @@ def infer_spectral_subtraction(types: Sequence[Type], attrs: NoiseAttrs) -> Type
     """uint32 [n] signal and estimate -> uint32 [n]."""
     data, estimate = tensors_of(types, 2)
     if data.dtype != "uint32" or len(data.shape) != 1 or estimate != data:
-        raise TypeRuleError(f"noise of {data} with estimate {estimate}")
+        raise TypeRuleError(f"noise of {data} with estimate {estimate} is not valid")
     if not 0 <= attrs.bits < 64 or not 0 <= attrs.smoothing_bits < 32:
-        raise TypeRuleError(f"noise of {data} by {attrs}")
+        raise TypeRuleError(f"noise of {data} by {attrs} is not valid")
     return TensorType(data.shape, "uint32")
 
 
@@ -597,7 +597,7 @@ def infer_pcan(types: Sequence[Type], _attrs: PcanAttrs) -> Type:
     """uint32 [n] signal and noise, int16 [125 or more] -> uint32 [n]."""
     data, noise, table = tensors_of(types, 3)
     if data.dtype != "uint32" or noise != data or len(data.shape) != 1 or table.dtype != "int16" or table.size < TABLE:
-        raise TypeRuleError(f"pcan of {data} with noise {noise} and table {table}")
+        raise TypeRuleError(f"pcan of {data} with noise {noise} and table {table} is not valid")
     return TensorType(data.shape, "uint32")
 
 
@@ -663,10 +663,10 @@ def infer_overlap_add(types: Sequence[Type], attrs: OverlapAddAttrs) -> Type:
     """[rows, frames, size] and the remainder [rows, size - step] -> [rows, frames * step + size - step]."""
     data, left = tensors_of(types, 2)
     if data.dtype not in OVERLAP_TYPES or left.dtype != data.dtype or len(data.shape) != 3 or not 1 <= attrs.step < data.shape[2]:
-        raise TypeRuleError(f"overlap_add of {data} and {left} by {attrs.step}")
+        raise TypeRuleError(f"overlap_add of {data} and {left} by {attrs.step} is not valid")
     rows, frames, size = data.shape
     if left.shape != (rows, size - attrs.step):
-        raise TypeRuleError(f"overlap_add of {data} and {left}")
+        raise TypeRuleError(f"overlap_add of {data} and {left} is not valid")
     return TensorType((rows, frames * attrs.step + size - attrs.step), data.dtype)
 
 
@@ -738,7 +738,7 @@ def infer_spectrogram(types: Sequence[Type], attrs: SpectrogramAttrs) -> Type:
         or attrs.stride < 1
         or not 2 <= attrs.window <= min(SPECTROGRAM_LARGEST, data.shape[0])
     ):
-        raise TypeRuleError(f"spectrogram of {data} in frames of {attrs.window} samples")
+        raise TypeRuleError(f"spectrogram of {data} in frames of {attrs.window} samples is not valid")
     frames = 1 + (data.shape[0] - attrs.window) // attrs.stride
     return TensorType((data.shape[1], frames, attrs.length // 2 + 1), "float32")
 
@@ -850,12 +850,12 @@ def infer_mfcc(types: Sequence[Type], attrs: MfccAttrs) -> Type:
     """float32 [channels, frames, bins], and the rate if it is not an attribute -> float32 [channels, frames, coefficients]."""
     data, *rate = tensors_of(types, 1 if attrs.rate is not None else 2)
     if rate and (rate[0].dtype, rate[0].shape) != ("int32", (1,)):
-        raise TypeRuleError(f"mfcc at the rate {rate[0]}")
+        raise TypeRuleError(f"mfcc at the rate {rate[0]} is not valid")
     sizes_fit = 1 <= attrs.coefficients <= attrs.channels <= MOST_CHANNELS and 0 <= attrs.lower < attrs.upper
     if data.dtype != "float32" or len(data.shape) != 3 or data.shape[2] < 2 or not sizes_fit:
-        raise TypeRuleError(f"mfcc of {data} by {attrs}")
+        raise TypeRuleError(f"mfcc of {data} by {attrs} is not valid")
     if attrs.rate is not None and not reaches(data.shape[2], attrs):
-        raise TypeRuleError(f"mfcc of {data} up to {attrs.upper} Hz")
+        raise TypeRuleError(f"mfcc of {data} up to {attrs.upper} Hz is not valid")
     return TensorType((*data.shape[:2], attrs.coefficients), "float32")
 
 

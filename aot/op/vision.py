@@ -53,7 +53,7 @@ def infer_resize_bilinear(types: Sequence[Type], attrs: ResizeBilinearAttrs) -> 
     """[N, H, W, C] -> [N, rows, columns, C]."""
     (data,) = tensors_of(types, 1)
     if len(data.shape) != 4 or data.dtype not in RESIZABLE:
-        raise TypeRuleError(f"resize_bilinear of {data}")
+        raise TypeRuleError(f"resize_bilinear of {data} is not valid")
     for line, size in ((attrs.rows, data.shape[1]), (attrs.columns, data.shape[2])):
         positions = (*line.lower, *line.upper)
         if not positions or not 0 <= min(positions) <= max(positions) < size:
@@ -229,7 +229,7 @@ def infer_non_max_suppression(types: Sequence[Type], attrs: SoftNmsAttrs) -> Typ
     boxes, scores, *numbers = tensors_of(types, 5)
     fits = boxes.shape == (*scores.shape, 4) and len(scores.shape) == 1 and all(n.shape == (1,) for n in numbers)
     if not fits or any(t.dtype != "float32" for t in (boxes, scores, *numbers)) or attrs.count < 1:
-        raise TypeRuleError(f"soft_nms of {boxes} by {scores}")
+        raise TypeRuleError(f"soft_nms of {boxes} by {scores} is not valid")
     return TensorType((1 + 2 * attrs.count,), "int32")
 
 
@@ -384,7 +384,7 @@ def infer_decode_boxes(types: Sequence[Type], attrs: DecodeBoxesAttrs) -> Type:
     encodings, anchors = tensors_of(types, 2)
     fits = len(encodings.shape) == 2 and encodings.shape[1] >= 4 and anchors.shape == (encodings.shape[0], 4)
     if not fits or encodings.dtype not in BOX_TYPES or anchors.dtype not in BOX_TYPES:
-        raise TypeRuleError(f"boxes of {encodings} with {anchors}")
+        raise TypeRuleError(f"boxes of {encodings} with {anchors} are not valid")
     return TensorType(anchors.shape, "float32")
 
 
@@ -408,7 +408,7 @@ def infer_nms(types: Sequence[Type], attrs: NmsAttrs) -> Type:
     boxes, scores = tensors_of(types, 2)
     fits = boxes.dtype == "float32" and boxes.shape[1:] == (4,) and len(scores.shape) == 2
     if not fits or scores.shape[0] != boxes.shape[0] or not 0 <= attrs.first_class < scores.shape[1] or attrs.count < 1:
-        raise TypeRuleError(f"nms of {boxes} by {scores}")
+        raise TypeRuleError(f"nms of {boxes} by {scores} is not valid")
     return TensorType((attrs.count,), "int32")
 
 
@@ -544,7 +544,7 @@ def infer_decode_poses(types: Sequence[Type], attrs: DecodePosesAttrs) -> Type:
     channels = (KEYPOINTS, 2 * KEYPOINTS, 4 * EDGES)
     fits = all(t.shape == (*maps[0].shape[:2], c) and t.dtype in POSE_TYPES for t, c in zip(maps, channels, strict=True))
     if not fits or attrs.count < 1 or attrs.stride < 1:
-        raise TypeRuleError(f"decode_poses of {', '.join(map(str, maps))}")
+        raise TypeRuleError(f"decode_poses of {', '.join(map(str, maps))} is not valid")
     return TensorType((ROW * attrs.count + 1,), "float32")
 
 
@@ -683,7 +683,7 @@ def infer_pose_masks(types: Sequence[Type], attrs: PoseMasksAttrs) -> Type:
     longs, persons = tensors_of(types, 2)
     fits = longs.shape == (CELLS, CELLS, 2 * KEYPOINTS) and longs.dtype in POSE_TYPES and attrs.stride >= 1
     if not fits or persons.dtype != "float32" or persons.shape != (ROW * attrs.count + 1,):
-        raise TypeRuleError(f"pose_masks of {longs} and {persons}")
+        raise TypeRuleError(f"pose_masks of {longs} and {persons} is not valid")
     return TensorType((attrs.count, CELLS, CELLS), "float32")
 
 

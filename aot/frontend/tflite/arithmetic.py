@@ -70,7 +70,7 @@ def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> Expr:
     clamps = is_float(types[0].dtype) and name in ("add", "subtract", "multiply", "divide")
     attrs = BinaryAttrs(*(FLOAT_ACTIVATIONS if clamps else _ACTIVATIONS)[activation])
     if types[0].dtype != types[1].dtype:
-        raise TypeRuleError(f"{types[0]} and {types[1]}")
+        raise TypeRuleError(f"{types[0]} and {types[1]} are not supported")
     return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
 
@@ -306,7 +306,7 @@ def convert_add_n(ctx: ConvertContext, op: OperatorView) -> Expr:
     for type_ in types:
         require_dtype(ctx, op, type_, ("float32", "int32", "int8"))
         if (type_.shape, type_.dtype) != (types[0].shape, types[0].dtype):
-            raise TypeRuleError(f"a sum of {types[0]} and {type_}")
+            raise TypeRuleError(f"a sum of {types[0]} and {type_} is not supported")
         require_same_quant(ctx, op, types[0], type_)
     if types[0].dtype == "int8":
         return call("qnn.add_n", operands, sum_attrs(ctx, op), span=span)

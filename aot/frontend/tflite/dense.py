@@ -124,7 +124,7 @@ def dense_shapes(ctx: ConvertContext, op: OperatorView) -> tuple[tuple[int, int]
         unsupported(ctx, op, f"weight format {op.option('weights_format')} is not supported")
     data, weight, declared = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape, ctx.output_shape(op)
     if len(weight) != 2:
-        unsupported(ctx, op, f"weights of {len(weight)} dimensions", code="E1207")
+        unsupported(ctx, op, f"weights of {len(weight)} dimensions are not supported", code="E1207")
     channels, depth = weight
     rows, remainder = divmod(prod(data), depth)
     if remainder or (declared is not None and rows * channels != prod(declared)):

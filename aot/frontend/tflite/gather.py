@@ -109,7 +109,7 @@ def convert_unsorted_segment(ctx: ConvertContext, op: OperatorView) -> Expr:
     require_dtype(ctx, op, ids, {"int32"}, what="an id")
     count = one_int(ctx, op, 2)
     if count < 1 or data.shape[: len(ids.shape)] != ids.shape or not data.size:
-        unsupported(ctx, op, f"{count} segments of {data} by {ids}", code="E1207")
+        unsupported(ctx, op, f"{count} segments of {data} by {ids} are not supported", code="E1207")
     attrs = SegmentAttrs(op.opcode.rpartition("_")[2].lower(), count)
     return call("unsorted_segment", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
 
@@ -220,7 +220,7 @@ def convert_hashtable_lookup(ctx: ConvertContext, op: OperatorView) -> Sequence[
     require_dtype(ctx, op, table, MOVABLE, what="a value")
     require_dtype(ctx, op, ctx.output_type(op, 1), ("uint8",), what="a hit")
     if len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size or table.shape[:1] != keys.shape:
-        unsupported(ctx, op, f"{sought} looked up in {keys} and {table}", code="E1207")
+        unsupported(ctx, op, f"{sought} looked up in {keys} and {table} are not supported", code="E1207")
     place = call("binary_search", [operand(ctx, op, 0), operand(ctx, op, 1)], BinarySearchAttrs(), span=span)
     hit = call("greater_equal", [place, const(np.zeros(1, np.int32), span=span)], CompareAttrs(), span=span)
     rows = call("take", [operand(ctx, op, 2), place], TakeAttrs(0), span=span)
@@ -244,7 +244,9 @@ def convert_embedding_lookup_sparse(ctx: ConvertContext, op: OperatorView) -> Ex
     n, depth = ids.size, len(places) + 1
     fits = (ids.shape, indices.shape, weights.shape) == ((n,), (n, depth), (n,)) and len(table.shape) >= 2 and table.size and n
     if not fits or any(p < 1 for p in places):
-        unsupported(ctx, op, f"rows of {table} by {ids}, {indices} and {weights} in {list(places)} places", code="E1207")
+        unsupported(
+            ctx, op, f"rows of {table} by {ids}, {indices} and {weights} in {list(places)} places are not supported", code="E1207"
+        )
     attrs = EmbeddingLookupSparseAttrs(op.option("combiner"), places)
     return call("embedding_lookup_sparse", [operand(ctx, op, i) for i in (0, 1, 3, 4)], attrs, span=ctx.span(op))
 
@@ -257,7 +259,7 @@ def convert_lsh_projection(ctx: ConvertContext, op: OperatorView) -> Expr:
     require_dtype(ctx, op, items, MOVABLE)
     kind = op.option("type")
     if kind not in ("SPARSE", "DENSE"):
-        unsupported(ctx, op, f"a projection of type {kind}", code="E1122")
+        unsupported(ctx, op, f"a projection of type {kind} is not supported", code="E1122")
     weighted = len(op.inputs) > 2
     if problem := misfit(seeds, items, ctx.input_type(op, 2) if weighted else None, dense=kind == "DENSE"):
         unsupported(ctx, op, problem, code="E1207")

@@ -120,7 +120,7 @@ def check_quantized_layer(ctx: ConvertContext, op: OperatorView, *, channel_axis
     if data.quant is None or weight.quant is None or out.quant is None:
         unsupported(ctx, op, "quantisation parameters are missing", code="E1206")
     if len(weight.shape) <= channel_axis:
-        unsupported(ctx, op, f"weights of {len(weight.shape)} dimensions", code="E1207")
+        unsupported(ctx, op, f"weights of {len(weight.shape)} dimensions are not supported", code="E1207")
     scales = len(weight.quant.scale)
     if scales not in (1, weight.shape[channel_axis]) or (scales > 1 and weight.quant.axis != channel_axis):
         unsupported(ctx, op, f"{scales} weight scales along axis {weight.quant.axis} do not match the weights", code="E1223")

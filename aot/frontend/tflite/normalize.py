@@ -215,5 +215,5 @@ def convert_lrn(ctx: ConvertContext, op: OperatorView) -> Expr:
     require_dtype(ctx, op, data, {"float32"})
     numbers = [float(op.option(name)) for name in ("bias", "alpha", "beta")]
     if len(data.shape) != 4 or op.option("radius") < 0 or not np.isfinite(numbers).all():
-        unsupported(ctx, op, f"radius {op.option('radius')} with {numbers} on {data}", code="E1122")
+        unsupported(ctx, op, f"radius {op.option('radius')} with {numbers} on {data} is not supported", code="E1122")
     return call("nn.lrn", [operand(ctx, op, 0)], LrnAttrs(op.option("radius"), *numbers), span=ctx.span(op))

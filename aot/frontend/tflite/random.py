@@ -39,7 +39,9 @@ def convert_rng_bits(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
     algorithm = "threefry" if op.option("algorithm") == "THREEFRY" else "philox"
     sizes = ((2,),) if algorithm == "threefry" else ((2,), (3,))
     if state.shape not in sizes or shape is None or not 1 <= prod(shape) <= LARGEST // 2:
-        unsupported(ctx, op, f"{algorithm} by a state of {state} for {out.dtype}{list(shape or ())}", code="E1207")
+        unsupported(
+            ctx, op, f"{algorithm} by a state of {state} for {out.dtype}{list(shape or ())} is not supported", code="E1207"
+        )
     number = 2 * state.size
     flat = reshaped(call("bitcast", [operand(ctx, op, 0)], BitcastAttrs((state.size, 2), "uint32"), span=span), (number,), span)
     key, low, upper = (slice_of(ctx, op, flat, [range(a, z)]) for a, z in ((0, 2), (2, 4), (4, 6) if number == 6 else (0, 2)))
@@ -68,7 +70,7 @@ def _drawn(ctx: ConvertContext, op: OperatorView, count: int, *, blocks: int) ->
     if not any(seeds):
         unsupported(ctx, op, "its seeds are 0, so the reference chooses random ones and no two runs are equal", code="E1260")
     if not 1 <= count <= LARGEST:
-        unsupported(ctx, op, f"{count} random words at a time", code="E1122")
+        unsupported(ctx, op, f"{count} random words at a time are not supported", code="E1122")
     key, start = ([s & 0xFFFFFFFF, s >> 32] for s in seeds)
     state = ctx.own_variable(op, "counter", np.array([0, 0, *start], np.uint32))
     counter, span, words = state.read(), ctx.span(op), WORDS["philox"]
@@ -85,7 +87,7 @@ def convert_random(ctx: ConvertContext, op: OperatorView) -> Expr:
     require_dtype(ctx, op, ctx.output_type(op), ("float32",), what="a result")
     shape = tuple(constant_ints(ctx, op, 0))
     if any(n < 1 for n in shape):
-        unsupported(ctx, op, f"random numbers in the shape {list(shape)}", code="E1122")
+        unsupported(ctx, op, f"random numbers in the shape {list(shape)} are not supported", code="E1122")
     count = prod(shape)
     blocks = -(-count // WORDS["philox"])
     words = blocks * WORDS["philox"]
@@ -102,7 +104,7 @@ def convert_multinomial(ctx: ConvertContext, op: OperatorView) -> Expr:
     require_dtype(ctx, op, out, ("int32", "int64"), what="a result")
     samples = one_int(ctx, op, 1)
     if len(logits.shape) != 2 or not logits.size or samples < 1:
-        unsupported(ctx, op, f"{samples} draws from {logits}", code="E1207")
+        unsupported(ctx, op, f"{samples} draws from {logits} are not supported", code="E1207")
     rows = logits.shape[0]
     skipped = rows * -(-samples // 4) * 4 * SKIPPED_BLOCKS
     bits = _drawn(ctx, op, 2 * rows * samples, blocks=skipped)

@@ -482,7 +482,7 @@ def convert_bidirectional_lstm(ctx: ConvertContext, op: OperatorView) -> list[Ex
     data = ctx.input_type(op, 0)
     require_dtype(ctx, op, data, {"float32"})
     if len(data.shape) != 3:
-        unsupported(ctx, op, f"data of {len(data.shape)} dimensions", code="E1207")
+        unsupported(ctx, op, f"data of {len(data.shape)} dimensions are not supported", code="E1207")
     time_major, merged = bool(op.option("time_major")), bool(op.option("merge_outputs"))
     if merged and not time_major and data.shape[0] > 1:
         # the reference then reads the states of the second batch beyond their end

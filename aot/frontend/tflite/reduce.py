@@ -135,7 +135,7 @@ def convert_prod(ctx: ConvertContext, op: OperatorView) -> Expr:
     axes = constant_axes(ctx, op, 1, len(data.shape))
     count = prod(data.shape[a] for a in axes)
     if not axes or not count:
-        unsupported(ctx, op, "a product of no elements", code="E1121")
+        unsupported(ctx, op, "a product of no elements is not supported", code="E1121")
     multiplier, shift = quantize_multiplier(
         min(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale ** (1.0 / count),)), 2.0**31)
     )
@@ -231,7 +231,7 @@ def convert_stablehlo_window(ctx: ConvertContext, op: OperatorView) -> Expr:
     if min(extents) < 1 or any(n + min(a, 0) + min(z, 0) < 1 for n, a, z in zip(whole, low, high, strict=True)):
         unsupported(ctx, op, f"paddings {padding} of {whole} leave nothing", code="E1207")
     if prod(whole) > LARGEST_PAD or prod(extents) > LARGEST_PAD:
-        unsupported(ctx, op, f"dilations {base} and paddings {padding} of {data}", code="E1122")
+        unsupported(ctx, op, f"dilations {base} and paddings {padding} of {data} are not supported", code="E1122")
     expr = operand(ctx, op, 0)
     if any(padding) or max(base) > 1:
         first = ctx.constant(op, 1).ravel()[0]
@@ -257,7 +257,12 @@ def _windows(ctx: ConvertContext, op: OperatorView, expr: Expr, attrs: ReduceWin
     data, span = tensor_type(expr), ctx.span(op)
     numbers = (attrs.window, attrs.strides, attrs.dilations)
     if any(len(n) != len(data.shape) or min(n) < 1 for n in numbers):
-        unsupported(ctx, op, f"windows {attrs.window} by {attrs.strides}, dilated {attrs.dilations}, of {data}", code="E1207")
+        unsupported(
+            ctx,
+            op,
+            f"windows {attrs.window} by {attrs.strides}, dilated {attrs.dilations}, of {data} are not supported",
+            code="E1207",
+        )
     if any(n < (w - 1) * d + 1 for n, w, d in zip(data.shape, attrs.window, attrs.dilations, strict=True)):
         unsupported(ctx, op, f"no window {attrs.window} fits {data}", code="E1207")
     return call("reduce_window", [expr, reshaped(operand(ctx, op, 1), (1,), span)], attrs, span=span)

@@ -73,7 +73,7 @@ def _expanded(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
     values = ctx.constant(op, 1).ravel()
     axis = int(values[0]) if values.size == 1 else len(data) + 1
     if not -len(data) - 1 <= axis <= len(data):
-        unsupported(ctx, op, f"axis {values.tolist()} of {len(data) + 1} dimensions", code="E1126")
+        unsupported(ctx, op, f"axis {values.tolist()} of {len(data) + 1} dimensions is not supported", code="E1126")
     axis %= len(data) + 1
     return (*data[:axis], 1, *data[axis:])
 
@@ -474,7 +474,7 @@ def convert_dilate(ctx: ConvertContext, op: OperatorView) -> Expr:
     for extent, dilation in zip(data.shape, dilations, strict=True):
         size *= (extent - 1) * dilation + 1
         if dilation < 1 or extent < 1 or size > LARGEST_PAD:
-            unsupported(ctx, op, f"dilations {dilations} of {data}", code="E1122")
+            unsupported(ctx, op, f"dilations {dilations} of {data} are not supported", code="E1122")
     value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
     return dilated(ctx, op, operand(ctx, op, 0), dilations=dilations, value=value)
 
@@ -499,7 +499,7 @@ def convert_stablehlo_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
     for extent, a, z, i in zip(data.shape, low, high, inner, strict=True):
         size *= (extent - 1) * (i + 1) + 1 + max(a, 0) + max(z, 0)
         if i < 0 or extent < 1 or (extent - 1) * (i + 1) + 1 + a + z < 1 or size > LARGEST_PAD:
-            unsupported(ctx, op, f"paddings {low}, {high}, {inner} of {data}", code="E1122")
+            unsupported(ctx, op, f"paddings {low}, {high}, {inner} of {data} are not supported", code="E1122")
     value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
     result = dilated(ctx, op, operand(ctx, op, 0), dilations=[i + 1 for i in inner], value=value)
     return padded_or_cut(ctx, op, result, low=low, high=high, value=value)
@@ -589,7 +589,7 @@ def _blocks(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, list[int
     require_dtype(ctx, op, data, MOVABLE)
     fits = len(data.shape) > len(blocks) and pairs.shape == (len(blocks), 2) and min(blocks, default=0) >= 1
     if not fits or (pairs < 0).any():
-        unsupported(ctx, op, f"blocks {blocks} with {pairs.tolist()} of {data}", code="E1129")
+        unsupported(ctx, op, f"blocks {blocks} with {pairs.tolist()} of {data} are not supported", code="E1129")
     return data, blocks, pairs
 
 

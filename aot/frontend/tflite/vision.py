@@ -160,7 +160,7 @@ def convert_non_max_suppression(ctx: ConvertContext, op: OperatorView) -> list[E
         or not 1 <= boxes.shape[0] <= MOST_BOXES
         or not 1 <= count <= MOST_BOXES
     ):
-        unsupported(ctx, op, f"{count} of boxes {boxes} by {scores}", code="E1207")
+        unsupported(ctx, op, f"{count} of boxes {boxes} by {scores} is not supported", code="E1207")
     numbers = [reshaped(operand(ctx, op, i), (1,), span) for i in (3, 4, 5 if soft else 4)]
     args = [operand(ctx, op, 0), operand(ctx, op, 1), *numbers]
     selected = call("vision.soft_nms", args, SoftNmsAttrs(count, soft), span=span)

@@ -111,7 +111,7 @@ def broadcast_at(b: IRBuilder, data: TensorFn, indices: tuple[Expr, ...]) -> Exp
 def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:
     """`shape` without the axes, or with extent 1 in their place."""
     if any(not 0 <= a < len(shape) for a in axes):
-        raise TypeRuleError(f"axes {axes} of {list(shape)}")
+        raise TypeRuleError(f"axes {axes} of {list(shape)} are not valid")
     return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 

@@ -429,7 +429,7 @@ def infer_select(types: Sequence[Type], attrs: SelectAttrs) -> Type:
     """bool, T, T whose shapes broadcast -> T."""
     cond, a, b = tensors_of(types, 3)
     if cond.dtype != "bool" or a.dtype != b.dtype:
-        raise TypeRuleError(f"select by {cond} of {a} and {b}")
+        raise TypeRuleError(f"select by {cond} of {a} and {b} is not valid")
     try:
         shape = np.broadcast_shapes(cond.shape, a.shape, b.shape)
     except ValueError:

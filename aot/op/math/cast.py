@@ -38,7 +38,7 @@ def infer_cast(types: Sequence[Type], attrs: CastAttrs) -> Type:
     """A tensor -> the same shape in another type."""
     (data,) = tensors_of(types, 1)
     if data.dtype not in CASTABLE or attrs.dtype not in CASTABLE:
-        raise TypeRuleError(f"cast of {data} to {attrs.dtype}")
+        raise TypeRuleError(f"cast of {data} to {attrs.dtype} is not valid")
     return data.with_dtype(attrs.dtype)
 
 
@@ -125,7 +125,7 @@ def bitcast_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
     if before > after:
         return (*data.shape, before // after)
     if data.shape[-1:] != (after // before,):
-        raise TypeRuleError(f"bitcast of {data} to {dtype}")
+        raise TypeRuleError(f"bitcast of {data} to {dtype} is not valid")
     return data.shape[:-1]
 
 
@@ -133,9 +133,9 @@ def infer_bitcast(types: Sequence[Type], attrs: BitcastAttrs) -> Type:
     """A tensor -> as many bytes of another type."""
     (data,) = types
     if not isinstance(data, TensorType) or data.dtype not in BETWEEN or attrs.dtype not in BETWEEN:
-        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}")
+        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype} is not valid")
     if attrs.shape != bitcast_shape(data, attrs.dtype):
-        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}{list(attrs.shape)}")
+        raise TypeRuleError(f"bitcast of {data} to {attrs.dtype}{list(attrs.shape)} is not valid")
     return TensorType(attrs.shape, attrs.dtype)
 
 
@@ -175,7 +175,7 @@ def infer_fake_quant(types: Sequence[Type], attrs: FakeQuantAttrs) -> Type:
     """float32 -> float32."""
     (data,) = tensors_of(types, 1)
     if data.dtype != "float32" or not attrs.low <= attrs.high or attrs.scale <= 0:
-        raise TypeRuleError(f"fake_quant of {data} by {attrs}")
+        raise TypeRuleError(f"fake_quant of {data} by {attrs} is not valid")
     return data
 
 

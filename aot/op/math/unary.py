@@ -391,7 +391,7 @@ def infer_bucketize(types: Sequence[Type], attrs: BucketizeAttrs) -> Type:
     """Numbers -> int32 of the same shape."""
     (data,) = tensors_of(types, 1)
     if data.dtype not in BUCKETIZED or not attrs.boundaries or list(attrs.boundaries) != sorted(attrs.boundaries):
-        raise TypeRuleError(f"bucketize of {data} by {attrs.boundaries}")
+        raise TypeRuleError(f"bucketize of {data} by {attrs.boundaries} is not valid")
     return TensorType(data.shape, "int32")
 
 

@@ -51,9 +51,9 @@ def infer_transpose(types: Sequence[Type], attrs: Conv3DAttrs) -> Type:
 def _check(data: TensorType, weight: TensorType, attrs: Conv3DAttrs, *, channels: int) -> None:
     fits = data.dtype == weight.dtype == "float32" and len(data.shape) == len(weight.shape) == 5
     if not fits or data.shape[4] != weight.shape[channels] or not data.size or not weight.size:
-        raise TypeRuleError(f"a three-dimensional convolution of {data} by {weight}")
+        raise TypeRuleError(f"a three-dimensional convolution of {data} by {weight} is not valid")
     if min(*attrs.strides, *attrs.dilation, *attrs.extents) < 1 or min(attrs.before) < 0:
-        raise TypeRuleError(f"a three-dimensional convolution with {attrs}")
+        raise TypeRuleError(f"a three-dimensional convolution with {attrs} is not valid")
 
 
 def evaluate_conv3d(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type: TensorType) -> Array:

@@ -156,7 +156,7 @@ def infer_blockwise(types: Sequence[Type], attrs: DenseBlockwiseAttrs) -> Type:
     kinds_fit = (data.dtype, params.dtype, weight.dtype, scales.dtype) == ("int16", "float32", "uint8", "float32")
     sizes_fit = params.shape == (rows, 3) and weight.shape == (outputs, width // 2) and 2 <= attrs.size <= MOST
     if not kinds_fit or not sizes_fit or attrs.size % 2 or scales.shape != (outputs, width // attrs.size) or width % attrs.size:
-        raise TypeRuleError(f"{BLOCKWISE} of {data} by {weight} in blocks of {attrs.size} with scales {scales}")
+        raise TypeRuleError(f"{BLOCKWISE} of {data} by {weight} in blocks of {attrs.size} with scales {scales} is not valid")
     if any(b.shape != (outputs,) or b.dtype != "float32" for b in bias):
         raise TypeRuleError(f"{BLOCKWISE} of {outputs} outputs has a bias {bias[0]}")
     return TensorType((rows, outputs), "float32")

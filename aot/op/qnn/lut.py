@@ -54,7 +54,7 @@ def infer_lut(types: Sequence[Type], attrs: LutAttrs) -> Type:
     if not isinstance(data, TensorType) or data.dtype != "int8":
         raise TypeRuleError(f"lut needs an int8 tensor, not {data}")
     if len(attrs.table) != 256 or not -128 <= min(attrs.table) <= max(attrs.table) <= 127:
-        raise TypeRuleError("lut needs a table of 256 int8 codes")
+        raise TypeRuleError("lut needs a table of 256 int8 values")
     return data.with_dtype("int8", attrs.quant)
 
 
@@ -402,7 +402,7 @@ def infer_prelu(types: Sequence[Type], attrs: PreluAttrs) -> Type:
     if not isinstance(data, TensorType) or not isinstance(alpha, TensorType) or alpha.dtype != "int8":
         raise TypeRuleError(f"prelu needs quantised values and an int8 alpha, not {data} and {alpha}")
     if data.dtype not in ("int8", "int16") or broadcast_shape(data, alpha) != data.shape:
-        raise TypeRuleError(f"prelu of {data} with alpha {alpha}")
+        raise TypeRuleError(f"prelu of {data} with alpha {alpha} is not valid")
     return data.with_dtype(data.dtype, attrs.quant)
 
 
@@ -472,9 +472,9 @@ def infer_steps(types: Sequence[Type], attrs: StepsAttrs) -> Type:
     if not isinstance(data, TensorType) or data.dtype != "float32":
         raise TypeRuleError(f"steps needs a float32 tensor, not {data}")
     if len(attrs.codes) != len(attrs.starts) + 1 or list(attrs.starts) != sorted(set(attrs.starts)):
-        raise TypeRuleError("steps needs floats that rise, and a code more than these")
+        raise TypeRuleError("steps needs ascending floats, and one more value than these")
     if not -128 <= min(attrs.nan, *attrs.codes) <= max(attrs.nan, *attrs.codes) <= 127:
-        raise TypeRuleError("steps needs int8 codes")
+        raise TypeRuleError("steps needs int8 values")
     return data.with_dtype("int8", attrs.quant)
 
 

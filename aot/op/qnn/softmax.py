@@ -356,7 +356,7 @@ def infer_lrn(types: Sequence[Type], attrs: LrnAttrs) -> Type:
     """float32 [..., C] -> float32."""
     (data,) = tensors_of(types, 1)
     if data.dtype != "float32" or not data.shape or attrs.radius < 0:
-        raise TypeRuleError(f"lrn of {data} by {attrs}")
+        raise TypeRuleError(f"lrn of {data} by {attrs} is not valid")
     return data
 
 

@@ -76,7 +76,7 @@ def infer_gather_nd(types: Sequence[Type], attrs: GatherNdAttrs) -> Type:
     """data[n.., q], indices[i, number of n] -> [i, q]."""
     data, indices = tensors_of(types, 2)
     if not indices.shape or indices.shape[-1] > len(data.shape) or indices.dtype not in INDEX_TYPES:
-        raise TypeRuleError(f"gather_nd of {data} by {indices}")
+        raise TypeRuleError(f"gather_nd of {data} by {indices} is not valid")
     return TensorType((*indices.shape[:-1], *data.shape[indices.shape[-1] :]), data.dtype, data.quant)
 
 
@@ -160,7 +160,7 @@ def infer_one_hot(types: Sequence[Type], attrs: OneHotAttrs) -> Type:
     indices, on, off = tensors_of(types, 3)
     fits = indices.dtype in ("int32", "int64") and on.shape == off.shape == (1,) and on.dtype == off.dtype
     if not fits or not 0 <= attrs.axis <= len(indices.shape) or attrs.depth < 0:
-        raise TypeRuleError(f"one_hot of {indices}, {on}, {off} with {attrs}")
+        raise TypeRuleError(f"one_hot of {indices}, {on}, {off} with {attrs} is not valid")
     return TensorType((*indices.shape[: attrs.axis], attrs.depth, *indices.shape[attrs.axis :]), on.dtype, on.quant)
 
 
@@ -226,9 +226,9 @@ def infer_scatter_nd(types: Sequence[Type], attrs: ScatterNdAttrs) -> Type:
     indices, updates = tensors_of(types, 2)
     depth = indices.shape[-1] if indices.shape else 0
     if indices.dtype not in ("int32", "int64") or not 1 <= depth <= len(attrs.shape) or min(attrs.shape) < 1:
-        raise TypeRuleError(f"scatter_nd by {indices} into {list(attrs.shape)}")
+        raise TypeRuleError(f"scatter_nd by {indices} into {list(attrs.shape)} is not valid")
     if updates.shape != (*indices.shape[:-1], *attrs.shape[depth:]):
-        raise TypeRuleError(f"scatter_nd of {updates} by {indices} into {list(attrs.shape)}")
+        raise TypeRuleError(f"scatter_nd of {updates} by {indices} into {list(attrs.shape)} is not valid")
     return TensorType(attrs.shape, updates.dtype, updates.quant)
 
 
@@ -299,7 +299,7 @@ def infer_segment(types: Sequence[Type], attrs: SegmentAttrs) -> Type:
     data, ids = tensors_of(types, 2)
     rank = len(ids.shape)
     if data.dtype not in SEGMENT_TYPES or ids.dtype != "int32" or data.shape[:rank] != ids.shape or attrs.count < 1:
-        raise TypeRuleError(f"segments of {data} by {ids}")
+        raise TypeRuleError(f"segments of {data} by {ids} are not valid")
     return TensorType((attrs.count, *data.shape[rank:]), data.dtype)
 
 
@@ -349,14 +349,14 @@ def infer_sparse_to_dense(types: Sequence[Type], attrs: SparseToDenseAttrs) -> T
     """Indices [n, rank], values [n] or [1], default [1] -> the values' type in `shape`."""
     indices, values, default = tensors_of(types, 3)
     if indices.dtype not in ("int32", "int64") or len(indices.shape) != 2 or indices.shape[1] != len(attrs.shape):
-        raise TypeRuleError(f"sparse_to_dense by {indices} into {list(attrs.shape)}")
+        raise TypeRuleError(f"sparse_to_dense by {indices} into {list(attrs.shape)} is not valid")
     if (
         values.shape not in ((indices.shape[0],), (1,))
         or default.size != 1
         or default.dtype != values.dtype
         or min(attrs.shape) < 1
     ):
-        raise TypeRuleError(f"sparse_to_dense of {values} and {default} by {indices} into {list(attrs.shape)}")
+        raise TypeRuleError(f"sparse_to_dense of {values} and {default} by {indices} into {list(attrs.shape)} is not valid")
     return TensorType(attrs.shape, values.dtype, values.quant)
 
 
@@ -402,7 +402,7 @@ def infer_dynamic_update_slice(types: Sequence[Type], attrs: DynamicUpdateSliceA
     data, update, start = tensors_of(types, 3)
     fits = update.dtype == data.dtype and len(update.shape) == len(data.shape) and start.shape == (len(data.shape),)
     if not fits or start.dtype not in ("int32", "int64") or any(u > n for u, n in zip(update.shape, data.shape, strict=True)):
-        raise TypeRuleError(f"dynamic_update_slice of {data} by {update} at {start}")
+        raise TypeRuleError(f"dynamic_update_slice of {data} by {update} at {start} is not valid")
     return data
 
 

@@ -33,7 +33,7 @@ def infer_pad(types: Sequence[Type], attrs: PadAttrs) -> Type:
     """A tensor -> the same type, each extent grown by its pair."""
     (data,) = types
     if not isinstance(data, TensorType) or len(data.shape) != len(attrs.pad_width):
-        raise TypeRuleError(f"pad by {attrs.pad_width} of {data}")
+        raise TypeRuleError(f"pad by {attrs.pad_width} of {data} is not valid")
     if any(before < 0 or after < 0 for before, after in attrs.pad_width):
         raise TypeRuleError(f"negative padding {attrs.pad_width}")
     shape = tuple(n + before + after for n, (before, after) in zip(data.shape, attrs.pad_width, strict=True))
@@ -105,10 +105,10 @@ def infer_mirror_pad(types: Sequence[Type], attrs: MirrorPadAttrs) -> Type:
     """A tensor -> the same type, each extent grown by its pair, which must not exceed the elements that can be mirrored."""
     (data,) = tensors_of(types, 1)
     if len(data.shape) != len(attrs.pad_width):
-        raise TypeRuleError(f"mirror_pad by {attrs.pad_width} of {data}")
+        raise TypeRuleError(f"mirror_pad by {attrs.pad_width} of {data} is not valid")
     for n, pair in zip(data.shape, attrs.pad_width, strict=True):
         if min(pair) < 0 or max(pair) > n - attrs.skipped:
-            raise TypeRuleError(f"mirror_pad by {pair} of {n} elements")
+            raise TypeRuleError(f"mirror_pad by {pair} of {n} elements is not valid")
     return TensorType(tuple(n + sum(pair) for n, pair in zip(data.shape, attrs.pad_width, strict=True)), data.dtype, data.quant)
 
 
@@ -163,7 +163,7 @@ def infer_full(types: Sequence[Type], attrs: FullAttrs) -> Type:
     """One element -> that type in `shape`."""
     (value,) = tensors_of(types, 1)
     if value.shape != (1,) or any(n < 0 for n in attrs.shape):
-        raise TypeRuleError(f"full of {value} in {list(attrs.shape)}")
+        raise TypeRuleError(f"full of {value} in {list(attrs.shape)} is not valid")
     return TensorType(attrs.shape, value.dtype, value.quant)
 
 
@@ -237,7 +237,7 @@ def infer_tile(types: Sequence[Type], attrs: TileAttrs) -> Type:
     """A tensor -> its extents times the counts."""
     (data,) = tensors_of(types, 1)
     if len(attrs.reps) != len(data.shape) or any(r < 0 for r in attrs.reps):
-        raise TypeRuleError(f"tile of {data} by {attrs.reps}")
+        raise TypeRuleError(f"tile of {data} by {attrs.reps} is not valid")
     return TensorType(tuple(n * r for n, r in zip(data.shape, attrs.reps, strict=True)), data.dtype, data.quant)
 
 
@@ -306,7 +306,7 @@ def infer_reverse(types: Sequence[Type], attrs: ReverseAttrs) -> Type:
     """A tensor -> the same type."""
     (data,) = tensors_of(types, 1)
     if any(not 0 <= a < len(data.shape) for a in attrs.axes):
-        raise TypeRuleError(f"reverse of axes {attrs.axes} of {data}")
+        raise TypeRuleError(f"reverse of axes {attrs.axes} of {data} is not valid")
     return data
 
 
@@ -328,7 +328,7 @@ def infer_reverse_sequence(types: Sequence[Type], attrs: ReverseSequenceAttrs) -
     rank = len(data.shape)
     fits = 0 <= attrs.seq_axis < rank and 0 <= attrs.batch_axis < rank and attrs.seq_axis != attrs.batch_axis
     if not fits or lengths.shape != (data.shape[attrs.batch_axis],) or lengths.dtype not in ("int32", "int64"):
-        raise TypeRuleError(f"reverse_sequence of {data} by {lengths} along {attrs}")
+        raise TypeRuleError(f"reverse_sequence of {data} by {lengths} along {attrs} is not valid")
     return data
 
 

@@ -32,7 +32,7 @@ def infer_reshape(types: Sequence[Type], attrs: ReshapeAttrs) -> Type:
     """A tensor -> the same elements in `newshape`."""
     (data,) = types
     if not isinstance(data, TensorType) or prod(attrs.newshape) != data.size or any(n < 0 for n in attrs.newshape):
-        raise TypeRuleError(f"reshape of {data} to {list(attrs.newshape)}")
+        raise TypeRuleError(f"reshape of {data} to {list(attrs.newshape)} is not valid")
     return TensorType(attrs.newshape, data.dtype, data.quant)
 
 
@@ -86,7 +86,7 @@ def infer_transpose(types: Sequence[Type], attrs: TransposeAttrs) -> Type:
     """A tensor -> the same elements with permuted dimensions."""
     (data,) = types
     if not isinstance(data, TensorType) or sorted(attrs.axes) != list(range(len(data.shape))):
-        raise TypeRuleError(f"transpose of {data} by {attrs.axes}")
+        raise TypeRuleError(f"transpose of {data} by {attrs.axes} is not valid")
     return TensorType(tuple(data.shape[a] for a in attrs.axes), data.dtype, data.quant)
 
 
@@ -132,13 +132,13 @@ def infer_concatenate(types: Sequence[Type], attrs: ConcatenateAttrs) -> Type:
     """Tensors that differ only in the extent of `axis` -> their extents added."""
     first = types[0] if types else None
     if not isinstance(first, TensorType) or not 0 <= attrs.axis < len(first.shape):
-        raise TypeRuleError(f"concatenate of {first} along axis {attrs.axis}")
+        raise TypeRuleError(f"concatenate of {first} along axis {attrs.axis} is not valid")
     total = 0
     for t in types:
         if not isinstance(t, TensorType) or t.dtype != first.dtype or len(t.shape) != len(first.shape):
-            raise TypeRuleError(f"concatenate of {first} and {t}")
+            raise TypeRuleError(f"concatenate of {first} and {t} is not valid")
         if any(a != b for i, (a, b) in enumerate(zip(t.shape, first.shape, strict=True)) if i != attrs.axis):
-            raise TypeRuleError(f"concatenate of {first} and {t} along axis {attrs.axis}")
+            raise TypeRuleError(f"concatenate of {first} and {t} along axis {attrs.axis} is not valid")
         total += t.shape[attrs.axis]
     shape = (*first.shape[: attrs.axis], total, *first.shape[attrs.axis + 1 :])
     return TensorType(shape, first.dtype, first.quant)
@@ -212,7 +212,7 @@ def infer_strided_slice(types: Sequence[Type], attrs: StridedSliceAttrs) -> Type
     """A tensor -> the same type with the slice's extents."""
     (data,) = tensors_of(types, 1)
     if not len(data.shape) == len(attrs.begin) == len(attrs.strides) == len(attrs.extents) or 0 in attrs.strides:
-        raise TypeRuleError(f"strided_slice of {data} by {attrs}")
+        raise TypeRuleError(f"strided_slice of {data} by {attrs} is not valid")
     for positions, size in zip(attrs.ranges, data.shape, strict=True):
         if len(positions) and not (0 <= positions[0] < size and 0 <= positions[-1] < size):
             raise TypeRuleError(f"strided_slice of {data} reads {positions}")
