@@ -3,7 +3,12 @@
 
     python scripts/pairs.py                          small networks of ../shared/models, or of tests/models without that folder
     python scripts/pairs.py MODEL... --seed 2        these models, other rows
+<<<<<<< HEAD
     python scripts/pairs.py --minutes 5              with a time limit; --json prints one object at the end
+=======
+    python scripts/pairs.py --minutes 5              as far as that goes; --json prints one object at the end
+    python scripts/pairs.py --resume FILE            go on from FILE, which is written after each row (same options, same aot)
+>>>>>>> 25c8f8f8 (executor: one record says what each mode of --opt favours)
 
 The options and their choices are read from the command line itself: a new option takes part automatically, and one whose values
 cannot be derived ends the script until VALUES has some.  A row is a model with a dozen options.  It is compiled; `aot verify`
@@ -42,7 +47,7 @@ SMALL = (
     "nets/micro_speech_quantized", "nets/mnist_lstm_int8", "nets/microwakeword_vad_int8", "nets/rnnoise_int8",
     "nets/mnist_conv_fc_f16_weights", "derived/gen_if_float", "derived/gen_tcn_int8",
 )  # fmt: skip
-"""Networks of few multiply-accumulates: `--verify-passes` runs every one of them in Python."""
+"""Networks of few multiply-accumulates."""
 OWN = ("net_kws_dscnn", "net_sww", "graph_residual", "graph_signature", "graph_two_inputs_two_outputs")
 MODELS = ROOT / "tests" / "models"
 LONGEST_ROW = 12
@@ -78,6 +83,11 @@ class Facts:
     workspace: int
     least: int
     flash: int
+    macs: int
+
+
+MOST_INTERPRETED = 400_000
+"""Multiply-accumulates of a model for which --verify-passes runs every pass's module in Python: about a minute."""
 
 
 Words = Callable[[Facts], Sequence[str] | None]
@@ -139,6 +149,8 @@ def flag_of(name: str, verb: str) -> str:
 def words_of(option: Option, facts: Facts, verb: str) -> list[str] | None:
     """The option with its value as words; None if the model has no such value."""
     name, label = option
+    if name == "verify_passes" and facts.macs > MOST_INTERPRETED:
+        return None
     flag = flag_of(name, verb)
     if name not in VALUES:
         return [flag] if label == "on" else [flag, label]
@@ -255,7 +267,7 @@ def facts_of(path: Path, folder: Path) -> Facts | None:
     flash = meta["constants"]["size"] + sum(c["code"] for x in meta["layers"] for c in x["candidates"][:1])
     return Facts(
         path, tuple((i["name"], tuple(i["shape"])) for i in meta["inputs"]), meta["layers"][0]["name"], keys[0] if keys else None,
-        meta["workspace"]["size"], least.result["metadata"]["workspace"]["size"], flash,
+        meta["workspace"]["size"], least.result["metadata"]["workspace"]["size"], flash, meta["macs"],
     )  # fmt: skip
 
 
@@ -439,6 +451,29 @@ class Campaign:
                 row, outcome = row - {option}, again
         return row, outcome
 
+    def save(self, path: Path) -> None:
+        """Keep what is known, for `load`."""
+        listed = {
+            name: [sorted(part) for part in parts] for name, parts in (("pending", self.pending), ("refused", self.refused))
+        }
+        barred = [[str(path), [sorted(part) for part in parts]] for path, parts in self.barred.items()]
+        kept = {**listed, "codes": list(self.refused.values()), "barred": barred, "failures": self.failures, "rows": self.rows}
+        path.with_suffix(".new").write_text(json.dumps(kept), encoding="utf-8")
+        path.with_suffix(".new").replace(path)
+
+    def load(self, path: Path) -> None:
+        """Go on from what `save` kept of a campaign with the same options and models."""
+
+        def parts(listed: list[list[list[str]]]) -> list[frozenset[Option]]:
+            return [frozenset((name, label) for name, label in part) for part in listed]
+
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        self.pending = set(parts(kept["pending"]))
+        self.refused = dict(zip(parts(kept["refused"]), kept["codes"], strict=True))
+        self.failures, self.rows = kept["failures"], kept["rows"]
+        for model, barred in kept["barred"]:
+            self.barred.setdefault(Path(model), set()).update(parts(barred))
+
     def settle(self) -> set[frozenset[Option]]:
         """Pairs that no model can have, as each model refuses the pair or one option of it."""
         done = {p for p in self.pending if not any(self.allowed(p, facts) for facts in self.models)}
@@ -446,9 +481,12 @@ class Campaign:
         return done
 
 
-def campaign(models: Sequence[Facts], seed: int, minutes: float, workers: int) -> Campaign:
-    """Draw and run rows until no pair is pending or the time is over."""
+def campaign(models: Sequence[Facts], seed: int, minutes: float, workers: int, resume: Path | None = None) -> Campaign:
+    """Draw and run rows until no pair is pending or the time is over; what is known is kept in `resume`, and taken from there."""
     state = Campaign(all_options(), list(models), random.Random(seed))
+    if resume is not None and resume.exists():
+        state.load(resume)
+        state.rng.seed(f"{seed} {state.rows}")
     end = time.monotonic() + minutes * 60
     running: dict[Future[list[tuple[frozenset[Option], Outcome]]], tuple[frozenset[Option], Facts]] = {}
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(workers) as threads:
@@ -472,6 +510,8 @@ def campaign(models: Sequence[Facts], seed: int, minutes: float, workers: int) -
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 state.learn(running.pop(done)[1], done.result())
             state.settle()
+            if resume is not None:
+                state.save(resume)
             print(f"{state.rows} rows, {state.pairs - len(state.pending)} of {state.pairs} pairs", file=sys.stderr, flush=True)
     state.settle()
     return state
@@ -493,13 +533,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("-j", "--workers", type=int, default=2)
+    parser.add_argument("--resume", type=Path)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
         models = [f for m in (options.models or default_models()) if (f := facts_of(m.resolve(), Path(place))) is not None]
     if not models:
         parser.error("no model compiles")
+<<<<<<< HEAD
     state = campaign(models, options.seed, options.minutes, options.workers)
+=======
+    state = campaign(models, given.seed, given.minutes, given.workers, given.resume)
+>>>>>>> 25c8f8f8 (executor: one record says what each mode of --opt favours)
     kinds = Counter(code.split()[0] for code in state.refused.values())
     if options.json:
         pairs = [

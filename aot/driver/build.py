@@ -13,13 +13,13 @@ from typing import Any
 from aot.driver.byoc import library_files
 from aot.driver.front import FrontendResult, front
 from aot.driver.model_file import read_model
-from aot.driver.options import OPTS, Options
+from aot.driver.options import Options
 from aot.driver.plugins import load_installed
 from aot.driver.reading import NamedBytes
 from aot.errors import TargetError
 from aot.executor.artifact import Artifact, over_budget
 from aot.executor.candidates import FusedModule, lower_group
-from aot.executor.config import SLIDE_SHARE, History, PlanConfig, SelectionConfig
+from aot.executor.config import MODES, SLIDE_SHARE, History, PlanConfig, RingKind, SelectionConfig
 from aot.executor.emit import LoweredOutput, emit
 from aot.executor.lower_main import TirModule
 from aot.executor.metadata import BuildInfo
@@ -240,9 +240,10 @@ _PLAIN = PlanConfig("arena", ONE_POOL)
 def _with_rings(planning: PlanConfig, options: Options, *, slides: bool) -> PlanConfig:
     """Windows of the state slide where it is asked for, or where speed counts and the budget for RAM leaves room for it."""
     if options.rings == "auto":
-        fast = options.opt in ("speed", "balanced")
-        share = SLIDE_SHARE if slides and options.opt != "speed" else None
-        return replace(planning, rings="slide" if fast else "copy", ram_limit=options.ram_budget, ring_share=share)
+        mode = MODES[options.opt]
+        share = SLIDE_SHARE if slides and not mode.windows_at_any_size else None
+        rings: RingKind = "slide" if mode.windows_slide else "copy"
+        return replace(planning, rings=rings, ram_limit=options.ram_budget, ring_share=share)
     return replace(planning, rings="slide" if options.rings == "slide" else "copy")
 
 
@@ -257,7 +258,7 @@ def plans_of(fused: FusedModule, *, bound: int) -> PlanSearch:
         return None
 
     pools = tuple(p.size for p in fused.planning.pooling.pools)
-    return PlanSearch(made, bound, OPTS, fed=fused.config.feed_rows, pools=pools, state=least_state)
+    return PlanSearch(made, bound, fed=fused.config.feed_rows, pools=pools, state=least_state)
 
 
 def _for_attempt(fused: FusedModule, attempt: PlanRequest) -> FusedModule:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
-from aot.executor.config import History, Io
+from aot.executor.config import MODES, History, Io
 from aot.frontend.choice import FIRST_GRAPH, Choice
 from aot.memory.memory_pools import ONE_POOL, Pooling, check_pooling
 from aot.support.dataclass import dataclass
@@ -15,7 +15,7 @@ from aot.support.suggestions import did_you_mean
 KERNELS = ("native", "generic")
 FLOAT16 = ("keep", "fold")
 RINGS = ("auto", "copy", "slide")
-OPTS = ("balanced", "speed", "size", "ram")
+OPTS = tuple(MODES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def candidates(
     If the policy's history knows the workload, counts replace estimates, and every measured kernel competes.
     """
     known = LoweringCache() if known is None else known
-    keys = "" if not keyed else "structural" if policy.opt == "speed" else "sharing"
+    keys = "" if not keyed else "sharing" if policy.mode.shares_functions else "structural"
     layer = cached_layer(func, target, name, known)
     group, weights = layer.group, layer.weights
     found: list[Candidate] = []
@@ -242,9 +242,9 @@ def candidates(
     by_cycles = bool(counts) and target.name in policy.history.cycles
     if counts:
         found = with_history(found, scaled_cycles(found, counts) if by_cycles else counts)
-    if policy.opt == "speed":
+    if policy.mode.fastest_only:
         return found if by_cycles else _fewest_cycles(found)
-    return _packed(found) if policy.opt == "size" else found
+    return _packed(found) if policy.mode.packed_only else found
 
 
 def _is_running(
@@ -262,9 +262,9 @@ def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
         return "it is for windows that move (for_pushes)"
     if impl.for_records:
         return "it competes only if it was measured (for_records)"
-    if impl.for_speed and (policy.opt != "speed" or policy.limits_ram):
+    if impl.for_speed and (not policy.mode.fastest_only or policy.limits_ram):
         return "it is for --opt speed without a limited workspace (for_speed)"
-    return "it is not for --opt size (larger)" if impl.larger and policy.opt == "size" else ""
+    return "it is not for --opt size (larger)" if impl.larger and not policy.mode.larger_kernels else ""
 
 
 def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, known: LoweringCache) -> str:

@@ -68,6 +68,45 @@ def _table(history: History) -> Mapping[tuple[str, str], Counts]:
     return table
 
 
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What `--opt` favours: every decision that depends on the mode, in one place.
+
+    Flash: constants may take `constants_factor` times the model's weights (None: any), and code a small allowance, which
+    `code_grows` with large models.  Code: `shares_functions` lets layers share a function that takes the numbers in which they
+    differ as arguments; `larger_kernels` lets kernels compete that cost flash for speed, `fastest_only` drops kernels that cost
+    speed, `packed_only` those whose weights are larger.  Float weights stay as the file has them with `keeps_weights`.
+
+    Memory: `least_ram` runs layers row by row, and otherwise picks kernels by their scratch memory; `within_bound` keeps the
+    workspace within the bound of whole tensors if that costs little; `windows_slide` spends memory on windows of the state that
+    slide instead of being moved, `windows_at_any_size` as much as that needs.
+    """
+
+    constants_factor: float | None = 2
+    code_grows: bool = True
+    shares_functions: bool = True
+    larger_kernels: bool = True
+    fastest_only: bool = False
+    packed_only: bool = False
+    keeps_weights: bool = False
+    least_ram: bool = False
+    within_bound: bool = False
+    windows_slide: bool = False
+    windows_at_any_size: bool = False
+
+
+SIZE_FACTOR = 1.12
+"""Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
+
+MODES = {
+    "balanced": Mode(keeps_weights=True, within_bound=True, windows_slide=True),
+    "speed": Mode(constants_factor=None, shares_functions=False, fastest_only=True, windows_slide=True, windows_at_any_size=True),
+    "size": Mode(constants_factor=SIZE_FACTOR, code_grows=False, larger_kernels=False, packed_only=True, keeps_weights=True),
+    "ram": Mode(least_ram=True),
+}
+"""The values of `--opt`; the first is the default."""
+
+
 Io = Literal["arena", "user"]
 RingKind = Literal["copy", "slide"]
 
@@ -92,14 +131,19 @@ class SelectionConfig:
     history: History = field(default_factory=History)
 
     @property
+    def mode(self) -> Mode:
+        """What the mode favours."""
+        return MODES[self.opt]
+
+    @property
     def cascades(self) -> bool:
         """Whether layers may run row by row."""
-        return self.opt == "ram" or self.ram_budget is not None or self.feed_rows
+        return self.mode.least_ram or self.ram_budget is not None or self.feed_rows
 
     @property
     def keeps_weights(self) -> bool:
         """Whether float weights stay as stored in the file if there are kernels for that, even if others are faster."""
-        return self.opt in ("balanced", "size") and self.ram_budget is None
+        return self.mode.keeps_weights and self.ram_budget is None
 
     @property
     def limits_ram(self) -> bool:

@@ -50,7 +50,8 @@ def lower_te(module: FusedModule, _context: PassContext) -> CandidateModule:
     In: a FusedModule after cut_groups.  Out: a CandidateModule.
     """
     config, known = module.config, module.known
-    key = (config.opt if config.opt in ("speed", "size") else "", config.limits_ram, config.keeps_weights)
+    mode = config.mode
+    key = mode.fastest_only, mode.packed_only, mode.larger_kernels, mode.shares_functions, config.limits_ram, config.keeps_weights
     if key not in known.drafts:
         known.drafts[key] = replace(_Compiler(module).draft(), key=key)
     return replace(known.drafts[key], config=config, planning=module.planning)

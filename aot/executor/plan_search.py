@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from aot.errors import UsageError
+from aot.executor.config import MODES
 from aot.support.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ class PlanSearch:
 
     made: Callable[[PlanRequest], Planned | None]
     bound: int
-    modes: tuple[str, ...]
     fed: bool = False
     pools: tuple[int, ...] = ()
     state: Callable[[Planned], int] = lambda planned: planned.layout.state_size
@@ -72,11 +72,12 @@ class PlanSearch:
         return self._fastest(budget, opt)
 
     def _usual(self, opt: str) -> Planned:
-        first = self._made(opt, tight=opt == "ram")
-        if opt == "ram" and not self.fed:
+        mode = MODES[opt]
+        first = self._made(opt, tight=mode.least_ram)
+        if mode.least_ram and not self.fed:
             # whole layers may overlap more than the search for cascades counts on
             return min(first, self._balanced(tight=True), key=lambda p: p.layout.rank)
-        return self._balanced(tight=False) if opt == "balanced" else first
+        return self._balanced(tight=False) if mode.within_bound else first
 
     def _fastest(self, budget: int, opt: str) -> Planned:
         """The plan with the fewest instructions within the budget that the pools hold; the smallest plan if none is found."""
@@ -133,7 +134,7 @@ class PlanSearch:
             if trial is not None:
                 plans.append(trial)
                 yield trial
-        for opt in self.modes:
+        for opt in MODES:
             yield self._usual(opt)
 
     def _descents(self, plans: Sequence[Planned]) -> Iterator[PlanRequest]:

@@ -89,7 +89,7 @@ def _within(search: CascadeSearch, i: int, layer: Sequence[Candidate], config: S
     segment = search.whole(i, config.whole_limit)
     if segment is not None:
         return segment.kernels
-    return layer if config.opt != "ram" else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
+    return layer if not config.mode.least_ram else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
 
 
 def _limits(draft: CandidateModule) -> Limits:
@@ -97,9 +97,9 @@ def _limits(draft: CandidateModule) -> Limits:
     config = draft.config
     if config.ram_budget is not None:
         return Limits(config.ram_budget or None)
-    usual = selected_kernels(draft.found, replace(config, opt="balanced") if config.opt == "ram" else config)
+    usual = selected_kernels(draft.found, replace(config, opt="balanced") if config.mode.least_ram else config)
     most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(draft.found, usual.chosen, strict=True)))
-    return Limits(None, most, small=config.opt == "ram")
+    return Limits(None, most, small=config.mode.least_ram)
 
 
 # ---- how much flash each mode may use, and the kernels that it then selects
@@ -110,9 +110,6 @@ CODE_ALLOWANCE = 12 * 1024
 
 LARGE_MODEL = 96 * 1024
 """Above this many bytes of constants `balanced` lets code grow with them."""
-
-SIZE_FACTOR = 1.12
-"""Constants allowed in `size`, relative to the smallest: one-byte weights, with three words per channel to requantise."""
 
 RESERVE = 320
 """Bytes by which estimates of code may be too low, so that `size` keeps its 12 KiB."""
@@ -164,21 +161,18 @@ def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConf
     smallest = distinct_bytes(a for layer in found for a in _smallest(layer))
     main = main_code(len(found))
     more = 0  # bytes of code beyond the allowance; a quarter of the estimate is kept in reserve
-    code = None if policy.opt == "speed" else CODE_ALLOWANCE - main
-    if code is not None and policy.opt == "size":
-        code -= RESERVE
-    elif code is not None:
-        more = max(0, smallest - LARGE_MODEL) // 16
-        code += more
+    mode, code = policy.mode, None
+    if mode.constants_factor is not None:
+        more = max(0, smallest - LARGE_MODEL) // 16 if mode.code_grows else 0
+        code = CODE_ALLOWANCE - main + (more if mode.code_grows else -RESERVE)
     fixed = sum(layer[0].code for layer in found if layer[0].is_cascade)
-    factor = {"speed": None, "size": SIZE_FACTOR}.get(policy.opt, 2)
     tables = 0
-    if policy.opt != "size":
+    if mode.code_grows:
         count = Counter(layer[0].weights[0].key for layer in found if layer[0].weights)
         smallest = distinct_bytes(a for layer in found if _has_weights(layer) for a in _least(layer, count))
         tables = distinct_bytes(a for layer in found if not _has_weights(layer) for a in _smallest(layer))
     room = CODE_ALLOWANCE - main - more // 4 + (0 if smallest else more)
-    flash = None if factor is None else int(factor * smallest) + tables + room
+    flash = None if mode.constants_factor is None else int(mode.constants_factor * smallest) + tables + room
     flash, code = (None if limit is None else limit + fixed for limit in (flash, code))
     if policy.flash_budget is not None:
         flash = min(f for f in (flash, policy.flash_budget - main) if f is not None)

@@ -295,7 +295,7 @@ def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
         call = KernelCall(func.name, one.call.inputs[1:], one.call.outputs, span=one.call.span, operators=one.call.operators)
         calls[calls.index(one.call)] = call
         states[states.index(one.state)] = replace(one.state, fresh=one.shift.fresh)
-    if planned.config.opt != "speed":
+    if planned.config.mode.shares_functions:
         made = [calls.index(c) for c in calls if c.outputs in {one.call.outputs for one in shifted}]
         _share(calls, made, functions=functions, names=names)
     return of_phase(replace(planned, functions=functions, states=tuple(states)).with_calls(calls), Planned, "slide_windows")

@@ -26,7 +26,7 @@ def share_functions(module: LoweredModule, _context: PassContext) -> LoweredModu
     In and out: a LoweredModule after the passes over loop nests.  Where speed counts, numbers stay constants.
     """
     lowered = module
-    if lowered.config.opt == "speed":
+    if not lowered.config.mode.shares_functions:
         return lowered
     calls = list(lowered.calls)
     functions = lowered.prim_funcs
