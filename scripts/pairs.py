@@ -3,12 +3,8 @@
 
     python scripts/pairs.py                          small networks of ../shared/models, or of tests/models without that folder
     python scripts/pairs.py MODEL... --seed 2        these models, other rows
-<<<<<<< HEAD
     python scripts/pairs.py --minutes 5              with a time limit; --json prints one object at the end
-=======
-    python scripts/pairs.py --minutes 5              as far as that goes; --json prints one object at the end
     python scripts/pairs.py --resume FILE            go on from FILE, which is written after each row (same options, same aot)
->>>>>>> 25c8f8f8 (executor: one record says what each mode of --opt favours)
 
 The options and their choices are read from the command line itself: a new option takes part automatically, and one whose values
 cannot be derived ends the script until VALUES has some.  A row is a model with a dozen options.  It is compiled; `aot verify`
@@ -540,11 +536,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         models = [f for m in (options.models or default_models()) if (f := facts_of(m.resolve(), Path(place))) is not None]
     if not models:
         parser.error("no model compiles")
-<<<<<<< HEAD
-    state = campaign(models, options.seed, options.minutes, options.workers)
-=======
-    state = campaign(models, given.seed, given.minutes, given.workers, given.resume)
->>>>>>> 25c8f8f8 (executor: one record says what each mode of --opt favours)
+    state = campaign(models, options.seed, options.minutes, options.workers, options.resume)
     kinds = Counter(code.split()[0] for code in state.refused.values())
     if options.json:
         pairs = [

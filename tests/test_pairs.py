@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_every_option_takes_part(pairs: ModuleType) -> None:
 
 
 def campaign(pairs: ModuleType) -> object:
-    facts = pairs.Facts(MODEL, (("input", (1, 8, 8, 1)),), "layer", "serve", 100, 50, 1000)
+    facts = pairs.Facts(MODEL, (("input", (1, 8, 8, 1)),), "layer", "serve", 100, 50, 1000, 64)
     options = {name: [(name, "on")] for name in ("plan", "pool", "sbom", "as_json", "quiet")}
     pairs_of = pairs.Campaign({}, [facts], random.Random(1))
     pairs_of.options = options
@@ -54,6 +55,20 @@ def test_a_row_is_reduced_to_what_is_wrong(
     rest = row - {("plan", "on")}
     state.learn(facts, state.explore(rest, facts, tmp_path))  # type: ignore[attr-defined]
     assert all(("plan", "on") in pair for pair in state.pending)  # type: ignore[attr-defined]
+
+
+def test_a_campaign_goes_on_where_it_was_left(pairs: ModuleType, tmp_path: Path) -> None:
+    state: Any = campaign(pairs)
+    done = min(state.pending, key=sorted)
+    state.pending -= {done}
+    bad = frozenset({("plan", "on"), ("pool", "on")})
+    state.refused[bad], state.rows = "E5017 (net)", 3
+    state.barred[state.models[0].path].add(bad)
+    state.save(tmp_path / "state.json")
+    again: Any = campaign(pairs)
+    again.load(tmp_path / "state.json")
+    assert (again.pending, again.refused, again.rows) == (state.pending, state.refused, 3)
+    assert not again.allowed(bad | {("sbom", "on")}, again.models[0])
 
 
 def test_more_room_must_not_be_worse(pairs: ModuleType) -> None:

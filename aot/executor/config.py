@@ -96,7 +96,7 @@ class Mode:
 
 
 SIZE_FACTOR = 1.12
-"""Constants of `size`, as a multiple of the smallest: weights of one byte, with three words a channel to requantise."""
+"""Constants allowed in `size`, relative to the smallest: one-byte weights, with three words per channel to requantise."""
 
 MODES = {
     "balanced": Mode(keeps_weights=True, within_bound=True, windows_slide=True),
