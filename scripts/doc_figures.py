@@ -145,7 +145,7 @@ def rings() -> list[str]:
         copied, slid = (built(name, rings=kind)["state"] for kind in ("copy", "slide"))
         moved, size = (round(slid["bytes_moved"]), slid["size"]) if slid["rings"] else (None, None)
         rows.append((name, copied["bytes_new"], copied["bytes_moved"], moved, copied["size"], size))
-    head = ("cortex-m4, balanced", "new a step", "moved a step, `copy`", "`slide`", "state, `copy`", "`slide`")
+    head = ("cortex-m4, balanced", "new per step", "moved per step, `copy`", "`slide`", "state, `copy`", "`slide`")
     return lines(head, rows)
 
 
@@ -273,7 +273,7 @@ def wakeword() -> list[str]:
             right, instructions = f"{done['accuracy']:.1%}".replace("%", " %"), done["instructions"]
         memory = f"{meta['workspace']['size']:,} + {meta['state']['size']:,} B"
         rows.append((f"`{name}.tflite`", right, instructions, memory, f"{file.stat().st_size / 1000:.1f} KB"))
-    return lines(("network", "steps right", "instructions a step", "workspace + state", "file"), rows)
+    return lines(("network", "steps right", "instructions per step", "workspace + state", "file"), rows)
 
 
 def steps() -> list[str]:
@@ -303,7 +303,7 @@ def slide_bounds() -> list[str]:
 def slide_phases() -> list[str]:
     from scripts.slide_figures import phases
 
-    head = ("one new row a run", "whole, or as far as the strides allow", "in two phases", "workspace + states")
+    head = ("one new row per run", "whole, or as far as the strides allow", "in two phases", "workspace + states")
     return lines(head, phases(NETS))
 
 

@@ -1,4 +1,4 @@
-/* Audio in, words out: two compiled models, the front end and a network, one after the other for each 20 ms. */
+/* Audio in, words out: two compiled models, the front end and a network, run in sequence every 20 ms. */
 #include "frontend.h"
 #include "network.h"
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A word is said once it leads for this many steps, and not again for some time. */
+/* Print a word once it leads for STEADY steps, then stay silent for SILENT steps. */
 #define STEADY 3u
 #define SILENT 12u
 #define MILLISECONDS 20u

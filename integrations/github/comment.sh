@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes report.md into one comment of the pull request; later runs of the same AOT_NAME replace it. Needs `gh`, GH_TOKEN, GITHUB_REPOSITORY, PULL_REQUEST.
-# A token without the right to comment (a pull request from a fork) is a warning: the job's summary has the table as well.
+# If the token may not comment (a pull request from a fork), prints a warning: the job's summary also has the table.
 set -u
 name=$(printf %s "${AOT_NAME:-aot-report}" | tr -c 'A-Za-z0-9._-' _)
 mark="<!-- aot report: $name -->"
@@ -18,4 +18,4 @@ if [ -n "$old" ]; then
   gh api --silent --method PATCH "repos/$GITHUB_REPOSITORY/issues/comments/$old" --field "body=@$body"
 else
   gh api --silent --method POST "$comments" --field "body=@$body"
-fi || echo "::warning::the report could not be written as a comment; it is in the summary of the job"
+fi || echo "::warning::could not write the report as a comment; it is in the job's summary"

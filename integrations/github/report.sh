@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs `aot report` as the environment says, adds the table to the job's summary, and ends with aot's exit code.
-# AOT_MODELS: paths or patterns. AOT_REFERENCE: where it is empty, the compiler's own interpreter will do as the reference.
+# Runs `aot report` with options from the environment, adds the table to the job's summary, and ends with aot's exit code.
+# AOT_MODELS: paths or patterns. AOT_REFERENCE: if empty, the compiler's own interpreter is accepted as the reference.
 # AOT_OPTIONS: further options, separated by spaces.
 # AOT_BOARDS AOT_OPT AOT_ORACLE AOT_BASELINE AOT_BUDGET AOT_ALLOW AOT_JOBS AOT_OUTPUT: options.
 set -u
 shopt -s nullglob globstar
 
-# the patterns are meant to be split and expanded
+# Split and expand the patterns.
 # shellcheck disable=SC2206
 models=(${AOT_MODELS:-})
 if [ "${#models[@]}" -eq 0 ]; then
@@ -23,7 +23,7 @@ options=(--output "$output" --jobs "${AOT_JOBS:-2}")
 [ -n "${AOT_BUDGET:-}" ] && options+=(--budget "$AOT_BUDGET")
 [ "${AOT_REFERENCE-set}" = "" ] && options+=(--no-require-reference)
 for part in ${AOT_ALLOW:-}; do options+=(--allow "$part"); done
-# words as they are: nothing in them is expanded or run
+# Use the words literally: nothing in them is expanded or run.
 read -r -d '' -a words <<<"${AOT_OPTIONS:-}" || true
 options+=(${words[@]+"${words[@]}"})
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the cross compiler and QEMU; their packages are kept in the folder $1, and come from there where they are in it.
+# Installs the cross compiler and QEMU; keeps their packages in the folder $1 and reuses them.
 set -eu
 packages=(gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm)
 kept=$1
@@ -9,5 +9,5 @@ root=()
 ${root[@]+"${root[@]}"} apt-get update -qq
 ${root[@]+"${root[@]}"} apt-get install -y -qq --no-install-recommends -o Dir::Cache::archives="$kept" \
   -o Binary::apt-get::APT::Keep-Downloaded-Packages=true "${packages[@]}"
-# written by root; the cache is saved by the user, and old versions need no room
+# Root wrote these files, but the user saves the cache.
 ${root[@]+"${root[@]}"} chown -R "$(id -u):$(id -g)" "$kept"

@@ -2,13 +2,13 @@
 # aot_add_model(<target> <model> [NAME <name>] [OPT speed|balanced|size|ram] [ORACLE litert|tflm] [CPU <core>]
 #               [WORKSPACE_SECTION <section>])
 #
-# Adds a model to <target>, as a rule `app`, in the application's CMakeLists.txt after find_package(Zephyr).
+# Adds a model to <target>, usually `app`, in the application's CMakeLists.txt after find_package(Zephyr).
 #
-# <model> is either a .tflite file, which is compiled at build time by the Python that Zephyr uses; that Python needs the
-# packages aot depends on. Or it is a folder that `aot compile` wrote; then no Python package is needed.
+# <model> is a .tflite file, which is compiled at build time by the Python that Zephyr uses, with the packages that aot
+# depends on; or a folder that `aot compile` wrote, which needs no Python package.
 #
-# The sources become part of <target>. A library made here by zephyr_library() would never be linked: Zephyr has closed its list
-# of libraries when find_package(Zephyr) returns.
+# The sources become part of <target>. A library made here by zephyr_library() would never be linked, because Zephyr closes its
+# list of libraries before find_package(Zephyr) returns.
 include_guard(GLOBAL)
 
 set(AOT_ROOT ${CMAKE_CURRENT_LIST_DIR}/../.. CACHE INTERNAL "the module's folder")
@@ -22,17 +22,17 @@ function(aot_add_model target model)
     message(FATAL_ERROR "aot_add_model: put CONFIG_AOT=y into prj.conf")
   endif()
   if(NOT TARGET ${target})
-    message(FATAL_ERROR "aot_add_model: there is no target ${target}; call it after find_package(Zephyr), with app")
+    message(FATAL_ERROR "aot_add_model: target ${target} does not exist; call aot_add_model(app ...) after find_package(Zephyr)")
   endif()
   get_filename_component(model ${model} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
   if(NOT EXISTS ${model})
-    message(FATAL_ERROR "aot_add_model: there is no ${model}")
+    message(FATAL_ERROR "aot_add_model: ${model} does not exist")
   endif()
 
   if(IS_DIRECTORY ${model})
     _aot_name_of_folder(name ${model} "${arg_NAME}")
     if(arg_OPT OR arg_ORACLE OR arg_CPU)
-      message(FATAL_ERROR "aot_add_model: OPT, ORACLE and CPU are for .tflite files; ${model} is compiled already")
+      message(FATAL_ERROR "aot_add_model: OPT, ORACLE and CPU are for .tflite files; ${model} is already compiled")
     endif()
     set(folder ${model})
   else()
@@ -58,7 +58,7 @@ function(aot_add_model target model)
   endif()
 endfunction()
 
-# The model's name in a folder that `aot compile` wrote.
+# The name of the model in a folder that `aot compile` wrote.
 function(_aot_name_of_folder result folder wanted)
   if(NOT EXISTS ${folder}/metadata.json)
     message(FATAL_ERROR "aot_add_model: ${folder} was not written by aot compile (it has no metadata.json)")
@@ -74,8 +74,8 @@ function(_aot_name_of_folder result folder wanted)
   set(${result} ${name} PARENT_SCOPE)
 endfunction()
 
-# The core that Zephyr builds for, by aot's name.  What Zephyr does not let the compiler use, aot must not use either: there are
-# no vector and no floating point registers without CONFIG_FPU, and an Armv8-M core may lack the DSP instructions.
+# aot's name of the core that Zephyr builds for.  aot may use only what Zephyr lets the compiler use: without CONFIG_FPU there
+# are no vector or floating point registers, and an Armv8-M core may lack the DSP instructions.
 function(_aot_cpu result)
   set(name "")
   foreach(cpu M0 M0PLUS M3 M4 M7)
@@ -93,7 +93,7 @@ function(_aot_cpu result)
     set(name cortex-m0plus)
   endif()
   if(NOT name)
-    message(FATAL_ERROR "aot_add_model: no target of aot for this board's core; choose one with CPU (aot targets)")
+    message(FATAL_ERROR "aot_add_model: aot has no target for this board's core; choose one with CPU (aot targets)")
   endif()
   if(NOT CONFIG_FPU AND name MATCHES "m4$|m7$|m33$")
     string(APPEND name "+nofpu")
@@ -128,7 +128,7 @@ function(_aot_compile target folder model name opt oracle cpu)
     DEPENDS ${model} ${compiler}
     COMMENT "Compiling ${name} for ${cpu}"
     VERBATIM)
-  # Other sources include the header: it must be there before any of the target's is compiled.
+  # Other sources include the header: generate it before any source of the target is compiled.
   add_custom_target(aot_${name} DEPENDS ${folder}/${name}.h)
   add_dependencies(${target} aot_${name})
 endfunction()

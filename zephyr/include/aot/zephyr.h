@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an application under Zephyr may want to know of a model's run. */
+/* Cycle counts of a model's run, for Zephyr applications. */
 #ifndef AOT_ZEPHYR_H
 #define AOT_ZEPHYR_H
 
@@ -8,7 +8,7 @@
 #ifdef CONFIG_AOT_TIMING
 #include <zephyr/timing/timing.h>
 
-/* Starts the timing hardware; once. */
+/* Starts the timing hardware; call it once. */
 static inline void aot_zephyr_cycles_init(void) {
   timing_init();
   timing_start();
@@ -16,7 +16,7 @@ static inline void aot_zephyr_cycles_init(void) {
 
 static inline timing_t aot_zephyr_cycles_start(void) { return timing_counter_get(); }
 
-/* Cycles since `start`. Under QEMU they are those of its clock, not of the core. */
+/* Cycles since `start`. Under QEMU these are cycles of its clock, not of the core. */
 static inline uint64_t aot_zephyr_cycles_stop(timing_t start) {
   timing_t end = timing_counter_get();
   return timing_cycles_get(&start, &end);
