@@ -32,7 +32,7 @@ _WORDS_OF = {"int32": 1, "uint32": 1, "int64": 2, "uint64": 2}
     "STABLEHLO_RNG_BIT_GENERATOR", "uint64", "bitcast concatenate random.advance random.bits strided_slice", oracles=("litert",)
 )
 def convert_rng_bits(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
-    """(the next state, bits in the result's declared shape); the state is a key and a counter, of three words or two more."""
+    """(the next state, bits in the declared shape); the state is a key, a counter and, with three numbers, two more words."""
     state, out, shape, span = ctx.input_type(op, 0), ctx.output_type(op, 1), ctx.output_shape(op, 1), ctx.span(op)
     require_dtype(ctx, op, state, ("uint64",), what="a state")
     require_dtype(ctx, op, out, tuple(_WORDS_OF), what="a result")

@@ -169,7 +169,7 @@ def _np_power(a: Array, b: Array) -> Array:
 
 
 def _power(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    """x to the power of y.  Integers: by squaring in 64 bits, truncated if an int32 cannot hold it, to its lowest value."""
+    """x to the power of y.  Integers: by squaring in 64 bits; what an int32 cannot hold becomes its lowest value."""
     if is_float(x.dtype):
         return POW(x, y)
     exponent = b.let("exponent", y)

@@ -352,7 +352,7 @@ def _refill(here: Instruction, code: Mapping[int, Instruction], timing: Timing) 
 
 
 def estimate(code: Mapping[int, Instruction], counts: Mapping[int, tuple[int, int]], timing: Timing) -> dict[int, int]:
-    """Cycles by address, from (executions, times that the next instruction was not executed) by address."""
+    """Cycles by address, from (executions, times that control did not fall through) by address."""
     result: dict[int, int] = {}
     previous: Instruction | None = None
     fell, single = 0, False

@@ -28,7 +28,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float), "null": type(None),
 }  # fmt: skip
 _MOST = 1 << 62
-"""Larger than any figure that we write, and exact enough as a float."""
+"""Larger than any figure that we write, and within a float's range."""
 
 
 def find_fault(data: Any, schema: Mapping[str, Any], *, whole: bool = True) -> str:
