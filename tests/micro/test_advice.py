@@ -63,7 +63,7 @@ def test_constants_that_are_too_large() -> None:
     board = load_board("microbit")
     text = problem(board, metadata(constants=300_000))
     assert text.startswith("constants of 300,000 bytes do not fit; free bytes: FLASH 262,144; the largest are in layer 1 FULLY")
-    assert "FULLY_CONNECTED 250,000, layer 0 CONV_2D 50,000; --opt size approaches 290,000, still too much; " in text
+    assert "FULLY_CONNECTED 250,000, layer 0 CONV_2D 50,000; --opt size reduces this towards 290,000, still too much; " in text
     assert text.endswith("external flash could hold them: --const-pool NAME=SIZE@ADDRESS")
     assert "--opt size" not in problem(board, metadata(constants=300_000, opt="size"))
     outside = replace(board, memory=(*board.memory, Memory("QSPI", "rx", 0x60000000, 1 << 20)))

@@ -440,7 +440,7 @@ def constants_advice(metadata: Mapping[str, Any], board: Board, free: Mapping[st
     texts = [f"the largest are in {named}"] if named else []
     least = size - sum(row["constants"] - min(_constants(row)) for row in layers if row.get("constants"))
     if least < size and metadata.get("opt") != "size":
-        texts.append(f"--opt size approaches {least:,}" + _too_much(least, (free[name] for name in board.constants)))
+        texts.append(f"--opt size reduces this towards {least:,}" + _too_much(least, (free[name] for name in board.constants)))
     others = [m.name for m in board.memory if m.name not in board.constants]
     there = _room(others, free, size, "--const-pool")
     return "; ".join([*texts, *(there or ["external flash could hold them: --const-pool NAME=SIZE@ADDRESS"])])

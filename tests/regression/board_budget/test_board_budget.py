@@ -162,7 +162,7 @@ def test_what_is_reached_is_said(cli: Cli, tmp_path: Path) -> None:
     assert done.code == 4
     assert done.err.startswith("E2010 workspace of 126 bytes does not fit; free bytes: RAM 100")
     assert "the smallest workspace found in any mode has 126; --feed-rows fits, with 63" in done.err
-    assert "approaches" not in done.err
+    assert "reduces this towards" not in done.err
 
 
 @needs_gcc
