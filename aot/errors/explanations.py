@@ -66,6 +66,6 @@ def _example(section: str) -> tuple[str, Example]:
     name, _, body = section.partition("\n")
     blocks = _BLOCK.findall(body)
     if name not in ("Fails", "Works") or [bool(file) for _, file, _ in blocks] != [True] * (len(blocks) - 1) + [False]:
-        raise ValueError(f"a section is 'Fails' or 'Works' with one block to run, after those of its files, not '{name}'")
+        raise ValueError(f"a section is 'Fails' or 'Works' with the blocks of its files and then one block to run, not '{name}'")
     language, _, code = blocks[-1]
     return name, Example(language, code, tuple((file, text) for _, file, text in blocks[:-1]))

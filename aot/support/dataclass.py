@@ -45,28 +45,28 @@ _FACTORY = _Factory()
 
 
 def _own_fields(cls: type, *, kw_only: bool) -> dict[str, Field[Any]]:
-    found: dict[str, Field[Any]] = {}
+    fields: dict[str, Field[Any]] = {}
     for name, annotation in inspect.get_annotations(cls).items():
         if annotation.startswith(("ClassVar", "InitVar")):
             if annotation.startswith("InitVar"):
                 raise TypeError(f"{cls.__name__}.{name}: InitVar needs the standard dataclass")
             continue
         default = cls.__dict__.get(name, MISSING)
-        made: Any = default if isinstance(default, Field) else dataclasses.field(default=default)
-        made.name, made.type, made._field_type = name, annotation, _PLAIN
-        if made.kw_only is MISSING:
-            made.kw_only = kw_only
-        if made.default.__class__.__hash__ is None:
-            raise ValueError(f"mutable default {type(made.default)} for field {name} is not allowed: use default_factory")
-        found[name] = made
-    return found
+        field: Any = default if isinstance(default, Field) else dataclasses.field(default=default)
+        field.name, field.type, field._field_type = name, annotation, _PLAIN
+        if field.kw_only is MISSING:
+            field.kw_only = kw_only
+        if field.default.__class__.__hash__ is None:
+            raise ValueError(f"mutable default {type(field.default)} for field {name} is not allowed: use default_factory")
+        fields[name] = field
+    return fields
 
 
 def _inherited(cls: type) -> dict[str, Field[Any]]:
-    found: dict[str, Field[Any]] = {}
+    fields: dict[str, Field[Any]] = {}
     for base in reversed(cls.__mro__[1:]):
-        found.update(base.__dict__.get(_FIELDS, {}))
-    return found
+        fields.update(base.__dict__.get(_FIELDS, {}))
+    return fields
 
 
 def _with_slots(cls: type, fields: Mapping[str, Field[Any]]) -> type:
@@ -82,9 +82,9 @@ def _with_slots(cls: type, fields: Mapping[str, Field[Any]]) -> type:
 def _function(text: str, values: dict[str, Any], cls: type) -> Callable[..., Any]:
     values["__name__"] = cls.__module__  # shown in tracebacks
     exec(text, values)  # like the standard library; field names are identifiers, so this is safe
-    made: Callable[..., Any] = values[text[4 : text.index("(")]]
-    made.__qualname__ = f"{cls.__qualname__}.{made.__name__}"
-    return made
+    function: Callable[..., Any] = values[text[4 : text.index("(")]]
+    function.__qualname__ = f"{cls.__qualname__}.{function.__name__}"
+    return function
 
 
 def _init(cls: Any) -> Callable[..., Any]:
@@ -111,9 +111,9 @@ def _init(cls: Any) -> Callable[..., Any]:
         lines.append(" self.__post_init__()")
     named = ["*", *parameters[True]] if parameters[True] else []
     head = f"def __init__({', '.join(['self', *parameters[False], *named])}):\n"
-    made = _function(head + ("\n".join(lines) or " pass"), values, cls)
-    made.__annotations__ = {f.name: f.type for f in cls.__dataclass_fields__.values() if f.init} | {"return": None}
-    return made
+    method = _function(head + ("\n".join(lines) or " pass"), values, cls)
+    method.__annotations__ = {f.name: f.type for f in cls.__dataclass_fields__.values() if f.init} | {"return": None}
+    return method
 
 
 def _compared(cls: Any, owner: str) -> str:
@@ -155,8 +155,8 @@ class _Signature:
         if instance is not None:
             raise AttributeError("__signature__")
         init: Any = owner.__init__  # type: ignore[misc]
-        found = inspect.signature(getattr(init, "made", lambda: init)())
-        return found.replace(parameters=list(found.parameters.values())[1:])
+        signature = inspect.signature(getattr(init, "made", lambda: init)())
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 @reprlib.recursive_repr()

@@ -86,7 +86,7 @@ def _declared(kind: str, key: str, given: TargetOption | str) -> TargetOption:
     option = TargetOption(str, None, given) if isinstance(given, str) else given
     wrong = ""
     if not isinstance(option, TargetOption) or option.kind not in (str, int, float, bool):
-        wrong = f"takes TargetOption(kind, default, doc), the kind str, int, float or bool, not {given!r}"
+        wrong = f"must be a TargetOption(kind, default, doc) of kind str, int, float or bool, not {given!r}"
     elif option.default is not None and type(option.default) is not option.kind:
         wrong = f"has a default of another type than {option.kind.__name__}: {option.default!r}"
     elif key in _COMMON:
@@ -226,7 +226,7 @@ def _typed(key: str, text: str, option: TargetOption) -> Value:
         value: Value = _TRUTHS[text.lower()] if option.kind is bool else option.kind(text)
     except (KeyError, ValueError):
         forms = {int: "a whole number", float: "a number", bool: "0 or 1"}
-        raise _unknown(f"-{key}={text}: the option takes {forms[option.kind]}") from None
+        raise _unknown(f"-{key}={text}: the value must be {forms[option.kind]}") from None
     return value
 
 

@@ -227,7 +227,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def linker_script(board: Board, places: Places, pools: Sequence[Row]) -> str:
-    """The text of board.ld; `pools` are those of `pool_regions`.
+    """The text of board.ld; `pools` come from `pool_regions`.
 
     Pools with an address must come first, because their patterns of input sections are the most specific.  Then the first section
     of each region needs an explicit start, because it would follow the pool otherwise.

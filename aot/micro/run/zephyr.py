@@ -44,7 +44,7 @@ _CHATTER = 1 << 22
 """Maximum output of a console besides the model's outputs, in bytes."""
 NOTE = "Written by aot verify."
 HELIUM = """\
-# Zephyr leaves the FPU off, and with it the vector registers, which are the same: on, where the core has Helium.
+# Zephyr disables the FPU by default, and thus the vector registers, which are the same: enable it if the core has Helium.
 config AOT_VERIFY
 	def_bool y
 	imply FPU if ARMV8_1_M_MVEI

@@ -92,7 +92,7 @@ def test_options_have_types_and_defaults() -> None:
     assert str(given) == "listing -keys=cpu -mcpu=host -fast=1 -note=hello -num-cores=4"
     assert Target("listing -num-cores=1") == Target("listing")
     for wrong in ("-num-cores=abc", "-num-cores=", "-num-cores=1.5", "-fast=perhaps"):
-        with pytest.raises(UsageError, match=r"E5010.*the option takes"):
+        with pytest.raises(UsageError, match=r"E5010.*the value must be"):
             Target(f"listing {wrong}")
 
 
