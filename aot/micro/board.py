@@ -376,7 +376,7 @@ def load_board(name: str, folder: Path | None = None) -> Board:
         names = board_names(folder)
         hint = did_you_mean(name, names)
         if "/" not in name and name and _is_file(Path(name) / "board.toml"):
-            hint = f" (did you mean the folder ./{printable(name)}?)"
+            hint = f" (did you mean ./{printable(name)}, a local folder?)"
         raise UsageError(Problem("E5020", f"there is no board {printable(name)!r}{hint}; known boards: {', '.join(names)}"))
     folder_name = path.parent.name or path.parent.resolve().name  # `./` is the current folder
     where = f"{printable(folder_name)}/board.toml"
