@@ -51,7 +51,7 @@ class Request:
     @property
     def data(self) -> bytes:
         """The model with the chosen shapes (E5027); not needed if the artifact comes from the cache."""
-        from aot.frontend.tflite.specialize import specialize
+        from aot.frontend.formats import specialize
 
         return specialize(self.source.data, self.options.choice)
 
@@ -276,6 +276,7 @@ def plan_rows(out: Output, metadata: Mapping[str, Any]) -> None:
 def import_text(req: Request) -> str:
     """`kws.tflite   13 operators, 52 KiB`; with several signatures, also which one is compiled and how to choose another."""
     from aot.frontend.chain import unpack
+    from aot.frontend.formats import format_of
     from aot.frontend.problems import Problems
     from aot.frontend.view import parse
 
@@ -285,8 +286,8 @@ def import_text(req: Request) -> str:
     if chain is not None:
         return f"{req.path.name}   {' → '.join(printable(s.name) for s in chain.stages)}, {size}"
     view = parse(data, Problems())
-    count = len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
-    return f"{req.path.name}   {count} operators, {size}{_signature_text(view) if view is not None else ''}"
+    signature = _signature_text(view) if view is not None else ""
+    return f"{req.path.name}   {format_of(data).operators(data)} operators, {size}{signature}"
 
 
 def _signature_text(view: ModelView) -> str:

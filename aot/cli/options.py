@@ -22,7 +22,9 @@ def one_of(flag: str, words: str, text: str) -> Any:
     return typer.Option(flag, metavar=words, autocompletion=completion.choices(*words.split("|")), help=text)
 
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, a .tflite file.", show_default=False)]
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="The model, a .tflite file (or a graph as text: .relay).", show_default=False)
+]
 OutputFolder = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; default out/NAME.")]
 ModelName = Annotated[str | None, typer.Option("-n", "--name", help="Prefix of all C symbols; default: the file's name.")]
 TargetName = Annotated[

@@ -30,9 +30,9 @@ from aot.executor.select_kernels import NothingFits
 from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned
 from aot.executor.tir_passes import Optimized
+from aot.frontend.formats import specialize
 from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_shapes
-from aot.frontend.tflite.specialize import specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext, unwatched
 from aot.memory.memory_pools import ONE_POOL

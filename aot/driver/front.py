@@ -13,9 +13,8 @@ from aot.driver.slide import SlidingModel, slid
 from aot.errors import Problem, UsageError
 from aot.executor.plan_memory import row_graph
 from aot.frontend.chain import unpack
-from aot.frontend.macs import nominal_macs, nominal_shapes
-from aot.frontend.tflite import check_model, from_tflite
-from aot.frontend.tflite.specialize import specialize
+from aot.frontend.formats import check_model, from_model, nominal_macs, specialize
+from aot.frontend.macs import nominal_shapes
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext, Sequential
 from aot.ir.type import TensorType
@@ -64,7 +63,7 @@ def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, 
         if chain is not None:
             module = chain.module
         else:
-            module = model if isinstance(model, IRModule) else from_tflite(model, oracle=options.oracle, name=name)
+            module = model if isinstance(model, IRModule) else from_model(model, oracle=options.oracle, name=name)
         before = module["main"]
         assert isinstance(before, Function)
         if options.float16 == "fold" and chain is None:
@@ -80,7 +79,7 @@ def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, 
 def module_of(model: bytes, *, options: Options, name: str) -> IRModule:
     """The graph of a model, or of a chain, whose shapes are known (ModelError, UnsupportedError)."""
     found = _chained(model, options, opt_level=PassContext.current().opt_level, name=name)
-    return from_tflite(model, oracle=options.oracle, name=name) if found is None else found.module
+    return from_model(model, oracle=options.oracle, name=name) if found is None else found.module
 
 
 def problems_of(model: bytes, options: Options) -> list[Problem]:

@@ -17,9 +17,7 @@ from aot.driver.options import Options
 from aot.driver.slide import SlidingModel, slid
 from aot.errors import AotError, Problem, UnsupportedError
 from aot.frontend.chain import Chain, Stage
-from aot.frontend.macs import nominal_macs
-from aot.frontend.tflite import from_tflite
-from aot.frontend.tflite.specialize import specialize
+from aot.frontend.formats import from_model, nominal_macs, specialize
 from aot.ir.module import IRModule
 from aot.ir.transform import Sequential
 from aot.ir.type import TensorType
@@ -99,7 +97,7 @@ def _at(stage: Stage) -> Iterator[None]:
 
 def _read(stage: Stage, options: Options) -> _Group:
     """A stage by itself, as its file has it."""
-    module = from_tflite(specialize(stage.model), oracle=options.oracle, name=stage.name)
+    module = from_model(specialize(stage.model), oracle=options.oracle, name=stage.name)
     if options.float16 == "fold":
         module = Sequential((widen_float16,), "float16")(module)
     main = module["main"]

@@ -19,6 +19,12 @@ def nominal_macs(model: bytes) -> int:
     return sum(operator_macs(view.subgraphs[0], op) for op in view.subgraphs[0].operators)
 
 
+def operator_count(model: bytes) -> int:
+    """Operators of the first graph; 0 if it is not a model."""
+    view = parse(model, Problems())
+    return len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
+
+
 def nominal_shapes(model: bytes) -> dict[int, tuple[int, ...]]:
     """The shapes of the first graph's tensors as stored in the file, by index; empty if it is not a model."""
     view = parse(model, Problems())

@@ -57,7 +57,7 @@ class _Parser:
     """Reads the lines of a text in order."""
 
     def __init__(self, text: str, record: Mapping[str, Any]) -> None:
-        self._lines = [line.split("  // ")[0].strip() for line in text.splitlines()]
+        self._lines = [f"  {line}".split("  // ")[0].strip() for line in text.splitlines()]
         self._record = record
         self._at = 0
         self._inner: dict[str, Function] = {}

@@ -15,7 +15,7 @@ from aot.driver.options import Options
 from aot.driver.reading import NamedBytes
 from aot.errors import AotError, Problem, UsageError
 from aot.executor.artifact import Artifact
-from aot.frontend.tflite.specialize import specialize
+from aot.frontend.formats import specialize
 from aot.ir.op import Array
 from aot.memory.memory_pools import ONE_POOL, Pooling
 from aot.micro.board import Board, load_board

@@ -114,11 +114,12 @@ def make_part(req: Request) -> Part:
     """Compile a model and compute its test vector: generated input set 0, and the outputs of the graph interpreter."""
     from aot.cli.common import compile_model
     from aot.driver.reading import NamedBytes
+    from aot.frontend.formats import format_of
     from aot.micro.new.registry import STATEFUL_RUNS, Part
     from aot.report.measure.reference import graph
     from aot.report.measure.sets import rule_set
 
-    file = NamedBytes(Path(f"{req.name}.tflite"), req.data)  # its name in the project, with the chosen shapes
+    file = NamedBytes(Path(req.name + format_of(req.data).suffix), req.data)  # its name in the project, with the chosen shapes
     artifact = compile_model(replace(req, source=file))
     inputs = rule_set(artifact.metadata["inputs"], 0)
     runs = STATEFUL_RUNS if artifact.metadata.get("stateful") else 1

@@ -12,6 +12,7 @@ from aot.micro.board import Board
 from aot.micro.build import project as build
 from aot.micro.build.project import named_register_flags, pool_regions
 from aot.micro.new.registry import (
+    Part,
     ProjectFiles,
     Spec,
     Text,
@@ -99,7 +100,7 @@ def bare_values(spec: Spec, files: dict[str, Text]) -> dict[str, Any]:
         "own_sources": ["src/main.c"],
         "console": not spec.board.is_host,
         "profiler": "" if spec.board.is_host else _PROFILER,
-        "profile_commands": [_profile_command(spec, part.name) for part in spec.parts],
+        "profile_commands": [_profile_command(spec, part) for part in spec.parts],
         "flags": [*spec.board.flags, *named_register_flags(spec.board.flags)],
         "warnings": [w for w in build.WARNINGS if w != "-Werror"],
         "defines": _defines(spec.board),
@@ -140,10 +141,10 @@ def _defines(board: Board) -> list[str]:
     return [f"AOT_TICK_NUM={tick.numerator}u", f"AOT_TICK_DEN={tick.denominator}u", *caches]
 
 
-def _profile_command(spec: Spec, model: str) -> str:
+def _profile_command(spec: Spec, part: Part) -> str:
     """The command that reads the firmware's counts, with the options that the model was compiled with."""
     words = ["--board", spec.board_argument, *spec.options]
-    return f"aot profile models/{model}.tflite --from log.txt -o report/{model} {' '.join(words)}"
+    return f"aot profile models/{part.file} --from log.txt -o report/{part.name} {' '.join(words)}"
 
 
 def _libraries(spec: Spec) -> list[str]:

@@ -42,7 +42,7 @@ def generate(spec: Spec) -> ProjectFiles:
         raise UsageError(Problem("E5043", "a project needs a model"))
     check_names([p.name for p in spec.parts])
     project = KINDS[spec.kind](spec)
-    generated = {**project.generated, **{f"models/{p.name}.tflite": p.model for p in spec.parts}}
+    generated = {**project.generated, **{f"models/{p.file}": p.model for p in spec.parts}}
     if spec.board_file:
         generated[f"board/{spec.board.emulates or spec.board.name}/board.toml"] = spec.board_file
     generated["regenerate.sh"] = render("regenerate.sh.j2", **common_values(spec))

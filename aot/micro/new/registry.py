@@ -38,7 +38,7 @@ STATEFUL_RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One model of a project: the artifact, the .tflite file, and one test vector.
+    """One model of a project: the artifact, the model file, and one test vector.
 
     `inputs` and `outputs` are arrays in the order and with the shapes and dtypes of the metadata; for a model with state, the
     outputs are from run number STATEFUL_RUNS on the same inputs.
@@ -52,6 +52,11 @@ class Part:
     @property
     def name(self) -> str:
         return self.artifact.name
+
+    @property
+    def file(self) -> str:
+        """The name of the model file in the project."""
+        return str(self.artifact.metadata["model"]["file"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,8 @@ def model_values(artifact: Artifact) -> dict[str, Any]:
     """The values of one model for templates."""
     meta = artifact.metadata
     return {
-        "name": artifact.name, "NAME": artifact.name.upper(), "inputs": meta["inputs"], "outputs": meta["outputs"],
+        "name": artifact.name, "file": meta["model"]["file"], "NAME": artifact.name.upper(),
+        "inputs": meta["inputs"], "outputs": meta["outputs"],
         "workspace": meta["workspace"]["size"], "constants": meta["constants"]["size"], "macs": meta["macs"],
         "layers": len(meta["layers"]), "stateful": bool(meta.get("stateful", False)), "sha256": meta["model"]["sha256"],
         "feed": bool(meta.get("feed")), "state": int(meta["state"]["size"]) if meta.get("state") else 0,

@@ -15,8 +15,8 @@ import numpy as np
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
 from aot.frontend.chain import Chain, Stage, unpack
+from aot.frontend.formats import format_of, from_model, specialize
 from aot.frontend.problems import Problems
-from aot.frontend.tflite.specialize import specialize
 from aot.frontend.view import TensorView, parse
 from aot.ir.op import Array
 from aot.report.measure.litert import Litert, RefusedError
@@ -136,7 +136,6 @@ def _refusal(model: bytes, said: str) -> str:
 
 def graph(model: bytes, oracle: str) -> Reference:
     """Our interpreter of the unoptimised graph: `evaluate` of every operator in numpy, without any pass."""
-    from aot.frontend.tflite import from_tflite
     from aot.relay.expr import Function
 
     chain = unpack(model)
@@ -145,7 +144,7 @@ def graph(model: bytes, oracle: str) -> Reference:
         return Reference(OWN, lambda sets: run_chain(chain, engines, sets))
     from aot.relay.interpreter import StatefulFunction
 
-    main = from_tflite(model, oracle=oracle)["main"]
+    main = from_model(model, oracle=oracle)["main"]
     assert isinstance(main, Function)
 
     def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
@@ -164,7 +163,9 @@ def find_reference(model: bytes, oracle: str, *, outputs: int) -> Reference:
     plugin = plugged(model, oracle)
     if plugin is not None:
         return plugin
-    package = _PACKAGES[oracle]
+    package, form = _PACKAGES[oracle], format_of(model)
+    if not form.has_references:
+        return own_interpreter(model, oracle, f"{package} does not read {form.name}")
     try:
         return tflm(model, outputs) if oracle == "tflm" else litert(model)
     except RefusedError as error:
