@@ -16,7 +16,7 @@ import pytest
 
 from aot.cli import files
 from aot.cli.files import MANIFEST, SCHEMA, write_folder
-from aot.cli.verbs.new import listed_files, write_project
+from aot.cli.verbs.new import existing_files, write_project
 from aot.errors import UsageError
 from aot.micro.new.generate import MANIFEST as PROJECT_MANIFEST
 from aot.micro.new.generate import PROJECT_SCHEMA
@@ -225,8 +225,8 @@ def test_an_interrupted_project_can_be_finished(tmp_path: Path, monkeypatch: pyt
         folder = tmp_path / str(count)
         write_project(folder, project(1), old=None)
         with failing_at(count, monkeypatch), suppress(UsageError):
-            write_project(folder, project(2), old=listed_files(folder, force=True))
-        write_project(folder, project(2), old=listed_files(folder, force=True))
+            write_project(folder, project(2), old=existing_files(folder, force=True))
+        write_project(folder, project(2), old=existing_files(folder, force=True))
         assert (folder / "aot" / "x.c").read_text() == "int x2;\n"
 
 
@@ -234,7 +234,7 @@ def test_a_project_removes_only_what_it_wrote(tmp_path: Path) -> None:
     write_project(tmp_path / "p", project(1), old=None)
     (tmp_path / "p" / "models" / "m.tflite").write_bytes(b"exchanged by the user")
     fewer = ProjectFiles({PROJECT_MANIFEST: project(1).generated[PROJECT_MANIFEST]})
-    write_project(tmp_path / "p", fewer, old=listed_files(tmp_path / "p", force=True))
+    write_project(tmp_path / "p", fewer, old=existing_files(tmp_path / "p", force=True))
     assert (tmp_path / "p" / "models" / "m.tflite").read_bytes() == b"exchanged by the user"
     assert not (tmp_path / "p" / "aot" / "x.c").exists()
 
