@@ -81,7 +81,7 @@ def test_a_bound_of_rows_that_may_be_lower_says_so(cli: Cli, monkeypatch: pytest
     monkeypatch.setattr("aot.memory.streaming.WORK", 0)
     found = cli("check", model, "--json").json
     assert found["streaming_lower_bound"] < found["streaming_bound"] == found["liveness_bound"]
-    assert "(the search stopped at its limit, 16,000 B are at most" in cli("check", model).out
+    assert "(the search stopped at its limit, 16,000 B is at most" in cli("check", model).out
 
 
 def test_bounds_judge_boards(cli: Cli) -> None:

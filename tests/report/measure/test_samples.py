@@ -176,7 +176,7 @@ def test_what_does_not_match_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 4), np.int8))
     with pytest.raises(UsageError, match="E5012"):
         load_samples([tmp_path / "x.npy"], {"inputs": [INT8]}, AUTO)
-    with pytest.raises(UsageError, match="2 inputs, 1 files"):
+    with pytest.raises(UsageError, match="2 inputs, but 1 files"):
         load_samples([tmp_path / "x.npy"], {"inputs": [INT8, INT8]}, AUTO)
     np.savez(tmp_path / "z.npz", z=np.zeros(6, np.int8))
     with pytest.raises(UsageError, match="none of the arrays"):
