@@ -351,13 +351,13 @@ def plan_transpose(group: Group, target: Target) -> TransposePlan | None:
         if not all(a.out and a.before >= 0 and _phase_axis(a, size).never_empty for a in phases):
             return None
         axes.append(phases)
-    phases = []
+    layers = []
     for y, x in product(range(attrs.strides[0]), range(attrs.strides[1])):
         rows, columns = axes[0][y], axes[1][x]
         weight = whole.weight[:, rows.taps][:, :, columns.taps]
         layer = replace(whole, weight=weight, rows=_phase_axis(rows, height), columns=_phase_axis(columns, width))
-        phases.append((layer, Spread(attrs.strides, (y, x), attrs.size)))
-    return TransposePlan(whole, tuple(phases))
+        layers.append((layer, Spread(attrs.strides, (y, x), attrs.size)))
+    return TransposePlan(whole, tuple(layers))
 
 
 def _phase_axis(axis: PhaseAxis, size: int) -> Axis:

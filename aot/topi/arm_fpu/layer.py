@@ -207,8 +207,8 @@ def residual_bounds(layer: FloatLayer) -> Bounds | None:
     others = [a for a in add.args if isinstance(a, Tensor)]
     if len(others) != 1 or others[0].type.dtype != "float32" or others[0].type.shape != layer.out_type.shape:
         return None
-    bounds, _, others = with_relu((add.attrs.lo, add.attrs.hi), add, layer.epilogue[1:])
-    return None if others else bounds
+    bounds, _, left = with_relu((add.attrs.lo, add.attrs.hi), add, layer.epilogue[1:])
+    return None if left else bounds
 
 
 def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
