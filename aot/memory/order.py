@@ -98,9 +98,9 @@ class _Graph:
                     self.followers[writer[t]] |= 1 << k
         self.kept = frozenset(outputs)
         touched = {t for w in work for t in (*w.reads, *w.writes)}
-        self.given = frozenset(t for t in inputs if t in touched or t in self.kept)
-        self.start = sum(sizes[t] for t in self.given)
-        self.made = [sum(sizes[t] for t in w.writes) for w in work]
+        self.live_inputs = frozenset(t for t in inputs if t in touched or t in self.kept)
+        self.start = sum(sizes[t] for t in self.live_inputs)
+        self.written = [sum(sizes[t] for t in w.writes) for w in work]
         free = [[t for t in reads if t not in self.kept] for reads in self.reads]
         self.freed = [tuple((self.readers[t], sizes[t]) for t in tensors) for tensors in free]
         unread = [[t for t in w.writes if t not in self.kept and t not in self.readers] for w in work]
@@ -108,7 +108,7 @@ class _Graph:
 
     def after(self, k: int, done: int, live: int) -> tuple[int, int]:
         """Peak during operator k and live bytes after it, if the operators in `done` ran before."""
-        peak = live + self.made[k]
+        peak = live + self.written[k]
         left, now = peak - self.unread[k], done | 1 << k
         for readers, size in self.freed[k]:
             if readers & now == readers:
@@ -125,7 +125,9 @@ class _Graph:
 
     def floor(self) -> int:
         """The largest amount that a single operator needs, in any order."""
-        return max([self.start, *(made + sum(self.sizes[t] for t in r) for made, r in zip(self.made, self.reads, strict=True))])
+        return max(
+            [self.start, *(written + sum(self.sizes[t] for t in r) for written, r in zip(self.written, self.reads, strict=True))]
+        )
 
     def floor_of_relatives(self) -> int:
         """The largest amount that an operator needs in any order, including tensors that must be live across it.
@@ -140,10 +142,10 @@ class _Graph:
         for k in reversed(range(count)):
             for other in elements(self.followers[k]):
                 after[k] |= after[other]
-        needed = [made + sum(self.sizes[t] for t in reads) for made, reads in zip(self.made, self.reads, strict=True)]
+        needed = [written + sum(self.sizes[t] for t in reads) for written, reads in zip(self.written, self.reads, strict=True)]
         writer = {t: k for k, w in enumerate(self.work) for t in w.writes}
         for t, size in enumerate(self.sizes):
-            if not size or (t not in writer and t not in self.given):
+            if not size or (t not in writer and t not in self.live_inputs):
                 continue
             readers = self.readers.get(t, 0)
             until = (1 << count) - 1 if t in self.kept else 0

@@ -148,15 +148,15 @@ def streaming_bound(graph: RowGraph) -> RowBound:
     return RowBound(bound, min(bound, _least(lives, peaks)) if is_cut else bound)
 
 
-def _least(lives: _Lives, known: Mapping[tuple[int, int], int]) -> int:
-    """Return a lower bound on every path through the chains, given lower bounds on the `peaks` of some of them.
+def _least(lives: _Lives, peaks_of: Mapping[tuple[int, int], int]) -> int:
+    """Return a lower bound on every path through the chains, given lower bounds on the peaks of some of them (`peaks_of`).
 
     The other chains need at least the bytes that are live when they start and when they end.
     """
     ops = lives.graph.ops
     count = len(ops)
     chains: list[list[int]] = [[] for _ in ops]
-    for i, j in known:
+    for i, j in peaks_of:
         chains[j].append(i)
     least = np.full(count + 1, NEVER, np.int64)
     start = np.full(count, NEVER, np.int64)  # of a chain that starts at this operator
@@ -169,7 +169,7 @@ def _least(lives: _Lives, known: Mapping[tuple[int, int], int]) -> int:
         start[j] = max(least[j], lives.before(j))
         peaks = np.maximum(start[first : j + 1], lives.before(j + 1))
         for i in chains[j]:
-            peaks[i - first] = max(least[i], known[i, j])
+            peaks[i - first] = max(least[i], peaks_of[i, j])
         least[j + 1] = min(NEVER, peaks.min())
     return int(least[count])
 
@@ -236,7 +236,7 @@ class _Feed:
 
     maker: int
     windows: list[tuple[int, int]]
-    wanted: list[int]
+    pending: list[int]
     row_bytes: int
 
 
@@ -258,7 +258,7 @@ class _Chain:
         self.next = [0] * len(ops)
         self.row_bytes = [t.row_bytes for t in tensors]
         self.height = [t.rows for t in tensors]
-        self.wanted = [pending[graph.ops[k].writes[0]] for k in ops]
+        self.pending = [pending[graph.ops[k].writes[0]] for k in ops]
         self.stays = [lives.last[graph.ops[k].writes[0]] > j for k in ops]
         self.feeds = [
             [_Feed(maker.get(t, -1), rows, pending[t], graph.tensors[t].row_bytes) for t, rows in lives.windows[k]] for k in ops
@@ -280,7 +280,7 @@ class _Chain:
         """Compute the next row of operator k, if it is needed, with the rows that it reads."""
         following, feeds = self.next, self.feeds[k]
         y = following[k]
-        if self.wanted[k][y]:
+        if self.pending[k][y]:
             for feed in feeds:
                 maker = feed.maker
                 if maker >= 0:
@@ -293,7 +293,7 @@ class _Chain:
             self.made_rows += 1
         following[k] = y + 1
         for feed in feeds:
-            pending = feed.wanted
+            pending = feed.pending
             computed = following[feed.maker] if feed.maker >= 0 else NEVER
             first, end = feed.windows[y]
             for row in range(first, end):

@@ -149,17 +149,17 @@ def operands_of(name: str, *args: Any) -> list[Expr]:
     return operands
 
 
-def make_attrs(info: OpInfo, positional: Sequence[Any], given: dict[str, Any]) -> Any:
+def make_attrs(info: OpInfo, positional: Sequence[Any], by_name: dict[str, Any]) -> Any:
     """The operator's attributes; raises TypeRuleError for missing, unknown or mistyped attributes."""
     if info.attrs_type is None:
-        if positional or given:
-            raise refused(info.name, f"the operator has no attributes, {', '.join([*map(repr, positional), *given])} given")
+        if positional or by_name:
+            raise refused(info.name, f"the operator has no attributes, {', '.join([*map(repr, positional), *by_name])} given")
         return None
     declared = fields(info.attrs_type)
     if len(positional) > len(declared):
         raise refused(info.name, f"{len(positional)} values for {len(declared)} attributes after the operands")
     values = dict(zip((f.name for f in declared), positional, strict=False))
-    for key, value in given.items():
+    for key, value in by_name.items():
         if key in values or key not in {f.name for f in declared}:
             trouble = (
                 "is given twice" if key in values else f"is not an attribute; there are {', '.join(f.name for f in declared)}"

@@ -57,10 +57,10 @@ class _Printer:
     """Prints one function; a fused function inside it has its own printer."""
 
     def __init__(
-        self, func: Function, path: str = "main", record: dict[str, Any] | None = None, known: dict[int, str] | None = None
+        self, func: Function, path: str = "main", record: dict[str, Any] | None = None, printed: dict[int, str] | None = None
     ) -> None:  # fmt: skip
         self._func = func
-        self._known: dict[int, str] = {} if known is None else known  # inner functions -> where they were printed
+        self._printed: dict[int, str] = {} if printed is None else printed  # inner functions -> where they were printed
         self._path = path
         self._record = record
         self._names: dict[int, str] = {}
@@ -110,10 +110,10 @@ class _Printer:
         with text.indented():
             for role, inner in zip(ROLES[word], inner_functions(expr), strict=True):
                 path = f"{self._path}/{name}/{role}"
-                if self._known.setdefault(id(inner), path) != path:
-                    text.line(f"{role} = @{self._known[id(inner)]}")
+                if self._printed.setdefault(id(inner), path) != path:
+                    text.line(f"{role} = @{self._printed[id(inner)]}")
                 else:
-                    _Printer(inner, path, self._record, self._known).function(text, f"{role} = fn ")
+                    _Printer(inner, path, self._record, self._printed).function(text, f"{role} = fn ")
         text.line("}")
 
     def _atom(self, expr: Expr) -> str:

@@ -348,13 +348,13 @@ def make_geometry(stage: Stage, body: Body, buffer: Buffer, *, starts: Sequence[
     )  # fmt: skip
 
 
-def fixed_variables(parent: Geometry, axis: IterVar, known: Mapping[Stage, Geometry]) -> set[Var]:
+def fixed_variables(parent: Geometry, axis: IterVar, geometries: Mapping[Stage, Geometry]) -> set[Var]:
     """The loop variables that have a value inside loop `axis` of a stage."""
     leaves = parent.stage.leaves
     variables = {parent.variables[leaf] for leaf in leaves[: leaves.index(axis) + 1]}
     if parent.stage.attached is not None:
         outer, place = parent.stage.attached
-        variables |= fixed_variables(known[outer], place, known)
+        variables |= fixed_variables(geometries[outer], place, geometries)
     return variables
 
 

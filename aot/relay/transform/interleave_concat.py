@@ -40,7 +40,7 @@ class _Shuffle:
 class _Shuffles:
     func: Function
     readers: dict[int, list[Expr]] = field(init=False)
-    found: dict[int, _Shuffle] = field(default_factory=dict)
+    shuffles: dict[int, _Shuffle] = field(default_factory=dict)
     """Shuffles by the id of their transpose."""
     views: set[int] = field(default_factory=set)
     """Reshapes between a tensor and the transpose."""
@@ -64,22 +64,22 @@ class _Shuffles:
         if root is None or tensor_type(of).shape[-1] != shape[-2] * shape[-1] or len(root.args) != shape[-2]:
             return
         if all(tensor_type(a).shape[-1] == shape[-1] for a in root.args):
-            self.found[id(expr)] = _Shuffle(of, root)
+            self.shuffles[id(expr)] = _Shuffle(of, root)
             self.views.add(id(view))
 
     def roots(self) -> set[int]:
         """The concatenations that only shuffles read."""
-        roots_left = {id(s.root) for s in self.found.values()}
+        removable = {id(s.root) for s in self.shuffles.values()}
         while True:
-            inside = self.views | {id(e) for s in self.found.values() if id(s.root) in roots_left for e in _way(s.of)}
+            inside = self.views | {id(e) for s in self.shuffles.values() if id(s.root) in removable for e in _way(s.of)}
             bad = {
                 id(s.root)
-                for s in self.found.values()
-                if id(s.root) in roots_left and not all(self._only(e, inside) for e in _way(s.of))
+                for s in self.shuffles.values()
+                if id(s.root) in removable and not all(self._only(e, inside) for e in _way(s.of))
             }
             if not bad:
-                return roots_left
-            roots_left -= bad
+                return removable
+            removable -= bad
 
     def _only(self, expr: Expr, inside: set[int]) -> bool:
         """Whether all readers are in between, or are the view of a shuffle that is removed."""
@@ -87,7 +87,7 @@ class _Shuffles:
 
     def rebuilt(self, roots: set[int]) -> Function:
         for expr in post_order(self.func.body):
-            shuffle = self.found.get(id(expr))
+            shuffle = self.shuffles.get(id(expr))
             if shuffle is not None and id(shuffle.root) in roots:
                 self.done[id(expr)] = reshaped(self._shuffled(shuffle.of), tensor_type(expr).shape, shuffle.root.span)
             else:
