@@ -242,7 +242,7 @@ CASES: list[tuple[str, str, str, Callable[[], bytes]]] = [
     ("E1114", 'op 0 SVDF "y"', "the state is [1, 9], the weights need [1, 42]", lambda: svdf((1, 9))),
     ("E1115", 'op 0 SQUEEZE "y"', "dimension 1 of shape [1, 8, 1]", lambda: squeeze([0, 1])),
     ("E1115", 'op 0 SQUEEZE "y"', "does not exist", lambda: squeeze([3])),
-    ("E1116", 'op 0 SOFTMAX "y"', "ReshapeOptions where SoftmaxOptions", wrong_options),
+    ("E1116", 'op 0 SOFTMAX "y"', "ReshapeOptions, expected SoftmaxOptions", wrong_options),
     ("E1117", 'op 1 ADD "y"', "1 inputs, expected 2", lambda: indices([0], [1])),
     ("E1117", 'op 1 ADD "y"', "input 1 is left out", lambda: indices([0, -1], [1])),
     ("E1118", 'subgraph 1 "inner"', "calls itself", recursion),
@@ -262,7 +262,7 @@ CASES: list[tuple[str, str, str, Callable[[], bytes]]] = [
     ("E1214", 'input tensor 0 "x"', "dimension 1 of [-1, -1]", lambda: open_input(shape=(1, 1), signature=(-1, -1))),
     ("E1216", 'tensor 1 "y"', "more than 268435456", lambda: unary(shape=(2, 1 << 30))),
     ("E1216", 'tensor 1 "y"', "268435456", lambda: unary(shape=(2**31 - 1,) * 8)),
-    ("E1217", 'subgraph 0 "main"', "together", many_large_tensors),
+    ("E1217", 'subgraph 0 "main"', "in total", many_large_tensors),
     ("E1218", 'tensor 0 "x"', "bfloat16", lambda: typed("bfloat16")),
     ("E1221", 'tensor 0 "x"', "9 dimensions", lambda: typed("float32", (1,) * 9)),
 ]

@@ -64,7 +64,7 @@ def test_a_single_part_is_named() -> None:
     assert (problem.code, problem.where) == ("E1003", "buffer 3")
     assert problem.message.startswith("a table at byte 10")
     struct.pack_into("<I", data, at, 1 << 30)
-    assert "; all buffers lie beyond it, up to byte 10" in cut(bytes(data), len(data)).message
+    assert ", but all buffers are beyond it, up to at least byte 10" in cut(bytes(data), len(data)).message
 
 
 def test_data_behind_the_tables() -> None:
