@@ -97,7 +97,7 @@ def test_the_script_without_a_shell(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     assert "no shell detected; name one of bash, zsh" in done.err
     monkeypatch.setattr("shellingham.detect_shell", lambda: ("tcsh", "/bin/tcsh"))
     assert "there is no script for tcsh" in cli("--show-completion").err
-    assert "--show-completion ksh: one of bash, zsh" in cli("--show-completion", "ksh").err
+    assert "--show-completion ksh: choose one of bash, zsh" in cli("--show-completion", "ksh").err
 
 
 def test_no_parent_is_a_shell() -> None:

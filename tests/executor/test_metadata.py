@@ -55,5 +55,5 @@ def test_a_bound_of_rows_that_is_not_proven_least_says_so(monkeypatch: pytest.Mo
     assert workspace["streaming_bound"] == workspace["liveness_bound"]
     assert workspace["rows"]["streaming_lower_bound"] <= proven["streaming_bound"]
     assert workspace["rows"]["fed_lower_bound"] <= proven["fed_bound"]
-    assert f"rows: the search stopped at its limit, {workspace['streaming_bound']:,} B are at most" in plan_of(metadata)
+    assert f"rows: the search stopped at its limit, {workspace['streaming_bound']:,} B is at most" in plan_of(metadata)
     assert workspace["plan_lower_bound"] == proven["plan_lower_bound"]

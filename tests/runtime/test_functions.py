@@ -134,7 +134,7 @@ def test_several_functions() -> None:
     a, b, z = np.arange(4, dtype=np.int32), np.full(4, 7, np.int32), np.zeros(4, np.int32)
     m["minus"](a, b, z)
     np.testing.assert_array_equal(z, a - b)
-    with pytest.raises(UsageError, match="name one"):
+    with pytest.raises(UsageError, match="choose one"):
         m(a, b, z)
 
 

@@ -109,8 +109,8 @@ def test_compiler_and_linker_errors_are_coded(tmp_path: Path) -> None:
     [
         ([], "no input set"),
         ([[np.zeros(8, np.int8)]], "set 0 has 1 arrays, but the model has 2 inputs"),
-        ([[np.zeros(8, np.int16), np.zeros(8, np.int16)]], 'input 0 "a".* int16.8. given, int8.8. wanted'),
-        ([[np.zeros(7, np.int8), np.zeros(8, np.int16)]], "int8.7. given"),
+        ([[np.zeros(8, np.int16), np.zeros(8, np.int16)]], 'input 0 "a".* got int16.8., expected int8.8.'),
+        ([[np.zeros(7, np.int8), np.zeros(8, np.int16)]], "got int8.7."),
     ],
 )
 def test_wrong_inputs(tmp_path: Path, sets: list[list[np.ndarray]], message: str) -> None:

@@ -37,7 +37,7 @@ def test_bytes_come_back(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("silent", "E5411", "said nothing for 0.3 s"),
         ("garbage", "E5412", "command not found"),
-        ("stale", "E5413", "runs image 0000000000000000, not 00112233aabbccdd"),
+        ("stale", "E5413", "runs image 0000000000000000, not the image that was built (00112233aabbccdd)"),
         ("slow", "E5414", "did not finish within 0.3 s"),
         ("damaged", "E5415", "after 4 tries"),
         ("crash", "E5416", "ZEPHYR FATAL ERROR"),

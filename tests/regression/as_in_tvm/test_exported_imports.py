@@ -65,7 +65,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
             other.save(tmp_path / f"other.{ending}")
     same = plus("one", 7, module="another")
     same.import_module(one)
-    with pytest.raises(UsageError, match=r"E5078.*has function one too"):
+    with pytest.raises(UsageError, match=r"E5078.*also has function one"):
         same.save(tmp_path / "same.so")
-    with pytest.raises(UsageError, match=r"E5078.*has two\.c too"):
+    with pytest.raises(UsageError, match=r"E5078.*also has two\.c"):
         one.save(tmp_path / "two.c")

@@ -108,7 +108,7 @@ def test_regenerate_of_a_hostile_title(tmp_path: Path) -> None:
     text = render(
         "regenerate.sh.j2",
         note="n",
-        models=[{"name": "$(touch X)"}],
+        models=[{"file": "$(touch X).tflite"}],
         kind="make;touch X",
         title="`touch X`",
         spec=Spec(),

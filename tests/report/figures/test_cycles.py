@@ -285,14 +285,14 @@ _PAGE = {
     "SMULL, UMULL / SMLAL, UMLAL": lambda c: _apart(("smull r0, r1, r2, r3", "umlal r0, r1, r2, r3"), c),
     "SMLAD and other DSP": lambda c: _apart(("smlad r0, r1, r2, r3",), c),
     "SDIV, UDIV (2 to 12)": lambda c: _apart(("sdiv r0, r1, r2",), c),
-    "LDR alone / after a load that it does not wait for": lambda c: _apart(("ldr r0, [r1]", "ldr r0, [r1]\nldr r2, [r3]"), c),
-    "LDR that moves its base register": lambda c: _apart(("ldr r0, [r1], #4",), c),
-    "STR with immediate / register offset / that after a load": lambda c: _apart(
+    "LDR alone / after an independent load": lambda c: _apart(("ldr r0, [r1]", "ldr r0, [r1]\nldr r2, [r3]"), c),
+    "LDR that updates its base register": lambda c: _apart(("ldr r0, [r1], #4",), c),
+    "STR with immediate / register offset / the latter after a load": lambda c: _apart(
         ("str r0, [r1, #4]", "str r0, [r1, r2]", "ldr r4, [r5]\nstr r0, [r1, r2]"), c
     ),
     "LDM, STM, PUSH, POP of N; LDRD, STRD": _transfers,
     "conditional branch, not taken / taken": lambda c: f"1 / {1 + c.taken}",
-    "the same to a 32-bit instruction across a word's boundary": lambda c: f"1 / {1 + c.taken + c.wide_target}",
+    "the same to a 32-bit instruction that crosses a word boundary": lambda c: f"1 / {1 + c.taken + c.wide_target}",
     "BL": lambda c: _apart(("bl 100 <f>",), c),
     "VADD, VMUL / VMLA / VDIV, VSQRT": lambda c: _apart(("vmul.f32 s0, s1, s2", "vmla.f32 s0, s1, s2", "vdiv.f32 s0, s1, s2"), c),
 }

@@ -208,7 +208,7 @@ def test_summary_texts() -> None:
     assert plan_of({"workspace": plan}) == "workspace 1,100 B (optimal) · whole tensors 2,000 B · rows 700 B"
     assert "budget" not in plan_of({"workspace": plan, "options": {"ram_budget": 1100}})
     missed = plan_of({"workspace": plan, "options": {"ram_budget": 1099}})
-    assert missed.endswith("rows 700 B · over --ram-budget 1,099 B: nothing smaller was found")
+    assert missed.endswith("rows 700 B · over --ram-budget 1,099 B; no smaller plan was found")
     constants = {"constants": {"size": 700}, "options": {"flash_budget": 1000}}
     assert flash_of(constants) == "constants 700 B"
     assert flash_of(constants, code_bytes=1100, constant_bytes=701).endswith("constants 701 B · over --flash-budget 1,000 B")
