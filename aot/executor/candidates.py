@@ -1,4 +1,4 @@
-"""The kernels that can run a fused function, lowered and priced; functions are cut if that gives their layer a kernel."""
+"""The kernels that can run a fused function, lowered and priced; a function is cut if that gives its layer a kernel."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from aot.topi.strategy import Group, Lowered, OpImplementation, external_impl, i
 def group_of(func: Function) -> Group:
     """Find the anchor and the followers of a primitive function.
 
-    The anchor is the first call of the highest pattern kind; the followers are the calls after it.  If the function also contains
-    a call before the anchor (an injective producer), only the generic path can run it, and the last call is the anchor.
+    The anchor is the first call of the highest pattern kind; the followers are the calls after it.  If a call comes before it
+    (an injective producer), only the generic path can run the function, and the last call is the anchor.
     """
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
     kinds = [T_OP_PATTERN.get(c.op.name) for c in calls if isinstance(c.op, Op)]
@@ -45,7 +45,7 @@ def group_of(func: Function) -> Group:
 
 
 Accepted = dict[tuple[OpImplementation, Group], bool]
-"""Whether a kernel accepts a function: needed when functions are cut, and again when they are lowered."""
+"""Whether a kernel accepts a function: needed when functions are cut and again when they are lowered."""
 
 
 def accepting(group: Group, target: Target, accepted: Accepted | None = None) -> list[OpImplementation]:
@@ -67,13 +67,13 @@ def _accepting(group: Group, target: Target, accepted: Accepted) -> Iterator[OpI
 
 
 def with_cut_groups(func: Function, target: Target, accepted: Accepted | None = None) -> Function:
-    """Cut functions of the fused main for which there is no kernel, but one for a part of them.
+    """Cut functions of the fused main (`func`) that have no kernel, if a part of them has one.
 
-    Such a function is a layer (LAYERS) with followers that its kernels cannot include (say an operand that is a constant); the
-    generic path would run all of it, with many times the instructions.  The first part is the layer with as many followers as a
-    kernel accepts.  The others become one function, or one per call if kernels for single calls are better (by plevel).
+    Such a function is a layer (LAYERS) with followers that its kernels cannot include (say, with a constant operand). The generic
+    path would run all of it, with many times the instructions.  The first part is the layer with as many followers as a kernel
+    accepts.  The other followers become one function, or one per call if kernels for single calls are better (by plevel).
 
-    `accepted` keeps which kernels accept a function, for the lowering.
+    `accepted` records which kernels accept a function, so that lowering can reuse it.
     """
     accepted = {} if accepted is None else accepted
     return _cut_all(map_inner_functions(func, lambda f: _cut_all(f, target, accepted)), target, accepted)
@@ -104,7 +104,7 @@ def _cut(expr: Expr, target: Target, accepted: Accepted) -> Expr:
 
 
 def _parts(calls: Sequence[Call], target: Target) -> Sequence[Sequence[Call]]:
-    """`calls` as one group, or each alone if even the worst of those is better than the whole."""
+    """`calls` as one group, or one group per call if even the worst of these has a better kernel than the whole."""
     singles = [calls[i : i + 1] for i in range(len(calls))]
     return singles if min(_plevel(s, target) for s in singles) > _plevel(calls, target) else [calls]
 
@@ -114,14 +114,14 @@ def _plevel(calls: Sequence[Call], target: Target) -> int:
 
 
 def _alone(calls: Sequence[Call]) -> Group:
-    """Calls of a group as a separate group; what they read from outside becomes a parameter."""
+    """Calls of a group as a separate group; the values that they read from outside become parameters."""
     func = call_group(calls, {id(o): o for c in calls for o in operands(c)}).op
     assert isinstance(func, Function)
     return group_of(func)
 
 
 def _in_parts(parts: Sequence[Sequence[Call]], whole: Call) -> Expr:
-    """The parts of a group as calls of primitive functions, each of which passes its result to later parts."""
+    """The parts of a group as calls of primitive functions; each passes its result to later parts."""
     assert isinstance(whole.op, Function)
     outside: dict[int, Expr] = {id(v): a for v, a in zip(whole.op.params, whole.args, strict=True)}
     for calls in parts:
@@ -148,12 +148,12 @@ class CachedLayer:
 
 @dataclass(frozen=True, slots=True)
 class LoweringCache:
-    """What was computed for one model and target, reused for the next config with the same `kernels`.
+    """Results for one model and target, reused for the next config with the same `kernels`.
 
-    `layers` by id of the function: the function (which keeps its id unique) and its layer, which equal functions share.
-    `by_key`: the same by name and key of the function.  `drafts` and `items` by the parts of the config on which they depend.
-    `functions`: the first of each set of equal functions, by what is cheap to compare.  `accepted`: which kernels accept a
-    function.
+    `layers`, by id and name of the function: the function (a reference keeps its id unique) and its layer, which equal functions
+    share.  `by_key`: the layers by name and key of the function.  `drafts` and `items`, by the parts of the config that they
+    depend on.  `functions`: the first of each set of equal functions, by properties that are cheap to compare.  `accepted`: which
+    kernels accept a function.
     """
 
     layers: dict[tuple[int, str], tuple[Function, CachedLayer]] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class LoweringCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedModule(IRModule):
-    """A relay main that calls fused functions, and what it is to be lowered for."""
+    """A relay main that calls fused functions, with the target and settings for lowering it."""
 
     target: Target
     config: SelectionConfig = field(default_factory=SelectionConfig)
@@ -213,11 +213,11 @@ def candidates(
     repeated: Container[Hashable] = (),
     known: LoweringCache | None = None,
 ) -> list[Candidate]:
-    """Every kernel that accepts the function, lowered, best plevel first; the generic path only if there is nothing else.
+    """Every kernel that accepts the function, lowered, best plevel first; the generic path only if there is no other.
 
-    Without `keyed`, their keys do not describe shared code, which saves most of the time.  `repeated` are the keys of weights
-    that several layers share; kernels for repeated weights are left out elsewhere.  Candidates in `known` are not lowered again.
-    If the policy's history knows the workload, counts replace estimates, and every measured kernel competes.
+    Without `keyed`, the candidates' keys do not describe shared code, which saves most of the time.  `repeated` are the keys of
+    weights that several layers share; kernels for repeated weights compete only for those layers.  Candidates in `known` are not
+    lowered again.  If the policy's history has the workload, its counts replace estimates, and every measured kernel competes.
     """
     known = LoweringCache() if known is None else known
     keys = "" if not keyed else "sharing" if policy.mode.shares_functions else "structural"
@@ -250,7 +250,7 @@ def candidates(
 def _is_running(
     impl: OpImplementation, policy: SelectionConfig, weights: tuple[Stored, ...], repeated: Container[Hashable]
 ) -> bool:  # fmt: skip
-    """Whether the kernel competes without measurements: special-purpose kernels compete only when needed."""
+    """Whether the kernel competes without measurements; special-purpose kernels do so only when needed."""
     return not _unmet_purpose(impl, policy) and (not impl.for_repeated or any(w.key in repeated for w in weights[:1]))
 
 
@@ -282,7 +282,7 @@ def why_not(impl: OpImplementation, group: Group, target: Target, policy: Select
 
 
 def all_candidates(func: Function, target: Target, name: str, known: LoweringCache) -> list[Candidate]:
-    """Every kernel that accepts the function, whatever its purpose; the generic path only if there is nothing else."""
+    """Every kernel that accepts the function, whatever its purpose; the generic path only if there is no other."""
     layer = cached_layer(func, target, name, known)
     result: list[Candidate] = []
     for impl in layer.accepting:
@@ -292,7 +292,7 @@ def all_candidates(func: Function, target: Target, name: str, known: LoweringCac
 
 
 class CodeKey:
-    """Equal for functions that can replace each other; the text is written on demand, since few keys are compared."""
+    """A key that is equal for functions that can replace each other; its text is generated on demand: few keys are compared."""
 
     __slots__ = ("_known", "_text")
 
@@ -300,7 +300,7 @@ class CodeKey:
         self._text, self._known = text, ""
 
     def text(self) -> str:
-        """Equal for equal keys only."""
+        """The text that defines equality: it is the same for equal keys only."""
         self._known = self._known or self._text()
         return self._known
 
@@ -312,7 +312,7 @@ class CodeKey:
 
 
 def _once(lowered: Lowered, known: LoweringCache) -> Lowered:
-    """A kernel whose function shares buffers and body with an equal one lowered before, so that these are analysed once."""
+    """The kernel, sharing buffers and body with an equal function lowered before, so that they are analysed only once."""
     func = lowered.func
     if func.scalars:
         return lowered
@@ -327,7 +327,7 @@ def _once(lowered: Lowered, known: LoweringCache) -> Lowered:
 
 @lru_cache(4096)
 def _sharing_key(func: PrimFunc) -> str:
-    """A hash of the text, because a large network's kernels have long text that would fill the cache."""
+    """A hash of the sharing key; the text itself is long in large networks and would fill the cache."""
 
     def digest() -> str:
         return hashlib.sha256(sharing_key(simplified(func)).encode()).hexdigest()
@@ -336,7 +336,7 @@ def _sharing_key(func: PrimFunc) -> str:
 
 
 def cached_layer(func: Function, target: Target, name: str, known: LoweringCache) -> CachedLayer:
-    """The cached layer of the same function, or of one that is equal except for names and places in the file."""
+    """The cached layer of the same function, or of a function that is equal except for names and places in the file."""
     place = (id(func), name)
     if place not in known.layers:
         key = group_key(func)
@@ -351,14 +351,14 @@ def cached_layer(func: Function, target: Target, name: str, known: LoweringCache
 
 
 def _fewest_cycles(options: list[Candidate]) -> list[Candidate]:
-    """Only the best of the candidates with measured cycles, and all without."""
+    """The best of the candidates with cycle counts, and all candidates without."""
     timed = [c for c in options if c.cycles]
     best = min(timed, key=lambda c: c.cycles, default=None)
     return [c for c in options if c is best or not c.cycles]
 
 
 def _is_left_out(impl: OpImplementation, policy: SelectionConfig, group: Group) -> bool:
-    """With portable C only, candidates for special instructions are left out; external code generators stay."""
+    """Whether `--kernels generic` excludes the kernel: it is not portable C; external code generators stay."""
     return policy.kernels == "generic" and not impl.name.startswith("generic.") and "Compiler" not in group.func.attrs
 
 
@@ -401,7 +401,7 @@ def _candidate(
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    """What a candidate says about its kernel."""
+    """The costs and other facts of a candidate's kernel, which may be cached."""
 
     kernel: str
     instructions: int
@@ -466,7 +466,7 @@ def _at_least_one(group: Group, target: Target, known: Accepted) -> list[OpImple
 
 
 LARGE_MATRIX = 2560
-"""Elements from which 4-bit weights stay packed in `size`; packing fewer can cost more code than it saves."""
+"""From this many elements on, 4-bit weights stay packed in `size`; packing fewer can cost more code than it saves."""
 
 
 # ---- measured counts in place of estimates
@@ -475,9 +475,9 @@ LARGE_MATRIX = 2560
 def with_history(found: Sequence[Candidate], counts: Counts) -> list[Candidate]:
     """Replace the estimates of candidates by measured counts.
 
-    Candidates without a count keep their place among the others: their estimates are scaled by the median ratio of count to
-    estimate, since estimates that are compared must be wrong in the same way.  Cycles are converted to the scale of instructions,
-    which other layers use.
+    Candidates without a count keep their rank: their estimates are scaled by the median ratio of count to estimate, since figures
+    that are compared must have the same bias.  Counts in cycles must first be converted to the scale of instructions, which other
+    layers use (`scaled_cycles`).
     """
     counted = [c for c in found if c.kernel in counts and c.instructions > 0]
     if not counted:
@@ -489,7 +489,7 @@ def with_history(found: Sequence[Candidate], counts: Counts) -> list[Candidate]:
 
 
 def scaled_cycles(found: Sequence[Candidate], counts: Counts) -> Counts:
-    """Counted cycles on the scale of instructions: their proportions stay, the cheapest keeps its estimate."""
+    """Measured cycles on the scale of instructions: their ratios stay, and the cheapest kernel keeps its estimate."""
     counted = [c for c in found if c.kernel in counts and c.instructions > 0]
     if not counted:
         return {}

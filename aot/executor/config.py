@@ -1,4 +1,4 @@
-"""What the executor is asked for: how kernels are chosen, how memory is planned, and measured costs of kernels."""
+"""The executor's settings: how kernels are chosen, how memory is planned, and measured costs of kernels."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class History:
     cycles: tuple[str, ...] = ()
 
     def counts(self, target: str, workload: str | None) -> Counts:
-        """The counts for a workload on a core; empty if there are none."""
+        """The counts for a workload on a core (`target`); empty if there are none."""
         return {} if workload is None else _table(self).get((target, workload), {})
 
     @property
     def digest(self) -> str:
-        """A digest of these numbers, for the metadata of what was chosen by them; "" if there are none."""
+        """A digest of these numbers, recorded in the metadata of builds that used them; "" if there are none."""
         return hashlib.sha256(repr((self.rows, self.cycles)).encode()).hexdigest()[:16] if self.rows else ""
 
     @staticmethod
@@ -72,14 +72,15 @@ def _table(history: History) -> Mapping[tuple[str, str], Counts]:
 class Mode:
     """What `--opt` favours: every decision that depends on the mode, in one place.
 
-    Flash: constants may take `constants_factor` times the model's weights (None: any), and code a small allowance, which
-    `code_grows` with large models.  Code: `shares_functions` lets layers share a function that takes the numbers in which they
-    differ as arguments; `larger_kernels` lets kernels compete that cost flash for speed, `fastest_only` drops kernels that cost
-    speed, `packed_only` those whose weights are larger.  Float weights stay as the file has them with `keeps_weights`.
+    Flash: constants may use `constants_factor` times the bytes of the model's weights (None: any number), and code a small
+    allowance, which grows with large models if `code_grows`.  Code: with `shares_functions`, layers that differ only in numbers
+    share a function that gets the numbers as arguments; with `larger_kernels`, kernels that spend flash on speed compete;
+    `fastest_only` drops slower kernels, `packed_only` kernels with larger weights.  With `keeps_weights`, float weights stay as
+    the file stores them.
 
-    Memory: `least_ram` runs layers row by row, and otherwise picks kernels by their scratch memory; `within_bound` keeps the
+    Memory: `least_ram` runs layers row by row, or else chooses kernels by their scratch memory; `within_bound` keeps the
     workspace within the bound of whole tensors if that costs little; `windows_slide` spends memory on windows of the state that
-    slide instead of being moved, `windows_at_any_size` as much as that needs.
+    slide instead of being moved, and `windows_at_any_size` spends as much as they need.
     """
 
     constants_factor: float | None = 2
@@ -96,7 +97,7 @@ class Mode:
 
 
 SIZE_FACTOR = 1.12
-"""Constants allowed in `size`, relative to the smallest: one-byte weights, with three words per channel to requantise."""
+"""Constants allowed in `size`, relative to the smallest possible: one-byte weights and three words per channel to requantise."""
 
 MODES = {
     "balanced": Mode(keeps_weights=True, within_bound=True, windows_slide=True),
@@ -115,10 +116,10 @@ RingKind = Literal["copy", "slide"]
 class SelectionConfig:
     """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
 
-    `kernels` "generic" excludes everything made for an instruction set.  `feed_rows`: the input arrives row by row.  A
-    `ram_budget` of 0 asks for the smallest workspace at any cost.  `whole_limit`: bytes within which whole layers should run if
-    they have kernels that can; without cascades.  `slides`: the model receives the new rows of a window.  `history`: measured
-    costs of kernels, which override their estimates.
+    `kernels` "generic" excludes everything written for an instruction set.  `feed_rows`: the input arrives row by row.  A
+    `ram_budget` of 0 asks for the smallest workspace at any cost.  `whole_limit`: bytes within which whole layers should run,
+    without cascades, if they have suitable kernels.  `slides`: the model receives only the new rows of a window.  `history`:
+    measured costs of kernels, which override their estimates.
     """
 
     opt: str = "balanced"
@@ -152,7 +153,7 @@ class SelectionConfig:
 
 
 SLIDE_SHARE = 20
-"""With --slide, and in chains, a state may be longer than the rows that it keeps by at most 1 / SLIDE_SHARE, if possible.
+"""With --slide and in chains, a state may exceed its kept rows by at most 1 / SLIDE_SHARE, if possible.
 
 More room to advance would only save copies that are a small part of a run anyway.
 """
@@ -162,10 +163,11 @@ More room to advance would only save copies that are a small part of a run anywa
 class PlanConfig:
     """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
 
-    `tight`: views replace copies only if the plan does not grow.  `rings`: whether windows of the state are moved in every run or
-    advance, within `ram_limit` bytes of workspace and state, and with room for at most 1 / `ring_share` of them, if given.
-    `max_iterations`: a loop whose end depends on data is given up after this many iterations (0: never); the run ends there with
-    the initial state.  `most_spread`: bytes to which tensors pinned to other pools may make the workspace grow.
+    `tight`: views replace copies only if the plan does not grow.  `rings`: windows of the state are moved in every run ("copy")
+    or advance ("slide"), within `ram_limit` bytes of workspace and state, and with extra room of at most 1 / `ring_share` of the
+    kept rows, if given.  `max_iterations`: a loop whose end depends on data is given up after this many iterations (0: never);
+    the run then ends with the initial state.  `most_spread`: bytes to which tensors pinned to other pools may make the workspace
+    grow.
     """
 
     io: Io = "arena"

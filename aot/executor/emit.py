@@ -1,4 +1,4 @@
-"""The end of the executor: a planned model becomes kernels, constants and one main function, as TIR and as C files."""
+"""The last step of the executor: emit a planned model as kernels, constants and one main function, in TIR and in C files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from aot.tir.intrin import BUILTINS
 
 @dataclass(frozen=True, slots=True)
 class LoweredOutput:
-    """All that the executor knows of a compiled model; `artifact` is what users get, `main` and `functions` the same as TIR."""
+    """Everything the executor knows about a compiled model; `artifact` is what users get, `main` and `functions` its TIR."""
 
     lowered: LoweredModule
     layout: StorageMap
@@ -45,10 +45,10 @@ class LoweredOutput:
     def interpret(
         self, inputs: Sequence[Array], *, state: Array | None = None, on_call: OnCall | None = None
     ) -> list[Array]:  # fmt: skip
-        """Run the main function in the TIR interpreter on one array an input, of its shape and dtype.
+        """Run the main function in the TIR interpreter on one array per input, of the input's shape and dtype.
 
-        `state` holds the persistent tensors, which the run changes; without it the run is the first one.  A run that ends with an
-        InterpreterError leaves it as it was at the start.
+        `state` holds the persistent tensors, which the run changes; without it, this is the first run.  A run that ends with an
+        InterpreterError resets it to the initial state.
         """
         main, table = self.main.run, {**BUILTINS, **function_table(self.functions)}
         buffers: dict[str, Array] = {a.name: a.data for a in self.arrays}
@@ -79,14 +79,14 @@ class LoweredOutput:
 def compile_lowered(lowered: LoweredModule, *, target: Target, io: Io = "arena", info: BuildInfo | None = None) -> LoweredOutput:
     """Plan memory and emit the model.
 
-    Raises E9101 for a lowered module that contradicts itself and E9005 for a plan that the verifier refuses.
+    Raises E9101 for an inconsistent lowered module and E9005 for a plan that the verifier rejects.
     """
     planned = plan_memory(replace(lowered, target=target, planning=replace(lowered.planning, io=io)))
     return emit(of_phase(aot_lower_main(planned), TirModule, "emit"), info=info or BuildInfo())
 
 
 def emit(module: TirModule, *, info: BuildInfo) -> LoweredOutput:
-    """The C files and the metadata of a module in which everything is a PrimFunc."""
+    """The C files and the metadata of a module that contains only PrimFuncs."""
     lowered, layout, layers, arrays = module.planned, module.layout, module.layers, module.arrays
     kernels, main = module.kernels, module.main
     assert lowered.target is not None

@@ -1,4 +1,4 @@
-"""AOTLowerMain: the main function as TIR, calls of kernels over one workspace; functions and constants once, by their C names."""
+"""AOTLowerMain: the main function in TIR, which calls kernels on one workspace; equal functions and constants are merged."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, Store
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A call with what was decided for it: the function's C name, its constants by array index, and where its operands are.
+    """A call with everything decided for it: the function's C name, array numbers of its constants, places of its operands.
 
-    `func` is the layer's own function, which says what the layer is, whichever function is called for it.
+    `func` is the layer's own function. It says what the layer is, even if a shared function is called instead.
     """
 
     call: KernelCall
@@ -47,18 +47,18 @@ class Layer:
     scratch: tuple[str, ...]
 
 
-# ---- functions: each different one once, and calls by their C names
+# ---- functions: each distinct function once, called by its C name
 
 
 def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[NamedFunc, ...], list[str]]:
-    """Each different function once, and the name for each call: `<model>_<kernel>_<first layer>`."""
+    """Each distinct function once, and for each call the name of its function: `<model>_<kernel>_<first layer>`."""
     supply = NameSupply()
     by_text: dict[tuple[str, str], str] = {}
     by_identity: dict[int, str] = {}
     functions: list[NamedFunc] = []
     users: dict[str, list[int]] = {}
     same: dict[str, list[PrimFunc]] = {}
-    linked: list[PrimFunc] = []  # held, as functions are told apart by identity
+    linked: list[PrimFunc] = []  # kept alive: functions are identified by id()
 
     def enter(func: PrimFunc, i: int) -> str:
         name = by_identity.get(id(func))
@@ -87,17 +87,17 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
 
 
 def _c_names(model: str, word: str, layer: int) -> Iterator[str]:
-    """`<model>_<word>_<layer>`, then with a further number; the word shortened so that the name fits where it can."""
+    """`<model>_<word>_<layer>`, then the same with a number appended; the word is shortened to make the name fit, if possible."""
     for n in count():
         end = f"_{layer}_{n}" if n else f"_{layer}"
         yield f"{model}_{shortened(word, SIGNIFICANT - len(model) - 1 - len(end))}{end}"
 
 
 def without_extents(funcs: Sequence[PrimFunc]) -> PrimFunc:
-    """The first of some functions of one text, whose parameters have no sizes where those of the others differ.
+    """The first of several functions with the same C text; buffers whose sizes differ between them lose their sizes.
 
-    A slice of 3 numbers reads them from 9 as from 12; the first's 12 would reach beyond the memory of the second.  So would the
-    constants and the scratch memory of a kernel that reads its geometry from those.
+    The same code may slice 3 numbers from 9 or from 12. With the first function's 12, the bounds would exceed the memory of the
+    second. The same holds for the constants and scratch memory of a kernel that reads its geometry from its constants.
     """
     first = funcs[0]
     open_ = {
@@ -115,7 +115,7 @@ def without_extents(funcs: Sequence[PrimFunc]) -> PrimFunc:
 
 
 def _users(calls: Sequence[int]) -> str:
-    """Which layers call a function, where there are several."""
+    """Which layers call a function; empty if only one does."""
     layers = [str(i) for i in sorted(set(calls))]
     return f"shared by layers {', '.join(layers)}; the facts above are the first's" if len(layers) > 1 else ""
 
@@ -127,15 +127,15 @@ def kernel_word(func: PrimFunc) -> str:
 
 
 def function_table(functions: Sequence[NamedFunc]) -> Mapping[str, PrimFunc]:
-    """Kernels by their C names, as `run_module` wants them."""
+    """Kernels by C name, as `run_module` expects them."""
     return {f.name: f.func for f in functions}
 
 
-# ---- constants: each different one once
+# ---- constants: each distinct constant once
 
 
 def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tuple[int, ...]], list[int]]:
-    """Each different constant once; the array numbers of each call's consts, and those of the constant tensors."""
+    """Each distinct constant once; the array numbers of each call's constants; the array numbers of the constant tensors."""
     supply = NameSupply()
     arrays: list[Param] = []
     known: dict[tuple[str, bytes], int] = {}
@@ -174,18 +174,18 @@ def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tup
 
 
 def _note(index: int, call: KernelCall) -> str:
-    """Whose constants these are: `layer 3 op 5 CONV_2D "name"`, `layer 3 ops 5, 6 CONV_2D + ADD "name"`."""
+    """The layer that uses these constants: `layer 3 op 5 CONV_2D "name"`, `layer 3 ops 5, 6 CONV_2D + ADD "name"`."""
     ops = ", ".join(map(str, call.operators))
     where = f'op{"s" * (len(call.operators) > 1)} {ops} {call.does} "{printable(call.span.name)}"' if ops else str(call.span)
     return f"layer {index} {where}"
 
 
-# ---- initial values of the state: runs of one byte are filled, everything else is copied from flash, equal rows from one
+# ---- initial values of the state: runs of one byte are filled; the rest is copied from flash, where equal rows are stored once
 
 
 @dataclass(frozen=True, slots=True)
 class InitStep:
-    """`times * size` bytes of the state from `offset` on: all `fill`, or those of the constant `array` again and again."""
+    """`times * size` bytes of the state from `offset` on: filled with `fill`, or `times` copies of the constant `array`."""
 
     offset: int
     size: int
@@ -196,7 +196,7 @@ class InitStep:
 
 @dataclass(frozen=True, slots=True)
 class StateInit:
-    """The steps of a reset, the constants that they copy, and the bytes that come out."""
+    """The steps of a reset, the constants that they copy, and the resulting bytes."""
 
     steps: tuple[InitStep, ...]
     arrays: tuple[Param, ...]
@@ -204,12 +204,12 @@ class StateInit:
 
     @property
     def is_zero(self) -> bool:
-        """Whether memory that the start-up code clears needs no reset."""
+        """Whether the initial state is all zeros, so memory cleared by the start-up code needs no reset."""
         return not self.image.any()
 
 
 def state_init(lowered: LoweredModule, layout: StorageMap) -> StateInit:
-    """How the array of persistent tensors gets its initial values; gaps between them belong to the fill before."""
+    """How the array of persistent tensors gets its initial values; a gap between tensors belongs to the fill before it."""
     image = np.zeros(layout.state_size, np.uint8)
     steps: list[InitStep] = []
     arrays: list[Param] = []
@@ -238,7 +238,7 @@ def state_init(lowered: LoweredModule, layout: StorageMap) -> StateInit:
 
 
 def period(initial: Array) -> int:
-    """The bytes of the smallest part along the first axes that all of `initial` repeats, such as one row of a window of zeros."""
+    """Bytes of the smallest slice over the leading axes that `initial` repeats throughout, such as a row of a window of zeros."""
     raw = np.ascontiguousarray(initial).reshape(-1).view(np.uint8)
     for axis in range(initial.ndim - 1, 0, -1):
         size = prod(initial.shape[axis:]) * initial.itemsize
@@ -248,7 +248,7 @@ def period(initial: Array) -> int:
 
 
 def _filled(steps: list[InitStep], new: InitStep) -> list[InitStep]:
-    """The steps with one more fill, joined with the one before where both write the same byte."""
+    """The steps with one more fill, merged with the previous fill if both write the same byte."""
     last = steps[-1] if steps else None
     if last is None or last.array or last.fill != new.fill:
         return [*steps, new]
@@ -259,7 +259,7 @@ def _filled(steps: list[InitStep], new: InitStep) -> list[InitStep]:
 
 
 TURN = Var("turn", COUNTER)
-"""How often the windows of the state have moved on since they were at their start."""
+"""How many times the windows of the state have advanced since they were last at their start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +276,10 @@ class MainBuffers:
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """The main function in two halves, for an input that comes row by row.
+    """The main function in two halves, for an input that arrives row by row.
 
-    `take` does what one row makes possible; its scalar is the row's number, from `first` to `last`, where rows outside of 0 to
-    `rows` are not read.  `end` is what is left then: the layers after the first, and the results.
+    `take` computes everything that a new row makes possible; its scalar is the row's number, from `first` to `last`. Rows outside
+    0 to `rows` are not read.  `end` does the rest: the layers after the first, and the results.
     """
 
     take: PrimFunc
@@ -291,7 +291,7 @@ class Feeding:
 
 @dataclass(frozen=True, slots=True)
 class Main:
-    """A model as calls of kernels: `run` in one function, and the halves where the input is fed."""
+    """A model as calls of kernels: `run` as one function, and the two halves if the input is fed."""
 
     buffers: MainBuffers
     run: PrimFunc
@@ -306,7 +306,7 @@ def main_functions(
     arrays: Sequence[Param],
     functions: Mapping[str, PrimFunc],
 ) -> Main:
-    """The main function as TIR: copies of the inputs into the workspace, a CallPrim for each layer, copies of the results out.
+    """The main function in TIR: copies of the inputs into the workspace, a CallPrim per layer, copies of the results out.
 
     `functions`: the kernels by their C names.
     """
@@ -340,7 +340,7 @@ def main_functions(
 
 
 def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, PrimFunc]) -> Main:
-    """`main` with its halves, where the first layer is a cascade that is fed."""
+    """`main` with its halves if the first layer is a cascade with a fed input, else `main`."""
     feed = layers[0].call.feed if layers else None
     if feed is None:
         return main
@@ -364,7 +364,7 @@ def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, P
 
 
 def _turn(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
-    """How often the windows of the state have moved on."""
+    """The definition of TURN, if windows of the state advance."""
     if layout.rings is None:
         return []
     assert buffers.state is not None
@@ -372,7 +372,7 @@ def _turn(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
 
 
 def _moved_on(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
-    """The windows of the state move on, or are moved back to where they began."""
+    """Statements that advance the windows of the state, or after the last turn move them back to their start."""
     rings, state = layout.rings, buffers.state
     if rings is None:
         return []
@@ -414,7 +414,7 @@ def _region(buffers: MainBuffers, layout: StorageMap, place: StorageInfo, dtype:
 def _copy(
     buffers: MainBuffers, layout: StorageMap, source: StorageInfo, target: StorageInfo, *, size: int, name: str = COPY
 ) -> list[Stmt]:  # fmt: skip
-    """A call that copies `size` bytes; none where they are there already."""
+    """A call that copies `size` bytes; empty if they are already in place."""
     if source == target:
         return []
     regions = [_region(buffers, layout, place, "uint8") for place in (source, target)]
@@ -422,7 +422,7 @@ def _copy(
 
 
 def _conditions(buffers: MainBuffers, layout: StorageMap) -> list[Expr]:
-    """What decides each branch and loop: the bool at its place."""
+    """The condition of each branch and loop: a bool loaded from its place."""
     found: list[Expr] = []
     for place in layout.conditions:
         region = _region(buffers, layout, place, "bool")
@@ -446,9 +446,9 @@ def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, ca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TirModule(IRModule):
-    """The main function, the functions that it calls by their C names, and `arrays`, the constants of all of them.
+    """The main function, the functions that it calls, by their C names, and `arrays`, the constants of all of them.
 
-    `planned` is what it was made of; `tensors` are the numbers of the arrays of its known tensors.
+    `planned` is the module that it was lowered from; `tensors` are the array numbers of its constant tensors.
     """
 
     planned: Planned
@@ -462,7 +462,7 @@ class TirModule(IRModule):
 
     @property
     def main(self) -> Main:
-        """The main function, as the last pass left it."""
+        """The main function as the last pass left it."""
         main, of = self.lowered_main, self._prim_func
         if main.feeding is None:
             return replace(main, run=of(main.run))
@@ -472,7 +472,7 @@ class TirModule(IRModule):
 
     @property
     def kernels(self) -> tuple[NamedFunc, ...]:
-        """The functions that main and each other call, as the last pass left them."""
+        """The functions that main and other functions call, as the last pass left them."""
         return tuple(replace(k, func=self._prim_func(k.func, k.name)) for k in self.named)
 
     def _prim_func(self, func: PrimFunc, name: str = "") -> PrimFunc:
@@ -483,7 +483,7 @@ class TirModule(IRModule):
 
 @module_pass(required=True, phase=Planned)
 def aot_lower_main(module: Planned, _context: PassContext) -> TirModule:
-    """Equal functions and equal constants once, under their C names; main as copies and calls over one workspace.
+    """Merge equal functions and equal constants, under their C names; main becomes copies and calls on one workspace.
 
     In: a Planned with a target.  Out: a TirModule.
     """
@@ -536,5 +536,5 @@ def _place(lowered: LoweredModule, layout: StorageMap, tensor: TensorRef, tensor
 
 
 def _array_place(place: StorageInfo, tensors: Sequence[int]) -> StorageInfo:
-    """A constant tensor's place, with the number of its array for the number of the tensor."""
+    """A place; for a constant tensor, the tensor's number is replaced by the number of its array."""
     return replace(place, index=tensors[place.index]) if place.where == "const" else place

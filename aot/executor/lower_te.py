@@ -1,4 +1,4 @@
-"""The te compiler: from fused relay functions to PrimFuncs with packed constants, in an order of execution."""
+"""The te compiler: lowers fused relay functions to PrimFuncs with packed constants, in an order of execution."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from aot.topi.strategy import Lowered
 
 @module_pass(required=True, phase=FusedModule)
 def lower_te(module: FusedModule, _context: PassContext) -> CandidateModule:
-    """Lower every fused call of main in an order of execution: all kernels that accept it, the preferred one in the module.
+    """Lower every fused call of main, in an order of execution, by all kernels that accept it; the module has the preferred one.
 
     In: a FusedModule after cut_groups.  Out: a CandidateModule.
     """
@@ -58,7 +58,7 @@ def lower_te(module: FusedModule, _context: PassContext) -> CandidateModule:
 
 
 class _Compiler:
-    """Gives tensors names and turns nodes into layer calls."""
+    """Names tensors and turns nodes into layer calls."""
 
     def __init__(self, module: FusedModule) -> None:
         self._module, self._func = module, module.main
@@ -92,7 +92,7 @@ class _Compiler:
             State(s.name, s.initial, old, new, s.shared, kept=n)
             for s, old, new, n in zip(kept, olds, news, self._carried.kept, strict=True)
         )
-        if self._module.planning.io != "user":  # nobody else sees them
+        if self._module.planning.io != "user":  # nothing outside the model sees them
             read = {t for c in self._calls for t in map(self._root, c.inputs)} | set(map(self._root, outputs))
             states = tuple(s for s in states if not s.shared or s.new is not s.old or s.old in read)
         functions = {name: lowered.func for name, lowered in self._prim_funcs.items()}
@@ -152,7 +152,7 @@ class _Compiler:
         return ref
 
     def _body(self, func: Function, late: frozenset[int] = frozenset()) -> tuple[TensorRef, ...]:
-        """All nodes of a function whose parameters are known; its results."""
+        """Visit all nodes of a function whose parameters have tensors; return its results."""
         order, found = searched_order(func, late)
         self._orders.append(found)
         for expr in order:
@@ -163,16 +163,16 @@ class _Compiler:
     def _inner(
         self, func: Function, operands: Sequence[TensorRef], late: frozenset[int] = frozenset()
     ) -> tuple[TensorRef, ...]:  # fmt: skip
-        """The results of a branch, or of a loop's condition or body; a function that is run at several places is closed."""
+        """The results of a branch, or of a loop's condition or body; such a function is closed: it reads only its parameters."""
         outer, self._refs = self._refs, {id(p): (o,) for p, o in zip(func.params, operands, strict=True)}
         results = self._body(func, late)
         self._refs = outer
         return results
 
     def _branch(self, expr: If) -> tuple[TensorRef, ...]:
-        """Both branches one after the other, each with copies of its results into tensors that they share.
+        """Lower both branches in turn; each copies its results into tensors that both share.
 
-        Values that both pass on unchanged are not copied.
+        Values that both branches return unchanged are not copied.
         """
         operands = [self._one(a) for a in expr.args]
         same = [a if a == b else None for a, b in zip(*map(handed_on, (expr.then_branch, expr.else_branch)), strict=True)]
@@ -191,10 +191,10 @@ class _Compiler:
         return results
 
     def _loop(self, expr: While) -> tuple[TensorRef, ...]:
-        """First values into the loop variables; the condition; the body, and copies of its results into the variables.
+        """Lower a loop: copies of the initial values into the variables, the condition, the body, copies of its results to them.
 
-        A value that the body passes on unchanged is not a variable.  A result that is another variable is kept apart until all
-        are read.
+        A value that the body returns unchanged is not a variable.  A result that is itself another variable is first copied
+        elsewhere, until all variables have been read.
         """
         operands = [self._one(a) for a in expr.args]
         fixed = [k == i for i, k in enumerate(handed_on(expr.body))]
@@ -226,13 +226,13 @@ class _Compiler:
         return variables
 
     def _begin(self, condition: TensorRef | None) -> int:
-        """The number of a branch or loop, those outside before those inside."""
+        """The number of a new branch or loop; outer ones come before inner ones."""
         self._controls.append(None)
         self._conditions.append(condition)
         return len(self._controls) - 1
 
     def _end(self, number: int, control: Control) -> None:
-        """Settle a branch or loop; one without layers does nothing."""
+        """Complete a branch or loop; it is dropped if it has no layers."""
         self._controls[number] = control
         if control.first == control.last:
             self._controls[number] = self._conditions[number] = None
@@ -250,7 +250,7 @@ class _Compiler:
         return tensor
 
     def _copy(self, source: TensorRef, target: TensorRef, span: Span) -> None:
-        """A layer that copies a tensor."""
+        """Add a layer that copies a tensor."""
         key = source.type.size, source.type.dtype
         if key not in self._copies:
             self._copies[key] = copying(*key)
@@ -288,8 +288,8 @@ class _Compiler:
 def _last_calls(func: Function) -> dict[int, int]:
     """Tensor of the .tflite -> id of the call in `func` that computes it.
 
-    That of the operator's last node: an operator may become several layers, and the last may hold other operators too.  A view
-    of a node of the same operator has its bytes.
+    This is the call with the operator's last node: an operator may become several layers, and the last one may contain other
+    operators too.  A view of a node of the same operator shares its bytes and does not count.
     """
     last: dict[int, int] = {}
     for expr in post_order(func.body):
@@ -301,19 +301,19 @@ def _last_calls(func: Function) -> dict[int, int]:
     return last
 
 
-# ---- the order of execution: operands before users, with the least memory alive at the peak
+# ---- the order of execution: operands before users, with the lowest peak of live memory
 
 
 def execution_order(func: Function, late: Container[int] = ()) -> list[Expr]:
-    """All nodes, operands before users: in the order of the file, unless another one has less memory alive at its peak.
+    """All nodes, operands before users: in the order of the file, unless another order has a lower peak of live memory.
 
-    Nodes whose id is in `late` come as late as may be.
+    Nodes whose id is in `late` come as late as possible.
     """
     return searched_order(func, late)[0]
 
 
 def searched_order(func: Function, late: Container[int] = ()) -> tuple[list[Expr], Order]:
-    """As `execution_order`, and how good the order of the layers is."""
+    """The nodes as `execution_order` returns them, and how good the order of the layers is."""
     nodes = post_order(func.body)
     after = _renewals(func, nodes)
     order = _sorted(nodes, {id(e): LAST if id(e) in late else _rank(e) for e in nodes}, after)
@@ -326,18 +326,18 @@ def searched_order(func: Function, late: Container[int] = ()) -> tuple[list[Expr
 
 
 LAST = 1 << 30
-"""The rank of what comes last."""
+"""The rank of nodes that come last."""
 
 
 def _is_layer(expr: Expr) -> bool:
-    """What takes a place in the order: a fused call; a branch or loop, as one."""
+    """Whether a node counts as a layer in the order: a fused call, or a whole branch or loop."""
     return isinstance(expr, If | While) or (isinstance(expr, Call) and isinstance(expr.op, Function))
 
 
 def _renewals(func: Function, nodes: Sequence[Expr]) -> dict[int, list[Expr]]:
-    """By the identity of what moves rows of a state on, in its place: the other readers of the state, which come before it.
+    """For each node that updates the rows of a state in place, by id: the other readers of the state, which must come before it.
 
-    Only rows that are joined with new ones behind them are moved so, and only where no reader needs the result.
+    In-place updates are only those that append new rows to the remaining ones, and only if no layer reads the result.
     """
     states = state_vars(func)
     if not states:
@@ -366,10 +366,10 @@ def _shown(expr: Expr) -> Expr:
 def _lowest_peak(
     func: Function, order: Sequence[Expr], layers: Sequence[Expr], after: Mapping[int, Sequence[Expr]]
 ) -> Order:  # fmt: skip
-    """The layers, by their place in `layers`, in the order that needs the least memory."""
+    """The order of the layers, as indices into `layers`, that needs the least memory."""
     tensors: dict[int, tuple[int, ...]] = {}
     sizes: list[int] = []
-    kept = {id(v) for v in state_vars(func)}  # has memory of its own
+    kept = {id(v) for v in state_vars(func)}  # not in the workspace
     for e in (*func.params, *order):
         if id(e) in tensors:
             continue
@@ -390,7 +390,7 @@ def _lowest_peak(
                 sizes += [t.nbytes if isinstance(t, TensorType) and id(e) not in after else 0 for t in types]
     reads = {id(e): [t for a in operands(e) for t in tensors[id(a)]] for e in layers}
     writes = {id(e): [*tensors[id(e)]] for e in layers}
-    for key, readers in after.items():  # a tensor without bytes says what comes first
+    for key, readers in after.items():  # a tensor of zero bytes enforces the order
         for reader in readers:
             reads[key].append(len(sizes))
             writes[id(reader)].append(len(sizes))
@@ -408,19 +408,19 @@ def _lowest_peak(
 
 
 def _read(data: tuple[list[int], int, int], count: int) -> Order | None:
-    """What the cache holds of an order, if it can be one."""
+    """The order that a cache entry describes; None if the entry is not a valid order."""
     order, peak, bound = data
     return Order(tuple(order), peak, bound) if sorted(order) == list(range(count)) and 0 <= bound <= peak else None
 
 
 @lru_cache(maxsize=8)
 def _solved(work: tuple[Work, ...], sizes: tuple[int, ...], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Order:
-    """Cached, because kernels and the bounds of the memory go by the same order."""
+    """The order with the lowest peak, cached because both kernels and memory bounds need it."""
     return lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
 
 
 def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, Sequence[Expr]]) -> list[Expr]:
-    """Operands before users, and `after` its entries; among those that are ready, the one with the smallest rank."""
+    """Order nodes: operands before users, entries of `after` before their key; the ready node with the lowest rank is next."""
     position = {id(e): i for i, e in enumerate(order)}
     before = {id(e): {id(o): o for o in (*operands(e), *after.get(id(e), ()))} for e in order}
     waiting = {key: len(nodes) for key, nodes in before.items()}
@@ -442,12 +442,12 @@ def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, 
 
 
 def _rank(expr: Expr) -> int:
-    """Index of the last operator of the file that went into a node."""
+    """The index of the last operator of the file that went into a node; -1 if there is none."""
     return max(operators_in(expr), default=-1)
 
 
 def operators_in(expr: Expr) -> dict[int, str]:
-    """The operators of the file that went into a node, by index: their names."""
+    """The names of the file's operators that went into a node, by index."""
     return {span.op_index: span.opcode for span in _spans(expr)}
 
 
@@ -459,11 +459,11 @@ def _spans(expr: Expr) -> Iterator[Span]:
         yield expr.span
 
 
-# ---- what branches and loops need: copies as layers, and results that are unchanged parameters
+# ---- for branches and loops: copies as layers, and results that are unchanged parameters
 
 
 def copying(size: int, dtype: str) -> Function:
-    """A fused function whose result is its operand: the concatenation of one tensor, whose kernels say that they copy."""
+    """A fused function that returns its operand: a concatenation of one tensor, whose kernels are marked as copies."""
     data = var("data", (max(size, 1),), dtype=dtype)
     made = call("concatenate", [data], ConcatenateAttrs(0))
     func = call_group([made], {id(data): data}).op
@@ -472,9 +472,9 @@ def copying(size: int, dtype: str) -> Function:
 
 
 def own_updates(func: Function) -> frozenset[int]:
-    """The nodes (by id) of a loop's body that compute a variable's next value from its last one alone: a counter's step.
+    """The ids of nodes in a loop's body that compute a variable's next value from its current one alone: a counter's step.
 
-    Run last they may overwrite the variable, as nothing reads it any more.
+    If they run last, they may overwrite the variable, since nothing reads it any more.
     """
     found = set[int]()
     for param, result in zip(func.params, results_of(func), strict=True):
@@ -484,14 +484,14 @@ def own_updates(func: Function) -> frozenset[int]:
 
 
 def handed_on(func: Function) -> list[int | None]:
-    """For each result the number of the parameter that it is, unchanged; None for one that is computed."""
+    """For each result, the number of the parameter that it returns unchanged; None if it is computed."""
     numbers = {id(p): i for i, p in enumerate(func.params)}
     return [numbers.get(id(r)) for r in results_of(func)]
 
 
 @module_pass(required=True, phase=FusedModule)
 def cut_groups(module: FusedModule, _context: PassContext) -> FusedModule:
-    """Groups cut for which no kernel is made, though there is one for less of them.
+    """Cut fused functions that have no kernel of their own if a part of them has one.
 
     In and out: a FusedModule.
     """

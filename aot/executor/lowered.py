@@ -1,4 +1,4 @@
-"""The order of execution that the executor compiles: calls of kernels over named tensors."""
+"""The program that the executor compiles: kernel calls on named tensors, in order of execution."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aot.tir.stmt import CallPrim, If, Region, Stmt, While
 class TensorRef:
     """A tensor of the graph, compared by identity; `tensor` is its index in the .tflite, or -1 for a step within an operator.
 
-    `channels` are the indices of the last axis that are left of the file's tensor; empty if all of them are.
+    `channels` are the indices along the last axis of the file's tensor that remain; empty if all of them do.
     """
 
     name: str
@@ -41,16 +41,17 @@ class TensorRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
-    """One layer: the module's function `func` over the tensors, in the order of its input and output buffers.
+    """One layer: a call of the module's function `func` with the tensors in the order of its input and output buffers.
 
-    Functions are named, as by TVM's GlobalVar.  `scalars` are the values of the function's scalars.
-    `operators` are all operators of the .tflite that went into the layer, by index: their names; `span` is that of its result.
-    `candidates` are the kernels that were considered, `estimate` the instructions of the one that was chosen.
-    `shared` names the function that is emitted where layers of different numbers share one; `func` stays the layer's own, and
-    `scalars` are the arguments of whichever is emitted.  `callees` are the functions that `func` calls (a cascade's row
-    kernels), those that are called before their callers.
-    `feed`: (callee that takes one row of the first input and its number, first and last number), where the input is fed by rows.
-    `carried`: bytes of a state that the kernel joins or cuts on its way and that are there only to be kept.
+    Functions are referred to by name, as with TVM's GlobalVar.  `scalars` are the values of the function's scalars.
+    `operators` maps the indices of all .tflite operators in the layer to their names; `span` is the span of its result.
+    `candidates` are the kernels that were considered, `estimate` the instructions of the chosen one.
+    `shared` names the function that is emitted if layers that differ in numbers share one; `func` stays the layer's own function,
+    and `scalars` are the arguments of the emitted one.  `callees` are the functions that `func` calls (a cascade's row kernels);
+    each comes before its callers.
+    `feed`: if the input is fed by rows, the callee that accepts one row of the first input and its number, and the first and last
+    number.
+    `carried`: bytes of a state that the kernel copies while it joins or slices, only in order to keep them.
     """
 
     func: str
@@ -68,7 +69,7 @@ class KernelCall:
 
     @property
     def does(self) -> str:
-        """What the layer computes, in the words of the .tflite: `CONV_2D + ADD`; the result's operator where it is only that."""
+        """What the layer computes, in the words of the .tflite: `CONV_2D + ADD`; the result's operator if no others are known."""
         return operators_text(tuple(self.operators.values()) or (self.span.opcode,))
 
     @property
@@ -79,11 +80,10 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A persistent tensor: `old` is the value before a run, `new` the one after it (`old` itself where nothing changes it).
+    """A persistent tensor: `old` is its value before a run, `new` its value after it (`old` itself if nothing changes it).
 
-    `shared`: other signatures of the file use it too.  `fresh`: how many bytes of a new value were not in the old one, where the
-    others stay in their place; None: all of them are written.  `kept`: how many bytes of a new value are old ones from
-    another place.
+    `shared`: other signatures of the file use it too.  `fresh`: how many bytes of the new value are not in the old one, if the
+    others stay in place; None if all bytes are written.  `kept`: how many bytes of the new value are old ones from another place.
     """
 
     name: str
@@ -97,7 +97,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class CascadeRuns:
-    """Runs of layers that the search for cascades looked at, and all that could be cascades within its limit of bytes."""
+    """How many runs of layers the search for cascades tried, and how many could be cascades within its limit of bytes."""
 
     tried: int
     possible: int
@@ -105,18 +105,19 @@ class CascadeRuns:
 
 @dataclass(frozen=True, slots=True)
 class LoweredModule(IRModule):
-    """A whole model: PrimFuncs by name, and as its main the calls of them in their order.
+    """A whole model: PrimFuncs by name, and the calls of them in order, which are its main.
 
-    `constants` gives each constant of a function by buffer name (packed bytes or elements).
-    `views` maps a tensor to the one whose bytes it shows (reshape), from byte `offsets` of it on (0 if there is none).
-    Layers may write such views, which then fill the tensor that they are parts of.  `values` holds the tensors whose values are
-    known and which a layer reads or the model returns as they are.  `target`, `config` and `planning` say what for, and how the
-    rest is done; `selection` is of which kernels, once they are chosen.
+    `constants` gives each function's constants by buffer name (packed bytes or elements).
+    `views` maps a tensor to the one whose bytes it shows (reshape), starting at byte `offsets` (0 if there is no entry).
+    Layers may write views; together they fill the tensor that they are parts of.  `values` holds the constant tensors that a
+    layer reads or that the model returns unchanged.  `target`, `config` and `planning` say what to compile for and how to do the
+    remaining steps; `selection` describes the chosen kernels, once they are chosen.
 
-    `controls` are branches and loops over the calls, `conditions` the tensor of one bool that decides each.  `variables` are the
-    tensors that are written more than once: loop variables, and results of branches.  A loop whose iterations are not known is
-    given up after `max_iterations` (0: never).  `order`: how good the order of the layers is, of whole tensors; with branches and
-    loops, that of the function whose order may be the furthest from its best.  `cascade_runs`: what was tried, if cascades were.
+    `controls` are branches and loops over the calls, `conditions` the one-bool tensor that decides each of them.  `variables` are
+    the tensors that are written more than once: loop variables, and results of branches.  A loop whose number of iterations is
+    unknown is given up after `max_iterations` (0: never).  `order`: how good the order of the layers is, counting whole tensors;
+    with branches and loops, for the function whose order may be furthest from its best.  `cascade_runs`: what the search for
+    cascades tried, if there was one.
     """
 
     inputs: tuple[TensorRef, ...] = ()
@@ -137,7 +138,7 @@ class LoweredModule(IRModule):
     selection: Selection = field(default_factory=Selection)
 
     def prim_func(self, name: str) -> PrimFunc:
-        """The function of that name."""
+        """The function called `name`."""
         func = self.functions[name]
         assert isinstance(func, PrimFunc)
         return func
@@ -152,12 +153,12 @@ class LoweredModule(IRModule):
         return self.prim_func(call.func)
 
     def shown(self) -> IRModule:
-        """The module with its main as a PrimFunc, one buffer a tensor."""
+        """The module with its main as a PrimFunc, one buffer per tensor."""
         main, constants = main_of(self)
         return IRModule({main.name: main, **self.functions}, self.name, {**self.constants, main.name: constants})
 
     def merged(self, seen: IRModule, result: IRModule) -> IRModule:
-        """This module with the kernels of `result`; UsageError E5038 for another main, which is made of the calls."""
+        """This module with the kernels of `result`; UsageError E5038 if main differs, since main is generated from the calls."""
         if isinstance(result, LoweredModule):
             return result
         name = next(n for n in seen.functions if n not in self.functions)
@@ -168,7 +169,7 @@ class LoweredModule(IRModule):
         return replace(self, functions=functions, constants={k: c for k, c in result.constants.items() if k != name})
 
     def with_calls(self, calls: Sequence[KernelCall]) -> LoweredModule:
-        """The module with other calls of its functions, and without those that none of them needs."""
+        """The module with other calls, and without the functions that none of these calls needs."""
         used = {name for c in calls for name in (*c.callees, c.func, c.emitted)}
         return replace(
             self,
@@ -179,16 +180,16 @@ class LoweredModule(IRModule):
 
     @property
     def max_iterations(self) -> int:
-        """After how many iterations a loop whose end depends on data is given up; 0: never."""
+        """The number of iterations after which a loop whose end depends on data is given up; 0: never."""
         return self.planning.max_iterations
 
     @property
     def estimate(self) -> int:
-        """Instructions of one run, as far as the kernels state them."""
+        """Instructions of one run, as far as the kernels state estimates."""
         return self._instructions(nested(self.controls, len(self.calls)))
 
     def _instructions(self, items: Sequence[int | Nested]) -> int:
-        """Loops as often as they run, where that is known; of a branch the part that takes more."""
+        """Instructions of some calls: loops times their iterations, if known; for a branch, the more expensive side."""
         total = 0
         for item in items:
             if isinstance(item, int):
@@ -200,13 +201,13 @@ class LoweredModule(IRModule):
         return total
 
     def root(self, tensor: TensorRef) -> TensorRef:
-        """The tensor that owns the bytes."""
+        """The tensor that owns the bytes of `tensor`."""
         while tensor in self.views:
             tensor = self.views[tensor]
         return tensor
 
     def place_in_root(self, tensor: TensorRef) -> tuple[TensorRef, int]:
-        """The tensor that owns the bytes, and the first of them."""
+        """The tensor that owns the bytes of `tensor`, and the offset of the first byte in it."""
         offset = 0
         while tensor in self.views:
             offset += self.offsets.get(tensor, 0)
@@ -214,7 +215,7 @@ class LoweredModule(IRModule):
         return tensor, offset
 
     def is_whole(self, tensor: TensorRef) -> bool:
-        """Whether a tensor is all of what owns its bytes."""
+        """Whether a tensor covers all of the tensor that owns its bytes."""
         root, offset = self.place_in_root(tensor)
         return offset == 0 and root.type.nbytes == tensor.type.nbytes
 
@@ -228,7 +229,7 @@ class LoweredModule(IRModule):
 def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
     """The calls of a lowered module as a PrimFunc before memory is planned, and its constants by buffer name.
 
-    Each tensor that is not a view has its own buffer, and so do inputs and outputs; an operand is a region of it.
+    Each tensor that is not a view has its own buffer, and so do inputs and outputs; an operand is a region of a buffer.
     """
     supply = NameSupply()
     inputs = {t: Buffer(supply.fresh(f"input_{i}"), t.type.shape, t.type.dtype) for i, t in enumerate(lowered.inputs)}
@@ -274,7 +275,7 @@ def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
     body += structured(lowered, calls, [Load(r.buffer, (r.index,), "bool") for r in decided])
     for tensor, out in zip(lowered.outputs, outputs, strict=True):
         body.append(_copy(region(tensor, "uint8"), _start(out), out.nbytes))
-    kept = [own(f"new_{b.name}", b.shape, b.dtype) for b in state]  # all new values before any of the old ones goes
+    kept = [own(f"new_{b.name}", b.shape, b.dtype) for b in state]  # copy all new values before overwriting any old one
     body += [_copy(region(s.new, "uint8"), _start(b), b.nbytes) for s, b in zip(lowered.states, kept, strict=True)]
     body += [_copy(_start(b), _start(s), b.nbytes) for b, s in zip(kept, state, strict=True)]
     consts = (*(known[t] for t in lowered.values), *params)
@@ -285,7 +286,7 @@ def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
 
 
 def structured(lowered: LoweredModule, calls: Sequence[CallPrim], conditions: Sequence[Expr]) -> list[Stmt]:
-    """The calls of a module, by number, as statements with its branches and loops around them."""
+    """The calls of a module, in order, as statements inside its branches and loops."""
 
     def body(items: Sequence[int | Nested]) -> tuple[Stmt, ...]:
         return tuple(calls[item] if isinstance(item, int) else control(item) for item in items)
@@ -308,24 +309,24 @@ def _copy(source: Region, target: Region, size: int) -> CallPrim:
 
 
 ALIGN = 16
-"""Of a tensor's own buffer, in bytes."""
+"""The alignment of a tensor's own buffer, in bytes."""
 
 
-# ---- what must hold of the calls
+# ---- what must hold for the calls
 
 
 Filled = dict[TensorRef, list[tuple[int, int]]]
-"""Which bytes (first, end) layers have written of a tensor of which they write parts."""
+"""For each tensor that layers write in parts: the byte ranges (first, end) written so far."""
 
 
 def check_lowered(lowered: LoweredModule) -> None:
-    """Raise E9101 unless each tensor is written once, before it is read, and calls fit their functions."""
+    """Raise E9101 unless each tensor is written once, before it is read, and all calls fit their functions."""
     for problem in lowered_faults(lowered):
         raise InternalError(Problem("E9101", problem, lowered.name))
 
 
 def lowered_faults(lowered: LoweredModule) -> Iterator[str]:
-    """All that is wrong, in the order of the calls."""
+    """All faults, in the order of the calls."""
     known = {*lowered.inputs, *lowered.values, *(s.old for s in lowered.states)}
     filled: Filled = {}
     for state in lowered.states:
@@ -342,7 +343,7 @@ def lowered_faults(lowered: LoweredModule) -> Iterator[str]:
 def _order_faults(
     lowered: LoweredModule, items: Sequence[int | Nested], known: set[TensorRef], filled: Filled
 ) -> Iterator[str]:  # fmt: skip
-    """Reads before writes, and second writes; `known` becomes what has its value afterwards, whichever way was taken."""
+    """Reads before writes, and second writes; afterwards `known` holds the tensors that have a value on every path."""
     for item in items:
         if isinstance(item, int):
             yield from _call_order_faults(lowered, item, known, filled)
@@ -379,7 +380,7 @@ def _call_order_faults(
 
 
 def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef], filled: Filled) -> bool:
-    """Whether a tensor, or one that it is a view of, has its value; it may have been written part by part."""
+    """Whether a tensor, or a tensor that it is a view of, has its value, perhaps written in parts."""
     shown = tensor
     while shown not in known and shown in lowered.views:
         shown = lowered.views[shown]

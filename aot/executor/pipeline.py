@@ -1,4 +1,4 @@
-"""The executor's passes in their order: from fused functions to a module of PrimFuncs, with a check between the phases."""
+"""The executor's passes in order, from fused functions to a module of PrimFuncs, with a check after each phase."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ MAIN = Sequential((spread_pools, slide_windows, aot_lower_main), "main")
 
 
 def with_groups(module: FusedModule) -> FusedModule:
-    """The groups that are lowered."""
+    """The module whose fused functions are ready to be lowered."""
     return check_phase("fused", of_phase(GROUPS(module), FusedModule, "the executor"))
 
 
 def lower_and_plan(module: FusedModule, done: Optimized) -> Planned:
-    """Kernels, their passes, and memory.  `done` keeps what the passes over loop nests made of a function.
+    """Choose kernels, run the passes over their loop nests, and plan memory.  `done` caches the passes' results by function.
 
-    E9101, E9102 for a module that a step left in disorder; NothingFits where there is no plan within the budget.
+    E9101 or E9102 if a step leaves an inconsistent module; NothingFits if no plan is within the budget.
     """
     lowered = of_phase(LOWER(module), LoweredModule, "the executor")
     lowered = optimize_functions(check_phase("lowered", lowered), done)
@@ -53,20 +53,20 @@ def lower_and_plan(module: FusedModule, done: Optimized) -> Planned:
 
 
 def lower_main(module: Planned) -> TirModule:
-    """Everything as a PrimFunc (E9103); E2013 and E5019 where the pools cannot hold the plan."""
+    """The module with everything as a PrimFunc (E9103 if it is not); E2013 or E5019 if the plan does not suit the pools."""
     return check_phase("tir", of_phase(MAIN(module), TirModule, "the executor"))
 
 
-# ---- what holds in each phase of a module, checked where one room of the compiler passes it to the next
+# ---- what holds in each phase of a module, checked when one room of the compiler passes it to the next
 #
 # fused    relay main calls fused functions only
 # lowered  calls of PrimFuncs over tensors, in an order of execution
-# planned  every tensor has its place, and every place suits who uses it
-# tir      everything is a PrimFunc, and what is called is there
+# planned  every tensor has a place, and every place suits its users
+# tir      everything is a PrimFunc, and every called function exists
 
 
 def check_phase(phase: str, module: M) -> M:
-    """`module`, in which everything holds that the phase promises; InternalError with all faults where it does not."""
+    """Return `module` if it satisfies everything that the phase promises, else raise InternalError with all faults."""
     code, faults = PHASES[phase]
     problems = [Problem(code, message, module.name) for message in faults(module)]
     if problems:
@@ -168,4 +168,4 @@ PHASES: dict[str, tuple[str, Callable[[IRModule], Iterator[str]]]] = {
     "planned": ("E9102", _planned_faults),
     "tir": ("E9103", _tir_faults),
 }
-"""By name, in their order: the code of a fault, and all faults of a module."""
+"""The phases by name, in order: the error code of a fault, and a function that lists all faults of a module."""

@@ -1,8 +1,9 @@
-"""Planning memory: the bounds of a graph, and the passes that plan it and spread the chosen plan over the pools.
+"""Memory planning: bounds for a graph, and the passes that plan its memory and spread the chosen plan over the pools.
 
-A window is in the state, the new rows behind those that are kept (`copy_elision`).  So the state is longer than what has to
-live from run to run by the new rows of one window, those that no other window has room for.  Where they are many for what is
-kept, and the workspace has room when they are made, a window is put together there: what is kept of it is copied in and out.
+A sliding window is in the state, with its new rows behind the kept ones (`copy_elision`).  The state is therefore longer than the
+rows that must survive from run to run: it also has the new rows of one window, as far as no other window has room for them.
+If these are many compared to the kept rows, and the workspace has room when they are computed, the window is assembled in the
+workspace instead, and its kept rows are copied in and out.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from aot.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bytes of the workspace, scratch memory not counted (aot/memory/streaming.py).
+    """Bytes of the workspace, without scratch memory (aot/memory/streaming.py).
 
-    `liveness`: whole tensors that never overlap.  `streaming`: rows on demand, inputs resident.  `fed`: the same with inputs that
-    arrive row by row.
+    `liveness`: whole tensors that never overlap.  `streaming`: rows on demand, inputs resident.  `fed`: like `streaming`, with
+    inputs that arrive row by row.
     """
 
     liveness: int
@@ -42,21 +43,20 @@ class Bounds:
 def memory_bounds(main: Function, shapes: Mapping[int, tuple[int, ...]], *, io: str = "arena") -> Bounds:
     """The bounds of the fused main function.
 
-    `shapes` are those of the file's tensors by index: where channels were removed, a tensor counts with all that it has in the
-    file, so that the bounds are those of the model and not of what was made of it.  With `io` "user", inputs and outputs are the
-    caller's and count nothing.
+    `shapes` are the shapes of the file's tensors by index.  A tensor with removed channels counts in full, so that the bounds
+    describe the model and not its optimised form.  With `io` "user", inputs and outputs belong to the caller and count as 0.
     """
     graph = row_graph(main, shapes, io=io)
     return Bounds(whole_tensor_bound(graph), streaming_bound(graph), streaming_bound(fed_by_rows(graph)))
 
 
 def row_graph(main: Function, shapes: Mapping[int, tuple[int, ...]], *, io: str = "arena") -> RowGraph:
-    """The fused main function as the bounds see it, `shapes` and `io` as in `memory_bounds`."""
+    """The fused main function as a graph for the bounds; `shapes` and `io` as in `memory_bounds`."""
     return _Graph(main, shapes).graph(io)
 
 
 class _Graph:
-    """The main function as tensors with rows."""
+    """Converts the main function to tensors with rows."""
 
     def __init__(self, main: Function, shapes: Mapping[int, tuple[int, ...]]) -> None:
         self.main = main
@@ -91,7 +91,7 @@ class _Graph:
         return len(self.tensors) - 1
 
     def visit(self, expr: Expr) -> tuple[int | None, ...]:
-        """The tensors behind a node; None for a constant, which is no part of the workspace."""
+        """The tensors that a node denotes; None for a constant, which is not in the workspace."""
         match expr:
             case Constant():
                 return (None,)
@@ -108,7 +108,7 @@ class _Graph:
         return ()
 
     def control(self, expr: If | While) -> tuple[int, ...]:
-        """A branch or loop as one operator of whole tensors, which needs besides what its functions hold at their busiest."""
+        """A branch or loop as one operator on whole tensors, which also needs the peak memory of its functions."""
         types: tuple[Type, ...] = expr.type.fields if isinstance(expr.type, TupleType) else (expr.type,)
         outputs = tuple(self.tensor(expr, t) for t in types if isinstance(t, TensorType))
         inside = max(whole_tensor_bound(_Graph(f, {}).graph("user")) for f in inner_functions(expr))
@@ -130,7 +130,7 @@ class _Graph:
             if t is None:
                 continue
             rows = form.inputs[k] if form else None
-            # a view may cut the bytes into other rows, so its reader needs the whole tensor
+            # a view may divide the bytes into other rows, so its reader needs the whole tensor
             same = isinstance(arg.type, TensorType) and arg.type.shape[1:2] == self.images[t][1:2] and len(self.images[t]) == 4
             if rows is None or not same:
                 form = None
@@ -143,9 +143,9 @@ class _Graph:
 
 @module_pass(required=True, phase=LoweredModule)
 def plan_memory(module: LoweredModule, _context: PassContext) -> Planned:
-    """The place of every tensor, by liveness and safe distances; copies become views.
+    """Give every tensor a place, by liveness and safe distances; copies become views.
 
-    In: a LoweredModule.  Out: a Planned, whose plan the verifier accepts (E9005).
+    In: a LoweredModule.  Out: a Planned, whose plan the verifier accepts (E9005 otherwise).
     """
     planning = module.planning
     planned = plan_lowered(module, planning.io, tight=planning.tight)
@@ -155,7 +155,7 @@ def plan_memory(module: LoweredModule, _context: PassContext) -> Planned:
 
 
 def _with_visitors(lowered: LoweredModule, planned: Planned) -> Planned:
-    """With windows in the workspace, one after the other, while the state is too long and all memory gets less by it."""
+    """Move windows into the workspace one at a time, while the state is too long and each move reduces total memory."""
     kept, visiting = sum(s.old.type.nbytes for s in lowered.states), set[int]()
 
     def total(plan: Planned) -> tuple[bool, int]:
@@ -175,10 +175,10 @@ def _with_visitors(lowered: LoweredModule, planned: Planned) -> Planned:
 
 @module_pass(required=True, phase=Planned)
 def spread_pools(module: Planned, _context: PassContext) -> Planned:
-    """Each buffer in the pool where all accesses take the least time, in no more bytes than the plan has.
+    """Put each buffer into the pool that minimises the time of all accesses, without exceeding the plan's bytes.
 
-    In: a Planned.  Out: a Planned of the same calls; as it is without pools, or where one holds all of it and none is faster.
-    Raises E2013 where the pools cannot hold it, and E5019 for a pin that names nothing of it.
+    In: a Planned.  Out: a Planned of the same calls, unchanged if there are no pools, or if one pool holds everything and none is
+    faster.  Raises E2013 if the pools cannot hold the plan, and E5019 for a pin that matches nothing in it.
     """
     planned = module
     if not planned.planning.pooling.pools:

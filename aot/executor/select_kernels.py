@@ -1,4 +1,4 @@
-"""SelectKernels: one kernel per layer, and layers that become cascades, under the budgets."""
+"""SelectKernels: choose one kernel per layer, and the layers that become cascades, within the budgets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NothingFits(Exception):  # noqa: N818 - an answer, no error
 
 @module_pass(required=True, phase=CandidateModule)
 def select_kernels(module: CandidateModule, _context: PassContext) -> LoweredModule:
-    """Replace the preferred functions by those that the budgets select, and groups of layers by cascades.
+    """Replace the preferred functions by the kernels that are best within the budgets, and runs of layers by cascades.
 
     In: a CandidateModule.  Out: a LoweredModule.  Raises NothingFits if nothing fits the RAM budget.
     """
@@ -49,7 +49,7 @@ def select_kernels(module: CandidateModule, _context: PassContext) -> LoweredMod
 
 
 def with_changed_kernels(draft: CandidateModule) -> CandidateModule:
-    """The draft with one candidate for each layer whose kernel a pass has changed since it was lowered."""
+    """The draft with a single candidate for each layer whose kernel a pass has changed since lowering."""
     layers = []
     for call, layer in zip(draft.calls, draft.found, strict=True):
         func = draft.prim_func(call.func)
@@ -69,7 +69,7 @@ def without_candidates(draft: CandidateModule) -> LoweredModule:
 
 
 def _items(draft: CandidateModule, lowered: LoweredModule) -> CascadeSearch:
-    """What may run row by row, including what other configs have found out."""
+    """The search for layers that may run row by row, including results from other configs."""
     feed_rows, search = draft.config.feed_rows, draft.known.items
     if (draft.key, feed_rows) not in search:
         lower = partial(_lower_rows, draft=draft)
@@ -84,7 +84,7 @@ def _lower_rows(func: Function, name: str, *, draft: CandidateModule) -> list[Ca
 
 
 def _within(search: CascadeSearch, i: int, layer: Sequence[Candidate], config: SelectionConfig) -> Sequence[Candidate]:
-    """The kernels of layer i that run within `whole_limit`; if none does, all, or for `ram` the one with the least scratch."""
+    """The kernels of layer i that run within `whole_limit`; if there are none, all kernels, or in mode ram the least scratch."""
     assert config.whole_limit is not None
     segment = search.whole(i, config.whole_limit)
     if segment is not None:
@@ -102,23 +102,23 @@ def _limits(draft: CandidateModule) -> Limits:
     return Limits(None, most, small=config.mode.least_ram)
 
 
-# ---- how much flash each mode may use, and the kernels that it then selects
+# ---- how much flash each mode may use, and the kernels that are then selected
 
 
 CODE_ALLOWANCE = 12 * 1024
-"""Bytes of code that `balanced` and `size` allow, besides the weights."""
+"""Bytes of code that `balanced` and `size` allow besides the weights."""
 
 LARGE_MODEL = 96 * 1024
-"""Above this many bytes of constants `balanced` lets code grow with them."""
+"""Above this many bytes of constants, `balanced` lets code grow with them."""
 
 RESERVE = 320
-"""Bytes by which estimates of code may be too low, so that `size` keeps its 12 KiB."""
+"""Bytes by which code estimates may be too low; reserved so that `size` stays within its 12 KiB."""
 
 MAIN_CODE = 1536
-"""Bytes of the main function and the runtime, which no kernel's estimate includes."""
+"""Bytes of the main function and the runtime; kernel estimates do not include them."""
 
 CALL_CODE = 32
-"""Bytes of them that the call of a layer needs."""
+"""Bytes of the main function per call of a layer."""
 
 
 def main_code(calls: int) -> int:
@@ -154,9 +154,9 @@ def selected_kernels(found: Sequence[Sequence[Candidate]], policy: SelectionConf
 
     speed: no limit.  balanced: constants and code within twice the model's weights plus 12 KiB; code may use 12 KiB of that, and
     in large models one more byte per 16 bytes of constants (a quarter of this is kept in reserve).  Tables of layers without
-    weights are added; if no layer has weights (float32), the extra code is.  size: constants within 12 % of the smallest, code
-    within 12 KiB.  ram: as balanced, besides the code of the cascades, which is fixed; `found` then contains only kernels whose
-    scratch fits the workspace.  An explicit flash budget applies in addition.
+    weights are added to the limit; if no layer has weights (float32), the extra code is added instead.  size: constants within
+    12 % of the smallest, code within 12 KiB.  ram: as balanced, plus the code of the cascades, which is fixed; `found` then
+    contains only kernels whose scratch fits the workspace.  An explicit flash budget applies in addition.
     """
     smallest = distinct_bytes(a for layer in found for a in _smallest(layer))
     main = main_code(len(found))
@@ -184,17 +184,17 @@ def _has_weights(layer: Sequence[Candidate]) -> bool:
 
 
 def _smallest(layer: Sequence[Candidate]) -> tuple[Stored, ...]:
-    """The constants of the candidate that has the fewest; unshared constants count as a single array."""
+    """The constants of the candidate with the fewest bytes of them; unshared constants count as a single array."""
     best = min(layer, key=lambda c: c.constants)
     unshared = best.constants - distinct_bytes(best.arrays)
     return (*best.arrays, Stored(id(best), unshared))
 
 
 def _least(layer: Sequence[Candidate], count: Mapping[Hashable, int]) -> tuple[Stored, ...]:
-    """A layer's weights in the model, or its smallest constants if those are smaller.
+    """A layer's weights in the model, or its smallest constants if they are smaller.
 
-    For several layers with the same weights (`count`: how many), only the weights: their biases differ if zero points were folded
-    in, which the model does not have.
+    If several layers have the same weights (`count`: how many), only the weights count: their biases may differ, but only because
+    zero points were folded in, which is not so in the model.
     """
     weights = layer[0].weights
     if weights and count[weights[0].key] > 1:

@@ -1,4 +1,4 @@
-"""The state laid out anew for windows that move on (aot/memory/circular_state.py)."""
+"""Lay out the state again so that windows can advance in it (aot/memory/circular_state.py)."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from aot.tir.transform import merge_functions
 
 @module_pass(required=True, phase=Planned)
 def slide_windows(module: Planned, _context: PassContext) -> Planned:
-    """Windows of the state move on where `planning.rings` says so and the RAM allows it.
+    """Let windows of the state advance from run to run, if `planning.rings` asks for it and the RAM allows it.
 
-    In: a Planned.  Out: a Planned with the same workspace and, where windows move on, another layout of the state (E9005 where
-    two would ever meet).
+    In: a Planned.  Out: a Planned with the same workspace and, if windows advance, another layout of the state (E9005 if two
+    windows would ever collide).
     """
     return _with_windows(module)
 
 
 def least_state(planned: Planned) -> int:
-    """Bytes of the state with its windows packed, without room to move on."""
+    """Bytes of the state with its windows packed, without room to advance."""
     return _with_windows(replace(planned, planning=replace(planned.planning, rings="copy"))).layout.state_size
 
 
@@ -57,14 +57,14 @@ def _with_windows(planned: Planned) -> Planned:
 
 
 def _most_state(planned: Planned) -> int | None:
-    """Bytes of a state with room to move on, where `planning.ring_share` limits it: so many times what is kept."""
+    """The most bytes for a state with room to advance: 1 / `planning.ring_share` more than the kept bytes; None: no limit."""
     share, kept = planned.planning.ring_share, planned.layout.state_size
     kept -= sum(w.size - w.kept for w in _windows(planned).values())
     return kept + kept // share if share else None
 
 
 def _choices(planned: Planned, shifted: Sequence[ShiftedState], most: int | None) -> Iterator[Rings]:
-    """What to try, the best first: windows that move on, in a state of `most` bytes if that is given; without room to do so."""
+    """Choices to try, the best first: windows that advance, within `most` bytes if given; then windows without room for it."""
     if planned.planning.rings == "slide":
         slid = without_shifts(planned, shifted)
         windows = list(_windows(slid).values())
@@ -79,7 +79,7 @@ def _choices(planned: Planned, shifted: Sequence[ShiftedState], most: int | None
 
 
 def _fits(planned: Planned, layout: StorageMap, most: int | None) -> bool:
-    """Within the budget for RAM and the pool; with room to move on in `most` bytes, and without no larger than as it was."""
+    """Whether the layout fits RAM budget, pool and, with room to advance, `most` bytes; without, it must shrink the state."""
     rings, limit = layout.rings, planned.planning.ram_limit
     if limit is not None and layout.plan.size + layout.state_size > limit:
         return False
@@ -89,9 +89,9 @@ def _fits(planned: Planned, layout: StorageMap, most: int | None) -> bool:
 
 
 def _windows(planned: Planned) -> dict[TensorRef, Ring]:
-    """The windows by the tensor that owns their bytes: the old value in front, the new one behind the rows that are left.
+    """The windows by the tensor that owns their bytes: the old value at the front, the new one `hop` bytes further on.
 
-    Those that are written last come first: what is new in them may lie over what leaves the others.
+    Windows that are written last come first: their new bytes may overlap the bytes that leave the others.
     """
     found: dict[TensorRef, Ring] = {}
     roots = [planned.root(s.old) for s in planned.states]
@@ -106,14 +106,14 @@ def _windows(planned: Planned) -> dict[TensorRef, Ring]:
 
 
 def _laid_out(planned: Planned, rings: Rings) -> StorageMap:
-    """The state with what stays in its place in front, then the counter, and the windows behind it.
+    """The state as a layout: first the tensors that stay in place, then the counter, then the windows.
 
-    Without room to move on there is no counter: the windows are moved back by copies at the end of each run.
+    Without room to advance there is no counter: copies move the windows back at the end of each run.
     """
     layout, slides = planned.layout, rings.turns > 1
     own, roots = {w.start: w for w in rings.windows}, {w.start: root for root, w in _windows(planned).items()}
     places = {p.offset: t for t, p in layout.places.items() if p.where == "state" and planned.root(t) is t}
-    end, table = 0, dict[int, tuple[int, int, int]]()  # first byte: bytes, where they go, hop
+    end, table = 0, dict[int, tuple[int, int, int]]()  # first byte: size, new offset, hop
     for start, tensor in sorted(places.items()):
         if start not in own and tensor.type.nbytes:
             to = align_up(end, layout.aligns[tensor])
@@ -121,7 +121,7 @@ def _laid_out(planned: Planned, rings: Rings) -> StorageMap:
             end = to + tensor.type.nbytes
     counter = align_up(end, itemsize(COUNTER))
 
-    shifted = {planned.root(s.old) for s in planned.states if s.fresh is not None}  # read and written all over
+    shifted = {planned.root(s.old) for s in planned.states if s.fresh is not None}  # read and written in full
 
     def share(below: Ring, above: Ring, gap: int) -> bool:
         one, other = roots[below.start], roots[above.start]
@@ -165,7 +165,7 @@ def _in_state(offset: int) -> StorageInfo:
 
 
 def _pools(layout: StorageMap, size: int) -> tuple[UsedPool, ...]:
-    """The pools with what a state of `size` bytes leaves of its own."""
+    """The pools; the state's own pool is reduced to what a state of `size` bytes leaves free."""
     state = layout.state_pool
     if state is None:
         return layout.pools
@@ -174,14 +174,14 @@ def _pools(layout: StorageMap, size: int) -> tuple[UsedPool, ...]:
 
 
 def _fits_pool(layout: StorageMap) -> bool:
-    """Whether the pool that the state is pinned to, if any, has room for it beside its part of the workspace."""
+    """Whether the pool that the state is pinned to, if any, has room for it besides its part of the workspace."""
     state = layout.state_pool
     used = 0 if state is None else sum(u.used for u in layout.pools if u.pool.name == state.name)
     return state is None or align_up(layout.state_size, STATE_ALIGN) + used <= state.size
 
 
 def _verify(planned: Planned, layout: StorageMap) -> None:
-    """Replays what each run does with the bytes of the state, and what the last one moves back (E9005)."""
+    """Replay what each run does to the bytes of the state, and what the last one moves back (E9005 if that fails)."""
     laid = {root: replace(w, start=layout.places[root].offset) for root, w in _windows(planned).items()}
     rings = layout.rings
     if rings is None:
@@ -195,7 +195,7 @@ def _verify(planned: Planned, layout: StorageMap) -> None:
 
 
 def _misplaced(layout: StorageMap, rings: Rings) -> list[str]:
-    """Windows that leave the state, are not aligned or meet what stays in its place."""
+    """Windows that leave the state, are misaligned, or overlap tensors that stay in place."""
     owned = [(p.offset, t.type.nbytes) for t, p in layout.places.items() if p.where == "state" and not p.hop and t.type.nbytes]
     fixed = max((start + size for start, size in [*owned, (rings.counter, itemsize(COUNTER))]), default=0)
     faults = []
@@ -208,19 +208,20 @@ def _misplaced(layout: StorageMap, rings: Rings) -> list[str]:
     return faults
 
 
-# ---- states that a layer shifts by a place, such as the memory of an SVDF: the state moves on, and only what is new is written
+# ---- states that a layer shifts, such as the memory of an SVDF: the state advances, and only the new values are written
 #
-# Filters lie one behind the other and each forgets its oldest value.  The whole is then the old state from one value on, in which
-# the newest value of a filter comes to where the oldest of the next one was: a window (circular_state.py) one value longer.
+# The filters' values are stored one filter after another, and each filter drops its oldest value.  The new state is thus the old
+# state without its first value: a filter's newest value goes where the next filter's oldest value was.  This is a window
+# (circular_state.py) that is one value longer than the state.
 #
-# Rows that are copied behind what is left of the old ones, in its place, are such a state too.
+# A state whose remaining rows are moved to the front in place, with new rows copied behind them, works the same way.
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftedState:
-    """A state, the layer that shifts it in its place, and the window that it may become.
+    """A state, the layer that shifts it in place, and the window that it may become.
 
-    `shift`: a copy, of what is left and of what is new, or what the kernel says of itself.
+    `shift`: the copy of the new rows, if the layer copies the remaining and the new rows, else the kernel's own description.
     """
 
     state: State
@@ -230,7 +231,7 @@ class ShiftedState:
 
 
 def shifted_states(planned: Planned) -> list[ShiftedState]:
-    """Those whose old value nothing reads once the new one is there: they have been given one place."""
+    """The states whose old value nothing reads once the new one exists: the plan gives both the same place."""
     found = []
     olds = [planned.root(s.old) for s in planned.states]
     for state, start in zip(planned.states, planned.layout.states, strict=True):
@@ -250,7 +251,7 @@ def shifted_states(planned: Planned) -> list[ShiftedState]:
 
 
 def shifted_by_copy(lowered: LoweredModule, state: State) -> Move | None:
-    """How a layer that is nothing but a copy puts what is new behind what is left of the old value, if one does."""
+    """The copy by which a pure copy layer puts the new rows behind the remaining old ones; None if no layer does so."""
     maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
     return None if maker is None else _copied(lowered, maker, state)
 
@@ -265,7 +266,7 @@ def _copied(lowered: LoweredModule, maker: KernelCall, state: State) -> Move | N
 
 
 def without_shifts(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
-    """These states as windows, whose layers write only what is new; in the layout they begin where they were."""
+    """The module with these states as windows whose layers write only new values; the windows start where the states did."""
     places, aligns = dict(planned.layout.places), dict(planned.layout.aligns)
     for one in shifted:
         old, new = one.state.old, one.state.new
@@ -285,7 +286,7 @@ def without_shifts(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned
 
 
 def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
-    """The layers that shift as what is left of them to do."""
+    """Replace the layers that shift a state by the work that remains: computing the new values."""
     calls, states = list(planned.calls), list(planned.states)
     functions, names = dict(planned.functions), NameSupply(planned.functions)
     for one in shifted:
@@ -302,7 +303,7 @@ def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
 
 
 def _share(calls: list[KernelCall], numbers: Sequence[int], *, functions: dict[str, BaseFunc], names: NameSupply) -> None:
-    """One function for those of these calls that differ in numbers only, as `share_functions` does before memory is planned."""
+    """Let calls that differ only in numbers share one function, as `share_functions` does before memory is planned."""
     own = [functions[calls[i].func] for i in numbers]
     for members, merged in merge_functions([f for f in own if isinstance(f, PrimFunc)]):
         if len(members) > 1:
@@ -312,22 +313,22 @@ def _share(calls: list[KernelCall], numbers: Sequence[int], *, functions: dict[s
                 calls[numbers[m]] = replace(calls[numbers[m]], shared=shared, scalars=scalars)
 
 
-# ---- windows of the state that overlap: what a run adds to one, in the bytes that another has no more use for
+# ---- windows of the state that overlap: the new rows of one use bytes that another no longer needs
 #
-# At the end of a run the oldest rows of a window are no longer needed, and before that only by the layers that read the window.
-# So the new rows of a later layer's window may take their place.  Two things show it: the order of the calls, with the distances
-# of kernels that do both (`may_share`), and afterwards, for the layout as it is, a replay of who owns each byte (`replay`).
+# Only the layers that read a window need its oldest rows; after the run nothing does.  So the new rows of a later layer's window
+# may replace them.  Two checks prove it: the order of the calls, with the safe distances of kernels that read one window and
+# write the other (`may_share`); and, for the finished layout, a replay of who owns each byte (`replay`).
 
 
 def first_write(planned: Planned, root: TensorRef) -> int:
-    """The number of the first call that writes to a window; -1 if the caller does."""
+    """The number of the first call that writes to a window; -1 if the model's caller writes it."""
     if any(planned.root(t) is root for t in planned.inputs):
         return -1
     return next((i for i, c in enumerate(planned.calls) if any(planned.root(t) is root for t in c.outputs)), len(planned.calls))
 
 
 def may_share(planned: Planned, below: TensorRef, above: TensorRef, *, gap: int) -> bool:
-    """Whether `below` may get its new bytes where the oldest of `above` are, which starts `gap` bytes behind it."""
+    """Whether the new bytes of `below` may replace the oldest bytes of `above`, which starts `gap` bytes after `below`."""
     lasting = [*planned.outputs, *planned.conditions, *(s.new for s in planned.states if planned.root(s.old) is not above)]
     if any(planned.root(t) is above for t in lasting):
         return False
@@ -340,7 +341,7 @@ def may_share(planned: Planned, below: TensorRef, above: TensorRef, *, gap: int)
 
 
 def _is_proven(planned: Planned, call: KernelCall, *, below: TensorRef, above: TensorRef, gap: int) -> bool:
-    """Whether a call is done with each byte of `above` before it writes over it."""
+    """Whether a call has finished with each byte of `above` before it overwrites it."""
     func = planned.kernel(call)
     if func.attrs.distances is not None:
         return False
@@ -356,9 +357,9 @@ def _is_proven(planned: Planned, call: KernelCall, *, below: TensorRef, above: T
 
 
 def replay(planned: Planned, layout: StorageMap, windows: Mapping[TensorRef, Ring], turns: int) -> list[str]:
-    """What goes wrong in `turns` runs and the first one after them, if each byte of the state holds what was written there last.
+    """The faults in `turns` runs and the one after them, found by tracking which window last wrote each byte of the state.
 
-    `windows` are laid out as in `layout`.
+    `windows` have the places of `layout`.
     """
     owner, faults = np.full(layout.state_size, -1), list[str]()
     ids = {root: k for k, root in enumerate(windows)}

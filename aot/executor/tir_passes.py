@@ -1,6 +1,7 @@
-"""Layers whose kernels differ in numbers only (extents, strides, zero points) share one function, which takes them as arguments.
+"""Passes over PrimFuncs: layers whose kernels differ only in numbers (extents, strides, zero points) share one function.
 
-So code does not grow with the depth of a network, at the price of a few instructions for numbers that are no longer constants.
+The function gets the numbers as arguments, so code does not grow with the depth of a network. The price is a few instructions,
+since the numbers are no longer constants.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from aot.tir.verify import verify
 
 @module_pass(phase=LoweredModule)
 def share_functions(module: LoweredModule, _context: PassContext) -> LoweredModule:
-    """Adds merged functions to the layers' own; their calls pass the numbers as scalars.  A cascade's row kernels count as
-    layers.
+    """Merge functions that differ only in numbers; calls pass the numbers as scalars.  A cascade's row kernels count as layers.
 
-    In and out: a LoweredModule after the passes over loop nests.  Where speed counts, numbers stay constants.
+    In and out: a LoweredModule after the passes over loop nests.  Modes that favour speed keep the numbers as constants.
     """
     lowered = module
     if not lowered.config.mode.shares_functions:
@@ -43,7 +43,7 @@ def share_functions(module: LoweredModule, _context: PassContext) -> LoweredModu
         functions[shared] = merged.func
         for (i, name), scalars in zip((places[m] for m in members), merged.scalars, strict=True):
             if name:
-                added = merged.func.scalars[len(functions[name].scalars) :]  # its own are operands already
+                added = merged.func.scalars[len(functions[name].scalars) :]  # its own scalars are operands already
                 callees[name] = shared, tuple(Imm(v, var.dtype) for v, var in zip(scalars, added, strict=True))
             else:
                 calls[i] = replace(calls[i], shared=shared, scalars=calls[i].scalars + scalars)
@@ -52,27 +52,27 @@ def share_functions(module: LoweredModule, _context: PassContext) -> LoweredModu
 
 
 def _renamed(call: KernelCall, functions: dict[str, PrimFunc], callees: Callees) -> KernelCall:
-    """A cascade's call after its functions, which call the shared ones now."""
+    """A cascade's call once its functions call the shared ones."""
     for name in (*call.callees, call.func):
         if has_calls(functions[name]):
             functions[name] = with_callees(functions[name], callees)
     return replace(call, callees=tuple(dict.fromkeys(callees[n][0] if n in callees else n for n in call.callees)))
 
 
-# ---- the passes over loop nests, on the module of all functions of a model
+# ---- the passes over loop nests, run on a module of all functions of a model
 
 
 Optimized = dict[PrimFunc, PrimFunc]
-"""What came of each function."""
+"""The optimised form of each function."""
 
 
 def optimize_functions(lowered: LoweredModule, done: Optimized) -> LoweredModule:
-    """The lowered module with every function through the passes, all in one module, and verified before and after.
+    """Run the passes on every function of the lowered module, all at once, and verify the functions before and after.
 
-    `done` keeps the results for another module with some of the same functions.  E9003 for a function that is not well formed.
+    `done` caches the results for other modules that share functions.  E9003 for a function that is not well formed.
     """
     functions = lowered.prim_funcs
-    if not PassContext.current().instruments:  # which want to see every function
+    if not PassContext.current().instruments:  # instruments must see every function
         functions = {name: func.core for name, func in functions.items()}
     firsts = {func: name for name, func in reversed(functions.items()) if func not in done}
     todo = {name: func for name, func in functions.items() if firsts.get(func) == name}
@@ -89,14 +89,14 @@ def optimize_functions(lowered: LoweredModule, done: Optimized) -> LoweredModule
 
 
 def _named(done: PrimFunc, func: PrimFunc) -> PrimFunc:
-    """What the passes made of a function, under the name and with the attributes of one that is equal but for these."""
+    """The optimised function with the name and attributes of `func`, which is otherwise equal to its original."""
     if done.name == func.name and done.attrs == func.attrs:
         return done
     return replace(done, name=func.name, attrs=func.attrs, like=done)
 
 
 def _only(lowered: LoweredModule, functions: dict[str, PrimFunc]) -> IRModule:
-    """The whole module where all functions are meant, else these alone."""
+    """The whole module if `functions` are all of its functions, else a module of these alone."""
     if len(functions) == len(lowered.functions):
         return lowered
     return IRModule(functions, lowered.name, {n: c for n, c in lowered.constants.items() if n in functions})
