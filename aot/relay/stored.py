@@ -1,8 +1,8 @@
-"""The forms in which flash may hold float32 constants: as the float16 numbers or the integers that the file has.
+"""Compact forms of float32 constants in flash: the float16 numbers or integers that the file stores.
 
-The graph knows values only.  A constant that the file keeps in fewer bytes says so in `Constant.stored`, the type it has there;
-whether its value still is what that type can say (it may have been transposed, cut or changed) is checked here, bit by bit,
-where a kernel asks.  So a pass that loses the note costs flash, and one that keeps it wrongly costs nothing.
+The graph knows only the values.  If the file stores a constant in fewer bytes, `Constant.stored` is its type in the file.  The
+value may since have been transposed, sliced or changed, so when a kernel asks, this module checks bit by bit whether that type
+can still represent it.  A pass that loses the note thus costs flash, and a pass that wrongly keeps it costs nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from aot.support.dtype import int_range
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """`float32(data)`, or `scale * (data - zero)` in float32, is the value: data float16, or int8 within the range of `dtype`.
+    """A float32 constant as `float32(data)` with float16 data, or as `scale * (data - zero)` with int8 data, computed in float32.
 
-    `scale`, float32, and `zero`, int32, have the data's rank and one element, or those of one axis.  Zero points are None where
-    the data less them is in range, and then it is that.
+    The int8 data is within the range of `dtype`.  `scale` (float32) and `zero` (int32) have the data's rank, with one element or
+    one per index of an axis.  `zero` is None if the integers minus their zero points are in range; `data` then holds these
+    differences.
     """
 
     data: Array
@@ -35,7 +36,7 @@ class Codes:
 
 
 def codes_of(constant: Constant) -> Codes | None:
-    """The smaller form of a constant, None if it has none."""
+    """The compact form of a constant; None if it has none."""
     stored = constant.stored
     if stored is None or constant.type.dtype != "float32":
         return None
@@ -51,9 +52,9 @@ def codes_of(constant: Constant) -> Codes | None:
 
 
 def encoded(values: Array, dtype: str, scale: Array | None = None, zero: Array | int = 0) -> Codes | None:
-    """float32 `values` as float16, or as integers with `scale` and `zero` (broadcast); None unless that is exact.
+    """float32 `values` as float16, or as integers with `scale` and `zero` (broadcast); None unless the form is exact.
 
-    The integers are int4 where `dtype` is and they fit, else int8.
+    The integers are int4 if `dtype` is int4 and they fit, else int8.
     """
     if scale is None:
         with np.errstate(all="ignore"):
@@ -76,7 +77,7 @@ def encoded(values: Array, dtype: str, scale: Array | None = None, zero: Array |
 
 @function_pass(required=True)
 def widen_float16(func: Function, _context: PassContext) -> Function:
-    """Constants that the file has as float16 are float32 in flash."""
+    """Store constants as float32 in flash even if the file has them as float16."""
 
     def rule(expr: Expr) -> Expr:
         if isinstance(expr, Constant) and expr.stored is not None and expr.stored.dtype == "float16":
@@ -97,7 +98,7 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def inheriting(value: Constant, sources: Sequence[Constant]) -> Constant:
-    """A constant computed from others with the note of that one of them whose form fits it too."""
+    """A constant computed from `sources`, with the `stored` note of the first source whose form can represent it too."""
     if value.type.dtype != "float32" or value.stored is not None:
         return value
     for source in sources:
@@ -109,7 +110,7 @@ def inheriting(value: Constant, sources: Sequence[Constant]) -> Constant:
 
 
 def _candidates(stored: TensorType | None, type_: TensorType) -> list[TensorType]:
-    """A note in another shape, a scale for each index of any axis that has as many."""
+    """The note `stored` for another shape; if it has several scales, once for each axis of that extent."""
     if stored is None:
         return []
     quant = stored.quant

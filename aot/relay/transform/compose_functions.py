@@ -1,4 +1,4 @@
-"""Functions that run one after the other as one function, some of them several times for each run of the last."""
+"""Composes functions that run one after another into one; each may run several times per run of the last."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from aot.support.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A function of one input and its part in a chain.
+    """A function of one input and its role in a chain.
 
-    It runs `runs` times, each on new rows along `axis` of its input; result `output` of each run goes on to the next link.
-    `name` begins the names of what it keeps.
+    It runs `runs` times, each time on new rows along `axis` of its input; result `output` of each run goes to the next link.
+    `name` is the prefix of the names of its states.
     """
 
     name: str
@@ -32,14 +32,14 @@ class Link:
 
     @property
     def input(self) -> TensorType:
-        """The type of what one run takes."""
+        """The type of the input of one run."""
         (var,) = input_vars(self.main)
         return var.type
 
 
 @module_pass(required=True)
 def compose_functions(module: IRModule, _context: PassContext, *, links: Sequence[Link] = ()) -> IRModule:
-    """The functions of a chain's links, by their names in the module, become its main."""
+    """Compose the functions of a chain's links, found by name in the module, into its main."""
     if not links:
         return module
     functions = {k: f for k, f in module.functions.items() if k not in {link.name for link in links}}
@@ -52,11 +52,11 @@ def compose_functions(module: IRModule, _context: PassContext, *, links: Sequenc
 
 
 def composed(links: Sequence[Link]) -> Function:
-    """One function of the new rows for all runs of the first link; its results are those of the last, which runs once.
+    """One function of the new rows for all runs of the first link; its results are the results of the last link, which runs once.
 
-    The results of a link lie one after the other as rows of the next one's input, in the order of memory; so the dimensions of
-    that before its axis are 1, and the runs of a link are a multiple of the next one's.  What a link keeps from run to run goes
-    from each of its runs to the next, and from the last to the first of the next push.
+    The results of a link follow one another in memory as rows of the next link's input.  So the dimensions of that input before
+    its axis are 1, and the number of runs of a link is a multiple of the next link's.  A link's state passes from each of its
+    runs to the next, and from the last run to the first run of the next push.
     """
     first = links[0]
     (given,) = input_vars(first.main)
@@ -81,18 +81,18 @@ def composed(links: Sequence[Link]) -> Function:
 
 
 def with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
-    """The type with so many rows along an axis."""
+    """The type with `rows` rows along an axis."""
     return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
 
 
 def _first_span(func: Function) -> Span:
-    """The operator that comes first, as what makes its operands is told of, too; no tensor of the file."""
+    """The span of the first operator, without its tensor of the file; nodes that produce its operands are attributed to it."""
     first = next((e for e in post_order(func.body) if isinstance(e, Call | If | While)), func.body)
     return replace(first.span, tensor=-1)
 
 
 def split(x: Expr, axis: int, count: int, span: Span = NO_SPAN) -> list[Expr]:
-    """`count` equal parts along an axis, for the operator of `span`."""
+    """`count` equal parts along an axis, attributed to the operator of `span`."""
     shape = tensor_type(x).shape
     if count == 1:
         return [x]
@@ -109,7 +109,7 @@ def split(x: Expr, axis: int, count: int, span: Span = NO_SPAN) -> list[Expr]:
 def applied(func: Function, x: Expr, states: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """The results and new states of a function of one input for these operands.
 
-    Nodes forget the tensors of the file that they come from: there are several files, and several runs.
+    Nodes lose their links to tensors of the file, as there are several files and several runs.
     """
     given = {id(v): e for v, e in zip(func.params, [x, *states], strict=True)}
 
@@ -123,7 +123,7 @@ def applied(func: Function, x: Expr, states: Sequence[Expr]) -> tuple[tuple[Expr
 
 
 def _joined(results: Sequence[Expr], link: Link) -> list[Expr]:
-    """The inputs of a link's runs from the results of the one before."""
+    """The inputs of a link's runs, from the results of the previous link."""
     join, span = constructor("concatenate"), _first_span(link.main)
     row, shape = link.input.size // link.input.shape[link.axis], link.input.shape
     rows = []

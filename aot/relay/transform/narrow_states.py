@@ -1,4 +1,4 @@
-"""States that the model keeps as float32, though all that it ever puts there are quantised values."""
+"""Narrows states that the model keeps as float32 although it only ever stores dequantised values there."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ QUANTIZE, DEQUANTIZE = "qnn.quantize", "qnn.dequantize"
 
 @module_pass(opt_level=1, law=same_over_time)
 def narrow_states(module: IRModule, _context: PassContext, *, with_shared: bool = True) -> IRModule:
-    """States that a converter dequantised hold the integers instead, and so do the rows that they are joined with.
+    """Store integers in states that a converter dequantised, and in the rows that are joined with them.
 
-    `with_shared`: also states that other signatures use, which are other models with a state of their own.
+    `with_shared`: also narrow states that other signatures use; those are separate models with their own state.
     """
     main = module["main"]
     assert isinstance(main, Function)
@@ -29,12 +29,12 @@ def narrow_states(module: IRModule, _context: PassContext, *, with_shared: bool 
 
 
 def with_narrow_states(main: Function, *, with_shared: bool = True) -> Function:
-    """`main` with narrow states, itself if it has none.
+    """`main` with narrow states, or `main` itself if no state can be narrowed.
 
-    A quantised streaming layer comes as `q = quantize(concatenate(state, dequantize(x)))`, with `dequantize` of a slice of q as
-    the new state.  A state that is dequantised each time becomes what it was before, by the law S = dequantize(Q).  Its first
-    value must be one of a Q too, or be read only through the quantize that undoes the dequantize.  Then quantize goes through
-    slices and concatenate to what it undoes: proven here by trying all values.  The results stay the same bit by bit.
+    A quantised streaming layer arrives as `q = quantize(concatenate(state, dequantize(x)))`; the new state is `dequantize` of a
+    slice of q.  If the new state S is always dequantize(Q), the state becomes Q.  The initial value must be dequantize of some Q
+    too, or be read only through a quantize that undoes the dequantize.  Then quantize moves through slices and concatenate to the
+    dequantize that it undoes, which is proven here by trying all values.  The results stay bit-identical.
     """
     outputs, news = result_exprs(main)
     inputs, states = main.params[: len(main.params) - len(news)], []
@@ -60,7 +60,7 @@ def with_narrow_states(main: Function, *, with_shared: bool = True) -> Function:
 
 
 def _codes(initial: Array, new: Call) -> Array | None:
-    """The integers of which `new`, a call of dequantize, makes a state's first value; None if there are none."""
+    """The integers that `new`, a call of dequantize, maps to a state's initial value; None if there are none."""
     type_ = tensor_type(new.args[0])
     every, values = _all_values(new)
     order = np.argsort(values, kind="stable")
@@ -70,7 +70,7 @@ def _codes(initial: Array, new: Call) -> Array | None:
 
 
 def _quantized(initial: Array, var: Var, new: Call, readers: dict[int, list[Expr]]) -> Array | None:
-    """A first value quantised, where nothing but one kind of quantize, which undoes `new`, reads the state; None elsewhere."""
+    """The quantised initial value, if the state is read only through equal quantizes that undo `new`; else None."""
     found, todo = list[Call](), list(readers.get(id(var), []))
     while todo:
         expr = todo.pop()
@@ -87,7 +87,7 @@ def _quantized(initial: Array, var: Var, new: Call, readers: dict[int, list[Expr
 
 
 def _all_values(expr: Call) -> tuple[Array, Array]:
-    """Every value of the operand of dequantize, and what it makes of them."""
+    """Every value that the operand of dequantize can have, and the dequantised values."""
     type_ = tensor_type(expr.args[0])
     lo, hi = int_range(type_.dtype)
     every = np.arange(lo, hi + 1).astype(numpy_dtype(type_.dtype))
@@ -95,7 +95,7 @@ def _all_values(expr: Call) -> tuple[Array, Array]:
 
 
 def _undoes(quantize: Call, dequantize: Call) -> bool:
-    """Whether quantize(dequantize(q)) is q, for every q."""
+    """Whether quantize(dequantize(q)) is q for every q."""
     if tensor_type(dequantize.args[0]).dtype != quantize.attrs.dtype:
         return False
     every, values = _all_values(dequantize)
@@ -103,7 +103,7 @@ def _undoes(quantize: Call, dequantize: Call) -> bool:
 
 
 def _integers(expr: Expr, states: set[int]) -> Expr:
-    """quantize of what was dequantised, or of rows joined with a narrow state, without floats; anything else as it is."""
+    """A quantize of dequantised values, or of rows joined with a narrow state, without floats; other expressions unchanged."""
     if not isinstance(expr, Call) or not is_call(expr, QUANTIZE):
         return expr
     data = expr.args[0]
@@ -124,14 +124,14 @@ def _is_moved(expr: Expr) -> bool:
 
 
 def _origin(expr: Expr) -> Expr:
-    """What an expression is a slice of, or shows in another shape."""
+    """The tensor that an expression is a slice or view of."""
     while isinstance(expr, Call) and _is_moved(expr):
         expr = expr.args[0]
     return expr
 
 
 def _undone(expr: Call) -> Expr:
-    """quantize of a dequantised tensor or of a slice of one: that of the integers, where the one undoes the other."""
+    """quantize of a dequantised tensor, or of a slice of one, as the integers or their slice, if quantize undoes dequantize."""
     origin = _origin(expr.args[0])
     if not isinstance(origin, Call) or not is_call(origin, DEQUANTIZE) or not _undoes(expr, origin):
         return expr

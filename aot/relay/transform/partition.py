@@ -1,12 +1,12 @@
-"""Bring your own code generator: parts of a graph that a library or another compiler implements, in TVM's four steps.
+"""Bring your own code generator: let a library or another compiler implement parts of a graph, in TVM's four steps.
 
-    MergeComposite(table)      what has the form of a pattern becomes a call of a function, attrs["Composite"]: the pattern's name
-    AnnotateTarget(compiler)   such functions of the compiler's patterns get attrs["Compiler"]
-    MergeCompilerRegions()     a function that only one other of the same compiler reads becomes a part of that one
-    PartitionGraph()           what is left is primitive and has a symbol of its own: attrs["global_symbol"]
+    MergeComposite(table)      a match of a pattern becomes a call of a function; attrs["Composite"] is the pattern's name
+    AnnotateTarget(compiler)   functions made from the compiler's patterns get attrs["Compiler"]
+    MergeCompilerRegions()     a function read only by one other function of the same compiler is merged into its reader
+    PartitionGraph()           each remaining function becomes primitive and gets its own symbol, attrs["global_symbol"]
 
 A pattern table is a list of (name, pattern) or (name, pattern, check); the names begin with the compiler's (`cmsis-nn.conv2d`).
-`check(call)` of the outermost call may refuse what has the form.
+`check(call)`, called with the outermost call, may reject a match.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Entry = tuple[str, Pattern] | tuple[str, Pattern, Check]
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """A form that an external code generator takes."""
+    """A pattern that an external code generator accepts."""
 
     name: str
     pattern: Pattern
@@ -42,7 +42,7 @@ _TABLES: dict[str, tuple[Composite, ...]] = {}
 
 
 def register_pattern_table(compiler: str) -> Callable[[Callable[[], Sequence[Entry]]], Callable[[], Sequence[Entry]]]:
-    """Enter the pattern table that a function returns; UsageError E5120 says what is wrong with it."""
+    """Register the pattern table that the decorated function returns, for `compiler`; UsageError E5120 if it is invalid."""
 
     def register(table: Callable[[], Sequence[Entry]]) -> Callable[[], Sequence[Entry]]:
         if not isinstance(compiler, str) or not compiler or not callable(table):
@@ -60,7 +60,7 @@ def register_pattern_table(compiler: str) -> Callable[[Callable[[], Sequence[Ent
 
 
 def get_pattern_table(compiler: str) -> tuple[Composite, ...]:
-    """The registered table; UsageError E5121 if there is none."""
+    """The registered table of `compiler`; UsageError E5121 if there is none."""
     if compiler not in _TABLES:
         reach("pattern tables")
     if compiler not in _TABLES:
@@ -70,7 +70,7 @@ def get_pattern_table(compiler: str) -> tuple[Composite, ...]:
 
 
 def table_of(given: Any) -> tuple[Composite, ...]:
-    """A table's entries, checked (E5120)."""
+    """A table's entries, validated (E5120)."""
     if not isinstance(given, list | tuple):
         raise _wrong(f"a pattern table is a list of (name, pattern) or (name, pattern, check), not {given!r}")
     found = []
@@ -92,25 +92,25 @@ def _wrong(message: str) -> UsageError:
 
 @module_pass(required=True)
 def merge_composite(module: IRModule, _context: PassContext, *, table: Sequence[Composite] = ()) -> IRModule:
-    """What has the form of a pattern in the table becomes a call of a composite function."""
+    """Replace each match of a pattern in the table by a call of a composite function."""
     return _mapped(module, lambda func: _merge_composites(func, table))
 
 
 @module_pass(required=True)
 def annotate_target(module: IRModule, _context: PassContext, *, compilers: Sequence[str] = ()) -> IRModule:
-    """The composite functions of these compilers' patterns are marked."""
+    """Mark the composite functions of these compilers' patterns."""
     return _mapped(module, lambda func: _map_calls(func, lambda c: _annotated(c, compilers)))
 
 
 @module_pass(required=True)
 def merge_compiler_regions(module: IRModule, _context: PassContext) -> IRModule:
-    """Neighbours of one compiler are joined."""
+    """Join neighbouring functions of the same compiler."""
     return _mapped(module, _merge_regions)
 
 
 @module_pass(required=True)
 def partition_graph(module: IRModule, _context: PassContext) -> IRModule:
-    """The marked parts become functions; composites without a mark become operator calls again."""
+    """Turn marked composites into primitive functions, and unmarked ones back into operator calls."""
     return _mapped(module, _partition)
 
 
@@ -121,7 +121,8 @@ def _mapped(module: IRModule, rule: Callable[[Function], Function]) -> IRModule:
 def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa: N802 - TVM's name
     """The pass `merge_composite` for a table.
 
-    Entries are tried in their order, calls late in the graph first.  A match counts if nothing outside reads what is inside.
+    Entries are tried in order, starting with the calls latest in the graph.  A match counts if nothing outside reads its inner
+    values.
 
     `pattern_table`: (name of the composite, pattern) in order of preference.
     """
@@ -129,7 +130,7 @@ def MergeComposite(pattern_table: Sequence[Entry | Composite]) -> Pass:  # noqa:
 
 
 def AnnotateTarget(compilers: str | Sequence[str]) -> Pass:  # noqa: N802
-    """The pass `annotate_target` for these compilers (UsageError for what is no name)."""
+    """The pass `annotate_target` for these compilers (UsageError if one is not a name)."""
     names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
     if not names or not all(isinstance(n, str) for n in names):
         raise _wrong(f"AnnotateTarget takes names of compilers, not {compilers!r}")
@@ -137,17 +138,17 @@ def AnnotateTarget(compilers: str | Sequence[str]) -> Pass:  # noqa: N802
 
 
 def MergeCompilerRegions() -> Pass:  # noqa: N802
-    """The pass `merge_compiler_regions`, as TVM makes it."""
+    """The pass `merge_compiler_regions`, under TVM's name."""
     return merge_compiler_regions
 
 
 def PartitionGraph() -> Pass:  # noqa: N802
-    """The pass `partition_graph`, as TVM makes it."""
+    """The pass `partition_graph`, under TVM's name."""
     return partition_graph
 
 
 def partition_for(compiler: str, *, only: Sequence[str] | None = None) -> Sequential:
-    """All that a compiler's registered patterns match, one function a pattern; `only` names some, without the compiler."""
+    """The passes that give each match of a compiler's patterns a function; `only`: names of some patterns, without the prefix."""
     table = get_pattern_table(compiler)
     names = [c.name.removeprefix(f"{compiler}.") for c in table]
     unknown = [n for n in only or () if n not in names]
@@ -204,7 +205,7 @@ def _composite_calls(
 
 
 def _described(pattern: Pattern, match: Match) -> Iterator[Expr]:
-    """Stands for the operators of a pattern."""
+    """The calls that match the operators of a pattern."""
     if isinstance(pattern, CallPattern) and pattern in match:
         yield match[pattern]
     for part in pattern.parts():
@@ -230,7 +231,7 @@ def _annotated(call: Call, compilers: Sequence[str]) -> Expr:
 
 
 def _merge_regions(func: Function) -> Function:
-    """The reader takes its operand's function in where no one else reads that; repeated until nothing changes."""
+    """Merge functions into their reader if nothing else reads them; repeat until nothing changes."""
     while True:
         readers = users(func)
         pair = next(
@@ -254,7 +255,7 @@ def _may_join(reader: Call, operand: Expr, readers: dict[int, list[Expr]]) -> bo
 
 
 def _joined(reader: Call, inner: Call) -> Call:
-    """One function of both."""
+    """Both functions as one."""
     assert isinstance(reader.op, Function)
     assert isinstance(inner.op, Function)
     params = [(p, a) for p, a in zip(reader.op.params, reader.args, strict=True) if a is not inner]

@@ -1,13 +1,13 @@
-"""A network over a window as one that takes the new rows of the window only, and keeps what it needs of the others.
+"""Rewrites a network on a window as one that gets only the window's new rows, and keeps what it needs from earlier rows.
 
-`main(x)` becomes `main'(rows, state ...)`: over time, run after run, its results have the very bytes of `main` on the last
-window. Before the first run the window holds nothing but zeros (the zero point, where the input is quantised), and the state is
-what runs on such a window leave.
+`main(x)` becomes `main'(rows, state ...)`: run after run, its results have exactly the bytes of `main` on the latest window.
+Before the first run the window contains only zeros (the zero point, if the input is quantised); the initial state is the one
+that runs on such a window leave behind.
 
-A tensor that is kept is `concatenate(state, fresh rows)`, the new state a slice of that; so it is a sliding window like those
-that a streaming model has written by hand, and lies in memory like those.  Where padding makes a run compute more rows behind the
-new ones, layers read these with the new ones, so nothing reads old and new rows as one tensor: the new state is then the old one
-without the rows that leave it, and the new ones behind it, and may be made in the place of the old one.
+For a kept tensor, the rewritten graph has `concatenate(state, fresh rows)`; a slice of that is the new state.  This has the form
+of the sliding windows in streaming models written by hand, and gets the same memory layout.  If padding makes a run compute more
+rows behind the new ones, layers read these together with the new ones, and nothing reads old and new rows as one tensor.  The
+new state is then the old one without its leaving rows, followed by the new rows, and may be computed in place.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from aot.support.dtype import numpy_dtype
 
 @module_pass(required=True, law=same_over_time)
 def slide_window(module: IRModule, _context: PassContext, *, plan: SlidePlan | None = None) -> IRModule:
-    """The network takes the new rows of its window and keeps what it needs of the others, as the plan of its main says."""
+    """Make main a function of its window's new rows that keeps what it needs from earlier rows, according to the plan."""
     main = module["main"]
     assert isinstance(main, Function)
     return module if plan is None else module.with_function("main", over_new_rows(main, plan))
 
 
 def over_new_rows(main: Function, plan: SlidePlan) -> Function:
-    """`main` as a function of fresh rows, by the plan; a state of its own stays in front of the rows that are kept."""
+    """`main` as a function of fresh rows, according to the plan; states that `main` already has come before the kept rows."""
     work = _Rewrite(plan)
     params = []
     for var in main.params:
@@ -84,7 +84,7 @@ def _with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
 
 
 def _initial(main: Function, plan: SlidePlan) -> list[Array]:
-    """The kept rows and sums after runs on zeros: all rows of [lo, hi) are alike then."""
+    """The kept rows and sums after runs on zeros, which make all rows of [lo, hi) equal."""
     if not plan.kept:
         return []
     totals = [(e, plan.sums[id(e)]) for e in plan.nodes if id(e) in plan.sums]
@@ -107,7 +107,7 @@ def _initial(main: Function, plan: SlidePlan) -> list[Array]:
 
 @dataclass(slots=True)
 class _Rewrite:
-    """The new graph while it is made; all tables go by the identity of the old node."""
+    """The new graph under construction; all tables are keyed by the id of the old node."""
 
     plan: SlidePlan
     given: dict[int, Var] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class _Rewrite:
     renewed: list[Expr] = field(default_factory=list)
 
     def whole(self, expr: Expr) -> Expr:
-        """All of a tensor, in the order of the old graph; without recursion, so depth does not matter."""
+        """A whole tensor, computed in the order of the old graph; not recursive, so any depth works."""
         for node in self.plan.nodes:
             if id(node) in self.done or id(node) in self.pieces:
                 continue
@@ -130,7 +130,7 @@ class _Rewrite:
         return self._operand(expr)
 
     def _plain(self, node: Expr) -> Expr:
-        """A node that does not slide, over whole tensors."""
+        """A node that does not slide, on whole tensors."""
         if isinstance(node, Var):
             return self.given.get(id(node), node)
         if id(node) in self.plan.sums:
@@ -139,7 +139,7 @@ class _Rewrite:
         return with_operands(node, [self._operand(o) for o in operands(node)])
 
     def _running(self, node: Call, total: RunningSum) -> Expr:
-        """A reduction over all rows from the sum of those that stayed; what the next run needs of it is the new state."""
+        """A reduction over all rows, from the kept sum of the rows that stay; the sum for the next run is the new state."""
         span = self._span(node)
 
         def of_rows(rows: Range) -> Expr:
@@ -190,9 +190,9 @@ class _Rewrite:
         return over_rows(node, slide.form, part, args)
 
     def _joined(self, node: Expr, slide: Slide, kept: Range, part: Range, computed: Expr) -> list[tuple[Range, Expr]]:
-        """The kept rows, and those that were computed; as one tensor where no more than the new rows are.
+        """The kept rows and the computed rows; one tensor if only the new rows are computed.
 
-        Rows at the edge behind the new ones are not in the state, so it is no longer than what is kept.
+        Edge rows behind the new ones are not in the state, so the state has exactly the kept rows.
         """
         fresh, stays, span = slide.fresh, kept[1] - kept[0] - slide.shift, self._span(node)
         type_ = _with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
@@ -208,9 +208,9 @@ class _Rewrite:
         return [joined] if part == fresh else [joined, (part, computed)]
 
     def renew(self) -> None:
-        """The new states that are no part of a window: what is left of the old ones, and the new rows.
+        """Set the new states that are not slices of a window: the remaining old rows, then the new rows.
 
-        These are taken from the rows that some layer reads, if there are such, as what was computed may be gone by then.
+        The new rows are sliced from rows that a layer reads, if possible, since the computed rows may be gone by then.
         """
         for node in self.renewed:
             slide, old = self.plan.sliding.table[id(node)], self.old[id(node)]
@@ -222,17 +222,17 @@ class _Rewrite:
             self.new[id(node)] = _concatenate([left, new], axis, span)
 
     def _reads_past(self, node: Expr, fresh: Range) -> bool:
-        """Whether each range of rows that takes in old and new ones goes on behind the new ones."""
+        """Whether each requested range that includes both old and new rows extends beyond the new ones."""
         return all(stop > fresh[1] for first, stop in self.plan.asked(node) if first < fresh[0] < stop)
 
     def _range(self, node: Expr, wanted: Range) -> Expr:
-        """Some rows of a sliding tensor, of one piece or of several side by side."""
+        """A range of rows of a sliding tensor, from one piece or from several joined ones."""
         if (id(node), wanted) not in self.ranges:
             self.ranges[id(node), wanted] = self._assembled(node, wanted)
         return self.ranges[id(node), wanted]
 
     def _assembled(self, node: Expr, wanted: Range) -> Expr:
-        """Where pieces overlap, use the one that extends further."""
+        """The range as slices of pieces; where pieces overlap, the one that extends further is used."""
         axis, at, parts, span = self.plan.sliding.table[id(node)].axis, wanted[0], list[Expr](), self._span(node)
         while at < wanted[1]:
             (first, stop), expr = max((p for p in self.pieces[id(node)] if p[0][0] <= at < p[0][1]), key=lambda p: p[0][1])
@@ -243,9 +243,9 @@ class _Rewrite:
         return parts[0] if len(parts) == 1 else _concatenate(parts, axis, span)
 
     def _span(self, node: Expr) -> Span:
-        """The operator whose rows are moved: that of the tensor, of an input the first that reads it.
+        """The operator to which moved rows are attributed: the one that computes the tensor, or the first that reads an input.
 
-        What is moved is no tensor of the file, it has other rows.
+        Moved rows are not a tensor of the file, as they have other rows.
         """
         origin = node
         if isinstance(node, Var):
@@ -266,11 +266,11 @@ def _slice(expr: Expr, axis: int, rows: Range, span: Span) -> Expr:
     return with_span(constructor("strided_slice")(expr, begin=begin, end=end), span)
 
 
-# Running sums (sliding.py): sums over rows in int32, and what the reduction over all of them makes of one.
+# Running sums (sliding.py): int32 sums over rows, and the result of a reduction over all rows from such a sum.
 
 
 def sum_of(rows: Expr, axes: tuple[int, ...], span: Span) -> Expr:
-    """int32 sums of int8, uint8 or int16 over `axes`, which stay with extent 1, for the operator of `span`."""
+    """int32 sums of int8, uint8 or int16 over `axes`, which keep extent 1, attributed to the operator of `span`."""
     wide = with_span(constructor("cast")(rows, dtype="int32"), span)
     if all(tensor_type(rows).shape[a] == 1 for a in axes):
         return wide
@@ -278,13 +278,13 @@ def sum_of(rows: Expr, axes: tuple[int, ...], span: Span) -> Expr:
 
 
 def sum_offset(expr: Expr, total: RunningSum) -> int:
-    """What `finished_sum` wants taken off a sum of all rows: the zero points of what is added."""
+    """The number to subtract from a sum of all rows before `finished_sum`: the zero points of the summands."""
     assert isinstance(expr, Call)
     return 0 if is_call(expr, "nn.avg_pool2d") else int(expr.attrs.input_zp) * total.count
 
 
 def finished_sum(expr: Call, total: RunningSum, sums: Expr) -> Expr:
-    """`expr` from the sum over all rows, less `sum_offset`."""
+    """`expr`, computed from the sum over all rows minus `sum_offset`."""
     attrs, type_ = expr.attrs, tensor_type(expr)
     common = {"lo": attrs.lo, "hi": attrs.hi, "dtype": type_.dtype, "quant": type_.quant}
     own: dict[str, Any] = {"count": total.count}
@@ -298,27 +298,27 @@ def finished_sum(expr: Call, total: RunningSum, sums: Expr) -> Expr:
     return reshaped(made, type_.shape, expr.span)
 
 
-# Convolutions with one position along an axis, as moving windows make them, in forms with faster kernels.
+# Convolutions with one position along an axis, a result of sliding windows, in forms that have faster kernels.
 
 
 _LAYERS = ("nn.conv2d", "nn.depthwise_conv2d")
 _FOLLOWERS = ("nn.bias_add", "qnn.requantize", "qnn.lut", "clip")
-"""What works on each element, with one constant for each channel."""
+"""Element-wise operators with one constant per channel."""
 
 
 @module_pass(required=True)
 def narrow_windows(module: IRModule, _context: PassContext) -> IRModule:
-    """Layers of one position in main, which windows leave, have no dilation, and convolutions of one are fully connected."""
+    """Simplify main's layers with one position, which sliding creates: no dilation, and convolutions become fully connected."""
     main = module["main"]
     assert isinstance(main, Function)
     return module.with_function("main", with_narrow_windows(main))
 
 
 def with_narrow_windows(func: Function) -> Function:
-    """`func` with the same results bit by bit, by two rules.
+    """`func` rewritten by two rules, with bit-identical results.
 
-    A window with one position along an axis reads the same rows without dilation, once those between have been left out.  A
-    convolution with one position in all is a fully connected layer, and the shape of its result can wait for what follows.
+    A convolution window with one position along an axis needs no dilation once a slice has dropped the rows between its taps.  A
+    convolution with a single position is a fully connected layer; the reshape of its result can move behind its followers.
     """
     return rewrite(func, _rule)
 
@@ -332,7 +332,7 @@ def _rule(expr: Expr) -> Expr:
 
 
 def _undilated(layer: Call) -> Call:
-    """Without dilation along axes of one position and without padding."""
+    """The layer without dilation along axes that have one position and no padding."""
     data, weight = layer.args
     end, steps, dilation = list(tensor_type(data).shape), [1, 1, 1, 1], list(layer.attrs.dilation)
     for d in (0, 1):
@@ -348,7 +348,7 @@ def _undilated(layer: Call) -> Call:
 
 
 def _dense(layer: Call) -> Expr:
-    """nn.conv2d whose window is its whole image, as nn.dense."""
+    """An nn.conv2d whose window is the whole image, as nn.dense; other layers unchanged."""
     data, weight = layer.args
     image, window = tensor_type(data).shape, tensor_type(weight).shape
     if not is_call(layer, "nn.conv2d") or image != (1, *window[1:]) or any(layer.attrs.padding):
@@ -363,7 +363,7 @@ def _dense(layer: Call) -> Expr:
 
 
 def _before_reshape(expr: Call) -> Expr:
-    """f(reshape(x)) = reshape(f(x)) where the last axis, the channels, stays."""
+    """Rewrite f(reshape(x)) as reshape(f(x)) if the reshape keeps the last axis, the channels."""
     inner = expr.args[0]
     if not isinstance(inner, Call) or not is_call(inner, "reshape"):
         return expr
@@ -377,7 +377,7 @@ def _before_reshape(expr: Call) -> Expr:
 
 
 def _is_layer(expr: Expr) -> bool:
-    """nn.dense and what follows it."""
+    """Whether `expr` is nn.dense, perhaps with followers."""
     while isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in _FOLLOWERS:
         expr = expr.args[0]
     return is_call(expr, "nn.dense")

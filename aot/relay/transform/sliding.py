@@ -1,13 +1,13 @@
-"""Which rows of each tensor are already known when a network runs again on a window that has moved on by some rows.
+"""Which rows of each tensor are already known when a network runs again on a window that has advanced by some rows.
 
-Contract.  The inputs slide: row r of an input in this run is its row r + hop of the last run, for r < rows - hop.  For each
-tensor in the result, rows lie along `axis`, and for all r and r' in [lo, hi) with r' = r + shift: row r of this run has the
-very bytes of row r' of the last run.  Rows before lo and from hi on (the edges) are those that padding touches somewhere on the
-way; they have to be computed in every run.  So of the rows in [lo, hi), only the last `shift` are new.
+Contract.  The inputs slide: row r of an input in this run is its row r + hop of the last run, for r < rows - hop.  Each tensor
+in the result has its rows along `axis`, and for all r and r' in [lo, hi) with r' = r + shift, row r of this run has exactly the
+bytes of row r' of the last run.  Rows before lo and from hi on (the edges) depend on padding, directly or indirectly; every run
+has to compute them again.  So of the rows in [lo, hi), only the last `shift` are new.
 
 A tensor is not in the result if its operator is not local in rows (`row_map`), if operands move by different numbers of rows,
-if the shift is no multiple of the stride, or if no row is free of padding; `reasons` says which.  Everything that reads such a
-tensor is not in the result either.
+if the shift is not a multiple of the stride, or if padding affects every row; `reasons` says which.  Tensors computed from
+such a tensor are not in the result either.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import bits
 
 Range = tuple[int, int]
-"""Rows from the first to before the second."""
+"""Rows from the first number up to, but not including, the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowMap:
-    """Row r of the result reads the `extent` rows from r * stride - before on."""
+    """Row r of the result reads `extent` rows, starting at r * stride - before."""
 
     extent: int = 1
     stride: int = 1
     before: int = 0
 
     def reads(self, rows: Range) -> Range:
-        """The rows that a range of the result reads, those outside of the operand included."""
+        """The rows that a range of the result reads, including rows outside the operand."""
         return rows[0] * self.stride - self.before, (rows[1] - 1) * self.stride - self.before + self.extent
 
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """The axis of the result that its rows lie along, and a RowMap for each operand (None: it has no rows, a constant)."""
+    """The axis of the result's rows, and a RowMap for each operand (None for a constant, which has no rows)."""
 
     axis: int
     maps: tuple[RowMap | None, ...]
 
 
 class NotLocalError(ValueError):
-    """Why an operator is not local in rows, in words that follow its name; a hop `factor` times as large would help (1: none)."""
+    """Why an operator is not local in rows, as words to follow its name; a hop `factor` times as large would help (1: none)."""
 
     def __init__(self, message: str, factor: int = 1) -> None:
         super().__init__(message)
@@ -61,13 +61,13 @@ class NotLocalError(ValueError):
 
 
 Axes = Sequence[int | None]
-"""For each operand the axis of its rows; None if it has none."""
+"""The axis of each operand's rows; None if it has no rows."""
 
 Rule = Callable[[Call, Axes], RowForm]
 
 
 def row_form(expr: Call, axes: Axes) -> RowForm:
-    """How `expr` reads the rows of its operands, of which one at least has some; NotLocalError where it is not local."""
+    """How `expr` reads the rows of its operands, at least one of which has rows; NotLocalError if it is not local in rows."""
     if not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
         raise NotLocalError("has several results")
     for arg, axis in zip(expr.args, axes, strict=True):
@@ -82,7 +82,7 @@ def row_form(expr: Call, axes: Axes) -> RowForm:
 
 
 def over_rows(expr: Call, form: RowForm, rows: Range, args: Sequence[Expr]) -> Call:
-    """`expr` for a range of its rows; `args` are those rows of the operands that exist and that the range reads."""
+    """`expr` for a range of its rows; `args` are the operands' existing rows that the range reads."""
     assert isinstance(expr.op, Op)
     change = _ATTRS.get(expr.op.name)
     attrs = expr.attrs if change is None else change(expr, form, rows)
@@ -95,7 +95,7 @@ def clamped(rows: Range, size: int) -> Range:
 
 
 def _outside(expr: Call, form: RowForm, rows: Range) -> tuple[int, int]:
-    """How many rows that a range reads lie before the first row of operand 0, and after its last one."""
+    """How many of the rows that a range reads are before the first row of operand 0, and how many after its last row."""
     (row_map, *_), axis = form.maps, form.axis
     assert row_map is not None
     first, stop = row_map.reads(rows)
@@ -105,7 +105,7 @@ def _outside(expr: Call, form: RowForm, rows: Range) -> tuple[int, int]:
 # ---- element-wise operators
 
 _SHAPED = frozenset({"broadcast_to", "tile", "full", "qnn.dynamic_params", "qnn.dynamic_quantize", "qnn.hybrid_output"})
-"""Operators of element-wise kind whose attributes say the shape, or that look at whole tensors."""
+"""Element-wise operators whose attributes contain the shape, or that read whole tensors."""
 
 
 def _elementwise(expr: Call, axes: Axes) -> RowForm:
@@ -187,7 +187,7 @@ def _cut_slice(expr: Call, form: RowForm, rows: Range) -> Any:
 
 
 def _reshape(expr: Call, axes: Axes) -> RowForm:
-    """Rows stay rows, or a whole number of them becomes one; with nothing but 1 in front of them, or the same sizes."""
+    """Rows stay rows, or a whole number of rows becomes one; the dimensions before them are all 1, or keep their size."""
     axis, old, new = _common_axis(axes), tensor_type(expr.args[0]).shape, expr.attrs.newshape
     before, size = prod(old[:axis]), old[axis]
     for at, rows in enumerate(new):
@@ -224,7 +224,7 @@ def _concatenate(expr: Call, axes: Axes) -> RowForm:
 
 
 def _last_axis(expr: Call, axes: Axes) -> RowForm:
-    """Softmax and its like: over the last axis."""
+    """Softmax and similar operators over the last axis."""
     axis = _common_axis(axes)
     if axis == len(tensor_type(expr).shape) - 1:
         raise NotLocalError("works over the axis that slides")
@@ -249,7 +249,7 @@ def _reduce(expr: Call, axes: Axes) -> RowForm:
 
 
 def _spectrogram(expr: Call, axes: Axes) -> RowForm:
-    """[samples, channels] -> [channels, frames, bins]: a frame reads `window` samples, one begins every `stride`."""
+    """[samples, channels] -> [channels, frames, bins]: a frame reads `window` samples; a frame starts every `stride` samples."""
     if axes[0] != 0:
         raise NotLocalError("mixes the channels")
     return RowForm(1, (RowMap(expr.attrs.window, expr.attrs.stride),))
@@ -286,7 +286,7 @@ _ATTRS: Mapping[str, Callable[[Call, RowForm, Range], Any]] = {
 
 
 def is_border(expr: Call, form: RowForm, rows: Range) -> bool:
-    """Whether a range of a bordered tensor (nn.pad) is nothing but border."""
+    """Whether a range of a padded tensor (nn.pad) consists only of border."""
     if not is_call(expr, "nn.pad"):
         return False
     (row_map, *_) = form.maps
@@ -297,9 +297,9 @@ def is_border(expr: Call, form: RowForm, rows: Range) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """How a tensor moves: `rows` along `axis`, by `shift` each run; those in [lo, hi) keep their values.
+    """How a tensor moves: `rows` along `axis`, by `shift` per run; the rows in [lo, hi) keep their values.
 
-    `form` is that of its operator, None for an input.
+    `form` is the RowForm of the tensor's operator; None for an input.
     """
 
     axis: int
@@ -311,15 +311,15 @@ class Slide:
 
     @property
     def fresh(self) -> Range:
-        """The rows of [lo, hi) that no earlier run has computed."""
+        """The rows of [lo, hi) that no earlier run computed."""
         return max(self.lo, self.hi - self.shift), self.hi
 
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """The tensors that slide, and why the others that read one do not, by the identity of the node.
+    """The tensors that slide, and why other tensors that read one do not, by the id of the node.
 
-    `factor`: a hop so many times as large suits the first stride that this one does not suit (1: there is none).
+    `factor`: a hop this many times as large would suit the first stride that the hop does not suit (1: there is none).
     """
 
     table: Mapping[int, Slide]
@@ -327,12 +327,12 @@ class Sliding:
     factor: int = 1
 
     def of(self, expr: Expr) -> Slide | None:
-        """How `expr` moves, None if it does not."""
+        """How `expr` moves; None if it does not."""
         return self.table.get(id(expr))
 
 
 def sliding(main: Function, hops: Mapping[str, tuple[int, int]]) -> Sliding:
-    """`hops`: for each input that slides, by name, the axis and the number of new rows, from 1 to its rows."""
+    """The tensors of `main` that slide; `hops`: axis and number of new rows (1 to all) of each sliding input, by name."""
     table: dict[int, Slide] = {}
     reasons: dict[int, str] = {}
     factor = 1
@@ -375,21 +375,23 @@ def _slide(expr: Call, operands: list[Slide | None]) -> Slide:
     return Slide(form.axis, rows, shifts.pop(), lo, hi, form)
 
 
-# Reductions over all rows of a window that moves, as sums that are kept from run to run.
+# Reductions over all rows of a sliding window, as sums that are kept from run to run.
 #
-# Of the rows [lo, hi) that keep their values, a run adds the new ones to the sum of those that have stayed, and subtracts the
-# ones that leave before the next run; the rows at the edges are added anew each time.  Sums of integers are exact whatever their
-# order.  A maximum has no such form: two stacks of partial maxima would need twice the rows, which are there to be looked at
-# again.
+# Of the rows [lo, hi), which keep their values, a run adds the new ones to the sum of the rows that stayed, and subtracts the
+# rows that leave before the next run; the edge rows are added again in every run.  Integer sums are exact in any order.  A
+# maximum cannot be updated this way: two stacks of partial maxima would need twice the rows, and the rows are available anyway.
 
 
 WORTH = 1 / 8
-"""The part of the rows up to which a running sum pays: kernels of whole windows add four bytes at a time, sums are in 32 bits."""
+"""The fraction of the rows up to which reading them for a running sum pays.
+
+Kernels for whole windows add four bytes at a time; running sums are in 32 bits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningSum:
-    """The reduction of `data`, whose rows move by `slide`, over `axes`, time among them; of `count` numbers each."""
+    """A reduction of `data`, whose rows move by `slide`, over `axes`, which include time; each sum adds `count` numbers."""
 
     data: Expr
     slide: Slide
@@ -398,17 +400,17 @@ class RunningSum:
 
     @property
     def edges(self) -> tuple[Range, ...]:
-        """Rows that are added anew each time."""
+        """Rows that are added again in every run."""
         return tuple(r for r in ((0, self.slide.lo), (self.slide.hi, self.slide.rows)) if r[0] < r[1])
 
     @property
     def leaving(self) -> Range:
-        """Rows that the next run does not have."""
+        """Rows that leave before the next run."""
         return self.slide.lo, self.slide.lo + self.slide.shift
 
     @property
     def share(self) -> float:
-        """The part of the rows that a run reads."""
+        """The fraction of the rows that a run reads."""
         return (2 * self.slide.shift + sum(b - a for a, b in self.edges)) / self.slide.rows
 
     @property
@@ -422,7 +424,7 @@ class RunningSum:
 
 
 def running_sum(expr: Expr, sliding: Sliding) -> RunningSum | None:
-    """`expr` as a sum that is kept, where that reads few rows and 32 bits hold it; else None."""
+    """`expr` as a kept sum, if that reads few rows and the sum fits 32 bits; else None."""
     if not isinstance(expr, Call) or sliding.of(expr) is not None:
         return None
     axes = _axes(expr)
@@ -438,7 +440,7 @@ def running_sum(expr: Expr, sliding: Sliding) -> RunningSum | None:
 
 
 def _axes(expr: Call) -> tuple[int, ...]:
-    """The axes that a mean or sum of quantised values is over, if it is one over whole axes."""
+    """The axes of a mean or sum of quantised values over whole axes; empty for anything else."""
     if is_call(expr, "mean") or is_call(expr, "qnn.sum"):
         rank = len(tensor_type(expr.args[0]).shape)
         return tuple(sorted(a % rank for a in expr.attrs.axes))
@@ -448,18 +450,18 @@ def _axes(expr: Call) -> tuple[int, ...]:
     return ()
 
 
-# Which rows a run on a moved window computes, and which it keeps from the run before.
+# Which rows a run on an advanced window computes, and which it keeps from the previous run.
 #
-# A sliding tensor is asked for ranges of rows by its readers.  One that is kept computes its edges and its fresh rows, and takes
-# the rows between from the last run; one that is not computes whatever is requested, and so requests more of its own operands.
-# Inputs that slide are always kept, as only their fresh rows are given.
+# Readers request ranges of rows from a sliding tensor.  For a kept tensor, a run computes the edge rows and the fresh rows, and
+# gets the rows between from the last run.  For other tensors, it computes everything requested, and thus requests more rows from
+# their operands.  Sliding inputs are always kept, as the caller passes only their fresh rows.
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Of one tensor: the ranges that a run computes, and the rows that it finds in the state (None: none are kept).
+    """The ranges of a tensor's rows that a run computes, and the range that is in the state (None: no rows are kept).
 
-    The kept rows end where the last of the computed ranges begins.
+    The kept rows end where the last computed range begins.
     """
 
     computed: tuple[Range, ...]
@@ -473,7 +475,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class LayerRows:
-    """What a run computes of a layer: multiply-accumulates, `macs_full` on the whole window; rows, where the layer slides.
+    """The part of a layer that a run computes: multiply-accumulates (`macs_full`: on the whole window) and rows, if it slides.
 
     `padded`: the layer itself has padding along time.
     """
@@ -488,9 +490,9 @@ class LayerRows:
 
 @dataclass(frozen=True, slots=True)
 class SlidePlan:
-    """The rows of each sliding tensor that anything asks for, by the identity of its node, operands before readers.
+    """The rows of each sliding tensor that is read, by the id of its node; `nodes` has operands before readers.
 
-    `sums`: the reductions over all rows whose sums are kept, by the identity of the node.
+    `sums`: the reductions over all rows whose sums are kept, by the id of the node.
     """
 
     sliding: Sliding
@@ -523,20 +525,20 @@ class SlidePlan:
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all that is kept, rows and sums."""
+        """The bytes of all kept rows and sums."""
         return sum(map(self.state_bytes, self.kept)) + sum(s.nbytes for s in self.sums.values())
 
     def macs(self) -> int:
-        """Multiply-accumulates of a run."""
+        """Multiply-accumulates per run."""
         return sum(round(_macs(e) * self.share(e)) for e in self.nodes)
 
     @property
     def macs_full(self) -> int:
-        """Those of a run on the whole window."""
+        """Multiply-accumulates of a run on the whole window."""
         return sum(_macs(e) for e in self.nodes)
 
     def layers(self) -> list[LayerRows]:
-        """The layers with weights, in their order."""
+        """The layers with weights, in order."""
         return [self._layer(e) for e in self.nodes if _macs(e)]
 
     def _layer(self, expr: Expr) -> LayerRows:
@@ -552,12 +554,12 @@ class SlidePlan:
 
     @property
     def gains(self) -> bool:
-        """Whether a run computes less than one on the whole window, whatever that is made of."""
+        """Whether a run does less work, of all kinds together, than a run on the whole window."""
         full = sum(_work(e) for e in self.nodes)
         return sum(_work(e) * self.share(e) for e in self.nodes) < full
 
     def work(self) -> float:
-        """What a run costs, in about the work of a multiply-accumulate: sums, other elements, and bytes that are moved."""
+        """The cost of a run, in units of about one multiply-accumulate; it includes sums, other elements, and moved bytes."""
         total = 0.0
         for expr in self.nodes:
             total += _work(expr) * self.share(expr)
@@ -569,7 +571,7 @@ class SlidePlan:
         return total
 
     def share(self, expr: Expr) -> float:
-        """The part of a tensor's rows that a run computes."""
+        """The fraction of a tensor's rows that a run computes."""
         slide = self.sliding.of(expr)
         if slide is None:
             return self.sums[id(expr)].share if id(expr) in self.sums else 1.0
@@ -577,14 +579,14 @@ class SlidePlan:
 
 
 EXACT = 9
-"""So many tensors are kept or not in all ways; each way takes about a millisecond."""
+"""Up to this many tensors, all combinations of kept tensors are tried; each costs about a millisecond."""
 
 _BYTE = 0.5
 _MOVEMENT = frozenset({"reshape", "strided_slice", "concatenate", "transpose", "nn.pad"})
 
 
 def slide_plan(main: Function, sliding: Sliding) -> SlidePlan:
-    """The plan with the least work: all candidates are kept, then each is given up whose rows are cheaper to compute again."""
+    """The plan with the least work: keep all candidates, then drop each tensor whose rows are cheaper to compute again."""
     nodes = tuple(post_order(main.body))
     keep = {id(e) for e in nodes if _is_candidate(e, sliding, users(main))}
     best = _planned(main, nodes, sliding, keep)
@@ -598,9 +600,9 @@ def slide_plan(main: Function, sliding: Sliding) -> SlidePlan:
 
 @dataclass(frozen=True, slots=True)
 class SlideFront:
-    """`plans` that none of those that were tried beats both in the bytes that are kept and in work, the least work first.
+    """The Pareto-optimal `plans` among those tried, by kept bytes and work; least work first.
 
-    `tried`: how many of the `ways` to keep some of the tensors that the plan of the least work keeps beside the inputs.
+    A way is a subset of the tensors that the least-work plan keeps besides the inputs; `tried` of the `ways` were tried.
     """
 
     plans: tuple[SlidePlan, ...]
@@ -609,14 +611,14 @@ class SlideFront:
 
     @property
     def optimal(self) -> bool:
-        """Whether no way beats one of the plans."""
+        """Whether all ways were tried, so that no way beats any of the plans."""
         return self.tried == self.ways
 
 
 def slide_front(main: Function, sliding: Sliding) -> SlideFront:
-    """The plans worth having, among the ways to keep what `slide_plan` keeps, or a part of it.
+    """The plans worth having, among those that keep all or part of what `slide_plan` keeps.
 
-    Exact for up to EXACT tensors beside the inputs; of more, one after the other is given up that costs the least for a byte.
+    Exact for up to EXACT tensors besides the inputs; with more, the tensor whose loss costs the least work is dropped repeatedly.
     """
     best = slide_plan(main, sliding)
     inputs = {id(e) for e in best.nodes if isinstance(e, Var) and sliding.of(e) is not None}
@@ -644,7 +646,7 @@ def slide_front(main: Function, sliding: Sliding) -> SlideFront:
 
 
 def _is_candidate(expr: Expr, sliding: Sliding, readers: Mapping[int, Sequence[Expr]]) -> bool:
-    """Inputs, and what is not just read row by row by one reader."""
+    """Whether a tensor may be kept: it slides, and is an input or not merely read row by row by a single reader."""
     if sliding.of(expr) is None:
         return False
     own = readers.get(id(expr), ())
@@ -655,7 +657,7 @@ def _is_candidate(expr: Expr, sliding: Sliding, readers: Mapping[int, Sequence[E
 
 
 def _links(expr: Expr, slide: Slide) -> list[tuple[Expr, RowMap]]:
-    """The operands of a sliding tensor that slide, with how it reads them."""
+    """The sliding operands of a sliding tensor, with the RowMap by which it reads each."""
     return [] if slide.form is None else [(a, m) for a, m in zip(operands(expr), slide.form.maps, strict=True) if m is not None]
 
 
@@ -684,7 +686,7 @@ def _planned(main: Function, nodes: Sequence[Expr], sliding: Sliding, keep: Coll
 
 
 def _keeps(rows: Rows, total: RunningSum) -> bool:
-    """Whether the kept rows include the evicted ones."""
+    """Whether the kept rows include the leaving ones."""
     return rows.kept is not None and rows.kept[0] <= total.slide.lo
 
 
@@ -698,7 +700,7 @@ def _rows(slide: Slide, asked: Sequence[Range], *, kept: bool) -> Rows:
 
 
 def _merged(ranges: Sequence[Range]) -> tuple[Range, ...]:
-    """The same rows in ranges that neither meet nor touch, ascending."""
+    """The same rows as ascending ranges that neither overlap nor touch."""
     merged: list[Range] = []
     for first, stop in sorted(ranges):
         if merged and first <= merged[-1][1]:
@@ -738,4 +740,4 @@ _STEPS: Mapping[str, Callable[[Any], int]] = {
     "signal.spectrogram": lambda attrs: 4 * attrs.length.bit_length(),
     "signal.mfcc": lambda attrs: attrs.channels,
 }
-"""About the multiplications of one element, by the attributes: a transform's levels, a cosine transform's sum."""
+"""Approximate multiplications per element, from the attributes: the levels of an FFT, the sum of a cosine transform."""
