@@ -1,1 +1,1 @@
-"""From a model to an Artifact: build.py; what a user may choose: options.py."""
+"""The compiler driver: build.py turns a model into an Artifact; options.py holds what a user may choose."""

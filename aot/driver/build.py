@@ -47,8 +47,8 @@ from aot.tir.function import PrimFunc
 from aot.tir.transform import optimize
 
 _TOLD_ELSEWHERE = frozenset({"byoc_path", "force_over_budget", "max_iterations", "slide", "slide_axis", "tuning"})
-"""Options that the metadata does not list: a path of this machine, what changes no artifact, what is listed with the loops or
-inputs it applies to, and numbers whose digest it has.
+"""Options that the metadata does not list: a path of this machine, an option that changes no artifact, options that are listed
+with the loops or inputs that they apply to, and tuning records, which appear as their digest.
 """
 
 _DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", False), ("fast_float", False))
@@ -62,11 +62,11 @@ def build(
     name: str | None = None,
     options: Options | None = None,
 ) -> Artifact:
-    """Compile a model (its bytes, its path, or what was read from there; also a chain, a .toml), or a relay module, to C.
+    """Compile a model or relay module to C.  A model is its bytes, its path, or its bytes with the path; a .toml is a chain.
 
     `name` becomes the prefix of all C symbols (default: from the file name).  Passes run in the current PassContext.  Raises
-    ModelError, UnsupportedError, InternalError, or TargetError, which is E2021 and E2022 where a budget cannot be kept, unless
-    the option `force_over_budget` is set.
+    ModelError, UnsupportedError, InternalError or TargetError; the last is E2021 or E2022 if a budget cannot be met, unless the
+    option `force_over_budget` is set.
     """
     artifact = compile_model(model, target=target, name=name, options=options).artifact
     over = [] if options is None or options.force_over_budget else over_budget(artifact.metadata)
@@ -84,10 +84,11 @@ def compile_model(
     options: Options | None = None,
     shared: Shared | None = None,
 ) -> LoweredOutput:
-    """As `build`, with everything that is known on the way: the lowered module, the plan, the functions as TIR.
+    """As `build`, but with all intermediate results: the lowered module, the plan, and the functions as TIR.
 
-    `model`, `target`, `name` and `options` are those of `build`; a budget that cannot be kept is no error here, the result is the
-    smallest plan that was found.  `shared` keeps what compilations of one model with other modes and budgets have in common.
+    `model`, `target`, `name` and `options` are as in `build`.  A budget that cannot be met is not an error here; the result is
+    then the smallest plan found.  `shared` holds work that compilations of one model in different modes and budgets have in
+    common.
     """
     options = options or Options()
     given = _given(model, target, name=name, options=options)
@@ -116,9 +117,9 @@ def compile_model(
 def lower_model(
     model: bytes | Path | NamedBytes | IRModule, *, target: Target, name: str | None = None, options: Options | None = None
 ) -> TirModule:
-    """As `build`, up to the module in which everything is a PrimFunc: what a code generator other than that of C gets.
+    """As `build`, but stop when everything is a PrimFunc: the input of code generators other than the one for C.
 
-    `module.constants[f][b]` are the values of the buffer called b that the function f takes as a constant.
+    `module.constants[f][b]` holds the values of the buffer `b` that the function `f` gets as a constant.
     """
     options = options or Options()
     given = _given(model, target, name=name, options=options)
@@ -128,7 +129,7 @@ def lower_model(
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What is compiled: the file, if it is one, what was read, the same with its shapes known, and for which target."""
+    """The inputs of a compilation: target, file (if there is one), the model as read, and the model with its shapes fixed."""
 
     target: Target
     file: NamedBytes | None
@@ -151,7 +152,7 @@ def _given(
 
 @dataclass(frozen=True, slots=True)
 class _PlanOption:
-    """A graph with its bounds, and what it may become."""
+    """A graph with its bounds and its possible plans."""
 
     front: FrontendResult
     bounds: Bounds
@@ -162,22 +163,21 @@ class _PlanOption:
         return self.plans.usual(opt) if budget is None else self.plans.within(budget, opt)
 
     def fits(self, planned: Planned, budget: int | None) -> bool:
-        """Whether workspace and state do, and the pools hold it."""
+        """Whether workspace and state fit the budget, and the plan fits the pools."""
         return planned.fits and (budget is None or planned.size + least_state(planned) <= budget)
 
 
 Shared = dict[str, Any]
-"""Graphs, and what they may become, of one model: by the options that they depend on."""
+"""Graphs of one model and their possible plans, keyed by the options that they depend on."""
 
 
 def _planned(
     data: bytes | IRModule, cpu: Target, *, name: str, options: Options, shared: Shared
 ) -> tuple[FrontendResult, Bounds, Planned]:
-    """The graph and its plan.  Where a window moves and RAM is limited, by a budget or pools, rows that would not fit are
-    computed again instead.
+    """The graph and its plan.  If a window slides and a budget or pools limit RAM, rows that would not fit are recomputed.
 
-    Of the plans of the front (`slide_front`) the one of the least work is taken whose usual kernels fit, or the one before it
-    with kernels that take less memory, where that is faster; the last where none fits.
+    Among the plans of the front (`slide_front`), choose the one with the least work whose usual kernels fit.  If the plan before
+    it fits with kernels that need less memory, and is faster, choose that one.  If none fits, choose the last.
     """
 
     def way(most: int | None) -> _PlanOption:
@@ -185,7 +185,7 @@ def _planned(
         if key not in shared:
             shared[key] = front(data, cpu, name=name, options=options, most_bytes=most)
         found: FrontendResult = shared[key]
-        # only windows of a state depend on the mode and the budget before the plans do
+        # before planning, only windows in the state depend on the mode and the budget
         windows = f" {_with_rings(_PLAIN, options, slides=found.slides)}" if state_vars(found.main) else ""
         if key + windows + " plans" not in shared:
             fused = fused_module(found.main, cpu, name=name, options=options, slides=found.slides)
@@ -213,16 +213,16 @@ def _planned(
 
 
 def _key(cpu: Target, name: str, options: Options, most: int | None) -> str:
-    """What a graph and its plans depend on; the mode and the budget for RAM choose among the plans."""
+    """Everything that a graph and its plans depend on; the mode and the RAM budget only choose among the plans."""
     rest = replace(options, opt="balanced", ram_budget=None, force_over_budget=False, tuning=None)
     history = options.tuning or History.current()
     return repr((cpu, name, rest, history.digest if history.rows else "", most))
 
 
 def fused_module(main: Function, cpu: Target, *, name: str, options: Options, slides: bool = False) -> FusedModule:
-    """The fused graph as the executor takes it; `opt` and `ram_budget` of `options` count for windows of the state only.
+    """The fused graph as the executor expects it; `opt` and `ram_budget` of `options` only affect windows in the state.
 
-    `slides`: windows move on by the rows of a run.
+    `slides`: windows advance by the rows of a run.
     """
     config = SelectionConfig(
         kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows, slides=slides,
@@ -238,7 +238,7 @@ _PLAIN = PlanConfig("arena", ONE_POOL)
 
 
 def _with_rings(planning: PlanConfig, options: Options, *, slides: bool) -> PlanConfig:
-    """Windows of the state slide where it is asked for, or where speed counts and the budget for RAM leaves room for it."""
+    """Let windows in the state slide if the user asks for it, or if speed matters and the RAM budget leaves room for it."""
     if options.rings == "auto":
         mode = MODES[options.opt]
         share = SLIDE_SHARE if slides and not mode.windows_at_any_size else None
@@ -248,7 +248,7 @@ def _with_rings(planning: PlanConfig, options: Options, *, slides: bool) -> Plan
 
 
 def plans_of(fused: FusedModule, *, bound: int) -> PlanSearch:
-    """What the fused graph may become; `bound` as in PlanSearch.  Each attempt is made once, and no instrument sees it."""
+    """The possible plans of the fused graph; `bound` as in PlanSearch.  Each attempt is made once, unseen by instruments."""
     optimized: Optimized = {}
 
     @cache
@@ -267,21 +267,21 @@ def _for_attempt(fused: FusedModule, attempt: PlanRequest) -> FusedModule:
 
 
 def shown(fused: FusedModule, planned: Planned) -> Planned:
-    """The plan that was chosen, made once more where instruments want to see how."""
+    """The chosen plan, made once more if instruments want to watch."""
     if not PassContext.current().instruments:
         return planned
     return lower_and_plan(replace(fused, config=planned.config, planning=planned.planning), {})
 
 
 def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:
-    """One fused function as a PrimFunc, for tests and tuning (the counterpart of tvm.lower)."""
+    """One fused function lowered to a PrimFunc, for tests and tuning (the counterpart of tvm.lower)."""
     load_installed()
     cpu = find_target(target) if isinstance(target, str) else target
     return optimize(lower_group(func, cpu, name).func)
 
 
 def _listed(options: Options) -> dict[str, Any]:
-    """What the metadata says of the options, as JSON has it: lists for tuples."""
+    """The options as the metadata lists them, with JSON's types (lists for tuples)."""
     told = {
         k: v for k, v in asdict(replace(options, tuning=None)).items() if k not in _TOLD_ELSEWHERE and (k, v) not in _DEFAULTS
     }

@@ -1,4 +1,4 @@
-"""External code generators in a compilation: what was requested, the passes that make their functions, the library's files."""
+"""External code generators: what the user requested, the passes that make their functions, and the library's files."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from aot.support.suggestions import did_you_mean
 from aot.target.target import Target
 
 CMSIS_NN = "cmsis-nn"
-"""The external code generator of this package; its files are imported when one is requested."""
+"""The external code generator that aot includes; its files are imported on request."""
 
 FOLDER = "byoc"
-"""Of an artifact's files, those of the library."""
+"""The folder of the library's files in an artifact."""
 
 CMSIS_FOLDERS = ("BasicMath", "Convolution", "FullyConnected", "NNSupport", "Pooling", "Softmax")
-"""The folders of CMSIS-NN's sources that int8 networks call."""
+"""The CMSIS-NN source folders that int8 networks use."""
 
 
 def parse_byoc(text: str) -> tuple[str, tuple[str, ...] | None]:
-    """(compiler, patterns or None for all) of `cmsis-nn` or `cmsis-nn=conv2d,add`."""
+    """(compiler, patterns) from `cmsis-nn` or `cmsis-nn=conv2d,add`; patterns is None for all."""
     name, given, patterns = text.partition("=")
     return name.strip(), tuple(p.strip() for p in patterns.split(",")) if given else None
 
 
 def check_byoc(wanted: Sequence[str], path: Path | None) -> None:
-    """Refuse unknown compilers and patterns (E5121), and a path that is no folder (E5122)."""
+    """Reject unknown compilers and patterns (E5121), and a path that is not a folder (E5122)."""
     if wanted:
         partitions(wanted)
     if path is not None and (not isinstance(path, Path) or not os.path.isdir(path)):
@@ -39,7 +39,7 @@ def check_byoc(wanted: Sequence[str], path: Path | None) -> None:
 
 
 def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Sequential, ...]:
-    """The passes that give layers to the external code generators, in the order in which these were named."""
+    """The passes that give layers to the external code generators, in the order in which the user named the generators."""
     if wanted:
         byoc.load_all()
     steps: list[Sequential] = []
@@ -60,7 +60,7 @@ def partitions(wanted: Sequence[str], target: Target | None = None) -> tuple[Seq
 
 
 def _for_mve(patterns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """All but fully connected layers, whose function takes sums of the weights there that have to be computed before."""
+    """All patterns except dense: with MVE, the library's fully connected function needs precomputed sums of the weights."""
     if patterns is None:
         return tuple(c.name.removeprefix(f"{CMSIS_NN}.") for c in get_pattern_table(CMSIS_NN) if c.name != f"{CMSIS_NN}.dense")
     if "dense" in patterns:
@@ -69,13 +69,13 @@ def _for_mve(patterns: tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def with_partitions(wanted: Sequence[str], target: Target) -> AbstractContextManager[PassContext]:
-    """The current context, which also gives layers away before the others are fused."""
+    """The current context, which also gives layers to external code generators before the other layers are fused."""
     given = PassContext.current().add_pass
     return changed_context(add_pass=(*given, *(("dead_code", step) for step in partitions(wanted, target))))
 
 
 def library_files(path: Path | None) -> dict[str, str]:
-    """The library's headers and sources, by their names below FOLDER; of CMSIS-NN those that int8 networks need (E5122)."""
+    """The library's headers and sources by path, below FOLDER; from CMSIS-NN, only the files that int8 networks need (E5122)."""
     if path is None:
         return {}
     sources = path / "Source"
@@ -94,7 +94,8 @@ def _is_needed(source: Path, sources: Path) -> bool:
     kind = folder.removesuffix("Functions")
     if kind == folder:
         return True
-    others = any(word in source.stem for word in ("lstm", "svdf", "_f32", "_f16", "_flt"))  # call what int8 networks lack
+    # these call functions that are left out for int8 networks
+    others = any(word in source.stem for word in ("lstm", "svdf", "_f32", "_f16", "_flt"))
     return kind in CMSIS_FOLDERS and (kind == "NNSupport" or "_s8" in source.name) and not others
 
 

@@ -1,4 +1,4 @@
-"""What came of the kernels of plug-ins: for which layers they were considered, and why not for others."""
+"""What became of plug-in kernels: which layers they were considered for, and why not for others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aot.topi.strategy import Group, OpImplementation, foreign_implementations
 
 
 class ForeignKernels(PassInstrument):
-    """Watches a compilation; `lines` then says of each kernel of a plug-in what came of it."""
+    """Watches a compilation; `lines` then reports what became of each plug-in kernel."""
 
     def __init__(self) -> None:
         self._seen = Counter[str]()
@@ -22,13 +22,13 @@ class ForeignKernels(PassInstrument):
         self._fused: FusedModule | None = None
 
     def run_before_pass(self, module: IRModule, info: Pass) -> None:
-        """Count the operators, from the first pass over the graph on."""
+        """Count the operators, starting at the first pass over the graph."""
         if info.name == "infer_type":
             self._rewritten = {}
         self._seen = _operators(module)
 
     def run_after_pass(self, module: IRModule, info: Pass) -> None:
-        """Count those that the pass over graphs has left."""
+        """Count the operators that a pass over graphs has removed."""
         if isinstance(module, FusedModule):
             self._fused = module
         elif any(isinstance(f, Function) for f in module.functions.values()):
@@ -36,7 +36,7 @@ class ForeignKernels(PassInstrument):
                 self._rewritten.setdefault(name, Counter())[info.name] += count
 
     def lines(self) -> list[str]:
-        """A line for each kernel of a plug-in; none before a model was compiled."""
+        """One line per plug-in kernel; empty before a model was compiled."""
         fused = self._fused
         return [] if fused is None else [self._line(impl, fused) for impl in foreign_implementations()]
 
@@ -61,18 +61,18 @@ def _name(call: Call) -> str:
 
 
 def _others(group: Group) -> Iterator[Call]:
-    """The calls of a group but for its anchor."""
+    """The calls of a group except its anchor."""
     return (e for e in post_order(group.result) if isinstance(e, Call) and e is not group.anchor)
 
 
 def _calls(module: IRModule) -> Iterator[Call]:
-    """The calls of a module's graphs, those of fused functions as one."""
+    """The calls in a module's graphs; a call of a fused function counts as one."""
     for func in module.functions.values():
         if isinstance(func, Function):
             yield from (e for f in all_functions(func) for e in post_order(f.body) if isinstance(e, Call))
 
 
 def _operators(module: IRModule) -> Counter[str]:
-    """How often each operator is called, in fused functions too."""
+    """The number of calls of each operator, including calls inside fused functions."""
     inside = [post_order(c.op.body) if isinstance(c.op, Function) else [c] for c in _calls(module)]
     return Counter(_name(e) for nodes in inside for e in nodes if isinstance(e, Call))

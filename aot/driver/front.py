@@ -1,4 +1,4 @@
-"""The front half of the compiler: from a model to its fused graph, with what is known of it before a kernel is."""
+"""The front half of the compiler: from a model to its fused graph, with the figures that are known before kernels are chosen."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from aot.target.target import Target, find_target
 
 @dataclass(frozen=True, slots=True)
 class FrontendResult:
-    """`before`: the main function as the file has it; `main`: fused; `slide`: how inputs move on, where they are windows.
+    """`before`: the main function as in the file; `main`: the fused one; `slide`: how windowed inputs advance.
 
-    `chain`: what a push is made of, where the model is several; `before` is then their graphs as one.
+    `chain`: the parts of a push, if the model is a chain; `before` is then all its graphs as one.
     """
 
     before: Function
@@ -43,11 +43,11 @@ class FrontendResult:
 
     @property
     def slides(self) -> bool:
-        """Whether windows move on by the rows of a run, inside of a chain too."""
+        """Whether windows advance by the rows of a run, also inside a chain."""
         return self.slide is not None or (self.chain is not None and self.chain.slides)
 
     def macs_nominal(self, model: bytes) -> int:
-        """Those of the file; of a chain, of all runs of its stages in a push on whole windows."""
+        """Multiply-accumulates of the file; for a chain, of all runs of its stages in a push, on whole windows."""
         if self.chain is None:
             return nominal_macs(model)
         return sum(stage["macs_window"] * stage["runs"] for stage in self.chain.told["stages"])
@@ -56,7 +56,7 @@ class FrontendResult:
 def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, most_bytes: int | None = None) -> FrontendResult:
     """Read a model whose shapes are known, and run the passes over graphs (ModelError, UnsupportedError).
 
-    `most_bytes`: of rows that are kept with --slide, where that is possible.
+    `most_bytes`: a limit for the rows that --slide keeps, met if possible.
     """
     with with_partitions(options.byoc, cpu) as context:
         chain = _chained(model, options, opt_level=context.opt_level, name=name) if isinstance(model, bytes) else None
@@ -77,13 +77,13 @@ def front(model: bytes | IRModule, cpu: Target, *, name: str, options: Options, 
 
 
 def module_of(model: bytes, *, options: Options, name: str) -> IRModule:
-    """The graph of a model, or of a chain, whose shapes are known (ModelError, UnsupportedError)."""
+    """The graph of a model or chain whose shapes are known (ModelError, UnsupportedError)."""
     found = _chained(model, options, opt_level=PassContext.current().opt_level, name=name)
     return from_model(model, oracle=options.oracle, name=name) if found is None else found.module
 
 
 def problems_of(model: bytes, options: Options) -> list[Problem]:
-    """Everything that keeps a model from being compiled; of a chain, what keeps each of its stages (`check_model`)."""
+    """Everything that prevents compiling a model; for a chain, everything that prevents compiling its stages (`check_model`)."""
     chain = unpack(model)
     if chain is None:
         return check_model(model, oracle=options.oracle)
@@ -91,7 +91,7 @@ def problems_of(model: bytes, options: Options) -> list[Problem]:
 
 
 def _chained(model: bytes, options: Options, *, opt_level: int, name: str) -> PipelineModel | None:
-    """The chain in these bytes as one module; UsageError E1305 for options of one model."""
+    """The chain in these bytes as one module; UsageError E1305 for options that only a single model can have."""
     chain = unpack(model)
     if chain is None:
         return None
@@ -103,15 +103,15 @@ def _chained(model: bytes, options: Options, *, opt_level: int, name: str) -> Pi
     return chained(chain, options, opt_level=opt_level, name=name)
 
 
-# ---- what a model needs by rules and bounds alone: its fused graph is read, no kernel is made
+# ---- what a model needs, by rules and bounds alone: this reads the fused graph and makes no kernels
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
     """Bytes and counts; `inputs` and `outputs`: name, shape, dtype, bytes, scale and zero point of each.
 
-    `liveness` and `streaming` are the bounds of docs/memory.md; `streaming_least` is what the latter is at least, where its
-    search stopped at its limit.  `weights`: all constants of the graph, equal ones once.
+    `liveness` and `streaming` are the bounds of docs/memory.md; `streaming_least` is a lower limit of `streaming`, set if its
+    search stopped at its limit.  `weights`: all constants of the graph, with equal ones counted once.
     """
 
     layers: int
@@ -129,7 +129,7 @@ class Outline:
 
 
 def outline(model: bytes, *, target: str, name: str, options: Options) -> Outline:
-    """The outline of a model whose shapes are known; raises what `build` raises of the model itself."""
+    """The outline of a model whose shapes are known; raises the errors that `build` raises about the model itself."""
     load_installed()
     cpu = find_target(target)
     found = front(model, cpu.with_fast_float() if options.fast_float else cpu, name=name, options=options)

@@ -1,9 +1,9 @@
-"""Compiled models on disk, so that the same model with the same options is compiled once. Data only: nothing in it is executed.
+"""Compiled models on disk, so that the same model with the same options compiles only once.  Only data: nothing is executed.
 
-An entry is a seal, then the artifact as compressed JSON; its name is the hash of everything the result depends on: the model,
-its name, the core, the options, and the compiler's own files.  What this user's cache did not seal under this name is no entry,
-nor is what does not have the form of an artifact.  Entries are written to a temporary file and moved into place, so processes may
-share the folder; the least recently used are evicted.
+An entry is a seal followed by the artifact as compressed JSON.  Its name is the hash of everything that the result depends on:
+the model, its name, the core, the options, and the compiler's own files.  An entry is ignored if this user's cache did not seal
+it under this name, or if it does not have the form of an artifact.  Entries are written to a temporary file and moved into place,
+so processes may share the folder.  The least recently used entries are evicted.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ KIND = "models"
 """The folder's name in the cache."""
 
 LIMIT = 256 << 20
-"""Bytes that all entries may have together."""
+"""The most bytes that all entries together may have."""
 
 LARGEST = 64 << 20
-"""Bytes that an entry may have unpacked."""
+"""The most bytes that an entry may have when unpacked."""
 
 _SEAL = 32
 
@@ -45,11 +45,11 @@ _METADATA: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("inputs", "outputs", "layers"), list),
     **dict.fromkeys(("macs", "macs_nominal"), int),
 }
-"""What metadata.json always has (docs/metadata.md)."""
+"""Keys that are always in metadata.json (docs/metadata.md)."""
 
 
 def is_off() -> bool:
-    """Whether $AOT_NO_CACHE says that nothing is to be kept."""
+    """Whether $AOT_NO_CACHE turns the cache off."""
     return os.environ.get("AOT_NO_CACHE", "") not in ("", "0")
 
 
@@ -61,7 +61,7 @@ def key_of(model: bytes, file_name: str, name: str, target: str, options: Option
 
 
 def kept(key: str, compile_it: Callable[[], Artifact]) -> Artifact:
-    """The entry `key`, or what `compile_it` returns, which becomes the entry.  A folder that fails is as good as none."""
+    """The entry `key`, or the result of `compile_it`, which becomes the entry.  Errors of the folder are ignored."""
     path = cache_folder(KIND) / key
     found = _read(path)
     if found is not None:
@@ -75,7 +75,7 @@ def kept(key: str, compile_it: Callable[[], Artifact]) -> Artifact:
 
 
 def usage() -> tuple[Path, int, int]:
-    """The folder, the number of its entries and their bytes."""
+    """The folder, the number of its entries, and their total bytes."""
     folder = cache_folder(KIND)
     sizes = [size for _, size, _ in files_by_use(folder)]
     return folder, len(sizes), sum(sizes)
@@ -95,7 +95,7 @@ def _read(path: Path) -> Artifact | None:
 
 
 def _artifact(data: Any) -> Artifact | None:
-    """The artifact that an entry describes; None if it is not as a compilation makes it, or names files elsewhere."""
+    """The artifact that an entry describes; None if no compilation makes such an artifact, or if it names files elsewhere."""
     if not _is_form(data, _FORM) or not _is_form(data["metadata"], _METADATA):
         return None
     name, files, graph = data["name"], data["files"], data["graph"]
@@ -112,7 +112,7 @@ def _write(path: Path, artifact: Artifact) -> None:
     data = {"name": artifact.name, "files": dict(artifact.files), "metadata": artifact.metadata, "graph": artifact.graph}
     text = json.dumps(data).encode()
     if len(text) > LARGEST or json.loads(text) != data:
-        return  # something that JSON would change, such as a tuple: compiled again each time
+        return  # too large, or JSON would change something, such as a tuple: compile again each time
     packed = zlib.compress(text, 1)
     replace_file(path, _sealed(path, packed) + packed)
     _shrink(path.parent)
@@ -123,7 +123,7 @@ def _sealed(path: Path, packed: bytes) -> bytes:
 
 
 def _shrink(folder: Path) -> None:
-    """Remove what was not used for the longest time, until the rest is within the limit."""
+    """Remove the least recently used entries until the others are within the limit."""
     entries = files_by_use(folder)
     total = sum(size for _, size, _ in entries)
     for _, size, path in entries:

@@ -1,4 +1,4 @@
-"""A model as a user names it: a .tflite file, or a chain of several, a TOML file that names them (docs/streaming.md)."""
+"""A model as a user names it: a .tflite file, or a chain, which is a TOML file that names several models (docs/streaming.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aot.support.untrusted import parse_toml
 
 SUFFIX = ".toml"
 LARGEST = 1 << 16
-"""Bytes of the TOML file."""
+"""The most bytes that the TOML file may have."""
 
 _CHAIN_KEYS = {"rate": (int, float), "stage": (list,)}
 _STAGE_KEYS = {"model": (str,), "slide": (int,), "axis": (int,), "output": (str,)}
@@ -24,14 +24,14 @@ _WORDS = {int: "a whole number", float: "a number", str: "text", list: "tables [
 
 
 def read_model(path: Path) -> NamedBytes:
-    """The file as all work is done on it; of a chain, its stages with it (E5001, E5002, E1300)."""
+    """The bytes that are compiled: the file, or a chain together with its stages (E5001, E5002, E1300)."""
     if path.suffix.lower() != SUFFIX:
         return read_named(path)
     return NamedBytes(path, pack(read_chain(path)))
 
 
 def read_chain(path: Path) -> Chain:
-    """The chain of a TOML file, whose models are found from its folder on (E1300 with all problems, E5001)."""
+    """The chain in a TOML file; paths of models are relative to its folder (E1300 with all problems, E5001)."""
     try:
         table = parse_toml(read_limited(path, limit=LARGEST))
     except ValueError as error:

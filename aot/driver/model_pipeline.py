@@ -1,8 +1,9 @@
-"""Chains: several models, each with its own rate, as one function of the newest elements of the first one's input.
+"""Chains: several models, each with its own rate, as one function of the newest elements of the first model's input.
 
-Stages whose inputs fit the results before them as a whole make a group, which is one function; the first stage of a group may
-be a window that moves (`slide`).  A window that moves by as many rows as k runs of the group before it give runs after every
-k of them.  All of it is known here, so a push is one function with all runs in it (docs/adr/0022-chains.md).
+Consecutive stages form a group, which is one function, if each stage reads exactly the result of the one before.  The first stage
+of a group may be a sliding window (`slide`).  If its window advances by the results of k runs of the group before, it runs once
+after every k of those runs.  All of this is known at compile time, so a push is one function that contains all runs
+(docs/adr/0022-chains.md).
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
 
 MOST_RUNS = 64
-"""Runs of one stage in a push; each has its own calls in the main function."""
+"""The most runs of one stage in a push; each has its own calls in the main function."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineModel:
-    """One module for a push, and `chain` of the metadata (docs/metadata.md)."""
+    """One module for a push, and the entry `chain` of the metadata (docs/metadata.md)."""
 
     module: IRModule
     told: dict[str, Any]
 
     @property
     def slides(self) -> bool:
-        """Whether layers with weights get new rows only, somewhere."""
+        """Whether some layer with weights gets new rows only."""
         windows = [stage["slide"] for stage in self.told["stages"] if stage["slide"] is not None]
         return any("rows" in layer for window in windows for layer in window["layers"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Stages that run as one function; `result`: the result of the last of them that goes on, by number and type."""
+    """Stages that run as one function; `result`: the type of the result that the last stage passes on, number `link.output`."""
 
     stages: tuple[Stage, ...]
     link: Link
@@ -59,10 +60,11 @@ class _Group:
 
 
 def chained(chain: Chain, options: Options, *, opt_level: int, name: str) -> PipelineModel:
-    """The chain as one module, with graphs that `graph_pipeline` has been over where they are windows.
+    """The chain as one module; groups that are windows have been through `graph_pipeline`.
 
-    UnsupportedError E1301 for codes that do not join, E1302 for sizes and rates, E1303 for results that there are not, E1304
-    for a stage with several inputs; else the errors of the stages' models, with the stage in front of the place.
+    UnsupportedError E1301 if quantised values or element types do not match between stages, E1302 for sizes and rates, E1303 for
+    a result that does not exist, E1304 for a stage with several inputs.  Otherwise the errors of the stages' models, with the
+    stage before the place.
     """
     groups: list[_Group] = []
     for stage in chain.stages:
@@ -86,7 +88,7 @@ def _composed(links: Sequence[Link], name: str) -> IRModule:
 
 @contextmanager
 def _at(stage: Stage) -> Iterator[None]:
-    """Errors within say the stage."""
+    """Name the stage in errors raised inside."""
     try:
         yield
     except AotError as error:
@@ -96,7 +98,7 @@ def _at(stage: Stage) -> Iterator[None]:
 
 
 def _read(stage: Stage, options: Options) -> _Group:
-    """A stage by itself, as its file has it."""
+    """A stage by itself, as in its file."""
     module = from_model(specialize(stage.model), oracle=options.oracle, name=stage.name)
     if options.float16 == "fold":
         module = Sequential((widen_float16,), "float16")(module)
@@ -113,7 +115,7 @@ def _read(stage: Stage, options: Options) -> _Group:
 
 
 def _axis(stage: Stage, given: TensorType) -> int:
-    """What the rows of a stage's input lie along, with nothing but 1 in front; without a window the first such axis."""
+    """The axis of a stage's rows in its input; all axes before it have size 1.  Without a window: the first axis above 1."""
     shape = given.shape
     if stage.slide is None and shape:
         return next((i for i, extent in enumerate(shape) if extent > 1), len(shape) - 1)
@@ -124,7 +126,7 @@ def _axis(stage: Stage, given: TensorType) -> int:
 
 
 def _output(stage: Stage, names: Sequence[str]) -> int:
-    """The number of the result that goes on."""
+    """The index of the result that goes to the next stage."""
     if stage.output is None:
         return 0
     if stage.output not in names:
@@ -142,7 +144,7 @@ def _refuse(faults: Sequence[Problem]) -> None:
 
 
 def _code_faults(before: _Group, group: _Group) -> list[Problem]:
-    """The same element type, and the same quantisation where both say one (E1301)."""
+    """Faults if the element types differ, or the quantisations where both are known (E1301)."""
     a, b = before.result, group.link.input
     known = a.quant is not None and b.quant is not None
     if a.dtype == b.dtype and (not known or a.quant == b.quant):
@@ -163,7 +165,7 @@ def _kind(type_: TensorType) -> str:
 
 
 def _whole_faults(before: _Group, group: _Group) -> list[Problem]:
-    """A stage without a window takes all that the one before gives, no more (E1302)."""
+    """Faults if a stage without a window does not read exactly what the stage before produces (E1302)."""
     a, b = before.result, group.link.input
     if a.size == b.size:
         return []
@@ -173,7 +175,7 @@ def _whole_faults(before: _Group, group: _Group) -> list[Problem]:
 
 
 def _grown(before: _Group, group: _Group) -> _Group:
-    """Two groups of which the second takes the results of the first as they are."""
+    """Two groups as one; the second reads the results of the first as they are."""
     main = _composed([before.link, group.link], before.link.name)["main"]
     assert isinstance(main, Function)
     link = replace(before.link, main=main, output=group.link.output)
@@ -181,14 +183,14 @@ def _grown(before: _Group, group: _Group) -> _Group:
 
 
 def _windowed(group: _Group, options: Options, opt_level: int) -> _Group:
-    """The group as a function of new rows, where its first stage is a window."""
+    """The group as a function of new rows, if its first stage is a window."""
     head = group.stages[0]
     if head.slide is None:
         return group
     with _at(head):
         (var,) = input_vars(group.link.main)
         if head.slide == var.type.shape[group.link.axis]:
-            return group  # every run has a window of its own
+            return group  # windows do not overlap: each run gets a whole new one
         asked = replace(options, slide=((var.name, head.slide),), slide_axis=group.link.axis)
         found = slid(IRModule({"main": group.link.main}, head.name), asked, opt_level=opt_level, must_gain=False)
     main = found.module["main"]
@@ -197,7 +199,7 @@ def _windowed(group: _Group, options: Options, opt_level: int) -> _Group:
 
 
 def _with_runs(groups: Sequence[_Group]) -> list[_Group]:
-    """How often each group runs for one run of the last (E1302, E1301)."""
+    """The groups, each with its number of runs per run of the last group (E1302, E1301)."""
     runs, found = 1, [groups[-1]]
     for group, before in zip(groups[:0:-1], groups[-2::-1], strict=True):
         with _at(group.stages[0]):
@@ -211,7 +213,7 @@ def _with_runs(groups: Sequence[_Group]) -> list[_Group]:
 
 
 def _runs_before(before: _Group, group: _Group) -> int:
-    """How many results of a group are the new rows of the next one's window."""
+    """How many results of a group are the new rows of the next group's window (E1302)."""
     new, each = group.link.input, before.result.size
     row = new.size // new.shape[group.link.axis]
     if new.size % each == 0:
@@ -225,7 +227,7 @@ def _runs_before(before: _Group, group: _Group) -> int:
 
 
 def _told(chain: Chain, groups: Sequence[_Group]) -> dict[str, Any]:
-    """What a push is made of."""
+    """The parts of a push, as the metadata lists them."""
     rows: list[dict[str, Any]] = []
     pushes = 0
     for group in groups:

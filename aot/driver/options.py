@@ -20,22 +20,22 @@ OPTS = tuple(MODES)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to compile: whose rounding (`oracle`), what to favour (`opt`), and where inputs and outputs live (`io`).
+    """How to compile: whose rounding to match (`oracle`), what to favour (`opt`), and where inputs and outputs are kept (`io`).
 
-    `kernels` "generic" uses portable C only, "native" the target's instructions too.  `flash_budget` (constants and
-    code) and `ram_budget` (workspace and state) are limits in bytes for the choice of kernels; what cannot keep them is an error
-    (E2021, E2022) unless `force_over_budget` asks for the smallest that was found.  `choice` is the graph to compile and
-    the shapes of its inputs.  With `share_workspace` the model uses the workspace that several models share
-    (aot.executor.c_files); `pooling` spreads it over several memories.  With `feed_rows` the input is not in the
-    workspace but comes row by row.  `byoc` names external code generators, `cmsis-nn` or, of its patterns some,
-    `cmsis-nn=conv2d,add`; `byoc_path` is the folder of their library.  `max_iterations` is the watchdog of loops that need not
-    end: the run stops with an error after that many iterations (0: never).  `slide` are the inputs that are windows over time,
-    with the rows by which they move on between two runs, along `slide_axis`; only those rows are given to a run.  `rings`:
-    windows of the state are moved in each run ("copy"), or slide through more memory and are moved rarely ("slide"); "auto"
-    takes memory for it in the modes speed and balanced.  `float16`: weights that the file has as float16 stay so in flash
-    ("keep"), or become float32 ("fold").  `fast_float`: float32 layers may run in vectors of MVE, which take numbers below 2^-126
-    for zero (for cores that have MVE).  With `in_steps` a run can be split into steps (NAME_run_step).  `tuning`: kernels are
-    chosen by what these records say (aot.tune.load_history); None: by those of the current ApplyHistoryBest.
+    `kernels` "generic" uses portable C only, "native" also the target's instructions.  `flash_budget` (constants and code) and
+    `ram_budget` (workspace and state) are limits in bytes for the choice of kernels; a budget that cannot be met is an error
+    (E2021, E2022) unless `force_over_budget` asks for the smallest build found.  `choice` is the graph to compile and the shapes
+    of its inputs.  With `share_workspace` the model uses the workspace that several models share (aot.executor.c_files);
+    `pooling` spreads it over several memories.  With `feed_rows` the input is not in the workspace but arrives row by row.
+    `byoc` names external code generators: `cmsis-nn`, or `cmsis-nn=conv2d,add` for some of its patterns; `byoc_path` is the
+    folder of their library.  `max_iterations` is the watchdog of loops that may not end: the run stops with an error after that
+    many iterations (0: never).  `slide` lists the inputs that are windows over time, with the rows by which they advance between
+    two runs, along `slide_axis`; a run gets only those rows.  `rings`: windows in the state are moved in each run ("copy"), or
+    slide through more memory and are moved rarely ("slide"); "auto" spends memory on this in the modes speed and balanced.
+    `float16`: weights that are float16 in the file stay so in flash ("keep") or become float32 ("fold").  `fast_float`: float32
+    layers may use vectors of MVE, which flush numbers below 2^-126 to zero (for cores that have MVE).  With `in_steps` a run can
+    be split into steps (NAME_run_step).  `tuning`: the records by which kernels are chosen (aot.tune.load_history); None: the
+    records of the current ApplyHistoryBest.
     """
 
     oracle: str = "litert"
@@ -90,7 +90,7 @@ class Options:
                 )
 
     def _check_types(self) -> None:
-        """E5009 for a value of the wrong kind; the command line always gives the right one."""
+        """Raise E5009 for a value of the wrong type; the command line always passes the right one."""
         for name in ("flash_budget", "ram_budget"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
@@ -117,7 +117,7 @@ class Options:
 
 
 def _are_hops(given: object) -> bool:
-    """Whether these are pairs (name, positive number), each name once."""
+    """Whether this is a tuple of pairs (name, positive number), with each name once."""
     if not isinstance(given, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in given):
         return False
     names = [name for name, _ in given]

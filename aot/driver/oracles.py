@@ -1,6 +1,7 @@
 """Oracles: whose bytes are right. "litert" and "tflm" are built in; a plug-in may add one.
 
-"litert-reference" is LiteRT's reference kernels to the letter, with what they alone do wrong (`report/measure/divergence.py`).
+"litert-reference" reproduces LiteRT's reference kernels exactly, including the bugs that only they have
+(`report/measure/divergence.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from aot.ir.op import Array
 
 Engine = Callable[[bytes], Callable[["Sequence[Array]"], "Sequence[Array]"]]
-"""model -> function of the model's inputs that returns its outputs"""
+"""model -> function from the model's inputs to its outputs"""
 
 BUILTIN = ("litert", "tflm", "litert-reference")
 
@@ -22,7 +23,7 @@ _ENGINES: dict[str, Engine] = {}
 
 
 def register_oracle(name: str, engine: Engine) -> None:
-    """Enter an oracle for `--oracle NAME`; models are compiled with the rounding of litert, and compared with what it returns."""
+    """Register an oracle for `--oracle NAME`.  Models get litert's rounding, and their results are compared with the oracle's."""
     if not isinstance(name, str) or not name.isidentifier() or not callable(engine):
         raise UsageError(
             Problem("E5112", f"register_oracle takes a word and a function of a model, not {name!r}, {engine!r}", call_place())
@@ -33,10 +34,10 @@ def register_oracle(name: str, engine: Engine) -> None:
 
 
 def oracles() -> tuple[str, ...]:
-    """The names of all oracles, those of plug-ins last."""
+    """The names of all oracles; plug-ins' oracles come last."""
     return (*BUILTIN, *_ENGINES)
 
 
 def engine_of(name: str) -> Engine | None:
-    """A plug-in's engine; None of a builtin one."""
+    """A plug-in's engine; None for a built-in oracle."""
     return _ENGINES.get(name)

@@ -1,6 +1,6 @@
-"""Plug-ins: Python files, or installed packages of the entry-point group `aot.plugins`, that register things of their own.
+"""Plug-ins: Python files, or installed packages in the entry-point group `aot.plugins`, that register their own extensions.
 
-What can be registered: operators (`aot.ir.op.register_op`), converters (`aot.frontend.tflite.convert.from_tflite`), kernels
+They can register operators (`aot.ir.op.register_op`), converters (`aot.frontend.tflite.convert.from_tflite`), kernels
 (`register_impl` of `aot.topi.strategy`), targets and boards (`register_core`, `register_boards`), passes (`register_pass`),
 external code generators (`aot.byoc.register_external_codegen`) and oracles (`register_oracle`).
 """
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 GROUP = "aot.plugins"
 
 _LOADED: dict[str, str] = {}
-"""What has been loaded: entry point's name or file's path -> the error it ended with, empty for none."""
+"""Loaded plug-ins: entry point's name or file's path -> the error it ended with, empty if there was none."""
 
 _PLACES: dict[str, str] = {}
-"""Where their code is: a file, or a package's folder -> the plug-in's name."""
+"""Where plug-ins' code is: a file or a package's folder -> the plug-in's name."""
 
 
 def any_loaded() -> bool:
@@ -37,7 +37,7 @@ def any_loaded() -> bool:
 
 
 def load_installed() -> tuple[str, ...]:
-    """Load the plug-ins of installed packages, each once in a process; their names.
+    """Load the plug-ins of installed packages, each once per process, and return their names.
 
     An entry point names a module, which registers things when it is imported, or a function, which is called without arguments.
     UsageError E5110 names a plug-in that fails.
@@ -56,16 +56,16 @@ def load_installed() -> tuple[str, ...]:
 
 
 def _may_be_installed() -> bool:
-    """Whether importlib.metadata, whose import takes longer than this search, could find an entry point of ours."""
+    """Whether importlib.metadata could find an entry point of `aot.plugins`; importing it would take longer than this search."""
     if any(hasattr(f, "find_distributions") and f is not PathFinder for f in sys.meta_path):
         return True
     return any(GROUP.encode() in text for folder in sys.path for text in _entry_points_of(folder or os.curdir))
 
 
 def _entry_points_of(folder: str) -> Iterator[bytes]:
-    """What the packages installed in a folder, or an archive, say of their entry points."""
+    """The entry-point files of the packages installed in a folder or an archive."""
     if os.path.isfile(folder):
-        yield GROUP.encode()  # an archive, which importlib.metadata knows how to read
+        yield GROUP.encode()  # an archive: importlib.metadata can read it
         return
     try:
         names = os.listdir(folder)
@@ -82,7 +82,7 @@ def _entry_points_of(folder: str) -> Iterator[bytes]:
 
 
 def load_file(path: Path) -> None:
-    """Run a plug-in's file, once in a process; UsageError E5110 if it fails, E5111 if there is no such file."""
+    """Run a plug-in's file, once per process; UsageError E5110 if it fails, E5111 if the file does not exist."""
     try:
         key = str(path.resolve())
         missing = not path.is_file()
@@ -96,7 +96,7 @@ def load_file(path: Path) -> None:
 
 
 def blame(error: BaseException) -> Problem | None:
-    """E5110 where an error came out of a plug-in's own line, in a pass of its, say; None for others."""
+    """E5110 if a plug-in's own line raised the error, in one of its passes for example; None for other errors."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return None
@@ -133,14 +133,14 @@ def _execute(path: Path) -> None:
 def _run(name: str, action: Callable[[], None], *, key: str = "") -> None:
     _LOADED[key or name] = ""
     try:
-        with redirect_stdout(sys.stderr):  # standard output is the verb's
+        with redirect_stdout(sys.stderr):  # standard output belongs to the verb
             action()
     except AotError as error:
         _LOADED[key or name] = str(error.problems[0])
         raise
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # sys.exit too: a plug-in does not end the command
+    except BaseException as error:  # sys.exit too: a plug-in must not end the command
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "aot/driver/plugins.py" not in f.filename]
         message = _failure(error, frames)
         _LOADED[key or name] = message

@@ -1,4 +1,4 @@
-"""Files that a user names: read once, and not without end."""
+"""Files that a user names: each is read once, up to a limit."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from aot.support.dataclass import dataclass
 from aot.support.text import printable
 
 MAX_BYTES = 1 << 30
-"""The longest file that is taken (1 GiB): a pipe or a device may have no end."""
+"""The longest file that is accepted (1 GiB): a pipe or a device may never end."""
 
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class NamedBytes:
-    """A file as it was when it was read; whatever happens to `path` afterwards, all work is on these bytes."""
+    """A file as it was when it was read; later changes at `path` have no effect."""
 
     path: Path
     data: bytes
 
 
 def read_limited(path: Path, *, limit: int | None = None) -> bytes:
-    """The content of a file, a pipe or a device (E5001 when it cannot be read, E5002 beyond `limit` bytes, or MAX_BYTES)."""
+    """The content of a file, pipe or device (E5001 if it cannot be read, E5002 beyond `limit` bytes, by default MAX_BYTES)."""
     most = MAX_BYTES if limit is None else limit
     parts, left = [], most + 1
     try:
@@ -40,5 +40,5 @@ def read_limited(path: Path, *, limit: int | None = None) -> bytes:
 
 
 def read_named(path: Path, *, limit: int | None = None) -> NamedBytes:
-    """`read_limited`, with the name."""
+    """`read_limited`, with the path."""
     return NamedBytes(path, read_limited(path, limit=limit))

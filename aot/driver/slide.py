@@ -1,4 +1,4 @@
-"""`--slide`: turns a network over a window into one over its new rows, or says why it cannot."""
+"""`--slide`: turns a network over a window into a network over its new rows, or says why that is not possible."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from aot.support.text import printable
 
 @dataclass(frozen=True, slots=True)
 class SlidingModel:
-    """A network that slides: its module, the plan, and of each input by name: number, axis, rows of the window, new rows.
+    """A network with sliding windows: its module, the plan, and per input name: index, axis, rows of the window, new rows.
 
-    `front`: all plans worth having, those that keep fewer bytes for more work last.
+    `front`: all plans worth having; later ones keep fewer bytes and do more work.
     """
 
     module: IRModule
@@ -34,7 +34,7 @@ class SlidingModel:
     windows: Mapping[str, tuple[int, int, int, int]]
 
     def told(self) -> dict[str, Any]:
-        """`slide` of the metadata (docs/metadata.md)."""
+        """The entry `slide` of the metadata (docs/metadata.md)."""
         nodes, reasons = self.plan.nodes, self.plan.sliding.reasons
         return {
             "inputs": [
@@ -70,11 +70,11 @@ def _place(expr: Expr) -> dict[str, str]:
 def slid(
     module: IRModule, options: Options, *, opt_level: int, most_bytes: int | None = None, must_gain: bool = True
 ) -> SlidingModel:
-    """The module as a function of fresh rows, by the plan of the least work that keeps at most `most_bytes`, or the fewest.
+    """The module as a function of new rows, by the plan of least work that keeps at most `most_bytes`, else of the fewest bytes.
 
-    Without `must_gain` the rows of the window are kept also where all else is computed in each run.  UsageError E5330 for an
-    input that there is not, E5331 for rows or an axis that it does not have; UnsupportedError E1281 if a run would compute
-    everything that a run on the whole window does.
+    If `must_gain` is false, rows of the window are kept even if each run computes everything else again.  UsageError E5330 for an
+    input that does not exist, E5331 for a number of rows or an axis that the input does not have; UnsupportedError E1281 if a run
+    would compute everything that a run on the whole window computes.
     """
     module = graph_pipeline(opt_level)(module)
     main = module["main"]
@@ -94,7 +94,7 @@ def slid(
 
 
 def _hops(main: Function, options: Options) -> dict[str, tuple[int, int]]:
-    """Axis and hop of each input that slides by its name in the file, checked; the C identifier is accepted too, if unique."""
+    """The checked axis and hop of each sliding input, by its name in the file; the C identifier is accepted too, if unique."""
     inputs = {v.name: v for v in input_vars(main)}
     in_c = Counter(c_identifier(name, default="tensor") for name in inputs)
     names = {c: name for name in inputs if in_c[c := c_identifier(name, default="tensor")] == 1}
@@ -126,7 +126,7 @@ def _axis(var: Var, axis: int, hop: int) -> int:
 
 
 def _no_gain(main: Function, plan: SlidePlan, hops: Mapping[str, tuple[int, int]]) -> str:
-    """Why nothing is gained, and which hops would gain something."""
+    """Why sliding gains nothing, and which hops would gain something."""
     better = _other_hops(main, hops)
     first = next((e for e in plan.nodes if id(e) in plan.sliding.reasons), None)
     why = "" if first is None else f"; {first.span or _operator(first)} {plan.sliding.reasons[id(first)]}"
@@ -136,7 +136,7 @@ def _no_gain(main: Function, plan: SlidePlan, hops: Mapping[str, tuple[int, int]
 
 
 def _other_hops(main: Function, hops: Mapping[str, tuple[int, int]]) -> int | None:
-    """The smallest multiple of the hop of a single input with which something is gained, by the strides on the way."""
+    """The smallest multiple of a single input's hop that gains something, given the strides along the way; None if none does."""
     if len(hops) != 1:
         return None
     ((name, (axis, hop)),) = hops.items()

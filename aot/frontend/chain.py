@@ -1,7 +1,7 @@
-"""Several models that run one after the other as one: the record of a chain, and its serialised form.
+"""Several models that run one after another as one: the record of a chain, and its serialised form.
 
-A serialised chain can be used wherever a model file can: a mark, the length of a JSON header, the header, and the stages' files.
-It does not depend on the location of the files.
+A serialised chain can be used wherever a model file can.  It is a mark, the length of a JSON header, the header, and the stages'
+files.  It does not depend on the location of the files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aot.support.dataclass import dataclass
 from aot.support.untrusted import is_text, parse_json
 
 MARK = b"aot-chain/1\n"
-"""Start of a chain; a .tflite has its own mark at byte 4."""
+"""The first bytes of a chain; a .tflite has its own mark at byte 4."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -23,8 +23,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Stage:
     """A model of a chain.
 
-    `slide`: its input is a window along `axis` that moves by this many rows per run (None: each run gets a whole new input).
-    `output`: the name of the result that goes to the next stage (None: the only one).
+    `slide`: its input is a window along `axis` that advances by this many rows per run (None: each run gets a whole new input).
+    `output`: the name of the result that goes to the next stage (None: its only result).
     """
 
     name: str
@@ -36,7 +36,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Stages in order; `rate`: elements of the first input per second, along the axis of its stage (None: unknown)."""
+    """Stages in order; `rate`: elements of the first input per second, along its stage's axis (None: unknown)."""
 
     stages: tuple[Stage, ...]
     rate: float | None = None

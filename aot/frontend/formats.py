@@ -1,6 +1,6 @@
-"""Input formats: what a model file may be, and who makes a relay module of it.
+"""Input formats: what a model file may be, and which package makes a relay module from it.
 
-A format is a package of this one that offers FORMAT; it knows its files, and nothing else in the compiler does.
+A format is a package in aot.frontend that defines FORMAT.  Only that package knows its files.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from aot.support.dataclass import dataclass
 class Format:
     """One input format.
 
-    `suffix`: of its files' names.  `reads(model)`: whether these bytes are of the format.  `module(model, oracle, name)`: the
-    relay module (ModelError, UnsupportedError, UsageError).  `problems(model, oracle)`: everything that prevents compiling.
-    `specialize(model, choice)`: the file with the chosen graph and shapes.  `macs(model)`, `operators(model)`:
-    multiply-accumulates and operators of the first graph as the file has it, 0 if it cannot be read.  `has_references`: whether
+    `suffix`: the suffix of its files' names.  `reads(model)`: whether these bytes are in the format.  `module(model, oracle,
+    name)`: the relay module (ModelError, UnsupportedError, UsageError).  `problems(model, oracle)`: everything that prevents
+    compiling.  `specialize(model, choice)`: the file with the chosen graph and shapes.  `macs(model)`, `operators(model)`:
+    multiply-accumulates and operators of the first graph as it is in the file, 0 if it cannot be read.  `has_references`: whether
     LiteRT and TFLM read such files.
     """
 
@@ -38,7 +38,7 @@ class Format:
 
 
 _PACKAGES = ("aot.frontend.relay_text", "aot.frontend.tflite")
-"""Asked in this order; the last one reads, and refuses, everything else."""
+"""Asked in this order; the last one gets everything else, and refuses what it cannot read."""
 
 
 @cache
@@ -71,5 +71,5 @@ def specialize(model: bytes, choice: Choice = FIRST_GRAPH) -> bytes:
 
 
 def nominal_macs(model: bytes) -> int:
-    """Multiply-accumulates of one inference of the first graph, as the file has it; 0 if it cannot be read."""
+    """Multiply-accumulates of one inference of the first graph, as it is in the file; 0 if it cannot be read."""
     return format_of(model).macs(model)

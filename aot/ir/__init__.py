@@ -12,5 +12,5 @@ __all__ = ["IRModule", "parse", "structural_equal", "structural_hash"]
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("ir", name)

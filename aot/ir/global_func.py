@@ -1,4 +1,4 @@
-"""Global functions: Python functions by name, which the compiler and its extensions find without importing each other."""
+"""Global functions: Python functions by name, so that the compiler and its extensions find them without importing each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 _OWN = "global function "
-"""How the entry points of the compiler's own functions begin; their modules are imported when one is asked for."""
+"""The prefix of the entry points of the compiler's own functions; their modules are imported on request."""
 
 
 @overload
@@ -21,9 +21,9 @@ def register_func(name: str, func: None = None, *, override: bool = False) -> Ca
 @overload
 def register_func(name: str, func: F, *, override: bool = False) -> F: ...
 def register_func(name: str, func: F | None = None, *, override: bool = False) -> F | Callable[[F], F]:
-    """Enter a function under `name` (`aot.contrib.x`); without `func`, a decorator that does.
+    """Register a function as `name` (`aot.contrib.x`); without `func`, return a decorator that does so.
 
-    Raises E5077 if the name is taken, unless `override`, and where name or function are none.
+    UsageError E5077 if the name is registered already, unless `override` is set, and for an invalid name or function.
     """
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise UsageError(Problem("E5077", f"{name!r} cannot name a global function"))
@@ -41,13 +41,13 @@ def register_func(name: str, func: F | None = None, *, override: bool = False) -
 
 
 def _import_home(name: Any) -> None:
-    """Let the compiler's own function of that name be registered, where its module has not been imported yet."""
+    """Import the module that registers the compiler's own function of that name, if it has not been imported yet."""
     if isinstance(name, str) and name in declared(_OWN):
         reach(_OWN + name)
 
 
 def get_global_func(name: str) -> Callable[..., Any]:
-    """The function of that name (E5076 if there is none)."""
+    """The function registered as `name` (E5076 if there is none)."""
     _import_home(name)
     if not isinstance(name, str) or name not in _FUNCTIONS:
         known = [n for n in sorted(_FUNCTIONS) if isinstance(name, str) and n.split(".")[0] == name.split(".")[0]]
@@ -65,9 +65,6 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Forget a function (E5076 if there is none).
-
-    `name`: the one under which it was registered.
-    """
+    """Remove the function registered as `name` (E5076 if there is none)."""
     get_global_func(name)
     del _FUNCTIONS[name]

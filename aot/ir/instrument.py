@@ -1,4 +1,4 @@
-"""Instruments: what can be watched while passes run."""
+"""Instruments: they watch passes as they run."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ K = TypeVar("K", bound=type)
 
 
 def pass_instrument(kind: K) -> K:
-    """A class decorator: a PassInstrument of a class that derives from nothing, with whichever of its methods it has.
+    """A class decorator: turn `kind` into a PassInstrument with whichever of its methods it defines; `kind` needs no base class.
 
-    UsageError E5037 for what is no class, and for methods that had another name before.
-
-    `kind`: the class.
+    UsageError E5037 if `kind` is not a class, or if a method has its former name.
     """
     if not isinstance(kind, type):
         raise UsageError(Problem("E5037", f"pass_instrument decorates a class, not {kind!r}", call_place()))
@@ -48,7 +46,7 @@ def pass_instrument(kind: K) -> K:
 
 
 class PassTimingInstrument(PassInstrument):
-    """Collects `rows`, one for each run of a pass; `render()` is the table of them."""
+    """Collects `rows`, one per run of a pass; `render()` returns them as a table."""
 
     def __init__(self) -> None:
         self.rows: list[PassTime] = []
@@ -57,19 +55,19 @@ class PassTimingInstrument(PassInstrument):
     def run_before_pass(self, module: IRModule, info: Pass) -> None:
         """Start the clock.
 
-        `module`: what the pass gets; `info`: the pass.
+        `module`: the input of the pass; `info`: the pass.
         """
         self._started.append(perf_counter())
 
     def run_after_pass(self, module: IRModule, info: Pass) -> None:
         """Stop the clock.
 
-        `module`: what the pass made; `info`: the pass.
+        `module`: the result of the pass; `info`: the pass.
         """
         self.rows.append(PassTime(info.name, perf_counter() - self._started.pop()))
 
     def render(self) -> str:
-        """One line for each pass in the order of its first run: milliseconds in all, the number of runs, the name."""
+        """One line per pass, in the order of the first runs: total milliseconds, number of runs, name."""
         rows: dict[str, list[float]] = {}
         for row in self.rows:
             rows.setdefault(row.name, []).append(row.seconds)
@@ -77,7 +75,7 @@ class PassTimingInstrument(PassInstrument):
         return "".join(f"{line}\n" for line in lines)
 
     def exit_pass_ctx(self) -> None:
-        """Forget clocks of passes that failed."""
+        """Forget the clocks of passes that failed."""
         self._started.clear()
 
 
@@ -111,18 +109,18 @@ class DumpIR(PassInstrument):
         self._number += 1
 
 
-class Stopped(Exception):  # noqa: N818 - what was requested, no error
+class Stopped(Exception):  # noqa: N818 - a requested stop, not an error
     """Raised by StopAfter."""
 
 
 class StopAfter(PassInstrument):
-    """Ends the compilation after the first run of a pass: raises Stopped; UsageError E5030 for a name that no pass has."""
+    """Ends the compilation after the first run of a pass: raises Stopped; UsageError E5030 for an unknown pass."""
 
     def __init__(self, name: str) -> None:
         self._name = get_pass(name).name
 
     def run_after_pass(self, module: IRModule, info: Pass) -> None:
-        """Stop where this is the pass."""
+        """Stop if this is the pass."""
         if info.name == self._name:
             raise Stopped
 
@@ -141,14 +139,14 @@ class VerifyIR(PassInstrument):
 
 
 Results = dict[str, tuple[list[tuple[tuple[int, ...], str]], list[Array]]]
-"""By function: shapes and element types of the operands that were drawn, and the results."""
+"""Per function: shapes and element types of the drawn operands, and the results."""
 
 
 class CheckSemantics(PassInstrument):
-    """Runs the module on random inputs before and after every pass, and compares bit by bit (E9004).
+    """Runs the module on random inputs before and after every pass, and compares the results bit by bit (E9004).
 
-    A pass that changes the operands of functions is held to its own law (`Pass.law`), if it has one.  Functions that cannot run
-    on drawn operands, and functions that a pass adds or removes, are not compared.  `compared` counts the comparisons.
+    A pass that changes the operands of functions must satisfy its own law (`Pass.law`), if it has one.  Functions that cannot run
+    on random operands are not compared, nor are functions that a pass adds or removes.  `compared` counts the comparisons.
     """
 
     def __init__(self, *, seed: int = 0, sets: int = 1) -> None:
@@ -209,7 +207,7 @@ class CheckSemantics(PassInstrument):
 
 
 def random_inputs(types: Sequence[TensorType], *, seed: int = 0) -> list[Array]:
-    """One array a type, the same for the same seed: integers over their whole range, floats standard normal."""
+    """One array per type, the same for the same `seed`: integers over their whole range, floats standard normal."""
     rng = np.random.default_rng(seed)
     return [_random(rng, t) for t in types]
 
@@ -227,7 +225,7 @@ def _random(rng: np.random.Generator, wanted: TensorType) -> Array:
 
 
 def difference(expected: list[Array], results: list[Array]) -> str:
-    """What differs first, empty if nothing does; bits count, so NaN equals itself and 0.0 is not -0.0."""
+    """The first difference, empty if there is none.  Bits count, so NaN equals itself and 0.0 is not -0.0."""
     if len(expected) != len(results):
         return f"{len(results)} outputs instead of {len(expected)}"
     for i, (a, b) in enumerate(zip(expected, results, strict=True)):
@@ -243,5 +241,5 @@ def _text(func: BaseFunc, name: str) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("instrument", name)

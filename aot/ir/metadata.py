@@ -1,8 +1,8 @@
 """What the text of a module leaves out, as JSON after it: data of constants, long attributes, quantisation, origins.
 
-A text with this section is parsed back to the same module (aot.relay.parser, aot.tir.parser).  Keys are places of the text: in a
-graph `main/%3` is line %3 of @main, `main/const:w` its constant w, `main/%3/%0` a line of a fused function; of loop nests, the
-function or the intrinsic.
+A text with this section parses back to the same module (aot.relay.parser, aot.tir.parser).  Keys are places in the text.  In a
+graph, `main/%3` is line %3 of @main, `main/const:w` is its constant w, and `main/%3/%0` is a line of a fused function.  In loop
+nests, a key is the function or the intrinsic.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ T = TypeVar("T")
 HEAD = "#[metadata]\n"
 
 WRITTEN = "written"
-"""Key of a field's metadata: False where a text read back has the field's default instead."""
+"""Key of a field's metadata: False if the text leaves the field out, so that it has its default when read back."""
 
 _CLASSES: dict[str, type] = {c.__name__: c for c in (Span, QuantParams, TensorType, TupleType)}
 
 
 def register_class(kind: type) -> None:
-    """Let values of a dataclass of a room above be decoded, under its name."""
+    """Let `decode` make values of a dataclass that is defined in a higher room, under its name."""
     _CLASSES[kind.__name__] = kind
 
 
@@ -60,7 +60,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(data: Any, classes: Mapping[str, type] = _CLASSES) -> Any:
-    """The value of `encode`; `classes` are the dataclasses that may occur, by name (E5131 for what is not of that form)."""
+    """The value that `encode` wrote; `classes` are the dataclasses that may occur, by name (E5131 for data of another form)."""
     if data is None or isinstance(data, bool | int | str):
         return data
     try:
@@ -82,7 +82,7 @@ def decode(data: Any, classes: Mapping[str, type] = _CLASSES) -> Any:
 
 
 def classes_of(attrs_type: type | None) -> dict[str, type]:
-    """The dataclasses that values of an operator's attributes are made of."""
+    """The dataclasses that may occur in an operator's attributes, by name."""
     found: dict[str, type] = dict(_CLASSES)
     waiting: list[Any] = [attrs_type]
     while waiting:
@@ -100,12 +100,12 @@ def _written(kind: Any) -> list[dataclasses.Field[Any]]:
 
 
 def to_text(record: Mapping[str, Any]) -> str:
-    """The section."""
+    """The section that holds a record."""
     return HEAD + json.dumps(record, indent=0, sort_keys=True, ensure_ascii=True) + "\n"
 
 
 def from_text(text: str) -> dict[str, Any]:
-    """What a section says (E5131)."""
+    """The record in a section (E5131)."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -116,11 +116,11 @@ def from_text(text: str) -> dict[str, Any]:
 
 
 _MOST_DEPTH = 100
-"""Brackets inside each other in one line of a text."""
+"""How deep brackets may nest in one line of a text."""
 
 
 def is_too_deep(line: str) -> bool:
-    """Whether a line nests brackets deeper than the recursion of a parser should follow."""
+    """Whether a line nests brackets deeper than a recursive parser should follow."""
     if line.count("(") + line.count("[") <= _MOST_DEPTH:
         return False
     depth = 0
@@ -132,7 +132,7 @@ def is_too_deep(line: str) -> bool:
 
 
 def parsed(parse: Callable[[str], T], name: str) -> T:
-    """What a parser makes of a text, where anything but a coded error is the text's fault (E5130)."""
+    """The result of a parser; any error without a code is the fault of the text (E5130)."""
     try:
         return parse(name)
     except AotError:

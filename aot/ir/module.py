@@ -13,7 +13,7 @@ from aot.support.dataclass import dataclass
 
 
 def full_text(module: IRModule) -> str:
-    """Functions of one IR, in their order, as text that is parsed back."""
+    """Functions of one IR, in their order, as text that can be parsed back."""
     kinds = {dialect_of(f).name: dialect_of(f) for f in module.functions.values()}
     printer = next(iter(kinds.values())).to_full_text if len(kinds) == 1 else None
     if printer is None:
@@ -24,9 +24,9 @@ def full_text(module: IRModule) -> str:
 
 
 def parse(text: str, *, name: str = "model") -> IRModule:
-    """The module of a text that `IRModule.astext(show_meta_data=True)` printed, perhaps edited since.
+    """The module in a text that `IRModule.astext(show_meta_data=True)` printed, perhaps edited since.
 
-    UsageError E5130, E5131: what is wrong.  `name` stands for the file in messages.
+    UsageError E5130 and E5131 say what is wrong; they call the text `name`.
     """
     if not isinstance(text, str):
         raise UsageError(Problem("E5130", f"parse takes a text, not a {type(text).__name__}", call_place()))
@@ -38,10 +38,10 @@ def parse(text: str, *, name: str = "model") -> IRModule:
 
 @dataclass(frozen=True, slots=True)
 class IRModule:
-    """Functions by name; `main` is the entry. Immutable: passes return a new module.
+    """Functions by name; `main` is the entry.  Immutable: passes return a new module.
 
-    `str(module)` is its text, main first.  `constants`: what is known of the constants of functions that take them as operands,
-    by function and buffer.
+    `str(module)` is its text, main first.  `constants`: the known values of constants that functions have as operands, by
+    function and buffer.
     """
 
     functions: Mapping[str, BaseFunc]
@@ -52,11 +52,11 @@ class IRModule:
     def from_expr(
         expr: Any, functions: Mapping[str, Any] | None = None, type_defs: Mapping[Any, Any] | None = None, *, name: str = "model"
     ) -> IRModule:
-        """The module whose `main` is a function, or an expression over its free variables in order of first use.
+        """The module whose `main` is `expr`: a function, or an expression over its free variables in order of first use.
 
-        UsageError E5104 for what is neither, E5091 for type definitions, which aot does not have.
+        UsageError E5104 if `expr` is neither, E5091 for type definitions, which aot does not have.
 
-        `expr`: the function or expression; `functions`: others by name; `type_defs`: none; `name`: what the module is called.
+        `functions`: other functions by name; `type_defs`: must be empty; `name`: the name of the module.
         """
         if type_defs:
             message = "TVM's type_defs: there are no algebraic data types, which need a heap"
@@ -70,23 +70,20 @@ class IRModule:
         return IRModule({"main": function_of(expr), **others}, name)
 
     def __getitem__(self, name: str) -> BaseFunc:
-        """The function of that name; UsageError E5105 if there is none."""
+        """The function called `name`; UsageError E5105 if there is none."""
         if name not in self.functions:
             known = ", ".join(self.functions) or "none"
             raise UsageError(Problem("E5105", f"the module has no function '{name}'; it has {known}", call_place()))
         return self.functions[name]
 
     def with_function(self, name: str, func: BaseFunc) -> IRModule:
-        """A module with this function in the place of the one of that name, or in addition.
-
-        `func`: the function, which has its name with it.
-        """
+        """A module that has `func` under `name`, in place of the function of that name if there is one."""
         return replace(self, functions={**self.functions, name: func})
 
     def astext(self, *, show_meta_data: bool = False) -> str:
-        """All functions as text, main first; with `show_meta_data` everything that `aot.ir.parse` needs to read it back.
+        """All functions as text, main first; with `show_meta_data`, everything that `aot.ir.parse` needs to read it back.
 
-        UsageError E5131 if a function belongs to an IR whose text is not parsed.
+        UsageError E5131 if a function belongs to an IR whose text cannot be parsed.
         """
         shown = self.shown()
         functions = shown.functions
@@ -99,11 +96,11 @@ class IRModule:
         return self.astext()
 
     def shown(self) -> IRModule:
-        """The module as instruments and registered passes see it: all of it as functions by name."""
+        """The module as instruments and registered passes see it: everything in it is a function with a name."""
         return self
 
     def merged(self, seen: IRModule, result: IRModule) -> IRModule:
-        """This module with `result`, which a pass made of `seen`, this module as it was shown to the pass."""
+        """This module updated with `result`, which a pass made from `seen`; `seen` is what the pass saw of this module."""
         if isinstance(result, type(self)):
             return result
         return replace(self, functions=result.functions, constants=result.constants)
@@ -113,18 +110,18 @@ M = TypeVar("M", bound=IRModule)
 
 
 def of_phase(module: IRModule, phase: type[M], taker: str) -> M:
-    """`module`, which the pass `taker` accepts in one phase of the compiler only (E9104)."""
+    """`module`, if it is in the phase of the compiler that the pass `taker` needs (E9104 if not)."""
     if not isinstance(module, phase):
         raise InternalError(Problem("E9104", f"{taker} takes a {phase.__name__}, not a {type(module).__name__}", module.name))
     return module
 
 
-# What `ir` must know of the two IRs above it, registered by them so that imports point one way.
+# What `ir` needs to know about the two IRs above it. They register it, so that imports point one way.
 
 
 @runtime_checkable
 class BaseFunc(Protocol):
-    """What relay.Function and tir.PrimFunc have in common for the module: nothing but being a function."""
+    """What relay.Function and tir.PrimFunc have in common for the module: they are functions, no more."""
 
 
 Evaluate = Callable[[Any, Sequence[Array]], list[Array]]
@@ -135,12 +132,13 @@ Evaluate = Callable[[Any, Sequence[Array]], list[Array]]
 class Dialect:
     """One kind of function: its class, printer and verifier.
 
-    `to_text(function, name)` prints; `verify(function, name)` raises InternalError where the function is not well-formed.
-    `to_full_text(module)` prints functions so that `from_text(text, name)` parses the module back, where `reads(text)` says that
-    it is this IR's.  `from_expr` makes a function of an expression, None for what does not belong to this IR.
-    `input_types` and `evaluate` are there where a function can be run on arrays alone; `run(module, name, seed)` where it takes
-    the module: the results of one of its functions on operands drawn with the seed, None if it cannot run on such.
-    `map_inner(function, rule)` applies a rule to the functions inside of one (branches and bodies of loops), innermost first.
+    `to_text(function, name)` prints; `verify(function, name)` raises InternalError if the function is not well-formed.
+    `to_full_text(module)` prints functions so that `from_text(text, name)` parses the module back; `reads(text)` says whether a
+    text is in this IR.  `from_expr` makes a function from an expression, and returns None if the expression does not belong to
+    this IR.  `input_types` and `evaluate` are set if a function can run on arrays alone.  `run(module, name, seed)` is set if it
+    needs the module: it returns the results of one function on operands drawn with the seed, or None if the function cannot run
+    on such operands.  `map_inner(function, rule)` applies a rule to the functions inside a function (branches and bodies of
+    loops), innermost first.
     """
 
     name: str
@@ -161,7 +159,7 @@ _DIALECTS: dict[str, Dialect] = {}
 
 
 def register_dialect(new: Dialect) -> Dialect:
-    """Enter an IR; done once, where its package is imported."""
+    """Register an IR; its package does this once, when it is imported."""
     if new.name in _DIALECTS:
         raise ValueError(f"dialect {new.name} is registered twice")
     _DIALECTS[new.name] = new
@@ -169,17 +167,17 @@ def register_dialect(new: Dialect) -> Dialect:
 
 
 def dialect_of_text(text: str) -> Dialect | None:
-    """The IR whose text this is, by its first function."""
+    """The IR of a text, recognised by its first function; None if no IR reads it."""
     return next((d for d in _DIALECTS.values() if d.reads is not None and d.reads(text)), None)
 
 
 def dialect(name: str) -> Dialect:
-    """The IR called "relay" or "tir"; KeyError when its package has not been imported."""
+    """The IR called "relay" or "tir"; KeyError if its package has not been imported."""
     return _DIALECTS[name]
 
 
 def function_of(expr: Any) -> BaseFunc:
-    """The function that an expression, or a function, makes; UsageError E5104 for what belongs to no IR."""
+    """The function that an expression makes, or the function itself; UsageError E5104 for anything that belongs to no IR."""
     for candidate in _DIALECTS.values():
         if isinstance(expr, candidate.func_class):
             found: BaseFunc = expr

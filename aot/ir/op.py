@@ -1,7 +1,7 @@
 """Operators and their attribute maps.
 
-An operator is a name; its properties are in attribute maps, filled in one `register_op` call at the end of its
-file in `aot/op`.
+An operator is a name.  Its properties are in attribute maps, which one `register_op` call fills at the end of its file in
+`aot/op`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class RegistryError(UsageError):
-    """Something is asked of a registry that it does not have (E5103), or entered twice (E5102)."""
+    """A registry does not have the requested entry (E5103), or an entry is registered twice (E5102)."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(Problem(code, message, call_place()))
@@ -43,10 +43,10 @@ def load_operators() -> None:
 
 
 class AttrMap(Generic[T]):
-    """Maps a name (an operator's) to a value; a later entry wins only with a higher plevel.
+    """Maps a name (an operator's) to a value; a later entry replaces an earlier one only if its plevel is higher.
 
-    Two entries of one name and one plevel raise RegistryError E5102.  An operator's file is imported when its name is first
-    asked for or entered; going through the names imports all.
+    Two entries with the same name and plevel raise RegistryError E5102.  An operator's file is imported when its name is first
+    looked up or entered; iterating over the names imports all files.
     """
 
     _all: ClassVar[dict[str, AttrMap[Any]]] = {}
@@ -80,7 +80,7 @@ class AttrMap(Generic[T]):
         return None if entry is None else entry[1]
 
     def reset(self, name: str) -> None:
-        """Forget the entry of a name, if there is one."""
+        """Remove the entry of a name, if there is one."""
         _load(name)
         self._entries.pop(name, None)
 
@@ -101,7 +101,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class OpPattern(IntEnum):
-    """TVM's TOpPattern kinds, in its order: a group's kind is the largest of its members'."""
+    """TVM's TOpPattern kinds, in its order; a group's kind is the largest kind of its members."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -116,7 +116,7 @@ class OpPattern(IntEnum):
 class Argument:
     """A tensor operand: its name, its type in words (`int8 [N, H, W, C]`), and what it is.
 
-    A name that begins with `*` means any number of operands, one that ends with `?` may be left out.
+    A name that begins with `*` accepts any number of operands; an operand whose name ends with `?` may be left out.
     """
 
     name: str
@@ -133,14 +133,14 @@ class Argument:
 
 
 VARIABLE = -1
-"""`num_inputs` of an operator whose number of operands varies."""
+"""`num_inputs` of an operator with a variable number of operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
-    """What is known of an operator besides its functions: operands, the class of its attributes, if it has any, a line of text.
+    """The description of an operator: its operands, the class of its attributes (if it has any), and a line of text.
 
-    `num_inputs` is VARIABLE where an argument may be repeated or left out.
+    `num_inputs` is VARIABLE if an argument may be repeated or left out.
     """
 
     name: str
@@ -151,7 +151,7 @@ class OpInfo:
 
     @property
     def fewest(self) -> int:
-        """The least number of operands."""
+        """The smallest number of operands."""
         return sum(not (a.is_variadic or a.is_optional) for a in self.arguments)
 
     @property
@@ -175,7 +175,7 @@ class Op:
 
     @staticmethod
     def get(name: str) -> Op:
-        """The registered operator of that name; UsageError E5101 if there is none."""
+        """The registered operator called `name`; UsageError E5101 if there is none."""
         op_info(name)
         return Op(name)
 
@@ -197,19 +197,19 @@ class Op:
         return op_info(self.name).attrs_type
 
     def get_attr(self, title: str) -> Any:
-        """An entry of the attribute map called `title` (`TOpPattern`); UsageError E5103 if there is none."""
+        """This operator's entry in the attribute map `title` (`TOpPattern`); UsageError E5103 if there is none."""
         return _attr_map(title).get(self.name)
 
     def has_attr(self, title: str) -> bool:
         return self.name in _attr_map(title)
 
     def set_attr(self, title: str, value: Any, *, plevel: int = 10) -> None:
-        """Enter a value into an attribute map; one of the same plevel must not be there yet (E5102)."""
+        """Enter `value` into the attribute map `title`; it must not have an entry with the same `plevel` yet (E5102)."""
         op_info(self.name)
         _attr_map(title).set(self.name, value, plevel=plevel)
 
     def reset_attr(self, title: str) -> None:
-        """Forget the entry of an attribute map, if there is one."""
+        """Remove this operator's entry from the attribute map `title`, if there is one."""
         _attr_map(title).reset(self.name)
 
 
@@ -217,13 +217,13 @@ InferType = Callable[[Sequence[Type], Any], Type]
 """(argument types, attrs) -> result type; raises TypeRuleError on a contradiction."""
 
 Evaluate = Callable[..., Any]
-"""(*numpy arguments, attrs=..., out_type=...) -> numpy result (a tuple where the type is a tuple); exact, never in place."""
+"""(*numpy arguments, attrs=..., out_type=...) -> numpy result (a tuple if the type is a tuple); exact, never in place."""
 
 
 class TypeRuleError(UsageError):
-    """E5100: operands or attributes that an operator's type rule does not accept.
+    """E5100: an operator's type rule does not accept the operands or attributes.
 
-    `message` is the bare text; converters and verifiers wrap it in their own error.
+    `message` is the bare text; converters and verifiers wrap it in their own errors.
     """
 
     def __init__(self, message: str, *, where: str = "") -> None:
@@ -239,7 +239,7 @@ F_IS_VIEW: AttrMap[bool] = AttrMap("FIsView")
 F_DOC: AttrMap[str] = AttrMap("FDoc")
 
 Domain = Callable[[Sequence[Type], Any], Mapping[int, tuple[float, float]]]
-"""(argument types, attrs) -> the lowest and the highest value of each argument that has a meaning: positions, divisors."""
+"""(argument types, attrs) -> the lowest and highest meaningful values, by the index of the argument: positions, divisors."""
 
 F_DOMAIN: AttrMap[Domain] = AttrMap("FDomain")
 
@@ -256,11 +256,11 @@ def register_op(
     doc: str,
     is_view: bool = False,
 ) -> Op:
-    """Enter an operator into the attribute maps.
+    """Register an operator in the attribute maps.
 
-    `arguments` are (name, type in words, what it is) of the operands, see Argument; `num_inputs` is their number, or VARIABLE.
-    `attrs_type` is the dataclass of the attributes.  `is_view` says that the result has the very bytes of the first operand.
-    UsageError E5102 names everything that is wrong with a registration, and its place.
+    `arguments` describe the operands as (name, type in words, what it is), see Argument; `num_inputs` is their number, or
+    VARIABLE.  `attrs_type` is the dataclass of the attributes.  `is_view` says that the result has the same bytes as the first
+    operand.  UsageError E5102 names everything that is wrong with a registration, and where it is.
     """
     info = OpInfo(name, num_inputs, _arguments(name, arguments), attrs_type, doc)
     wrong = [*_info_faults(info), *_function_faults(pattern, infer_type, evaluate)]
@@ -279,7 +279,7 @@ def register_op(
 
 
 def reset_op(name: str) -> None:
-    """Forget an operator, in every attribute map; UsageError E5101 if there is none."""
+    """Remove an operator from every attribute map; UsageError E5101 if there is none."""
     op_info(name)
     for attr_map in AttrMap.all():
         attr_map.reset(name)
@@ -336,7 +336,7 @@ def _function_faults(pattern: Any, infer_type: Any, evaluate: Any) -> Iterable[s
 
 
 def _takes(func: Callable[..., Any], count: int) -> bool:
-    """Whether `func` may be called with that many positional arguments."""
+    """Whether `func` can be called with `count` positional arguments."""
     try:
         inspect.signature(func).bind(*range(count))
     except TypeError:

@@ -1,4 +1,4 @@
-"""Where a node comes from in the .tflite file."""
+"""The origin of a node in the .tflite file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aot.support.text import printable
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Operator `op_index` of kind `opcode`; `name` and `tensor` are name and index of the tensor that it writes."""
+    """Operator `op_index` of kind `opcode`; `name` and `tensor` are the name and index of the tensor that it writes."""
 
     op_index: int = -1
     opcode: str = ""

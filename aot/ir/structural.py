@@ -1,8 +1,8 @@
-"""Equality and hash of functions, expressions and modules of either IR by their structure, as in TVM.
+"""Structural equality and hash of functions, expressions and modules of either IR, as in TVM.
 
-Names of variables and buffers do not count, their positions do; places in a file (Span) do not count.  A node of a graph that is
-read twice is not equal to two nodes that compute the same.  Every node is looked at once, without recursion over depth.
-Each IR says what its own classes need beside their fields (`register_structure`).
+Variables and buffers count by their position, not by their name; places in a file (Span) do not count.  A graph node that is read
+twice is not equal to two nodes that compute the same.  Every node is visited once, without recursion over depth.  Each IR
+registers what its own classes need beyond their fields (`register_structure`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def _nothing(_node: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What counts of a class.
+    """What counts when nodes of a class are compared.
 
-    `parts(node)` are what is compared, in order, so that variables are defined before they are read; None: the fields.
-    `defines(node)` are the variables that it brings.  A `variable` is compared by where it is defined; its parts are its type.
-    `shared` nodes are compared as nodes of a graph.  `closed` ones read no variable from outside, and count as values.
-    `same`: objects that are equal only to themselves, whose hash is that of the parts.
+    `parts(node)` are compared, in an order that defines variables before they are read; None: the fields.  `defines(node)` are
+    the variables that the node introduces.  A `variable` is compared by where it is defined; its parts are its type.  `shared`
+    nodes are compared as nodes of a graph.  `closed` nodes read no variables from outside, and count as values.  `same`: objects
+    that are equal only to themselves; their hash is the hash of the parts.
     """
 
     parts: Callable[[Any], tuple[Any, ...]] | None = None
@@ -51,17 +51,15 @@ _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
 def register_structure(kind: type, structure: Structure) -> None:
-    """Say what counts of a class of an IR; done where its package is imported."""
+    """Say what counts for a class of an IR; the IR's package does this when it is imported."""
     _STRUCTURES[kind] = structure
 
 
 def structural_equal(a: Any, b: Any, *, map_free_vars: bool = False) -> bool:
-    """Whether two functions, expressions or modules have the same structure.
+    """Whether `a` and `b`, which are functions, expressions or modules, have the same structure.
 
-    Modules are equal when functions of the same names are, with their constants.  A variable that nobody defines is equal to
-    itself only, or with `map_free_vars` to the one in its place.  UsageError E5104 for what belongs to no IR.
-
-    `a`, `b`: what is compared.
+    Modules are equal if they have equal functions under the same names, with equal constants.  A variable that nothing defines
+    equals only itself, or with `map_free_vars` the variable in its place.  UsageError E5104 for anything that belongs to no IR.
     """
     _check(a)
     _check(b)
@@ -69,9 +67,9 @@ def structural_equal(a: Any, b: Any, *, map_free_vars: bool = False) -> bool:
 
 
 def structural_hash(node: Any, *, map_free_vars: bool = False) -> int:
-    """A number of 64 bits, the same for what is structurally equal, in every process (but for variables that nobody defines).
+    """A 64-bit number, equal for structurally equal nodes in every process, except for variables that nothing defines.
 
-    UsageError E5104 for what belongs to no IR.
+    UsageError E5104 for anything that belongs to no IR.
 
     `node`: a function, an expression or a module; `map_free_vars`: as for structural_equal.
     """
@@ -85,7 +83,7 @@ def _check(node: Any) -> None:
 
 
 def parts_of(node: Any) -> tuple[Any, ...]:
-    """What counts of a node, in order."""
+    """The parts of a node that count, in order."""
     if isinstance(node, IRModule):
         return ("module", {n: (f, _constants(node, n)) for n, f in node.functions.items()})
     structure = _STRUCTURES.get(type(node), _PLAIN)
@@ -95,7 +93,7 @@ def parts_of(node: Any) -> tuple[Any, ...]:
 
 
 def counting_fields(kind: type) -> tuple[str, ...]:
-    """The fields of a class that count: what is no part of a comparison, or of a text, does not."""
+    """The fields of a class that count: all but the fields that are excluded from comparison or from the text."""
     if kind not in _FIELDS:
         found = dataclasses.fields(kind)
         _FIELDS[kind] = tuple(f.name for f in found if f.compare and bool(f.metadata.get(WRITTEN, True)))
@@ -103,7 +101,7 @@ def counting_fields(kind: type) -> tuple[str, ...]:
 
 
 def _constants(module: IRModule, name: str) -> Any:
-    """What is known of a function's constants, by the place of the buffer instead of its name."""
+    """The known values of a function's constants, by the position of the buffer instead of its name."""
     buffers = [b.name for b in getattr(module.functions[name], "consts", ())]
     known = module.constants.get(name, {})
     return {buffers.index(k) if k in buffers else k: v for k, v in known.items()} or None
@@ -114,7 +112,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 class _Pairs:
-    """What corresponds to what, both ways."""
+    """A one-to-one mapping between nodes, stored in both directions."""
 
     def __init__(self) -> None:
         self._there: dict[int, int] = {}
@@ -131,7 +129,7 @@ class _Pairs:
 
 
 def _equal(first: Any, second: Any, *, map_free_vars: bool) -> bool:
-    """Pairs of nodes in the order of their reading; a pair that is found again needs no second look."""
+    """Compare pairs of nodes in the order in which they are read; a pair that was seen before is skipped."""
     variables, nodes = _Pairs(), _Pairs()
     seen: set[tuple[int, int]] = set()
     stack = [(first, second)]
@@ -184,7 +182,7 @@ def _equal(first: Any, second: Any, *, map_free_vars: bool) -> bool:
 
 
 def _leaves(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
-    """The pairs inside of containers, nothing for equal values, None where they differ."""
+    """The pairs inside two containers; empty for equal values, None if they differ."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return [] if a.dtype == b.dtype and a.size == b.size and a.tobytes() == b.tobytes() else None
     if isinstance(a, bool | int | float) and isinstance(b, bool | int | float):
@@ -200,7 +198,7 @@ def _leaves(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
 
 
 class _Hash:
-    """One walk: nodes are entered operands last, and hashed operands first."""
+    """One walk: a node is entered before its operands, and hashed after them."""
 
     def __init__(self, *, map_free_vars: bool) -> None:
         self._map_free_vars = map_free_vars
@@ -243,7 +241,7 @@ class _Hash:
         return part if isinstance(part, bytes) else self._done[id(part)]
 
     def _flat(self, value: Any) -> list[Any]:
-        """Text of what can be written at once, and the nodes in between."""
+        """A value as a list: text for what can be written at once, and the nodes in between."""
         if isinstance(value, tuple | list):
             return [f"({len(value)}".encode(), *(p for v in value for p in self._flat(v))]
         if isinstance(value, Mapping):

@@ -1,10 +1,10 @@
 """Passes over modules: what a pass is, the context it runs in, and sequences of passes.
 
-A pass takes a well-formed IRModule and returns one; between those two points anything is allowed.  Passes are values:
-decorate a function with `function_pass` (each relay Function of the module), `prim_func_pass` (each tir PrimFunc) or
-`module_pass` (the module as a whole), and it becomes a `Pass`, entered by name into the registry that `aot dump --after` and
-the documentation read.  `register_pass` does the same for passes from outside of this package, and says after which pass of the
-compiler they run.  Names are in snake case; TVM's spellings are understood wherever a pass is named (`pass_name`).
+A pass gets a well-formed IRModule and returns one; between those two points anything is allowed.  Passes are values: decorate a
+function with `function_pass` (each relay Function of the module), `prim_func_pass` (each tir PrimFunc) or `module_pass` (the
+module as a whole).  It becomes a `Pass`, entered by name into the registry that `aot dump --after` and the documentation read.
+`register_pass` does the same for passes from outside this package, and says which pass of the compiler they run after.  Names are
+in snake case; TVM's spellings are accepted wherever a pass is named (`pass_name`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Transform = Callable[..., IRModule]
 """(module, context, arguments of the pass by name) -> module"""
 
 Law = Callable[[Any, Any, int], str]
-"""(function before, function after, seed) -> what contradicts the relation that a pass promises between the two, or ""."""
+"""(function before, function after, seed) -> what violates the relation that the pass promises between the two, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ _STACK: ContextVar[tuple[PassContext, ...]] = ContextVar("aot_pass_context", def
 
 
 def register_option(key: str, default: Any, doc: str) -> Option:
-    """Declare a configuration key; a value given for it later must have the type of the default."""
+    """Declare a configuration key; a value configured for it must have the type of the default."""
     if key in _OPTIONS:
         raise UsageError(Problem("E5102", f"the pass option {key} is registered twice", call_place()))
     _OPTIONS[key] = Option(key, default, doc)
@@ -66,13 +66,13 @@ _FORMER = {
     "before": "run_before_pass(self, module, info)",
     "after": "run_after_pass(self, module, info)",
 }
-"""What instruments' methods were called in 0.1; they would never be called now, so a class that has one is refused."""
+"""Names of instruments' methods in 0.1.  They would never be called now, so a class that defines one is refused."""
 
 
 class PassInstrument:
-    """Watches passes. Subclasses override what they need; instruments are called in the order in which the context names them.
+    """Watches passes.  Subclasses override what they need; instruments are called in the order in which the context lists them.
 
-    UsageError E5037 for a class with a method that had another name before (`before`, now `run_before_pass`).
+    UsageError E5037 for a class with a method under its old name (`before`, now `run_before_pass`).
     """
 
     def __init_subclass__(cls) -> None:
@@ -81,24 +81,24 @@ class PassInstrument:
                 raise UsageError(Problem("E5037", f"{cls.__name__}.{name} would never be called: name it {new}", call_place()))
 
     def enter_pass_ctx(self) -> None:
-        """The context is entered; it is PassContext.current()."""
+        """Called when the context is entered; it is then PassContext.current()."""
 
     def exit_pass_ctx(self) -> None:
-        """The context is left, also after an error."""
+        """Called when the context is left, also after an error."""
 
     def should_run(self, module: IRModule, info: Pass) -> bool:
-        """Whether the pass `info` runs on `module`; passes that are required are not asked about."""
+        """Whether the pass `info` runs on `module`; not called for required passes."""
         return True
 
     def run_before_pass(self, module: IRModule, info: Pass) -> None:
-        """The pass `info` is about to see `module`."""
+        """Called before the pass `info` sees `module`."""
 
     def run_after_pass(self, module: IRModule, info: Pass) -> None:
-        """The pass `info` has returned `module`."""
+        """Called after the pass `info` has returned `module`."""
 
 
 class _Judge(PassInstrument):
-    """What an instrument says about which passes run, while it does not watch."""
+    """Lets an instrument decide which passes run, while it does not watch them."""
 
     def __init__(self, whose: PassInstrument) -> None:
         self.whose: PassInstrument = whose.whose if isinstance(whose, _Judge) else whose
@@ -109,12 +109,13 @@ class _Judge(PassInstrument):
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """What passes run under; a context manager, innermost wins.
+    """The settings that passes run under; a context manager.  The innermost context applies.
 
-    A pass runs when it is required, or named in `required_pass`, or when its opt_level is not above `opt_level` and its name
-    not in `disabled_pass`.  `config` sets options by key (`register_option`).  `add_pass` are pairs (name, pass): after the pass
-    of that name, where it stands in a sequence, the other one runs: a Pass, the name of one, a Sequential, or a function of a
-    module that returns one.  UsageError says what is wrong: E5034 when the context is made, E5030 to E5033 when it is entered.
+    A pass runs if it is required or named in `required_pass`, or if its opt_level is not above `opt_level` and its name is not in
+    `disabled_pass`.  `config` sets options by key (`register_option`).  `add_pass` lists pairs (name, pass): wherever a sequence
+    contains the pass of that name, the other one runs after it.  The other one is a Pass, the name of a pass, a Sequential, or a
+    function from module to module.  UsageError says what is wrong: E5034 when the context is made, E5030 to E5033 when it is
+    entered.
     """
 
     opt_level: int = 2
@@ -135,27 +136,24 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost entered context, or one of defaults."""
+        """The innermost context that has been entered, or a default one."""
         stack = _STACK.get()
         return stack[-1] if stack else PassContext()
 
     def option(self, key: str) -> Any:
-        """The value of a configuration key: as configured, else its default; UsageError E5032 for an unknown key."""
+        """The value of a configuration key: the configured one, or its default; UsageError E5032 for an unknown key."""
         if key not in _OPTIONS:
             raise UsageError(*_check_config({key: None}))
         return self.config.get(key, _OPTIONS[key].default)
 
     def enables(self, candidate: Pass) -> bool:
-        """Whether a Sequential runs this pass.
-
-        `candidate`: what is known of the pass.
-        """
+        """Whether a Sequential runs the pass `candidate`."""
         if candidate.required or candidate.name in self.required_pass:
             return True
         return candidate.opt_level <= self.opt_level and candidate.name not in self.disabled_pass
 
     def added_after(self, name: str) -> list[Pass | Sequential]:
-        """The passes that run after the one of that name: registered ones first, then those of `add_pass`."""
+        """The passes that run after the pass called `name`: registered ones first, then the ones in `add_pass`."""
         added = (p for n, p in self.add_pass if n == name and isinstance(p, Pass | Sequential))
         return [*_AFTER.get(name, ()), *added]
 
@@ -182,14 +180,14 @@ class PassContext:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            with ExitStack() as entered:  # one that fails does not keep the others from ending
+            with ExitStack() as entered:  # if one fails, the others still exit
                 for instrument in self.instruments:
                     entered.callback(instrument.exit_pass_ctx)
         finally:
             self._leave()
 
     def _leave(self) -> None:
-        """Take this context from the stack, with what was entered after it and never left."""
+        """Remove this context from the stack, with any contexts that were entered after it and never left."""
         stack = _STACK.get()
         last = max((i for i, context in enumerate(stack) if context is self), default=len(stack))
         _STACK.set(stack[:last])
@@ -197,9 +195,9 @@ class PassContext:
 
 @contextmanager
 def changed_context(**changes: Any) -> Iterator[PassContext]:
-    """The current context with other values, for a part of what runs under it.
+    """The current context with other values (`changes`), for a part of what runs under it.
 
-    Its instruments have been entered already, once: nobody enters them again, and they go on watching.
+    Its instruments have been entered already: they are not entered again, and go on watching.
     """
     inner = replace(PassContext.current(), **changes)
     token = _STACK.set((*_STACK.get(), inner))
@@ -210,7 +208,7 @@ def changed_context(**changes: Any) -> Iterator[PassContext]:
 
 
 def unwatched() -> AbstractContextManager[PassContext]:
-    """The current context for what is tried and may be thrown away: no instrument sees it, but each says what runs."""
+    """The current context for trials that may be thrown away: no instrument sees them, but each still decides what runs."""
     asked = (i for i in PassContext.current().instruments if type(i).should_run is not PassInstrument.should_run)
     return changed_context(instruments=tuple(map(_Judge, asked)))
 
@@ -221,11 +219,11 @@ _TVM_NAMES = {
     "storage_flatten": "flatten_buffer",
     "unified_static_memory_planner": "plan_memory",
 }
-"""Passes of TVM that have another name here, and do the same."""
+"""Passes of TVM that do the same here under another name."""
 
 
 def pass_name(name: str) -> str:
-    """The name of a pass in any spelling: `fuse_ops` of `FuseOps` and `relay.FuseOps`, `unroll_loop` of `tir.UnrollLoop`."""
+    """The name of a pass from any spelling: `fuse_ops` for `FuseOps` and `relay.FuseOps`, `unroll_loop` for `tir.UnrollLoop`."""
     bare = name[found.end() :] if (found := _TVM_ROOM.match(name)) else name
     words = _snake_case(bare)
     return _TVM_NAMES.get(words, words)
@@ -265,7 +263,7 @@ def _as_pass(given: Any) -> Pass | Sequential:
 
 
 def is_pass(name: str) -> bool:
-    """Whether there is a pass of that name; the compiler's own are registered when an unknown name is met."""
+    """Whether there is a pass called `name`; an unknown name first causes the compiler's own passes to be registered."""
     if pass_name(name) not in _PASSES:
         reach("passes")
     return pass_name(name) in _PASSES
@@ -297,7 +295,7 @@ _OF_TVM = {
     "relay.backend.use_meta_schedule": _CHOICE,
     "relay.FuseOps.max_depth": "it is fuse.max_depth here",
 }
-"""What is said of options of TVM's."""
+"""Hints for TVM's options."""
 
 
 def _check_config(config: Mapping[str, Any]) -> Iterator[Problem]:
@@ -315,10 +313,10 @@ def _check_config(config: Mapping[str, Any]) -> Iterator[Problem]:
 class Pass:
     """A named transformation of modules; calling it runs it under the current context's instruments.
 
-    It is left out, as in TVM, only if it is not required and an instrument's `should_run` says no.  `law` is what holds between
-    functions before and after a pass that changes their operands; without one, equal operands give equal results.  `phase` is
-    the class of modules that a pass of the compiler needs; any other pass sees the module as instruments do, with main and
-    every kernel by name.
+    As in TVM, it is skipped only if it is not required and an instrument's `should_run` says no.  `law` checks a pass that
+    changes the operands of functions, on each function before and after; without one, equal operands must give equal results.
+    `phase` is the class of modules that a pass of the compiler needs; any other pass sees the module as instruments do, with main
+    and every kernel by name.
     """
 
     name: str
@@ -330,7 +328,7 @@ class Pass:
     phase: type[IRModule] | None = None
 
     def configured(self, **arguments: Any) -> Pass:
-        """The pass with values for the arguments of its function: `slide_window.configured(plan=plan)`."""
+        """The pass with values for its function's arguments: `slide_window.configured(plan=plan)`."""
         return replace(self, transform=partial(self.transform, **arguments))
 
     def __call__(self, module: IRModule) -> IRModule:
@@ -356,9 +354,9 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """Passes and other sequences one after another; a pass that the current context does not enable is skipped.
+    """Passes and other sequences, one after another; a pass that the current context does not enable is skipped.
 
-    After the last one of a name follow the passes that are registered to come after it, and those of the context's `add_pass`.
+    After the last pass of a name come the passes that are registered to follow it, then the ones in the context's `add_pass`.
     """
 
     passes: Sequence[Pass | Sequential]
@@ -375,7 +373,7 @@ class Sequential:
 
 
 def enter_pass(new: Pass) -> Pass:
-    """Enter a pass into the registry; UsageError E5102 if there is one of the name."""
+    """Enter a pass into the registry; UsageError E5102 if there is already one of that name."""
     if new.name in _PASSES:
         raise UsageError(Problem("E5102", f'the pass "{new.name}" is registered twice', call_place()))
     _PASSES[new.name] = new
@@ -385,11 +383,11 @@ def enter_pass(new: Pass) -> Pass:
 def register_pass(
     opt_level: int, name: str = "", required: bool = False, *, on: str = "module", after: str = ""
 ) -> Callable[[Callable[[Any, PassContext], Any]], Pass]:  # fmt: skip
-    """Make a pass of a function, `@register_pass(opt_level=1, name="my_pass")`.
+    """Make a pass from a function: `@register_pass(opt_level=1, name="my_pass")`.
 
-    The function takes (module, context) and returns a module; with `on` "relay" or "tir" it takes and returns each function of
-    that IR.  `name` defaults to the function's.  With `after` it runs in every compilation, after the pass of that name; else
-    where PassContext(add_pass=...) puts it.  UsageError E5036 names what is wrong.
+    The function gets (module, context) and returns a module; with `on` "relay" or "tir" it gets and returns each function of that
+    IR.  `name` defaults to the function's name.  With `after` the pass runs in every compilation, after the pass of that name;
+    otherwise it runs where PassContext(add_pass=...) puts it.  UsageError E5036 names what is wrong.
 
     `required`: no PassContext turns the pass off.
     """
@@ -432,10 +430,7 @@ def _check_pass(decorator: str, wrong: Collection[str]) -> None:
 
 
 def reset_pass(name: str) -> None:
-    """Forget a pass, for what registers one for a while; UsageError E5030 if there is none.
-
-    `name`: the one under which it was registered.
-    """
+    """Remove the pass registered as `name`, for code that registers one temporarily; UsageError E5030 if there is none."""
     old = get_pass(name)
     del _PASSES[old.name]
     for rest in _AFTER.values():
@@ -443,7 +438,7 @@ def reset_pass(name: str) -> None:
 
 
 def get_pass(name: str) -> Pass:
-    """The registered pass of that name; UsageError E5030 if there is none."""
+    """The registered pass called `name`; UsageError E5030 if there is none."""
     problems = list(_check_known(frozenset({name})))
     if problems:
         raise UsageError(*problems)
@@ -458,11 +453,11 @@ def all_passes() -> tuple[Pass, ...]:
 def module_pass(
     *, opt_level: int = 0, required: bool = False, law: Law | None = None, phase: type[IRModule] | None = None
 ) -> Callable[[Transform], Pass]:
-    """Make a pass of `def name(module, context) -> module`; UsageError E5036 for an `opt_level` or `required` of another type.
+    """Make a pass from `def name(module, context) -> module`; UsageError E5036 if `opt_level` or `required` has the wrong type.
 
-    The function may have further arguments with defaults: `Pass.configured` gives them values.
+    The function may have further arguments with defaults; `Pass.configured` sets them.
 
-    `law` and `phase`: those of the Pass.
+    `law` and `phase`: as in Pass.
     """
     _check_pass("module_pass", list(_pass_faults(opt_level, required)))
 
@@ -473,12 +468,12 @@ def module_pass(
 
 
 def function_pass(*, opt_level: int = 0, required: bool = False) -> Callable[[Callable[[Any, PassContext], Any]], Pass]:
-    """Make a pass of `def name(function, context) -> function`, applied to each relay Function of a module."""
+    """Make a pass from `def name(function, context) -> function`, applied to each relay Function of a module."""
     return _per_function("relay", opt_level=opt_level, required=required)
 
 
 def prim_func_pass(*, opt_level: int = 0, required: bool = False) -> Callable[[Callable[[Any, PassContext], Any]], Pass]:
-    """Make a pass of `def name(prim_func, context) -> prim_func`, applied to each tir PrimFunc of a module."""
+    """Make a pass from `def name(prim_func, context) -> prim_func`, applied to each tir PrimFunc of a module."""
     return _per_function("tir", opt_level=opt_level, required=required)
 
 
@@ -493,7 +488,7 @@ def _per_function(name: str, *, opt_level: int, required: bool) -> Callable[[Cal
 
 
 def _over_functions(name: str, rule: Callable[[Any, PassContext], Any], title: str) -> Transform:
-    """`rule` of the pass `title` on each function of one IR, the branches and bodies of loops inside it first (E5035)."""
+    """Apply the `rule` of the pass `title` to each function of one IR, inner branches and bodies of loops first (E5035)."""
 
     def transform(module: IRModule, context: PassContext) -> IRModule:
         kind = dialect(name)
@@ -519,5 +514,5 @@ def _name(func: Callable[..., Any]) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """What TVM has under a name that is not here (E5091)."""
+    """Raise E5091: the name exists in TVM but not here."""
     raise missing("transform", name)

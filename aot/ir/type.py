@@ -10,9 +10,9 @@ from aot.support.dtype import itemsize
 
 @dataclass(frozen=True, slots=True)
 class QuantParams:
-    """real = scale * (q - zero_point); one pair for the tensor, or one for each index along `axis`.
+    """real = scale * (q - zero_point); one pair for the whole tensor, or one per index along `axis`.
 
-    Scales are the file's float32 values, held exactly as Python floats.
+    Scales are the float32 values in the file, held exactly as Python floats.
     """
 
     scale: tuple[float, ...]
@@ -34,7 +34,7 @@ def per_tensor(scale: float, zero_point: int) -> QuantParams:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape (static), element type and, for quantised values, the parameters."""
+    """Shape (static), element type and, for quantised values, the quantisation parameters."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -58,7 +58,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """Several values at once, as a split yields them."""
+    """Several values at once, such as the results of a split."""
 
     fields: tuple[TensorType, ...]
 

@@ -1,4 +1,4 @@
-"""Relay text: a graph as `aot dump MODEL --metadata` or `IRModule.astext(show_meta_data=True)` prints it, or written by hand."""
+"""Relay text: a graph printed by `aot dump MODEL --metadata` or `IRModule.astext(show_meta_data=True)`, or written by hand."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ MARK = b"def @"
 
 
 def reads(model: bytes) -> bool:
-    """Whether the first line that is no comment defines a function."""
+    """Whether the first line that is not a comment defines a function."""
     lines = (line.strip() for line in model[:4096].splitlines())
     return next((line for line in lines if line and not line.startswith(b"//")), b"").startswith(MARK)
 
 
 @lru_cache(2)
 def module(model: bytes, oracle: str, name: str) -> IRModule:
-    """The module of a text, whose function main is compiled (UsageError E5130, E5131; E5105 without a main).
+    """The module of a text; its function main is compiled (UsageError E5130, E5131; E5105 without a main).
 
-    The text says what is computed, so `oracle` does not matter.
+    The text says exactly what is computed, so `oracle` does not matter.
     """
-    from aot.relay.parser import parse_module  # few models are texts
+    from aot.relay.parser import parse_module  # rarely needed
 
     parsed = parse_module(decoded(model), name)
     main = parsed["main"]
@@ -39,7 +39,7 @@ def module(model: bytes, oracle: str, name: str) -> IRModule:
 
 
 def _with_named_outputs(main: Function) -> Function:
-    """The function of a text without metadata, whose results have no names."""
+    """The function of a text without metadata, with names for its results."""
     outputs, states = result_exprs(main)
     results = [_named(e, f"output_{i}" if len(outputs) > 1 else "output") for i, e in enumerate(outputs)]
     body = make_tuple([*results, *states]) if isinstance(main.body, Tuple) else results[0]
@@ -52,7 +52,7 @@ def _named(result: Expr, name: str) -> Expr:
 
 
 def decoded(model: bytes) -> str:
-    """The characters of a text (E5130)."""
+    """The text as a string (E5130 if it is not UTF-8)."""
     try:
         return model.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -60,13 +60,13 @@ def decoded(model: bytes) -> str:
 
 
 def macs(model: bytes) -> int:
-    """Multiply-accumulates of main; 0 if the text cannot be parsed."""
+    """Multiply-accumulates in main; 0 if the text cannot be parsed."""
     main = _main(model)
     return 0 if main is None else cost(main).macs
 
 
 def operators(model: bytes) -> int:
-    """Calls in main, without those in branches and loops; 0 if the text cannot be parsed."""
+    """The number of calls in main, without calls in branches and loops; 0 if the text cannot be parsed."""
     main = _main(model)
     return 0 if main is None else sum(isinstance(e, Call) for e in post_order(main.body))
 
@@ -80,7 +80,7 @@ def _main(model: bytes) -> Function | None:
 
 
 def problems(model: bytes, oracle: str) -> list[Problem]:
-    """What is wrong with a text: the first fault."""
+    """The first fault of a text, if there is one."""
     try:
         module(model, oracle, "model")
     except AotError as error:
@@ -89,7 +89,7 @@ def problems(model: bytes, oracle: str) -> list[Problem]:
 
 
 def specialize(model: bytes, choice: Choice) -> bytes:
-    """The text as it is: it has one graph of known shapes (E5027 for a choice)."""
+    """The text unchanged: it has one graph of known shapes (E5027 if there is a choice)."""
     if choice:
         raise UsageError(Problem("E5027", "relay text has one graph, whose shapes are in the text; edit them there"))
     return model
