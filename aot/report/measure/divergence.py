@@ -20,6 +20,7 @@ from aot.frontend.view import ABSENT, ModelView, OperatorView, parse
 from aot.ir.op import Array
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import LayerResult, run
+from aot.report.measure.litert import RefusedError
 from aot.report.measure.reference import Reference, graph, litert, tflm, trace
 from aot.report.measure.sets import Sets
 from aot.support.dataclass import dataclass
@@ -385,13 +386,16 @@ def _alone(model: bytes, index: int, result: int, tensors: Mapping[int, Array], 
     """An engine's name, and whether it gets the operator's result from the same operands; (None, None) if it cannot run it."""
     try:
         alone = extract(model, (index,), result)
-    except NotAloneError:
+        engine = tflm(alone.data, 1) if oracle == "tflm" else litert(alone.data)
+    except (NotAloneError, RefusedError, ImportError):
         return None, None
-    engine = tflm(alone.data, 1) if oracle == "tflm" else litert(alone.data)
     if any(t not in tensors for t in (*alone.inputs, result)):
         return None, None
     expected = tensors[result]
-    ((actual,),) = engine.outputs([[tensors[t] for t in alone.inputs]])
+    try:
+        ((actual,),) = engine.outputs([[tensors[t] for t in alone.inputs]])
+    except RuntimeError:  # a kernel of the engine fails
+        return None, None
     return engine.name, difference(actual.reshape(expected.shape), expected) is None
 
 
@@ -412,29 +416,27 @@ def with_zeros(model: bytes, sets: Sequence[Sequence[Array]]) -> list[list[Array
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """Positions among the graph's outputs: the number of detections, and outputs of `rows` rows, `each` of them per detection."""
+    """Positions among the graph's outputs: the number of detections, and outputs [1, rows, ...] for at most `most` of them."""
 
     number: int
     filled: tuple[int, ...]
-    rows: int
-    each: int
+    most: int
 
 
 def _detection(view: ModelView, op: OperatorView) -> _Slots | None:
     outputs = list(view.subgraphs[0].outputs)
     if op.opcode != "CUSTOM" or op.custom_name != DETECTION or len(op.outputs) != 4 or op.outputs[3] not in outputs:
         return None
-    rows = view.subgraphs[0].tensors[op.outputs[1]].shape[-1]
     most = int(read_map(op.custom_options)["max_detections"])  # the converter has read them already
     filled = tuple(outputs.index(t) for t in op.outputs[:3] if t in outputs)
-    return _Slots(outputs.index(op.outputs[3]), filled, rows, rows // most)
+    return _Slots(outputs.index(op.outputs[3]), filled, most)
 
 
 def _zeroed(outputs: Sequence[Array], slots: Sequence[_Slots]) -> list[Array]:
     zeroed = list(outputs)
     for s in slots:
-        used = int(zeroed[s.number].reshape(-1)[0]) * s.each
+        count = int(zeroed[s.number].reshape(-1)[0])
         for position in s.filled:
-            zeroed[position] = np.array(zeroed[position])
-            zeroed[position].reshape(s.rows, -1)[used:] = 0
+            array = zeroed[position] = np.array(zeroed[position])
+            array[:, count * (array.shape[1] // s.most) :] = 0
     return zeroed

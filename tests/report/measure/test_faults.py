@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build
+from aot.frontend.decode import decode_model
+from aot.frontend.encode import encode_model
+from aot.frontend.flatbuffer import Reader
+from aot.frontend.problems import Problems
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
+from aot.report.measure import divergence
 from aot.report.measure.divergence import KNOWN_FAULTS, with_zeros
+from aot.report.measure.litert import RefusedError
+from aot.report.measure.reference import Reference
 from aot.report.measure.sets import Sets, rule_sets
 from aot.report.measure.verify import verify
 from aot.testing import HAVE_LITERT, HAVE_TFLM, ModelBuilder, Quant, reference_sets, tflm_reference
@@ -59,6 +66,26 @@ def test_a_known_fault_is_told_and_accepted(tmp_path: Path, capsys: pytest.Captu
     assert not HAVE_TFLM or done.json["known_fault"]["compared_with"].startswith("tflite-micro")
     assert cli(*command, "--no-accept-known-faults").code == 5
     assert "differs from the reference, which is wrong here" in " ".join(cli(*command).out.split())
+
+
+@needs_gcc
+@needs_litert
+@pytest.mark.parametrize("at_run", [False, True])
+def test_an_engine_that_cannot_run_the_operator_is_not_asked(monkeypatch: pytest.MonkeyPatch, *, at_run: bool) -> None:
+    """TFLM has no kernel for some operators of the table, such as weights with a scale per block (an internal error before)."""
+
+    def refusing(model: bytes, outputs: int) -> Reference:
+        def run(sets: Any) -> Any:
+            raise RefusedError("does not run the model")
+
+        return Reference("tflite-micro", run) if at_run else run([])
+
+    monkeypatch.setattr(divergence, "tflm", refusing)
+    model = sum_model()
+    artifact = build(model, target="host", name="sums")
+    outcome = verify(model, artifact, prepare(artifact, load_board("host")), Sets(((np.full((2, 8), -128, np.int8),),)))
+    assert outcome.known_fault is not None
+    assert outcome.known_fault["compared_with"] is None
 
 
 @pytest.mark.slow
@@ -133,6 +160,19 @@ def test_places_behind_the_last_detection_are_zeros() -> None:
         (found,) = with_zeros(model, [[*outputs, np.array([count], np.float32)]])
         assert [int(f.reshape(12, -1)[:, 0].sum()) for f in found[:3]] == [2 * count] * 3
     assert all(o.all() for o in outputs), "the given arrays stay"
+
+
+def test_detections_of_a_file_without_shapes() -> None:
+    """A converter may leave the shapes of the operator's results out (IndexError before)."""
+    model, _ = case("float32", 10, 0, max_classes_per_detection=2)
+    record = decode_model(Reader(model), Problems())
+    assert record is not None
+    (graph,) = record["subgraphs"]
+    for t in graph["outputs"]:
+        graph["tensors"][t]["shape"] = []
+    outputs = [*(np.ones(s, np.float32) for s in ((1, 12, 4), (1, 12), (1, 12))), np.array([2], np.float32)]
+    (zeroed,) = with_zeros(encode_model(record), [outputs])
+    assert [int(z.reshape(12, -1)[:, 0].sum()) for z in zeroed[:3]] == [4, 4, 4]
 
 
 @needs_gcc
