@@ -53,6 +53,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000)
 
 
+def pytest_unconfigure() -> None:
+    """Nothing is measured any more; hypothesis' callback prints a traceback if pytest-xdist interrupts a worker in it."""
+    gc.callbacks[:] = [c for c in gc.callbacks if not str(getattr(c, "__module__", "")).startswith("hypothesis")]
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """`golden(name, text)` compares text with `golden/name` beside the test file; a missing file fails.
