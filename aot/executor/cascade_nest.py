@@ -1,4 +1,4 @@
-"""The static order of a cascade: which rows of which tensor are computed when, and how many rows each window must hold.
+"""The static order of a cascade: when the rows of each tensor are computed, and how many rows each window must hold.
 
 One step of the last tensor drives everything, depth first: before a node computes its rows, its inputs compute theirs.  Each node
 is driven by one reader, the one that is furthest ahead; all others find their rows further back in the window.  So every row
@@ -349,7 +349,7 @@ class StripeConfig:
 
 
 def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: TensorRef | None = None) -> StripePlan | None:
-    """The cascade of `parts`, the last of which computes the result; None if there is none.
+    """The cascade of `parts`, in which the last part computes the result; None if there is none.
 
     The external tensor `fed` is not in memory: its rows arrive one by one, so they are copied even if they need no window.
 

@@ -349,7 +349,7 @@ def _always_runs(lowered: LoweredModule, call: KernelCall) -> bool:
 
 
 def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
-    """The new value as a view of the tensor of which it is a slice."""
+    """The new value as a view of the tensor that it is sliced from."""
     maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
     moves = () if maker is None else moves_of(lowered.kernel(maker))
     if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes or not _always_runs(lowered, maker):

@@ -482,12 +482,11 @@ class TirModule(IRModule):
 
 
 @module_pass(required=True, phase=Planned)
-def aot_lower_main(module: Planned, _context: PassContext) -> TirModule:
+def aot_lower_main(planned: Planned, _context: PassContext) -> TirModule:
     """Merge equal functions and equal constants, under their C names; main becomes copies and calls on one workspace.
 
     In: a Planned with a target.  Out: a TirModule.
     """
-    planned = module
     if planned.target is None:
         raise internal("the module has no target", where=planned.name)
     kernels, names = named_functions(planned, planned.target)

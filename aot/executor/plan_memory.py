@@ -174,13 +174,12 @@ def _with_visitors(lowered: LoweredModule, planned: Planned) -> Planned:
 
 
 @module_pass(required=True, phase=Planned)
-def spread_pools(module: Planned, _context: PassContext) -> Planned:
+def spread_pools(planned: Planned, _context: PassContext) -> Planned:
     """Put each buffer into the pool that minimises the time of all accesses, without exceeding the plan's bytes.
 
     In: a Planned.  Out: a Planned of the same calls, unchanged if there are no pools, or if one pool holds everything and none is
     faster.  Raises E2013 if the pools cannot hold the plan, and E5019 for a pin that matches nothing in it.
     """
-    planned = module
     if not planned.planning.pooling.pools:
         return planned
     if isinstance(planned.layout.unfit, UsageError):

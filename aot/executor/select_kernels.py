@@ -17,6 +17,7 @@ from aot.executor.selection import Budget, Candidate, Selection, Stored, choose,
 from aot.ir.transform import PassContext, module_pass
 from aot.memory.liveness import runs
 from aot.relay.expr import Function
+from aot.tir.function import PrimFunc
 
 
 class NothingFits(Exception):  # noqa: N818 - an answer, no error
@@ -52,9 +53,10 @@ def with_changed_kernels(draft: CandidateModule) -> CandidateModule:
     """The draft with a single candidate for each layer whose kernel a pass has changed since lowering."""
     layers = []
     for call, layer in zip(draft.calls, draft.found, strict=True):
-        func = draft.prim_func(call.func)
-        is_changed = func is not draft.preferred[call.func]
-        layers.append([replace(layer[0], made=replace(layer[0].lowered, func=func), key=call.func)] if is_changed else layer)
+        func = draft.functions.get(call.func)
+        if isinstance(func, PrimFunc) and func is not draft.preferred[call.func]:
+            layer = (replace(layer[0], made=replace(layer[0].lowered, func=func), key=call.func),)
+        layers.append(layer)
     return replace(draft, found=tuple(layers))
 
 

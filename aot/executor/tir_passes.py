@@ -20,12 +20,11 @@ from aot.tir.verify import verify
 
 
 @module_pass(phase=LoweredModule)
-def share_functions(module: LoweredModule, _context: PassContext) -> LoweredModule:
+def share_functions(lowered: LoweredModule, _context: PassContext) -> LoweredModule:
     """Merge functions that differ only in numbers; calls pass the numbers as scalars.  A cascade's row kernels count as layers.
 
     In and out: a LoweredModule after the passes over loop nests.  Modes that favour speed keep the numbers as constants.
     """
-    lowered = module
     if not lowered.config.mode.shares_functions:
         return lowered
     calls = list(lowered.calls)

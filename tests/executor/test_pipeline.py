@@ -161,8 +161,9 @@ def test_a_registered_pass_finds_main_and_its_kernels_by_name(after: str) -> Non
     assert called
 
 
+@pytest.mark.parametrize("opt", ["speed", "balanced"])
 @pytest.mark.parametrize("after", ["lower_te", "select_kernels", "plan_memory"])
-def test_a_changed_kernel_is_the_one_that_is_emitted(after: str) -> None:
+def test_a_changed_kernel_is_the_one_that_is_emitted(after: str, opt: str) -> None:
     """Here by its attributes, which the C names."""
 
     def marked(module: IRModule) -> IRModule:
@@ -171,7 +172,7 @@ def test_a_changed_kernel_is_the_one_that_is_emitted(after: str) -> None:
         return replace(module, functions={**module.functions, **new})
 
     with PassContext(add_pass=[(after, marked)]):
-        exe = compile_model(MODELS / "graph_residual.tflite", options=Options(opt="speed"))
+        exe = compile_model(MODELS / "graph_residual.tflite", options=Options(opt=opt))
     assert all(f.func.attrs.kernel.startswith("mine.") for f in exe.functions)
 
 

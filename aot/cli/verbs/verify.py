@@ -218,11 +218,12 @@ def command(
 
     out = Output(json=as_json, quiet=quiet, verbose=verbose)
     hertz = check_asked(output, serial=serial, board=board, clock=clock)
+    chosen = partial(choose_sets, inputs=inputs, count=random, oracle=options.oracle)
+    check = require_reference if require else None
     if board is not None and board.startswith("zephyr:"):
+        name = board.removeprefix("zephyr:")
         result, artifact = run_with_zephyr(
-            out, model, board.removeprefix("zephyr:"), options, serial=serial, timeout=timeout,
-            choose_sets=partial(choose_sets, inputs=inputs, count=random, oracle=options.oracle),
-            check=require_reference if require else None,
+            out, model, name, options, serial=serial, timeout=timeout, choose_sets=chosen, check=check
         )  # fmt: skip
         show(out, result, artifact)
         conclude(out, result)
@@ -232,9 +233,9 @@ def command(
     with out.working(f"compiling {model.name}"):
         artifact = compile_for(req, place, out, link=linker(place))
         check_clock(artifact.metadata, hertz)
-        sets = choose_sets(artifact, inputs, random, oracle=options.oracle)
-        if require:
-            require_reference(req.data, artifact, sets)
+        sets = chosen(artifact)
+        if check is not None:
+            check(req.data, artifact, sets)
     out.row("import", import_text(req))
     out.row("compile", f"{operators_of(artifact.metadata)}, for {req.target}")
     out.row("plan", plan_of(artifact.metadata))

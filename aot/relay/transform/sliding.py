@@ -67,7 +67,7 @@ Rule = Callable[[Call, Axes], RowForm]
 
 
 def row_form(expr: Call, axes: Axes) -> RowForm:
-    """How `expr` reads the rows of its operands, at least one of which has rows; NotLocalError if it is not local in rows."""
+    """How `expr` reads rows; at least one operand has rows.  NotLocalError if a result row needs rows that are not near it."""
     if not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
         raise NotLocalError("has several results")
     for arg, axis in zip(expr.args, axes, strict=True):
