@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 import aot
+from aot import relay
 from aot.driver.options import Options
 from aot.errors import UsageError
-from aot.frontend.relay_text import macs, operators, problems
+from aot.frontend.relay_text import macs, module, operators, problems
 from aot.frontend.tflite import from_tflite
+from aot.ir.module import IRModule
+from aot.relay.expr import Function
+from aot.relay.state import STATE, StateTensor
 from aot.report.measure.reference import find_reference
 from tests.cli.helper import Cli
 
@@ -53,6 +57,15 @@ def test_a_text_by_hand() -> None:
     assert [t["name"] for t in artifact.metadata["outputs"]] == ["output"]
     assert (macs(HAND), operators(HAND)) == (0, 2)
     assert not find_reference(HAND, "litert", outputs=1).independent
+
+
+def test_a_text_whose_only_result_is_a_state() -> None:
+    x = relay.var("x", shape=(4,), dtype="int8")
+    state = StateTensor("s", np.zeros(4, np.int8))
+    text = IRModule({"main": Function((x,), relay.negative(x), {STATE: (state,)})}).astext(show_meta_data=True)
+    main = module(text.encode(), "litert", "m")["main"]
+    assert isinstance(main, Function)
+    assert main.attrs["outputs"] == ()
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

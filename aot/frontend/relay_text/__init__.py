@@ -42,7 +42,7 @@ def _with_named_outputs(main: Function) -> Function:
     """The function of a text without metadata, with names for its results."""
     outputs, states = result_exprs(main)
     results = [_named(e, f"output_{i}" if len(outputs) > 1 else "output") for i, e in enumerate(outputs)]
-    body = make_tuple([*results, *states]) if isinstance(main.body, Tuple) else results[0]
+    body = make_tuple([*results, *states]) if isinstance(main.body, Tuple) else (*results, *states)[0]
     attrs = {"outputs": tuple(r.span for r in results), "output_types": result_types(main)[: len(results)]}
     return Function(main.params, body, {**main.attrs, **attrs})
 
