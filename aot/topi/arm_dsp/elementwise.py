@@ -28,7 +28,7 @@ from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.intrin.asm_text import Repeat
+from aot.topi.intrin.asm_text import Operands, Repeat, asm
 from aot.topi.intrin.scalar import splat
 from aot.topi.layer.elementwise import (
     CODES,
@@ -36,7 +36,6 @@ from aot.topi.layer.elementwise import (
     Flat,
     Kind,
     Limits,
-    Operands,
     Rows,
     Runs,
     code_of_table,
@@ -44,7 +43,6 @@ from aot.topi.layer.elementwise import (
     match_runs,
     register_flat,
     register_rows,
-    stream,
 )
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -98,7 +96,7 @@ def _emit_add(operands: Operands, limits: Limits) -> BlockText:
     value = {n: operands[n].value for n in ("a", "b", "bias")}
     ins = {"fa": f"{value['a']} * 256", "fb": f"{value['b']} * 256", "bias": limits.moved(value["bias"]), "mask": "0xff00ff00u"}
     ins |= {"room": f"{splat(255 - hi + lo)}u"} if limits.clamped else {}
-    return stream(operands, text, "x y out", ins, counter="n", temporaries="pqrst")
+    return asm(operands, text, "x y >out", ins, counter="n=count", temporaries="pqrst")
 
 
 def _add_cost(runs: Runs, limits: Limits) -> tuple[int, int]:
@@ -285,8 +283,8 @@ def _emit_multiply(operands: Operands, form: Form) -> BlockText:
         wide = [f"uint64_t aot_k = (uint64_t)(uint32_t)({value['c']}) << 32;"]
         ins["k:m"] = "aot_k"
     temporaries = "prtu" if one else "pqrstu" + "v" * form.constant_in_memory
-    pointers = "x out" if one else "x y out"
-    return stream(operands, _text(form), pointers, ins, counter="n", temporaries=temporaries, after=wide)
+    pointers = "x >out" if one else "x y >out"
+    return asm(operands, _text(form), pointers, ins, counter="n=count", temporaries=temporaries, after=wide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +417,7 @@ def lut_words() -> TensorIntrin:
     text: list[str | Repeat] = ["1:", Repeat(CODES_A_TURN // 16, step), f"subs %[n], %[n], #{CODES_A_TURN}", "bne 1b"]
 
     def emit(operands: Operands) -> BlockText:
-        return stream(operands, text, "x t=table o=out", {}, counter="n", temporaries="abc", clobbers=_WORDS)
+        return asm(operands, text, "x *t=table >o=out", {}, counter="n=count", temporaries="abc", clobbers=_WORDS)
 
     return element_block(
         "arm_dsp.lut_words", {"x": "int8"}, "int8", code_of_table, emit, requires="thumb2", table="int8", align=(4, 4)
@@ -461,7 +459,9 @@ def _stream_floats(
     text: list[str | Repeat] = ["1:", Repeat(NUMBERS_A_TURN // 4, step), f"subs %[n], %[n], #{NUMBERS_A_TURN}", "bne 1b"]
     declared = [f"const float aot_scale = {scale.format(operands['scale'].value)};"]
     ins = {"scale:t": "aot_scale", **ins}
-    return stream(operands, text, "x out", ins, counter="n", temporaries=temporaries, clobbers=_FLOATS, before=declared, kind="+")
+    return asm(
+        operands, text, "x >out", ins, counter="n=count", temporaries=temporaries, clobbers=_FLOATS, before=declared, kind="+"
+    )
 
 
 @cache

@@ -17,13 +17,12 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_mve.requant import RequantForm, plan_vectors
-from aot.topi.intrin.asm_text import Repeat, count_instructions
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, count_instructions
 from aot.topi.layer.elementwise import (
     CODES,
     AddKernel,
     Flat,
     Limits,
-    Operands,
     RowPlan,
     Runs,
     code_of_table,
@@ -31,7 +30,6 @@ from aot.topi.layer.elementwise import (
     match_runs,
     register_flat,
     register_rows,
-    stream,
 )
 from aot.topi.strategy import Group
 
@@ -68,7 +66,7 @@ def _emit_add(operands: Operands, limits: Limits) -> BlockText:
     ]
     ins = {n: operands[o].value for n, o in (("fa", "a"), ("fb", "b"), ("bias", "bias"), ("n", "count"))}
     clobbers = ["lr", "q0", "q1", "q2", *(["r12"] if own else []), *(q for _, q, _ in own)]
-    return stream(operands, text, "x y out", ins, low="x y out", clobbers=clobbers)
+    return asm(operands, text, "x y >out", ins, low="x y out", clobbers=clobbers)
 
 
 def add_instructions(count: int, lo: int = -128, hi: int = 127) -> int:
@@ -145,7 +143,7 @@ def multiply(product: Product) -> TensorIntrin:
         zx, zy = product.zero_points
         ins = {"zx": f"{-zx}", "zy": f"{-zy}", "m": f"{product.multiplier}", "s": f"{product.shift}"}
         clobbers = ["r0", "lr", *(f"q{i}" for i in range(8))]
-        return stream(operands, product.text(), "x y out", ins, counter="n", low="x y out", clobbers=clobbers)
+        return asm(operands, product.text(), "x y >out", ins, counter="n=count", low="x y out", clobbers=clobbers)
 
     return element_block("arm_mve.multiply", {"x": "int8", "y": "int8"}, "int8", element, emit, requires="mve")
 
@@ -188,7 +186,7 @@ def lut(dtype: str = "int8", out_dtype: str = "int8") -> TensorIntrin:
 
     def emit(operands: Operands) -> BlockText:
         clobbers = ["lr", "q0", "q1"]
-        return stream(operands, _bytes(steps), "x t=table out", {"n": operands["count"].value}, clobbers=clobbers)
+        return asm(operands, _bytes(steps), "x *t=table >out", {"n": operands["count"].value}, clobbers=clobbers)
 
     name = f"arm_mve.lut_{dtype}_{out_dtype}"
     return element_block(name, {"x": dtype}, out_dtype, code_of_table, emit, requires="mve", table=out_dtype)
@@ -249,7 +247,7 @@ def shift(numbers: Shift) -> TensorIntrin:
         values = {"half": "128", "by": f"{numbers.offset if dtype == 'int8' else abs(numbers.offset)}"}
         used = {name: value for name, value in values.items() if any(f"%[{name}]" in line for line in steps)}
         text = _bytes(["vldrb.u8 q0, [%[x]], #16", *steps, "vstrb.8 q0, [%[out]], #16"])
-        return stream(operands, text, "x out", {"n": operands["count"].value, **used}, clobbers=["lr", "q0"])
+        return asm(operands, text, "x >out", {"n": operands["count"].value, **used}, clobbers=["lr", "q0"])
 
     name, suffix = f"arm_mve.shift_{numbers.dtype}_{dtype}", f"_{numbers.delta}"
     return element_block(name, {"x": numbers.dtype}, dtype, element, emit, requires="mve", suffix=suffix)
@@ -308,7 +306,7 @@ def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
     def emit(operands: Operands) -> BlockText:
         ins = {"n": operands["count"].value, "zp": f"{-zero_point}", "scale": "aot_scale.u"}
         floats = ["union { float f; uint32_t u; } aot_scale;", f"aot_scale.f = {operands['scale'].value};"]
-        return stream(operands, text, "x out", ins, low="x", clobbers=["lr", "q0"], before=floats)
+        return asm(operands, text, "x >out", ins, low="x", clobbers=["lr", "q0"], before=floats)
 
     name, suffix = f"arm_mve.dequantize_{dtype}", f"_zp{zero_point}"
     return element_block(

@@ -24,8 +24,8 @@ from aot.support.dtype import int_range
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.intrin.asm_text import count_instructions
-from aot.topi.layer.elementwise import Flat, Operands, element_block, register_flat, stream
+from aot.topi.intrin.asm_text import Operands, asm, count_instructions
+from aot.topi.layer.elementwise import Flat, element_block, register_flat
 
 LEAST = 4
 """Fewest numbers for which vectors pay off."""
@@ -219,7 +219,7 @@ def _emit(operands: Operands, codes: Codes) -> BlockText:
     text = [*codes.setup(), f"lsr lr, %[n], #{3 if codes.wide else 4}", "wls lr, lr, 2f", "1:", *many, "le lr, 1b", "2:"]
     text += [f"and %[n], %[n], #{codes.lanes - 1}", "wlstp.32 lr, %[n], 4f", "3:", *four, "letp lr, 3b", "4:"]
     ins = {n: v for n, v in values.items() if any(f"%[{n}]" in line for line in (*many, *four))}
-    return stream(operands, text, "x out", ins, counter="n", clobbers=["r0", "lr", *(f"q{i}" for i in range(8))])
+    return asm(operands, text, "x >out", ins, counter="n=count", clobbers=["r0", "lr", *(f"q{i}" for i in range(8))])
 
 
 def _plan(_data: TensorType, result: TensorType, attrs: QuantizeAttrs) -> Flat | None:

@@ -18,8 +18,8 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_v6m.lanes import UNIFIED
-from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.elementwise import AddKernel, Limits, Operands, RowPlan, Runs, element_block, match_runs, register_rows
+from aot.topi.intrin.asm_text import AsmBlock, Operands
+from aot.topi.layer.elementwise import AddKernel, Limits, RowPlan, Runs, element_block, match_runs, register_rows
 from aot.topi.strategy import Group
 
 LEAST = 8

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from aot.support.dataclass import dataclass
-from aot.tir.intrin import BlockText
+from aot.tir.builder import IRBuilder
+from aot.tir.expr import Var
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 
 COUNTER = ".Laot_i"
 """The symbol that counts the repetitions of `counted`."""
@@ -72,6 +75,63 @@ def asm_template(text: Sequence[str | Repeat], *, indent: str = "      ") -> lis
             body = asm_template(part.lines, indent=indent + "  ")
             out += [f"{indent}AOT_REPEAT_{part.count}(", *body[:-1], body[-1] + ")"]
     return out
+
+
+Operands = Mapping[str, COperand]
+"""The operands of a block by name."""
+Emit = Callable[[Operands], BlockText]
+
+
+def block_of(b: IRBuilder, family: str, emit: Emit, *scalars: Var, requires: str = "", ordered: bool = False) -> TensorIntrin:
+    """The block whose meaning is what `b` has collected; `scalars`: operands after the buffers.
+
+    It is named after its family (arm_mve, ...) and the builder, and by default requires the family's instruction set.
+    """
+    desc = replace(b.finish(), scalars=scalars)
+    return TensorIntrin(f"{family}.{desc.name}", desc, emit, requires or family.removeprefix("arm_"), ordered=ordered)
+
+
+def asm(
+    operands: Operands, text: Sequence[str | Repeat], pointers: str, ins: Mapping[str, str] | None = None, *,
+    counter: str = "", temporaries: Sequence[str] = (), clobbers: Sequence[str] = (), low: str = "", kind: str = "+&",
+    before: Sequence[str] = (), after: Sequence[str] = (), first: Sequence[str] = (), last: Sequence[str] = (),
+) -> BlockText:  # fmt: skip
+    """One asm statement.
+
+    `pointers`: operands whose pointers the text changes, as `name`, or `name=operand` if the text uses another name; with `>`
+    before the name the text writes there, with `*` it does not change the pointer, `name@r1` is a fixed register.  `low`: those
+    in low registers, as widening loads require.  `counter`: a number that the text changes, as `name=operand`.  `ins`: numbers by
+    name, or by `name:constraint`.  `before` and `after`: declarations before and after counter and temporaries; `first` and
+    `last`: further results in GNU C syntax, before and after the pointers.
+    """
+    declared, outs, inputs = [], [*first], dict[str, str]()
+    for spec in pointers.split():
+        name, _, operand = spec.lstrip(">*").partition("=")
+        name, _, register = name.partition("@")
+        start, const = operands[operand or name].pointer, "" if spec[0] == ">" else "const "
+        if spec[0] == "*":
+            declared.append(f"const void *const aot_{name} = {start};")
+            inputs[name] = f"aot_{name}"
+        elif register:
+            declared.append(f'register {const}void *aot_{name} __asm("{register}") = {start};')
+            outs.append(f'"{kind}r"(aot_{name})')
+        else:
+            declared.append(f"{const}void *aot_{name} = {start};")
+            outs.append(f'[{name}] "{kind}{"l" if name in low.split() else "r"}"(aot_{name})')
+    declared += before
+    if counter:
+        name, _, operand = counter.partition("=")
+        declared.append(f"int32_t aot_{name} = {operands[operand or name].value};")
+        outs.append(f'[{name}] "{kind}r"(aot_{name})')
+    declared += [f"uint32_t {', '.join(f'aot_{t}' for t in temporaries)};"] if temporaries else []
+    pairs = [(*key.partition(":"), value) for key, value in (inputs | dict(ins or {})).items()]
+    return AsmBlock(
+        [*declared, *after],
+        text,
+        outs=[*outs, *(f'[{t}] "=&r"(aot_{t})' for t in temporaries), *last],
+        ins=[f'{f"[{n}] " if n else ""}"{constraint or "r"}"({value})' for n, _, constraint, value in pairs],
+        clobbers=clobbers,
+    ).emit()
 
 
 _CONSTRAINT = re.compile(r'^(?:\[\w+\] )?"[=+&]*(\w+)"')

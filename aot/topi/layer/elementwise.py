@@ -2,7 +2,7 @@
 
 A kernel with two operands sees them as runs of consecutive bytes; one operand may be repeated.  A kernel with one operand sees
 its elements as one run.  An instruction set contributes only the assembly text of a loop: `element_block` builds a block from
-it, `stream` its C.
+it, `asm_text.asm` its C.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, IntoExpr, cast, clamp, imm
 from aot.tir.expr import Var as TirVar
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.intrin.asm_text import Emit, Operands
 from aot.topi.strategy import Group, Lowered, register_planned
 
 CODES = 256
@@ -224,9 +224,6 @@ def _lower_rows(group: Group, _target: Target, name: str, plan: RowPlan, *, kern
 
 # ---- blocks ----
 
-Operands = Mapping[str, COperand]
-Emit = Callable[[Operands], BlockText]
-
 
 def element_block(
     name: str, ins: Mapping[str, str], out: str, element: Callable[..., IntoExpr], emit: Emit, *, requires: str,
@@ -253,40 +250,6 @@ def element_block(
 def code_of_table(_b: IRBuilder, x: Expr, table: Buffer) -> Expr:
     """table[x] for a table indexed by the unsigned byte."""
     return table[cast("int32", cast("uint8", x))]
-
-
-def stream(
-    operands: Operands, text: Sequence[str | Repeat], pointers: str, ins: Mapping[str, str], *, counter: str = "",
-    temporaries: str = "", clobbers: Sequence[str] = (), low: str = "", kind: str = "+&", before: Sequence[str] = (),
-    after: Sequence[str] = (),
-) -> BlockText:  # fmt: skip
-    """A loop as one assembly statement.
-
-    `pointers`: operands whose pointers the loop advances (a table's stays); `name=operand` if the text uses another name.  `low`:
-    those that must be in low registers, as widening loads require.  `counter`: the name of the count, if the loop changes it.
-    `ins`: numbers by name, or by `name:constraint`.  `before` and `after`: declarations before and after counter and temporaries.
-    """
-    named = [(n, o or n) for n, _, o in (p.partition("=") for p in pointers.split())]
-    fixed = [n for n, o in named if o == "table"]
-    declared = [
-        f"const void *const aot_{n} = {operands[o].pointer};"
-        if n in fixed
-        else f"{'' if o == 'out' else 'const '}void *aot_{n} = {operands[o].pointer};"
-        for n, o in named
-    ]
-    declared += [*before, *([f"int32_t aot_{counter} = {operands['count'].value};"] if counter else [])]
-    declared += [f"uint32_t {', '.join(f'aot_{t}' for t in temporaries)};"] if temporaries else []
-    moved = [n for n, _ in named if n not in fixed] + ([counter] if counter else [])
-    outs = [f'[{n}] "{kind}{"l" if n in low.split() else "r"}"(aot_{n})' for n in moved]
-    inputs = {n: f"aot_{n}" for n in fixed} | dict(ins)
-    pairs = [(*key.partition(":"), value) for key, value in inputs.items()]
-    return AsmBlock(
-        [*declared, *after],
-        text,
-        outs=outs + [f'[{t}] "=&r"(aot_{t})' for t in temporaries],
-        ins=[f'[{n}] "{constraint or "r"}"({value})' for n, _, constraint, value in pairs],
-        clobbers=clobbers,
-    ).emit()
 
 
 # ---- ADD ----
