@@ -1,7 +1,7 @@
 """Convolution and pointwise convolution for Armv6-M: six output pixels by one channel, three pixels in two 32-bit sums.
 
 Armv6-M multiplies 32 by 32 bits to 32 bits, one product per instruction.  Pixels that share words get six multiply-accumulates
-out of four MULS and four ADD (the arithmetic is in aot/topi/layer/lanes.py).  Six pixels are packed into words once and then used
+out of four MULS and four ADD (the arithmetic is in aot/topi/layer/planes.py).  Six pixels are packed into words once, and used
 for all channels.
 
 Scratch memory: 16 bytes per tap; for small padded images also a padded copy.  Weights stay one byte each, channels are filled up
@@ -24,9 +24,8 @@ from aot.tir.function import FuncAttrs
 from aot.topi.arm_v6m.lanes import SIX, STRIDE, TAP, mul_lanes, tap_loop
 from aot.topi.arm_v6m.requant import choose_requant, instructions
 from aot.topi.layer.fused import FusedLayer, describe, epilogue_each, match_layer, open_io, supports_epilogue
-from aot.topi.layer.im2col import first_pixel, is_rows
-from aot.topi.layer.lanes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
-from aot.topi.layer.taps import TapSource, border_groups
+from aot.topi.layer.im2col import TapSource, border_groups, first_pixel, is_rows
+from aot.topi.layer.planes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
 from aot.topi.strategy import Group, Lowered, register_planned
 
 PIXELS = SIX.pixels

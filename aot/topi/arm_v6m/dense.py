@@ -24,7 +24,7 @@ from aot.topi.arm_v6m.lanes import SIX
 from aot.topi.arm_v6m.requant import choose_requant, instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import is_rows
-from aot.topi.layer.lanes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
+from aot.topi.layer.planes import BITS, LIMIT, WORDS, Numbers, Requant, three_sums
 from aot.topi.strategy import Group, Lowered, register_planned
 
 CHANNELS = SIX.pixels

@@ -1,4 +1,4 @@
-"""Depthwise convolution for Armv6-M: a window's taps for six pixels with four MULS each (arithmetic: aot/topi/layer/lanes.py)."""
+"""Depthwise convolution for Armv6-M: a window's taps for six pixels with four MULS each (aot/topi/layer/planes.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aot.topi.arm_v6m.lanes import UNIFIED
 from aot.topi.arm_v6m.requant import choose_requant, instructions
 from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.layer.fused import FusedLayer
-from aot.topi.layer.lanes import WORDS, LanePlanes, Machine, Requant, Taps, lower_lanes, plan_lanes, plane_sums
+from aot.topi.layer.planes import WORDS, LanePlanes, Machine, Requant, Taps, lower_lanes, plan_lanes, plane_sums
 from aot.topi.strategy import Group, register_planned
 
 MAX_OFFSET = 31

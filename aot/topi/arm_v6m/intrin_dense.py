@@ -12,7 +12,7 @@ from aot.tir.expr import Var, cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_v6m.lanes import UNIFIED
 from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.taps import TapLoop
+from aot.topi.layer.im2col import TapLoop
 
 UNROLL = 12
 """Taps in the body of the loop: as many as a conditional branch can jump over."""

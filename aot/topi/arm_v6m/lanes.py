@@ -1,7 +1,7 @@
 """Three pixels in two 32-bit sums for Armv6-M, which has no wider products: the block that multiplies them by a channel's
 weights.
 
-See aot/topi/layer/lanes.py for the arithmetic.
+See aot/topi/layer/planes.py for the arithmetic.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Var, cast
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
-from aot.topi.layer.lanes import BITS, WORDS
-from aot.topi.layer.taps import Packing, TapLoop
+from aot.topi.layer.im2col import Packing, TapLoop
+from aot.topi.layer.planes import BITS, WORDS
 
 SIX = Packing(6, BITS, (0, 1, 3, 4))
 STRIDE = 4 * WORDS

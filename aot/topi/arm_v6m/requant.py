@@ -22,7 +22,7 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
-from aot.topi.layer.lanes import OtherForm, Requant
+from aot.topi.layer.planes import OtherForm, Requant
 from aot.topi.layer.requant import RequantParam, plan_requantize, thresholds
 
 WORD = 32

@@ -12,13 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import product
 from math import prod
+from typing import Protocol
 
+import numpy as np
+
+from aot.ir.op import Array
 from aot.support.dataclass import dataclass
-from aot.tir.buffer import Buffer
-from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, imm, logical_and, minimum
-from aot.topi.layer.fused import FusedLayer
+from aot.target.target import Target
+from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
+from aot.tir.builder import IRBuilder, region
+from aot.tir.expr import Expr, Var, cast, imm, logical_and, minimum
+from aot.tir.function import FuncAttrs, PrimFunc
+from aot.tir.intrin import TensorIntrin
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_flat, supports_epilogue
+from aot.topi.layer.requant import General, HighMultiply, RequantParam, load_params
+from aot.topi.strategy import Group, Lowered
 
 BAND_BYTES = 4096
 """Largest plane of a band, unless a single row needs more."""
@@ -202,3 +213,277 @@ def each_strip(b: IRBuilder, strips: Sequence[tuple[int, int]]) -> Iterator[tupl
             continue
         with b.for_("x", first + count * outputs, start=first, step=outputs) as x:
             yield x, outputs
+
+
+# Depthwise convolution with two sums per 32-bit product, for Armv6-M and Cortex-M3.
+#
+# Armv6-M has 32-bit products only, and longer ones are slow on a Cortex-M3; but sums of int8 products need far fewer bits.
+# So two pixels share a word, z = 2^11 apart.  With the words p + q z and q + r z, the sums of products with a channel's
+# weights are first = A + B z and second = B + C z, modulo 2^32.  The low bits of `second` are the low bits of B, which
+# determines A modulo 2^22; A determines B, and B determines C. So four products and four additions replace six multiply-
+# accumulates, provided that all sums fit 21 bits.
+#
+# The kernel computes six outputs at a time, six of a row or three of two rows, one channel's plane after the other.  Each
+# instruction set has its own block for the products.  A word of the plane holds a pixel and the pixel that the next output
+# reads in its place.  The orientation of the plane and the shape of the six outputs are chosen by cost.  Weights stay one
+# byte each.  Scratch memory: four bytes per pixel of the current band of rows.
+
+
+BITS = 11
+LIMIT = 1 << (31 - BITS)
+"""Sums are in [-LIMIT, LIMIT)."""
+WORDS = 4
+"""Accumulator words for six pixels."""
+WORD_SHIFT = 32 - 2 * BITS
+MAX_TAPS = 49
+MAX_LINE = 4096
+"""Bytes of the rows that one output row reads, at most."""
+GROUPS = ((1, 6), (2, 3))
+"""Rows and columns of the six outputs."""
+UNROLL = 6
+"""Words of a row that are copied without a loop."""
+
+
+def three_sums(b: IRBuilder, acc: Buffer, at: int) -> tuple[Expr, Expr, Expr]:
+    """The sums of the three pixels in words `at` and `at` + 1."""
+    first, second = acc[at], acc[at + 1]
+    low = (first - (second << imm(BITS, "uint32"))) << imm(WORD_SHIFT, "uint32")
+    p = b.let("p", cast("int32", low) >> WORD_SHIFT)
+    q = b.let("q", cast("int32", first - cast("uint32", p)) >> BITS)
+    r = b.let("r", cast("int32", second - cast("uint32", q)) >> BITS)
+    return p, q, r
+
+
+class Requant(Protocol):
+    """A form of requantisation; `base` is subtracted from each channel's initial accumulator."""
+
+    @property
+    def params(self) -> tuple[RequantParam, ...]: ...
+    @property
+    def base(self) -> Array: ...
+    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OtherForm:
+    """A form of aot/topi/layer/requant.py."""
+
+    form: HighMultiply | General
+    base: Array
+
+    @property
+    def params(self) -> tuple[RequantParam, ...]:
+        return self.form.params
+
+    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        return self.form.emit(b, acc, requant_params)
+
+
+class Numbers:
+    """A constant array with `start` [O] (32 bits) and the non-uniform parameters of `requant`."""
+
+    def __init__(self, b: IRBuilder, io: LayerIo, start: Array, requant: Requant) -> None:
+        self._b, self._requant = b, requant
+        arrays = [start & 0xFFFFFFFF] + [f.values & 0xFFFFFFFF for f in requant.params if not f.uniform]
+        self._count = len(arrays)
+        words = np.stack(arrays, axis=1).astype(np.uint32).view(np.int32)
+        self._buffer = io.constant("numbers", np.ascontiguousarray(words).reshape(-1), "int32")
+
+    def start(self, channel: Expr) -> Expr:
+        return self._buffer[channel * self._count]
+
+    def requant_params(self, channel: Expr) -> tuple[Expr, ...]:
+        """Load the parameters of a channel."""
+        loads = (self._buffer[channel * self._count + row] for row in range(1, self._count))
+        return load_params(self._b, self._requant, loads)
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """`rows` by `columns` taps, `dilation` columns apart; `stride`: columns between neighbouring outputs."""
+
+    rows: int
+    columns: int
+    stride: int
+    dilation: int
+
+    @property
+    def reach(self) -> int:
+        """Words from the first to the last one that a row of taps reads."""
+        return (self.columns - 1) * self.dilation + self.stride
+
+
+@cache
+def plane_sums(taps: Taps) -> PrimFunc:
+    """acc[4] += sums over the window of weights times words of the plane.
+
+    Operands: w int8[taps]; x int32, the words of the plane from the first output's window on (word i is pixel i + 2^11 * pixel (i
+    + stride)); acc uint32[4]; `second`: words between the windows of the first and the fourth output; `pitch`: words between rows
+    of the window.
+    """
+    second, pitch = Var("second"), Var("pitch")
+    b = IRBuilder(f"plane_{taps.rows}x{taps.columns}_s{taps.stride}_d{taps.dilation}")
+    w = b.input("w", (taps.rows * taps.columns,), "int8")
+    x = b.input("x", (UNKNOWN_EXTENT,), "int32", align=4)
+    acc = b.output("acc", (WORDS,), "uint32")
+    with b.for_("ky", taps.rows) as ky, b.for_("kx", taps.columns) as kx:
+        weight = b.let("weight", cast("uint32", cast("int32", w[ky * taps.columns + kx])))
+        at = b.let("at", ky * pitch + kx * taps.dilation)
+        for i in range(WORDS):
+            place = at + (i % 2) * taps.stride
+            b.store(acc, i, acc[i] + weight * cast("uint32", x[place + second if i >= 2 else place]))
+    return replace(b.finish(), scalars=(second, pitch))
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The parts of the kernel that depend on the core.
+
+    `block` computes the taps of six outputs in `taps_cost` instructions; its loads can reach `reach` words.  `requantise` chooses
+    the requantisation, which costs `result_cost` instructions per result.  `group_cost`: other instructions per six outputs.
+    """
+
+    kernel: str
+    block: Callable[[Taps], TensorIntrin]
+    taps_cost: Callable[[Taps], int]
+    reach: int
+    requantise: Callable[[FusedLayer, Target], Requant]
+    result_cost: Callable[[Requant], int]
+    group_cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlanes(Planes):
+    """Planes of words with `band` result rows each; `shape`: rows and columns of the six outputs."""
+
+    machine: Machine
+    requant: Requant
+    shape: tuple[int, int]
+
+    @property
+    def taps(self) -> Taps:
+        return Taps(self.rows.taps, self.columns.taps, self.columns.stride, self.columns.dilation)
+
+    @property
+    def lines(self) -> int:
+        return (max(self.band, self.shape[0]) - 1) * self.rows.stride + self.rows.reach
+
+    @property
+    def second(self) -> int:
+        """Words between the windows of the first and the fourth output."""
+        return 3 * self.columns.stride if self.shape[0] == 1 else self.rows.stride * self.pitch
+
+    @property
+    def cost(self) -> int:
+        """Instructions per channel (from counts under QEMU)."""
+        lines = self.lines if self.bands > 1 else min(self.rows.size, self.lines)
+        copy = lines * (20 + 8 * min(self.pitch, self.columns.size))
+        groups = -(-self.band // self.shape[0]) * -(-self.columns.out // self.shape[1])
+        each = 6 * (self.machine.result_cost(self.requant) + epilogue_each(self.layer))
+        return self.bands * (copy + groups * (self.machine.taps_cost(self.taps) + self.machine.group_cost + each) + 20)
+
+
+def plan_lanes(group: Group, target: Target, machine: Machine) -> LanePlanes | None:
+    """The cheapest plan for a window of a few taps; None if sums may exceed the lanes."""
+    layer = match_layer(group)
+    if layer is None or not supports_epilogue(layer) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
+        return None
+    requant = machine.requantise(layer, target)
+    low, high = layer.acc_low - requant.base, layer.acc_high - requant.base
+    if (low < -LIMIT).any() or (high >= LIMIT).any():
+        return None
+    forms = product(orientations(layer), GROUPS)
+    plans = [_oriented(layer, machine, requant, orientation, shape) for orientation, shape in forms]
+    return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
+
+
+def _oriented(
+    layer: FusedLayer, machine: Machine, requant: Requant, orientation: tuple[Axis, Axis, bool], shape: tuple[int, int]
+) -> LanePlanes | None:
+    rows, columns, swapped = orientation
+    words = (max(columns.out, shape[1]) - 1) * columns.stride + columns.reach - columns.stride
+    if 4 * words * (rows.reach + (shape[0] - 1) * rows.stride) > MAX_LINE:
+        return None
+    band = band_height(rows, line_bytes=4 * words)
+    if shape[0] > 1 and band < shape[0] <= rows.out:
+        band = shape[0]
+    plan = LanePlanes(layer, rows, columns, swapped, band, words, machine, requant, shape)
+    return plan if plan.taps.reach <= machine.reach else None
+
+
+def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowered:
+    """Build the kernel of a plan."""
+    layer = plan.layer
+    b = IRBuilder(name)
+    io = open_flat(b, group, layer)
+    weight = layer.weight.transpose(1, 0, 2) if plan.swapped else layer.weight
+    packed = np.ascontiguousarray(weight.reshape(-1, layer.channels).T).reshape(-1).astype(np.int8)
+    weights = io.constant("weights", packed, "int8")
+    start: Array = (layer.bias - plan.requant.base) * (1 + (1 << BITS))
+    numbers = Numbers(b, io, start, plan.requant)
+    plane = b.scratch("plane", (plan.lines * plan.pitch,), "int32")
+    pad = imm(layer.attrs.pad_value)
+    with b.for_("i", plane.size) as i:
+        b.store(plane, i, _word(pad, pad))
+
+    def row(at: Expr, start: Expr | None) -> None:
+        _copy_row(b, plan, plane, b.let("d", at * plan.pitch), plan.pixels(io.data, start))
+
+    loops = plan.results(b, lambda source, first: plan.copy(b, source, first, row), name_channel=True)
+    for channel, out in loops:
+        _band(b, plan, io, plane, weights=weights, numbers=numbers, channel=channel, at=b.let("o", out))
+    form = {"rows": plan.shape[0], "columns": plan.shape[1], "band": plan.band}
+    func = b.finish(FuncAttrs(kernel=describe(plan.machine.kernel, **form), span=layer.span, macs=layer.macs))
+    cost = layer.data_type.shape[0] * layer.channels * plan.cost + 4 * plane.size
+    code = 900 + 2 * plan.machine.taps_cost(plan.taps) + 400 * len(layer.epilogue)
+    return Lowered(func, io.constants, instructions=cost, code=code)
+
+
+def _band(
+    b: IRBuilder, plan: LanePlanes, io: LayerIo, plane: Buffer, *, weights: Buffer, numbers: Numbers, channel: Expr, at: Expr
+) -> None:
+    """Compute one channel's results in a band; the first one is element `at` of the output."""
+    rows, columns = plan.rows, plan.columns
+    requant_params = numbers.requant_params(channel)
+    start = b.let("start", cast("uint32", numbers.start(channel)))
+    w = region(weights, channel * (rows.taps * columns.taps))
+    for y in starts(b, plan.band, plan.shape[0], "y", "y"):
+        for x in starts(b, columns.out, plan.shape[1], "x", "x"):
+            acc = b.local("acc", (WORDS,), "uint32")
+            for i in range(WORDS):
+                b.store(acc, i, start)
+            word = y * (rows.stride * plan.pitch) + x * columns.stride
+            block = plan.machine.block(plan.taps)
+            b.block(block, w, region(plane, word), acc, imm(plan.second), imm(plan.pitch * rows.dilation))
+            sums = [*three_sums(b, acc, 0), *three_sums(b, acc, 2)]
+            here = b.let("here", at + y * rows.out_step + x * columns.out_step)
+            for p, (row, column) in enumerate(product(range(plan.shape[0]), range(plan.shape[1]))):
+                if row < plan.band and column < columns.out:
+                    place = here + (row * rows.out_step + column * columns.out_step)
+                    io.store((place,), plan.requant.emit(b, sums[p], requant_params))
+
+
+def _word(low: Expr, high: Expr) -> Expr:
+    return low + high * (1 << BITS)
+
+
+def _copy_row(b: IRBuilder, plan: LanePlanes, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
+    """Store the words of a row that hold pixels of the image; the first and last ones may also hold a border pixel."""
+    columns, pad = plan.columns, imm(plan.layer.attrs.pad_value)
+    stride, before, end = columns.stride, columns.before, columns.before + columns.size
+    low, high = min(before, plan.pitch), min(max(end - stride, before), plan.pitch)
+
+    def one(i: int) -> None:
+        pair = [pixel(imm(at - before)) if before <= at < end else pad for at in (i, i + stride)]
+        b.store(plane, target + i, _word(*pair))
+
+    for i in range(max(0, before - stride), low):
+        one(i)
+    count = high - low
+    unroll = next(u for u in range(min(UNROLL, count), 0, -1) if count % u == 0) if count > 0 else 1
+    for p in counted(b, count // unroll, "p") if count > 0 else ():
+        values = [b.let("v", pixel(p * unroll + (low - before + u))) for u in range(unroll + stride)]
+        for u in range(unroll):
+            b.store(plane, target + (p * unroll + (low + u)), _word(values[u], values[u + stride]))
+    for i in range(max(low, high), min(end, plan.pitch)):
+        one(i)

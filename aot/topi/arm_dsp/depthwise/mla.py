@@ -1,7 +1,7 @@
 """Depthwise convolution for cores with Thumb-2 but without DSP instructions (Cortex-M3), with MLA.
 
 `depthwise_lanes`: blocks of six outputs of one channel, from planes, also for windows larger than 3 x 3.  Two pixels share a
-32-bit word, so that four MLA do six multiply-accumulates (aot/topi/layer/lanes.py).  Here the words of a tap stay in their
+32-bit word, so that four MLA do six multiply-accumulates (aot/topi/layer/planes.py).  Here the words of a tap stay in their
 registers for the next tap, and SMULL requantises.
 
 `depthwise_line`: windows of one row or one column without padding; up to five outputs of one line of a channel at a time,
@@ -28,8 +28,19 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_flat, supports_epilogue
-from aot.topi.layer.lanes import LanePlanes, Machine, OtherForm, Requant, Taps, lower_lanes, plan_lanes, plane_sums
-from aot.topi.layer.planes import Axis, axes, counted
+from aot.topi.layer.planes import (
+    Axis,
+    LanePlanes,
+    Machine,
+    OtherForm,
+    Requant,
+    Taps,
+    axes,
+    counted,
+    lower_lanes,
+    plan_lanes,
+    plane_sums,
+)
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requantize, plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
 

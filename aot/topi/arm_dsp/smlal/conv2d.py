@@ -36,16 +36,22 @@ from aot.topi.arm_dsp.epilogue import EpilogueRun, epilogue_run, run_instruction
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
+    Packing,
+    Pixels,
     RunBytes,
+    TapLoop,
+    TapSource,
     WindowRuns,
+    border_groups,
     copy_instructions,
     data_align,
     first_pixel,
     inside,
     is_rows,
+    pack_runs,
+    window_pixels,
 )
 from aot.topi.layer.requant import HighMultiply, is_folded, load_params, plan_folded, plan_high_multiply, plan_uniform
-from aot.topi.layer.taps import Packing, Pixels, TapLoop, TapSource, border_groups, pack_runs, window_pixels
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 LANE_BITS = 21

@@ -43,9 +43,9 @@ from aot.topi.arm_dsp.smlal.conv2d import (
     smlal_chain,
 )
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_io, table_of
+from aot.topi.layer.im2col import TapLoop, TapSource, border_groups
 from aot.topi.layer.phases import ANCHOR, PhaseAxis, sub_pixels
 from aot.topi.layer.requant import channel_params
-from aot.topi.layer.taps import TapLoop, TapSource, border_groups
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_UNROLLED = 3

@@ -25,9 +25,8 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Repeat
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
-from aot.topi.layer.im2col import is_rows
+from aot.topi.layer.im2col import TapLoop, is_rows
 from aot.topi.layer.requant import HighMultiply, channel_params, plan_high_multiply
-from aot.topi.layer.taps import TapLoop
 from aot.topi.strategy import Group, Lowered, register_planned
 
 BITS = 23
