@@ -24,8 +24,8 @@ from aot.op.qnn.softmax import SoftmaxAttrs
 from aot.op.reduce import OPERATORS, ReduceAttrs
 from aot.op.tensor.pad import PadAttrs
 from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, StridedSliceAttrs, TransposeAttrs
-from aot.relay.construct import F_CONSTRUCT, Constructor, constructor, generic, operands_of, refused
-from aot.relay.expr import Expr, call, const
+from aot.relay.construct import F_CONSTRUCT, Constructor, constructor, generic, operands_of
+from aot.relay.expr import Expr, call, const, refused
 from aot.support.dtype import int_range, is_float
 
 Pair = int | Sequence[int]

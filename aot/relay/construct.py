@@ -17,10 +17,10 @@ import numpy as np
 
 from aot.errors import Problem, UsageError, call_place
 from aot.errors.tvm_names import is_tvm_name, missing
-from aot.ir.op import OP_INFO, AttrMap, OpInfo, TypeRuleError, op_info
+from aot.ir.op import OP_INFO, AttrMap, OpInfo, op_info
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType, TupleType
-from aot.relay.expr import Call, Expr, Function, If, While, call, const, result_types, tensor_type
+from aot.relay.expr import Call, Expr, Function, If, While, call, const, refused, result_types, tensor_type
 from aot.relay.verify import is_condition, same_type
 from aot.support.entry_points import reach
 
@@ -210,12 +210,6 @@ def _fitted_tuple(value: Any, inner: tuple[Any, ...]) -> Any:
 
 def _hint_text(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
-
-
-def refused(name: str, message: str) -> TypeRuleError:
-    """E5100 for the operator, at the caller's line."""
-    place = call_place()
-    return TypeRuleError(message, where=f"{name} at {place}" if place else name)
 
 
 def _checked(name: str, built: Any) -> Any:

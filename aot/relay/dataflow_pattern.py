@@ -309,21 +309,12 @@ def rewrite(pattern: Pattern, replacement: Callable[[Match], Expr], root: Any) -
     _pattern(pattern)
 
     class Rewriter(ExprMutator):
-        def visit_call(self, call: Call) -> Expr:
-            return self._replaced(call)
-
-        def visit_tuple(self, fields: Tuple) -> Expr:
-            return self._replaced(fields)
-
-        def visit_tuple_getitem(self, item: TupleGetItem) -> Expr:
-            return self._replaced(item)
+        def _visit_node(self, expr: Expr) -> Expr:
+            match = pattern.find(expr) if isinstance(expr, Call | Tuple | TupleGetItem) else None
+            return expr if match is None else replacement(match)
 
         def visit_function(self, func: Function) -> Function:
             return func if func.is_primitive else ExprMutator.visit_function(self, func)
-
-        def _replaced(self, expr: Expr) -> Expr:
-            match = pattern.find(expr)
-            return expr if match is None else replacement(match)
 
     return Rewriter().visit(root)
 

@@ -156,13 +156,9 @@ def const(data: Any, *, quant: QuantParams | None = None, dtype: str | None = No
 
     Python numbers become int32 or float32.  UsageError E5104 if a value does not fit the type.
     """
-    if not isinstance(data, np.ndarray) or (dtype is not None and data.dtype != _stored_as(dtype)):
+    if not isinstance(data, np.ndarray) or (dtype is not None and data.dtype != numpy_dtype(_known_dtype(dtype))):
         data = _as_array(data, dtype)
     return Constant(data, tensor_type_of(data.shape, dtype or str(data.dtype), quant, least=0), span)
-
-
-def _stored_as(dtype: str) -> np.dtype[Any]:
-    return numpy_dtype(_known_dtype(dtype))
 
 
 def _as_array(data: Any, dtype: str | None) -> Array:
@@ -198,25 +194,33 @@ def call(op: Op | str, args: Sequence[Expr], attrs: Any = None, *, span: Span = 
     return Call(Op(name), tuple(args), attrs, _call_type(name, args, attrs), span)
 
 
+def call_with(name: str, args: Sequence[Expr], *values: Any, span: Span = NO_SPAN, **named: Any) -> Call:
+    """Apply a registered operator whose attributes have these values, in the order of their declaration or by name."""
+    attrs_type = op_info(name).attrs_type
+    assert attrs_type is not None
+    return call(name, args, attrs_type(*values, **named), span=span)
+
+
 def _call_type(name: str, args: Sequence[Expr], attrs: Any) -> Type:
     info = op_info(name)
     wrong = _operand_fault(info, args) or _attrs_fault(info, attrs)
     if wrong:
-        raise TypeRuleError(wrong, where=_where(name))
+        raise refused(name, wrong)
     types = [a.type for a in args]
     try:
         return F_INFER_TYPE.get(name)(types, attrs)
     except TypeRuleError as error:
-        raise TypeRuleError(error.message, where=_where(name)) from None
+        raise refused(name, error.message) from None
     except Exception as error:
         actual = ", ".join(map(str, types))
         message = f"the type rule does not understand {actual} with {attrs} ({type(error).__name__}: {error})"
-        raise TypeRuleError(message, where=_where(name)) from error
+        raise refused(name, message) from error
 
 
-def _where(name: str) -> str:
+def refused(name: str, message: str) -> TypeRuleError:
+    """E5100 for the operator, at the caller's line."""
     place = call_place()
-    return f"{name} at {place}" if place else name
+    return TypeRuleError(message, where=f"{name} at {place}" if place else name)
 
 
 def _operand_fault(info: OpInfo, args: Sequence[Expr]) -> str:
@@ -300,11 +304,7 @@ def post_order(*roots: Expr) -> list[Expr]:
             seen.add(id(expr))
             stack.append((expr, True))
             stack.extend((o, False) for o in reversed(operands(expr)) if id(o) not in seen)
-    return _unique(order)
-
-
-def _unique(order: list[Expr]) -> list[Expr]:
-    return list({id(e): e for e in order}.values())
+    return order
 
 
 def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
@@ -387,12 +387,26 @@ def result_types(func: Function) -> tuple[TensorType, ...]:
     return type_.fields if isinstance(type_, TupleType) else (type_,)
 
 
+def rebuild(root: Expr, rule: Callable[[Expr, Expr], Expr], done: dict[int, Expr] | None = None) -> Expr:
+    """`root` with each node replaced by `rule(node, the same over rewritten operands)`, operands first; sharing is preserved.
+
+    `done`: replacements by the id of the node, to which the others are added; these nodes are not passed to `rule`.
+    """
+    done = {} if done is None else done
+    for expr in post_order(root):
+        if id(expr) not in done:
+            done[id(expr)] = rule(expr, with_operands(expr, [done[id(o)] for o in operands(expr)]))
+    return done[id(root)]
+
+
 def rewrite(func: Function, rule: Callable[[Expr], Expr]) -> Function:
     """Rebuild `func` bottom-up, passing each node (with rewritten operands) to `rule`; sharing is preserved."""
-    done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
-        done[id(expr)] = rule(with_operands(expr, [done[id(o)] for o in operands(expr)]))
-    return Function(func.params, done[id(func.body)], func.attrs)
+    return replace(func, body=rebuild(func.body, lambda _old, new: rule(new)))
+
+
+def inlined(func: Function, args: Sequence[Expr]) -> Expr:
+    """The body of a function with arguments substituted for its parameters."""
+    return rebuild(func.body, lambda _old, new: new, {id(p): a for p, a in zip(func.params, args, strict=True)})
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
@@ -409,19 +423,13 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
             listed = ", ".join(p.name for p in func.params)
             raise _bad_value(f"{len(matching) or 'no'} parameters are called {name!r}; the parameters are {listed}")
         expected = matching[0].type
-        constant = const(
-            np.asarray(value), quant=expected.quant, dtype=expected.dtype if _stored_alike(value, expected) else None
-        )
+        stored_alike = np.asarray(value).dtype == numpy_dtype(expected.dtype)  # int4 has another name in numpy
+        constant = const(np.asarray(value), quant=expected.quant, dtype=expected.dtype if stored_alike else None)
         if (constant.type.shape, constant.type.dtype) != (expected.shape, expected.dtype):
             raise _bad_value(f"the parameter {name} is {expected}, not {constant.type}")
         bound[id(matching[0])] = constant
     remaining = tuple(p for p in func.params if id(p) not in bound)
     return replace(rewrite(func, lambda e: bound.get(id(e), e)), params=remaining)
-
-
-def _stored_alike(value: Any, expected: TensorType) -> bool:
-    """Whether the array's numpy type is the one that stores this type (int4 has another name in numpy)."""
-    return bool(np.asarray(value).dtype == numpy_dtype(expected.dtype))
 
 
 def users(func: Function) -> dict[int, list[Expr]]:
@@ -443,7 +451,56 @@ def is_call(expr: Expr, name: str) -> bool:
 # Both visit each node once, operands first, without recursion, so a graph may be arbitrarily deep.
 
 
-class ExprVisitor:
+class _Functor:
+    """The methods that a subclass may override, one per kind of node; by default each returns its node."""
+
+    def _visit_node(self, expr: Expr) -> Any:
+        match expr:
+            case Var():
+                return self.visit_var(expr)
+            case Constant():
+                return self.visit_constant(expr)
+            case Call():
+                return self.visit_call(expr)
+            case Tuple():
+                return self.visit_tuple(expr)
+            case TupleGetItem():
+                return self.visit_tuple_getitem(expr)
+            case If():
+                return self.visit_if(expr)
+            case While():
+                return self.visit_while(expr)
+
+    def visit_var(self, var: Var) -> Any:
+        """A parameter."""
+        return var
+
+    def visit_constant(self, constant: Constant) -> Any:
+        """A constant."""
+        return constant
+
+    def visit_call(self, call: Call) -> Any:
+        """A call of an operator, or of a function."""
+        return call
+
+    def visit_tuple(self, fields: Tuple) -> Any:
+        """A tuple."""
+        return fields
+
+    def visit_tuple_getitem(self, item: TupleGetItem) -> Any:
+        """A field of a tuple."""
+        return item
+
+    def visit_if(self, branch: If) -> Any:
+        """A branch; its functions have been visited."""
+        return branch
+
+    def visit_while(self, loop: While) -> Any:
+        """A loop; its functions have been visited."""
+        return loop
+
+
+class ExprVisitor(_Functor):
     """Visits every node: `visit(expr)` or `visit(function)` calls `visit_call` and the like, operands before users.
 
     >>> from aot import relay
@@ -459,56 +516,18 @@ class ExprVisitor:
 
     def visit(self, root: Expr | Function) -> None:
         """Visit everything that `root` depends on; inner functions are passed to `visit_function`."""
-        body = _checked(root)
-        for expr in post_order(body):
-            match expr:
-                case Var():
-                    self.visit_var(expr)
-                case Constant():
-                    self.visit_constant(expr)
-                case Call():
-                    if isinstance(expr.op, Function):
-                        self.visit_function(expr.op)
-                    self.visit_call(expr)
-                case Tuple():
-                    self.visit_tuple(expr)
-                case TupleGetItem():
-                    self.visit_tuple_getitem(expr)
-                case If() | While():
-                    for inner in inner_functions(expr):
-                        self.visit_function(inner)
-                    if isinstance(expr, If):
-                        self.visit_if(expr)
-                    else:
-                        self.visit_while(expr)
-
-    def visit_var(self, var: Var) -> None:
-        """A parameter."""
-
-    def visit_constant(self, constant: Constant) -> None:
-        """A constant."""
-
-    def visit_call(self, call: Call) -> None:
-        """A call of an operator, or of a function."""
-
-    def visit_tuple(self, fields: Tuple) -> None:
-        """A tuple."""
-
-    def visit_tuple_getitem(self, item: TupleGetItem) -> None:
-        """A field of a tuple."""
-
-    def visit_if(self, branch: If) -> None:
-        """A branch; its functions have been visited."""
-
-    def visit_while(self, loop: While) -> None:
-        """A loop; its functions have been visited."""
+        for expr in post_order(_checked(root)):
+            called = (expr.op,) if isinstance(expr, Call) and isinstance(expr.op, Function) else ()
+            for inner in (*called, *inner_functions(expr)):
+                self.visit_function(inner)
+            self._visit_node(expr)
 
     def visit_function(self, func: Function) -> None:
         """A called function, a branch, or a loop's condition or body; by default its body is visited."""
         self.visit(func)
 
 
-class ExprMutator:
+class ExprMutator(_Functor):
     """Rebuilds a graph: each method receives a node with rewritten operands and returns its replacement.
 
     Unchanged nodes are not copied, and shared nodes stay shared.
@@ -518,59 +537,17 @@ class ExprMutator:
         """The rewritten expression, or the rewritten function."""
         if isinstance(root, Function):
             return self.visit_function(root)
-        done: dict[int, Expr] = {}
-        for expr in post_order(_checked(root)):
-            new = self._visit_one(with_operands(expr, [done[id(o)] for o in operands(expr)]))
-            if not isinstance(new, Expr):
-                message = f"{type(self).__name__} puts a {type(new).__name__} in the place of an expression"
-                raise UsageError(Problem("E5104", message, call_place()))
-            done[id(expr)] = new
-        return done[id(root)]
+        return rebuild(_checked(root), self._visit_rebuilt)
 
-    def _visit_one(self, expr: Expr) -> Expr:
-        match expr:
-            case Var():
-                return self.visit_var(expr)
-            case Constant():
-                return self.visit_constant(expr)
-            case Call(op=Op()):
-                return self.visit_call(expr)
-            case Call(op=Function() as func):
-                new = self.visit_function(func)
-                return self.visit_call(expr if new is func else Call(new, expr.args, expr.attrs, new.body.type, expr.span))
-            case Tuple():
-                return self.visit_tuple(expr)
-            case TupleGetItem():
-                return self.visit_tuple_getitem(expr)
-            case If() | While():
-                inner = with_inner_functions(expr, [self.visit_function(f) for f in inner_functions(expr)])
-                if isinstance(inner, If):
-                    return self.visit_if(inner)
-                assert isinstance(inner, While)
-                return self.visit_while(inner)
-            case _:
-                raise TypeError(type(expr))
-
-    def visit_var(self, var: Var) -> Expr:
-        return var
-
-    def visit_constant(self, constant: Constant) -> Expr:
-        return constant
-
-    def visit_call(self, call: Call) -> Expr:
-        return call
-
-    def visit_tuple(self, fields: Tuple) -> Expr:
-        return fields
-
-    def visit_tuple_getitem(self, item: TupleGetItem) -> Expr:
-        return item
-
-    def visit_if(self, branch: If) -> Expr:
-        return branch
-
-    def visit_while(self, loop: While) -> Expr:
-        return loop
+    def _visit_rebuilt(self, _old: Expr, expr: Expr) -> Expr:
+        if isinstance(expr, Call) and isinstance(expr.op, Function):
+            func = self.visit_function(expr.op)
+            expr = expr if func is expr.op else Call(func, expr.args, expr.attrs, func.body.type, expr.span)
+        new = self._visit_node(with_inner_functions(expr, [self.visit_function(f) for f in inner_functions(expr)]))
+        if not isinstance(new, Expr):
+            message = f"{type(self).__name__} puts a {type(new).__name__} in the place of an expression"
+            raise UsageError(Problem("E5104", message, call_place()))
+        return new
 
     def visit_function(self, func: Function) -> Function:
         """A function with its body rewritten; the parameters stay unchanged."""

@@ -19,11 +19,9 @@ from aot.relay.expr import (
     call,
     const,
     is_call,
-    operands,
-    post_order,
+    rebuild,
     tensor_type,
     users,
-    with_operands,
 )
 from aot.relay.interpreter import call_op
 from aot.relay.verify import same_type
@@ -77,20 +75,18 @@ def canonicalize(func: Function, _context: PassContext) -> Function:
 
 def _sweep(func: Function) -> Function:
     uses = Uses(func)
-    done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
-        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
-        uses.replace(expr, new)
-        while isinstance(new, Call) and (better := _apply(new, uses)) is not None:
+
+    def normal_form(old: Expr, new: Expr) -> Expr:
+        uses.replace(old, new)
+        while isinstance(new, Call) and isinstance(new.op, Op):
+            better = next((b for rule in RULES.get(new.op.name, ()) if (b := rule(new, uses)) is not None), None)
+            if better is None:
+                break
             uses.replace(new, better)
             new = better
-        done[id(expr)] = new
-    return Function(func.params, done[id(func.body)], func.attrs)
+        return new
 
-
-def _apply(expr: Call, uses: Uses) -> Expr | None:
-    rules = RULES.get(expr.op.name, ()) if isinstance(expr.op, Op) else ()
-    return next((new for rule in rules if (new := rule(expr, uses)) is not None), None)
+    return replace(func, body=rebuild(func.body, normal_form))
 
 
 def _again(expr: Call, args: Sequence[Expr], attrs: Any) -> Call:

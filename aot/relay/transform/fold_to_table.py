@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from aot.ir.op import Array, Op
 from aot.ir.transform import PassContext, function_pass
 from aot.relay.analysis import chain_to, is_costly, on_values, results, scalar_of, source_of
-from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, operands, post_order, tensor_type, users, with_operands
+from aot.relay.expr import Call, Constant, Expr, Function, call_with, is_call, rebuild, rewrite, tensor_type, users
 from aot.support.dataclass import dataclass
 
 
@@ -22,16 +25,16 @@ def fold_to_table(func: Function, _context: PassContext) -> Function:
     functions stays a float, `qnn.lut_float` is used.
     """
     source: dict[int, Expr] = {}
-    done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
-        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
+
+    def folded(new: Expr) -> Expr:
         x = source_of(new, source, "int8")
         if isinstance(new, Call) and x is not None and tensor_type(new).dtype == "int8" and not _is_simple(new, x):
-            new = _lut(x, _table(new, x), new)
+            new = call_with("qnn.lut", [x], _table(new, x), tensor_type(new).quant, span=new.span)
         if x is not None:
             source[id(new)] = x
-        done[id(expr)] = new
-    return _fold_floats(Function(func.params, done[id(func.body)], func.attrs))
+        return new
+
+    return _fold_floats(rewrite(func, folded))
 
 
 def _is_simple(expr: Call, x: Expr) -> bool:
@@ -39,16 +42,9 @@ def _is_simple(expr: Call, x: Expr) -> bool:
     return (is_call(expr, "qnn.lut") and expr.args[0] is x) or [a for a in expr.args if not isinstance(a, Constant)] == [x]
 
 
-def _lut(x: Expr, table: Array, whole: Call) -> Call:
-    """The table of x that replaces a call."""
-    attrs_type = Op("qnn.lut").attrs_type
-    assert attrs_type is not None
-    return call("qnn.lut", [x], attrs_type(tuple(table.tolist()), tensor_type(whole).quant), span=whole.span)
-
-
-def _table(expr: Call, x: Expr) -> Array:
+def _table(expr: Expr, x: Expr) -> tuple[Any, ...]:
     """The results for the values -128 to 127."""
-    return results(expr, x, np.arange(-128, 128).astype(np.int8))
+    return tuple(results(expr, x, np.arange(-128, 128).astype(np.int8)).tolist())
 
 
 def _fold_floats(func: Function) -> Function:
@@ -56,24 +52,19 @@ def _fold_floats(func: Function) -> Function:
     source: dict[int, Expr] = {}
     readers = users(func)
     done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
+
+    def folded(expr: Expr, new: Expr) -> Expr:
         x = source_of(expr, source, "int8")
-        done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
         if x is None:
-            continue
+            return new
         source[id(expr)] = x
         inner = [r for r in readers.get(id(expr), []) if source_of(r, source, "int8") is x]
         outside = expr is func.body or len(inner) < len(readers[id(expr)])
-        assert isinstance(expr, Call)
         if tensor_type(expr).dtype == "float32" and outside and is_costly(expr, x):
-            done[id(expr)] = _lut_float(expr, x, done[id(x)])
-    return Function(func.params, done[id(func.body)], func.attrs)
+            return call_with("qnn.lut_float", [done[id(x)]], _table(expr, x), span=expr.span)
+        return new
 
-
-def _lut_float(expr: Call, x: Expr, data: Expr) -> Call:
-    attrs_type = Op("qnn.lut_float").attrs_type
-    assert attrs_type is not None
-    return call("qnn.lut_float", [data], attrs_type(tuple(_table(expr, x).tolist())), span=expr.span)
+    return replace(func, body=rebuild(func.body, folded, done))
 
 
 @function_pass(opt_level=2)
@@ -86,17 +77,23 @@ def fold_to_steps(func: Function, _context: PassContext) -> Function:
     """
     source: dict[int, Expr] = {}
     readers = users(func)
-    steps: dict[int, Call] = {}
-    for expr in post_order(func.body):
+    done: dict[int, Expr] = {}
+
+    def folded(expr: Expr, new: Expr) -> Expr:
         x = source_of(expr, source, "float32")
         if x is None:
-            continue
+            return new
         source[id(expr)] = x
-        if is_call(expr, "qnn.quantize") and tensor_type(expr).dtype == "int8" and _pays(expr, x, readers):
-            replacement = _steps(expr, x)
-            if replacement is not None:
-                steps[id(expr)] = replacement
-    return _replaced(func, steps) if steps else func
+        if not is_call(expr, "qnn.quantize") or tensor_type(expr).dtype != "int8" or not _pays(expr, x, readers):
+            return new
+        steps = find_steps(expr, x)
+        if steps is None:
+            return new
+        values = tuple(steps.starts.tolist()), tuple(steps.codes.tolist()), steps.nan, tensor_type(expr).quant
+        return call_with("qnn.steps", [done[id(x)]], *values, span=expr.span)
+
+    body = rebuild(func.body, folded, done)
+    return func if body is func.body else replace(func, body=body)
 
 
 def _pays(expr: Expr, x: Expr, readers: dict[int, list[Expr]]) -> bool:
@@ -105,25 +102,6 @@ def _pays(expr: Expr, x: Expr, readers: dict[int, list[Expr]]) -> bool:
     inside = {id(c) for c in chain}
     alone = all(id(reader) in inside for c in chain[:-1] for reader in readers[id(c)])
     return alone and is_costly(expr, x)
-
-
-def _steps(expr: Expr, x: Expr) -> Call | None:
-    result = find_steps(expr, x)
-    attrs_type = Op("qnn.steps").attrs_type
-    assert attrs_type is not None
-    if result is None:
-        return None
-    attrs = attrs_type(tuple(result.starts.tolist()), tuple(result.codes.tolist()), result.nan, tensor_type(expr).quant)
-    return call("qnn.steps", [x], attrs, span=expr.span)
-
-
-def _replaced(func: Function, steps: dict[int, Call]) -> Function:
-    """Replace calls by other calls, which read what the chains read."""
-    done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
-        new = steps.get(id(expr))
-        done[id(expr)] = with_operands(new or expr, [done[id(o)] for o in operands(new or expr)])
-    return Function(func.params, done[id(func.body)], func.attrs)
 
 
 # Float functions with few result values, as steps: from which float on which value results.

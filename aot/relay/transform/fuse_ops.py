@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Op, OpPattern
@@ -201,7 +202,7 @@ def _rebuild(func: Function, groups: _Groups) -> Function:
             done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
         elif members[groups.group_of(expr)][-1] is expr:
             done[id(expr)] = call_group(members[groups.group_of(expr)], done)
-    return Function(func.params, done[id(func.body)], func.attrs)
+    return replace(func, body=done[id(func.body)])
 
 
 def call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:

@@ -8,8 +8,7 @@ from aot.errors import internal
 from aot.ir.op import F_INFER_TYPE, Op, TypeRuleError
 from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType, Type
-from aot.relay.expr import Call, Expr, Function, check_operands, map_inner_functions, operands, post_order, with_operands
-from aot.relay.transform.simplify_control_flow import inlined
+from aot.relay.expr import Call, Expr, Function, check_operands, inlined, map_inner_functions, rewrite
 
 
 @function_pass(required=True)
@@ -25,11 +24,7 @@ def infer_type(func: Function, _context: PassContext) -> Function:
 
 
 def _inferred(func: Function) -> Function:
-    done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
-        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
-        done[id(expr)] = _written_out(new) if isinstance(new, Call) and _is_plain(new.op) else _typed(new)
-    return Function(func.params, done[id(func.body)], func.attrs)
+    return rewrite(func, lambda new: _written_out(new) if isinstance(new, Call) and _is_plain(new.op) else _typed(new))
 
 
 def _is_plain(op: Op | Function) -> bool:

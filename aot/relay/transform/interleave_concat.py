@@ -9,7 +9,20 @@ from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType
 from aot.relay.analysis import BY_CHANNEL
 from aot.relay.construct import reshaped
-from aot.relay.expr import Call, Constant, Expr, Function, call, is_call, operands, post_order, tensor_type, users, with_operands
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    call,
+    is_call,
+    operands,
+    post_order,
+    rebuild,
+    tensor_type,
+    users,
+    with_operands,
+)
 from aot.support.dataclass import dataclass
 
 
@@ -86,13 +99,13 @@ class _Shuffles:
         return expr is not self.func.body and all(id(r) in inside for r in self.readers[id(expr)])
 
     def rebuilt(self, roots: set[int]) -> Function:
-        for expr in post_order(self.func.body):
+        def interleaved(expr: Expr, new: Expr) -> Expr:
             shuffle = self.shuffles.get(id(expr))
-            if shuffle is not None and id(shuffle.root) in roots:
-                self.done[id(expr)] = reshaped(self._shuffled(shuffle.of), tensor_type(expr).shape, shuffle.root.span)
-            else:
-                self.done[id(expr)] = with_operands(expr, [self.done[id(o)] for o in operands(expr)])
-        return Function(self.func.params, self.done[id(self.func.body)], self.func.attrs)
+            if shuffle is None or id(shuffle.root) not in roots:
+                return new
+            return reshaped(self._shuffled(shuffle.of), tensor_type(expr).shape, shuffle.root.span)
+
+        return replace(self.func, body=rebuild(self.func.body, interleaved, self.done))
 
     def _shuffled(self, expr: Expr) -> Expr:
         if id(expr) not in self.shuffled:

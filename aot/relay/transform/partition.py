@@ -11,6 +11,7 @@ A pattern table is a list of (name, pattern) or (name, pattern, check); the name
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from aot.errors import Problem, UsageError, call_place
 from aot.ir.module import IRModule
 from aot.ir.transform import Pass, PassContext, Sequential, module_pass
 from aot.relay.dataflow_pattern import CallPattern, Match, Pattern
-from aot.relay.expr import Call, Expr, Function, operands, post_order, users, with_operands
+from aot.relay.expr import Call, Expr, Function, inlined, operands, post_order, rebuild, rewrite, users, with_operands
 from aot.relay.transform.fuse_ops import call_group
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
@@ -99,7 +100,7 @@ def merge_composite(module: IRModule, _context: PassContext, *, table: Sequence[
 @module_pass(required=True)
 def annotate_target(module: IRModule, _context: PassContext, *, compilers: Sequence[str] = ()) -> IRModule:
     """Mark the composite functions of these compilers' patterns."""
-    return _mapped(module, lambda func: _map_calls(func, lambda c: _annotated(c, compilers)))
+    return _mapped(module, lambda func: rewrite(func, lambda expr: _annotated(expr, compilers)))
 
 
 @module_pass(required=True)
@@ -213,38 +214,36 @@ def _described(pattern: Pattern, match: Match) -> Iterator[Expr]:
             yield from _described(part, match)
 
 
-def _map_calls(func: Function, rule: Callable[[Call], Expr]) -> Function:
-    done: dict[int, Expr] = {}
-    for expr in post_order(func.body):
-        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
-        done[id(expr)] = rule(new) if isinstance(new, Call) else new
-    return Function(func.params, done[id(func.body)], func.attrs)
+def _composite_of(expr: Expr) -> Function | None:
+    """The function that a call of a composite runs."""
+    is_composite = isinstance(expr, Call) and isinstance(expr.op, Function) and "Composite" in expr.op.attrs
+    return expr.op if is_composite else None  # type: ignore[return-value,union-attr]
 
 
-def _annotated(call: Call, compilers: Sequence[str]) -> Expr:
-    if not isinstance(call.op, Function) or "Composite" not in call.op.attrs:
-        return call
-    compiler = next((c for c in compilers if call.op.attrs["Composite"].startswith(f"{c}.")), None)
-    if compiler is None:
-        return call
-    return replace(call, op=Function(call.op.params, call.op.body, {**call.op.attrs, "Compiler": compiler}))
+def _annotated(expr: Expr, compilers: Sequence[str]) -> Expr:
+    func = _composite_of(expr)
+    compiler = next((c for c in compilers if func is not None and func.attrs["Composite"].startswith(f"{c}.")), None)
+    if func is None or compiler is None:
+        return expr
+    assert isinstance(expr, Call)
+    return replace(expr, op=replace(func, attrs={**func.attrs, "Compiler": compiler}))
 
 
 def _merge_regions(func: Function) -> Function:
     """Merge functions into their reader if nothing else reads them; repeat until nothing changes."""
     while True:
         readers = users(func)
-        pair = next(
-            ((c, o) for c in post_order(func.body) if isinstance(c, Call) for o in c.args if _may_join(c, o, readers)), None
-        )
+        calls = [e for e in post_order(func.body) if isinstance(e, Call)]
+        pair = next(((c, o) for c in calls for o in c.args if _may_join(c, o, readers)), None)
         if pair is None:
             return func
-        done: dict[int, Expr] = {}
-        for expr in post_order(func.body):
-            new = with_operands(expr, [done[id(o)] for o in operands(expr)])
-            inner = done[id(pair[1])] if expr is pair[0] else None
-            done[id(expr)] = _joined(new, inner) if isinstance(new, Call) and isinstance(inner, Call) else new
-        func = Function(func.params, done[id(func.body)], func.attrs)
+        func = _with_joined(func, *pair)
+
+
+def _with_joined(func: Function, reader: Call, operand: Expr) -> Function:
+    done: dict[int, Expr] = {}
+    body = rebuild(func.body, lambda old, new: _joined(new, done[id(operand)]) if old is reader else new, done)
+    return replace(func, body=body)
 
 
 def _may_join(reader: Call, operand: Expr, readers: dict[int, list[Expr]]) -> bool:
@@ -254,45 +253,36 @@ def _may_join(reader: Call, operand: Expr, readers: dict[int, list[Expr]]) -> bo
     return compiler is not None and operand.op.attrs.get("Compiler") == compiler and len(readers[id(operand)]) == 1
 
 
-def _joined(reader: Call, inner: Call) -> Call:
+def _joined(reader: Expr, inner: Expr) -> Call:
     """Both functions as one."""
+    assert isinstance(reader, Call)
+    assert isinstance(inner, Call)
     assert isinstance(reader.op, Function)
     assert isinstance(inner.op, Function)
     params = [(p, a) for p, a in zip(reader.op.params, reader.args, strict=True) if a is not inner]
     (joint,) = [p for p, a in zip(reader.op.params, reader.args, strict=True) if a is inner]
-    done: dict[int, Expr] = {id(joint): inner.op.body}
-    for expr in post_order(reader.op.body):
-        if id(expr) not in done:
-            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
+    body = rebuild(reader.op.body, lambda _old, new: new, {id(joint): inner.op.body})
     both = (*zip(inner.op.params, inner.args, strict=True), *params)
     names = f"{inner.op.attrs['Composite']}+{reader.op.attrs['Composite']}"
     attrs = {**reader.op.attrs, "Composite": names, "name": names}
-    body = done[id(reader.op.body)]
     return replace(reader, op=Function(tuple(p for p, _ in both), body, attrs), args=tuple(a for _, a in both))
 
 
 def _partition(func: Function) -> Function:
     count: dict[str, int] = {}
 
-    def rule(call: Call) -> Expr:
-        if not isinstance(call.op, Function) or "Composite" not in call.op.attrs:
-            return call
-        compiler = call.op.attrs.get("Compiler")
+    def rule(expr: Expr) -> Expr:
+        composite = _composite_of(expr)
+        if composite is None:
+            return expr
+        assert isinstance(expr, Call)
+        compiler = composite.attrs.get("Compiler")
         if compiler is None:
-            return _inlined(call)
+            return inlined(composite, expr.args)
         number = count[compiler] = count.get(compiler, -1) + 1
-        word = "".join(c if c.isalnum() else "_" for c in str(call.op.attrs["Composite"]).removeprefix(f"{compiler}."))
-        symbol = "".join(c if c.isalnum() else "_" for c in compiler) + f"_main_{number}"
-        attrs = {**call.op.attrs, "Primitive": 1, "global_symbol": symbol, "name": word}
-        return replace(call, op=Function(call.op.params, call.op.body, attrs))
+        word = re.sub(r"\W", "_", str(composite.attrs["Composite"]).removeprefix(f"{compiler}."))
+        symbol = re.sub(r"\W", "_", compiler) + f"_main_{number}"
+        attrs = {**composite.attrs, "Primitive": 1, "global_symbol": symbol, "name": word}
+        return replace(expr, op=replace(composite, attrs=attrs))
 
-    return _map_calls(func, rule)
-
-
-def _inlined(call: Call) -> Expr:
-    assert isinstance(call.op, Function)
-    done: dict[int, Expr] = {id(p): a for p, a in zip(call.op.params, call.args, strict=True)}
-    for expr in post_order(call.op.body):
-        if id(expr) not in done:
-            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
-    return done[id(call.op.body)]
+    return rewrite(func, rule)

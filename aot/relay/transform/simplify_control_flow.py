@@ -17,10 +17,11 @@ from aot.relay.expr import (
     TupleGetItem,
     While,
     get_item,
+    inlined,
     make_tuple,
     operands,
     post_order,
-    with_operands,
+    rebuild,
 )
 
 MOST_COPIES = 1
@@ -51,20 +52,19 @@ def _sweep(func: Function) -> Function:
     if not any(isinstance(e, If | While) for e in order):
         return func
     used = _used_fields(func, order)
-    done: dict[int, Expr] = {}
-    for expr in order:
-        new = with_operands(expr, [done[id(o)] for o in operands(expr)])
+
+    def simplified(old: Expr, new: Expr) -> Expr:
         match new:
             case If():
-                done[id(expr)] = _branch(new)
+                return _branch(new)
             case While():
-                done[id(expr)] = _loop(new, used.get(id(expr), set()))
+                return _loop(new, used.get(id(old), set()))
             case TupleGetItem(value=Tuple(fields=fields)):
-                done[id(expr)] = fields[new.index]
-            case _:
-                done[id(expr)] = new
-    body = done[id(func.body)]
-    return func if body is func.body else Function(func.params, body, func.attrs)
+                return fields[new.index]
+        return new
+
+    body = rebuild(func.body, simplified)
+    return func if body is func.body else replace(func, body=body)
 
 
 def _used_fields(func: Function, order: Sequence[Expr]) -> dict[int, set[int]]:
@@ -117,7 +117,7 @@ def _bound(func: Function, constants: Mapping[int, Constant], *, keep: bool = Fa
     results = results_of(func)
     if not any(id(e) in table for e in _readers(func, results, keep=keep)):
         return func
-    new = [r if keep and id(r) in table else _substituted(r, table) for r in results]
+    new = [r if keep and id(r) in table else rebuild(r, lambda _old, new: new, dict(table)) for r in results]
     return replace(func, body=new[0] if isinstance(func.body.type, TensorType) else make_tuple(new, span=func.body.span))
 
 
@@ -148,16 +148,3 @@ def _fields(expr: Expr) -> tuple[Expr, ...]:
         return expr.fields
     assert not isinstance(expr.type, TensorType)
     return tuple(get_item(expr, i, span=expr.span) for i in range(len(expr.type.fields)))
-
-
-def inlined(func: Function, args: Sequence[Expr]) -> Expr:
-    """The body of a function with arguments substituted for its parameters."""
-    return _substituted(func.body, {id(p): a for p, a in zip(func.params, args, strict=True)})
-
-
-def _substituted(root: Expr, table: Mapping[int, Expr]) -> Expr:
-    done = dict(table)
-    for expr in post_order(root):
-        if id(expr) not in done:
-            done[id(expr)] = with_operands(expr, [done[id(o)] for o in operands(expr)])
-    return done[id(root)]
