@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +21,15 @@ from aot.executor.config import MODES, SLIDE_SHARE, History, PlanConfig, RingKin
 from aot.executor.emit import LoweredOutput, emit
 from aot.executor.lower_main import TirModule
 from aot.executor.metadata import BuildInfo
-from aot.executor.pipeline import lower_and_plan, lower_main, with_groups
+from aot.executor.pipeline import lower_main, with_groups
 from aot.executor.plan_memory import Bounds, memory_bounds
-from aot.executor.plan_search import PlanRequest, PlanSearch
-from aot.executor.select_kernels import NothingFits
+from aot.executor.plan_search import PlanSearch
 from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned
-from aot.executor.tir_passes import Optimized
 from aot.frontend.formats import specialize
 from aot.frontend.input_values import input_values
 from aot.frontend.macs import nominal_shapes
 from aot.ir.module import IRModule
-from aot.ir.transform import PassContext, unwatched
-from aot.memory.memory_pools import ONE_POOL
 from aot.relay.expr import Function
 from aot.relay.state import state_vars
 from aot.support.dataclass import dataclass
@@ -156,18 +150,10 @@ class _PlanOption:
 
     front: FrontendResult
     bounds: Bounds
-    fused: FusedModule
     plans: PlanSearch
 
-    def plan(self, budget: int | None, opt: str) -> Planned:
-        return self.plans.usual(opt) if budget is None else self.plans.within(budget, opt)
 
-    def fits(self, planned: Planned, budget: int | None) -> bool:
-        """Whether workspace and state fit the budget, and the plan fits the pools."""
-        return planned.fits and (budget is None or planned.size + least_state(planned) <= budget)
-
-
-Shared = dict[str, Any]
+Shared = dict[Any, Any]
 """Graphs of one model and their possible plans, keyed by the options that they depend on."""
 
 
@@ -180,32 +166,33 @@ def _planned(
     it fits with kernels that need less memory, and is faster, choose that one.  If none fits, choose the last.
     """
 
-    def way(most: int | None) -> _PlanOption:
-        key = _key(cpu, name, options, most if options.slide else None)
+    def option(most: int | None) -> _PlanOption:
+        key: Any = _key(cpu, name, options, most if options.slide else None)
         if key not in shared:
             shared[key] = front(data, cpu, name=name, options=options, most_bytes=most)
         found: FrontendResult = shared[key]
         # before planning, only windows in the state depend on the mode and the budget
-        windows = f" {_with_rings(_PLAIN, options, slides=found.slides)}" if state_vars(found.main) else ""
-        if key + windows + " plans" not in shared:
+        key = key, _planning(options, slides=found.slides) if state_vars(found.main) else None
+        if key not in shared:
             fused = fused_module(found.main, cpu, name=name, options=options, slides=found.slides)
             bounds = memory_bounds(found.main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
-            shared[key + windows + " plans"] = _PlanOption(found, bounds, fused, plans_of(fused, bound=bounds.liveness))
-        made: _PlanOption = shared[key + windows + " plans"]
+            shared[key] = _PlanOption(found, bounds, PlanSearch(fused, bounds.liveness))
+        made: _PlanOption = shared[key]
         return made
 
     budget, opt, before = options.ram_budget, options.opt, None
-    chosen = way(budget)
-    while chosen.front.slide is not None and not chosen.fits(chosen.plans.usual(opt), budget):
+    chosen = option(budget)
+    while chosen.front.slide is not None and not chosen.plans.fits(chosen.plans.best(opt, None), budget):
         if chosen.front.slide.plan is chosen.front.slide.front.plans[-1]:
             break
-        before, chosen = chosen, way(chosen.front.slide.plan.total_bytes - 1)
-    planned = chosen.plan(budget, opt)
+        before, chosen = chosen, option(chosen.front.slide.plan.total_bytes - 1)
+    planned = chosen.plans.best(opt, budget)
     if before is not None:
-        other = before.plan(budget, opt)
-        if before.fits(other, budget) and not (chosen.fits(planned, budget) and planned.estimate <= other.estimate):
+        other = before.plans.best(opt, budget)
+        fits = chosen.plans.fits(planned, budget)
+        if before.plans.fits(other, budget) and not (fits and planned.estimate <= other.estimate):
             chosen, planned = before, other
-    planned = shown(chosen.fused, planned)
+    planned = chosen.plans.watched(planned)
     if budget is not None and options.pooling.pins:
         most = max(planned.size, budget - least_state(planned))
         planned = replace(planned, planning=replace(planned.planning, most_spread=most))
@@ -228,49 +215,22 @@ def fused_module(main: Function, cpu: Target, *, name: str, options: Options, sl
         kernels=options.kernels, flash_budget=options.flash_budget, feed_rows=options.feed_rows, slides=slides,
         history=options.tuning or History.current(),
     )  # fmt: skip
-    planning = PlanConfig(options.io, options.pooling, max_iterations=options.max_iterations)
-    planning = _with_rings(planning, options, slides=slides)
+    planning = _planning(options, slides=slides)
     return with_groups(FusedModule({"main": main}, name, target=cpu, config=config, planning=planning))
 
 
-_PLAIN = PlanConfig("arena", ONE_POOL)
-"""A plan's config without options."""
+def _planning(options: Options, *, slides: bool) -> PlanConfig:
+    """How memory is planned.
 
-
-def _with_rings(planning: PlanConfig, options: Options, *, slides: bool) -> PlanConfig:
-    """Let windows in the state slide if the user asks for it, or if speed matters and the RAM budget leaves room for it."""
-    if options.rings == "auto":
-        mode = MODES[options.opt]
-        share = SLIDE_SHARE if slides and not mode.windows_at_any_size else None
-        rings: RingKind = "slide" if mode.windows_slide else "copy"
-        return replace(planning, rings=rings, ram_limit=options.ram_budget, ring_share=share)
-    return replace(planning, rings="slide" if options.rings == "slide" else "copy")
-
-
-def plans_of(fused: FusedModule, *, bound: int) -> PlanSearch:
-    """The possible plans of the fused graph; `bound` as in PlanSearch.  Each attempt is made once, unseen by instruments."""
-    optimized: Optimized = {}
-
-    @cache
-    def made(attempt: PlanRequest) -> Planned | None:
-        with unwatched(), suppress(NothingFits):
-            return lower_and_plan(_for_attempt(fused, attempt), optimized)
-        return None
-
-    pools = tuple(p.size for p in fused.planning.pooling.pools)
-    return PlanSearch(made, bound, fed=fused.config.feed_rows, pools=pools, state=least_state)
-
-
-def _for_attempt(fused: FusedModule, attempt: PlanRequest) -> FusedModule:
-    config = replace(fused.config, opt=attempt.opt, ram_budget=attempt.ram_budget, whole_limit=attempt.whole_limit)
-    return replace(fused, config=config, planning=replace(fused.planning, tight=attempt.tight))
-
-
-def shown(fused: FusedModule, planned: Planned) -> Planned:
-    """The chosen plan, made once more if instruments want to watch."""
-    if not PassContext.current().instruments:
-        return planned
-    return lower_and_plan(replace(fused, config=planned.config, planning=planned.planning), {})
+    Windows in the state slide if the user asks for it, or if speed matters and the RAM budget leaves room for it.
+    """
+    mode = MODES[options.opt]
+    rings: RingKind = "slide" if options.rings == "slide" or (options.rings == "auto" and mode.windows_slide) else "copy"
+    planning = PlanConfig(options.io, options.pooling, rings=rings, max_iterations=options.max_iterations)
+    if options.rings != "auto":
+        return planning
+    share = SLIDE_SHARE if slides and not mode.windows_at_any_size else None
+    return replace(planning, ram_budget=options.ram_budget, ring_share=share)
 
 
 def lower(func: Function, target: str | Target = "cortex-m4", *, name: str = "kernel") -> PrimFunc:

@@ -43,7 +43,7 @@ class ForeignKernels(PassInstrument):
     def _line(self, impl: OpImplementation, fused: FusedModule) -> str:
         groups = [group_of(e.op) for e in _calls(fused) if isinstance(e.op, Function)]
         own = [g for g in groups if impl.anchor in ("*", _name(g.anchor))]
-        reasons = Counter(why_not(impl, g, fused.target, fused.config, known=fused.known) for g in own)
+        reasons = Counter(why_not(impl, g, fused.target, fused.config, cache=fused.cache) for g in own)
         inside = Counter(_name(g.anchor) for g in groups for e in _others(g) if _name(e) == impl.anchor)
         rewritten = self._rewritten.get(impl.anchor, Counter())
         total = len(own) + inside.total() + rewritten.total()

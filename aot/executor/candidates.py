@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from dataclasses import field, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
 from aot.errors import Problem, UnsupportedError, internal
-from aot.executor.cascade_search import CascadeSearch
 from aot.executor.config import Counts, PlanConfig, SelectionConfig
 from aot.executor.lowered import LoweredModule
 from aot.executor.selection import Candidate, Stored, stored
@@ -148,20 +147,22 @@ class CachedLayer:
 
 @dataclass(frozen=True, slots=True)
 class LoweringCache:
-    """Results for one model and target, reused for the next config with the same `kernels`.
+    """Results for one model and target, reused for the next config with the same `kernels`: the memo of all attempts.
 
     `layers`, by id and name of the function: the function (a reference keeps its id unique) and its layer, which equal functions
-    share.  `by_key`: the layers by name and key of the function.  `drafts` and `items`, by the parts of the config that they
-    depend on.  `functions`: the first of each set of equal functions, by properties that are cheap to compare.  `accepted`: which
-    kernels accept a function.
+    share.  `by_key`: the layers by name and key of the function.  `drafts`, `searches` (for cascades) and `plans`, by the parts
+    of the config that they depend on.  `functions`: the first of each set of equal functions, by properties that are cheap to
+    compare.  `accepted`: which kernels accept a function.  `optimized`: functions after the passes over loop nests.
     """
 
     layers: dict[tuple[int, str], tuple[Function, CachedLayer]] = field(default_factory=dict)
     by_key: dict[tuple[str, bytes], CachedLayer] = field(default_factory=dict)
     drafts: dict[Hashable, CandidateModule] = field(default_factory=dict)
-    items: dict[Hashable, CascadeSearch] = field(default_factory=dict)
+    searches: dict[Hashable, Any] = field(default_factory=dict)
+    plans: dict[Hashable, Any] = field(default_factory=dict)
     functions: dict[Hashable, list[PrimFunc]] = field(default_factory=dict)
     accepted: Accepted = field(default_factory=dict)
+    optimized: dict[PrimFunc, PrimFunc] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +172,7 @@ class FusedModule(IRModule):
     target: Target
     config: SelectionConfig = field(default_factory=SelectionConfig)
     planning: PlanConfig = field(default_factory=PlanConfig)
-    known: LoweringCache = field(default_factory=LoweringCache)
+    cache: LoweringCache = field(default_factory=LoweringCache)
 
     @property
     def main(self) -> Function:
@@ -182,16 +183,13 @@ class FusedModule(IRModule):
 
 @dataclass(frozen=True, slots=True)
 class CandidateModule(LoweredModule):
-    """The calls of a model in order, each with its preferred kernel.
+    """The calls of a model in order, each with all its kernels; the functions are the preferred ones.
 
-    `groups` and `found`: the fused functions of the calls, and all their kernels; `preferred`: the functions as lowered.
+    `key`: the parts of the config that the candidates depend on.
     """
 
-    groups: tuple[Function, ...] = ()
-    found: tuple[Sequence[Candidate], ...] = ()
-    preferred: Mapping[str, PrimFunc] = field(default_factory=dict)
     key: Hashable = None
-    known: LoweringCache = field(default_factory=LoweringCache)
+    cache: LoweringCache = field(default_factory=LoweringCache)
 
 
 # ---- kernels, lowered and priced
@@ -211,17 +209,17 @@ def candidates(
     *,
     keyed: bool = True,
     repeated: Container[Hashable] = (),
-    known: LoweringCache | None = None,
+    cache: LoweringCache | None = None,
 ) -> list[Candidate]:
     """Every kernel that accepts the function, lowered, best plevel first; the generic path only if there is no other.
 
     Without `keyed`, the candidates' keys do not describe shared code, which saves most of the time.  `repeated` are the keys of
-    weights that several layers share; kernels for repeated weights compete only for those layers.  Candidates in `known` are not
+    weights that several layers share; kernels for repeated weights compete only for those layers.  Candidates in `cache` are not
     lowered again.  If the policy's history has the workload, its counts replace estimates, and every measured kernel competes.
     """
-    known = LoweringCache() if known is None else known
+    cache = LoweringCache() if cache is None else cache
     keys = "" if not keyed else "sharing" if policy.mode.shares_functions else "structural"
-    layer = cached_layer(func, target, name, known)
+    layer = cached_layer(func, target, name, cache)
     group, weights = layer.group, layer.weights
     found: list[Candidate] = []
     accepted = layer.accepting
@@ -236,7 +234,7 @@ def candidates(
             continue
         key = (impl.name, keys)
         if key not in layer.lowered:
-            layer.lowered[key] = _candidate(layer, impl, target, name, known=known, keys=keys)
+            layer.lowered[key] = _candidate(layer, impl, target, name, cache=cache, keys=keys)
         if usual or layer.lowered[key].kernel in counts:
             found.append(layer.lowered[key])
     by_cycles = bool(counts) and target.name in policy.history.cycles
@@ -267,9 +265,9 @@ def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
     return "it is not for --opt size (larger)" if impl.larger and not policy.mode.larger_kernels else ""
 
 
-def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, known: LoweringCache) -> str:
+def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, cache: LoweringCache) -> str:
     """Why a kernel for functions with this anchor is not a candidate; empty if it is."""
-    accepted = accepting(group, target, known.accepted)
+    accepted = accepting(group, target, cache.accepted)
     if impl not in accepted:
         return "an external code generator has them" if "Compiler" in group.func.attrs else "accepts(group, target) refuses them"
     if _is_left_out(impl, policy, group):
@@ -281,13 +279,13 @@ def why_not(impl: OpImplementation, group: Group, target: Target, policy: Select
     return _unmet_purpose(impl, policy)
 
 
-def all_candidates(func: Function, target: Target, name: str, known: LoweringCache) -> list[Candidate]:
+def all_candidates(func: Function, target: Target, name: str, cache: LoweringCache) -> list[Candidate]:
     """Every kernel that accepts the function, whatever its purpose; the generic path only if there is no other."""
-    layer = cached_layer(func, target, name, known)
+    layer = cached_layer(func, target, name, cache)
     result: list[Candidate] = []
     for impl in layer.accepting:
         if impl.anchor != "*" or not result:
-            result.append(_candidate(layer, impl, target, name, known=known, keys=""))
+            result.append(_candidate(layer, impl, target, name, cache=cache, keys=""))
     return result
 
 
@@ -311,13 +309,13 @@ class CodeKey:
         return hash(self.text())
 
 
-def _once(lowered: Lowered, known: LoweringCache) -> Lowered:
+def _once(lowered: Lowered, cache: LoweringCache) -> Lowered:
     """The kernel, sharing buffers and body with an equal function lowered before, so that they are analysed only once."""
     func = lowered.func
     if func.scalars:
         return lowered
     buffers = tuple((b.name, b.dtype, b.shape, b.scope) for b in func.buffers)
-    alike = known.functions.setdefault((func.attrs.kernel, func.attrs.opt, len(func.body), buffers), [])
+    alike = cache.functions.setdefault((func.attrs.kernel, func.attrs.opt, len(func.body), buffers), [])
     first = next((f for f in alike if equal_key(f) == equal_key(func)), None)
     if first is None:
         alike.append(func)
@@ -335,19 +333,19 @@ def _sharing_key(func: PrimFunc) -> str:
     return recall("sharing_key", lambda: equal_key(func).lasting(), digest, pack=str, unpack=str)
 
 
-def cached_layer(func: Function, target: Target, name: str, known: LoweringCache) -> CachedLayer:
+def cached_layer(func: Function, target: Target, name: str, cache: LoweringCache) -> CachedLayer:
     """The cached layer of the same function, or of a function that is equal except for names and places in the file."""
     place = (id(func), name)
-    if place not in known.layers:
+    if place not in cache.layers:
         key = group_key(func)
-        layer = None if key is None else known.by_key.get((name, key))
+        layer = None if key is None else cache.by_key.get((name, key))
         if layer is None:
             group = group_of(func)
-            layer = CachedLayer(group, tuple(_at_least_one(group, target, known.accepted)), _weights(group), key)
+            layer = CachedLayer(group, tuple(_at_least_one(group, target, cache.accepted)), _weights(group), key)
             if key is not None:
-                known.by_key[name, key] = layer
-        known.layers[place] = func, layer
-    return known.layers[place][1]
+                cache.by_key[name, key] = layer
+        cache.layers[place] = func, layer
+    return cache.layers[place][1]
 
 
 def _fewest_cycles(options: list[Candidate]) -> list[Candidate]:
@@ -369,16 +367,16 @@ def _packed(options: list[Candidate]) -> list[Candidate]:
 
 
 def _candidate(
-    layer: CachedLayer, impl: OpImplementation, target: Target, name: str, *, known: LoweringCache, keys: str
+    layer: CachedLayer, impl: OpImplementation, target: Target, name: str, *, cache: LoweringCache, keys: str
 ) -> Candidate:
     """A kernel with its price, which may be cached from an earlier compilation.
 
     `keys`: the kind of text for its code key; "" for no key.
     """
 
-    @cache
+    @lru_cache(1)
     def lowered() -> Lowered:
-        return _once(impl.lower(layer.group, target, name), known)
+        return _once(impl.lower(layer.group, target, name), cache)
 
     def depends() -> bytes:
         return b"\0".join((layer.key or b"", impl.name.encode(), str(target).encode()))
@@ -457,8 +455,8 @@ def repeated_weights(func: Function) -> frozenset[Hashable]:
     return frozenset(key for key, n in count.items() if n > 1)
 
 
-def _at_least_one(group: Group, target: Target, known: Accepted) -> list[OpImplementation]:
-    implementations = accepting(group, target, known)
+def _at_least_one(group: Group, target: Target, accepted: Accepted) -> list[OpImplementation]:
+    implementations = accepting(group, target, accepted)
     if not implementations:
         name = getattr(group.anchor.op, "name", "?")
         raise UnsupportedError(Problem("E1209", f"no kernel for {name} on {target.name}", str(group.anchor.span)))

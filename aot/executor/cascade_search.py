@@ -1,18 +1,19 @@
 """Which layers become cascades: dynamic programming over cut points in the order of execution.
 
 Under a limit on bytes, the segments that cover all layers with the fewest instructions are found exactly; `ram` searches for the
-smallest limit whose plan stays within plan_search.MOST_SLOWDOWN of the usual plan.  A segment's bytes are what the planner needs
-for its own buffers, with everything else that is live packed beside them.
+smallest limit whose plan stays within MOST_SLOWDOWN of the usual plan.  A segment's bytes are what the planner needs for its own
+buffers, with everything else that is live packed beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import accumulate
 
 from aot.errors import Problem, UsageError
+from aot.executor.candidates import CandidateModule, candidates
 from aot.executor.cascade_emit import FEED, Work, emit, fits_alignment, move_instructions, place_windows, scratch_bytes
 from aot.executor.cascade_nest import (
     OUT,
@@ -32,7 +33,6 @@ from aot.executor.overlaps import Operand, call_distances
 from aot.executor.selection import Candidate
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
-from aot.relay.expr import Function
 from aot.support.dataclass import dataclass
 from aot.tir.function import PrimFunc
 from aot.tir.transform import trial
@@ -53,9 +53,6 @@ EFFORT = 2_000
 CALL_INSTRUCTIONS = 40
 """Cost of calling a row kernel: guards, arguments, saved registers."""
 
-Lower = Callable[[Function, str], Sequence[Candidate]]
-"""(primitive function, name) -> all kernels for it."""
-
 Windows = tuple[tuple[int, int], ...]
 """What distinguishes cascades of the same layers: rows and margins of each node."""
 
@@ -73,20 +70,12 @@ class Segment:
 
 
 class CascadeSearch:
-    """The segments of a lowered module that a search may choose from; all results are cached."""
+    """The segments of a module that a search may choose from; all results are cached."""
 
-    def __init__(
-        self,
-        lowered: LoweredModule,
-        functions: Sequence[Function],
-        found: Sequence[Sequence[Candidate]],
-        *,
-        lower: Lower,
-        fed: TensorRef | None = None,
-    ) -> None:
-        self._lowered, self._lower = lowered, lower
-        self._found = [_weighed(own) for own in found]
-        self.parts = [Part(f, c.inputs, c.outputs, row_form(f)) for c, f in zip(lowered.calls, functions, strict=True)]
+    def __init__(self, lowered: CandidateModule, *, fed: TensorRef | None = None) -> None:
+        self._lowered = lowered
+        self._found = [_weighed(call.candidates) for call in lowered.calls]
+        self.parts = [Part(c.fused, c.inputs, c.outputs, row_form(c.fused)) for c in lowered.calls if c.fused is not None]
         self._lives = {t: life for t, life in _lives(lowered).items() if t is not fed}
         self._fed = fed
         self._outside = {s.old for s in lowered.states}
@@ -307,7 +296,11 @@ class CascadeSearch:
         if key not in self._rows:
             part = self.parts[layer]
             assert part.form is not None
-            self._rows[key] = _weighed(self._lower(row_variant(part.func, part.form, node.rows, wide), f"rows_{layer}"))
+            func, module = row_variant(part.func, part.form, node.rows, wide), self._lowered
+            assert module.target is not None
+            self._rows[key] = _weighed(
+                candidates(func, module.target, f"rows_{layer}", module.config, keyed=False, cache=module.cache)
+            )
         return self._rows[key]
 
     def _choose(self, i: int, j: int, base: int, stripe: StripePlan, limit: int) -> Segment | None:
@@ -387,15 +380,6 @@ def _lives(lowered: LoweredModule) -> dict[TensorRef, tuple[int, int]]:
 
 
 # ---- the search
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`budget`: bytes of the workspace.  Without it, `small` minimises bytes within `most` instructions (None: any number)."""
-
-    budget: int | None
-    most: int | None = None
-    small: bool = True
 
 
 LONGEST = 20
@@ -517,37 +501,34 @@ def build_cascade(lowered: LoweredModule, segment: Segment, parts: Sequence[Part
     return BuiltCascade(call, candidate, cascade.callees)
 
 
-def use_cascades(
-    lowered: LoweredModule, search: CascadeSearch, limits: Limits
-) -> tuple[LoweredModule, list[Sequence[Candidate]]] | None:
-    """The lowered module with cascades where they pay off, and for each of its calls the kernels to choose from.
+def use_cascades(lowered: LoweredModule, search: CascadeSearch, *, most: int | None) -> LoweredModule | None:
+    """The lowered module with cascades if they pay off; `candidates` of its calls are then the kernels to choose from.
 
-    With a budget: the fewest instructions within it, None if nothing fits.  E5054 if the model cannot be fed by rows.
+    With a workspace limit: the fewest instructions within it, None if nothing fits.  Otherwise in mode `ram`, or with a limit of
+    0: the least workspace within `most` instructions (None: any number).  E5054 if the model cannot be fed by rows.
     """
-    if cover(search, search.everything) is None:
+    config, limit = lowered.config, search.everything
+    if cover(search, limit) is None:
         where = lowered.inputs[0].name
         raise UsageError(
             Problem("E5054", f"the layers that read {where} cannot run row by row, so it cannot be fed by rows", where)
         )
-    limit = search.everything if limits.budget is None else limits.budget
     chosen: list[Segment] | None
-    if limits.budget is None and limits.small:
-        chosen, limit = smallest(search, limit, most=limits.most)
+    if not config.workspace_limit and (config.mode.least_ram or config.workspace_limit == 0):
+        chosen, limit = smallest(search, limit, most=most)
     else:
+        limit = config.workspace_limit or limit
         chosen = best_cover(search, limit)
     if chosen is None:
         return None
     calls: list[KernelCall] = []
-    kernels: list[Sequence[Candidate]] = []
     functions = dict(lowered.functions)
     for segment in chosen:
         if segment.stripe is None:
-            calls.append(lowered.calls[segment.first])
-            kernels.append(segment.kernels)
+            calls.append(replace(lowered.calls[segment.first], candidates=segment.kernels))
         else:
             built = build_cascade(lowered, segment, search.parts, fed=search.fed and segment.first == 0)
-            calls.append(built.call)
-            kernels.append([built.candidate])
+            calls.append(replace(built.call, candidates=(built.candidate,)))
             functions |= {**built.callees, built.call.func: built.candidate.lowered.func}
     runs = tried_runs(search, limit)
-    return replace(lowered, functions=functions, cascade_runs=runs).with_calls(calls), kernels
+    return replace(lowered, functions=functions, cascade_runs=runs).with_calls(calls)

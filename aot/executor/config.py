@@ -114,20 +114,22 @@ RingKind = Literal["copy", "slide"]
 
 @dataclass(frozen=True, slots=True)
 class SelectionConfig:
-    """How kernels are chosen: what to favour, and limits in bytes for flash (constants and kernel code) and RAM (workspace).
+    """One way to compile: what to favour, and limits in bytes for flash (constants and kernel code) and the workspace.
 
     `kernels` "generic" excludes everything written for an instruction set.  `feed_rows`: the input arrives row by row.  A
-    `ram_budget` of 0 asks for the smallest workspace at any cost.  `whole_limit`: bytes within which whole layers should run,
-    without cascades, if they have suitable kernels.  `slides`: the model receives only the new rows of a window.  `history`:
-    measured costs of kernels, which override their estimates.
+    `workspace_limit` of 0 asks for the smallest workspace at any cost.  `whole_limit`: bytes within which whole layers should
+    run, without cascades, if they have suitable kernels.  `tight`: views replace copies only if the plan does not grow.
+    `slides`: the model receives only the new rows of a window.  `history`: measured costs of kernels, which override their
+    estimates.
     """
 
     opt: str = "balanced"
     kernels: str = "native"
     flash_budget: int | None = None
-    ram_budget: int | None = None
-    feed_rows: bool = False
+    workspace_limit: int | None = None
     whole_limit: int | None = None
+    tight: bool = False
+    feed_rows: bool = False
     slides: bool = False
     history: History = field(default_factory=History)
 
@@ -139,17 +141,17 @@ class SelectionConfig:
     @property
     def cascades(self) -> bool:
         """Whether layers may run row by row."""
-        return self.mode.least_ram or self.ram_budget is not None or self.feed_rows
+        return self.mode.least_ram or self.workspace_limit is not None or self.feed_rows
 
     @property
     def keeps_weights(self) -> bool:
         """Whether float weights stay as stored in the file if there are kernels for that, even if others are faster."""
-        return self.mode.keeps_weights and self.ram_budget is None
+        return self.mode.keeps_weights and self.workspace_limit is None
 
     @property
     def limits_ram(self) -> bool:
         """Whether kernels with little scratch memory are considered; a row of a cascade needs little anyway."""
-        return self.ram_budget is not None or self.whole_limit is not None
+        return self.workspace_limit is not None or self.whole_limit is not None
 
 
 SLIDE_SHARE = 20
@@ -163,18 +165,16 @@ More room to advance would only save copies that are a small part of a run anywa
 class PlanConfig:
     """How memory is planned: inputs and outputs in the workspace ("arena") or the caller's ("user"), and the pools.
 
-    `tight`: views replace copies only if the plan does not grow.  `rings`: windows of the state are moved in every run ("copy")
-    or advance ("slide"), within `ram_limit` bytes of workspace and state, and with extra room of at most 1 / `ring_share` of the
-    kept rows, if given.  `max_iterations`: a loop whose end depends on data is given up after this many iterations (0: never);
-    the run then ends with the initial state.  `most_spread`: bytes to which tensors pinned to other pools may make the workspace
-    grow.
+    `rings`: windows of the state are moved in every run ("copy") or advance ("slide"), within `ram_budget` bytes of workspace
+    and state, and with extra room of at most 1 / `ring_share` of the kept rows, if given.  `max_iterations`: a loop whose end
+    depends on data is given up after this many iterations (0: never); the run then ends with the initial state.
+    `most_spread`: bytes to which tensors pinned to other pools may make the workspace grow.
     """
 
     io: Io = "arena"
     pooling: Pooling = ONE_POOL
-    tight: bool = False
     rings: RingKind = "copy"
-    ram_limit: int | None = None
+    ram_budget: int | None = None
     ring_share: int | None = None
     max_iterations: int = 0
     most_spread: int | None = None

@@ -10,7 +10,6 @@ from functools import lru_cache
 from aot.errors import Problem, UnsupportedError, internal
 from aot.executor.candidates import CandidateModule, FusedModule, candidates, repeated_weights, with_cut_groups
 from aot.executor.lowered import KernelCall, State, TensorRef
-from aot.executor.selection import Candidate
 from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.ir.span import Span
 from aot.ir.transform import PassContext, module_pass
@@ -49,12 +48,12 @@ def lower_te(module: FusedModule, _context: PassContext) -> CandidateModule:
 
     In: a FusedModule after cut_groups.  Out: a CandidateModule.
     """
-    config, known = module.config, module.known
+    config, drafts = module.config, module.cache.drafts
     mode = config.mode
     key = mode.fastest_only, mode.packed_only, mode.larger_kernels, mode.shares_functions, config.limits_ram, config.keeps_weights
-    if key not in known.drafts:
-        known.drafts[key] = replace(_Compiler(module).draft(), key=key)
-    return replace(known.drafts[key], config=config, planning=module.planning)
+    if key not in drafts:
+        drafts[key] = replace(_Compiler(module).draft(), key=key)
+    return replace(drafts[key], config=config, planning=module.planning)
 
 
 class _Compiler:
@@ -69,8 +68,6 @@ class _Compiler:
         self._calls: list[KernelCall] = []
         self._prim_funcs: dict[str, Lowered] = {}
         self._global_vars = NameSupply()
-        self._functions: list[Function] = []
-        self._candidates: list[list[Candidate]] = []
         self._controls: list[Control | None] = []
         self._conditions: list[TensorRef | None] = []
         self._variables: list[TensorRef] = []
@@ -95,9 +92,8 @@ class _Compiler:
         if self._module.planning.io != "user":  # nothing outside the model sees them
             read = {t for c in self._calls for t in map(self._root, c.inputs)} | set(map(self._root, outputs))
             states = tuple(s for s in states if not s.shared or s.new is not s.old or s.old in read)
-        functions = {name: lowered.func for name, lowered in self._prim_funcs.items()}
         return CandidateModule(
-            functions,
+            {name: lowered.func for name, lowered in self._prim_funcs.items()},
             self._module.name,
             {name: found.constants for name, found in self._prim_funcs.items()},
             inputs=inputs,
@@ -111,10 +107,7 @@ class _Compiler:
             variables=frozenset(self._variables),
             order=max(self._orders, key=lambda found: found.peak - found.lower_bound),
             target=self._module.target,
-            groups=tuple(self._functions),
-            found=tuple(map(tuple, self._candidates)),
-            preferred=functions,
-            known=self._module.known,
+            cache=self._module.cache,
         )
 
     def _ref(self, expr: Expr, type_: TensorType, name: str) -> TensorRef:
@@ -254,34 +247,29 @@ class _Compiler:
         key = source.type.size, source.type.dtype
         if key not in self._copies:
             self._copies[key] = copying(*key)
-        func = self._copies[key]
-        found = self._candidates_of(func, "copy")
         operators = {span.op_index: span.opcode} if span.op_index >= 0 else {}
-        call = KernelCall(self._global_vars.fresh("copy"), (source,), (target,), span=span, operators=operators)
-        self._add(func, found, call)
+        call = KernelCall("copy", (source,), (target,), span=span, operators=operators, fused=self._copies[key])
+        self._add(call)
 
-    def _add(self, func: Function, found: list[Candidate], call: KernelCall) -> None:
-        self._candidates.append(found)
-        self._functions.append(func)
-        self._prim_funcs[call.func] = found[0].lowered
-        self._calls.append(call)
-
-    def _candidates_of(self, func: Function, name: str) -> list[Candidate]:
+    def _add(self, call: KernelCall) -> None:
+        """Add a layer whose kernels are still to be found; its function has a name that others may have too."""
         module = self._module
-        return candidates(func, module.target, name, module.config, repeated=self._repeated, known=module.known)
+        assert call.fused is not None
+        kernels = candidates(call.fused, module.target, call.func, module.config, repeated=self._repeated, cache=module.cache)
+        call = replace(call, func=self._global_vars.fresh(call.func), candidates=tuple(kernels))
+        self._prim_funcs[call.func] = kernels[0].lowered
+        self._calls.append(call)
 
     def _layer(self, call: Call) -> tuple[TensorRef, ...]:
         func = call.op
         assert isinstance(func, Function)
         name = c_identifier(str(func.attrs.get("name", "layer")))
-        found = self._candidates_of(func, name)
         types = call.type.fields if isinstance(call.type, TupleType) else (call.type,)
         outputs = tuple(self._ref(call, t, call.span.name or "layer") for t in types)
         inputs = tuple(self._one(a) for a in call.args)
         operators = dict(sorted(operators_in(call).items()))
         moved = self._carried.layers.get(id(call), 0)
-        layer = KernelCall(self._global_vars.fresh(name), inputs, outputs, span=call.span, operators=operators, carried=moved)
-        self._add(func, found, layer)
+        self._add(KernelCall(name, inputs, outputs, span=call.span, operators=operators, carried=moved, fused=func))
         return outputs
 
 
@@ -495,4 +483,4 @@ def cut_groups(module: FusedModule, _context: PassContext) -> FusedModule:
 
     In and out: a FusedModule.
     """
-    return replace(module, functions={"main": with_cut_groups(module.main, module.target, module.known.accepted)})
+    return replace(module, functions={"main": with_cut_groups(module.main, module.target, module.cache.accepted)})

@@ -14,6 +14,7 @@ from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
 from aot.memory.liveness import Control, Nested, nested
 from aot.memory.order import Order
+from aot.relay.expr import Function
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
@@ -45,7 +46,8 @@ class KernelCall:
 
     Functions are referred to by name, as with TVM's GlobalVar.  `scalars` are the values of the function's scalars.
     `operators` maps the indices of all .tflite operators in the layer to their names; `span` is the span of its result.
-    `candidates` are the kernels that were considered, `estimate` the instructions of the chosen one.
+    `fused` is the relay function that it runs; `candidates` are the kernels that were considered, and `estimate` the instructions
+    of the chosen one.
     `shared` names the function that is emitted if layers that differ in numbers share one; `func` stays the layer's own function,
     and `scalars` are the arguments of the emitted one.  `callees` are the functions that `func` calls (a cascade's row kernels);
     each comes before its callers.
@@ -60,6 +62,7 @@ class KernelCall:
     scalars: tuple[int | float, ...] = ()
     span: Span = NO_SPAN
     operators: Mapping[int, str] = field(default_factory=dict)
+    fused: Function | None = None
     candidates: tuple[Candidate, ...] = ()
     estimate: int = 0
     shared: str = ""

@@ -13,7 +13,7 @@ from aot.executor.plan_memory import plan_memory, spread_pools
 from aot.executor.select_kernels import select_kernels
 from aot.executor.slide_windows import slide_windows
 from aot.executor.storage_map import Planned, StorageInfo
-from aot.executor.tir_passes import Optimized, optimize_functions, share_functions
+from aot.executor.tir_passes import optimize_functions, share_functions
 from aot.ir.module import IRModule, M, of_phase
 from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.transform import Sequential
@@ -42,13 +42,13 @@ def with_groups(module: FusedModule) -> FusedModule:
     return check_phase("fused", of_phase(GROUPS(module), FusedModule, "the executor"))
 
 
-def lower_and_plan(module: FusedModule, done: Optimized) -> Planned:
-    """Choose kernels, run the passes over their loop nests, and plan memory.  `done` caches the passes' results by function.
+def lower_and_plan(module: FusedModule) -> Planned:
+    """Choose kernels, run the passes over their loop nests, and plan memory.
 
     E9101 or E9102 if a step leaves an inconsistent module; NothingFits if no plan is within the budget.
     """
     lowered = of_phase(LOWER(module), LoweredModule, "the executor")
-    lowered = optimize_functions(check_phase("lowered", lowered), done)
+    lowered = optimize_functions(check_phase("lowered", lowered), module.cache.optimized)
     return check_phase("planned", of_phase(PLAN(lowered), Planned, "the executor"))
 
 

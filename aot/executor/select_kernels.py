@@ -5,30 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from aot.errors import Problem, UsageError
-from aot.executor.candidates import CandidateModule, candidates
-from aot.executor.cascade_search import CascadeSearch, Limits, use_cascades
+from aot.executor.candidates import CandidateModule
+from aot.executor.cascade_search import CascadeSearch, use_cascades
 from aot.executor.config import SelectionConfig
-from aot.executor.lowered import LoweredModule
-from aot.executor.plan_search import MOST_SLOWDOWN
+from aot.executor.lowered import KernelCall, LoweredModule
 from aot.executor.selection import Budget, Candidate, Selection, Stored, choose, distinct_bytes
+from aot.ir.module import in_phase
 from aot.ir.transform import PassContext, module_pass
 from aot.memory.liveness import runs
-from aot.relay.expr import Function
 from aot.tir.function import PrimFunc
+
+MOST_SLOWDOWN = 1.25
+"""How many times the instructions of the fastest plan a smaller plan may need, by the estimates.
+
+`balanced` uses it to keep the workspace within the bound of whole tensors, `ram` to minimise the workspace.
+"""
 
 
 class NothingFits(Exception):  # noqa: N818 - an answer, no error
-    """No choice of kernels fits the RAM budget."""
+    """No choice of kernels fits the workspace limit."""
 
 
 @module_pass(required=True, phase=CandidateModule)
 def select_kernels(module: CandidateModule, _context: PassContext) -> LoweredModule:
     """Replace the preferred functions by the kernels that are best within the budgets, and runs of layers by cascades.
 
-    In: a CandidateModule.  Out: a LoweredModule.  Raises NothingFits if nothing fits the RAM budget.
+    In: a CandidateModule.  Out: a LoweredModule.  Raises NothingFits if nothing fits the workspace limit.
     """
     draft, config = with_changed_kernels(module), module.config
     if config.feed_rows and len(draft.inputs) != 1:
@@ -36,72 +40,47 @@ def select_kernels(module: CandidateModule, _context: PassContext) -> LoweredMod
     if draft.controls and config.feed_rows:
         text = "a model with branches or loops cannot be fed by rows; with --io user its input stays in a buffer of your own"
         raise UsageError(Problem("E5054", text, draft.name))
-    lowered, layers = without_candidates(draft), list(draft.found)
-    if (config.cascades or config.whole_limit is not None) and not draft.controls:
-        search = _items(draft, lowered)
-        if config.whole_limit is not None:
-            layers = [_within(search, i, layer, config) for i, layer in enumerate(layers)]
-        else:
-            cascaded = use_cascades(lowered, search, _limits(draft))
-            if cascaded is None:
-                raise NothingFits
-            lowered, layers = cascaded
-    return choose_kernels(lowered, layers, config)
+    lowered = in_phase(draft, LoweredModule)
+    if draft.controls or not (config.cascades or config.whole_limit is not None):
+        return choose_kernels(lowered)
+    searches, key = draft.cache.searches, (draft.key, config.feed_rows)
+    if key not in searches:
+        searches[key] = CascadeSearch(draft, fed=draft.inputs[0] if config.feed_rows else None)
+    search: CascadeSearch = searches[key].again()
+    if config.whole_limit is not None:
+        calls = tuple(_within(search, i, call, config) for i, call in enumerate(draft.calls))
+        return choose_kernels(replace(lowered, calls=calls))
+    most = None
+    if config.workspace_limit is None:
+        layers = [call.candidates for call in draft.calls]
+        usual = selected_kernels(layers, replace(config, opt="balanced") if config.mode.least_ram else config)
+        most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(layers, usual.chosen, strict=True)))
+    cascaded = use_cascades(lowered, search, most=most)
+    if cascaded is None:
+        raise NothingFits
+    return choose_kernels(cascaded)
 
 
 def with_changed_kernels(draft: CandidateModule) -> CandidateModule:
     """The draft with a single candidate for each layer whose kernel a pass has changed since lowering."""
-    layers = []
-    for call, layer in zip(draft.calls, draft.found, strict=True):
-        func = draft.functions.get(call.func)
-        if isinstance(func, PrimFunc) and func is not draft.preferred[call.func]:
-            layer = (replace(layer[0], made=replace(layer[0].lowered, func=func), key=call.func),)
-        layers.append(layer)
-    return replace(draft, found=tuple(layers))
+    calls = []
+    for call in draft.calls:
+        func, preferred = draft.functions.get(call.func), call.candidates[0]
+        if isinstance(func, PrimFunc) and func is not preferred.lowered.func:
+            changed = replace(preferred, made=replace(preferred.lowered, func=func), key=call.func)
+            call = replace(call, candidates=(changed,))
+        calls.append(call)
+    return replace(draft, calls=tuple(calls))
 
 
-def without_candidates(draft: CandidateModule) -> LoweredModule:
-    """The calls of the draft in order, each with its preferred kernel."""
-    return LoweredModule(
-        draft.functions, draft.name, draft.constants, inputs=draft.inputs, outputs=draft.outputs, calls=draft.calls,
-        views=draft.views, values=draft.values, offsets=draft.offsets, target=draft.target, config=draft.config,
-        planning=draft.planning, states=draft.states, controls=draft.controls, conditions=draft.conditions,
-        variables=draft.variables, order=draft.order,
-    )  # fmt: skip
-
-
-def _items(draft: CandidateModule, lowered: LoweredModule) -> CascadeSearch:
-    """The search for layers that may run row by row, including results from other configs."""
-    feed_rows, search = draft.config.feed_rows, draft.known.items
-    if (draft.key, feed_rows) not in search:
-        lower = partial(_lower_rows, draft=draft)
-        fed = draft.inputs[0] if feed_rows else None
-        search[draft.key, feed_rows] = CascadeSearch(lowered, draft.groups, draft.found, lower=lower, fed=fed)
-    return search[draft.key, feed_rows].again()
-
-
-def _lower_rows(func: Function, name: str, *, draft: CandidateModule) -> list[Candidate]:
-    assert draft.target is not None
-    return candidates(func, draft.target, name, draft.config, keyed=False, known=draft.known)
-
-
-def _within(search: CascadeSearch, i: int, layer: Sequence[Candidate], config: SelectionConfig) -> Sequence[Candidate]:
-    """The kernels of layer i that run within `whole_limit`; if there are none, all kernels, or in mode ram the least scratch."""
+def _within(search: CascadeSearch, i: int, call: KernelCall, config: SelectionConfig) -> KernelCall:
+    """Layer i with the kernels that run within `whole_limit`; if there are none, all, or in mode ram the one of least scratch."""
     assert config.whole_limit is not None
     segment = search.whole(i, config.whole_limit)
     if segment is not None:
-        return segment.kernels
-    return layer if not config.mode.least_ram else (min(layer, key=lambda c: (c.scratch, c.instructions)),)
-
-
-def _limits(draft: CandidateModule) -> Limits:
-    """The limits of the search for cascades."""
-    config = draft.config
-    if config.ram_budget is not None:
-        return Limits(config.ram_budget or None)
-    usual = selected_kernels(draft.found, replace(config, opt="balanced") if config.mode.least_ram else config)
-    most = int(MOST_SLOWDOWN * sum(c[k].instructions for c, k in zip(draft.found, usual.chosen, strict=True)))
-    return Limits(None, most, small=config.mode.least_ram)
+        return replace(call, candidates=segment.kernels)
+    least = min(call.candidates, key=lambda c: (c.scratch, c.instructions))
+    return replace(call, candidates=(least,)) if config.mode.least_ram else call
 
 
 # ---- how much flash each mode may use, and the kernels that are then selected
@@ -128,20 +107,18 @@ def main_code(calls: int) -> int:
     return MAIN_CODE + CALL_CODE * max(0, calls - 32)
 
 
-def choose_kernels(draft: LoweredModule, found: Sequence[Sequence[Candidate]], policy: SelectionConfig) -> LoweredModule:
-    """`draft` with the functions that the policy's budget selects; `found` are the candidates of each call."""
+def choose_kernels(draft: LoweredModule) -> LoweredModule:
+    """`draft` with the functions that the budget of its config selects from the candidates of each call."""
+    found = [call.candidates for call in draft.calls]
     times = [runs(draft.controls, i) for i in range(len(found))]
-    selection = selected_kernels([_repeated(layer, n) for layer, n in zip(found, times, strict=True)], policy)
+    selection = selected_kernels([_repeated(layer, n) for layer, n in zip(found, times, strict=True)], draft.config)
     picked = [layer[k] for layer, k in zip(found, selection.chosen, strict=True)]
     chosen = {call.func: c.lowered for call, c in zip(draft.calls, picked, strict=True)}
     return replace(
         draft,
         functions={**draft.functions, **{name: c.func for name, c in chosen.items()}},
         constants={name: dict(c.constants) for name, c in chosen.items()},
-        calls=tuple(
-            replace(call, candidates=tuple(layer), estimate=c.instructions)
-            for call, c, layer in zip(draft.calls, picked, found, strict=True)
-        ),
+        calls=tuple(replace(call, estimate=c.instructions) for call, c in zip(draft.calls, picked, strict=True)),
         selection=selection,
     )
 

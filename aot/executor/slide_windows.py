@@ -80,7 +80,7 @@ def _choices(planned: Planned, shifted: Sequence[ShiftedState], most: int | None
 
 def _fits(planned: Planned, layout: StorageMap, most: int | None) -> bool:
     """Whether the layout fits RAM budget, pool and, with room to advance, `most` bytes; without, it must shrink the state."""
-    rings, limit = layout.rings, planned.planning.ram_limit
+    rings, limit = layout.rings, planned.planning.ram_budget
     if limit is not None and layout.plan.size + layout.state_size > limit:
         return False
     if rings is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from aot.executor.config import Io
 from aot.executor.copy_elision import with_aliases, with_gathered_rows, with_windows, without_copies
 from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef, check_lowered
 from aot.executor.overlaps import Operand, call_distances, in_place_results, merge_alignments
+from aot.ir.module import in_phase
 from aot.memory.circular_state import Rings
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
 from aot.memory.memory_pools import Pooling
@@ -568,7 +569,7 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visitin
         planned = make_layout(trial, io)
         if planned.rank <= max((layout.unfit is not None, limit), layout.rank):
             best, layout = trial, planned
-    return Planned(**{f.name: getattr(best, f.name) for f in fields(LoweredModule)}, layout=layout)
+    return in_phase(best, Planned, layout=layout)
 
 
 def _with_gathers(lowered: LoweredModule, io: Io) -> tuple[LoweredModule, StorageMap]:

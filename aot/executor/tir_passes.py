@@ -61,14 +61,10 @@ def _renamed(call: KernelCall, functions: dict[str, PrimFunc], callees: Callees)
 # ---- the passes over loop nests, run on a module of all functions of a model
 
 
-Optimized = dict[PrimFunc, PrimFunc]
-"""The optimised form of each function."""
-
-
-def optimize_functions(lowered: LoweredModule, done: Optimized) -> LoweredModule:
+def optimize_functions(lowered: LoweredModule, done: dict[PrimFunc, PrimFunc]) -> LoweredModule:
     """Run the passes on every function of the lowered module, all at once, and verify the functions before and after.
 
-    `done` caches the results for other modules that share functions.  E9003 for a function that is not well formed.
+    `done` caches the optimised form of each function for other modules.  E9003 for a function that is not well formed.
     """
     functions = lowered.prim_funcs
     if not PassContext.current().instruments:  # instruments must see every function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from aot.errors import InternalError, Problem, UsageError, call_place
@@ -114,6 +114,12 @@ def of_phase(module: IRModule, phase: type[M], taker: str) -> M:
     if not isinstance(module, phase):
         raise InternalError(Problem("E9104", f"{taker} takes a {phase.__name__}, not a {type(module).__name__}", module.name))
     return module
+
+
+def in_phase(module: IRModule, phase: type[M], **added: Any) -> M:
+    """The module as one of another phase: with the fields of both, and those in `added`."""
+    kept = {f.name: getattr(module, f.name) for f in fields(phase) if hasattr(module, f.name)}
+    return phase(**{**kept, **added})
 
 
 # What `ir` needs to know about the two IRs above it. They register it, so that imports point one way.

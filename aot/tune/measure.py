@@ -9,25 +9,24 @@ from __future__ import annotations
 import tempfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from aot.errors import TargetError, ToolchainError, VerificationError, internal
 from aot.executor.artifact import Artifact
-from aot.executor.candidates import CandidateModule, FusedModule, all_candidates
+from aot.executor.candidates import CandidateModule, FusedModule, LoweringCache, all_candidates
 from aot.executor.config import SelectionConfig
 from aot.executor.emit import emit
 from aot.executor.lower_te import copying, lower_te
-from aot.executor.lowered import LoweredModule
+from aot.executor.lowered import KernelCall, LoweredModule
 from aot.executor.metadata import BuildInfo
 from aot.executor.pipeline import lower_main
-from aot.executor.select_kernels import choose_kernels, without_candidates
-from aot.executor.selection import Candidate
+from aot.executor.select_kernels import choose_kernels
 from aot.executor.storage_map import Planned, make_layout
 from aot.executor.tir_passes import optimize_functions
-from aot.ir.module import of_phase
+from aot.ir.module import in_phase, of_phase
 from aot.ir.op import Array
 from aot.ir.type import TensorType, TupleType
 from aot.micro.board import Board
@@ -203,23 +202,22 @@ def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifac
     numbers = {id(call): i for i, call in enumerate(_calls(main))}
     by_output = {draft.outputs[i]: numbers[id(_call_of(f))] for i, f in enumerate(main.body.fields)}
     order = [by_output[call.outputs[0]] for call in draft.calls]
-    picked = [
-        [_of_name(all_candidates(func, target, "layer", fused.known), kernels[number], draft, i)]
-        for i, (func, number) in enumerate(zip(draft.groups, order, strict=True))
-    ]
-    lowered = choose_kernels(without_candidates(draft), picked, draft.config)
+    picked = [_with_kernel(call, kernels[n], target, fused.cache) for call, n in zip(draft.calls, order, strict=True)]
+    lowered = choose_kernels(replace(in_phase(draft, LoweredModule), calls=tuple(picked)))
     calls = dict(zip(order, lowered.calls, strict=True))  # independent of each other
     lowered = optimize_functions(replace(lowered, calls=tuple(calls[i] for i in range(len(calls)))), {})
     layout = make_layout(lowered, "arena")
-    planned = Planned(**{f.name: getattr(lowered, f.name) for f in fields(LoweredModule)}, layout=layout)
+    planned = in_phase(lowered, Planned, layout=layout)
     return emit(lower_main(planned), info=BuildInfo(opt="speed")).artifact
 
 
-def _of_name(found: Sequence[Candidate], kernel: str, draft: CandidateModule, i: int) -> Candidate:
-    """The candidate with this name, under the name of its call."""
+def _with_kernel(call: KernelCall, kernel: str, target: Target, cache: LoweringCache) -> KernelCall:
+    """The call with the candidate of this name as its only one."""
+    assert call.fused is not None
+    found = all_candidates(call.fused, target, "layer", cache)
     chosen = next((c for c in found if kernel in (c.kernel, "")), None)
     if chosen is None:
         names = ", ".join(c.kernel for c in found)
-        raise internal(f"no kernel {kernel} accepts the task; available: {names}", where=draft.calls[i].func)
-    func = replace(chosen.lowered.func, name=draft.calls[i].func)
-    return replace(chosen, made=replace(chosen.lowered, func=func))
+        raise internal(f"no kernel {kernel} accepts the task; available: {names}", where=call.func)
+    func = replace(chosen.lowered.func, name=call.func)
+    return replace(call, candidates=(replace(chosen, made=replace(chosen.lowered, func=func)),))

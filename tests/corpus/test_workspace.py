@@ -11,7 +11,7 @@ import pytest
 
 from aot.driver.build import build, compile_model
 from aot.driver.options import Options
-from aot.executor.plan_search import MOST_SLOWDOWN
+from aot.executor.select_kernels import MOST_SLOWDOWN
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from tests.corpus.test_corpus import SHARED, entries

@@ -8,7 +8,7 @@ import pytest
 
 from aot import op as operators
 from aot import topi
-from aot.driver.build import compile_model, fused_module, plans_of
+from aot.driver.build import compile_model, fused_module
 from aot.driver.options import OPTS, Options
 from aot.executor.plan_memory import memory_bounds
 from aot.executor.plan_search import PlanSearch
@@ -41,13 +41,13 @@ def plans(module: IRModule, options: Options | None = None) -> PlanSearch:
     assert isinstance(main, Function)
     bound = memory_bounds(main, {}).liveness
     fused = fused_module(main, find_target("cortex-m4"), name="net", options=options or Options())
-    return plans_of(fused, bound=bound)
+    return PlanSearch(fused, bound)
 
 
 def check(found: PlanSearch, wanted: list[tuple[str, int]]) -> list[str]:
     """What is wrong with the plans for (mode, budget); the sizes of all of them are compared with each other."""
-    usual = {opt: found.usual(opt).size for opt in OPTS}
-    sizes = {(opt, budget): found.within(budget, opt).size for opt, budget in wanted}
+    usual = {opt: found.best(opt, None).size for opt in OPTS}
+    sizes = {(opt, budget): found.best(opt, budget).size for opt, budget in wanted}
     least = min([*usual.values(), *sizes.values()])
     faults = []
     for (opt, budget), size in sizes.items():
@@ -65,7 +65,7 @@ def budgets_of(found: PlanSearch, k: int, count: int) -> list[tuple[str, int]]:
     pairs = []
     for n in range(count):
         opt = OPTS[(n + k) % len(OPTS)]
-        pairs.append((opt, max(1, int(SHARES[(n + 3 * k) % len(SHARES)] * found.usual(opt).size))))
+        pairs.append((opt, max(1, int(SHARES[(n + 3 * k) % len(SHARES)] * found.best(opt, None).size))))
     return pairs
 
 
@@ -81,7 +81,7 @@ def test_the_command_is_the_plan() -> None:
     usual = compile_model(path).layout.plan.size
     for budget in (1, usual - 1, usual, 10 * usual):
         compiled = compile_model(path, options=Options(ram_budget=budget))
-        assert compiled.layout.plan.size == plans(module_of("graph_residual")).within(budget, "balanced").size <= usual
+        assert compiled.layout.plan.size == plans(module_of("graph_residual")).best("balanced", budget).size <= usual
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_five_hundred_budgets(block: int) -> None:
 def test_small_budgets(network: str) -> None:
     """The scratch memory that kernels for few bytes trade for speed must not hide what `ram` finds."""
     found = plans(module_of(network))
-    smallest = found.usual("ram").size
-    assert found.within(smallest + 1000, "balanced").size <= smallest + 1000
-    assert found.within(smallest * 2 // 3, "ram").size <= smallest
-    assert found.within(smallest * 2 // 3, "balanced").size <= smallest
+    smallest = found.best("ram", None).size
+    assert found.best("balanced", smallest + 1000).size <= smallest + 1000
+    assert found.best("ram", smallest * 2 // 3).size <= smallest
+    assert found.best("balanced", smallest * 2 // 3).size <= smallest

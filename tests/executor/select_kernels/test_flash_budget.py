@@ -23,9 +23,9 @@ def _layer(name: str, *, small: int, fast: int) -> tuple[Candidate, ...]:
 def test_a_loop_counts_as_often_as_it_runs(trips: int | None) -> None:
     """Room for one of two fast kernels: the first saves 90 instructions, that in the loop's body 20 in each iteration."""
     found = [_layer("before", small=100, fast=10), _layer("condition", small=1, fast=1), _layer("body", small=30, fast=10)]
-    calls = tuple(KernelCall(f"f{i}", (), ()) for i in range(3))
-    module = LoweredModule({}, "m", calls=calls, controls=(Control("while", 1, 2, 3, trips),))
-    lowered = choose_kernels(module, found, SelectionConfig(flash_budget=main_code(3) + 100))
+    calls = tuple(KernelCall(f"f{i}", (), (), candidates=layer) for i, layer in enumerate(found))
+    config = SelectionConfig(flash_budget=main_code(3) + 100)
+    lowered = choose_kernels(LoweredModule({}, "m", calls=calls, controls=(Control("while", 1, 2, 3, trips),), config=config))
     times = trips or 1
     in_loop = 20 * times > 90
     assert lowered.selection.chosen == ((0, 0, 1) if in_loop else (1, 0, 0))
