@@ -10,7 +10,7 @@ scratch memory, two bytes each, as the block of assembly leaves no registers for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, partial
 from itertools import count
 from math import prod
@@ -26,9 +26,9 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, minimum
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.intrin.asm_text import Operands, Repeat, asm
 from aot.topi.intrin.scalar import saturate, smlad_2x4, smlad_2x4_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import is_rows, window_at
@@ -279,7 +279,7 @@ def smlad_1x4(pairs: int) -> TensorIntrin:
         for c in range(CHANNELS):
             products = [values[j] * cast("int32", w[(k * CHANNELS + c) * 2 + j]) for j in range(2)]
             b.store(acc, c, acc[c] + (products[0] + products[1]))
-    return TensorIntrin(f"arm_dsp.smlad_1x4_k{2 * pairs}", b.finish(), lambda ops: _emit(ops, pairs), requires="dsp")
+    return TensorIntrin(f"arm_dsp.smlad_1x4_k{2 * pairs}", b.finish(), lambda ops: _emit(ops, pairs))
 
 
 def unroll_of(pairs: int) -> int:
@@ -287,7 +287,7 @@ def unroll_of(pairs: int) -> int:
     return max(u for u in range(1, MAX_UNROLL + 1) if (pairs // 2) % u == 0) if pairs > 1 else 0
 
 
-def _emit(operands: Mapping[str, COperand], pairs: int) -> BlockText:
+def _emit(operands: Operands, pairs: int) -> BlockText:
     load = f"ldmia %[w]!, {{{', '.join(_WEIGHTS)}}}"
 
     def products(x: str) -> list[str]:
@@ -302,18 +302,7 @@ def _emit(operands: Mapping[str, COperand], pairs: int) -> BlockText:
         text += [f"mov %[n], #{loops}", "1:", Repeat(unroll, step), "subs %[n], %[n], #1", "bne 1b"]
     elif unroll:
         text.append(Repeat(unroll, step))
-    accs = operands["acc"].scalars
-    return AsmBlock(
-        [f"const void *aot_w = {operands['w'].pointer};", f"const void *aot_x = {operands['x'].pointer};", "uint32_t aot_n;"],
-        [*text, *last],
-        outs=[
-            *(f'[a{c}] "+&r"({name})' for c, name in enumerate(accs)),
-            '[w] "+&r"(aot_w)',
-            '[x] "+&r"(aot_x)',
-            '[n] "=&r"(aot_n)',
-        ],
-        clobbers=[*_WEIGHTS, *_DATA],
-    ).emit()
+    return asm(operands, [*text, *last], "w x", acc="a", temporaries="n", clobbers=[*_WEIGHTS, *_DATA])
 
 
 # Requantisation by multipliers of 62 bits with two long products, for sums of 32 bits.  `multiply_by_long_multiplier` adds half

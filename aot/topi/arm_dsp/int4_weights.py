@@ -13,7 +13,7 @@ the bias.  Sums are modulo 2^32, so only the final one has to fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -23,10 +23,9 @@ from aot.ir.op import Array
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.int8_weights import TAPS, QuadLoop, Weights, WordForm, accumulators, pointers, word_block
-from aot.topi.intrin.asm_text import AsmBlock
+from aot.topi.arm_dsp.int8_weights import OPERANDS, TAPS, QuadLoop, Weights, WordForm, word_block
 from aot.topi.layer.fused import FusedLayer
 
 WORD_TAPS = 8
@@ -80,7 +79,7 @@ def pack_w4(pixels: int, unroll: int) -> TensorIntrin:
         store_quad(b, region(words, q * (4 * pixels)), region(sums), values, pixels)
     desc = replace(b.finish(), scalars=(quads,))
     # Read four bytes, then write eight, quad by quad: the order of the assembly.
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, QuadLoop(ops, unroll)), ordered=True)
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(pixels, QuadLoop(ops, unroll)), ordered=True)
 
 
 def store_quad(b: IRBuilder, words: Region, sums: Region | None, values: Sequence[Expr], pixels: int) -> None:
@@ -98,7 +97,7 @@ def store_quad(b: IRBuilder, words: Region, sums: Region | None, values: Sequenc
     b.store(sums.buffer, sums.index, cast("int32", cast("uint32", sums.buffer[sums.index]) - cast("uint32", total * OFFSET)))
 
 
-def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> BlockText:
+def _emit_pack(pixels: int, loop: QuadLoop) -> BlockText:
     """Emit pack_w4. SMLAD by -8 subtracts 16 e of both even taps from the sum before Y overwrites it."""
     store = ["str %[y], [%[d], #" + str(4 * pixels) + "]", f"str %[x], [%[d]], #{8 * pixels}"]
     step = [
@@ -110,18 +109,10 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
         "ssub16 %[y], %[y], %[x]",
         *(store if pixels > 1 else ["strd %[x], %[y], [%[d]], #8"]),
     ]
-    return AsmBlock(
-        [
-            f"const void *aot_s = {operands['x'].pointer};",
-            f"void *aot_d = {operands['words'].pointer};",
-            f"void *const aot_sums = {operands['sums'].pointer};",
-            *loop.ends("aot_s", TAPS),
-            "uint32_t aot_v, aot_x, aot_y, aot_n;",
-        ],
-        ["ldr %[n], [%[sums]]", *loop.text(step, "s", ""), "str %[n], [%[sums]]"],
-        outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', *(f'[{n}] "=&r"(aot_{n})' for n in "vxyn")],
-        ins=[*loop.operands("r"), '[sums] "r"(aot_sums)', '[mask] "r"(0x0ff00ff0u)', '[m8] "r"(0xfff8fff8u)'],
-    ).emit()
+    ins = {"sums": "aot_sums", "mask": "0x0ff00ff0u", "m8": "0xfff8fff8u"}
+    sums = [f"void *const aot_sums = {loop.block['sums'].pointer};"]
+    around = ["ldr %[n], [%[sums]]"], ["str %[n], [%[sums]]"]
+    return loop.asm(step, "s=x >d=words", TAPS, temporaries="vxyn", ins=ins, before=sums, around=around)
 
 
 @cache
@@ -137,7 +128,7 @@ def dot_w4(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
         with b.for_("c", channels, kind="unroll") as c:
             _accumulate(b, (acc, c), w=(w, (q * channels + c) * 2), x=(x, q * 8), pixels=1)
 
-    return word_block(f"dot_w4_c{channels}", (unroll, rest), channels, meaning, lambda ops, loop: _emit_dot(ops, channels, loop))
+    return word_block(f"dot_w4_c{channels}", (unroll, rest), channels, meaning, lambda loop: _emit_dot(channels, loop))
 
 
 @cache
@@ -168,7 +159,7 @@ def _accumulate(b: IRBuilder, acc: tuple[Buffer, Expr], *, w: tuple[Buffer, Expr
     b.store(*acc, cast("int32", cast("uint32", acc[0][acc[1]]) + cast("uint32", total)))
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop) -> BlockText:
+def _emit_dot(channels: int, loop: QuadLoop) -> BlockText:
     """Emit dot_w4. LDM needs ascending registers, so they are fixed."""
     words = [f"r{8 + c}" for c in range(channels)]
     step = [f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"]
@@ -177,16 +168,10 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop) -
         for c, word in enumerate(words):
             step += [f"sxtb16 %[t], {word}{rotation}", f"smlad %[a{c}], %[t], r12, %[a{c}]"]
             step += [f"and %[t], %[t], {_LOW_NIBBLES}", f"smlad %[a{c}], %[t], lr, %[a{c}]"]
-    return AsmBlock(
-        [*pointers(operands), *loop.ends("aot_xp", 4 * TAPS), "uint32_t aot_t;"],
-        loop.text(step, "xp", "%[t]"),
-        outs=[*accumulators(operands), '[t] "=&r"(aot_t)'],
-        ins=loop.operands("m"),
-        clobbers=[*words, "r12", "lr"],
-    ).emit()
+    return loop.asm(step, OPERANDS, 4 * TAPS, acc="a", temporaries="t", clobbers=[*words, "r12", "lr"], spare="%[t]")
 
 
-def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
+def _emit_matmul(loop: QuadLoop) -> BlockText:
     """Emit matmul_w4. Data words come in pairs, so the third pixel's pair reuses a register of the first two."""
     step = ["ldrd %[w0], %[w1], [%[wp]], #8"]
     for rotation in ("", ", ror #8"):
@@ -198,13 +183,7 @@ def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
             step += [f"smlad %[a{3 * c + p}], %[t{c}], %[x{p}], %[a{3 * c + p}]" for p in range(2) for c in range(2)]
             step.append("ldr %[x0], [%[xp]], #4")
             step += [f"smlad %[a{3 * c + 2}], %[t{c}], %[x0], %[a{3 * c + 2}]" for c in range(2)]
-    temporaries = ("w0", "w1", "t0", "t1", "x0", "x1")
-    return AsmBlock(
-        [*pointers(operands), *loop.ends("aot_xp", 12 * TAPS), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
-        loop.text(step, "xp", "%[w0]"),
-        outs=[*accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
-        ins=loop.operands("m"),
-    ).emit()
+    return loop.asm(step, OPERANDS, 12 * TAPS, acc="a", temporaries=("w0", "w1", "t0", "t1", "x0", "x1"), spare="%[w0]")
 
 
 def fits_nibbles(layer: FusedLayer) -> bool:

@@ -25,9 +25,9 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.intrin.asm_text import Operands, Repeat, asm
 from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 
@@ -39,6 +39,9 @@ PRESCALE = 8
 
 OFFSET = 127
 """Subtracted from the data of odd taps."""
+
+OPERANDS = "wp=w xp=x"
+"""How the assembly of products names its pointers to weights and data."""
 
 _UNSIZED = (UNKNOWN_EXTENT,)
 
@@ -89,10 +92,10 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
     desc = replace(b.finish(), scalars=(quads,))
     # Read four bytes, then write eight, quad by quad: the order of the assembly.
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, pixels, QuadLoop(ops, unroll)), ordered=True)
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(pixels, QuadLoop(ops, unroll)), ordered=True)
 
 
-def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) -> BlockText:
+def _emit_pack(pixels: int, loop: QuadLoop) -> BlockText:
     step = [
         "ldr %[v], [%[s]], #4",
         "sxtb16 %[x], %[v], ror #8",
@@ -101,17 +104,7 @@ def _emit_pack(operands: Mapping[str, COperand], pixels: int, loop: QuadLoop) ->
         "ssub16 %[y], %[y], %[x]",
         f"strd %[x], %[y], [%[d]], #{8 * pixels}",
     ]
-    return AsmBlock(
-        [
-            f"const void *aot_s = {operands['x'].pointer};",
-            f"void *aot_d = {operands['words'].pointer};",
-            *loop.ends("aot_s", TAPS),
-            "uint32_t aot_v, aot_x, aot_y;",
-        ],
-        loop.text(step, "s", ""),
-        outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', *(f'[{n}] "=&r"(aot_{n})' for n in "vxy")],
-        ins=[*loop.operands("r"), '[mask] "r"(0xff00ff00u)', '[c127] "r"(0x007f007fu)'],
-    ).emit()
+    return loop.asm(step, "s=x >d=words", TAPS, temporaries="vxy", ins={"mask": "0xff00ff00u", "c127": "0x007f007fu"})
 
 
 @cache
@@ -126,7 +119,7 @@ def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
         with b.for_("c", channels, kind="unroll") as c:
             _accumulate(b, acc, c, w=(w, (q * channels + c) * 2), x=(x, q * 4))
 
-    return word_block(f"dot_w8_c{channels}", (unroll, rest), channels, meaning, lambda ops, loop: _emit_dot(ops, channels, loop))
+    return word_block(f"dot_w8_c{channels}", (unroll, rest), channels, meaning, lambda loop: _emit_dot(channels, loop))
 
 
 @cache
@@ -152,7 +145,7 @@ def dot_w8_direct(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
             b.store(acc, c, cast("int32", cast("uint32", acc[c]) + cast("uint32", first + second)))
     desc = replace(b.finish(), scalars=(quads,))
     name = f"arm_dsp.{desc.name}"
-    return TensorIntrin(name, desc, lambda ops: _emit_dot(ops, channels, QuadLoop(ops, unroll, rest), size=TAPS))
+    return TensorIntrin(name, desc, lambda ops: _emit_dot(channels, QuadLoop(ops, unroll, rest), size=TAPS))
 
 
 @cache
@@ -175,7 +168,7 @@ def word_block(
     loop: tuple[int, int],
     accumulators: int,
     meaning: Callable[[IRBuilder, Buffer, Buffer, Buffer, Expr], None],
-    emit: Callable[[Mapping[str, COperand], QuadLoop], BlockText],
+    emit: Callable[[QuadLoop], BlockText],
 ) -> TensorIntrin:
     """Build a block that loops over weight words; `meaning(b, w, x, acc, number)` describes one word; `loop`: unroll and rest."""
     (unroll, rest), quads = loop, Var("quads")
@@ -186,7 +179,7 @@ def word_block(
     with b.for_("q", quads) as q:
         meaning(b, w, x, acc, q)
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: emit(ops, QuadLoop(ops, unroll, rest)))
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: emit(QuadLoop(ops, unroll, rest)))
 
 
 def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], x: tuple[Buffer, Expr]) -> None:
@@ -200,7 +193,7 @@ def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], 
     b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", total)))
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockText:
+def _emit_dot(channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockText:
     """Emit dot_w8. LDM needs ascending registers, so they are fixed.  `size`: bytes of data per quad, packed or not."""
     words = [f"r{8 + c}" for c in range(channels)]
     load = f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"
@@ -208,28 +201,16 @@ def _emit_dot(operands: Mapping[str, COperand], channels: int, loop: QuadLoop, *
     step = [load, *(plain if size == TAPS else ["ldrd r12, lr, [%[xp]], #8"])]
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
-    return AsmBlock(
-        [*pointers(operands), *loop.ends("aot_xp", size)],
-        loop.text(step, "xp", "" if loop.single else "r8"),
-        outs=accumulators(operands),
-        ins=loop.operands("r" if loop.single else "m"),
-        clobbers=[*words, "r12", "lr"],
-    ).emit()
+    return loop.asm(step, OPERANDS, size, acc="a", clobbers=[*words, "r12", "lr"], spare="" if loop.single else "r8")
 
 
-def _emit_matmul(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
+def _emit_matmul(loop: QuadLoop) -> BlockText:
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #24", "sxtb16 %[s0], %[w0]", "sxtb16 %[s1], %[w1]"]
     for p in range(3):
         if p:
             step.append(f"ldrd %[x0], %[x1], [%[xp], #{8 * p - 24}]")
         step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
-    temporaries = ("w0", "w1", "s0", "s1", "x0", "x1")
-    return AsmBlock(
-        [*pointers(operands), *loop.ends("aot_xp", 24), f"uint32_t {', '.join('aot_' + t for t in temporaries)};"],
-        loop.text(step, "xp", "%[w0]"),
-        outs=[*accumulators(operands), *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)],
-        ins=loop.operands("m"),
-    ).emit()
+    return loop.asm(step, OPERANDS, 24, acc="a", temporaries=("w0", "w1", "s0", "s1", "x0", "x1"), spare="%[w0]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +221,7 @@ class QuadLoop:
     literal `unroll` and there is no `rest`.
     """
 
-    block: Mapping[str, COperand]
+    block: Operands
     unroll: int
     rest: int = 0
 
@@ -257,18 +238,25 @@ class QuadLoop:
     def _once(self) -> bool:
         return self.single and self.count == str(self.unroll)
 
-    def ends(self, pointer: str, size: int) -> list[str]:
-        """Return declarations of the addresses at which the loops end; `size`: bytes of data per quad."""
-        start = f"(const uint8_t *){pointer} + {size}"
-        last = [] if self._once else [f"const void *const aot_end = {start} * ({self.count});"]
-        first = [] if self.single else [f"const void *const aot_rest = {start} * (({self.count}) % {self.unroll});"]
-        return last + first
+    def asm(
+        self, step: list[str], pointers: str, size: int, *, ins: Mapping[str, str] | None = None, spare: str = "", acc: str = "",
+        temporaries: Sequence[str] = (), clobbers: Sequence[str] = (), before: Sequence[str] = (),
+        around: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    ) -> BlockText:  # fmt: skip
+        """Return the loops as assembly: `step` handles a quad, for which the pointer to x advances by `size` bytes.
 
-    def operands(self, constraint: str) -> list[str]:
-        names = [*([] if self._once else ["end"]), *([] if self.single else ["rest"])]
-        return [f'[{n}] "{constraint}"(aot_{n})' for n in names]
+        End addresses are in registers or, with a register `spare` for them, in memory.  `around`: lines before and after.
+        """
+        (pointer,) = (n for n, _, o in (p.partition("=") for p in pointers.split()) if o == "x")
+        start, kind = f"(const uint8_t *)aot_{pointer} + {size}", "m" if spare else "r"
+        ends = {} if self._once else {"end": f"{start} * ({self.count})"}
+        ends |= {} if self.single else {"rest": f"{start} * (({self.count}) % {self.unroll})"}
+        before = [*before, *(f"const void *const aot_{n} = {value};" for n, value in ends.items())]
+        ins = {f"{n}:{kind}": f"aot_{n}" for n in ends} | dict(ins or {})
+        text = [*around[0], *self._text(step, pointer, spare), *around[1]]
+        return asm(self.block, text, pointers, ins, acc=acc, temporaries=temporaries, clobbers=clobbers, before=before, kind="+")
 
-    def text(self, step: list[str], pointer: str, spare: str) -> list[str | Repeat]:
+    def _text(self, step: list[str], pointer: str, spare: str) -> list[str | Repeat]:
         """Return the loops; end addresses in memory are loaded into `spare` (if any) to compare %[pointer] with them."""
         if self._once:
             return [Repeat(self.unroll, step)]
@@ -282,17 +270,6 @@ class QuadLoop:
         if self.single:
             return body
         return [*test("rest"), "beq 3f", "2:", *step, *test("rest"), "bne 2b", "3:", *test("end"), "beq 4f", *body, "4:"]
-
-
-def pointers(operands: Mapping[str, COperand]) -> list[str]:
-    """Return declarations of the pointers to weights and data."""
-    return [f"const void *aot_wp = {operands['w'].pointer};", f"const void *aot_xp = {operands['x'].pointer};"]
-
-
-def accumulators(operands: Mapping[str, COperand]) -> list[str]:
-    """Return the accumulators and pointers as operands of the assembly."""
-    named = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
-    return [*named, '[wp] "+r"(aot_wp)', '[xp] "+r"(aot_xp)']
 
 
 MAX_WEIGHT, MAX_UNROLL, COMMON_UNROLL = 127, 8, 4

@@ -9,7 +9,7 @@ Scratch, besides the generic kernel's: two bytes per value of the data and of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -28,7 +28,7 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, select
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_dsp.int8_weights import (
     BYTES,
     MAX_WEIGHT,
@@ -43,7 +43,7 @@ from aot.topi.arm_dsp.int8_weights import (
     run_quads,
 )
 from aot.topi.generic.lstm_integer import GATE_BITS, Functions, LstmKernel, Step, accepts
-from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.intrin.asm_text import Operands, asm, count_instructions
 from aot.topi.intrin.scalar import saturate
 from aot.topi.layer.planes import counted
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
@@ -415,20 +415,15 @@ def instructions(bits: int | None) -> int:
     return count_instructions(_sigmoid("") if bits is None else _tanh("", bits))
 
 
-def _emit_function(operands: Mapping[str, COperand], bits: int | None) -> BlockText:
+def _emit_function(operands: Operands, bits: int | None) -> BlockText:
     """Emit a function of one value after another, as each needs all the registers there are."""
-    values = operands["values"].scalars
     lines: list[str] = []
-    for i in range(len(values)):
+    for i in range(len(operands["values"].scalars)):
         if i:
             lines.append(f"sub %[k], %[k], #{numbers(_SIGMOID_BITS if bits is None else bits + 1).nbytes}")
         lines += _sigmoid(f"%[v{i}]") if bits is None else _tanh(f"%[v{i}]", bits)
-    return AsmBlock(
-        [f"const void *aot_k = {operands['numbers'].pointer};"],
-        lines,
-        outs=[*(f'[v{i}] "+&r"({value})' for i, value in enumerate(values)), '[k] "+&r"(aot_k)'],
-        clobbers=["r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", *["lr"] * (bits == MOST_BITS)],
-    ).emit()
+    clobbers = ["r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", *["lr"] * (bits == MOST_BITS)]
+    return asm(operands, lines, "k=numbers", acc="v=values", clobbers=clobbers)
 
 
 def _sigmoid(value: str) -> list[str]:
@@ -546,19 +541,10 @@ def look_up(count: int, shift: int, mirror: int) -> TensorIntrin:
     return TensorIntrin(name, b.finish(), lambda ops: _emit(ops, shift, mirror), requires="thumb2")
 
 
-def _emit(operands: Mapping[str, COperand], shift: int, mirror: int) -> BlockText:
+def _emit(operands: Operands, shift: int, mirror: int) -> BlockText:
     lines = []
     for i in range(len(operands["values"].scalars)):
         v = f"%[v{i}]"
         lines += [f"eor r8, {v}, {v}, asr #31", f"add r8, r8, {v}, lsr #31", "ldrb r9, [%[rest], r8]", f"lsr r8, r8, #{shift}"]
         lines += ["ldrsh r8, [%[base], r8, lsl #1]", "add r9, r9, r8", *(line.format(v=v) for line in _SIGNS[mirror])]
-    return AsmBlock(
-        [
-            f"const void *const aot_base = {operands['base'].pointer};",
-            f"const void *const aot_rest = {operands['rest'].pointer};",
-        ],
-        lines,
-        outs=[f'[v{i}] "+&r"({value})' for i, value in enumerate(operands["values"].scalars)],
-        ins=['[base] "r"(aot_base)', '[rest] "r"(aot_rest)'],
-        clobbers=["r8", "r9"],
-    ).emit()
+    return asm(operands, lines, "*base *rest", acc="v=values", clobbers=["r8", "r9"])

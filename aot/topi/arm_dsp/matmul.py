@@ -7,14 +7,13 @@ needs only two LDM and eight SMLAD.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from itertools import product
 
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm
 
 QUAD = 4
 """Values of a row that are handled together."""
@@ -66,7 +65,7 @@ def _unroll(quads: int) -> int:
     return max(u for u in range(1, MAX_UNROLL + 1) if quads % u == 0)
 
 
-def _emit_pack(operands: Mapping[str, COperand], depth: int) -> BlockText:
+def _emit_pack(operands: Operands, depth: int) -> BlockText:
     quads = depth // QUAD
     unroll = max(u for u in range(1, 5) if quads % u == 0)
     step = ["ldr %[v], [%[s]], #4", "ldr %[w], [%[t]], #4"]
@@ -87,7 +86,7 @@ def _emit_pack(operands: Mapping[str, COperand], depth: int) -> BlockText:
     ).emit()
 
 
-def _emit_dot(operands: Mapping[str, COperand], quads: int) -> BlockText:
+def _emit_dot(operands: Operands, quads: int) -> BlockText:
     unroll = _unroll(quads)
     step = ["ldmia %[xp]!, {r4, r5, r6, r8}", "ldmia %[yp]!, {r9, r10, r11, r12}"]
     for word in range(2):
@@ -95,18 +94,10 @@ def _emit_dot(operands: Mapping[str, COperand], quads: int) -> BlockText:
             for j in range(2):
                 x, y = ("r4", "r5", "r6", "r8")[2 * i + word], ("r9", "r10", "r11", "r12")[2 * j + word]
                 step.append(f"smlad %[a{2 * i + j}], {x}, {y}, %[a{2 * i + j}]")
-    pointers = [f"const void *aot_xp = {operands['x'].pointer};", f"const void *aot_yp = {operands['y'].pointer};"]
     body: list[str | Repeat] = [Repeat(unroll, step)]
-    ins: list[str] = []
+    end = {}
     if unroll != quads:
-        pointers.append(f"const void *const aot_end = (const uint8_t *)aot_xp + {16 * quads};")
-        body = ["1:", *body, "ldr r4, %[end]", "cmp %[xp], r4", "bne 1b"]
-        ins = ['[end] "m"(aot_end)']
-    accumulators = [f'[a{i}] "+r"({name})' for i, name in enumerate(operands["acc"].scalars)]
-    return AsmBlock(
-        pointers,
-        body,
-        outs=[*accumulators, '[xp] "+r"(aot_xp)', '[yp] "+r"(aot_yp)'],
-        ins=ins,
-        clobbers=["r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12"],
-    ).emit()
+        body, end = ["1:", *body, "ldr r4, %[end]", "cmp %[xp], r4", "bne 1b"], {"xp:m": f"{16 * quads}"}
+    return asm(
+        operands, body, "xp=x yp=y", acc="a", end=end, clobbers=["r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12"], kind="+"
+    )

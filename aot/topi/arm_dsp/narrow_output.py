@@ -12,7 +12,7 @@ stride 1 (aot/topi/layer/phases.py) that reads its rows and columns from the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
@@ -25,9 +25,9 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm, logical_and, minimum, select
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.generic.layers import remove_padding_value
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, count_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, open_io, table_of
 from aot.topi.layer.im2col import is_rows
 from aot.topi.layer.phases import ANCHOR, SubPixelLayer, SubPixels, sub_pixels
@@ -251,7 +251,7 @@ def widen_4() -> TensorIntrin:
     return TensorIntrin("arm_dsp.widen_4", desc, _emit_widen)
 
 
-def _emit_widen(operands: Mapping[str, COperand]) -> BlockText:
+def _emit_widen(operands: Operands) -> BlockText:
     text = [
         "1:",
         "ldr %[v], [%[x]], #4",
@@ -264,17 +264,8 @@ def _emit_widen(operands: Mapping[str, COperand]) -> BlockText:
         f"subs %[n], %[n], #{LANES}",
         "bne 1b",
     ]
-    return AsmBlock(
-        [
-            f"const void *aot_x = {operands['x'].pointer};",
-            f"void *aot_out = {operands['out'].pointer};",
-            f"int32_t aot_n = {operands['count'].value};",
-            "uint32_t aot_v, aot_s, aot_t;",
-        ],
-        text,
-        outs=[f'[{n}] "+&r"(aot_{n})' for n in ("x", "out", "n")] + [f'[{t}] "=&r"(aot_{t})' for t in "vst"],
-        ins=[f'[zp] "r"(((0u - (uint32_t)({operands["zp"].value})) & 0xffffu) * 0x10001u)'],
-    ).emit()
+    ins = {"zp": f"((0u - (uint32_t)({operands['zp'].value})) & 0xffffu) * 0x10001u"}
+    return asm(operands, text, "x >out", ins, counter="n=count", temporaries="vst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +296,7 @@ def dot_4(run: Run) -> TensorIntrin:
         for p in range(PIXELS):
             products = [cast("int32", x[2 * k + (p * run.step + j)]) * weights[j] for j in range(2)]
             b.store(acc, p, acc[p] + (products[0] + products[1]))
-    return TensorIntrin(f"arm_dsp.{b.name}", b.finish(), lambda ops: _emit_dot(ops, run), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{b.name}", b.finish(), lambda ops: _emit_dot(ops, run))
 
 
 def text(run: Run) -> list[str | Repeat]:
@@ -353,11 +344,10 @@ def code_bytes(run: Run) -> int:
     return 4 * count_instructions(text(run))
 
 
-def _emit_dot(operands: Mapping[str, COperand], run: Run) -> BlockText:
-    accs = operands["acc"].scalars
+def _emit_dot(operands: Operands, run: Run) -> BlockText:
     loop = run.pairs // 2 > _unroll(run.pairs // 2)
     temporaries = ["x0", "w0", *(["x1", "w1"] if run.pairs > 1 else [])]
-    outs = [f'[a{p}] "+&r"({name})' for p, name in enumerate(accs)] + ['[x] "+&r"(aot_x)', '[w] "+&r"(aot_w)']
+    outs = [f'[a{p}] "+&r"({name})' for p, name in enumerate(operands["acc"].scalars)] + ['[x] "+&r"(aot_x)', '[w] "+&r"(aot_w)']
     outs += [f'[{t}] "=&r"(aot_{t})' for t in temporaries] + (['[n] "=&r"(aot_n)'] if loop else [])
     declarations = [
         f"const void *aot_x = {operands['x'].pointer};",

@@ -9,7 +9,6 @@ shift.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from math import prod
 
@@ -21,8 +20,8 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, minimum
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.intrin.asm_text import Operands, Repeat, asm
 from aot.topi.intrin.scalar import SMMLA, saturate
 from aot.topi.layer.fused import FusedLayer, lowered, match_for, open_io
 from aot.topi.layer.im2col import is_rows
@@ -135,7 +134,7 @@ def pixels_2(depth: int, channels: int, shift: int) -> TensorIntrin:
     return TensorIntrin(name, b.finish(), lambda ops: _emit(ops, depth, channels, shift))
 
 
-def _emit(operands: Mapping[str, COperand], depth: int, channels: int, shift: int) -> BlockText:
+def _emit(operands: Operands, depth: int, channels: int, shift: int) -> BlockText:
     """Emit pixels_2 in all 14 registers: a1 holds the data's address at first, the end of the loop is a word in memory."""
     load = [
         "ldr %[p0], [%[a1]]",
@@ -151,19 +150,9 @@ def _emit(operands: Mapping[str, COperand], depth: int, channels: int, shift: in
     loop = unroll != channels
     end = ["ldr %[w0], %[end]", "cmp %[wp], %[w0]", "bne 1b"] if loop else []
     registers = [*(f"{v}{i}" for v in "pq" for i in range(4)), "a0", "w0", "w1"]
-    outs = [f'[{r}] "=&r"(aot_{r})' for r in registers] + [f'[{r}] "+r"(aot_{r})' for r in ("a1", "wp", "out")]
-    return AsmBlock(
-        [
-            f"const void *aot_a1 = {operands['x'].pointer};",
-            f"const void *aot_wp = {operands['params'].pointer};",
-            f"void *aot_out = {operands['out'].pointer};",
-            *([f"const void *const aot_end = (const uint8_t *)aot_wp + {4 * RECORD * channels};"] if loop else []),
-            f"uint32_t {', '.join(f'aot_{r}' for r in registers)};",
-        ],
-        [*load, *(["1:"] if loop else []), Repeat(unroll, _channel(channels, shift)), *end],
-        outs=outs,
-        ins=['[end] "m"(aot_end)'] if loop else [],
-    ).emit()
+    text: list[str | Repeat] = [*load, *(["1:"] if loop else []), Repeat(unroll, _channel(channels, shift)), *end]
+    last = {"wp:m": f"{4 * RECORD * channels}"} if loop else {}
+    return asm(operands, text, "a1=x wp=params >out", end=last, temporaries=registers, temporaries_first=True, kind="+")
 
 
 def _channel(channels: int, shift: int) -> list[str]:

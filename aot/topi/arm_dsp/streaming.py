@@ -9,7 +9,6 @@ pixels x three channels), and depthwise convolutions whose window is the whole i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -23,7 +22,7 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm, minimum
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.dense import ONE_BLOCK
 from aot.topi.arm_dsp.int8_weights import (
@@ -38,7 +37,7 @@ from aot.topi.arm_dsp.int8_weights import (
     fits_bytes,
     pack_unroll,
 )
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.intrin.asm_text import Operands, Repeat, asm
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, open_io
 from aot.topi.layer.im2col import WindowRuns, is_rows, match_rows, window_at
 from aot.topi.layer.requant import HighMultiply, load_params
@@ -87,22 +86,12 @@ def unpack_quads(unroll: int) -> TensorIntrin:
         for i, value in enumerate(values):
             b.store(words, q * TAPS + i, value)
     desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_unpack(ops, QuadLoop(ops, unroll)), ordered=True)
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_unpack(QuadLoop(ops, unroll)), ordered=True)
 
 
-def _emit_unpack(operands: Mapping[str, COperand], loop: QuadLoop) -> BlockText:
+def _emit_unpack(loop: QuadLoop) -> BlockText:
     step = ["ldr %[v], [%[s]], #4", "sxtb16 %[w], %[v]", "sxtb16 %[v], %[v], ror #8", "strd %[w], %[v], [%[d]], #8"]
-    return AsmBlock(
-        [
-            f"const void *aot_s = {operands['x'].pointer};",
-            f"void *aot_d = {operands['words'].pointer};",
-            *loop.ends("aot_s", TAPS),
-            "uint32_t aot_v, aot_w;",
-        ],
-        loop.text(step, "s", ""),
-        outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', '[v] "=&r"(aot_v)', '[w] "=&r"(aot_w)'],
-        ins=loop.operands("r"),
-    ).emit()
+    return loop.asm(step, "s=x >d=words", TAPS, temporaries="vw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +134,7 @@ def dot_quads(channels: int, quads: int) -> TensorIntrin:
             first, second = (values[j] * cast("int32", w[(k * channels + c) * 2 + j]) for j in range(2))
             add_modulo(b, acc, c, first + second)
     desc = b.finish()
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, quads), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, quads))
 
 
 def _dot_text(channels: int, quads: int) -> list[str | Repeat]:
@@ -165,25 +154,11 @@ def _dot_text(channels: int, quads: int) -> list[str | Repeat]:
     return text + [Repeat(pairs, step(2))] * (pairs > 0) + step(1) * last
 
 
-def _emit_dot(operands: Mapping[str, COperand], channels: int, quads: int) -> BlockText:
+def _emit_dot(operands: Operands, channels: int, quads: int) -> BlockText:
     steps = dot_steps(quads)
     clobbers = [*_DATA[: steps.words], *_WEIGHTS[:channels]]
-    return _products(operands, _dot_text(channels, quads), clobbers, counts=steps.loops > 1)
-
-
-def _products(
-    operands: Mapping[str, COperand],
-    text: Sequence[str | Repeat],
-    clobbers: Sequence[str],
-    *,
-    ins: Sequence[str] = (),
-    counts: bool = False,
-) -> BlockText:
-    """Emit assembly with weights %[w], data %[x] and accumulators %[a0] ...; `counts`: it has a counter %[n]."""
-    lines = [f"const void *aot_w = {operands['w'].pointer};", f"const void *aot_x = {operands['x'].pointer};"]
-    outs = [*(f'[a{c}] "+r"({s})' for c, s in enumerate(operands["acc"].scalars)), '[w] "+r"(aot_w)', '[x] "+r"(aot_x)']
-    counter = (["uint32_t aot_n;"], ['[n] "=&r"(aot_n)']) if counts else ([], [])
-    return AsmBlock([*lines, *counter[0]], list(text), outs=[*outs, *counter[1]], ins=list(ins), clobbers=list(clobbers)).emit()
+    counter = "n" if steps.loops > 1 else ""
+    return asm(operands, _dot_text(channels, quads), "w x", acc="a", temporaries=counter, clobbers=clobbers, kind="+")
 
 
 def dot_instructions(channels: int, quads: int) -> int:
@@ -206,12 +181,12 @@ def window_sums(taps: int, pitch: int) -> TensorIntrin:
     with b.for_("k", taps) as k:
         for i, c in enumerate(ORDER):
             add_modulo(b, acc, c, cast("int32", x[k * pitch + c]) * cast("int32", w[k * TAPS + i]))
-    desc, ins = b.finish(), [f'[pitch] "r"({pitch})'] if pitch >= 256 else []
+    desc, ins = b.finish(), {"pitch": str(pitch)} if pitch >= 256 else {}
 
-    def emit(operands: Mapping[str, COperand]) -> BlockText:
-        return _products(operands, [Repeat(taps, _tap(pitch))], ["r8", "r9", "r10", "r11"], ins=ins)
+    def emit(operands: Operands) -> BlockText:
+        return asm(operands, [Repeat(taps, _tap(pitch))], "w x", ins, acc="a", clobbers=["r8", "r9", "r10", "r11"], kind="+")
 
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, emit, requires="dsp")
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, emit)
 
 
 def window_instructions(taps: int, pitch: int) -> int:
@@ -244,23 +219,15 @@ def unpack_pairs() -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, _emit_unpack_pairs, requires="dsp", ordered=True)
 
 
-def _emit_unpack_pairs(operands: Mapping[str, COperand]) -> BlockText:
+def _emit_unpack_pairs(operands: Operands) -> BlockText:
     step = [
         *("ldr r5, [%[s]], #4", "ldr r6, [%[t]], #4"),
         *("sxtb16 r8, r5", "sxtb16 r9, r6", "sxtb16 r10, r5, ror #8", "sxtb16 r11, r6, ror #8"),
         "stmia %[d]!, {r8, r9, r10, r11}",
     ]
-    return AsmBlock(
-        [
-            f"const void *aot_s = {operands['x0'].pointer};",
-            f"const void *aot_t = {operands['x1'].pointer};",
-            f"void *aot_d = {operands['words'].pointer};",
-            f"uint32_t aot_n = {operands['quads'].value};",
-        ],
-        ["1:", *step, "subs %[n], %[n], #1", "bne 1b"],
-        outs=['[s] "+r"(aot_s)', '[t] "+r"(aot_t)', '[d] "+r"(aot_d)', '[n] "+r"(aot_n)'],
-        clobbers=["r5", "r6", "r8", "r9", "r10", "r11"],
-    ).emit()
+    text, clobbers = ["1:", *step, "subs %[n], %[n], #1", "bne 1b"], ["r5", "r6", "r8", "r9", "r10", "r11"]
+    count = [f"uint32_t aot_n = {operands['quads'].value};"]
+    return asm(operands, text, "s=x0 t=x1 >d=words", before=count, last=['[n] "+r"(aot_n)'], clobbers=clobbers, kind="+")
 
 
 @cache
@@ -282,7 +249,9 @@ def pair_products(steps: int) -> TensorIntrin:
                 add_modulo(b, acc, c * 2 + p, pair[0] * weights[0] + pair[1] * weights[1])
     desc, clobbers = b.finish(), ["r8", "r9", "r10", "r11", "r12"]
     text = [Repeat(steps, _PAIR_STEP)]
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _products(ops, text, clobbers), requires="dsp")
+    return TensorIntrin(
+        f"arm_dsp.{desc.name}", desc, lambda ops: asm(ops, text, "w x", acc="a", clobbers=clobbers, kind="+"), requires="dsp"
+    )
 
 
 def pair_instructions() -> int:

@@ -209,7 +209,7 @@ def transposed(form: Form) -> TensorIntrin:
         r, c = (k * form.rows + i, j) if form.along == "rows" else (i, k * form.columns + j)
         b.store(out, c * out_stride + r, x[r * stride + c])
     desc = replace(b.finish(), scalars=(count, stride, out_stride))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, form), requires="dsp")
+    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, form))
 
 
 def _apart(low: str, high: str) -> list[str]:

@@ -27,7 +27,7 @@ weight, 324 * I + 1456 bytes of scratch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import prod
@@ -41,8 +41,8 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Imm, Load, Var, binop, cast, clamp, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm
 from aot.topi.intrin.scalar import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.requant import MAX_CONSTANT_BITS, RequantParam, load_params, thresholds
@@ -221,24 +221,13 @@ def fill_pixels(words: int) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
 
 
-def _emit_pixels(operands: Mapping[str, COperand], body: Sequence[str | Repeat], words: int) -> BlockText:
+def _emit_pixels(operands: Operands, body: Sequence[str | Repeat], words: int) -> BlockText:
     """Emit a loop that runs `body` to the end of the pixels, possibly zero times."""
-    fill = "value" in operands
-    inputs = [f'[value] "r"({operands["value"].value})'] if fill else []
-    clobbers = () if fill else _CHUNK[: min(words, len(_CHUNK))]
-    outs = ['[yp] "+r"(aot_yp)'] + ([] if fill else ['[xp] "+r"(aot_xp)'])
     text: list[str | Repeat] = ["b 2f", "1:", *body, "2:", "cmp %[yp], %[end]", "bne 1b"]
-    return AsmBlock(
-        [
-            f"void *aot_yp = {operands['y'].pointer};",
-            *([] if fill else [f"const void *aot_xp = {operands['x'].pointer};"]),
-            f"const void *const aot_end = (const uint8_t *)aot_yp + {4 * words} * ({operands['pixels'].value});",
-        ],
-        text,
-        outs=outs,
-        ins=['[end] "r"(aot_end)', *inputs],
-        clobbers=clobbers,
-    ).emit()
+    end = {"yp:r": f"{4 * words} * ({operands['pixels'].value})"}
+    if "value" in operands:
+        return asm(operands, text, ">yp=y", {"value": operands["value"].value}, end=end, kind="+")
+    return asm(operands, text, ">yp=y xp=x", end=end, clobbers=_CHUNK[: min(words, len(_CHUNK))], kind="+")
 
 
 MAX_STRAIGHT = 32
@@ -322,7 +311,7 @@ def _step(product: Product, *, first: bool) -> list[str]:
     return text
 
 
-def _emit_product(operands: Mapping[str, COperand], positions: int, words: int, product: Product) -> BlockText:
+def _emit_product(operands: Operands, positions: int, words: int, product: Product) -> BlockText:
     unroll, row = unrolled_words(words), 4 * (TILES * words + SUMS)
     text: list[str | Repeat] = ["1:"]
     if unroll == words:

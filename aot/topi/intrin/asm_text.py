@@ -95,6 +95,7 @@ def asm(
     operands: Operands, text: Sequence[str | Repeat], pointers: str, ins: Mapping[str, str] | None = None, *,
     counter: str = "", temporaries: Sequence[str] = (), clobbers: Sequence[str] = (), low: str = "", kind: str = "+&",
     before: Sequence[str] = (), after: Sequence[str] = (), first: Sequence[str] = (), last: Sequence[str] = (),
+    acc: str = "", end: Mapping[str, str] | None = None, temporaries_first: bool = False,
 ) -> BlockText:  # fmt: skip
     """One asm statement.
 
@@ -102,9 +103,15 @@ def asm(
     before the name the text writes there, with `*` it does not change the pointer, `name@r1` is a fixed register.  `low`: those
     in low registers, as widening loads require.  `counter`: a number that the text changes, as `name=operand`.  `ins`: numbers by
     name, or by `name:constraint`.  `before` and `after`: declarations before and after counter and temporaries; `first` and
-    `last`: further results in GNU C syntax, before and after the pointers.
+    `last`: further results in GNU C syntax, before and after the pointers.  `acc`: the name of accumulators without their
+    numbers, `name=operand` if the operand is not `acc`.  `end`: by `pointer:constraint`, the bytes up to that pointer's value at
+    the end of the loop, which is %[end].  `temporaries_first`: before the pointers.
     """
-    declared, outs, inputs = [], [*first], dict[str, str]()
+    array, _, operand = acc.partition("=")
+    outs = [f'[{array}{i}] "{kind}r"({s})' for i, s in enumerate(operands[operand or "acc"].scalars)] if acc else []
+    spare = [f'[{t}] "=&r"(aot_{t})' for t in temporaries]
+    outs += [*first, *(spare if temporaries_first else ())]
+    declared, inputs = [], dict[str, str]()
     for spec in pointers.split():
         name, _, operand = spec.lstrip(">*").partition("=")
         name, _, register = name.partition("@")
@@ -118,6 +125,10 @@ def asm(
         else:
             declared.append(f"{const}void *aot_{name} = {start};")
             outs.append(f'[{name}] "{kind}{"l" if name in low.split() else "r"}"(aot_{name})')
+    for key, size in (end or {}).items():
+        pointer, _, constraint = key.partition(":")
+        declared.append(f"const void *const aot_end = (const uint8_t *)aot_{pointer} + {size};")
+        inputs[f"end:{constraint}"] = "aot_end"
     declared += before
     if counter:
         name, _, operand = counter.partition("=")
@@ -128,7 +139,7 @@ def asm(
     return AsmBlock(
         [*declared, *after],
         text,
-        outs=[*outs, *(f'[{t}] "=&r"(aot_{t})' for t in temporaries), *last],
+        outs=[*outs, *(() if temporaries_first else spare), *last],
         ins=[f'{f"[{n}] " if n else ""}"{constraint or "r"}"({value})' for n, _, constraint, value in pairs],
         clobbers=clobbers,
     ).emit()

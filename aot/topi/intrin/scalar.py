@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, lru_cache
 
 from aot.tir.arith import wrap
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
-from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock
+from aot.tir.intrin import BlockText, Intrin, TensorIntrin
+from aot.topi.intrin.asm_text import Operands, asm
 
 _INT32 = ("int32", "int32")
 
@@ -190,28 +190,17 @@ def _step(channels: int) -> list[str]:
     return text
 
 
-def _emit_smlad_2x4(operands: Mapping[str, COperand], pairs: int, channels: int) -> BlockText:
+def _emit_smlad_2x4(operands: Operands, pairs: int, channels: int) -> BlockText:
     unroll = max(u for u in (4, 3, 2, 1) if pairs % u == 0)
     loop = pairs != unroll
     copies = [f"mov %[a{channels + c}], %[a{c}]" for c in range(channels)]
     text = [*copies, *(["1:"] if loop else []), *(_step(channels) * unroll)]
     if loop:
         text += ["ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
-    accs = operands["acc"].scalars
     words = [w for w in ("w0", "w1", "x0", "x1") if w != "w1" or channels > 1]
-    outs = [f'[a{i}] "{"+r" if i < channels else "=&r"}"({name})' for i, name in enumerate(accs)]
-    outs += [f'[{n}] "=&r"(aot_{n})' for n in words] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
-    return AsmBlock(
-        [
-            f"const void *aot_wp = {operands['w'].pointer};",
-            f"const void *aot_xp = {operands['x'].pointer};",
-            *([f"const void *const aot_end = (const uint8_t *)aot_xp + {8 * pairs};"] if loop else []),
-            f"uint32_t {', '.join(f'aot_{w}' for w in words)};",
-        ],
-        text,
-        outs=outs,
-        ins=['[end] "m"(aot_end)'] if loop else [],
-    ).emit()
+    outs = [f'[a{i}] "{"+r" if i < channels else "=&r"}"({name})' for i, name in enumerate(operands["acc"].scalars)]
+    end = {"xp:m": f"{8 * pairs}"} if loop else {}
+    return asm(operands, text, "wp=w xp=x", end=end, first=outs, temporaries=words, temporaries_first=True, kind="+")
 
 
 # Intrinsics on the four bytes of a word, for every core: `aot/bytes.h` implements them with DSP instructions and in portable C.
@@ -259,11 +248,7 @@ def lookup(count: int) -> TensorIntrin:
     return TensorIntrin(f"lookup_{count}", b.finish(), _emit_lookup, requires="thumb2")
 
 
-def _emit_lookup(operands: Mapping[str, COperand]) -> BlockText:
-    values = operands["values"].scalars
-    return AsmBlock(
-        [f"const int8_t *const aot_middle = {operands['table'].pointer} + {CODES // 2};"],
-        [f"ldrsb %[v{i}], [%[t], %[v{i}]]" for i in range(len(values))],
-        outs=[f'[v{i}] "+&r"({value})' for i, value in enumerate(values)],
-        ins=['[t] "r"(aot_middle)'],
-    ).emit()
+def _emit_lookup(operands: Operands) -> BlockText:
+    middle = [f"const int8_t *const aot_middle = {operands['table'].pointer} + {CODES // 2};"]
+    text = [f"ldrsb %[v{i}], [%[t], %[v{i}]]" for i in range(len(operands["values"].scalars))]
+    return asm(operands, text, "", {"t": "aot_middle"}, acc="v=values", before=middle)

@@ -16,7 +16,7 @@ test.  Flash: two bytes per weight.  See docs/kernels.md for the configurations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial, reduce
 from math import prod
@@ -30,10 +30,10 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, Var, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, Intrin, TensorIntrin
+from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.epilogue import EpilogueRun, epilogue_run, run_instructions
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.intrin.asm_text import Operands, Repeat, asm
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
     Packing,
@@ -113,8 +113,7 @@ def smlal_chain(loop: TapLoop) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_chain(ops, loop), requires="thumb2")
 
 
-def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
-    acc = operands["acc"].scalars
+def _emit_chain(operands: Operands, loop: TapLoop) -> BlockText:
     names = [f"{c}{i}{h}" for c in "ab" for i in "01" for h in "lh"]
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #8"]
     step += [f"smlal %[{c}{i}l], %[{c}{i}h], %[w{j}], %[x{i}]" for j, c in enumerate("ab") for i in "01"]
@@ -123,20 +122,10 @@ def _emit_chain(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
         text += ["1:", Repeat(loop.unroll, step), "ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
     if loop.rest:
         text.append(Repeat(loop.rest, step))
-    outs = [f'[{n}] "+r"({s})' for n, s in zip(names, acc, strict=True)]
-    outs += [f'[{n}] "=&r"(aot_{n})' for n in ("w0", "w1", "x0", "x1")] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
-    looped = operands["taps"].value + (f" - {loop.rest}" if loop.rest else "")
-    return AsmBlock(
-        [
-            f"const void *aot_wp = {operands['w'].pointer};",
-            f"const void *aot_xp = {operands['x'].pointer};",
-            *([f"const void *const aot_end = (const uint8_t *)aot_xp + 8 * ({looped});"] if loop.unroll else []),
-            "uint32_t aot_w0, aot_w1, aot_x0, aot_x1;",
-        ],
-        text,
-        outs=outs,
-        ins=['[end] "m"(aot_end)'] if loop.unroll else [],
-    ).emit()
+    end = {"xp:m": f"8 * ({operands['taps'].value}{f' - {loop.rest}' if loop.rest else ''})"} if loop.unroll else {}
+    outs = [f'[{n}] "+r"({s})' for n, s in zip(names, operands["acc"].scalars, strict=True)]
+    spare = ("w0", "w1", "x0", "x1")
+    return asm(operands, text, "wp=w xp=x", end=end, first=outs, temporaries=spare, temporaries_first=True, kind="+")
 
 
 def chain_lanes(b: IRBuilder, acc: tuple[Expr, Expr, Expr, Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:

@@ -8,7 +8,6 @@ Flash: two bytes per weight.  Scratch: four bytes per input.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -22,8 +21,8 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.intrin.asm_text import Operands, Repeat, asm
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import TapLoop, is_rows
 from aot.topi.layer.requant import HighMultiply, channel_params, plan_high_multiply
@@ -70,7 +69,7 @@ def smlal_pairs(loop: TapLoop) -> TensorIntrin:
     return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, loop), requires="thumb2")
 
 
-def _emit(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
+def _emit(operands: Operands, loop: TapLoop) -> BlockText:
     step = ["ldmia %[wp]!, {r4, r5, r6, r8}", "ldrd %[x0], %[x1], [%[xp]], #8"]
     step += [
         f"smlal %[a{i}l], %[a{i}h], {w}, %[x{t}]"
@@ -83,20 +82,11 @@ def _emit(operands: Mapping[str, COperand], loop: TapLoop) -> BlockText:
     text += [Repeat(loop.rest // STEP, step)] if loop.rest else []
     names = ("a0l", "a0h", "a1l", "a1h")
     outs = [f'[{n}] "+r"({s})' for n, s in zip(names, operands["acc"].scalars, strict=True)]
-    outs += [f'[{n}] "=&r"(aot_{n})' for n in ("x0", "x1")] + [f'[{n}] "+r"(aot_{n})' for n in ("wp", "xp")]
-    end = f"const void *const aot_end = (const uint8_t *)aot_xp + 4 * ({operands['taps'].value} - {loop.rest});"
-    return AsmBlock(
-        [
-            f"const void *aot_wp = {operands['w'].pointer};",
-            f"const void *aot_xp = {operands['x'].pointer};",
-            *([end] if loop.unroll else []),
-            "uint32_t aot_x0, aot_x1;",
-        ],
-        text,
-        outs=outs,
-        ins=['[end] "r"(aot_end)'] if loop.unroll else [],
-        clobbers=["r4", "r5", "r6", "r8"],
-    ).emit()
+    end = {"xp:r": f"4 * ({operands['taps'].value} - {loop.rest})"} if loop.unroll else {}
+    spare, words = ("x0", "x1"), ["r4", "r5", "r6", "r8"]
+    return asm(
+        operands, text, "wp=w xp=x", end=end, first=outs, temporaries=spare, temporaries_first=True, clobbers=words, kind="+"
+    )
 
 
 def pair_sums(b: IRBuilder, acc: Buffer, pair: int) -> tuple[Expr, Expr]:
