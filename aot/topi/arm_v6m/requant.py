@@ -22,7 +22,8 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, select
-from aot.topi.layer.planes import OtherForm, Requant
+from aot.topi.layer.fused import FusedLayer
+from aot.topi.layer.planes import LaneRequant
 from aot.topi.layer.requant import RequantParam, plan_requantize, thresholds
 
 WORD = 32
@@ -33,13 +34,9 @@ LEAST_SPLIT = 8
 
 @dataclass(frozen=True, slots=True)
 class TwoProducts:
-    """The form above; parameters: high, low, constant, span, shift, and if needed zero and the constant below it.
-
-    `base` is subtracted from each channel's initial accumulator.
-    """
+    """The form above; parameters: high, low, constant, span, shift, and if needed zero and the constant below it."""
 
     params: tuple[RequantParam, ...]
-    base: Array
     split: int
     lo: int
     hi: int
@@ -65,20 +62,21 @@ SLOW = 95
 """Instructions per result with 64-bit products in software."""
 
 
-def instructions(requant: Requant) -> int:
+def instructions(requant: LaneRequant) -> int:
     """Instructions per result, including its store (from counts under QEMU)."""
-    if not isinstance(requant, TwoProducts):
+    if not isinstance(requant.form, TwoProducts):
         return SLOW
-    return INSTRUCTIONS + SIGNED * (len(requant.params) > UNSIGNED_FIELDS)
+    return INSTRUCTIONS + SIGNED * (len(requant.form.params) > UNSIGNED_FIELDS)
 
 
-def choose_requant(attrs: RequantizeAttrs, low: Array, high: Array, target: Target) -> Requant:
-    """The best form for accumulators in [low[c], high[c]] for each channel c (int64 arrays)."""
+def choose_requant(layer: FusedLayer, target: Target) -> LaneRequant:
+    """The best form for a layer's accumulators."""
+    attrs, low, high = layer.requant, layer.acc_low, layer.acc_high
     two_products = plan_two_products(attrs, low, high)
-    return two_products or OtherForm(plan_requantize(attrs, low, high, target), np.zeros_like(low))
+    return two_products or LaneRequant(plan_requantize(attrs, low, high, target), np.zeros_like(low))
 
 
-def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> TwoProducts | None:
+def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> LaneRequant | None:
     """The form with two products; None if it is not exact for some channel."""
     at = thresholds(attrs, low, high) if attrs.dtype == "int8" and not attrs.fraction and attrs.hi > attrs.lo else None
     if at is None:
@@ -107,7 +105,8 @@ def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> TwoPro
         if below is None or above is None:
             return None
         values |= {"constant": above, "zero": zero, "below": below}
-    return TwoProducts(tuple(RequantParam(n, v) for n, v in values.items()), base, split, attrs.lo, attrs.hi)
+    form = TwoProducts(tuple(RequantParam(n, v) for n, v in values.items()), split, attrs.lo, attrs.hi)
+    return LaneRequant(form, base)
 
 
 def _multiplier(scale: Array, *, split: int) -> tuple[Array, Array]:

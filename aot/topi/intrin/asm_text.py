@@ -104,11 +104,14 @@ def asm(
     in low registers, as widening loads require.  `counter`: a number that the text changes, as `name=operand`.  `ins`: numbers by
     name, or by `name:constraint`.  `before` and `after`: declarations before and after counter and temporaries; `first` and
     `last`: further results in GNU C syntax, before and after the pointers.  `acc`: the name of accumulators without their
-    numbers, `name=operand` if the operand is not `acc`.  `end`: by `pointer:constraint`, the bytes up to that pointer's value at
-    the end of the loop, which is %[end].  `temporaries_first`: before the pointers.
+    numbers, `name=operand` if the operand is not `acc`, `name:constraint` if they are in certain registers.  `end`: by
+    `pointer:constraint`, the bytes up to that pointer's value at the end of the loop, which is %[end].  `temporaries_first`:
+    before the pointers.
     """
     array, _, operand = acc.partition("=")
-    outs = [f'[{array}{i}] "{kind}r"({s})' for i, s in enumerate(operands[operand or "acc"].scalars)] if acc else []
+    array, _, where = array.partition(":")
+    sums = operands[operand or "acc"].scalars if acc else ()
+    outs = [f'[{array}{i}] "{kind}{where or "r"}"({s})' for i, s in enumerate(sums)]
     spare = [f'[{t}] "=&r"(aot_{t})' for t in temporaries]
     outs += [*first, *(spare if temporaries_first else ())]
     declared, inputs = [], dict[str, str]()
@@ -116,15 +119,16 @@ def asm(
         name, _, operand = spec.lstrip(">*").partition("=")
         name, _, register = name.partition("@")
         start, const = operands[operand or name].pointer, "" if spec[0] == ">" else "const "
+        where = "l" if name in low.split() else "r"
         if spec[0] == "*":
             declared.append(f"const void *const aot_{name} = {start};")
-            inputs[name] = f"aot_{name}"
+            inputs[f"{name}:{where}"] = f"aot_{name}"
         elif register:
             declared.append(f'register {const}void *aot_{name} __asm("{register}") = {start};')
             outs.append(f'"{kind}r"(aot_{name})')
         else:
             declared.append(f"{const}void *aot_{name} = {start};")
-            outs.append(f'[{name}] "{kind}{"l" if name in low.split() else "r"}"(aot_{name})')
+            outs.append(f'[{name}] "{kind}{where}"(aot_{name})')
     for key, size in (end or {}).items():
         pointer, _, constraint = key.partition(":")
         declared.append(f"const void *const aot_end = (const uint8_t *)aot_{pointer} + {size};")

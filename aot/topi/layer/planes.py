@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import prod
 from typing import Protocol
@@ -25,11 +25,11 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm, logical_and, minimum
-from aot.tir.function import FuncAttrs, PrimFunc
-from aot.tir.intrin import TensorIntrin
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_flat, supports_epilogue
-from aot.topi.layer.requant import General, HighMultiply, RequantParam, load_params
-from aot.topi.strategy import Group, Lowered
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.topi.intrin.asm_text import Operands, asm, count_instructions
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_for, open_flat
+from aot.topi.layer.requant import RequantParam, load_params
+from aot.topi.strategy import Group, Lowered, register_planned
 
 BAND_BYTES = 4096
 """Largest plane of a band, unless a single row needs more."""
@@ -254,35 +254,26 @@ def three_sums(b: IRBuilder, acc: Buffer, at: int) -> tuple[Expr, Expr, Expr]:
     return p, q, r
 
 
-class Requant(Protocol):
-    """A form of requantisation; `base` is subtracted from each channel's initial accumulator."""
+class Form(Protocol):
+    """A form of requantisation."""
 
     @property
     def params(self) -> tuple[RequantParam, ...]: ...
-    @property
-    def base(self) -> Array: ...
     def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr: ...
 
 
 @dataclass(frozen=True, slots=True)
-class OtherForm:
-    """A form of aot/topi/layer/requant.py."""
+class LaneRequant:
+    """Requantisation of accumulators; `base` is subtracted from each channel's initial accumulator."""
 
-    form: HighMultiply | General
+    form: Form
     base: Array
-
-    @property
-    def params(self) -> tuple[RequantParam, ...]:
-        return self.form.params
-
-    def emit(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
-        return self.form.emit(b, acc, requant_params)
 
 
 class Numbers:
     """A constant array with `start` [O] (32 bits) and the non-uniform parameters of `requant`."""
 
-    def __init__(self, b: IRBuilder, io: LayerIo, start: Array, requant: Requant) -> None:
+    def __init__(self, b: IRBuilder, io: LayerIo, start: Array, requant: Form) -> None:
         self._b, self._requant = b, requant
         arrays = [start & 0xFFFFFFFF] + [f.values & 0xFFFFFFFF for f in requant.params if not f.uniform]
         self._count = len(arrays)
@@ -313,8 +304,39 @@ class Taps:
         return (self.columns - 1) * self.dilation + self.stride
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The parts of the kernel that depend on the core.
+
+    `row`: the instructions for the taps of row ky of the window.  They find the words in x and y, the weights in w (these are in
+    registers of the first of `kinds`), and the sums in a0 to a3 (in registers of the second); they may change `temporaries` and
+    `clobbers`.  Their loads can reach `reach` words.  `requantise` chooses the requantisation, which costs `result_cost`
+    instructions per result.  `group_cost`: other instructions per six outputs.
+    """
+
+    kernel: str
+    block: str
+    needs: str
+    kinds: str
+    row: Callable[[Taps, int], list[str]]
+    reach: int
+    requantise: Callable[[FusedLayer, Target], LaneRequant]
+    result_cost: Callable[[LaneRequant], int]
+    group_cost: int
+    head: tuple[str, ...] = ()
+    temporaries: tuple[str, ...] = ()
+    clobbers: tuple[str, ...] = ()
+
+    def text(self, taps: Taps) -> list[str]:
+        """The assembly for all taps of six outputs."""
+        text = [*self.head, *self.row(taps, 0)]
+        for ky in range(1, taps.rows):
+            text += ["add %[x], %[pitch]", "add %[y], %[pitch]", *self.row(taps, ky)]
+        return text
+
+
 @cache
-def plane_sums(taps: Taps) -> PrimFunc:
+def plane_sums(machine: Machine, taps: Taps) -> TensorIntrin:
     """acc[4] += sums over the window of weights times words of the plane.
 
     Operands: w int8[taps]; x int32, the words of the plane from the first output's window on (word i is pixel i + 2^11 * pixel (i
@@ -332,24 +354,19 @@ def plane_sums(taps: Taps) -> PrimFunc:
         for i in range(WORDS):
             place = at + (i % 2) * taps.stride
             b.store(acc, i, acc[i] + weight * cast("uint32", x[place + second if i >= 2 else place]))
-    return replace(b.finish(), scalars=(second, pitch))
+    desc, several = replace(b.finish(), scalars=(second, pitch)), taps.rows > 1
 
+    def emit(operands: Operands) -> BlockText:
+        pointers = {**operands, "y": COperand(f"(const int32_t *)aot_x + {operands['second'].value}")}
+        before = [f"const int32_t aot_pitch = 4 * {operands['pitch'].value};"] if several else []
+        low, high = machine.kinds[0], machine.kinds[1]
+        return asm(
+            pointers, machine.text(taps), "x y *w", {f"pitch:{high}": "aot_pitch"} if several else {}, kind="+",
+            low="x y w" if low == "l" else "", before=before, temporaries=machine.temporaries, clobbers=machine.clobbers,
+            acc=f"a:{high}",
+        )  # fmt: skip
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """The parts of the kernel that depend on the core.
-
-    `block` computes the taps of six outputs in `taps_cost` instructions; its loads can reach `reach` words.  `requantise` chooses
-    the requantisation, which costs `result_cost` instructions per result.  `group_cost`: other instructions per six outputs.
-    """
-
-    kernel: str
-    block: Callable[[Taps], TensorIntrin]
-    taps_cost: Callable[[Taps], int]
-    reach: int
-    requantise: Callable[[FusedLayer, Target], Requant]
-    result_cost: Callable[[Requant], int]
-    group_cost: int
+    return TensorIntrin(f"{machine.block}_{desc.name}", desc, emit, requires=machine.needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +374,7 @@ class LanePlanes(Planes):
     """Planes of words with `band` result rows each; `shape`: rows and columns of the six outputs."""
 
     machine: Machine
-    requant: Requant
+    requant: LaneRequant
     shape: tuple[int, int]
 
     @property
@@ -374,19 +391,24 @@ class LanePlanes(Planes):
         return 3 * self.columns.stride if self.shape[0] == 1 else self.rows.stride * self.pitch
 
     @property
+    def products(self) -> int:
+        """Instructions for the taps of six outputs."""
+        return count_instructions(self.machine.text(self.taps))
+
+    @property
     def cost(self) -> int:
         """Instructions per channel (from counts under QEMU)."""
         lines = self.lines if self.bands > 1 else min(self.rows.size, self.lines)
         copy = lines * (20 + 8 * min(self.pitch, self.columns.size))
         groups = -(-self.band // self.shape[0]) * -(-self.columns.out // self.shape[1])
         each = 6 * (self.machine.result_cost(self.requant) + epilogue_each(self.layer))
-        return self.bands * (copy + groups * (self.machine.taps_cost(self.taps) + self.machine.group_cost + each) + 20)
+        return self.bands * (copy + groups * (self.products + self.machine.group_cost + each) + 20)
 
 
-def plan_lanes(group: Group, target: Target, machine: Machine) -> LanePlanes | None:
+def _plan(group: Group, target: Target, machine: Machine, lacks: str) -> LanePlanes | None:
     """The cheapest plan for a window of a few taps; None if sums may exceed the lanes."""
-    layer = match_layer(group)
-    if layer is None or not supports_epilogue(layer) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
+    layer = match_for(group, target, machine.needs)
+    if layer is None or target.has(lacks) or 0 in layer.out_type.shape or prod(layer.weight.shape[:2]) > MAX_TAPS:
         return None
     requant = machine.requantise(layer, target)
     low, high = layer.acc_low - requant.base, layer.acc_high - requant.base
@@ -398,7 +420,7 @@ def plan_lanes(group: Group, target: Target, machine: Machine) -> LanePlanes | N
 
 
 def _oriented(
-    layer: FusedLayer, machine: Machine, requant: Requant, orientation: tuple[Axis, Axis, bool], shape: tuple[int, int]
+    layer: FusedLayer, machine: Machine, requant: LaneRequant, orientation: tuple[Axis, Axis, bool], shape: tuple[int, int]
 ) -> LanePlanes | None:
     rows, columns, swapped = orientation
     words = (max(columns.out, shape[1]) - 1) * columns.stride + columns.reach - columns.stride
@@ -411,7 +433,7 @@ def _oriented(
     return plan if plan.taps.reach <= machine.reach else None
 
 
-def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowered:
+def _lower(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowered:
     """Build the kernel of a plan."""
     layer = plan.layer
     b = IRBuilder(name)
@@ -420,7 +442,7 @@ def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> L
     packed = np.ascontiguousarray(weight.reshape(-1, layer.channels).T).reshape(-1).astype(np.int8)
     weights = io.constant("weights", packed, "int8")
     start: Array = (layer.bias - plan.requant.base) * (1 + (1 << BITS))
-    numbers = Numbers(b, io, start, plan.requant)
+    numbers = Numbers(b, io, start, plan.requant.form)
     plane = b.scratch("plane", (plan.lines * plan.pitch,), "int32")
     pad = imm(layer.attrs.pad_value)
     with b.for_("i", plane.size) as i:
@@ -433,10 +455,9 @@ def lower_lanes(group: Group, _target: Target, name: str, plan: LanePlanes) -> L
     for channel, out in loops:
         _band(b, plan, io, plane, weights=weights, numbers=numbers, channel=channel, at=b.let("o", out))
     form = {"rows": plan.shape[0], "columns": plan.shape[1], "band": plan.band}
-    func = b.finish(FuncAttrs(kernel=describe(plan.machine.kernel, **form), span=layer.span, macs=layer.macs))
     cost = layer.data_type.shape[0] * layer.channels * plan.cost + 4 * plane.size
-    code = 900 + 2 * plan.machine.taps_cost(plan.taps) + 400 * len(layer.epilogue)
-    return Lowered(func, io.constants, instructions=cost, code=code)
+    code = 900 + 2 * plan.products + 400 * len(layer.epilogue)
+    return lowered(io, layer, plan.machine.kernel, cost, code, **form)
 
 
 def _band(
@@ -453,14 +474,20 @@ def _band(
             for i in range(WORDS):
                 b.store(acc, i, start)
             word = y * (rows.stride * plan.pitch) + x * columns.stride
-            block = plan.machine.block(plan.taps)
-            b.block(block, w, region(plane, word), acc, imm(plan.second), imm(plan.pitch * rows.dilation))
+            b.block(
+                plane_sums(plan.machine, plan.taps),
+                w,
+                region(plane, word),
+                acc,
+                imm(plan.second),
+                imm(plan.pitch * rows.dilation),
+            )
             sums = [*three_sums(b, acc, 0), *three_sums(b, acc, 2)]
             here = b.let("here", at + y * rows.out_step + x * columns.out_step)
             for p, (row, column) in enumerate(product(range(plan.shape[0]), range(plan.shape[1]))):
                 if row < plan.band and column < columns.out:
                     place = here + (row * rows.out_step + column * columns.out_step)
-                    io.store((place,), plan.requant.emit(b, sums[p], requant_params))
+                    io.store((place,), plan.requant.form.emit(b, sums[p], requant_params))
 
 
 def _word(low: Expr, high: Expr) -> Expr:
@@ -487,3 +514,9 @@ def _copy_row(b: IRBuilder, plan: LanePlanes, plane: Buffer, target: Expr, pixel
             b.store(plane, target + (p * unroll + (low + u)), _word(values[u], values[u + stride]))
     for i in range(max(low, high), min(end, plan.pitch)):
         one(i)
+
+
+def register_lanes(machine: Machine, *, lacks: str = "", plevel: int) -> None:
+    """Register the kernel of a machine, for cores without the feature `lacks`."""
+    plan = partial(_plan, machine=machine, lacks=lacks)
+    register_planned(machine.kernel, "nn.depthwise_conv2d", plan, _lower, plevel=plevel)

@@ -12,7 +12,7 @@ weight, scaled so that all channels can have the same shift.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from math import prod
 
@@ -24,89 +24,33 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
-from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_flat, supports_epilogue
-from aot.topi.layer.planes import (
-    Axis,
-    LanePlanes,
-    Machine,
-    OtherForm,
-    Requant,
-    Taps,
-    axes,
-    counted,
-    lower_lanes,
-    plan_lanes,
-    plane_sums,
-)
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.intrin.asm_text import Operands, asm, block_of
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_for, open_flat
+from aot.topi.layer.planes import Axis, LaneRequant, Machine, Taps, axes, counted, register_lanes
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requantize, plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_SCALE = 14
 """Most bits by which sums are scaled to reach a common shift."""
-REACH = 1000
-"""Words that LDR reaches."""
-
-
-def _sliding(taps: Taps) -> bool:
-    """Whether the second word of a tap is the first word of the next tap."""
-    return taps.stride == taps.dilation or taps.columns == 1
-
-
-def mla_instructions(taps: Taps) -> int:
-    """Return the instructions of `mla_plane`."""
-    row = 7 * taps.columns + 2 if _sliding(taps) else 9 * taps.columns
-    return taps.rows * row + 2 * (taps.rows - 1)
-
-
-@cache
-def mla_plane(taps: Taps) -> TensorIntrin:
-    """Implement `plane_sums` with LDR and MLA."""
-    desc = plane_sums(taps)
-    return TensorIntrin(f"arm_dsp.mla_{desc.name}", desc, lambda ops: _emit_plane(ops, taps), requires="thumb2")
 
 
 def _row(taps: Taps, ky: int) -> list[str]:
+    """The taps of a row of the window: LDR and MLA."""
     x, y = ["x0", "x1"], ["y0", "y1"]
-    text = [f"ldr %[{n}], [%[{n[0]}]]" for n in (x[0], y[0])] if _sliding(taps) else []
+    sliding = taps.stride == taps.dilation or taps.columns == 1  # the second word of a tap is the first word of the next tap
+    text = [f"ldr %[{n}], [%[{n[0]}]]" for n in (x[0], y[0])] if sliding else []
     for kx in range(taps.columns):
         first = 4 * kx * taps.dilation
         second = first + 4 * taps.stride
-        if not _sliding(taps):
+        if not sliding:
             text += [f"ldr %[{n}], [%[{n[0]}], #{first}]" for n in (x[0], y[0])]
         text += [f"ldrsb %[v], [%[w], #{ky * taps.columns + kx}]"]
         text += [f"ldr %[{n}], [%[{n[0]}], #{second}]" for n in (x[1], y[1])]
         text += [f"mla %[a{i}], %[{n}], %[v], %[a{i}]" for i, n in enumerate((*x, *y))]
-        if _sliding(taps):
+        if sliding:
             x, y = x[::-1], y[::-1]
     return text
-
-
-def _emit_plane(operands: Mapping[str, COperand], taps: Taps) -> BlockText:
-    text: list[str] = []
-    for ky in range(taps.rows):
-        text += ["add %[x], %[pitch]", "add %[y], %[pitch]"] if ky else []
-        text += _row(taps, ky)
-    pitch = ['[pitch] "r"(aot_pitch)'] if taps.rows > 1 else []
-    spare = ("x0", "x1", "y0", "y1", "v")
-    return AsmBlock(
-        [
-            f"const void *aot_x = {operands['x'].pointer};",
-            f"const void *aot_y = (const int32_t *)aot_x + {operands['second'].value};",
-            f"const void *const aot_w = {operands['w'].pointer};",
-            *([f"const int32_t aot_pitch = 4 * {operands['pitch'].value};"] if pitch else []),
-            f"uint32_t {', '.join(f'aot_{n}' for n in spare)};",
-        ],
-        text,
-        outs=[
-            *(f'[a{i}] "+r"({s})' for i, s in enumerate(operands["acc"].scalars)),
-            *('[x] "+r"(aot_x)', '[y] "+r"(aot_y)'),
-            *(f'[{n}] "=&r"(aot_{n})' for n in spare),
-        ],
-        ins=['[w] "r"(aot_w)', *pitch],
-    ).emit()
 
 
 def _uniform(layer: FusedLayer, target: Target, *, least: int) -> HighMultiply | None:
@@ -117,26 +61,22 @@ def _uniform(layer: FusedLayer, target: Target, *, least: int) -> HighMultiply |
     return next((form for form in options if form is not None), None)
 
 
-def _requantise(layer: FusedLayer, target: Target) -> Requant:
+def _requantise(layer: FusedLayer, target: Target) -> LaneRequant:
     """Return one shift for all channels if exact, which also settles the rounding."""
     form = _uniform(layer, target, least=5) or plan_requantize(layer.requant, layer.acc_low, layer.acc_high, target)
-    return OtherForm(form, np.zeros_like(layer.bias))
+    return LaneRequant(form, np.zeros_like(layer.bias))
 
 
-def _result_cost(requant: Requant) -> int:
-    if not isinstance(requant, OtherForm) or not isinstance(requant.form, HighMultiply):
-        return 25
-    return 5 + 3 * requant.form.rounded + requant.form.signed
+def _result_cost(requant: LaneRequant) -> int:
+    form = requant.form
+    return 5 + 3 * form.rounded + form.signed if isinstance(form, HighMultiply) else 25
 
 
-M3 = Machine("arm_dsp.depthwise_lanes", mla_plane, mla_instructions, REACH, _requantise, _result_cost, 15)
-
-
-def _plan_lanes(group: Group, target: Target) -> LanePlanes | None:
-    return plan_lanes(group, target, M3) if target.has("thumb2") and not target.has("dsp") else None
-
-
-register_planned(M3.kernel, "nn.depthwise_conv2d", _plan_lanes, lower_lanes, plevel=25)
+M3 = Machine(
+    "arm_dsp.depthwise_lanes", "arm_dsp.mla", "thumb2", "rr", row=_row, temporaries=("x0", "x1", "y0", "y1", "v"), reach=1000,
+    requantise=_requantise, result_cost=_result_cost, group_cost=15,
+)  # fmt: skip
+register_lanes(M3, lacks="dsp", plevel=25)
 
 
 MAX_OUTPUTS = 5
@@ -179,8 +119,7 @@ def mla_line(line: Line) -> TensorIntrin:
     with b.for_("k", line.taps) as k:
         for i in range(line.outputs):
             b.store(acc, i, acc[i] + w[k] * cast("int32", x[(k + i) * line.step]))
-    desc = b.finish()
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_line(ops, line), requires="thumb2")
+    return block_of(b, "arm_dsp", lambda ops: _emit_line(ops, line), requires="thumb2")
 
 
 def _load(line: Line, n: int) -> list[str]:
@@ -193,29 +132,16 @@ def _load(line: Line, n: int) -> list[str]:
     return [f"ldrsb {register}, [%[xp]]", "add %[xp], %[step]"]
 
 
-def _emit_line(operands: Mapping[str, COperand], line: Line) -> BlockText:
+def _emit_line(operands: Operands, line: Line) -> BlockText:
     text: list[str] = []
     for n in range(line.outputs - 1):
         text += _load(line, n)
     for k in range(line.taps):
         text += [*_load(line, k + line.outputs - 1), f"ldr %[v], [%[w], #{4 * k}]"]
         text += [f"mla %[a{i}], %[x{(k + i) % line.outputs}], %[v], %[a{i}]" for i in range(line.outputs)]
-    bytes_ = [f"x{i}" for i in range(line.outputs)]
-    step = line.far and line.step > MAX_STEP
-    return AsmBlock(
-        [
-            f"const void *aot_xp = {operands['x'].pointer};",
-            f"const void *const aot_w = {operands['w'].pointer};",
-            f"uint32_t {', '.join(f'aot_{n}' for n in (*bytes_, 'v'))};",
-        ],
-        text,
-        outs=[
-            *(f'[a{i}] "+r"({s})' for i, s in enumerate(operands["acc"].scalars)),
-            '[xp] "+r"(aot_xp)',
-            *(f'[{n}] "=&r"(aot_{n})' for n in (*bytes_, "v")),
-        ],
-        ins=['[w] "r"(aot_w)', *([f'[step] "r"({line.step})'] if step else [])],
-    ).emit()
+    temporaries = [*(f"x{i}" for i in range(line.outputs)), "v"]
+    ins = {"step": f"{line.step}"} if line.far and line.step > MAX_STEP else {}
+    return asm(operands, text, "xp=x *w", ins, kind="+", acc="a", temporaries=temporaries)
 
 
 MAX_TAPS = 32
@@ -256,10 +182,14 @@ class LinePlan:
 
 def _plan_line(group: Group, target: Target) -> LinePlan | None:
     """Refuse cores with DSP instructions: they have kernels with fewer instructions."""
-    layer = match_layer(group)
-    if layer is None or target.has("dsp") or not target.has("thumb2") or not supports_epilogue(layer):
-        return None
-    if layer.data_type.dtype != "int8" or 0 in layer.out_type.shape or any(layer.attrs.padding):
+    layer = match_for(group, target, "thumb2")
+    if (
+        layer is None
+        or target.has("dsp")
+        or layer.data_type.dtype != "int8"
+        or 0 in layer.out_type.shape
+        or any(layer.attrs.padding)
+    ):
         return None
     requant = _uniform(layer, target, least=4)
     requant = requant or plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=PLAIN_SCALE)
@@ -330,11 +260,9 @@ def _lower_line(group: Group, _target: Target, name: str, plan: LinePlan) -> Low
                 channel = c * multiplier + m
                 data = b.let("data", image * prod(layer.data_type.shape[1:]) + c)
                 kernel.channel(data, b.let("out", image * prod(layer.out_type.shape[1:]) + channel), channel)
-    text = describe("arm_dsp.depthwise_line", outputs=plan.outputs)
-    func = b.finish(FuncAttrs(kernel=text, span=layer.span, macs=layer.macs))
     blocks = [plan.line(plan.outputs), *([plan.line(plan.remainder)] if plan.remainder else [])]
     code = 120 + sum(4 * line.instructions + 24 * line.outputs * (1 + len(layer.epilogue)) for line in blocks)
-    return Lowered(func, io.constants, instructions=plan.cost, code=code)
+    return lowered(io, layer, "arm_dsp.depthwise_line", plan.cost, code, outputs=plan.outputs)
 
 
 register_planned("arm_dsp.depthwise_line", "nn.depthwise_conv2d", _plan_line, _lower_line, plevel=32)
