@@ -1,7 +1,7 @@
 """Convolution with int8 or int4 weights, with DSP instructions: blocks of three output pixels x two channels, any window.
 
 The windows of three pixels are packed once as 16-bit numbers and used by all channels; weights stay packed in flash and are
-unpacked in registers (int8_weights.py, int4_weights.py).  A block uses all 14 registers, so that each loaded word serves several
+unpacked in registers (weights.py).  A block uses all 14 registers, so that each loaded word serves several
 products.
 
 Scratch: 6 bytes per tap of the window, with each of its rows rounded up to four bytes and the whole window to a word of weights;
@@ -19,8 +19,7 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
-from aot.topi.arm_dsp.int4_weights import W4
-from aot.topi.arm_dsp.int8_weights import TAPS, W8, PackedWeights, QuadPlan, Weights, pack_unroll, run_quads
+from aot.topi.arm_dsp.weights import TAPS, W4, W8, PackedWeights, QuadPlan, Weights, pack_unroll, run_quads
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, match_layer, open_io
 from aot.topi.layer.im2col import RunPacker, WindowRuns, first_pixel, is_rows
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl

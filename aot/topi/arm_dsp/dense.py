@@ -1,6 +1,6 @@
 """Fully connected layers with int8 or int4 weights for cores with DSP instructions: blocks of one row x four channels.
 
-See int8_weights.py and int4_weights.py for how weights stay packed in flash and are unpacked in registers.
+See weights.py for how weights stay packed in flash and are unpacked in registers.
 
 `dense_w8`, `dense_w4`: a row is packed once, as 16-bit numbers, and used by all blocks.  Scratch: two bytes per input of one row,
 rounded up to a word of weights; layers with at most four channels and whole words of bytes pack at most `CHUNK` inputs at a time.
@@ -31,14 +31,14 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, minimum
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.int4_weights import W4
-from aot.topi.arm_dsp.int8_weights import (
+from aot.topi.arm_dsp.weights import (
     BYTES,
     COMMON_UNROLL,
     DIRECT_BYTES,
     MAX_UNROLL,
     PRESCALE,
     TAPS,
+    W4,
     W8,
     PackedWeights,
     QuadPlan,

@@ -6,7 +6,6 @@ All handle four bytes per word, with results packed back into words; each sectio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from math import frexp
 from typing import Literal
@@ -28,7 +27,7 @@ from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.intrin.asm_text import Operands, Repeat, asm
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.intrin.scalar import splat
 from aot.topi.layer.elementwise import (
     CODES,
@@ -206,8 +205,9 @@ def multiply_4(form: Form) -> TensorIntrin:
         for lane, p in enumerate(doubled):
             value = requant.emit_scaled(b, p, (numbers["m"], numbers["c"], imm(form.shift)))
             b.store(out, i + lane, cast("int8", value))
-    desc = replace(b.finish(), scalars=(*((one,) if factor is None else ()), *numbers.values()))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_multiply(ops, form), ordered=True)
+    return block_of(
+        b, "arm_dsp", lambda ops: _emit_multiply(ops, form), *((one,) if factor is None else ()), *numbers.values(), ordered=True
+    )
 
 
 def _text(form: Form) -> list[str]:

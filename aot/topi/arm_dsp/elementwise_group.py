@@ -40,7 +40,7 @@ from aot.tir.expr import cast, clamp, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_dsp.elementwise import doubled_product, short_requant
-from aot.topi.intrin.asm_text import AsmBlock, count_instructions
+from aot.topi.intrin.asm_text import AsmBlock, block_of, count_instructions
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_OFFSET = 4088
@@ -141,8 +141,7 @@ def elementwise(program: Program) -> TensorIntrin:
         results = [_element(b, program, (numbers, tables, operands), i + lane) for lane in range(program.lanes)]
         for lane, value in enumerate(results):
             b.store(out, i + lane, cast("int8", value))
-    desc = replace(b.finish(), scalars=(count,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _Text(program).emit(ops), ordered=True)
+    return block_of(b, "arm_dsp", lambda ops: _Text(program).emit(ops), count, ordered=True)
 
 
 def _element(b: IRBuilder, program: Program, memory: tuple[Buffer, Sequence[Buffer], Sequence[Buffer]], i: TirExpr) -> TirExpr:

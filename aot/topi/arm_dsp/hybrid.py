@@ -1,6 +1,6 @@
 """Hybrid layers, float32 data quantised to bytes at run time, for cores with DSP instructions and an FPU.
 
-`dense_hybrid`: fully connected, blocks of one row x four channels.  Sums of bytes as in int8_weights.py, with one byte per weight
+`dense_hybrid`: fully connected, blocks of one row x four channels.  Sums of bytes as in weights.py, with one byte per weight
 in flash, then converted to float32.  Scratch: two bytes per input of one row.
 
 `dynamic_range` finds the range of each batch, `dynamic_quantize` the quantised values from its factor (symmetric quantisation).
@@ -17,7 +17,6 @@ truncates to 16 bits with one fraction bit, and the halving is done as in `quant
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache, partial
 from math import prod
 
@@ -40,7 +39,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.elementwise import rounded_codes
-from aot.topi.arm_dsp.int8_weights import (
+from aot.topi.arm_dsp.weights import (
     BYTES,
     MAX_WEIGHT,
     PRESCALE,
@@ -53,7 +52,7 @@ from aot.topi.arm_dsp.int8_weights import (
     plan_quads,
     run_quads,
 )
-from aot.topi.intrin.asm_text import AsmBlock, Repeat
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, block_of
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
@@ -81,7 +80,7 @@ def float_range() -> TensorIntrin:
         signed, unsigned = b.let("signed", x.load("int32", i)), b.let("unsigned", x.load("uint32", i))
         b.store(ends, 0, cast("uint32", maximum(cast("int32", ends[0]), signed)))
         b.store(ends, 1, maximum(ends[1], unsigned))
-    return TensorIntrin("arm_dsp.float_range", replace(b.finish(), scalars=(count,)), _emit_range, requires="thumb2")
+    return block_of(b, "arm_dsp", _emit_range, count, requires="thumb2")
 
 
 def _emit_range(operands: Mapping[str, COperand]) -> BlockText:
@@ -125,8 +124,7 @@ def quantize_symmetric() -> TensorIntrin:
             code = (halves + select(halves < 0, imm(0), imm(1))) >> 1
             b.store(out, 2 * i + p, cast("int8", maximum(imm(-LARGEST_CODE), minimum(code, imm(LARGEST_CODE)))))
         b.store(total, 0, total[0] + pair[0] * pair[1])
-    desc = replace(b.finish(), scalars=(factor, count))
-    return TensorIntrin("arm_dsp.quantize_symmetric", desc, _emit_quantize, requires="vfp")
+    return block_of(b, "arm_dsp", _emit_quantize, factor, count, requires="vfp")
 
 
 def _emit_quantize(operands: Mapping[str, COperand]) -> BlockText:

@@ -28,7 +28,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, minimum
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.intrin.asm_text import Operands, Repeat, asm
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.intrin.scalar import saturate, smlad_2x4, smlad_2x4_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import is_rows, window_at
@@ -279,7 +279,7 @@ def smlad_1x4(pairs: int) -> TensorIntrin:
         for c in range(CHANNELS):
             products = [values[j] * cast("int32", w[(k * CHANNELS + c) * 2 + j]) for j in range(2)]
             b.store(acc, c, acc[c] + (products[0] + products[1]))
-    return TensorIntrin(f"arm_dsp.smlad_1x4_k{2 * pairs}", b.finish(), lambda ops: _emit(ops, pairs))
+    return block_of(b, "arm_dsp", lambda ops: _emit(ops, pairs))
 
 
 def unroll_of(pairs: int) -> int:

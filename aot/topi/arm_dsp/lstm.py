@@ -1,6 +1,6 @@
 """qnn.lstm for cores with DSP instructions: blocks of one cell with all its gates, both matrix products by SMLAD.
 
-Weights stay packed in flash, one byte each (int8_weights.py).  The constants of a cell are together in one stream: first for the
+Weights stay packed in flash, one byte each (weights.py).  The constants of a cell are together in one stream: first for the
 data, then for the last output, a bias per gate and the weights in quads, one quad of each gate in turn.  So a packed quad of data
 is loaded once and serves all gates.  The rest of a step is as in the generic kernel.
 
@@ -29,7 +29,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, select
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.arm_dsp.int8_weights import (
+from aot.topi.arm_dsp.weights import (
     BYTES,
     MAX_WEIGHT,
     PRESCALE,
@@ -43,7 +43,7 @@ from aot.topi.arm_dsp.int8_weights import (
     run_quads,
 )
 from aot.topi.generic.lstm_integer import GATE_BITS, Functions, LstmKernel, Step, accepts
-from aot.topi.intrin.asm_text import Operands, asm, count_instructions
+from aot.topi.intrin.asm_text import Operands, asm, block_of, count_instructions
 from aot.topi.intrin.scalar import saturate
 from aot.topi.layer.planes import counted
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
@@ -537,8 +537,7 @@ def look_up(count: int, shift: int, mirror: int) -> TensorIntrin:
         size = b.let("size", select(x < 0, imm(0) - x, x))
         value = b.let("value", cast("int32", base[size >> shift]) + cast("int32", rest[size]))
         b.store(values, i, select(x < 0, imm(mirror) - value, value))
-    name = f"arm_dsp.look_up_{count}_s{shift}_m{mirror}"
-    return TensorIntrin(name, b.finish(), lambda ops: _emit(ops, shift, mirror), requires="thumb2")
+    return block_of(b, "arm_dsp", lambda ops: _emit(ops, shift, mirror), requires="thumb2")
 
 
 def _emit(operands: Operands, shift: int, mirror: int) -> BlockText:

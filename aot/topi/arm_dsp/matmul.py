@@ -13,7 +13,7 @@ from itertools import product
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import cast
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of
 
 QUAD = 4
 """Values of a row that are handled together."""
@@ -33,8 +33,7 @@ def pack_row_pair(depth: int) -> TensorIntrin:
     packed = b.output("packed", (depth // QUAD, 2, 2, 2), "int16", align=4)
     with b.for_("q", depth // QUAD) as q, b.for_("r", 2) as r, b.for_("a", 2) as a, b.for_("b", 2) as c:
         b.store(packed, (q, r, a, c), cast("int16", rows[r, q * 4 + c * 2 + a]))
-    desc = b.finish()
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(ops, depth))
+    return block_of(b, "arm_dsp", lambda ops: _emit_pack(ops, depth))
 
 
 @cache
@@ -52,8 +51,7 @@ def dot_row_pairs(depth: int) -> TensorIntrin:
     with b.for_("q", quads) as q:
         for a, c, i, j in product(range(2), repeat=4):
             b.store(acc, (i, j), acc[i, j] + cast("int32", x[q, i, a, c]) * cast("int32", y[q, j, a, c]))
-    desc = b.finish()
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, quads))
+    return block_of(b, "arm_dsp", lambda ops: _emit_dot(ops, quads))
 
 
 def _check(depth: int) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -27,7 +26,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm, logical_and, minimum, select
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.generic.layers import remove_padding_value
-from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, count_instructions
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of, count_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, open_io, table_of
 from aot.topi.layer.im2col import is_rows
 from aot.topi.layer.phases import ANCHOR, SubPixelLayer, SubPixels, sub_pixels
@@ -247,8 +246,7 @@ def widen_4() -> TensorIntrin:
     out = b.output("out", (UNKNOWN_EXTENT,), "int16")
     with b.for_("i", count) as i:
         b.store(out, i, cast("int16", cast("int32", x[i]) - zp))
-    desc = replace(b.finish(), scalars=(zp, count))
-    return TensorIntrin("arm_dsp.widen_4", desc, _emit_widen)
+    return block_of(b, "arm_dsp", _emit_widen, zp, count)
 
 
 def _emit_widen(operands: Operands) -> BlockText:
@@ -296,7 +294,7 @@ def dot_4(run: Run) -> TensorIntrin:
         for p in range(PIXELS):
             products = [cast("int32", x[2 * k + (p * run.step + j)]) * weights[j] for j in range(2)]
             b.store(acc, p, acc[p] + (products[0] + products[1]))
-    return TensorIntrin(f"arm_dsp.{b.name}", b.finish(), lambda ops: _emit_dot(ops, run))
+    return block_of(b, "arm_dsp", lambda ops: _emit_dot(ops, run))
 
 
 def text(run: Run) -> list[str | Repeat]:

@@ -21,7 +21,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, minimum
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.intrin.asm_text import Operands, Repeat, asm
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.intrin.scalar import SMMLA, saturate
 from aot.topi.layer.fused import FusedLayer, lowered, match_for, open_io
 from aot.topi.layer.im2col import is_rows
@@ -130,8 +130,7 @@ def pixels_2(depth: int, channels: int, shift: int) -> TensorIntrin:
         acc = b.let("acc", cast("int32", total))
         high = SMMLA(acc, params[c * RECORD + 5], params[c * RECORD + 6])
         b.store(out, p * channels + c, saturate("ssat", 8, shift)(high))
-    name = f"arm_dsp.pixels_2_k{depth}_c{channels}_s{shift}"
-    return TensorIntrin(name, b.finish(), lambda ops: _emit(ops, depth, channels, shift))
+    return block_of(b, "arm_dsp", lambda ops: _emit(ops, depth, channels, shift))
 
 
 def _emit(operands: Operands, depth: int, channels: int, shift: int) -> BlockText:

@@ -9,7 +9,6 @@ pixels x three channels), and depthwise convolutions whose window is the whole i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from itertools import count
 from math import prod
@@ -25,7 +24,7 @@ from aot.tir.expr import Expr, Var, cast, imm, minimum
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.dense import ONE_BLOCK
-from aot.topi.arm_dsp.int8_weights import (
+from aot.topi.arm_dsp.weights import (
     BYTES,
     PRESCALE,
     TAPS,
@@ -33,11 +32,13 @@ from aot.topi.arm_dsp.int8_weights import (
     QuadLoop,
     QuadPlan,
     WordForm,
+    add_modulo,
     arrange,
     fits_bytes,
     pack_unroll,
+    words32,
 )
-from aot.topi.intrin.asm_text import Operands, Repeat, asm
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, open_io
 from aot.topi.layer.im2col import WindowRuns, is_rows, match_rows, window_at
 from aot.topi.layer.requant import HighMultiply, load_params
@@ -65,13 +66,7 @@ def scaled(values: Array) -> Array:
 
 def start_values(bias: Array, _weights: Array) -> Array:
     """Return biases times 256, modulo 2^32."""
-    result: Array = ((bias.astype(np.int64) << PRESCALE) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    return result
-
-
-def add_modulo(b: IRBuilder, acc: Buffer, at: Expr | int, value: Expr) -> None:
-    """acc[at] += value, modulo 2^32."""
-    b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", value)))
+    return words32(bias.astype(np.int64) << PRESCALE)
 
 
 @cache
@@ -85,8 +80,7 @@ def unpack_quads(unroll: int) -> TensorIntrin:
         values = [b.let("v", cast("int32", x[q * TAPS + i])) for i in ORDER]
         for i, value in enumerate(values):
             b.store(words, q * TAPS + i, value)
-    desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_unpack(QuadLoop(ops, unroll)), ordered=True)
+    return block_of(b, "arm_dsp", lambda ops: _emit_unpack(QuadLoop(ops, unroll)), quads, ordered=True)
 
 
 def _emit_unpack(loop: QuadLoop) -> BlockText:
@@ -133,8 +127,7 @@ def dot_quads(channels: int, quads: int) -> TensorIntrin:
         for c in range(channels):
             first, second = (values[j] * cast("int32", w[(k * channels + c) * 2 + j]) for j in range(2))
             add_modulo(b, acc, c, first + second)
-    desc = b.finish()
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_dot(ops, channels, quads))
+    return block_of(b, "arm_dsp", lambda ops: _emit_dot(ops, channels, quads))
 
 
 def _dot_text(channels: int, quads: int) -> list[str | Repeat]:
@@ -181,12 +174,12 @@ def window_sums(taps: int, pitch: int) -> TensorIntrin:
     with b.for_("k", taps) as k:
         for i, c in enumerate(ORDER):
             add_modulo(b, acc, c, cast("int32", x[k * pitch + c]) * cast("int32", w[k * TAPS + i]))
-    desc, ins = b.finish(), {"pitch": str(pitch)} if pitch >= 256 else {}
+    ins = {"pitch": str(pitch)} if pitch >= 256 else {}
 
     def emit(operands: Operands) -> BlockText:
         return asm(operands, [Repeat(taps, _tap(pitch))], "w x", ins, acc="a", clobbers=["r8", "r9", "r10", "r11"], kind="+")
 
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, emit)
+    return block_of(b, "arm_dsp", emit)
 
 
 def window_instructions(taps: int, pitch: int) -> int:
@@ -215,8 +208,7 @@ def unpack_pairs() -> TensorIntrin:
         for p, of_run in enumerate(values):
             for i, value in enumerate(of_run):
                 b.store(words, q * (2 * TAPS) + (i // 2 * 4 + p * 2 + i % 2), value)
-    desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, _emit_unpack_pairs, requires="dsp", ordered=True)
+    return block_of(b, "arm_dsp", _emit_unpack_pairs, quads, ordered=True)
 
 
 def _emit_unpack_pairs(operands: Operands) -> BlockText:
@@ -247,11 +239,8 @@ def pair_products(steps: int) -> TensorIntrin:
             weights = [b.let("w", cast("int32", w[k * 6 + c * 2 + j])) for j in range(2)]
             for p, pair in enumerate(values):
                 add_modulo(b, acc, c * 2 + p, pair[0] * weights[0] + pair[1] * weights[1])
-    desc, clobbers = b.finish(), ["r8", "r9", "r10", "r11", "r12"]
-    text = [Repeat(steps, _PAIR_STEP)]
-    return TensorIntrin(
-        f"arm_dsp.{desc.name}", desc, lambda ops: asm(ops, text, "w x", acc="a", clobbers=clobbers, kind="+"), requires="dsp"
-    )
+    text, clobbers = [Repeat(steps, _PAIR_STEP)], ["r8", "r9", "r10", "r11", "r12"]
+    return block_of(b, "arm_dsp", lambda ops: asm(ops, text, "w x", acc="a", clobbers=clobbers, kind="+"))
 
 
 def pair_instructions() -> int:

@@ -27,7 +27,7 @@ from aot.tir.expr import Expr, Var, imm, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.generic.copy import Axis, Nest, plan_movement
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.intrin.asm_text import AsmBlock, Repeat, block_of, count_instructions
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LEAST = 64
@@ -208,8 +208,7 @@ def transposed(form: Form) -> TensorIntrin:
     with b.for_("k", count) as k, b.for_("i", form.rows) as i, b.for_("j", form.columns) as j:
         r, c = (k * form.rows + i, j) if form.along == "rows" else (i, k * form.columns + j)
         b.store(out, c * out_stride + r, x[r * stride + c])
-    desc = replace(b.finish(), scalars=(count, stride, out_stride))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, form))
+    return block_of(b, "arm_dsp", lambda ops: _emit(ops, form), count, stride, out_stride)
 
 
 def _apart(low: str, high: str) -> list[str]:

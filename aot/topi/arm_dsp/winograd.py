@@ -28,7 +28,6 @@ weight, 324 * I + 1456 bytes of scratch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache, partial
 from math import prod
 
@@ -42,7 +41,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Imm, Load, Var, binop, cast, clamp, imm, logical_and, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of
 from aot.topi.intrin.scalar import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.requant import MAX_CONSTANT_BITS, RequantParam, load_params, thresholds
@@ -205,8 +204,7 @@ def copy_pixels(words: int) -> TensorIntrin:
             text += ["ldr r2, [%[xp]], #4", "str r2, [%[yp]], #4"]
         else:
             text += [f"{op} %[{p}]!, {{{', '.join(regs)}}}" for op, p in (("ldmia", "xp"), ("stmia", "yp"))]
-    desc = replace(b.finish(), scalars=(pixels,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
+    return block_of(b, "arm_dsp", lambda ops: _emit_pixels(ops, text, words), pixels, requires="thumb2")
 
 
 @cache
@@ -216,9 +214,8 @@ def fill_pixels(words: int) -> TensorIntrin:
     value = Var("value", "uint32")
     with b.for_("i", pixels * words) as i:
         b.store(y, i, value)
-    desc = replace(b.finish(), scalars=(pixels, value))
     text = [Repeat(pixel_body(words), ["str %[value], [%[yp]], #4"])]
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pixels(ops, text, words), requires="thumb2")
+    return block_of(b, "arm_dsp", lambda ops: _emit_pixels(ops, text, words), pixels, value, requires="thumb2")
 
 
 def _emit_pixels(operands: Operands, body: Sequence[str | Repeat], words: int) -> BlockText:
@@ -285,11 +282,8 @@ def winograd_product(positions: int, words: int, product: Product) -> TensorIntr
             else:
                 b.store(total, 0, total[0] + cast("uint32", weight) * value)
         b.store(v, p * row + TILES * words + c * TILES + t, total[0])
-    desc = b.finish()
     requires = "dsp" if product.pair else "thumb2"
-    return TensorIntrin(
-        f"arm_dsp.{desc.name}", desc, lambda ops: _emit_product(ops, positions, words, product), requires=requires
-    )
+    return block_of(b, "arm_dsp", lambda ops: _emit_product(ops, positions, words, product), requires=requires)
 
 
 _WEIGHTS, _INPUTS = ("r2", "r3"), ("r12", "lr")

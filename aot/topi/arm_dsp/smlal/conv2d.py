@@ -33,7 +33,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.epilogue import EpilogueRun, epilogue_run, run_instructions
-from aot.topi.intrin.asm_text import Operands, Repeat, asm
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
     Packing,
@@ -109,8 +109,7 @@ def smlal_chain(loop: TapLoop) -> TensorIntrin:
     for i in range(4):
         b.store(acc, 2 * i, cast("uint32", wide[i]))
         b.store(acc, 2 * i + 1, cast("uint32", wide[i] >> imm(32, "int64")))
-    desc = replace(b.finish(), scalars=(taps,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_chain(ops, loop), requires="thumb2")
+    return block_of(b, "arm_dsp", lambda ops: _emit_chain(ops, loop), taps, requires="thumb2")
 
 
 def _emit_chain(operands: Operands, loop: TapLoop) -> BlockText:

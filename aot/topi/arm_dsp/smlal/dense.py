@@ -8,7 +8,6 @@ Flash: two bytes per weight.  Scratch: four bytes per input.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from math import prod
 
@@ -22,7 +21,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.intrin.asm_text import Operands, Repeat, asm
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import TapLoop, is_rows
 from aot.topi.layer.requant import HighMultiply, channel_params, plan_high_multiply
@@ -65,8 +64,7 @@ def smlal_pairs(loop: TapLoop) -> TensorIntrin:
     for i in range(2):
         b.store(acc, 2 * i, cast("uint32", wide[i]))
         b.store(acc, 2 * i + 1, cast("uint32", wide[i] >> imm(32, "int64")))
-    desc = replace(b.finish(), scalars=(taps,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, loop), requires="thumb2")
+    return block_of(b, "arm_dsp", lambda ops: _emit(ops, loop), taps, requires="thumb2")
 
 
 def _emit(operands: Operands, loop: TapLoop) -> BlockText:

@@ -14,9 +14,9 @@ from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import cast, imm
 from aot.tir.function import PrimFunc
-from aot.topi.arm_dsp.int4_weights import dot_w4, matmul_w4, nibble_bias_words, nibble_words, pack_w4
+from aot.topi.arm_dsp.weights import dot_w4, matmul_w4, nibble_bias_words, nibble_words, pack_w4
 from aot.topi.strategy import OpImplementation, implementations
-from tests.topi.arm_dsp.test_int8_weights import Case, needs_board, needs_host
+from tests.topi.arm_dsp.test_weights_int8 import Case, needs_board, needs_host
 from tests.topi.layers import Layer, build, check
 from tests.topi.oncore import interpret, run_on
 

@@ -1,4 +1,4 @@
-"""The blocks of w8/intrin.py against plain products, in the interpreter, as portable C and on emulated cores."""
+"""The blocks of int8 weights against plain products, in the interpreter, as portable C and on emulated cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aot.micro.build.toolchain import have_tool
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import imm
 from aot.tir.function import PrimFunc
-from aot.topi.arm_dsp.int8_weights import (
+from aot.topi.arm_dsp.weights import (
     bias_words,
     direct_bias_words,
     dot_w8,

@@ -1,21 +1,34 @@
-"""int8 weights that stay one byte each in flash: six 16-bit products per four taps; packing of data, the stream of constants.
+"""Packed weights of int8 layers: int8 weights stay one byte each in flash, 4-bit weights half a byte; SMLAD on 16-bit numbers.
 
-Two weights b0, b1 are stored as the 16-bit number 256 * b1 + b0, so one 32-bit word, here called a quad, holds four taps.  With
+Blocks of assembly for both forms (W8, W4), packing of data, and the stream of a layer's constants.
+
+**W8**, six 16-bit products per four taps.  Two weights b0, b1 are stored as the 16-bit number 256 * b1 + b0, so one 32-bit word,
+here called a quad, holds four taps.  With
 
     X = x1 - 127  in [-255, 0]      and      Y = 256 * x0 - X  in [-32768, 32767]
 
 (256 b1 + b0) X + b0 Y = 256 (b0 x0 + b1 (x1 - 127)) exactly.  SMLAD multiplies both halves of a word, and SXTB16 extracts both b0
-of a word, so one SXTB16 and two SMLAD do four taps: nearly the speed of 16-bit weights at half the flash.
+of a word, so one SXTB16 and two SMLAD do four taps: nearly the speed of 16-bit weights at half the flash.  The term with 127 is
+folded into the bias.  Weights are in [-127, 127], because b1 = -128 would leave no room for a negative b0.
 
-Sums are modulo 2^32, so only the final one has to fit; the term with 127 is folded into the bias.  Weights are in [-127, 127],
-because b1 = -128 would leave no room for a negative b0.
+**W4**, eight taps per word, eight products.  Two weights n0, n1 in [-8, 7] are the byte B = 16 n1 + u0, where u0 = n0 + 8 is in
+[0, 15].  With e = x0 + 128 in [0, 255] and
+
+    X = x1      and      Y = 16 e - x1  in [-127, 4208]
+
+B X + u0 Y = 16 n1 x1 + 16 (n0 + 8) e.  So a sum of these, less 128 times the sum of all e, is 16 times the sum of n1 x1 + n0 x0 +
+128 n0. SXTB16 of a word extracts two bytes B, and AND with 0x000f000f then both u0: two instructions and two SMLAD for four taps.
+The sum of the e is the same for all channels, and the packing of the data computes it on the way; the term with n0 is folded into
+the bias.
+
+Sums are modulo 2^32, so only the final one has to fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -27,23 +40,35 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.intrin.asm_text import Operands, Repeat, asm
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.layer.fused import FusedLayer
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 
 TAPS = 4
-"""Taps per word of weights."""
+"""Taps per quad: four bytes of data, or a word of int8 weights."""
 
-PRESCALE = 8
-"""Accumulators are scaled by 2^8."""
+PRESCALE, PRESCALE_W4 = 8, 4
+"""Accumulators are scaled by 2^8, and with 4-bit weights by 2^4."""
 
-OFFSET = 127
-"""Subtracted from the data of odd taps."""
+OFFSET, OFFSET_W4 = 127, 128
+"""Subtracted from the data of odd taps; with 4-bit weights, added to the data of even taps."""
 
 OPERANDS = "wp=w xp=x"
 """How the assembly of products names its pointers to weights and data."""
 
 _UNSIZED = (UNKNOWN_EXTENT,)
+_LOW_NIBBLES = "#0x000f000f"
+
+
+def words32(values: Array) -> Array:
+    """Return int64 values modulo 2^32, as int32."""
+    words: Array = (values & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    return words
+
+
+def _sums(weights: Array) -> Array:
+    sums: Array = weights.astype(np.int64).sum(axis=1)
+    return sums
 
 
 def weight_words(weights: Array) -> Array:
@@ -55,22 +80,37 @@ def weight_words(weights: Array) -> Array:
 
 def bias_words(bias: Array, weights: Array) -> Array:
     """Return the accumulators' start values int32[O] for weights [O, K]: 256 * (bias + offset of the odd taps), modulo 2^32."""
-    total = 256 * (bias.astype(np.int64) + OFFSET * weights[:, 1::2].astype(np.int64).sum(axis=1))
-    start: Array = (total & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    return start
+    return words32(256 * (bias.astype(np.int64) + OFFSET * _sums(weights[:, 1::2])))
 
 
 def direct_bias_words(bias: Array, weights: Array) -> Array:
     """As bias_words, for dot_w8_direct and weights [O, K] in the order of `swapped`."""
-    total = 256 * bias.astype(np.int64) - OFFSET * weights[:, 0::2].astype(np.int64).sum(axis=1)
-    start: Array = (total & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    return start
+    return words32(256 * bias.astype(np.int64) - OFFSET * _sums(weights[:, 0::2]))
 
 
 def swapped(weights: Array) -> Array:
     """Exchange the two values of each pair of [..., K], the order that dot_w8_direct needs."""
     pairs: Array = weights.reshape(*weights.shape[:-1], -1, 2)[..., ::-1].reshape(weights.shape)
     return pairs
+
+
+def nibble_words(weights: Array) -> Array:
+    """Pack values [..., K] in [-8, 7], K a multiple of 8, as int16 numbers [..., K / 4].
+
+    The bytes of a word hold taps 0 and 1, 4 and 5, 2 and 3, 6 and 7: bytes 0 and 2 meet the first quad of data.
+    """
+    pairs = weights.reshape(*weights.shape[:-1], -1, 4, 2).astype(np.int64)[..., [0, 2, 1, 3], :]
+    packed = (pairs[..., 1] & 15) * 16 + pairs[..., 0] + 8
+    words: Array = (packed[..., 0::2] + 256 * packed[..., 1::2]).astype(np.uint16).view(np.int16)
+    return words.reshape(*weights.shape[:-1], -1)
+
+
+def nibble_bias_words(bias: Array, weights: Array) -> Array:
+    """Return the start values int32[O] for weights [O, K]: 16 * (bias without the even taps' offset), modulo 2^32."""
+    return words32(16 * (bias.astype(np.int64) - OFFSET_W4 * _sums(weights[:, 0::2])))
+
+
+# ---- blocks of int8 weights ----
 
 
 @cache
@@ -90,9 +130,8 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             odd = b.let("odd", values[2 * i + 1] - OFFSET)
             b.store(words, q * (4 * pixels) + i, odd)
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
-    desc = replace(b.finish(), scalars=(quads,))
     # Read four bytes, then write eight, quad by quad: the order of the assembly.
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit_pack(pixels, QuadLoop(ops, unroll)), ordered=True)
+    return block_of(b, "arm_dsp", lambda ops: _emit_pack(pixels, QuadLoop(ops, unroll)), quads, ordered=True)
 
 
 def _emit_pack(pixels: int, loop: QuadLoop) -> BlockText:
@@ -114,12 +153,7 @@ def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
     Operands: w int16 as [quads, channels, 2]; x int16 as [quads, 4] from pack_w8(1); acc int32[channels]; quads, a multiple of
     `unroll`, or any number if `rest` is 1.  Four channels: 8 SMLAD, 4 SXTB16, LDM and LDRD for 16 multiply-accumulates.
     """
-
-    def meaning(b: IRBuilder, w: Buffer, x: Buffer, acc: Buffer, q: Expr) -> None:
-        with b.for_("c", channels, kind="unroll") as c:
-            _accumulate(b, acc, c, w=(w, (q * channels + c) * 2), x=(x, q * 4))
-
-    return word_block(f"dot_w8_c{channels}", (unroll, rest), channels, meaning, lambda loop: _emit_dot(channels, loop))
+    return word_block(f"dot_w8_c{channels}", channels, (unroll, rest), _quad, partial(_emit_dot, channels), x=lambda q: q * 4)
 
 
 @cache
@@ -142,10 +176,8 @@ def dot_w8_direct(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
         for c in range(channels):
             words = [b.let("word", cast("int32", w[(q * channels + c) * 2 + i])) for i in range(2)]
             first, second = (words[i] * values[2 * i] + cast("int32", cast("int8", words[i])) * both[i] for i in range(2))
-            b.store(acc, c, cast("int32", cast("uint32", acc[c]) + cast("uint32", first + second)))
-    desc = replace(b.finish(), scalars=(quads,))
-    name = f"arm_dsp.{desc.name}"
-    return TensorIntrin(name, desc, lambda ops: _emit_dot(channels, QuadLoop(ops, unroll, rest), size=TAPS))
+            add_modulo(b, acc, c, first + second)
+    return block_of(b, "arm_dsp", lambda ops: _emit_dot(channels, QuadLoop(ops, unroll, rest), size=TAPS), quads)
 
 
 @cache
@@ -155,42 +187,59 @@ def matmul_w8(unroll: int, rest: int = 0) -> TensorIntrin:
     Operands: w int16 as [quads, 2, 2]; x int16 as [quads, 3, 4] from pack_w8(3); acc int32[6]; quads, a multiple of `unroll`, or
     any number if `rest` is 1.  12 SMLAD, 2 SXTB16 and 4 LDRD for 24 multiply-accumulates, using all 14 registers.
     """
+    return word_block("matmul_w8", 2, (unroll, rest), _quad, _emit_matmul, x_of_pixel=lambda q, p: (q * 3 + p) * 4)
 
-    def meaning(b: IRBuilder, w: Buffer, x: Buffer, acc: Buffer, q: Expr) -> None:
-        with b.for_("c", 2, kind="unroll") as c, b.for_("p", 3, kind="unroll") as p:
-            _accumulate(b, acc, c * 3 + p, w=(w, (q * 2 + c) * 2), x=(x, (q * 3 + p) * 4))
 
-    return word_block("matmul_w8", (unroll, rest), 6, meaning, _emit_matmul)
+Values = Callable[[int], Expr]
+"""Number i of an operand, from the current place in it, as int32."""
 
 
 def word_block(
     name: str,
+    channels: int,
     loop: tuple[int, int],
-    accumulators: int,
-    meaning: Callable[[IRBuilder, Buffer, Buffer, Buffer, Expr], None],
+    products: Callable[[IRBuilder, Values, Values], Expr],
     emit: Callable[[QuadLoop], BlockText],
+    *,
+    x: Callable[[Expr], Expr] | None = None,
+    x_of_pixel: Callable[[Expr, Expr], Expr] | None = None,
 ) -> TensorIntrin:
-    """Build a block that loops over weight words; `meaning(b, w, x, acc, number)` describes one word; `loop`: unroll and rest."""
+    """Build a block that adds the products of weight words to its sums, modulo 2^32; `loop`: unroll and rest.
+
+    `products(b, w, x)`: the sum of one word of weights with its data.  `x`: where the data of word q begin, for one pixel;
+    `x_of_pixel`: these of pixel p, for three pixels.
+    """
     (unroll, rest), quads = loop, Var("quads")
     b = IRBuilder(f"{name}_u{unroll}" + "_rest" * rest)
     w = b.input("w", _UNSIZED, "int16", align=4)
-    x = b.input("x", _UNSIZED, "int16", align=4)
-    acc = b.output("acc", (accumulators,), "int32")
-    with b.for_("q", quads) as q:
-        meaning(b, w, x, acc, q)
-    desc = replace(b.finish(), scalars=(quads,))
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: emit(QuadLoop(ops, unroll, rest)))
+    data = b.input("x", _UNSIZED, "int16", align=4)
+    acc = b.output("acc", (channels * (3 if x_of_pixel else 1),), "int32")
+
+    def add(at: Expr, word: Expr, place: Expr) -> None:
+        add_modulo(b, acc, at, products(b, lambda i: cast("int32", w[word + i]), lambda i: cast("int32", data[place + i])))
+
+    with b.for_("q", quads) as q, b.for_("c", channels, kind="unroll") as c:
+        word = (q * channels + c) * 2
+        if x is not None:
+            add(c, word, x(q))
+        if x_of_pixel is not None:
+            with b.for_("p", 3, kind="unroll") as p:
+                add(c * 3 + p, word, x_of_pixel(q, p))
+    return block_of(b, "arm_dsp", lambda ops: emit(QuadLoop(ops, unroll, rest)), quads)
 
 
-def _accumulate(b: IRBuilder, acc: Buffer, at: Expr, *, w: tuple[Buffer, Expr], x: tuple[Buffer, Expr]) -> None:
-    """acc[at] += the two SMLAD of a quad: w[0..1] * X[0..1] + sign-extended low bytes of w * Y[0..1]."""
-    total: Expr | None = None
+def add_modulo(b: IRBuilder, acc: Buffer, at: Expr | int, value: Expr) -> None:
+    """acc[at] += value, modulo 2^32."""
+    b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", value)))
+
+
+def _quad(b: IRBuilder, w: Values, x: Values) -> Expr:
+    """Return the two SMLAD of a quad: w[0..1] * X[0..1] + sign-extended low bytes of w * Y[0..1]."""
+    words = []
     for i in range(2):
-        word = b.let("word", cast("int32", w[0][w[1] + i]))
-        products = word * cast("int32", x[0][x[1] + i]) + cast("int32", cast("int8", word)) * cast("int32", x[0][x[1] + (2 + i)])
-        total = products if total is None else total + products
-    assert total is not None
-    b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", total)))
+        word = b.let("word", w(i))
+        words.append(word * x(i) + cast("int32", cast("int8", word)) * x(2 + i))
+    return words[0] + words[1]
 
 
 def _emit_dot(channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockText:
@@ -211,6 +260,127 @@ def _emit_matmul(loop: QuadLoop) -> BlockText:
             step.append(f"ldrd %[x0], %[x1], [%[xp], #{8 * p - 24}]")
         step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
     return loop.asm(step, OPERANDS, 24, acc="a", temporaries=("w0", "w1", "s0", "s1", "x0", "x1"), spare="%[w0]")
+
+
+# ---- blocks of 4-bit weights ----
+
+
+@cache
+def pack_w4(pixels: int, unroll: int) -> TensorIntrin:
+    """Pack one pixel: 4 * quads bytes at any address -> per quad the words {X1, X3} and, `pixels` words further, {Y0, Y2}.
+
+    Operands: x int8[4 * quads]; words int16 in groups of 4 * pixels, of which two and two are written; sums int32[1]; quads, a
+    multiple of `unroll`.  128 times the sum of x0 + 128 over the even taps is subtracted from `sums`, modulo 2^32.
+    """
+    b = IRBuilder(f"pack_w4_p{pixels}_u{unroll}")
+    quads = Var("quads")
+    x = b.input("x", _UNSIZED, "int8")
+    words = b.output("words", _UNSIZED, "int16", align=4)
+    sums = b.output("sums", _UNSIZED, "int32", align=4)
+    with b.for_("q", quads) as q:
+        values = [b.let("v", cast("int32", x[q * TAPS + i])) for i in range(TAPS)]
+        store_quad(b, region(words, q * (4 * pixels)), region(sums), values, pixels)
+    # Read four bytes, then write eight, quad by quad: the order of the assembly.
+    return block_of(b, "arm_dsp", lambda ops: _emit_pack_w4(pixels, QuadLoop(ops, unroll)), quads, ordered=True)
+
+
+def store_quad(b: IRBuilder, words: Region, sums: Region | None, values: Sequence[Expr], pixels: int) -> None:
+    """Store the data words of up to four values in the order of pack_w4, padded with zeros."""
+    assert sums is not None
+    evens = [b.let("even", v + OFFSET_W4) for v in values[0::2]]
+    for i, even in enumerate(evens):
+        odd = values[2 * i + 1] if 2 * i + 1 < len(values) else None
+        b.store(words.buffer, words.index + i, 0 if odd is None else odd)
+        b.store(words.buffer, words.index + (2 * pixels + i), even * 16 if odd is None else even * 16 - odd)
+    for i in range(len(evens), 2):
+        b.store(words.buffer, words.index + i, 0)
+        b.store(words.buffer, words.index + (2 * pixels + i), 0)
+    total = evens[0] + evens[1] if len(evens) > 1 else evens[0]
+    b.store(sums.buffer, sums.index, cast("int32", cast("uint32", sums.buffer[sums.index]) - cast("uint32", total * OFFSET_W4)))
+
+
+def _emit_pack_w4(pixels: int, loop: QuadLoop) -> BlockText:
+    """Emit pack_w4. SMLAD by -8 subtracts 16 e of both even taps from the sum before Y overwrites it."""
+    store = ["str %[y], [%[d], #" + str(4 * pixels) + "]", f"str %[x], [%[d]], #{8 * pixels}"]
+    step = [
+        "ldr %[v], [%[s]], #4",
+        "sxtb16 %[x], %[v], ror #8",
+        "eor %[v], %[v], #0x00800080",
+        "and %[y], %[mask], %[v], lsl #4",
+        "smlad %[n], %[y], %[m8], %[n]",
+        "ssub16 %[y], %[y], %[x]",
+        *(store if pixels > 1 else ["strd %[x], %[y], [%[d]], #8"]),
+    ]
+    ins = {"sums": "aot_sums", "mask": "0x0ff00ff0u", "m8": "0xfff8fff8u"}
+    sums = [f"void *const aot_sums = {loop.block['sums'].pointer};"]
+    around = ["ldr %[n], [%[sums]]"], ["str %[n], [%[sums]]"]
+    return loop.asm(step, "s=x >d=words", TAPS, temporaries="vxyn", ins=ins, before=sums, around=around)
+
+
+@cache
+def dot_w4(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
+    """One pixel x up to four channels: acc[c] += the words' sums of B X + u0 Y, modulo 2^32.
+
+    Operands: w int16 as [quads, channels, 2] from nibble_words; x int16 as [quads, 2, 4] from pack_w4(1); acc int32[channels];
+    quads (here words of weights), a multiple of `unroll`, or any number if `rest` is 1.  Four channels: 16 SMLAD, 16 instructions
+    to unpack, LDM and two LDRD for 32 multiply-accumulates.
+    """
+    emit = partial(_emit_dot_w4, channels)
+    return word_block(f"dot_w4_c{channels}", channels, (unroll, rest), partial(_two_quads, 1), emit, x=lambda q: q * 8)
+
+
+@cache
+def matmul_w4(unroll: int, rest: int = 0) -> TensorIntrin:
+    """Three pixels x two channels: acc[c, p] += the words' sums of B X + u0 Y, modulo 2^32.
+
+    Operands: w int16 as [quads, 2, 2] from nibble_words; x int16 as [quads, 2, 12] from pack_w4(3); acc int32[6]; quads as in
+    dot_w4. 24 SMLAD, 8 instructions to unpack and 9 loads for 48 multiply-accumulates, using all 14 registers.
+    """
+    products = partial(_two_quads, 3)
+    return word_block("matmul_w4", 2, (unroll, rest), products, _emit_matmul_w4, x_of_pixel=lambda q, p: q * 24 + p * 2)
+
+
+def _two_quads(pixels: int, b: IRBuilder, w: Values, x: Values) -> Expr:
+    """Return the eight products of a word: low bytes of its halves with the first quad of data, high bytes with the second."""
+    total: Expr | None = None
+    for lane in range(2):
+        half = b.let("half", w(lane))
+        for quad, byte in enumerate((cast("int32", cast("int8", half)), half >> 8)):
+            at = quad * 4 * pixels + lane
+            products = byte * x(at) + (byte & 15) * x(at + 2 * pixels)
+            total = products if total is None else total + products
+    assert total is not None
+    return total
+
+
+def _emit_dot_w4(channels: int, loop: QuadLoop) -> BlockText:
+    """Emit dot_w4. LDM needs ascending registers, so they are fixed."""
+    words = [f"r{8 + c}" for c in range(channels)]
+    step = [f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"]
+    for rotation in ("", ", ror #8"):
+        step.append("ldrd r12, lr, [%[xp]], #8")
+        for c, word in enumerate(words):
+            step += [f"sxtb16 %[t], {word}{rotation}", f"smlad %[a{c}], %[t], r12, %[a{c}]"]
+            step += [f"and %[t], %[t], {_LOW_NIBBLES}", f"smlad %[a{c}], %[t], lr, %[a{c}]"]
+    return loop.asm(step, OPERANDS, 4 * TAPS, acc="a", temporaries="t", clobbers=[*words, "r12", "lr"], spare="%[t]")
+
+
+def _emit_matmul_w4(loop: QuadLoop) -> BlockText:
+    """Emit matmul_w4. Data words come in pairs, so the third pixel's pair reuses a register of the first two."""
+    step = ["ldrd %[w0], %[w1], [%[wp]], #8"]
+    for rotation in ("", ", ror #8"):
+        for part in range(2):
+            for c in range(2):
+                unpack = f"and %[t{c}], %[t{c}], {_LOW_NIBBLES}" if part else f"sxtb16 %[t{c}], %[w{c}]{rotation}"
+                step.append(unpack)
+            step.append("ldrd %[x0], %[x1], [%[xp]], #8")
+            step += [f"smlad %[a{3 * c + p}], %[t{c}], %[x{p}], %[a{3 * c + p}]" for p in range(2) for c in range(2)]
+            step.append("ldr %[x0], [%[xp]], #4")
+            step += [f"smlad %[a{3 * c + 2}], %[t{c}], %[x0], %[a{3 * c + 2}]" for c in range(2)]
+    return loop.asm(step, OPERANDS, 12 * TAPS, acc="a", temporaries=("w0", "w1", "t0", "t1", "x0", "x1"), spare="%[w0]")
+
+
+# ---- loops, packing, and the forms of weights ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,7 +635,15 @@ def _store_short(b: IRBuilder, words: Region, _sums: Region | None, values: list
         b.store(words.buffer, words.index + (2 + i), values[2 * i] * 256 - odd)
 
 
+def fits_nibbles(layer: FusedLayer) -> bool:
+    """Whether the model has 4-bit weights that, less their zero point, are in [-8, 7]."""
+    return layer.weight_dtype == "int4" and int(layer.weight.min()) >= -8 and int(layer.weight.max()) <= 7
+
+
+NIBBLES = WordForm(2 * TAPS, nibble_words, nibble_bias_words, PRESCALE_W4, fits_nibbles)
+
 W8 = Weights("w8", BYTES, MAX_UNROLL, pack_w8, _store_short, dot_w8, matmul_w8, pixel_step=TAPS, pack_cost=(6, 13, 11))
+W4 = Weights("w4", NIBBLES, 4, pack_w4, store_quad, dot_w4, matmul_w4, pixel_step=2, pack_cost=(8, 20, 18), sums=True)
 
 
 class PackedWeights:
