@@ -157,6 +157,7 @@ def may_import(importer: str, imported: str) -> bool:
     return imported in allowed or (imported == "executor.artifact" and "executor" in allowed | {importer})
 
 
+@pytest.mark.slow
 def test_imports_point_one_way() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {part_of(module_name(path))} may not import {name}"

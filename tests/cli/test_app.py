@@ -34,6 +34,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_operators_are_those_of_the_model(imported: dict[str, list[str]]) -> None:
     """Of 160 files; those of layers that the model has, and what these lean on."""
     assert len([m for m in imported["modules"] if m.startswith("aot.op.")]) <= 65

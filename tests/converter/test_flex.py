@@ -36,6 +36,7 @@ def test_the_archive() -> None:
         assert has_lists(view) == (".loop." in name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TWINS)
 def test_as_unrolled(name: str) -> None:
     """The same weights, the same order of operations: the same bytes."""

@@ -298,6 +298,7 @@ def behind(kind: str) -> bytes:
     return text_model(on_a_variable(FRONT, width=8, other="most", loop=kind != "branch", first=first, back=BACK))
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("rings", ["slide", "copy"])
 @pytest.mark.parametrize("kind", ["branch", "loop", "unbounded"])

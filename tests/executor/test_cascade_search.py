@@ -276,6 +276,7 @@ def test_cascades_on_a_board(model: str, most: int, options: tuple[str, ...]) ->
     assert found["stack_bytes"] <= 400
 
 
+@pytest.mark.slow
 def test_cascades_that_are_too_long_to_be_tried_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS / "net_sww.tflite"
     proven = build(model, options=Options(opt="ram")).metadata

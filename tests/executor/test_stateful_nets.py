@@ -12,6 +12,7 @@ from tests.op.state.test_variable import check
 DRAWN = 300 if os.environ.get("AOT_FULL") else 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(4), 74, 183, 232])  # the last three: slices with a place in a window already
 def test_some_networks(seed: int) -> None:
     model, steps = draw_network(seed)

@@ -39,6 +39,7 @@ def sources(artifact: aot.Artifact) -> dict[str, str]:
     return {name: re.sub(r"(?m)^.*(compiled to C by|model +sha256).*$", "", text) for name, text in artifact.files.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("opt", ["balanced", "ram"])
 def test_the_text_of_a_model_compiles_to_the_same_c(name: str, opt: str) -> None:

@@ -94,6 +94,7 @@ def test_a_search_that_stops_without_a_choice_says_so(monkeypatch: pytest.Monkey
         plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "large": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_random_programs_in_three_pools(seed: int) -> None:
     program = random_program(seed, steps=12)

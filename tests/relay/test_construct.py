@@ -163,6 +163,7 @@ _VALUES = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True)
 @given(st.sampled_from(names()), st.lists(_VALUES, max_size=4), st.dictionaries(st.sampled_from(["axis", "axes", "lo"]), _VALUES))
 def test_any_arguments_give_a_call_or_a_coded_error(name: str, args: list[Any], attrs: dict[str, Any]) -> None:

@@ -77,6 +77,7 @@ def steps(count: int) -> list[list[np.ndarray[Any, Any]]]:
     return [[rng.standard_normal((1, 4)).astype(np.float32), np.array(rng.integers(-2, 3), np.int32)] for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "moved"),
     [
@@ -99,6 +100,7 @@ def test_a_loop_goes_on_in_the_state(model: bytes, moved: int) -> None:
         host.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"io": "user"}, {"in_steps": True}, {"in_steps": True, "io": "user"}])
 @pytest.mark.parametrize("factor", ["x", "old"])
 def test_a_run_that_is_given_up_begins_anew(factor: str, given: dict[str, Any]) -> None:

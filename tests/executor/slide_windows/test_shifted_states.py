@@ -37,6 +37,7 @@ def expected(kind: str, model: bytes, steps: Sets) -> Sets:
     return (tflm_sets if kind == "int8-state" else reference_sets)(model, steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_hundred_steps_a_reset_and_two_streams(kind: str) -> None:
     model = svdf_model(Svdf(kind, batch=2, depth=5, units=3, rank=2, memory=10))

@@ -47,6 +47,7 @@ def test_sizes_do_not_depend_on_the_folder(tmp_path: Path) -> None:
     assert first.image().read_bytes() == second.image().read_bytes()
 
 
+@pytest.mark.slow
 @needs_arm
 @pytest.mark.parametrize(
     ("extra", "kernel", "problem"),

@@ -250,6 +250,7 @@ def test_a_counter_that_stands_still(tmp_path: Path) -> None:
         run(SMALL.project(board, tmp_path, target="cortex-m4"), SMALL.inputs)
 
 
+@pytest.mark.slow
 def test_no_server() -> None:
     board = replace(gdb_board("mps2-an386"), gdb=replace(LINK, connect=f"127.0.0.1:{free_port()}"))
     from aot.micro.run.gdb import connected

@@ -55,6 +55,7 @@ def test_random_often() -> None:
     check_drawn(scatters(), OFTEN)
 
 
+@pytest.mark.slow
 def test_on_host() -> None:
     vectors = np.array([[[1, 0], [9, -3]], [[2, 2], [0, 1]]], np.int64)
     wheres = {"update_window_dims": [2], "inserted_window_dims": [0], "scatter_dims_to_operand_dims": [0, 1]}

@@ -16,6 +16,7 @@ FRESH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", FRESH.values(), ids=FRESH)
 def test_in_a_fresh_process(text: str) -> None:
     done = subprocess.run([sys.executable, "-c", f"import aot\n{text}"], capture_output=True, text=True, check=False, timeout=600)

@@ -67,6 +67,7 @@ def test_from_expr_with_more_functions() -> None:
             IRModule.from_expr(x, wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [1, 3, -1])
 @pytest.mark.parametrize("flags", [{}, {"center": False}, {"scale": False}])
 def test_batch_norm(axis: int, flags: dict[str, bool]) -> None:
@@ -102,6 +103,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 OF_TWO: dict[str, Callable[..., float]] = {"power": math.pow, "fmod": math.fmod, "atan2": math.atan2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FUNCTIONS, *OF_TWO])
 def test_elementary_functions(name: str) -> None:
     a, b = (te.placeholder((6,), "float32", name=n) for n in "ab")

@@ -66,6 +66,7 @@ def chain(depth: int, *, diamonds: bool, last: int = 1) -> relay.Function:
     return relay.Function((x,), y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("diamonds", [True, False])
 def test_deep_graphs(diamonds: bool) -> None:
     assert alike(chain(3000, diamonds=diamonds), chain(3000, diamonds=diamonds))
@@ -140,6 +141,7 @@ def last_module(file: Path) -> IRModule:
     return kept[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["net_kws_dscnn", "softmax"])
 def test_compiled_twice(name: str) -> None:
     file = MODELS / f"{name}.tflite"

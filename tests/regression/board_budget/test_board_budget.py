@@ -86,6 +86,7 @@ PARITY: list[tuple[str, list[str], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "keywords"), [row[1:] for row in PARITY], ids=[" ".join(row[1]) for row in PARITY])
 def test_an_option_does_the_same_in_python(cli: Cli, tmp_path: Path, words: list[str], keywords: dict[str, Any]) -> None:
     """The same files, or an error of the same kind; a file of records is the command's, Python has the records themselves."""
@@ -122,6 +123,7 @@ def test_a_plan_that_fits_stays_as_it_is(cli: Cli, tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "a" / path.relative_to(tmp_path / "b")).read_bytes()
 
 
+@pytest.mark.slow
 def test_what_is_free_is_the_budget(cli: Cli, tmp_path: Path) -> None:
     """The usual plan does not fit, and what fits is the C of that budget; a smaller budget of the user's wins."""
     usual = aot.build(DIGITS).metadata

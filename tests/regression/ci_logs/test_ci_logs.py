@@ -91,6 +91,7 @@ def test_elsewhere_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inner.getvalue() == "::error:: ##[x]\n"
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("CI", "true")
     names = ["x ##[error]owned.tflite", "y\n::error::owned.tflite", "::error::owned.tflite"]

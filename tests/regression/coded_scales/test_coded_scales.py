@@ -82,6 +82,7 @@ UNARY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*UNARY, "SOFTMAX", "LOG_SOFTMAX", "DEQUANTIZE"])
 @pytest.mark.parametrize("dtype", ["int8", *OTHER_TYPES])
 def test_functions_of_odd_scales(name: str, dtype: str) -> None:

@@ -24,6 +24,7 @@ def resnet() -> Artifact:
     return aot.build(RESNET, target="cortex-m4")
 
 
+@pytest.mark.slow
 def test_metadata_say_what_a_layer_does(resnet: Artifact) -> None:
     """`op` stays the operator of the result, by which older files are compared."""
     fused = [x for x in resnet.metadata["layers"] if len(x["ops"]) > 1 and x["op"] == "ADD"]
@@ -45,6 +46,7 @@ def test_tables_and_comments_do(resnet: Artifact) -> None:
     assert f'layer {index} ops {first}, {last} {FUSED} "{name}"' in resnet.files["net_ic_resnet_params.c"]
 
 
+@pytest.mark.slow
 def test_the_command_line_does(tmp_path: Path) -> None:
     done = CliRunner().invoke(make_app(), ["compile", str(RESNET), "-o", str(tmp_path / "out"), "-v"])
     assert done.exit_code == 0, done.output
@@ -53,6 +55,7 @@ def test_the_command_line_does(tmp_path: Path) -> None:
     assert FUSED in [row["does"] for row in rows]
 
 
+@pytest.mark.slow
 def test_a_cascade_names_its_operators() -> None:
     artifact = aot.build(RESNET, target="cortex-m4", options=Options(opt="ram"))
     cascade = next(x for x in artifact.metadata["layers"] if x["kernel"].startswith("cascade"))

@@ -39,6 +39,7 @@ def talk(fault: str, change: Callable[[SerialPort], None] = lambda port: None) -
         return link.run([DATA], [len(DATA)], timeout=60.0 if fault != "flood" else 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "code"),
     [

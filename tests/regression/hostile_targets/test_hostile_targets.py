@@ -204,6 +204,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [b"qSupported", b"X", b"c"])
 @pytest.mark.parametrize("kind", STREAMS)
 def test_streams_without_an_end(kind: str, where: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ def printed(artifact: Artifact, main: str, folder: Path) -> list[int]:
     return list(map(int, done.stdout.split()))
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize(
     ("options", "fill", "call", "before"),

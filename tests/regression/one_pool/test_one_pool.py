@@ -54,6 +54,7 @@ def test_the_plan_is_the_one_without_pools(name: str, opt: str) -> None:
     check_one_pool(MODELS / f"{name}.tflite", opt=opt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"feed_rows": True}, {"ram_budget": 5000}, {"io": "user"}, {"opt": "speed"}])
 def test_with_other_options_too(options: dict[str, Any]) -> None:
     check_one_pool(SWW, **options)
@@ -76,6 +77,7 @@ def test_the_plan_of_real_networks(model: Path) -> None:
         check_one_pool(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", [name for name in board_names() if load_board(name).pools])
 def test_no_board_takes_more_for_its_pools(board: str) -> None:
     place = load_board(board)
@@ -87,6 +89,7 @@ def test_no_board_takes_more_for_its_pools(board: str) -> None:
         assert size_of(plans[1]) <= size_of(plans[0])
 
 
+@pytest.mark.slow
 def test_a_pool_is_a_budget() -> None:
     """Where the usual plan does not fit, a smaller one is looked for, as for --ram-budget."""
     usual, least = size_of(compiled(SWW)), size_of(compiled(SWW, opt="ram"))
@@ -98,12 +101,14 @@ def test_a_pool_is_a_budget() -> None:
         compiled(MODELS / "graph_pad_then_conv.tflite", Pool("ONE", 64))
 
 
+@pytest.mark.slow
 def test_several_pools_take_no_more_bytes_than_one() -> None:
     whole = size_of(compiled(KWS))
     for room in (whole // 8, whole // 3, whole // 2, whole - 1):
         assert size_of(compiled(KWS, Pool("FAST", room, speed=9), ROOMY)) == whole
 
 
+@pytest.mark.slow
 def test_what_only_several_pools_hold_together() -> None:
     """Neither has room for all; the sum of both has little more than one memory needs."""
     found = compiled(KWS, Pool("ONE", 8100), Pool("TWO", 8100))
@@ -112,6 +117,7 @@ def test_what_only_several_pools_hold_together() -> None:
     assert all(p["used"] <= 8100 for p in pools)
 
 
+@pytest.mark.slow
 def test_pins_are_kept_where_results_are_in_place() -> None:
     """depthwise_conv_2d_2 is written over conv_2d_1."""
     first, second = "conv_2d_1", "depthwise_conv_2d_2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
@@ -13,6 +14,7 @@ from aot.support.memory_pool import Pool
 from tests.regression.one_pool.test_one_pool import KWS, ROOMY, compiled
 
 
+@pytest.mark.slow
 def test_touched_counts_all_pools(tmp_path: Path) -> None:
     found = compiled(KWS, Pool("FAST", 1 << 14, speed=2), ROOMY, pins={"conv_2d_1": "SLOW"})
     pools = found.artifact.metadata["workspace"]["pools"]

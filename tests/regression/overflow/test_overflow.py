@@ -41,6 +41,7 @@ def matmul(dtype: str) -> bytes:
     return one_op("BATCH_MATMUL", [x, y], [Spec((1, 1, 1), dtype, Quant(1e7, 0))])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(GCC is None, reason="gcc is not installed")
 @pytest.mark.parametrize(("model", "value"), [(transposed("int8"), 127), (transposed("int16"), 32767), (matmul("int8"), -128)])
 def test_no_undefined_overflow(model: bytes, value: int, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def test_passes_are_verified_with_an_external_code_generator(tmp_path: Path, cap
     assert run(["compile", str(MODEL), *words]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_rows_are_fed_into_several_memories() -> None:
     pooling = Pooling(tuple(map(parse_pool, ("FAST=96:9", "SLOW=64KiB:1"))), (), ())
     fed, plain = (build(MODEL, name="m", options=Options(feed_rows=rows, pooling=pooling)) for rows in (True, False))

@@ -102,6 +102,7 @@ def test_the_error_names_what_there_is(name: str) -> None:
     assert NAMES[name] in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_index_is_current() -> None:
     done = subprocess.run([sys.executable, "scripts/tvm_index.py"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

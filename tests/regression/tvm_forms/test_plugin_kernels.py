@@ -113,6 +113,7 @@ def said(capsys: pytest.CaptureFixture[str], model: Path, *words: object) -> lis
     return [line.split(None, 1)[1] for line in done.out.splitlines() if line.startswith(" kernel ")]
 
 
+@pytest.mark.slow
 def test_compile_says_why_a_kernel_was_not_considered(plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "net.tflite"
     model.write_bytes((ROOT / "tests" / "models" / "net_kws_dscnn.tflite").read_bytes())

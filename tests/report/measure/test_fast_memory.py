@@ -57,6 +57,7 @@ def test_the_report_proposes_it_last() -> None:
     assert row["command"] == f"aot verify conv2d_valid_relu.tflite --board stm32f746g-disco {proposed['words']}"
 
 
+@pytest.mark.slow
 def test_check_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     cli = Cli(capsys)
     words = ("check", CONV, "--board", "nucleo-h743zi2", "--no-modes")

@@ -115,6 +115,7 @@ def golden(path: Path, artifact: Artifact) -> Sets:
     return golden_sets(open_npz(path), path, inputs=meta["inputs"], outputs=meta["outputs"], oracle="litert")
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.parametrize("layer", [0, 1, 4])
 def test_the_layer_with_a_wrong_constant_is_named(artifact: Artifact, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:

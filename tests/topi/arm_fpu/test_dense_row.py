@@ -18,6 +18,7 @@ from aot.topi.intrin.asm_text import count_instructions
 from tests.topi.drawn_float import KERNELS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("shape", [(1, 16), (8, 128), (16, 131), (17, 19), (64, 10), (128, 3), (256, 2), (257, 40)])
 def test_code_of_one_row_is_counted(shape: tuple[int, int], fused: bool) -> None:
