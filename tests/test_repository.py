@@ -419,7 +419,7 @@ _REGISTERS = ("register", "_register", "from_tflite")
 """How the functions begin that make an operator, a converter or a kernel known; those that end in `_pass` make a pass."""
 
 _FOLDERS = ("relay/transform", "tir/analysis", "tir/transform", "memory", "executor")
-"""Folders of analyses, passes and planners: every file counts."""
+"""Folders, or single files, of analyses, passes and planners: every file counts."""
 
 _ROOMS = (*_FOLDERS, "op", "topi")
 """Where what is registered counts too."""
@@ -462,9 +462,10 @@ def wanted() -> Iterator[PurePosixPath]:
     """Files below aot/ that must have a test by name; those that begin with _ are parts of others."""
     for path in sources("aot"):
         place = PurePosixPath(path.relative_to(ROOT / "aot").as_posix())
-        if place.name.startswith("_") or not place.as_posix().startswith(tuple(f"{room}/" for room in _ROOMS)):
+        is_folder = place.with_suffix("").as_posix() in _FOLDERS
+        if place.name.startswith("_") or not (is_folder or place.as_posix().startswith(tuple(f"{room}/" for room in _ROOMS))):
             continue
-        if place.as_posix().startswith(tuple(f"{folder}/" for folder in _FOLDERS)) or registers(tree(path).body):
+        if place.as_posix().startswith(tuple(f"{folder}/" for folder in _FOLDERS)) or is_folder or registers(tree(path).body):
             yield place
 
 

@@ -227,7 +227,7 @@ def _guards(nest: Nest) -> tuple[tuple[int, int], ...] | None:
 
 # ---- which parts of a cascade's memory may overlap, from running its order over row numbers
 #
-# The row-level counterpart of `tir.analysis.overlap`: no byte of the result or of a window is written before the last read of a
+# The row-level counterpart of `tir.analysis`: no byte of the result or of a window is written before the last read of a
 # byte that it overlaps.  Within a block, everything is assumed to be written before it is read.
 
 

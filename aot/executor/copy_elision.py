@@ -14,8 +14,7 @@ from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef
 from aot.ir.type import TensorType
 from aot.memory.liveness import Nested, nested, with_steps, without_step
 from aot.support.dtype import itemsize
-from aot.tir.analysis.in_place import in_place_pairs
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import in_place_pairs, safe_distances
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Imm, Load, Var
 from aot.tir.function import FuncAttrs, Move, PrimFunc

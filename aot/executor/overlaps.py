@@ -8,8 +8,7 @@ from aot.executor.lowered import KernelCall, LoweredModule, TensorRef
 from aot.memory.liveness import loops_around
 from aot.memory.plan import Conflict
 from aot.support.dataclass import dataclass
-from aot.tir.analysis.in_place import in_place_pairs
-from aot.tir.analysis.overlap import Distance, safe_distances
+from aot.tir.analysis import Distance, in_place_pairs, safe_distances
 from aot.tir.function import PrimFunc
 
 

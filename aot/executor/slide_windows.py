@@ -21,7 +21,7 @@ from aot.memory.pool_choice import UsedPool
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import safe_distances
 from aot.tir.function import Move, PrimFunc, Shift
 from aot.tir.transform import merge_functions
 

@@ -27,8 +27,7 @@ from aot.support.names import NameSupply
 from aot.support.text import printable
 from aot.system.disk_memo import recall
 from aot.target.source_module import Param
-from aot.tir.analysis.in_place import in_place_pairs
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import in_place_pairs, safe_distances
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from aot.support.dtype import bits, int_range, is_float, is_int, is_signed
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
@@ -151,7 +152,8 @@ def exact_interval(op: str, a: Interval, b: Interval, *, dtype: str) -> Interval
         case "&" | "|" | "^":
             return _bitwise(op, a, b)
         case _:
-            return _decided(op, a, b)
+            always, never = decided(op, a, b)
+            return int(always), int(not never)
 
 
 def _corners(values: list[int]) -> Interval:
@@ -192,28 +194,25 @@ def _bitwise(op: str, a: Interval, b: Interval) -> Interval:
     return -(1 << width), (1 << width) - 1
 
 
-def _decided(op: str, a: Interval, b: Interval) -> Interval:
-    """Comparisons and logical operators: (0, 0), (1, 1) or (0, 1)."""
+def decided(op: str, a: Any, b: Any) -> tuple[Any, Any]:
+    """Whether a comparison or logical operator of two intervals is always true, and whether it never is: numbers or arrays."""
     match op:
         case "<":
-            always, never = a[1] < b[0], a[0] >= b[1]
+            return a[1] < b[0], a[0] >= b[1]
         case "<=":
-            always, never = a[1] <= b[0], a[0] > b[1]
-        case ">":
-            always, never = a[0] > b[1], a[1] <= b[0]
-        case ">=":
-            always, never = a[0] >= b[1], a[1] < b[0]
+            return a[1] <= b[0], a[0] > b[1]
         case "==":
-            always, never = a[0] == a[1] == b[0] == b[1], a[1] < b[0] or b[1] < a[0]
-        case "!=":
-            always, never = a[1] < b[0] or b[1] < a[0], a[0] == a[1] == b[0] == b[1]
+            return (a[0] == a[1]) & (b[0] == b[1]) & (a[0] == b[0]), (a[1] < b[0]) | (b[1] < a[0])
         case "&&":
-            always, never = 0 not in a and 0 not in b, a == (0, 0) or b == (0, 0)
+            return (a[0] != 0) & (b[0] != 0), (a[1] == 0) | (b[1] == 0)
         case "||":
-            always, never = a == (1, 1) or b == (1, 1), a == (0, 0) and b == (0, 0)
+            return (a[0] != 0) | (b[0] != 0), (a[1] == 0) & (b[1] == 0)
+        case ">" | ">=":
+            return decided("<" if op == ">" else "<=", b, a)
+        case "!=":
+            return decided("==", a, b)[::-1]
         case _:
             raise TypeError(f"unknown operator {op}")
-    return int(always), int(not never)
 
 
 def fits(value: Interval, dtype: str) -> bool:

@@ -34,27 +34,23 @@ class IRBuilder:
         self._names[name] = n + 1
         return name if n == 0 else f"{name}_{n}"
 
-    def input(self, name: str, shape: tuple[int, ...], dtype: str, *, align: int = 1) -> Buffer:
-        buffer = Buffer(self._fresh(name), shape, dtype, "param", align)
-        self._inputs.append(buffer)
+    def _param(self, kind: list[Buffer], buffer: Buffer) -> Buffer:
+        kind.append(buffer)
         return buffer
 
+    def input(self, name: str, shape: tuple[int, ...], dtype: str, *, align: int = 1) -> Buffer:
+        return self._param(self._inputs, Buffer(self._fresh(name), shape, dtype, "param", align))
+
     def output(self, name: str, shape: tuple[int, ...], dtype: str, *, align: int = 1) -> Buffer:
-        buffer = Buffer(self._fresh(name), shape, dtype, "param", align)
-        self._outputs.append(buffer)
-        return buffer
+        return self._param(self._outputs, Buffer(self._fresh(name), shape, dtype, "param", align))
 
     def const(self, name: str, shape: tuple[int, ...], dtype: str, *, align: int = 4) -> Buffer:
         """A packed stream; typed loads (`buffer.load("int32", i)`) read its parts."""
-        buffer = Buffer(self._fresh(name), shape, dtype, "const", align)
-        self._consts.append(buffer)
-        return buffer
+        return self._param(self._consts, Buffer(self._fresh(name), shape, dtype, "const", align))
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: str, *, align: int = 4) -> Buffer:
         """Scratch memory in the workspace for the duration of the call."""
-        buffer = Buffer(self._fresh(name), shape, dtype, "arena", align)
-        self._scratch.append(buffer)
-        return buffer
+        return self._param(self._scratch, Buffer(self._fresh(name), shape, dtype, "arena", align))
 
     def local(self, name: str, shape: tuple[int, ...], dtype: str, *, init: IntoExpr | None = None) -> Buffer:
         """Registers; `init` is stored into every element."""
@@ -122,16 +118,8 @@ class IRBuilder:
 
     def finish(self, attrs: FuncAttrs | None = None) -> PrimFunc:
         assert len(self._stack) == 1, "an open loop or branch"
-        return PrimFunc(
-            self._name,
-            tuple(self._inputs),
-            tuple(self._outputs),
-            tuple(self._stack[0]),
-            tuple(self._consts),
-            tuple(self._scratch),
-            (),
-            attrs or FuncAttrs(),
-        )
+        inputs, outputs, consts, scratch = map(tuple, (self._inputs, self._outputs, self._consts, self._scratch))
+        return PrimFunc(self._name, inputs, outputs, tuple(self._stack[0]), consts, scratch, attrs=attrs or FuncAttrs())
 
 
 def region(buffer: Buffer, index: IntoExpr = 0, *, dtype: str | None = None) -> Region:

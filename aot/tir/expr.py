@@ -35,6 +35,16 @@ class ExprError(UsageError, TypeError):
         super().__init__(Problem("E5070", message))
 
 
+def _operator(op: str) -> Callable[[Any, IntoExpr], Expr]:
+    """The method that builds `self op other`."""
+    return lambda self, other: binop(op, self, other)
+
+
+def _reflected(op: str) -> Callable[[Any, IntoExpr], Expr]:
+    """The method that builds `other op self`."""
+    return lambda self, other: binop(op, other, self)
+
+
 class ExprOps:
     """Operator overloads that fold constants and drop neutral elements while building."""
 
@@ -61,56 +71,14 @@ class ExprOps:
         value = as_expr(self)
         return binop("*", value, -1) if is_float(value.dtype) else binop("-", 0, value)  # 0 - 0.0 would lose the sign
 
-    def __add__(self, other: IntoExpr) -> Expr:
-        return binop("+", self, other)
-
-    def __radd__(self, other: IntoExpr) -> Expr:
-        return binop("+", other, self)
-
-    def __sub__(self, other: IntoExpr) -> Expr:
-        return binop("-", self, other)
-
-    def __rsub__(self, other: IntoExpr) -> Expr:
-        return binop("-", other, self)
-
-    def __mul__(self, other: IntoExpr) -> Expr:
-        return binop("*", self, other)
-
-    def __rmul__(self, other: IntoExpr) -> Expr:
-        return binop("*", other, self)
-
-    def __floordiv__(self, other: IntoExpr) -> Expr:
-        return binop("/", self, other)
-
-    def __truediv__(self, other: IntoExpr) -> Expr:
-        return binop("/", self, other)
-
-    def __mod__(self, other: IntoExpr) -> Expr:
-        return binop("%", self, other)
-
-    def __lshift__(self, other: IntoExpr) -> Expr:
-        return binop("<<", self, other)
-
-    def __rshift__(self, other: IntoExpr) -> Expr:
-        return binop(">>", self, other)
-
-    def __and__(self, other: IntoExpr) -> Expr:
-        return binop("&", self, other)
-
-    def __or__(self, other: IntoExpr) -> Expr:
-        return binop("|", self, other)
-
-    def __lt__(self, other: IntoExpr) -> Expr:
-        return binop("<", self, other)
-
-    def __le__(self, other: IntoExpr) -> Expr:
-        return binop("<=", self, other)
-
-    def __gt__(self, other: IntoExpr) -> Expr:
-        return binop(">", self, other)
-
-    def __ge__(self, other: IntoExpr) -> Expr:
-        return binop(">=", self, other)
+    __add__, __radd__ = _operator("+"), _reflected("+")
+    __sub__, __rsub__ = _operator("-"), _reflected("-")
+    __mul__, __rmul__ = _operator("*"), _reflected("*")
+    __floordiv__ = __truediv__ = _operator("/")
+    __mod__ = _operator("%")
+    __lshift__, __rshift__ = _operator("<<"), _operator(">>")
+    __and__, __or__ = _operator("&"), _operator("|")
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
 
 
 class Symbol(ExprOps):

@@ -38,18 +38,10 @@ def with_callees(func: PrimFunc, callees: Callees) -> PrimFunc:
     """`func` with its calls redirected by `callees`; calls that `callees` does not name stay."""
 
     def stmt(s: Stmt) -> Stmt:
-        match s:
-            case CallPrim(func=name, operands=operands) if name in callees:
-                new, added = callees[name]
-                return replace(s, func=new, operands=(*operands, *added))
-            case For(body=body):
-                return replace(s, body=tuple(map(stmt, body)))
-            case If(then=then, orelse=orelse):
-                return replace(s, then=tuple(map(stmt, then)), orelse=tuple(map(stmt, orelse)))
-            case While(test=test, body=body):
-                return replace(s, test=tuple(map(stmt, test)), body=tuple(map(stmt, body)))
-            case _:
-                return s
+        if isinstance(s, CallPrim) and s.func in callees:
+            new, added = callees[s.func]
+            return replace(s, func=new, operands=(*s.operands, *added))
+        return map_bodies(s, lambda body: tuple(map(stmt, body)))
 
     return func.with_body(tuple(map(stmt, func.body)))
 
@@ -65,6 +57,22 @@ def bodies(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
             return (test, body)
         case _:
             return ()
+
+
+def map_bodies(stmt: Stmt, f: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    """`stmt` with `f` applied to the bodies nested in it, in program order; the same object if nothing changed."""
+    match stmt:
+        case For(body=body):
+            new = f(body)
+            return stmt if new is body else For(stmt.var, stmt.start, stmt.stop, new, stmt.step, stmt.kind)
+        case If(cond, then, orelse):
+            t, o = f(then), f(orelse)
+            return stmt if t is then and o is orelse else If(cond, t, o)
+        case While(test, cond, body, limit):
+            t, new = f(test), f(body)
+            return stmt if t is test and new is body else While(t, cond, new, limit)
+        case _:
+            return stmt
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
@@ -151,42 +159,22 @@ def map_children(expr: Expr, f: Callable[[Expr], Expr]) -> Expr:
     kind: type = type(expr)  # `match` would test one class after the other in the innermost loop of every pass
     if kind is Imm or kind is Var:
         return expr
-    return _MAPPED[kind](expr, f)
+    if kind is BinOp:
+        a, b = expr.a, expr.b  # type: ignore[union-attr]
+        x, y = f(a), f(b)
+        return expr if x is a and y is b else binop(expr.op, x, y)  # type: ignore[union-attr]
+    old = children(expr)
+    new = tuple([f(e) for e in old])
+    return expr if _same(new, old) else _REBUILT[kind](expr, new)
 
 
-def _map_binop(expr: BinOp, f: Callable[[Expr], Expr]) -> Expr:
-    a, b = expr.a, expr.b
-    x, y = f(a), f(b)
-    return expr if x is a and y is b else binop(expr.op, x, y)
-
-
-def _map_cast(expr: Cast, f: Callable[[Expr], Expr]) -> Expr:
-    v = f(expr.value)
-    return expr if v is expr.value else cast(expr.dtype, v)
-
-
-def _map_select(expr: Select, f: Callable[[Expr], Expr]) -> Expr:
-    c, t, o = f(expr.cond), f(expr.then), f(expr.orelse)
-    return expr if c is expr.cond and t is expr.then and o is expr.orelse else select(c, t, o)
-
-
-def _map_load(expr: Load, f: Callable[[Expr], Expr]) -> Expr:
-    new = tuple([f(i) for i in expr.indices])
-    return expr if _same(new, expr.indices) else Load(expr.buffer, new, expr.dtype)
-
-
-def _map_call(expr: Call, f: Callable[[Expr], Expr]) -> Expr:
-    new = tuple([f(a) for a in expr.args])
-    return expr if _same(new, expr.args) else Call(expr.intrin, new)
-
-
-_MAPPED: dict[type, Callable[[Any, Callable[[Expr], Expr]], Expr]] = {
-    BinOp: _map_binop,
-    Cast: _map_cast,
-    Select: _map_select,
-    Load: _map_load,
-    Call: _map_call,
+_REBUILT: dict[type, Callable[[Any, tuple[Expr, ...]], Expr]] = {
+    Cast: lambda e, new: cast(e.dtype, *new),
+    Select: lambda _, new: select(*new),
+    Load: lambda e, new: Load(e.buffer, new, e.dtype),
+    Call: lambda e, new: Call(e.intrin, new),
 }
+"""By type: the expression over other operands, with constants folded."""
 
 
 def map_expressions(stmt: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
@@ -250,10 +238,8 @@ class Cloner:
             case For(var=var, body=body):
                 fresh = self._fresh(var)
                 return replace(new, var=fresh, body=self.body(body))
-            case If(then=then, orelse=orelse):
-                return replace(new, then=self.body(then), orelse=self.body(orelse))
-            case While(test=test, body=body):
-                return replace(new, test=self.body(test), body=self.body(body))
+            case If() | While():
+                return map_bodies(new, self.body)
             case Let(var=var):
                 return replace(new, var=self._fresh(var))
             case Allocate(buffer=buffer):

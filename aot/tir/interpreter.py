@@ -21,11 +21,11 @@ from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range, is_float, is_signed, itemsize, numpy_dtype
-from aot.tir.arith import Interval, exact_interval, fits, fitted
+from aot.tir.arith import Interval, exact_interval, fits, fitted, trunc_div, trunc_mod
 from aot.tir.buffer import Buffer
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import accesses, walk
+from aot.tir.functor import accesses, map_bodies, walk
 from aot.tir.intrin import BUILTINS
 from aot.tir.printer import print_stmt
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
@@ -202,15 +202,6 @@ def _outside(index: int, extent: int) -> int:
     raise FaultError(f"index {index} is out of bounds for extent {extent}")
 
 
-def _div(a: int, b: int) -> int:
-    q = abs(a) // abs(b)
-    return q if (a < 0) == (b < 0) else -q
-
-
-def _mod(a: int, b: int) -> int:
-    return a - b * _div(a, b)
-
-
 def _amount(shift: int, width: int) -> int:
     if 0 <= shift < width:
         return shift
@@ -243,20 +234,10 @@ def _to_int(value: float, low: int, high: int) -> int:
 
 
 _HELPERS: Mapping[str, Any] = {
-    "_view": _view,
-    "_region": _region,
-    "_call_prim": _call_prim,
-    "_overflow": _overflow,
-    "_outside": _outside,
-    "_endless": _endless,
-    "_div": _div,
-    "_mod": _mod,
-    "_amount": _amount,
-    "_fdiv": _fdiv,
-    "_f32": _f32,
-    "_widened": _widened,
-    "_halved": _halved,
-    "_to_int": _to_int,
+    **{f.__name__: f for f in (_view, _region, _call_prim, _overflow, _outside, _endless, _amount)},
+    **{f.__name__: f for f in (_fdiv, _f32, _widened, _halved, _to_int)},
+    "_div": trunc_div,
+    "_mod": trunc_mod,
     "_inf": float("inf"),
     "_nan": float("nan"),
 }
@@ -270,20 +251,10 @@ _HELPERS: Mapping[str, Any] = {
 
 
 _CODES = {
-    "bool": "?",
-    "int4": "b",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "H",
-    "float32": "f",
-    "float64": "d",
-}
+    "bool": "?", "int4": "b", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+    "int64": "q", "uint64": "Q", "float16": "H", "float32": "f", "float64": "d",
+}  # fmt: skip
+"""Element type -> struct code."""
 _MAX_DEPTH = 60
 """Depth of parentheses at which a value is assigned to a name: Python's parser stops at 200."""
 
@@ -689,17 +660,8 @@ MOST_ITERATIONS = 64
 
 def _bounded(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """`body` with an iteration limit for each While."""
-    out: list[Stmt] = []
-    for stmt in body:
-        match stmt:
-            case While(test=test, body=inner):
-                stmt = replace(stmt, test=_bounded(test), body=_bounded(inner), limit=MOST_ITERATIONS)
-            case For(body=inner):
-                stmt = replace(stmt, body=_bounded(inner))
-            case If(then=then, orelse=orelse):
-                stmt = replace(stmt, then=_bounded(then), orelse=_bounded(orelse))
-        out.append(stmt)
-    return tuple(out)
+    out = [map_bodies(stmt, _bounded) for stmt in body]
+    return tuple(replace(s, limit=MOST_ITERATIONS) if isinstance(s, While) else s for s in out)
 
 
 def _run(

@@ -27,15 +27,15 @@ def print_func(
     """The whole function, called `name` if given; `intrins` are names for blocks that replace their own."""
     names = _Names(intrins or {})
     out = TextBuilder()
-    params = [f"{names.buffer(b)}: {_type(b)}{_align(b)}" for b in (*func.inputs, *func.outputs)]
-    params += [f"{names.var(v)}: {v.dtype}" for v in func.scalars]
-    results = f" -> {', '.join(names.buffer(b) for b in func.outputs)}" if func.outputs else ""
+    params = [f"{names.name(b)}: {_type(b)}{_align(b)}" for b in (*func.inputs, *func.outputs)]
+    params += [f"{names.name(v)}: {v.dtype}" for v in func.scalars]
+    results = f" -> {', '.join(names.name(b) for b in func.outputs)}" if func.outputs else ""
     remark = f"  // {func.attrs.kernel}" if func.attrs.kernel else ""
     out.line(f"{keyword} @{name or func.name}({', '.join(params)}){results} {{{remark}")
     with out.indented():
         for scope, buffers in (("const", func.consts), ("arena", func.scratch), ("state", func.state)):
             for b in buffers:
-                out.line(f"{scope} {names.buffer(b)}: {_type(b)} align {b.align}")
+                out.line(f"{scope} {names.name(b)}: {_type(b)} align {b.align}")
         _body(func.body, out, names)
     out.line("}")
     return out.text()
@@ -60,7 +60,7 @@ class _Names:
         self._given: dict[Var | Buffer, str] = {}
         self._count: dict[str, int] = {}
 
-    def _name(self, item: Var | Buffer) -> str:
+    def name(self, item: Var | Buffer) -> str:
         if item not in self._given:
             n = self._count.get(item.name, 0)
             self._count[item.name] = n + 1
@@ -69,12 +69,6 @@ class _Names:
 
     def intrin(self, intrin: TensorIntrin) -> str:
         return self._intrins.get(intrin, intrin.name)
-
-    def var(self, var: Var) -> str:
-        return self._name(var)
-
-    def buffer(self, buffer: Buffer) -> str:
-        return self._name(buffer)
 
 
 def _type(buffer: Buffer) -> str:
@@ -96,17 +90,17 @@ def _statement(stmt: Stmt, out: TextBuilder, names: _Names) -> None:
             by = "" if step == 1 else f" step {step}"
             how = "" if kind == "serial" else f" {kind}"
             kind_of = "" if var.dtype == "int32" else f": {var.dtype}"
-            out.line(f"for {names.var(var)}{kind_of} in {_expr(start, names)}..{_expr(stop, names)}{by}{how} {{")
+            out.line(f"for {names.name(var)}{kind_of} in {_expr(start, names)}..{_expr(stop, names)}{by}{how} {{")
             with out.indented():
                 _body(body, out, names)
             out.line("}")
         case Store(buffer, indices, value, dtype):
             out.line(f"{_element(buffer, indices, dtype, names)} = {_expr(value, names)}")
         case Let(var, value):
-            out.line(f"let {names.var(var)}: {var.dtype} = {_expr(value, names)}")
+            out.line(f"let {names.name(var)}: {var.dtype} = {_expr(value, names)}")
         case Allocate(buffer):
             indexed = "indexed " if buffer.indexed else ""
-            out.line(f"local {indexed}{names.buffer(buffer)}: {_type(buffer)}{_align(buffer)}")
+            out.line(f"local {indexed}{names.name(buffer)}: {_type(buffer)}{_align(buffer)}")
         case If(cond, then, orelse):
             out.line(f"if {_expr(cond, names)} {{")
             with out.indented():
@@ -137,12 +131,12 @@ def _operand(operand: Region | Expr, names: _Names) -> str:
     if not isinstance(operand, Region):
         return _expr(operand, names)
     kind = "" if operand.dtype == operand.buffer.dtype else f".{operand.dtype}"
-    return f"{names.buffer(operand.buffer)}{kind}[{_expr(operand.index, names)} ..]"
+    return f"{names.name(operand.buffer)}{kind}[{_expr(operand.index, names)} ..]"
 
 
 def _element(buffer: Buffer, indices: tuple[Expr, ...], dtype: str, names: _Names) -> str:
     kind = "" if dtype == buffer.dtype else f".{dtype}"
-    return f"{names.buffer(buffer)}{kind}[{', '.join(_expr(i, names) for i in indices)}]"
+    return f"{names.name(buffer)}{kind}[{', '.join(_expr(i, names) for i in indices)}]"
 
 
 def _expr(expr: Expr, names: _Names, outer: int = 0) -> str:
@@ -151,7 +145,7 @@ def _expr(expr: Expr, names: _Names, outer: int = 0) -> str:
         case Imm(value, dtype):
             return _literal(value, dtype)
         case Var():
-            return names.var(expr)
+            return names.name(expr)
         case BinOp("min" | "max" as op, a, b):
             return f"{op}({_expr(a, names)}, {_expr(b, names)})"
         case BinOp(op, a, b):

@@ -17,8 +17,8 @@ from typing import Literal
 from aot.errors import Problem, UsageError
 from aot.tir.expr import BinOp, Expr, Imm, Load, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import Cloner, accesses, free_vars, loads, walk
-from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Stmt, Store, While
+from aot.tir.functor import Cloner, accesses, free_vars, loads, map_bodies, walk
+from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Stmt, Store
 
 Tail = Literal["exact", "loop", "guard"]
 
@@ -65,7 +65,7 @@ class Schedule:
         if remainder and tail == "exact":
             raise ScheduleError(f"{factor} does not divide the {extent} iterations", self._where(loop))
         outer, inner = Var(f"{loop.name}_o", loop.dtype), Var(f"{loop.name}_i", loop.dtype)
-        body = _at(node, (outer * factor + inner) * node.step + start)
+        body = Cloner({loop: (outer * factor + inner) * node.step + start}).body(node.body)
         if remainder and tail == "guard":
             body = (If((outer * factor + inner) < extent, body),)
             full += 1
@@ -166,27 +166,11 @@ class Schedule:
                 raise ScheduleError(f"iterations write the same element of {store.buffer.name}", where)
 
 
-def _at(node: For, value: Expr) -> tuple[Stmt, ...]:
-    """The body with `value` substituted for the loop variable."""
-    return Cloner({node.var: value}).body(node.body)
-
-
 def _replace(body: tuple[Stmt, ...], rule: Callable[[Stmt], tuple[Stmt, ...] | None]) -> tuple[Stmt, ...]:
     out: list[Stmt] = []
     for stmt in body:
         new = rule(stmt)
-        if new is not None:
-            out.extend(new)
-            continue
-        match stmt:
-            case For(body=inner):
-                out.append(replace(stmt, body=_replace(inner, rule)))
-            case If(then=then, orelse=orelse):
-                out.append(replace(stmt, then=_replace(then, rule), orelse=_replace(orelse, rule)))
-            case While(test=test, body=inner):
-                out.append(replace(stmt, test=_replace(test, rule), body=_replace(inner, rule)))
-            case _:
-                out.append(stmt)
+        out.extend((map_bodies(stmt, lambda inner: _replace(inner, rule)),) if new is None else new)
     return tuple(out)
 
 

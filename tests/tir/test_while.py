@@ -12,7 +12,7 @@ import pytest
 from aot.errors import InternalError
 from aot.target.codegen_c import emit_func, headers
 from aot.target.target import find_target
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import safe_distances
 from aot.tir.buffer import Buffer
 from aot.tir.expr import BinOp, Imm
 from aot.tir.function import PrimFunc

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aot.tir.analysis.overlap import Distance, safe_distances
+from aot.tir.analysis import Distance, safe_distances
 from tests.topi.drawn import KERNELS, Case, make_case
 from tests.topi.layers import Layer
 from tests.topi.runs import interpreted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 
@@ -14,7 +13,7 @@ from aot.tir.arith import Interval, Intervals
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import BinOp, Cast, Expr, Imm, Load, Select, Var, cast
 from aot.tir.function import PrimFunc
-from aot.tir.functor import Cloner, children, expressions, map_children, map_expressions, walk
+from aot.tir.functor import Cloner, bodies, children, expressions, map_bodies, map_children, map_expressions, walk
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 
@@ -55,10 +54,10 @@ class _Simplifier:
             case If(cond, then, orelse):
                 if isinstance(cond, Imm):
                     return self.body(then if cond.value else orelse)
-                new = replace(new, then=self.body(then), orelse=self.body(orelse))
-                return (new,) if new.then or new.orelse else ()
-            case While(test=test, body=inner):
-                return (replace(new, test=self.body(test), body=self.body(inner)),)
+                new = map_bodies(new, self.body)
+                return (new,) if any(bodies(new)) else ()
+            case While():
+                return (map_bodies(new, self.body),)
             case Let(var, value):
                 if isinstance(value, (Imm, Var)):
                     self._values[var] = value
@@ -265,19 +264,10 @@ def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple
                 continue
             case Allocate(buffer=buffer) | Store(buffer=buffer) if buffer in dead:
                 continue
-            case For(body=inner):
-                new = _drop(inner, used=used, dead=dead)
-                if new:
-                    out.append(stmt if new is inner else replace(stmt, body=new))
-            case If(then=then, orelse=orelse):
-                t, o = _drop(then, used=used, dead=dead), _drop(orelse, used=used, dead=dead)
-                if t or o:
-                    out.append(stmt if t is then and o is orelse else replace(stmt, then=t, orelse=o))
-            case While(test=test, body=inner):
-                new, t = _drop(inner, used=used, dead=dead), _drop(test, used=used, dead=dead)
-                out.append(stmt if new is inner and t is test else replace(stmt, test=t, body=new))
             case _:
-                out.append(stmt)
+                new = map_bodies(stmt, lambda inner: _drop(inner, used=used, dead=dead))
+                if isinstance(new, While) or not bodies(new) or any(bodies(new)):
+                    out.append(new)
     changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body, strict=True))
     return tuple(out) if changed else body
 
@@ -306,18 +296,9 @@ def _flattened(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 def _stmt(stmt: Stmt) -> Stmt:
     new = map_expressions(stmt, _expr)
-    match new:
-        case For(body=body):
-            inner = _flattened(body)
-            return new if inner is body else For(new.var, new.start, new.stop, inner, new.step, new.kind)
-        case If(then=then, orelse=orelse):
-            return replace(new, then=_flattened(then), orelse=_flattened(orelse))
-        case While(test=test, body=body):
-            return replace(new, test=_flattened(test), body=_flattened(body))
-        case Store(buffer=buffer, indices=indices) if len(indices) != 1:
-            return Store(buffer, (flat_index(buffer, indices),), new.value, new.dtype)
-        case _:
-            return new
+    if isinstance(new, Store) and len(new.indices) != 1:
+        return Store(new.buffer, (flat_index(new.buffer, new.indices),), new.value, new.dtype)
+    return map_bodies(new, _flattened)
 
 
 def _expr(expr: Expr) -> Expr:
@@ -350,17 +331,10 @@ def unroll(func: PrimFunc) -> PrimFunc:
 def _unrolled(body: tuple[Stmt, ...], *, where: str) -> tuple[Stmt, ...]:
     out: list[Stmt] = []
     for stmt in body:
-        match stmt:
-            case For(kind="unroll"):
-                out.extend(_copies(stmt, where=where))
-            case For(body=inner):
-                out.append(replace(stmt, body=_unrolled(inner, where=where)))
-            case If(then=then, orelse=orelse):
-                out.append(replace(stmt, then=_unrolled(then, where=where), orelse=_unrolled(orelse, where=where)))
-            case While(test=test, body=inner):
-                out.append(replace(stmt, test=_unrolled(test, where=where), body=_unrolled(inner, where=where)))
-            case _:
-                out.append(stmt)
+        if isinstance(stmt, For) and stmt.kind == "unroll":
+            out.extend(_copies(stmt, where=where))
+        else:
+            out.append(map_bodies(stmt, lambda inner: _unrolled(inner, where=where)))
     return tuple(out)
 
 

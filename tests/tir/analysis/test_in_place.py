@@ -10,7 +10,7 @@ import pytest
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.report.measure.sets import open_npz
-from aot.tir.analysis.in_place import in_place_pairs
+from aot.tir.analysis import in_place_pairs
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, maximum

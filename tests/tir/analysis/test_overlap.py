@@ -10,7 +10,7 @@ import pytest
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.tir.analysis.overlap import Distance, safe_distances
+from aot.tir.analysis import Distance, safe_distances
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import cast, logical_and, maximum, minimum

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from aot.tir.analysis.overlap import Span, evaluate, exact, narrowed, point
+from aot.tir.analysis import Span, evaluate, exact, narrowed, point
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import BinOp, Cast, Expr, Load, Var, imm, logical_and, maximum, minimum, select

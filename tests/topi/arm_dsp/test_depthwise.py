@@ -13,7 +13,7 @@ from aot.relay.analysis import workload_key
 from aot.relay.expr import Call, Function, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import safe_distances
 from aot.topi.strategy import OpImplementation, implementations
 from aot.tune.task import choices_of
 from tests.topi.layers import Layer, build, check, data_for, interpret

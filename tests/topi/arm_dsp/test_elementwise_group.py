@@ -17,7 +17,7 @@ from aot.op.qnn.lut import LutAttrs
 from aot.op.tensor.shape import StridedSliceAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, post_order
 from aot.relay.interpreter import evaluate
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import safe_distances
 from aot.topi.arm_dsp.elementwise_group import contiguous_from
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import check_group, data_of, lowered

@@ -11,7 +11,7 @@ from aot.op.common.tensors import RescaledAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
 from aot.relay.expr import Var, call
 from aot.support.dtype import int_range
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import safe_distances
 from tests.topi.drawn_elementwise import VECTORS, draw_elementwise
 from tests.topi.drawn_groups import cases
 from tests.topi.generic.test_copy import ADD

@@ -9,7 +9,7 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.relay.expr import Var, call, const
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import safe_distances
 from tests.topi.generic.test_copy import ADD
 from tests.topi.groups import check_group, lowered
 

@@ -14,7 +14,7 @@ from aot.op.common.tensors import RescaledAttrs
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
-from aot.tir.analysis.overlap import safe_distances
+from aot.tir.analysis import safe_distances
 from aot.tune.measure import MeasureInput, measure
 from tests.topi.drawn import Case, pick
 from tests.topi.groups import check_group, data_of, lowered

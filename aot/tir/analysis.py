@@ -28,10 +28,11 @@ import numpy as np
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, is_signed, itemsize
+from aot.tir.arith import INT_MEANING, decided
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import children, walk
+from aot.tir.functor import accesses, bodies, children, loads, walk
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
 Value = int | Array
@@ -75,7 +76,9 @@ def evaluate(expr: Expr, env: Env) -> Span:
         case BinOp(op, a, b):
             if is_float(a.dtype):
                 return 0, 1
-            return _fitted(_binop(op, evaluate(a, env), evaluate(b, env), dtype=a.dtype), expr.dtype)
+            span, of = _binop(op, evaluate(a, env), evaluate(b, env), dtype=a.dtype), expr.dtype
+            # signed results never overflow (which is an error elsewhere); unsigned ones may wrap to any value
+            return span if is_signed(of) or of == "bool" or _fits(span, of) else _type_range(of)
         case Cast(dtype, value):
             if is_float(value.dtype) or is_float(dtype):
                 return _type_range(dtype)
@@ -100,11 +103,6 @@ def _fits(span: Span, dtype: str) -> bool:
     return bool(least >= low and most <= high)
 
 
-def _fitted(span: Span, dtype: str) -> Span:
-    """Signed results never overflow (which is an error elsewhere); unsigned ones may wrap to any value."""
-    return span if is_signed(dtype) or dtype == "bool" or _fits(span, dtype) else _type_range(dtype)
-
-
 def _select(cond: Span, then: Span, orelse: Span) -> Span:
     always, never = np.asarray(cond[0]) != 0, np.asarray(cond[1]) == 0
     low = np.where(always, then[0], np.where(never, orelse[0], np.minimum(then[0], orelse[0])))
@@ -124,7 +122,8 @@ def _binop(op: str, a: Span, b: Span, *, dtype: str) -> Span:
         case "-":
             return a[0] - b[1], a[1] - b[0]
         case "*" if _largest(a) * _largest(b) <= _MOST:
-            return _corners([x * y for x in a for y in b])
+            corners = np.broadcast_arrays(*(x * y for x in a for y in b))
+            return np.minimum.reduce(corners), np.maximum.reduce(corners)
         case "min":
             return np.minimum(a[0], b[0]), np.minimum(a[1], b[1])
         case "max":
@@ -163,58 +162,27 @@ def _quotient(a: Value, b: Value) -> Value:
     return quotient
 
 
-def _corners(values: list[Value]) -> Span:
-    return np.minimum.reduce(np.broadcast_arrays(*values)), np.maximum.reduce(np.broadcast_arrays(*values))
-
-
 def _exact(op: str, a: Value, b: Value, *, dtype: str) -> Span:
     match op:
-        case "+":
-            return point(a + b)
-        case "-":
-            return point(a - b)
-        case "*" if _largest(point(a)) * _largest(point(b)) <= _MOST:
-            return point(a * b)
-        case "min":
-            return point(np.minimum(a, b))
-        case "max":
-            return point(np.maximum(a, b))
-        case "&":
-            return point(a & b)
-        case "|":
-            return point(a | b)
-        case "^":
-            return point(a ^ b)
-        case ">>" if np.min(b) >= 0 and np.max(b) < 32:
-            return point(a >> b)
-        case "<<" if np.min(b) >= 0 and _largest(point(a)) << min(int(np.max(b)), 64) <= _MOST:
-            return point(a << b)
+        case "min" | "max":
+            return point((np.minimum if op == "min" else np.maximum)(a, b))
         case "/" | "%" if np.all(b):
-            return point(_quotient(a, b) if op == "/" else a - b * _quotient(a, b))
+            quotient = _quotient(a, b)
+            return point(quotient if op == "/" else a - b * quotient)
+        case "*":
+            is_known = _largest(point(a)) * _largest(point(b)) <= _MOST
+        case ">>":
+            is_known = bool(np.min(b) >= 0 and np.max(b) < 32)
+        case "<<":
+            is_known = bool(np.min(b) >= 0 and _largest(point(a)) << min(int(np.max(b)), 64) <= _MOST)
         case _:
-            return _type_range(dtype)
+            is_known = op in ("+", "-", "&", "|", "^")
+    return point(INT_MEANING[op](a, b)) if is_known else _type_range(dtype)  # type: ignore[arg-type]
 
 
 def _decided(op: str, a: Span, b: Span) -> Span:
     """Comparisons and logical operators as 0 and 1."""
-    (a0, a1), (b0, b1) = (tuple(map(np.asarray, s)) for s in (a, b))
-    match op:
-        case "<":
-            always, never = a1 < b0, a0 >= b1
-        case "<=":
-            always, never = a1 <= b0, a0 > b1
-        case ">":
-            always, never = a0 > b1, a1 <= b0
-        case ">=":
-            always, never = a0 >= b1, a1 < b0
-        case "==":
-            always, never = (a0 == a1) & (b0 == b1) & (a0 == b0), (a1 < b0) | (b1 < a0)
-        case "!=":
-            always, never = (a1 < b0) | (b1 < a0), (a0 == a1) & (b0 == b1) & (a0 == b0)
-        case "&&":
-            always, never = (a0 != 0) & (b0 != 0), (a1 == 0) | (b1 == 0)
-        case _:
-            always, never = (a0 != 0) | (b0 != 0), (a1 == 0) & (b1 == 0)
+    always, never = decided(op, *(tuple(map(np.asarray, s)) for s in (a, b)))
     low = always.astype(np.int64)
     return point(low) if exact(a) and exact(b) else (low, (~never).astype(np.int64))
 
@@ -418,19 +386,24 @@ class _Scope:
         return _Scope({**self.env, var: span}, self.rows, self.places, self.divided)
 
     def repeated(self, times: int) -> _Scope:
-        def repeat(span: Span) -> Span:
-            if exact(span):
-                return point(span[0] if isinstance(span[0], int) else np.repeat(_vector(span[0], self.rows), times))
-            low, high = (v if isinstance(v, int) else np.repeat(_vector(v, self.rows), times) for v in span)
-            return low, high
+        def repeat(vector: Array) -> Array:
+            return np.repeat(vector, times)
 
-        env = {v: repeat(s) for v, s in self.env.items()}
-        places = {p: (b, repeat(s)) for p, (b, s) in self.places.items()}
+        env = {v: per_row(s, self.rows, repeat) for v, s in self.env.items()}
+        places = {p: (b, per_row(s, self.rows, repeat)) for p, (b, s) in self.places.items()}
         return replace(self, env=env, rows=self.rows * times, places=places)
 
 
 def _vector(value: Value, rows: int) -> Array:
     return np.broadcast_to(value, (rows,))
+
+
+def per_row(span: Span, rows: int, rule: Callable[[Array], Array]) -> Span:
+    """The span with `rule` applied to its vectors of `rows` values; numbers stay as they are."""
+    low = span[0] if isinstance(span[0], int) else rule(_vector(span[0], rows))
+    if exact(span):
+        return point(low)
+    return low, span[1] if isinstance(span[1], int) else rule(_vector(span[1], rows))
 
 
 _Side = Expr | tuple[Stmt, ...]
@@ -549,11 +522,9 @@ class _Walker:
         """Whether the loop both uses and writes watched buffers."""
         entry = self._mixed.get(id(loop))
         if entry is None:
-            entry = self._mixed[id(loop)] = self._writes(loop.body), loop
+            writes = any(isinstance(s, (Store, Block, CallPrim)) and _stores(s) for s in walk(loop.body))
+            entry = self._mixed[id(loop)] = writes, loop
         return entry[0]
-
-    def _writes(self, stmts: tuple[Stmt, ...]) -> bool:
-        return any(isinstance(s, (Store, Block, CallPrim)) and _stores(s) for s in walk(stmts))
 
     # ---- accesses
 
@@ -665,3 +636,212 @@ def _stores(stmt: Store | Block | CallPrim) -> bool:
     if isinstance(stmt, Store):
         return stmt.buffer.scope != "local"
     return any(isinstance(o, Region) and o.buffer.scope in ("param", "arena") for o in stmt.operands)
+
+
+# May a kernel's output be placed exactly over its input?  Checked byte by byte, for cases that ranges (above) cannot
+# decide.
+#
+# A depthwise convolution processes one channel after the other: its first writes and its last reads are a whole tensor apart,
+# yet every byte is written only after its last read.  Here each byte gets the time of its last use and of its first write; time
+# is the order of statements, and within a tensor intrinsic everything counts as used after everything was written.
+
+MOST_ACCESSES = 2_000_000
+"""Most accesses to follow; a kernel with more (it reads its input many times) gets the answer no."""
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def in_place_pairs(func: PrimFunc, *, limit: int = MOST_ACCESSES) -> frozenset[Pair]:
+    """The (input, output) pairs of equal size that may start at the same address; kernels that cannot be followed have none."""
+    return _in_place_pairs(func.core, limit)
+
+
+@lru_cache(4096)  # every trial of a memory plan asks about the same kernels
+def _in_place_pairs(func: PrimFunc, limit: int) -> frozenset[Pair]:
+    pairs = [(a, b) for a in func.inputs for b in func.outputs if a.nbytes == b.nbytes and a.is_sized and not type_based(a, b)]
+    if not pairs or any(isinstance(s, CallPrim) for s in walk(func.body)):
+        return frozenset()
+    clock = _Clock({b for p in pairs for b in p}, limit)
+    try:
+        clock.body(func.body, _Instant({}, 1, np.zeros(1, np.int64)))
+    except (_NotFollowedError, IndexError):  # a guard that is not followed may lead out of bounds
+        return frozenset()
+    return frozenset((a, b) for a, b in pairs if bool(np.all(clock.used[a] < clock.written[b])))
+
+
+class _NotFollowedError(Exception):
+    """The accesses depend on data, or there are too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Instant:
+    """`rows` executions of a statement, each with its variables and time; `frozen`: inside an intrinsic."""
+
+    env: dict[Var | Cell, Span]
+    rows: int
+    time: Array
+    places: Mapping[Buffer, tuple[Buffer, Span]] = field(default_factory=dict)
+    frozen: bool = False
+
+    def take(self, which: Array) -> _Instant:
+        """Select rows by their numbers, possibly several times."""
+
+        def taken(vector: Array) -> Array:
+            return vector[which]
+
+        env = {v: per_row(s, self.rows, taken) for v, s in self.env.items()}
+        places = {p: (b, per_row(s, self.rows, taken)) for p, (b, s) in self.places.items()}
+        return replace(self, env=env, rows=len(which), time=self.time[which], places=places)
+
+
+class _Clock:
+    """Walks a body through every iteration of every loop that touches a watched buffer."""
+
+    def __init__(self, watched: set[Buffer], limit: int) -> None:
+        self.used = {b: np.full(b.nbytes, -1, np.int64) for b in watched}
+        self.written = {b: np.full(b.nbytes, _NEVER, np.int64) for b in watched}
+        self._left = limit
+
+    def body(self, stmts: Iterable[Stmt], at: _Instant) -> None:
+        for stmt in stmts:
+            if isinstance(stmt, Let):
+                self._expr(stmt.value, at)
+                at = replace(at, env={**at.env, stmt.var: evaluate(stmt.value, at.env)})
+            elif self._touches(stmt, at):
+                self._stmt(stmt, at)
+            if not at.frozen:
+                at = replace(at, time=at.time + _duration(stmt, _hull(at.env)))
+
+    def _touches(self, stmt: Stmt, at: _Instant) -> bool:
+        """Whether the statement, or one inside it, uses a watched buffer."""
+        inside = (a.buffer for s in walk((stmt,)) for a in accesses(s))
+        return any(at.places.get(b, (b,))[0] in self.used for b in inside)
+
+    def _stmt(self, stmt: Stmt, at: _Instant) -> None:
+        match stmt:
+            case For():
+                self._loop(stmt, at)
+            case Store(buffer, indices, value, dtype):
+                for expr in (*indices, value):
+                    self._expr(expr, at)
+                self._access(buffer, indices, dtype, at, written=True)
+            case If(cond, then, orelse):
+                self._expr(cond, at)
+                holds = self._known(cond, at) != 0
+                for branch, mask in ((then, holds), (orelse, ~holds)):
+                    rows = np.flatnonzero(mask)
+                    if branch and len(rows):
+                        self.body(branch, at.take(rows))
+            case Block(intrin, operands):
+                self._block(intrin.desc, operands, at)
+            case _:
+                raise _NotFollowedError
+
+    def _loop(self, loop: For, at: _Instant) -> None:
+        for bound in (loop.start, loop.stop):
+            self._expr(bound, at)
+        start, stop = self._known(loop.start, at), self._known(loop.stop, at)
+        trips = np.maximum(0, -((start - stop) // loop.step))
+        total = int(trips.sum())
+        self._spend(total)
+        if not total:
+            return
+        rows = np.repeat(np.arange(at.rows), trips)
+        number = np.arange(total) - np.repeat(np.cumsum(trips) - trips, trips)
+        inner = at.take(rows)
+        value = start[rows] + number * loop.step
+        time = inner.time
+        if not at.frozen:
+            span = int(start.min()), int((start + trips * loop.step).max())
+            time = time + number * _length(loop.body, {**_hull(at.env), loop.var: span})
+        self.body(loop.body, replace(inner, env={**inner.env, loop.var: point(value)}, time=time))
+
+    def _known(self, expr: Expr, at: _Instant) -> Array:
+        span = evaluate(expr, at.env)
+        if not exact(span):
+            raise _NotFollowedError
+        return np.broadcast_to(np.asarray(span[0], np.int64), (at.rows,))
+
+    def _spend(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise _NotFollowedError
+
+    def _expr(self, expr: Expr, at: _Instant) -> None:
+        match expr:
+            case Load(buffer, indices, dtype):
+                for index in indices:
+                    self._expr(index, at)
+                self._access(buffer, indices, dtype, at, written=False)
+            case Select(cond, then, orelse):
+                self._expr(cond, at)
+                if any(True for side in (then, orelse) for _ in loads(side)):
+                    holds = self._known(cond, at) != 0
+                    for side, mask in ((then, holds), (orelse, ~holds)):
+                        rows = np.flatnonzero(mask)
+                        if len(rows):
+                            self._expr(side, at.take(rows))
+            case _:
+                for child in children(expr):
+                    self._expr(child, at)
+
+    def _access(self, buffer: Buffer, indices: tuple[Expr, ...], dtype: str, at: _Instant, *, written: bool) -> None:
+        root, base = at.places.get(buffer, (buffer, point(0)))
+        if root not in self.used:
+            return
+        size = itemsize(dtype)
+        index = flat_index(buffer, indices)
+        self._spend(at.rows)
+        if not exact(base):
+            raise _NotFollowedError
+        first = self._known(index, at) * size + base[0]
+        # an intrinsic uses at the end of its time what it writes at the start; any other statement loads before it stores
+        time: Array = at.time + int(written != at.frozen)
+        for byte in range(size):
+            where: Array = first + byte
+            if written:
+                np.minimum.at(self.written[root], where, time)
+            else:
+                np.maximum.at(self.used[root], where, time)
+
+    def _block(self, desc: PrimFunc, operands: tuple[Region | Expr, ...], at: _Instant) -> None:
+        env: dict[Var | Cell, Span] = {}
+        places: dict[Buffer, tuple[Buffer, Span]] = {}
+        for param, operand in zip(desc.params, operands, strict=True):
+            if isinstance(operand, Region) and isinstance(param, Buffer):
+                root, base = at.places.get(operand.buffer, (operand.buffer, point(0)))
+                index = evaluate(operand.index, at.env)
+                here = point(base[0] + index[0] * itemsize(operand.dtype)) if exact(index) and exact(base) else (-1, 1)
+                places[param] = root, here
+            elif not isinstance(operand, Region) and isinstance(param, Var):
+                self._expr(operand, at)
+                env[param] = evaluate(operand, at.env)
+        self.body(desc.body, _Instant(env, at.rows, at.time, places, frozen=True))
+
+
+def _hull(env: Mapping[Var | Cell, Span]) -> dict[Var | Cell, Span]:
+    """The range of values over all rows."""
+    return {v: hull(span) for v, span in env.items()}
+
+
+def _length(stmts: Iterable[Stmt], env: dict[Var | Cell, Span]) -> int:
+    """The most ticks of a body; `env` holds one row."""
+    total = 0
+    for stmt in stmts:
+        total += _duration(stmt, env)
+        if isinstance(stmt, Let):
+            env = {**env, stmt.var: evaluate(stmt.value, env)}
+    return total
+
+
+def _duration(stmt: Stmt, env: dict[Var | Cell, Span]) -> int:
+    """Two ticks for a statement without a body, so that loads come before stores."""
+    if not isinstance(stmt, For):
+        return 2 + sum(_length(b, env) for b in bodies(stmt))
+    start, stop = evaluate(stmt.start, env), evaluate(stmt.stop, env)
+    (low, last), (_, high) = hull(start), hull(stop)
+    trips = max(0, -((low - high) // stmt.step))
+    if trips > MOST_ACCESSES:
+        raise _NotFollowedError
+    span = low, max(low, last + (trips - 1) * stmt.step)
+    return trips * _length(stmt.body, {**env, stmt.var: span}) + 2
