@@ -78,8 +78,8 @@ def files() -> tuple[dict[str, str], dict[str, str]]:
     AttrMap.set = enter  # type: ignore[method-assign]
     from aot.frontend.tflite import convert
 
-    registered = convert.from_tflite
-    convert.from_tflite = register
+    registered = convert.converter
+    convert.converter = register
     _import_all(OPERATORS)
     _import_all(CONVERTERS)
     return _single(operators), _single(converters)

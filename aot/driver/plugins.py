@@ -1,6 +1,6 @@
 """Plug-ins: Python files, or installed packages in the entry-point group `aot.plugins`, that register their own extensions.
 
-They can register operators (`aot.ir.op.register_op`), converters (`aot.frontend.tflite.convert.from_tflite`), kernels
+They can register operators (`aot.ir.op.register_op`), converters (`aot.frontend.tflite.convert.converter`), kernels
 (`register_impl` of `aot.topi.strategy`), targets and boards (`register_core`, `register_boards`), passes (`register_pass`),
 external code generators (`aot.byoc.register_external_codegen`) and oracles (`register_oracle`).
 """

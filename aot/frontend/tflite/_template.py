@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from aot.frontend.tflite.convert import ConvertContext, from_tflite, operand, require_dtype, require_quant
-from aot.frontend.view import OperatorView
+from aot.frontend.tflite.convert import Operator, converter
 from aot.op._template import NegateAttrs
-from aot.relay.expr import Expr, call
+from aot.relay.expr import Expr
 
 
-@from_tflite("TEMPLATE_NEGATE", "int8", "template.negate")
-def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("TEMPLATE_NEGATE", "int8", "template.negate")
+def convert(op: Operator) -> Expr:
     """Check what this version supports, compute the attributes in double precision as the reference does, build the calls."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, {"int8"})
-    (_, zp_in), (_, zp) = require_quant(ctx, op, data), require_quant(ctx, op, out, what="the result")
-    return call("template.negate", [operand(ctx, op, 0)], NegateAttrs(zp_in, zp, out.quant), span=ctx.span(op))
+    data, out = op.type(0, {"int8"}), op.result_type()
+    (_, zp_in), (_, zp) = op.quant(data), op.quant(out, what="the result")
+    return op.call("template.negate", [op.operand(0)], NegateAttrs(zp_in, zp, out.quant))

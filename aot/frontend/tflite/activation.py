@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from aot.frontend.tflite.convert import ConvertContext, from_tflite, is_plain, operand, require_dtype, require_quant, unsupported
+from aot.frontend.tflite.convert import Operator, converter, is_plain
 from aot.frontend.tflite.retyped import legacy_uint8, widens_halves
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import (
@@ -31,7 +30,7 @@ from aot.op.math.cast import CastAttrs
 from aot.op.math.unary import UNARY, VECTOR, UnaryAttrs, gelu, sigmoid
 from aot.op.qnn.lut import Lut16Attrs, LutAttrs, PreluAttrs, Sigmoid16Attrs, Sqrt16Attrs, populate, quantized_sqrt
 from aot.op.qnn.quantize import ClipAttrs, Requantize8Attrs
-from aot.relay.expr import Expr, call, const, tensor_type
+from aot.relay.expr import Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
@@ -76,20 +75,20 @@ def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
     return int(multiplier), shift
 
 
-def convert_unary(ctx: ConvertContext, op: OperatorView, name: str, attrs: UnaryAttrs | None = None) -> Expr:
+def convert_unary(op: Operator, name: str, attrs: UnaryAttrs | None = None) -> Expr:
     """The operator `name` on plain numbers."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), UNARY[name].dtypes)
-    return call(name, [operand(ctx, op, 0)], attrs or UnaryAttrs(), span=ctx.span(op))
+    op.require_dtype(op.type(0), UNARY[name].dtypes)
+    return op.call(name, [op.operand(0)], attrs or UnaryAttrs())
 
 
 def _unary_converter(opcode: str, name: str) -> None:
     halves = opcode in ("NEG", "SIN", "COS", "FLOOR")
 
-    def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-        return convert_unary(ctx, op, name)
+    def convert(op: Operator) -> Expr:
+        return convert_unary(op, name)
 
     dtypes, through = (*UNARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
-    from_tflite(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
+    converter(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
 
 
 for _opcode, _name in (
@@ -133,34 +132,33 @@ class Codes:
         return real_multiplier(self.opcode, self.dtype, (self.data[0], factor), (self.out[0],), oracle=self.oracle)
 
 
-def real_codes(ctx: ConvertContext, op: OperatorView, dtypes: tuple[str, ...] = ("int8", "int16")) -> Codes:
+def real_codes(op: Operator, dtypes: tuple[str, ...] = ("int8", "int16")) -> Codes:
     """Operand 0 and the result, of one type of `dtypes`; int16 without zero points."""
-    data, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, data, dtypes)
-    require_dtype(ctx, op, out, (data.dtype,), what="a result")
-    parameters = require_quant(ctx, op, data, may_be_zero=True), require_quant(ctx, op, out, what="the result")
-    codes = Codes(op.opcode, data.dtype, *parameters, ctx.oracle)
+    data, out = op.type(0, dtypes), op.result_type()
+    op.require_dtype(out, (data.dtype,), what="a result")
+    parameters = op.quant(data, may_be_zero=True), op.quant(out, what="the result")
+    codes = Codes(op.opcode, data.dtype, *parameters, op.oracle)
     if data.dtype == "int16" and (codes.data[1] or codes.out[1]):
-        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
+        op.refuse("int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     return codes
 
 
-def table_call(ctx: ConvertContext, op: OperatorView, table: Array | tuple[int, ...]) -> Expr:
+def table_call(op: Operator, table: Array | tuple[int, ...]) -> Expr:
     """qnn.lut of operand 0."""
-    attrs = LutAttrs(tuple(int(v) for v in table), ctx.output_type(op).quant)
-    return call("qnn.lut", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+    attrs = LutAttrs(tuple(int(v) for v in table), op.result_type().quant)
+    return op.call("qnn.lut", [op.operand(0)], attrs)
 
 
-def real_call(ctx: ConvertContext, op: OperatorView, function: Real, dtypes: tuple[str, ...] = ("int8", "int16")) -> Expr:
+def real_call(op: Operator, function: Real, dtypes: tuple[str, ...] = ("int8", "int16")) -> Expr:
     """A real function on quantised values."""
-    codes = real_codes(ctx, op, dtypes)
+    codes = real_codes(op, dtypes)
     if codes.dtype == "int8":
-        return table_call(ctx, op, float_table(function, codes.data, codes.out))
+        return table_call(op, float_table(function, codes.data, codes.out))
     try:
         table = populate(function, codes.data, codes.out)
     except ValueError as error:
-        unsupported(ctx, op, f"a scale of {codes.data[0]:g} is not supported: {error}", code="E1226")
-    return call("qnn.lut16", [operand(ctx, op, 0)], Lut16Attrs(table, ctx.output_type(op).quant), span=ctx.span(op))
+        op.refuse(f"a scale of {codes.data[0]:g} is not supported: {error}", code="E1226")
+    return op.call("qnn.lut16", [op.operand(0)], Lut16Attrs(table, op.result_type().quant))
 
 
 # --- sigmoid and tanh
@@ -170,109 +168,109 @@ def _tanh(x: Array) -> Array:
     return apply("tanh", x)
 
 
-def _convert_sigmoid(ctx: ConvertContext, op: OperatorView, *, function: str, shifts: tuple[int, ...]) -> Expr:
+def _convert_sigmoid(op: Operator, *, function: str, shifts: tuple[int, ...]) -> Expr:
     """LOGISTIC or TANH of int16: the result has 15 fractional bits."""
-    codes = real_codes(ctx, op)
+    codes = real_codes(op)
     if abs(codes.out[0] * 32768 - 1) > 1e-3:
-        unsupported(ctx, op, f"the result must have scale 1/32768, not {codes.out[0]:g}", code="E1225")
+        op.refuse(f"the result must have scale 1/32768, not {codes.out[0]:g}", code="E1225")
     multiplier, shift = sigmoid_scaling(codes.data[0], shifts)
     if multiplier >= 1 << 16 or shift > 30:
-        unsupported(ctx, op, f"a scale of {codes.data[0]:g} is not supported", code="E1226")
-    attrs = Sigmoid16Attrs(function, multiplier, shift, ctx.output_type(op).quant)
-    return call("qnn.sigmoid16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+        op.refuse(f"a scale of {codes.data[0]:g} is not supported", code="E1226")
+    attrs = Sigmoid16Attrs(function, multiplier, shift, op.result_type().quant)
+    return op.call("qnn.sigmoid16", [op.operand(0)], attrs)
 
 
-@from_tflite("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid")
+@converter("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid")
 @widens_halves
 @legacy_uint8
-def convert_logistic(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_logistic(op: Operator) -> Expr:
     """1 / (1 + e^-x)."""
-    data = ctx.input_type(op, 0)
+    data = op.type(0)
     if is_plain(data):
-        return convert_unary(ctx, op, "sigmoid")
+        return convert_unary(op, "sigmoid")
     if data.dtype == "int16":
-        return _convert_sigmoid(ctx, op, function="logistic", shifts=(0,))
-    return real_call(ctx, op, sigmoid, ("int8",))
+        return _convert_sigmoid(op, function="logistic", shifts=(0,))
+    return real_call(op, sigmoid, ("int8",))
 
 
-@from_tflite("TANH", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 tanh")
+@converter("TANH", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 tanh")
 @widens_halves
 @legacy_uint8
-def convert_tanh(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_tanh(op: Operator) -> Expr:
     """The hyperbolic tangent."""
-    data = ctx.input_type(op, 0)
+    data = op.type(0)
     if is_plain(data):
-        return convert_unary(ctx, op, "tanh")
+        return convert_unary(op, "tanh")
     if data.dtype == "int16":
-        return _convert_sigmoid(ctx, op, function="tanh", shifts=(0, 1))
-    return real_call(ctx, op, _tanh, ("int8",))
+        return _convert_sigmoid(op, function="tanh", shifts=(0, 1))
+    return real_call(op, _tanh, ("int8",))
 
 
 # --- other real functions
 
 
-@from_tflite("ELU", "int8 float32", "elu qnn.lut")
-def convert_elu(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("ELU", "int8 float32", "elu qnn.lut")
+def convert_elu(op: Operator) -> Expr:
     """x, or e^x - 1 below 0."""
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "elu")
-    return real_call(ctx, op, lambda x: np.where(x < 0, apply("expm1", x), x), ("int8",))
+    if is_plain(op.type(0)):
+        return convert_unary(op, "elu")
+    return real_call(op, lambda x: np.where(x < 0, apply("expm1", x), x), ("int8",))
 
 
 @widens_halves
-def _gelu_of_halves(ctx: ConvertContext, op: OperatorView) -> Expr:
-    return convert_unary(ctx, op, "gelu_half_tanh" if op.option("approximate") else "gelu_half")
+def _gelu_of_halves(op: Operator) -> Expr:
+    return convert_unary(op, "gelu_half_tanh" if op.option("approximate") else "gelu_half")
 
 
-@from_tflite("GELU", "int8 uint8 int16 float16 float32", "cast gelu gelu_half gelu_uneven qnn.lut qnn.lut16")
+@converter("GELU", "int8 uint8 int16 float16 float32", "cast gelu gelu_half gelu_uneven qnn.lut qnn.lut16")
 @legacy_uint8
-def convert_gelu(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
+def convert_gelu(op: Operator) -> Expr | Sequence[Expr]:
     """x times the probability that a standard normal variable is less than x."""
     approximate = bool(op.option("approximate"))
-    if ctx.input_type(op, 0).dtype == "float16":
-        return _gelu_of_halves(ctx, op)
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "gelu_tanh") if approximate else convert_gelu_by_size(ctx, op)
-    return real_call(ctx, op, lambda x: gelu(x, approximate=approximate))
+    if op.type(0).dtype == "float16":
+        return _gelu_of_halves(op)
+    if is_plain(op.type(0)):
+        return convert_unary(op, "gelu_tanh") if approximate else convert_gelu_by_size(op)
+    return real_call(op, lambda x: gelu(x, approximate=approximate))
 
 
-@from_tflite("EXP", "int8 int16 float32", "exp qnn.lut qnn.lut16")
-def convert_exp(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("EXP", "int8 int16 float32", "exp qnn.lut qnn.lut16")
+def convert_exp(op: Operator) -> Expr:
     """e^x."""
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "exp")
-    return real_call(ctx, op, lambda x: apply("exp", x))
+    if is_plain(op.type(0)):
+        return convert_unary(op, "exp")
+    return real_call(op, lambda x: apply("exp", x))
 
 
-@from_tflite("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16")
-def convert_log(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16")
+def convert_log(op: Operator) -> Expr:
     """The natural logarithm; for quantised values that are not positive the smallest result."""
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "log")
-    codes = real_codes(ctx, op)
+    if is_plain(op.type(0)):
+        return convert_unary(op, "log")
+    codes = real_codes(op)
     lowest = np.float32(int_range(codes.dtype)[0] - codes.out[1]) * np.float32(codes.out[0])
-    return real_call(ctx, op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
+    return real_call(op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
 
 
-@from_tflite("SQRT", "int8 int16 float32", "qnn.lut qnn.sqrt16 sqrt")
-def convert_sqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SQRT", "int8 int16 float32", "qnn.lut qnn.sqrt16 sqrt")
+def convert_sqrt(op: Operator) -> Expr:
     """The square root, truncated for quantised values; negative numbers, which the reference reports as errors, count as 0."""
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "sqrt")
-    codes = real_codes(ctx, op)
+    if is_plain(op.type(0)):
+        return convert_unary(op, "sqrt")
+    codes = real_codes(op)
     (scale_in, zp_in), (scale, zp) = codes.data, codes.out
     if codes.dtype == "int16":
-        attrs = Sqrt16Attrs(scale_in, scale, ctx.output_type(op).quant)
-        return call("qnn.sqrt16", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
-    return table_call(ctx, op, np.clip(wrap_int32(quantized_sqrt(all_codes() - zp_in, scale_in, scale) + zp), -128, 127))
+        attrs = Sqrt16Attrs(scale_in, scale, op.result_type().quant)
+        return op.call("qnn.sqrt16", [op.operand(0)], attrs)
+    return table_call(op, np.clip(wrap_int32(quantized_sqrt(all_codes() - zp_in, scale_in, scale) + zp), -128, 127))
 
 
-@from_tflite("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
-def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
+def convert_rsqrt(op: Operator) -> Expr:
     """1 / sqrt(x); for 0 the largest value.  (The reference reports negative numbers as errors; here they count as 0.)"""
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "rsqrt")
-    codes = real_codes(ctx, op)
+    if is_plain(op.type(0)):
+        return convert_unary(op, "rsqrt")
+    codes = real_codes(op)
     scale, scale_in = np.float32(codes.out[0]), np.float32(codes.data[0])
     if codes.dtype == "int16":
 
@@ -280,10 +278,10 @@ def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
             positive = np.where(x <= 0, np.float32(1), x)
             return np.where(x <= 0, np.float32(32767) * scale, np.float32(1) / apply("sqrt", positive))
 
-        return real_call(ctx, op, function)
+        return real_call(op, function)
     if not scale_in:  # only zeros
-        return table_call(ctx, op, (127,) * 256)
-    real = real_multiplier(op.opcode, codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]), oracle=ctx.oracle)
+        return table_call(op, (127,) * 256)
+    real = real_multiplier(op.opcode, codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]), oracle=op.oracle)
     multiplier, shift = quantize_multiplier(real)
     table = []
     for value in all_codes() - codes.data[1]:
@@ -293,7 +291,7 @@ def convert_rsqrt(ctx: ConvertContext, op: OperatorView) -> Expr:
         m, s = inverse_sqrt(int(value))
         root = int(multiply_by_quantized_multiplier(1, m, s + 20))
         table.append(int(requantize(root, multiplier, shift - 20, zero_point=codes.out[1], lo=-128, hi=127)))
-    return table_call(ctx, op, tuple(table))
+    return table_call(op, tuple(table))
 
 
 # --- piecewise linear functions
@@ -309,83 +307,83 @@ _BOUNDS: dict[str, tuple[float | None, float | None]] = {
 def _register_relu(opcode: str) -> None:
     low, high = _BOUNDS[opcode]
 
-    @from_tflite(opcode, "int8 uint8 int16 float32", "clip relu")
+    @converter(opcode, "int8 uint8 int16 float32", "clip relu")
     @legacy_uint8
-    def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    def convert(op: Operator) -> Expr:
         """A clip if input and output have the same quantisation, else rescaled quantised values."""
-        if is_plain(ctx.input_type(op, 0)):
-            return convert_unary(ctx, op, "relu", UnaryAttrs(lo=low, hi=high))
-        if opcode == "RELU6" and ctx.oracle == "tflm":
-            return _relu6_of_tflm(ctx, op)
-        return _clamped(ctx, op, low, high)
+        if is_plain(op.type(0)):
+            return convert_unary(op, "relu", UnaryAttrs(lo=low, hi=high))
+        if opcode == "RELU6" and op.oracle == "tflm":
+            return _relu6_of_tflm(op)
+        return _clamped(op, low, high)
 
 
-def _relu6_of_tflm(ctx: ConvertContext, op: OperatorView) -> Expr:
+def _relu6_of_tflm(op: Operator) -> Expr:
     """TFLM clamps the operand's quantised values and rescales nothing, whatever the result's quantisation."""
-    codes = real_codes(ctx, op)
+    codes = real_codes(op)
     scale, zp = codes.data
     lo, hi = int_range(codes.dtype)
     attrs = ClipAttrs(max(lo, zp), min(hi, quantize_value(6.0, scale, zp)))
-    return call("clip", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+    return op.call("clip", [op.operand(0)], attrs)
 
 
-def _clamped(ctx: ConvertContext, op: OperatorView, low: float | None, high: float | None) -> Expr:
-    codes = real_codes(ctx, op)
-    out, (scale, zp) = ctx.output_type(op), codes.out
+def _clamped(op: Operator, low: float | None, high: float | None) -> Expr:
+    codes = real_codes(op)
+    out, (scale, zp) = op.result_type(), codes.out
     lo, hi = int_range(codes.dtype)
     if low is not None:
         lo = max(lo, quantize_value(low, scale, zp))
     if high is not None:
         hi = min(hi, quantize_value(high, scale, zp))
     if lo > hi:
-        unsupported(ctx, op, "no value of the result is in the activation's range", code="E1206")
-    x, span = operand(ctx, op, 0), ctx.span(op)
+        op.refuse("no value of the result is in the activation's range", code="E1206")
+    x = op.operand(0)
     if codes.data == codes.out:
-        return call("clip", [x], ClipAttrs(lo, hi), span=span)
+        return op.call("clip", [x], ClipAttrs(lo, hi))
     multiplier, shift = quantize_multiplier(codes.ratio())
     if codes.dtype == "int8":
-        return table_call(ctx, op, requantize(all_codes() - codes.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
+        return table_call(op, requantize(all_codes() - codes.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
     attrs = Requantize8Attrs(0, multiplier, shift, zp, lo, hi, codes.dtype, out.quant)
-    return call("qnn.requantize8", [x], attrs, span=span)
+    return op.call("qnn.requantize8", [x], attrs)
 
 
 for _opcode in _BOUNDS:
     _register_relu(_opcode)
 
 
-@from_tflite("ABS", "int8 int16 int32 float32", "abs cast qnn.lut")
-def convert_abs(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("ABS", "int8 int16 int32 float32", "abs cast qnn.lut")
+def convert_abs(op: Operator) -> Expr:
     """The absolute value; int8 by table, int16 as int32 numbers that are rescaled."""
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "abs")
-    codes = real_codes(ctx, op)
+    if is_plain(op.type(0)):
+        return convert_unary(op, "abs")
+    codes = real_codes(op)
     multiplier, shift = quantize_multiplier(codes.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
     lo, hi = int_range(codes.dtype)
     if codes.dtype == "int8":
         size = np.abs(all_codes() - codes.data[1])
-        return table_call(ctx, op, requantize(size, multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi))
-    span, x = ctx.span(op), operand(ctx, op, 0)
-    size_of = call("abs", [call("cast", [x], CastAttrs("int32"), span=span)], UnaryAttrs(), span=span)
-    attrs = Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", ctx.output_type(op).quant)
-    return call("qnn.requantize8", [size_of], attrs, span=span)
+        return table_call(op, requantize(size, multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi))
+    x = op.operand(0)
+    size_of = op.call("abs", [op.call("cast", [x], CastAttrs("int32"))], UnaryAttrs())
+    attrs = Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", op.result_type().quant)
+    return op.call("qnn.requantize8", [size_of], attrs)
 
 
 # --- HARD_SWISH
 
 
-@from_tflite("HARD_SWISH", "int8 uint8 float32", "hard_swish qnn.lut")
+@converter("HARD_SWISH", "int8 uint8 float32", "hard_swish qnn.lut")
 @legacy_uint8
-def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_hard_swish(op: Operator) -> Expr:
     """x * relu6(x + 3) / 6; quantised values in the reference's 16-bit fixed point."""
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "hard_swish")
-    codes = real_codes(ctx, op, ("int8",))
+    if is_plain(op.type(0)):
+        return convert_unary(op, "hard_swish")
+    codes = real_codes(op, ("int8",))
     fine = codes.data[0] / 128  # exact, as is the reference's product in float32
     out_multiplier, out_exponent = quantize_multiplier(codes.ratio(1 / 128))
     if out_exponent > 0:
-        unsupported(ctx, op, "the result's scale is too small for the data's", code="E1226")
+        op.refuse("the result's scale is too small for the data's", code="E1226")
     relu_multiplier, relu_exponent = quantize_multiplier(
-        real_multiplier(op.opcode, codes.dtype, (fine,), (3.0 / 32768.0,), oracle=ctx.oracle)
+        real_multiplier(op.opcode, codes.dtype, (fine,), (3.0 / 32768.0,), oracle=op.oracle)
     )
     x = (all_codes() - codes.data[1]) << 7
     relu = _saturated(x << (relu_exponent - 1)) if relu_exponent > 0 else x
@@ -397,7 +395,7 @@ def convert_hard_swish(ctx: ConvertContext, op: OperatorView) -> Expr:
     relu = (relu + (1 << 15)) >> 1
     product = relu * _high_mul16(x, _narrow16(out_multiplier))
     high = np.sign(product) * (np.abs(product) >> 15)  # C's division rounds towards zero
-    return table_call(ctx, op, np.clip(_divided16(high, -out_exponent) + codes.out[1], -128, 127))
+    return table_call(op, np.clip(_divided16(high, -out_exponent) + codes.out[1], -128, 127))
 
 
 def _narrow16(multiplier: int) -> int:
@@ -434,54 +432,54 @@ def leaky_codes(x: Array, found: Codes, alpha: float) -> Array:
     return np.asarray(np.clip(total, *int_range(found.dtype)))
 
 
-def convert_gelu_by_size(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_gelu_by_size(op: Operator) -> Expr:
     """GELU by erfc on float32: the operator for a tensor of this size."""
-    whole = convert_unary(ctx, op, "gelu")
+    whole = convert_unary(op, "gelu")
     if tensor_type(whole).size % VECTOR == 0:
         return whole
-    return call("gelu_uneven", [operand(ctx, op, 0)], UnaryAttrs(), span=ctx.span(op))
+    return op.call("gelu_uneven", [op.operand(0)], UnaryAttrs())
 
 
-@from_tflite("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select")
+@converter("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select")
 @legacy_uint8
-def convert_prelu(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_prelu(op: Operator) -> Expr:
     """qnn.prelu of quantised values; a select of float32."""
-    data, alpha = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    x, slope, span = operand(ctx, op, 0), operand(ctx, op, 1), ctx.span(op)
+    data, alpha = op.type(0), op.type(1)
+    x, slope = op.operands(0, 1)
     if is_plain(data):
-        require_dtype(ctx, op, data, {"float32"})
-        return _float_prelu(x, slope, ctx, op)
-    codes = real_codes(ctx, op)
-    require_dtype(ctx, op, alpha, {"int8"}, what="an alpha")
-    scale_alpha, alpha_zp = require_quant(ctx, op, alpha, what="alpha", may_be_zero=True)
+        op.require_dtype(data, {"float32"})
+        return _float_prelu(x, slope, op)
+    codes = real_codes(op)
+    op.require_dtype(alpha, {"int8"}, what="an alpha")
+    scale_alpha, alpha_zp = op.quant(alpha, what="alpha", may_be_zero=True)
     positive = quantize_multiplier(codes.ratio())
     negative = quantize_multiplier(codes.ratio(scale_alpha))
     lo, hi = int_range(codes.dtype)
-    attrs = PreluAttrs(codes.data[1], alpha_zp, codes.out[1], positive, negative, lo, hi, ctx.output_type(op).quant)
-    return call("qnn.prelu", [x, slope], attrs, span=span)
+    attrs = PreluAttrs(codes.data[1], alpha_zp, codes.out[1], positive, negative, lo, hi, op.result_type().quant)
+    return op.call("qnn.prelu", [x, slope], attrs)
 
 
-def _float_prelu(x: Expr, slope: Expr, ctx: ConvertContext, op: OperatorView) -> Expr:
+def _float_prelu(x: Expr, slope: Expr, op: Operator) -> Expr:
     """x if x >= 0 (so also -0), else x * alpha."""
-    span, zero = ctx.span(op), const(np.zeros((), np.float32))
-    above = call("greater_equal", [x, zero], CompareAttrs(), span=span)
-    return call("select", [above, x, call("multiply", [x, slope], BinaryAttrs(), span=span)], SelectAttrs(), span=span)
+    zero = const(np.zeros((), np.float32))
+    above = op.call("greater_equal", [x, zero], CompareAttrs())
+    return op.call("select", [above, x, op.call("multiply", [x, slope], BinaryAttrs())], SelectAttrs())
 
 
-@from_tflite("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu")
+@converter("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu")
 @legacy_uint8
-def convert_leaky(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_leaky(op: Operator) -> Expr:
     """x, or alpha * x below 0."""
     alpha = float(op.option("alpha"))
-    if is_plain(ctx.input_type(op, 0)):
-        return convert_unary(ctx, op, "leaky_relu", UnaryAttrs(alpha=alpha))
-    codes = real_codes(ctx, op)
+    if is_plain(op.type(0)):
+        return convert_unary(op, "leaky_relu", UnaryAttrs(alpha=alpha))
+    codes = real_codes(op)
     if codes.dtype == "int8":
-        return table_call(ctx, op, leaky_codes(all_codes() - codes.data[1], codes, alpha))
+        return table_call(op, leaky_codes(all_codes() - codes.data[1], codes, alpha))
     if alpha < 0:
-        unsupported(ctx, op, "a negative slope on int16 is not supported", code="E1122")
+        op.refuse("a negative slope on int16 is not supported", code="E1122")
     positive, negative = leaky_multipliers(codes, alpha)
     lo, hi = int_range("int16")
-    attrs = PreluAttrs(0, 0, 0, positive, negative, lo, hi, ctx.output_type(op).quant)
-    one = const(np.ones((1,) * len(ctx.input_type(op, 0).shape), np.int8))
-    return call("qnn.prelu", [operand(ctx, op, 0), one], attrs, span=ctx.span(op))
+    attrs = PreluAttrs(0, 0, 0, positive, negative, lo, hi, op.result_type().quant)
+    one = const(np.ones((1,) * len(op.type(0).shape), np.int8))
+    return op.call("qnn.prelu", [op.operand(0), one], attrs)

@@ -10,23 +10,8 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.tflite.convert import (
-    EVERY,
-    ConvertContext,
-    Converter,
-    from_tflite,
-    fused_range,
-    is_plain,
-    operand,
-    require_alike,
-    require_dtype,
-    require_quant,
-    require_same_quant,
-    reshaped,
-    unsupported,
-)
+from aot.frontend.tflite.convert import EVERY, Converter, Operator, converter, is_plain
 from aot.frontend.tflite.retyped import LARGEST_HALF, legacy_uint8, rounded_to_half, widens_halves
-from aot.frontend.view import OperatorView
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, real_multiplier, round_half_away
@@ -59,19 +44,19 @@ _ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
 }
 
 
-def convert_plain(ctx: ConvertContext, op: OperatorView, name: str) -> Expr:
+def convert_plain(op: Operator, name: str) -> Expr:
     """The operator `name` on operands of one type, with the fused activation if the operator has that option."""
-    types = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    types = op.type(0), op.type(1)
     for type_ in types:
-        require_dtype(ctx, op, type_, BINARY[name].dtypes)
+        op.require_dtype(type_, BINARY[name].dtypes)
     activation = op.option("fused_activation_function") if name in ("add", "subtract", "multiply", "divide") else "NONE"
     if activation not in _ACTIVATIONS:
-        unsupported(ctx, op, f"the fused activation {activation} is not supported")
+        op.refuse(f"the fused activation {activation} is not supported")
     clamps = is_float(types[0].dtype) and name in ("add", "subtract", "multiply", "divide")
     attrs = BinaryAttrs(*(FLOAT_ACTIVATIONS if clamps else _ACTIVATIONS)[activation])
     if types[0].dtype != types[1].dtype:
         raise TypeRuleError(f"{types[0]} and {types[1]} are not supported")
-    return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return op.call(name, op.operands(0, 1), attrs)
 
 
 def add_halves(convert: Converter) -> Converter:
@@ -94,39 +79,39 @@ def add_halves(convert: Converter) -> Converter:
     return widens_halves(convert, then=finite)
 
 
-def _power_by_squares(ctx: ConvertContext, op: OperatorView) -> Expr | None:
+def _power_by_squares(op: Operator) -> Expr | None:
     """x^n of float32 for one broadcast constant integer n >= 2, in the products of the reference, which rounds each
     (IntegerExponentPow in `optimized_ops.h`); None for everything else, which is powf.
     """
-    base, shape, exponent = ctx.input_type(op, 0), ctx.input_type(op, 1).shape, ctx.input(op, 1)
+    base, shape, exponent = op.type(0), op.type(1).shape, op.input(1)
     if base.dtype != "float32" or prod(shape) != 1 or shape == base.shape or len(shape) > len(base.shape):
         return None
     n = float(exponent.data.reshape(())) if isinstance(exponent, Constant) else 0.0
     if not 2 <= n < 1 << 31 or n != int(n):
         return None
-    x = operand(ctx, op, 0)
+    x = op.operand(0)
     result = x
     for bit in f"{int(n):b}"[1:]:
-        result = call("multiply", [result, result], BinaryAttrs(), span=ctx.span(op))
-        result = call("multiply", [result, x], BinaryAttrs(), span=ctx.span(op)) if bit == "1" else result
+        result = op.call("multiply", [result, result], BinaryAttrs())
+        result = op.call("multiply", [result, x], BinaryAttrs()) if bit == "1" else result
     return result
 
 
 def _binary_converter(opcode: str, name: str) -> None:
     halves = name in ("maximum", "minimum", "atan2")
 
-    def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
+    def convert(op: Operator) -> Expr:
         codes = name in ("maximum", "minimum")  # compared and moved as they are, whatever their scales
-        if not codes and not is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
-            unsupported(ctx, op, f"quantised {ctx.input_type(op, 0).dtype} is not supported here", code="E1202")
-        a, b = ctx.input_type(op, 0), ctx.input_type(op, 1)
+        if not codes and not is_plain(op.type(0), op.type(1)):
+            op.refuse(f"quantised {op.type(0).dtype} is not supported here", code="E1202")
+        a, b = op.type(0), op.type(1)
         if name == "atan2" and a.shape != b.shape:  # the reference compares ranks only, and reads past the smaller one
-            unsupported(ctx, op, f"{a} and {b} differ in shape; broadcast one of them in a separate layer", code="E1207")
-        by_squares = _power_by_squares(ctx, op) if name == "power" else None
-        return by_squares or convert_plain(ctx, op, name)
+            op.refuse(f"{a} and {b} differ in shape; broadcast one of them in a separate layer", code="E1207")
+        by_squares = _power_by_squares(op) if name == "power" else None
+        return by_squares or convert_plain(op, name)
 
     dtypes, through = (*BINARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
-    from_tflite(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
+    converter(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
 
 
 for _opcode, _name in (
@@ -144,108 +129,105 @@ for _opcode, _name in (
     _binary_converter(_opcode, _name)
 
 
-def _rescale(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> Rescale:
-    scale, zp = require_quant(ctx, op, type_)
-    return Rescale(zp, *quantize_multiplier(real_multiplier(op.opcode, type_.dtype, (scale,), oracle=ctx.oracle)))
+def _rescale(op: Operator, type_: TensorType) -> Rescale:
+    scale, zp = op.quant(type_)
+    return Rescale(zp, *quantize_multiplier(real_multiplier(op.opcode, type_.dtype, (scale,), oracle=op.oracle)))
 
 
-def _compares_codes(ctx: ConvertContext, op: OperatorView, type_: TensorType) -> bool:
+def _compares_codes(op: Operator, type_: TensorType) -> bool:
     """Whether the reference compares int16 values without rescaling: LiteRT does, except for equality."""
-    return type_.dtype == "int16" and ctx.oracle == "litert" and op.opcode not in ("EQUAL", "NOT_EQUAL")
+    return type_.dtype == "int16" and op.oracle == "litert" and op.opcode not in ("EQUAL", "NOT_EQUAL")
 
 
 def _comparison(name: str, opcode: str) -> None:
-    @from_tflite(opcode, " ".join((*COMPARE_DTYPES, "float16")), f"cast {name}")
+    @converter(opcode, " ".join((*COMPARE_DTYPES, "float16")), f"cast {name}")
     @widens_halves
     @legacy_uint8
-    def convert(ctx: ConvertContext, op: OperatorView) -> Expr:
-        types = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    def convert(op: Operator) -> Expr:
+        types = op.type(0), op.type(1)
         for type_ in types:
-            require_dtype(ctx, op, type_, COMPARE_DTYPES)
+            op.require_dtype(type_, COMPARE_DTYPES)
         rescale = None
-        if not is_plain(*types) and not _compares_codes(ctx, op, types[0]):
-            first, second = (_rescale(ctx, op, t) for t in types)
+        if not is_plain(*types) and not _compares_codes(op, types[0]):
+            first, second = (_rescale(op, t) for t in types)
             rescale = first, second
-        return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], CompareAttrs(rescale), span=ctx.span(op))
+        return op.call(name, op.operands(0, 1), CompareAttrs(rescale))
 
 
 for _name, (_, _opcode) in COMPARISONS.items():
     _comparison(_name, _opcode)
 
 
-@from_tflite("SELECT", EVERY, "select")
-@from_tflite("SELECT_V2", EVERY, "select")
-def convert_select(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SELECT", EVERY, "select")
+@converter("SELECT_V2", EVERY, "select")
+def convert_select(op: Operator) -> Expr:
     """select; the older SELECT's vector of conditions selects along the first dimension."""
-    cond, data, out = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op)
-    require_dtype(ctx, op, cond, ("bool",), what="a condition")
-    require_dtype(ctx, op, data, MOVABLE)
-    condition = operand(ctx, op, 0)
+    cond, data, out = op.type(0, ("bool",), what="a condition"), op.type(1, MOVABLE), op.result_type()
+    condition = op.operand(0)
     if op.opcode == "SELECT" and len(cond.shape) == 1 and len(data.shape) > 1:
-        condition = reshaped(condition, (*cond.shape, *[1] * (len(data.shape) - 1)), ctx.span(op))
-    args = [condition, operand(ctx, op, 1), operand(ctx, op, 2)]
-    return call("select", args, SelectAttrs(out.quant), span=ctx.span(op))
+        condition = op.reshaped(condition, (*cond.shape, *[1] * (len(data.shape) - 1)))
+    args = [condition, op.operand(1), op.operand(2)]
+    return op.call("select", args, SelectAttrs(out.quant))
 
 
-@from_tflite("BUCKETIZE", "int32 int64 float32", "bucketize")
-def convert_bucketize(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("BUCKETIZE", "int32 int64 float32", "bucketize")
+def convert_bucketize(op: Operator) -> Expr:
     """bucketize."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), BUCKETIZED)
+    op.require_dtype(op.type(0), BUCKETIZED)
     boundaries = tuple(float(v) for v in op.option("boundaries"))
     if not boundaries or not np.isfinite(boundaries).all() or list(boundaries) != sorted(boundaries):
-        unsupported(ctx, op, "its boundaries must be sorted numbers, at least one", code="E1122")
-    return call("bucketize", [operand(ctx, op, 0)], BucketizeAttrs(boundaries), span=ctx.span(op))
+        op.refuse("its boundaries must be sorted numbers, at least one", code="E1122")
+    return op.call("bucketize", [op.operand(0)], BucketizeAttrs(boundaries))
 
 
-@from_tflite("COMPLEX_ABS", "complex64", "complex_abs")
-@from_tflite("REAL", "complex64", "real")
-@from_tflite("IMAG", "complex64", "imag")
-def convert_complex(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("COMPLEX_ABS", "complex64", "complex_abs")
+@converter("REAL", "complex64", "real")
+@converter("IMAG", "complex64", "imag")
+def convert_complex(op: Operator) -> Expr:
     """The operator of the same name."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), {"complex64"})
-    return call(COMPLEX_PARTS[op.opcode], [operand(ctx, op, 0)], None, span=ctx.span(op))
+    op.require_dtype(op.type(0), {"complex64"})
+    return op.call(COMPLEX_PARTS[op.opcode], [op.operand(0)], None)
 
 
-def _through_float(ctx: ConvertContext, op: OperatorView) -> Expr:
+def _through_float(op: Operator) -> Expr:
     """The sum of quantised values and numbers as float32, quantised again if the result is quantised.
 
     Files with such an ADD exist; the reference has no kernel for it: it adds quantised values of one scale.
     """
-    span, out = ctx.span(op), ctx.output_type(op)
+    out = op.result_type()
     sides: list[Expr] = []
     for i in range(2):
-        type_, x = ctx.input_type(op, i), operand(ctx, op, i)
-        require_dtype(ctx, op, type_, ("float32", "int8"))
+        type_, x = op.type(i, ("float32", "int8")), op.operand(i)
         if type_.dtype != "float32":
-            x = call("qnn.dequantize", [x], DequantizeAttrs(*require_quant(ctx, op, type_)), span=span)
+            x = op.call("qnn.dequantize", [x], DequantizeAttrs(*op.quant(type_)))
         sides.append(x)
-    total = call("add", sides, BinaryAttrs(), span=span)
+    total = op.call("add", sides, BinaryAttrs())
     if out.dtype == "float32":
         return total
-    scale, zp = require_quant(ctx, op, out, what="the result")
-    return call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype), span=span)
+    scale, zp = op.quant(out, what="the result")
+    return op.call("qnn.quantize", [total], QuantizeAttrs(scale, zp, *int_range(out.dtype), out.dtype))
 
 
-@from_tflite("ADD", "int8 uint8 int16 int32 int64 float16 float32", "add cast qnn.add relu")
+@converter("ADD", "int8 uint8 int16 int32 int64 float16 float32", "add cast qnn.add relu")
 @add_halves
 @legacy_uint8
-def convert_add(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_add(op: Operator) -> Expr:
     """add of numbers, qnn.add of quantised values."""
-    dtypes = {t.dtype for t in (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))}
+    dtypes = {t.dtype for t in (op.type(0), op.type(1), op.result_type())}
     if dtypes == {"int8", "float32"}:
-        return _through_float(ctx, op)
-    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
-        return convert_plain(ctx, op, "add")
-    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _add_attrs(ctx, op, sign=1), span=ctx.span(op))
+        return _through_float(op)
+    if is_plain(op.type(0), op.type(1)):
+        return convert_plain(op, "add")
+    return op.call("qnn.add", op.operands(0, 1), _add_attrs(op, sign=1))
 
 
-@from_tflite("SUB", "int8 uint8 int16 int32 int64 float32", "qnn.add subtract")
+@converter("SUB", "int8 uint8 int16 int32 int64 float32", "qnn.add subtract")
 @legacy_uint8
-def convert_sub(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_sub(op: Operator) -> Expr:
     """subtract of numbers, qnn.add with a negative second operand of quantised values."""
-    if is_plain(ctx.input_type(op, 0), ctx.input_type(op, 1)):
-        return convert_plain(ctx, op, "subtract")
-    return call("qnn.add", [operand(ctx, op, 0), operand(ctx, op, 1)], _add_attrs(ctx, op, sign=-1), span=ctx.span(op))
+    if is_plain(op.type(0), op.type(1)):
+        return convert_plain(op, "subtract")
+    return op.call("qnn.add", op.operands(0, 1), _add_attrs(op, sign=-1))
 
 
 def _exponent(scale: float) -> int | None:
@@ -255,66 +237,65 @@ def _exponent(scale: float) -> int | None:
     return nearest if abs(exact - nearest) < 1e-3 else None
 
 
-def _pot_shifts(ctx: ConvertContext, op: OperatorView, types: Sequence[TensorType]) -> tuple[int, int] | None:
+def _pot_shifts(op: Operator, types: Sequence[TensorType]) -> tuple[int, int] | None:
     """Right shifts of int16 operands that are added by shifting; None for the general method."""
     if types[0].dtype != "int16" or not op.option("pot_scale_int16"):
         return None
-    logs = [_exponent(require_quant(ctx, op, t)[0]) for t in types]
+    logs = [_exponent(op.quant(t)[0]) for t in types]
     if logs[0] is None or logs[1] is None or logs[2] is None:
         return None
     shifts = logs[2] - logs[0], logs[2] - logs[1]
     if min(shifts) != 0:
         message = "power-of-two scales are not supported unless one equals the result's (TFLite rejects them too)"
-        unsupported(ctx, op, message, code="E1226")
+        op.refuse(message, code="E1226")
     return shifts
 
 
-def _add_attrs(ctx: ConvertContext, op: OperatorView, *, sign: int) -> AddAttrs:
+def _add_attrs(op: Operator, *, sign: int) -> AddAttrs:
     """The multipliers as AddPrepare and PrepareGeneralSubOp compute them."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, ADD_LEFT_SHIFT)
-    lo, hi = fused_range(ctx, op, types[2])
-    pot = _pot_shifts(ctx, op, types)
+    types = (op.type(0), op.type(1), op.result_type())
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, ADD_LEFT_SHIFT)
+    lo, hi = op.fused_range(types[2])
+    pot = _pot_shifts(op, types)
     if pot is not None:
         half = 1 << 30
         return AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
     quant = types[2].quant
     attrs = add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
     if attrs is None:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
+        op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
     return attrs
 
 
-def sum_attrs(ctx: ConvertContext, op: OperatorView) -> AddNAttrs:
+def sum_attrs(op: Operator) -> AddNAttrs:
     """The parameters of a sum of quantised values with the type of operand 0, in double precision as TFLM computes them."""
-    out = ctx.output_type(op)
-    require_dtype(ctx, op, out, {"int8"}, what="a result")
-    (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, ctx.input_type(op, 0)), require_quant(ctx, op, out, what="the result")
+    out = op.result_type(0, {"int8"})
+    (scale_in, zp_in), (scale, zp) = op.quant(op.type(0)), op.quant(out, what="the result")
     multiplier, shift = quantize_multiplier(
         real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (SUM_SHIFT + 1), scale), oracle="tflm")
     )
     if shift > 0:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scale", code="E1226")
+        op.refuse("the output's scale is too small for the inputs' scale", code="E1226")
     return AddNAttrs(zp_in, multiplier, shift, zp, out.quant)
 
 
-@from_tflite("ADD_N", "int8 int32 float32", "add qnn.add_n", oracle="LiteRT; TFLM for int8")
-def convert_add_n(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("ADD_N", "int8 int32 float32", "add qnn.add_n", oracle="LiteRT; TFLM for int8")
+def convert_add_n(op: Operator) -> Expr:
     """add of add of ... of numbers, qnn.add_n of quantised values."""
-    types = [ctx.input_type(op, i) for i in range(len(op.inputs))]
-    operands, span = [operand(ctx, op, i) for i in range(len(types))], ctx.span(op)
+    types = op.types(*range(len(op.inputs)))
+    operands = op.operands(*range(len(types)))
     for type_ in types:
-        require_dtype(ctx, op, type_, ("float32", "int32", "int8"))
+        op.require_dtype(type_, ("float32", "int32", "int8"))
         if (type_.shape, type_.dtype) != (types[0].shape, types[0].dtype):
             raise TypeRuleError(f"a sum of {types[0]} and {type_} is not supported")
-        require_same_quant(ctx, op, types[0], type_)
+        op.require_same_quant(types[0], type_)
     if types[0].dtype == "int8":
-        return call("qnn.add_n", operands, sum_attrs(ctx, op), span=span)
+        return op.call("qnn.add_n", operands, sum_attrs(op))
     attrs = BinaryAttrs(*FLOAT_ACTIVATIONS["NONE"]) if types[0].dtype == "float32" else BinaryAttrs()
-    return reduce(lambda total, x: call("add", [total, x], attrs, span=span), operands)
+    return reduce(lambda total, x: op.call("add", [total, x], attrs), operands)
 
 
-@from_tflite(
+@converter(
     "MUL",
     "int8 uint8 int16 int32 uint32 int64 float16 float32",
     "cast multiply qnn.multiply relu",
@@ -322,60 +303,57 @@ def convert_add_n(ctx: ConvertContext, op: OperatorView) -> Expr:
 )
 @add_halves
 @legacy_uint8
-def convert_multiply(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_multiply(op: Operator) -> Expr:
     """multiply of numbers, qnn.multiply of quantised values."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
+    types = (op.type(0), op.type(1), op.result_type())
     if is_plain(*types[:2]):
-        return convert_plain(ctx, op, "multiply")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, CODES, may_be_zero=True)
-    real = real_multiplier(op.opcode, types[0].dtype, (scale_a, scale_b), (scale,), oracle=ctx.oracle)
+        return convert_plain(op, "multiply")
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, CODES, may_be_zero=True)
+    real = real_multiplier(op.opcode, types[0].dtype, (scale_a, scale_b), (scale,), oracle=op.oracle)
     multiplier, shift = quantize_multiplier(real)
-    lo, hi = fused_range(ctx, op, types[2])
+    lo, hi = op.fused_range(types[2])
     attrs = RescaledAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
-    return call("qnn.multiply", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return op.call("qnn.multiply", op.operands(0, 1), attrs)
 
 
-@from_tflite("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle="LiteRT, or TFLM with `--oracle tflm`")
+@converter("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle="LiteRT, or TFLM with `--oracle tflm`")
 @legacy_uint8
-def convert_divide(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_divide(op: Operator) -> Expr:
     """divide of numbers, qnn.divide of quantised values."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
+    types = (op.type(0), op.type(1), op.result_type())
     if is_plain(*types[:2]):
-        return convert_plain(ctx, op, "divide")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, BITS, may_be_zero=True)
-    real = real_multiplier(op.opcode, types[0].dtype, (scale_a,), (scale_b, scale), oracle=ctx.oracle)
+        return convert_plain(op, "divide")
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, BITS, may_be_zero=True)
+    real = real_multiplier(op.opcode, types[0].dtype, (scale_a,), (scale_b, scale), oracle=op.oracle)
     multiplier, shift = quantize_multiplier(min(real, 2.0**31))
     if shift > 31:
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
-    lo, hi = fused_range(ctx, op, types[2])
-    attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, ctx.oracle == "tflm")
-    return call("qnn.divide", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+        op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
+    lo, hi = op.fused_range(types[2])
+    attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, op.oracle == "tflm")
+    return op.call("qnn.divide", op.operands(0, 1), attrs)
 
 
-@from_tflite(
-    "SQUARED_DIFFERENCE",
-    "int8 int16 int32 float32",
-    "qnn.squared_difference squared_difference",
-    oracle="LiteRT; TFLM for int16",
+@converter(
+    "SQUARED_DIFFERENCE", "int8 int16 int32 float32", "qnn.squared_difference squared_difference", oracle="LiteRT; TFLM for int16"
 )
-def convert_squared_difference(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_squared_difference(op: Operator) -> Expr:
     """squared_difference of numbers, qnn.squared_difference of quantised values."""
-    types = (ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.output_type(op))
+    types = (op.type(0), op.type(1), op.result_type())
     if is_plain(*types[:2]):
-        return convert_plain(ctx, op, "squared_difference")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = require_alike(ctx, op, types, SQUARED_DIFFERENCE_LEFT_SHIFT)
+        return convert_plain(op, "squared_difference")
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, SQUARED_DIFFERENCE_LEFT_SHIFT)
     twice_max = 2.0 * max(scale_a, scale_b)
     if types[0].dtype == "int16" and (zp_a or zp_b or zp):
-        unsupported(ctx, op, "int16 with a non-zero zero point is not supported (TFLM rejects it too)", code="E1224")
-    how = precision(op.opcode, types[0].dtype, oracle=ctx.oracle)
+        op.refuse("int16 with a non-zero zero point is not supported (TFLM rejects it too)", code="E1224")
+    how = precision(op.opcode, types[0].dtype, oracle=op.oracle)
     m, s = quantize_multiplier(
         quotient((twice_max, twice_max), (4.0 ** SQUARED_DIFFERENCE_LEFT_SHIFT[types[0].dtype], scale), how)
     )
-    if s > (0 if types[0].dtype == "int8" and ctx.oracle == "litert" else 30):
-        unsupported(ctx, op, "the output's scale is too small for the inputs' scales", code="E1226")
+    if s > (0 if types[0].dtype == "int8" and op.oracle == "litert" else 30):
+        op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
     (m_a, s_a), (m_b, s_b) = (quantize_multiplier(quotient((x,), (twice_max,), how)) for x in (scale_a, scale_b))
     attrs = SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
-    return call("qnn.squared_difference", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return op.call("qnn.squared_difference", op.operands(0, 1), attrs)
 
 
 # STABLEHLO_ADD, _MULTIPLY, _MAXIMUM, _MINIMUM, _AND and _SHIFT_LEFT of TFLite: plain numbers of one shape.
@@ -389,31 +367,30 @@ def convert_squared_difference(ctx: ConvertContext, op: OperatorView) -> Expr:
 STABLEHLO_TYPES = ("int32", "int64", "float32")
 
 
-@from_tflite("STABLEHLO_ADD", "int32 int64 float16 float32", "add cast")
-@from_tflite("STABLEHLO_MULTIPLY", "int32 int64 float16 float32", "cast multiply")
-@from_tflite("STABLEHLO_MAXIMUM", "int32 int64 float16 float32", "cast less select")
-@from_tflite("STABLEHLO_MINIMUM", "int32 int64 float16 float32", "cast less select")
+@converter("STABLEHLO_ADD", "int32 int64 float16 float32", "add cast")
+@converter("STABLEHLO_MULTIPLY", "int32 int64 float16 float32", "cast multiply")
+@converter("STABLEHLO_MAXIMUM", "int32 int64 float16 float32", "cast less select")
+@converter("STABLEHLO_MINIMUM", "int32 int64 float16 float32", "cast less select")
 @widens_halves
-def convert_stablehlo(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_stablehlo(op: Operator) -> Expr:
     """The arithmetic operator, or a choice by a comparison."""
-    a, b, span = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.span(op)
-    require_dtype(ctx, op, a, STABLEHLO_TYPES)
+    a, b = op.type(0, STABLEHLO_TYPES), op.type(1)
     if (a.dtype, a.shape) != (b.dtype, b.shape):
-        unsupported(ctx, op, f"{a} and {b} differ", code="E1207")
-    x, y = operand(ctx, op, 0), operand(ctx, op, 1)
+        op.refuse(f"{a} and {b} differ", code="E1207")
+    x, y = op.operands(0, 1)
     if op.opcode in ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY"):
-        return call("add" if op.opcode == "STABLEHLO_ADD" else "multiply", [x, y], BinaryAttrs(), span=span)
+        return op.call("add" if op.opcode == "STABLEHLO_ADD" else "multiply", [x, y], BinaryAttrs())
     first, second = (x, y) if op.opcode == "STABLEHLO_MAXIMUM" else (y, x)
-    return call("select", [call("less", [first, second], CompareAttrs(), span=span), y, x], SelectAttrs(), span=span)
+    return op.call("select", [op.call("less", [first, second], CompareAttrs()), y, x], SelectAttrs())
 
 
-@from_tflite("STABLEHLO_AND", "bool int8 uint8 int16 uint16 int32 uint32 int64", "bitwise_and logical_and")
-@from_tflite("STABLEHLO_SHIFT_LEFT", "int8 int16 int32", "left_shift")
-def convert_stablehlo_bits(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("STABLEHLO_AND", "bool int8 uint8 int16 uint16 int32 uint32 int64", "bitwise_and logical_and")
+@converter("STABLEHLO_SHIFT_LEFT", "int8 int16 int32", "left_shift")
+def convert_stablehlo_bits(op: Operator) -> Expr:
     """Bit by bit."""
-    a, b = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    a, b = op.type(0), op.type(1)
     name = "left_shift" if op.opcode == "STABLEHLO_SHIFT_LEFT" else "logical_and" if a.dtype == "bool" else "bitwise_and"
-    require_dtype(ctx, op, a, ("bool",) if name == "logical_and" else BINARY[name].dtypes)
+    op.require_dtype(a, ("bool",) if name == "logical_and" else BINARY[name].dtypes)
     if (a.dtype, a.shape) != (b.dtype, b.shape):
-        unsupported(ctx, op, f"{a} and {b} differ", code="E1207")
-    return call(name, [operand(ctx, op, 0), operand(ctx, op, 1)], BinaryAttrs(), span=ctx.span(op))
+        op.refuse(f"{a} and {b} differ", code="E1207")
+    return op.call(name, op.operands(0, 1), BinaryAttrs())

@@ -9,19 +9,7 @@ from typing import Any
 import numpy as np
 
 from aot.errors import UnsupportedError
-from aot.frontend.tflite.convert import (
-    ConvertContext,
-    ForwardingContext,
-    constant_ints,
-    from_tflite,
-    operand,
-    padding_name,
-    require_dtype,
-    slice_of,
-    steps_and_window,
-    struct_options,
-    unsupported,
-)
+from aot.frontend.tflite.convert import Operator, converter, padding_name, steps_and_window, struct_options
 from aot.frontend.tflite.layer import (
     QuantizedLayer,
     Window,
@@ -40,8 +28,6 @@ from aot.frontend.tflite.layer import (
     layer_weights,
 )
 from aot.frontend.tflite.retyped import legacy_uint8
-from aot.frontend.view import OperatorView
-from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.op.common.float_layer import Bounds
 from aot.op.math.arithmetic import BinaryAttrs
@@ -54,76 +40,68 @@ from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs, FloatTransposeAttrs
 from aot.op.nn.conv3d import Conv3DAttrs, Triple
 from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
 from aot.op.tensor.shape import ConcatenateAttrs
-from aot.relay.expr import Constant, Expr, call, const, tensor_type
+from aot.relay.expr import Constant, Expr, const, tensor_type
 
 
-@from_tflite(
+@converter(
     "CONV_2D",
     "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int4 float32*int8 float32*float32",
     "nn.conv2d nn.conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
 )
 @legacy_uint8
-def convert_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_conv2d(op: Operator) -> Expr:
     """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""
-    if is_float_layer(ctx, op):
-        return convert_conv2d_float(ctx, op)
-    if is_hybrid_layer(ctx, op):
-        return _hybrid_conv2d(ctx, op)
-    layer = check_quantized_layer(ctx, op, channel_axis=0)
-    groups, attrs = _conv2d_geometry(ctx, op)
+    if is_float_layer(op):
+        return convert_conv2d_float(op)
+    if is_hybrid_layer(op):
+        return _hybrid_conv2d(op)
+    layer = check_quantized_layer(op, channel_axis=0)
+    groups, attrs = _conv2d_geometry(op)
     zp = layer.input_zp
     attrs = replace(attrs, input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
-    args = operand(ctx, op, 0), layer_weights(ctx, op, layer, channel_axis=0)
+    args = op.operand(0), layer_weights(op, layer, channel_axis=0)
     if groups > 1:
-        return convert_groups(ctx, op, layer, args=args, attrs=attrs)
-    return finish_layer(ctx, op, call("nn.conv2d", args, attrs, span=ctx.span(op)), layer=layer, rounding="double")
+        return convert_groups(op, layer, args=args, attrs=attrs)
+    return finish_layer(op, op.call("nn.conv2d", args, attrs), layer=layer, rounding="double")
 
 
-def _conv2d_geometry(ctx: ConvertContext, op: OperatorView) -> tuple[int, Conv2DAttrs]:
+def _conv2d_geometry(op: Operator) -> tuple[int, Conv2DAttrs]:
     """The number of groups, and the window."""
-    shape, weight = ctx.input_type(op, 0).shape, ctx.input_type(op, 1).shape
+    shape, weight = op.type(0).shape, op.type(1).shape
     if len(shape) != 4 or len(weight) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
+        op.refuse("data and weights must have four dimensions")
     groups = shape[3] // max(weight[3], 1)
     if groups == 0 or shape[3] != groups * weight[3] or weight[0] % groups:
         message = f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not form groups"
-        unsupported(ctx, op, message, code="E1207")
+        op.refuse(message, code="E1207")
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation))
     return groups, Conv2DAttrs(strides, pads, dilation)
 
 
-def _hybrid_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
+def _hybrid_conv2d(op: Operator) -> Expr:
     """Float32 data with integer weights: each image is quantised as a whole; groups side by side."""
-    groups, attrs = _conv2d_geometry(ctx, op)
-    shape, span = ctx.input_type(op, 0).shape, ctx.span(op)
-    depth, symmetric = shape[3] // groups, is_symmetric_conv(ctx, op)
+    groups, attrs = _conv2d_geometry(op)
+    shape = op.type(0).shape
+    depth, symmetric = shape[3] // groups, is_symmetric_conv(op)
 
     def layer(integers: Expr, weight: Constant) -> Expr:
         if groups == 1:
-            return call("nn.conv2d", [integers, weight], attrs, span=span)
+            return op.call("nn.conv2d", [integers, weight], attrs)
         parts = []
         for group, filters in enumerate(np.split(weight.data, groups)):
             channels = range(group * depth, (group + 1) * depth)
-            data = slice_of(ctx, op, integers, (*map(range, shape[:3]), channels))
-            parts.append(call("nn.conv2d", [data, const(filters)], attrs, span=span))
-        return call("concatenate", parts, ConcatenateAttrs(3), span=span)
+            data = op.slice_of(integers, (*map(range, shape[:3]), channels))
+            parts.append(op.call("nn.conv2d", [data, const(filters)], attrs))
+        return op.call("concatenate", parts, ConcatenateAttrs(3))
 
-    return convert_hybrid(
-        ctx,
-        op,
-        layer,
-        data=operand(ctx, op, 0),
-        channel_axis=0,
-        asymmetric=not symmetric,
-        weight_first=not symmetric,
-    )
+    return convert_hybrid(op, layer, data=op.operand(0), channel_axis=0, asymmetric=not symmetric, weight_first=not symmetric)
 
 
-def convert_conv2d_float(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_conv2d_float(op: Operator) -> Expr:
     """CONV_2D whose data, weights and result are float32."""
-    return convert_window(ctx, op, CONV2D_FLOAT)
+    return convert_window(op, CONV2D_FLOAT)
 
 
 # CONV_2D in groups: G times as many data channels as the filters have; output channel o reads those of group o / (O / G).
@@ -133,13 +111,11 @@ def convert_conv2d_float(ctx: ConvertContext, op: OperatorView) -> Expr:
 # convolutions applies.  The sums are requantised like the whole layer's.  Oracles: `ConvPerChannel` and `Conv`, as for nn.conv2d.
 
 
-def convert_groups(
-    ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any
-) -> Expr:
+def convert_groups(op: Operator, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any) -> Expr:
     """From data [N, H, W, G*I] and weights [O, KH, KW, I], O a multiple of G; `attrs` are those of nn.conv2d."""
     data, weight = args
     if weight.type.shape[3] == 1:
-        return _groups_as_depthwise(ctx, op, layer, args=args, attrs=attrs)
+        return _groups_as_depthwise(op, layer, args=args, attrs=attrs)
     shape = tensor_type(data).shape
     if weight.type.shape[3] == 2 and shape[3] % 4 == 0:
         weight = _paired_groups(weight, shape[3] // 2, zero=attrs.weight_zp)
@@ -150,9 +126,9 @@ def convert_groups(
         channels = slice(g * each, (g + 1) * each)
         positions = (*map(range, shape[:3]), range(g * depth, (g + 1) * depth))
         part = _group_weights(weight, channels)
-        acc = call("nn.conv2d", [slice_of(ctx, op, data, positions), part], attrs, span=ctx.span(op))
-        parts.append(finish_layer(ctx, op, acc, layer=layer, rounding="double", channels=channels))
-    return call("concatenate", parts, ConcatenateAttrs(3), span=ctx.span(op))
+        acc = op.call("nn.conv2d", [op.slice_of(data, positions), part], attrs)
+        parts.append(finish_layer(op, acc, layer=layer, rounding="double", channels=channels))
+    return op.call("concatenate", parts, ConcatenateAttrs(3))
 
 
 def _paired_groups(weight: Constant, groups: int, *, zero: int) -> Constant:
@@ -175,9 +151,7 @@ def _group_weights(weight: Constant, channels: slice) -> Constant:
     return const(weight.data[channels], quant=quant, dtype=weight.type.dtype)
 
 
-def _groups_as_depthwise(
-    ctx: ConvertContext, op: OperatorView, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any
-) -> Expr:
+def _groups_as_depthwise(op: Operator, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any) -> Expr:
     """Groups of one channel: weights [1, KH, KW, O]."""
     data, weight = args
     quant = weight.type.quant
@@ -195,144 +169,128 @@ def _groups_as_depthwise(
         attrs.weight_zp,
         attrs.acc_dtype,
     )
-    acc = call("nn.depthwise_conv2d", [data, moved], depthwise, span=ctx.span(op))
-    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+    acc = op.call("nn.depthwise_conv2d", [data, moved], depthwise)
+    return finish_layer(op, acc, layer=layer, rounding="double")
 
 
-@from_tflite(
+@converter(
     "DEPTHWISE_CONV_2D",
     "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
     "nn.depthwise_conv2d nn.depthwise_conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
 )
 @legacy_uint8
-def convert_depthwise_conv2d(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_depthwise_conv2d(op: Operator) -> Expr:
     """depthwise_conv2d + bias_add + requantize (+ clip).
 
     The multiplier follows from the shapes, as in the reference; the option of that name is only a hint in old files.
     """
-    if is_float_layer(ctx, op):
-        return convert_depthwise_float(ctx, op)
-    if is_hybrid_layer(ctx, op):
-        return _hybrid_depthwise(ctx, op)
-    data = operand(ctx, op, 0)
-    layer = check_quantized_layer(ctx, op, channel_axis=3)
+    if is_float_layer(op):
+        return convert_depthwise_float(op)
+    if is_hybrid_layer(op):
+        return _hybrid_depthwise(op)
+    data = op.operand(0)
+    layer = check_quantized_layer(op, channel_axis=3)
     zp = layer.input_zp
-    window = replace(_depthwise_window(ctx, op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
-    weight = layer_weights(ctx, op, layer, channel_axis=3)
-    acc = call("nn.depthwise_conv2d", [data, weight], window, span=ctx.span(op))
-    return finish_layer(ctx, op, acc, layer=layer, rounding="double")
+    window = replace(_depthwise_window(op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
+    weight = layer_weights(op, layer, channel_axis=3)
+    acc = op.call("nn.depthwise_conv2d", [data, weight], window)
+    return finish_layer(op, acc, layer=layer, rounding="double")
 
 
-def _depthwise_window(ctx: ConvertContext, op: OperatorView) -> DepthwiseConv2DAttrs:
-    shape, weight_type = ctx.input_type(op, 0).shape, ctx.input_type(op, 1)
+def _depthwise_window(op: Operator) -> DepthwiseConv2DAttrs:
+    shape, weight_type = op.type(0).shape, op.type(1)
     if len(shape) != 4 or len(weight_type.shape) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
+        op.refuse("data and weights must have four dimensions")
     multiplier, remainder = divmod(weight_type.shape[3], shape[3])
     if remainder or multiplier == 0:
-        unsupported(
-            ctx, op, f"{weight_type.shape[3]} weight channels are not a multiple of {shape[3]} data channels", code="E1207"
-        )
+        op.refuse(f"{weight_type.shape[3]} weight channels are not a multiple of {shape[3]} data channels", code="E1207")
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
     pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
     return DepthwiseConv2DAttrs(strides, pads, dilation, multiplier=multiplier)
 
 
-def _hybrid_depthwise(ctx: ConvertContext, op: OperatorView) -> Expr:
+def _hybrid_depthwise(op: Operator) -> Expr:
     """Float32 data with int8 weights: each image is quantised as a whole."""
-    attrs = _depthwise_window(ctx, op)
+    attrs = _depthwise_window(op)
     return convert_hybrid(
-        ctx,
         op,
-        lambda integers, weight: call("nn.depthwise_conv2d", [integers, weight], attrs, span=ctx.span(op)),
-        data=operand(ctx, op, 0),
+        lambda integers, weight: op.call("nn.depthwise_conv2d", [integers, weight], attrs),
+        data=op.operand(0),
         channel_axis=3,
         asymmetric=True,
     )
 
 
-def convert_depthwise_float(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_depthwise_float(op: Operator) -> Expr:
     """DEPTHWISE_CONV_2D whose data, weights and result are float32."""
-    return convert_window(ctx, op, DEPTHWISE_CONV2D_FLOAT_NAME)
+    return convert_window(op, DEPTHWISE_CONV2D_FLOAT_NAME)
 
 
 _TRANSPOSE_INPUTS = (2, 1, 3)
 """Positions of data, weights and bias among the operands; operand 0 is the shape of the result."""
 
 
-class _AsConvolution(ForwardingContext):
-    """Shows the operands in the order of a convolution."""
-
-    def input(self, op: OperatorView, i: int) -> Expr | None:
-        return self._ctx.input(op, _TRANSPOSE_INPUTS[i])
-
-    def constant(self, op: OperatorView, i: int) -> Array:
-        return self._ctx.constant(op, _TRANSPOSE_INPUTS[i])
-
-    def input_type(self, op: OperatorView, i: int) -> TensorType:
-        return self._ctx.input_type(op, _TRANSPOSE_INPUTS[i])
-
-
-def _transposed_size(ctx: ConvertContext, op: OperatorView, image: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+def _transposed_size(op: Operator, image: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
     """The result's shape: operand 0.  If the model computes it at run time, the declared shape; or if that is open, the shape
     whose convolution has all of the data's pixels.
     """
     try:
-        return tuple(map(int, ctx.constant(op, 0).ravel()))
+        return tuple(map(int, op.constant(0).ravel()))
     except UnsupportedError:
-        declared = ctx.output_shape(op)
+        declared = op.result_shape()
     if declared is not None:
         return declared
-    data, weight = ctx.input_type(op, 2), ctx.input_type(op, 1)
+    data, weight = op.type(2), op.type(1)
     strides, same = (op.option("stride_h"), op.option("stride_w")), op.option("padding") == "SAME"
     sizes = [n * s + (0 if same else max(k - s, 0)) for n, s, k in zip(image, strides, kernel, strict=True)]
     return (data.shape[0], *sizes, weight.shape[0])
 
 
-@from_tflite(
+@converter(
     "TRANSPOSE_CONV",
     "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
     f"nn.conv2d_transpose {FLOAT} {HYBRID} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
 )
 @legacy_uint8
-def convert_conv2d_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_conv2d_transpose(op: Operator) -> Expr:
     """conv2d_transpose + bias_add + requantize (+ clip), conv2d_transpose_float, or the hybrid one of quantised data."""
-    view = _AsConvolution(ctx)
-    data, weight = view.input_type(op, 0), view.input_type(op, 1)
+    view = Operator(op.ctx, op.view, forms=op.forms, order=_TRANSPOSE_INPUTS)
+    data, weight = view.type(0), view.type(1)
     if len(data.shape) != 4 or len(weight.shape) != 4:
-        unsupported(ctx, op, "data and weights must have four dimensions")
+        op.refuse("data and weights must have four dimensions")
     strides = (op.option("stride_h"), op.option("stride_w"))
-    size = _transposed_size(ctx, op, data.shape[1:3], weight.shape[1:3])
+    size = _transposed_size(op, data.shape[1:3], weight.shape[1:3])
     if len(size) != 4 or (size[0], size[3]) != (data.shape[0], weight.shape[0]):
-        unsupported(ctx, op, f"the size {size} does not match the result", code="E1120")
+        op.refuse(f"the size {size} does not match the result", code="E1120")
     cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
-    if data.dtype == "float32" and ctx.output_type(op).dtype == "float32" and weight.dtype in ("float32", "int8"):
-        float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view, op)))
+    if data.dtype == "float32" and op.result_type().dtype == "float32" and weight.dtype in ("float32", "int8"):
+        float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view)))
         if weight.dtype == "int8":
-            return convert_hybrid_transposed(view, op, float_attrs)
-        return call(FLOAT, layer_operands(view, op), float_attrs, span=ctx.span(op))
-    layer = check_quantized_layer(view, op, channel_axis=0)
+            return convert_hybrid_transposed(view, float_attrs)
+        return op.call(FLOAT, layer_operands(view), float_attrs)
+    layer = check_quantized_layer(view, channel_axis=0)
     attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
-    weights = layer_weights(view, op, layer, channel_axis=0)
-    acc = call("nn.conv2d_transpose", [operand(view, op, 0), weights], attrs, span=ctx.span(op))
-    return finish_layer(view, op, acc, layer=layer, rounding="double")
+    weights = layer_weights(view, layer, channel_axis=0)
+    acc = op.call("nn.conv2d_transpose", [view.operand(0), weights], attrs)
+    return finish_layer(view, acc, layer=layer, rounding="double")
 
 
 ASYMMETRIC = DynamicQuantizeAttrs(asymmetric=True)
 
 
-def convert_hybrid_transposed(ctx: ConvertContext, op: OperatorView, attrs: FloatTransposeAttrs) -> Expr:
+def convert_hybrid_transposed(op: Operator, attrs: FloatTransposeAttrs) -> Expr:
     """The layer; `ctx` shows data, weights and bias as operands 0, 1 and 2."""
-    scales, weight = hybrid_weights(ctx, op, channel_axis=0)
-    span, data = ctx.span(op), operand(ctx, op, 0)
-    params = call(PARAMS, [call(RANGE, [data], span=span)], ASYMMETRIC, span=span)
-    operands: list[Expr] = [call(QUANTIZE, [data, params], ASYMMETRIC, span=span), params, weight, const(scales)]
-    bias = ctx.input(op, 2)
+    scales, weight = hybrid_weights(op, channel_axis=0)
+    data = op.operand(0)
+    params = op.call(PARAMS, [op.call(RANGE, [data])], ASYMMETRIC)
+    operands: list[Expr] = [op.call(QUANTIZE, [data, params], ASYMMETRIC), params, weight, const(scales)]
+    bias = op.input(2)
     if bias is not None:
-        if ctx.input_type(op, 2).dtype != "float32":
-            unsupported(ctx, op, f"a bias of {ctx.input_type(op, 2).dtype} is not supported with float32 data")
+        if op.type(2).dtype != "float32":
+            op.refuse(f"a bias of {op.type(2).dtype} is not supported with float32 data")
         operands.append(bias)
-    return call(HYBRID, operands, attrs, span=span)
+    return op.call(HYBRID, operands, attrs)
 
 
 # Convolution2DTransposeBias: a transposed convolution on float32 whose sums start with the bias.
@@ -346,75 +304,75 @@ def transpose_extent(size: int, kernel: int, stride: int, *, same: bool) -> tupl
     return stride * (size - 1) + kernel - cut, cut // 2
 
 
-@from_tflite("CUSTOM:Convolution2DTransposeBias", "float32*float32", FLOAT, oracle="MediaPipe")
-def convert_transpose_bias(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("CUSTOM:Convolution2DTransposeBias", "float32*float32", FLOAT, oracle="MediaPipe")
+def convert_transpose_bias(op: Operator) -> Expr:
     """nn.conv2d_transpose_float on data, weights [O, KH, KW, I] and the bias."""
-    types = data, weight, bias = [ctx.input_type(op, i) for i in range(3)]
+    types = data, weight, bias = op.types(0, 1, 2)
     for type_ in types:
-        require_dtype(ctx, op, type_, {"float32"})
+        op.require_dtype(type_, {"float32"})
     if (len(data.shape), len(weight.shape)) != (4, 4) or bias.shape != weight.shape[:1] or data.shape[3] != weight.shape[3]:
-        unsupported(ctx, op, f"{data}, {weight} and {bias} do not fit together", code="E1121")
-    padding, width, height = struct_options(ctx, op, 3)
-    steps_and_window(ctx, op, (height, width), (weight.shape[1], weight.shape[2]))
-    same = padding_name(ctx, op, padding) == "SAME"
+        op.refuse(f"{data}, {weight} and {bias} do not fit together", code="E1121")
+    padding, width, height = struct_options(op, 3)
+    steps_and_window(op, (height, width), (weight.shape[1], weight.shape[2]))
+    same = padding_name(op, padding) == "SAME"
     axes = zip(data.shape[1:3], weight.shape[1:3], (height, width), strict=True)
     (rows, top), (columns, left) = (transpose_extent(n, k, s, same=same) for n, k, s in axes)
     if min(rows, columns) < 1:
-        unsupported(ctx, op, f"the result has {rows} rows and {columns} columns", code="E1121")
+        op.refuse(f"the result has {rows} rows and {columns} columns", code="E1121")
     attrs = FloatTransposeAttrs((height, width), (top, left), (rows, columns), Bounds(), bias_first=True)
-    return call(FLOAT, [operand(ctx, op, i) for i in range(3)], attrs, span=ctx.span(op))
+    return op.call(FLOAT, op.operands(0, 1, 2), attrs)
 
 
-def _conv3d_numbers(op: OperatorView) -> tuple[Triple, Triple]:
+def _conv3d_numbers(op: Operator) -> tuple[Triple, Triple]:
     strides, dilation = (
         [op.option(f"{kind}_{a}{end}") for a in "dhw"] for kind, end in (("stride", ""), ("dilation", "_factor"))
     )
     return (strides[0], strides[1], strides[2]), (dilation[0], dilation[1], dilation[2])
 
 
-def _finish_conv3d(ctx: ConvertContext, op: OperatorView, result: Expr, *, bias: int) -> Expr:
+def _finish_conv3d(op: Operator, result: Expr, *, bias: int) -> Expr:
     """The bias and the clamp of the fused activation."""
-    span, (low, high) = ctx.span(op), bounds(ctx, op)
-    if ctx.input(op, bias) is not None:
-        require_dtype(ctx, op, ctx.input_type(op, bias), {"float32"}, what="a bias")
-        result = call("add", [result, operand(ctx, op, bias)], BinaryAttrs(), span=span)
-    return call("relu", [result], UnaryAttrs(lo=low, hi=high), span=span)
+    (low, high) = bounds(op)
+    if op.input(bias) is not None:
+        op.require_dtype(op.type(bias), {"float32"}, what="a bias")
+        result = op.call("add", [result, op.operand(bias)], BinaryAttrs())
+    return op.call("relu", [result], UnaryAttrs(lo=low, hi=high))
 
 
-def _conv3d_layer(ctx: ConvertContext, op: OperatorView, data: int, weight: int) -> tuple[TensorType, TensorType]:
-    types = ctx.input_type(op, data), ctx.input_type(op, weight)
+def _conv3d_layer(op: Operator, data: int, weight: int) -> tuple[TensorType, TensorType]:
+    types = op.type(data), op.type(weight)
     for type_, what in zip(types, ("data", "weights"), strict=True):
-        require_dtype(ctx, op, type_, {"float32"}, what=what)
+        op.require_dtype(type_, {"float32"}, what=what)
         if len(type_.shape) != 5 or not type_.size:
-            unsupported(ctx, op, f"{what} {type_} do not have five dimensions", code="E1207")
+            op.refuse(f"{what} {type_} do not have five dimensions", code="E1207")
     if min(*_conv3d_numbers(op)[0], *_conv3d_numbers(op)[1]) < 1:
-        unsupported(ctx, op, f"strides and dilations {_conv3d_numbers(op)} are not positive", code="E1122")
+        op.refuse(f"strides and dilations {_conv3d_numbers(op)} are not positive", code="E1122")
     return types
 
 
-@from_tflite("CONV_3D", "float32", "add nn.conv3d relu")
-def convert_conv3d(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("CONV_3D", "float32", "add nn.conv3d relu")
+def convert_conv3d(op: Operator) -> Expr:
     """nn.conv3d, the bias, the clamp."""
-    (data, weight), (strides, dilation) = _conv3d_layer(ctx, op, 0, 1), _conv3d_numbers(op)
+    (data, weight), (strides, dilation) = _conv3d_layer(op, 0, 1), _conv3d_numbers(op)
     if data.shape[4] != weight.shape[3]:
-        unsupported(ctx, op, f"{weight} do not match {data.shape[4]} channels", code="E1207")
+        op.refuse(f"{weight} do not match {data.shape[4]} channels", code="E1207")
     fits = [
         fit_axis(op.option("padding"), data.shape[i + 1], weight.shape[i], stride=strides[i], dilation=dilation[i])
         for i in range(3)
     ]
     extents, before = [f[0] for f in fits], [f[1] for f in fits]
     if min(extents) < 1:
-        unsupported(ctx, op, f"a window {weight} does not fit {data}", code="E1207")
+        op.refuse(f"a window {weight} does not fit {data}", code="E1207")
     attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (extents[0], extents[1], extents[2]))
-    result = call("nn.conv3d", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
-    return _finish_conv3d(ctx, op, result, bias=2)
+    result = op.call("nn.conv3d", op.operands(0, 1), attrs)
+    return _finish_conv3d(op, result, bias=2)
 
 
-@from_tflite("CONV_3D_TRANSPOSE", "float32", "add nn.conv3d_transpose relu")
-def convert_conv3d_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("CONV_3D_TRANSPOSE", "float32", "add nn.conv3d_transpose relu")
+def convert_conv3d_transpose(op: Operator) -> Expr:
     """nn.conv3d_transpose, the bias, the clamp; operand 0 is the result's shape."""
-    (data, weight), (strides, dilation) = _conv3d_layer(ctx, op, 2, 1), _conv3d_numbers(op)
-    shape = constant_ints(ctx, op, 0)
+    (data, weight), (strides, dilation) = _conv3d_layer(op, 2, 1), _conv3d_numbers(op)
+    shape = op.ints(0)
     if (
         len(shape) != 5
         or shape[0] != data.shape[0]
@@ -422,15 +380,15 @@ def convert_conv3d_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
         or data.shape[4] != weight.shape[4]
         or min(shape) < 1
     ):
-        unsupported(ctx, op, f"{weight} do not give {shape} from {data}", code="E1207")
+        op.refuse(f"{weight} do not give {shape} from {data}", code="E1207")
     before = []
     for axis in range(3):
         extent, start, _ = fit_axis(
             op.option("padding"), shape[axis + 1], weight.shape[axis], stride=strides[axis], dilation=dilation[axis]
         )
         if extent != data.shape[axis + 1]:
-            unsupported(ctx, op, f"{data} does not result from {shape} with strides {strides}", code="E1207")
+            op.refuse(f"{data} does not result from {shape} with strides {strides}", code="E1207")
         before.append(start)
     attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
-    result = call("nn.conv3d_transpose", [operand(ctx, op, 2), operand(ctx, op, 1)], attrs, span=ctx.span(op))
-    return _finish_conv3d(ctx, op, result, bias=3)
+    result = op.call("nn.conv3d_transpose", op.operands(2, 1), attrs)
+    return _finish_conv3d(op, result, bias=3)

@@ -7,19 +7,7 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.tflite.convert import (
-    EVERY,
-    ConvertContext,
-    constant_ints,
-    from_tflite,
-    normalized_axis,
-    one_int,
-    operand,
-    require_dtype,
-    reshaped,
-    unsupported,
-)
-from aot.frontend.view import OperatorView
+from aot.frontend.tflite.convert import EVERY, Operator, converter
 from aot.ir.type import TensorType
 from aot.op.common.tensors import INDEX_TYPES, MOVABLE
 from aot.op.lookup import BinarySearchAttrs, EmbeddingLookupSparseAttrs, LshProjectionAttrs, misfit
@@ -37,120 +25,109 @@ from aot.op.tensor.gather import (
     TakeAttrs,
 )
 from aot.op.tensor.pad import FullAttrs
-from aot.relay.expr import Constant, Expr, call, const
+from aot.relay.expr import Constant, Expr, const
 
 
-def check_constant_indices(ctx: ConvertContext, op: OperatorView, i: int, extents: Sequence[int]) -> None:
+def check_constant_indices(op: Operator, i: int, extents: Sequence[int]) -> None:
     """Refuse constant indices outside `extents` (one for all, or one per entry of the last dimension)."""
-    expr = operand(ctx, op, i)
+    expr = op.operand(i)
     if isinstance(expr, Constant) and expr.data.size and ((expr.data < 0) | (expr.data >= np.array(extents))).any():
-        unsupported(ctx, op, f"operand {i} contains an index outside {list(extents)}", code="E1133")
+        op.refuse(f"operand {i} contains an index outside {list(extents)}", code="E1133")
 
 
-@from_tflite("GATHER", EVERY, "take")
-def convert_gather(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("GATHER", EVERY, "take")
+def convert_gather(op: Operator) -> Expr:
     """take; axis and batch_dims may be negative."""
-    data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, indices, INDEX_TYPES, what="an index")
-    axis = normalized_axis(ctx, op, int(op.option("axis")), len(data.shape))
+    data, indices = op.type(0, MOVABLE), op.type(1, INDEX_TYPES, what="an index")
+    axis = op.axis(int(op.option("axis")), len(data.shape))
     batch = int(op.option("batch_dims"))
     batch += len(indices.shape) if batch < 0 else 0
-    check_constant_indices(ctx, op, 1, (data.shape[axis],))
-    return call("take", [operand(ctx, op, 0), operand(ctx, op, 1)], TakeAttrs(axis, batch), span=ctx.span(op))
+    check_constant_indices(op, 1, (data.shape[axis],))
+    return op.call("take", op.operands(0, 1), TakeAttrs(axis, batch))
 
 
-@from_tflite("GATHER_ND", EVERY, "gather_nd")
-def convert_gather_nd(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("GATHER_ND", EVERY, "gather_nd")
+def convert_gather_nd(op: Operator) -> Expr:
     """gather_nd."""
-    data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, indices, INDEX_TYPES, what="an index")
+    data, indices = op.type(0, MOVABLE), op.type(1, INDEX_TYPES, what="an index")
     if indices.shape and indices.shape[-1] <= len(data.shape):
-        check_constant_indices(ctx, op, 1, data.shape[: indices.shape[-1]])
-    return call("gather_nd", [operand(ctx, op, 0), operand(ctx, op, 1)], GatherNdAttrs(), span=ctx.span(op))
+        check_constant_indices(op, 1, data.shape[: indices.shape[-1]])
+    return op.call("gather_nd", op.operands(0, 1), GatherNdAttrs())
 
 
-@from_tflite("SCATTER_ND", EVERY, "scatter_nd")
-def convert_scatter_nd(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SCATTER_ND", EVERY, "scatter_nd")
+def convert_scatter_nd(op: Operator) -> Expr:
     """scatter_nd."""
-    indices, updates = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    require_dtype(ctx, op, updates, MOVABLE)
-    shape = tuple(constant_ints(ctx, op, 2))
+    indices = op.type(0, ("int32", "int64"), what="an index")
+    op.require_dtype(op.type(1), MOVABLE)
+    shape = tuple(op.ints(2))
     if indices.shape and indices.shape[-1] <= len(shape):
-        check_constant_indices(ctx, op, 0, shape[: indices.shape[-1]])
-    args = [operand(ctx, op, 0), operand(ctx, op, 1)]
-    return call("scatter_nd", args, ScatterNdAttrs(shape), span=ctx.span(op))
+        check_constant_indices(op, 0, shape[: indices.shape[-1]])
+    args = op.operands(0, 1)
+    return op.call("scatter_nd", args, ScatterNdAttrs(shape))
 
 
-@from_tflite("ONE_HOT", EVERY, "one_hot")
-def convert_one_hot(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("ONE_HOT", EVERY, "one_hot")
+def convert_one_hot(op: Operator) -> Expr:
     """one_hot; an axis of -1 puts the new dimension last."""
-    indices, on = ctx.input_type(op, 0), ctx.input_type(op, 2)
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    require_dtype(ctx, op, on, MOVABLE)
-    if on.size != 1 or ctx.input_type(op, 3).size != 1:
-        unsupported(ctx, op, "on_value and off_value must be scalars", code="E1130")
-    axis = normalized_axis(ctx, op, int(op.option("axis")), len(indices.shape) + 1)
-    span = ctx.span(op)
-    args = [operand(ctx, op, 0), *(reshaped(operand(ctx, op, i), (1,), span) for i in (2, 3))]
-    return call("one_hot", args, OneHotAttrs(one_int(ctx, op, 1), axis), span=span)
+    indices, on = op.type(0, ("int32", "int64"), what="an index"), op.type(2, MOVABLE)
+    if on.size != 1 or op.type(3).size != 1:
+        op.refuse("on_value and off_value must be scalars", code="E1130")
+    axis = op.axis(int(op.option("axis")), len(indices.shape) + 1)
+    args = [op.operand(0), *(op.reshaped(op.operand(i), (1,)) for i in (2, 3))]
+    return op.call("one_hot", args, OneHotAttrs(op.one_int(1), axis))
 
 
-@from_tflite("UNSORTED_SEGMENT_SUM", "int32 float32", "unsorted_segment")
-@from_tflite("UNSORTED_SEGMENT_PROD", "int32 float32", "unsorted_segment")
-@from_tflite("UNSORTED_SEGMENT_MAX", "int32 float32", "unsorted_segment")
-@from_tflite("UNSORTED_SEGMENT_MIN", "int32 float32", "unsorted_segment")
-def convert_unsorted_segment(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("UNSORTED_SEGMENT_SUM", "int32 float32", "unsorted_segment")
+@converter("UNSORTED_SEGMENT_PROD", "int32 float32", "unsorted_segment")
+@converter("UNSORTED_SEGMENT_MAX", "int32 float32", "unsorted_segment")
+@converter("UNSORTED_SEGMENT_MIN", "int32 float32", "unsorted_segment")
+def convert_unsorted_segment(op: Operator) -> Expr:
     """unsorted_segment."""
-    data, ids = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, SEGMENT_TYPES)
-    require_dtype(ctx, op, ids, {"int32"}, what="an id")
-    count = one_int(ctx, op, 2)
+    data, ids = op.type(0, SEGMENT_TYPES), op.type(1, {"int32"}, what="an id")
+    count = op.one_int(2)
     if count < 1 or data.shape[: len(ids.shape)] != ids.shape or not data.size:
-        unsupported(ctx, op, f"{count} segments of {data} by {ids} are not supported", code="E1207")
+        op.refuse(f"{count} segments of {data} by {ids} are not supported", code="E1207")
     attrs = SegmentAttrs(op.opcode.rpartition("_")[2].lower(), count)
-    return call("unsorted_segment", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return op.call("unsorted_segment", op.operands(0, 1), attrs)
 
 
-@from_tflite("SEGMENT_SUM", "int32 float32", "unsorted_segment")
-def convert_segment_sum(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SEGMENT_SUM", "int32 float32", "unsorted_segment")
+def convert_segment_sum(op: Operator) -> Expr:
     """unsorted_segment with as many segments as the constant ids name."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, SEGMENT_TYPES)
-    require_dtype(ctx, op, ctx.input_type(op, 1), {"int32"}, what="an id")
-    ids = ctx.constant(op, 1)
+    data = op.type(0, SEGMENT_TYPES)
+    op.require_dtype(op.type(1), {"int32"}, what="an id")
+    ids = op.constant(1)
     steps = np.diff(ids.astype(np.int64).ravel(), prepend=-1)
     if data.shape[:1] != ids.shape or not data.size or steps[0] != 1 or ((steps != 0) & (steps != 1)).any():
-        unsupported(ctx, op, f"{data} in segments {ids.ravel().tolist()}, which do not ascend from 0 by steps of 1", code="E1207")
+        op.refuse(f"{data} in segments {ids.ravel().tolist()}, which do not ascend from 0 by steps of 1", code="E1207")
     attrs = SegmentAttrs("sum", int(ids[-1]) + 1)
-    return call("unsorted_segment", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+    return op.call("unsorted_segment", op.operands(0, 1), attrs)
 
 
 SCATTERED_TYPES = ("int8", "uint8", "int32", "int64", "float32")
 
 
-@from_tflite("SPARSE_TO_DENSE", "int8 uint8 int32 int64 float32", "full sparse_to_dense")
-def convert_sparse_to_dense(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SPARSE_TO_DENSE", "int8 uint8 int32 int64 float32", "full sparse_to_dense")
+def convert_sparse_to_dense(op: Operator) -> Expr:
     """sparse_to_dense."""
-    indices, values, default, span = ctx.input_type(op, 0), ctx.input_type(op, 2), ctx.input_type(op, 3), ctx.span(op)
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    require_dtype(ctx, op, values, SCATTERED_TYPES)
-    require_dtype(ctx, op, default, {values.dtype}, what="the default value")
-    shape = tuple(constant_ints(ctx, op, 1))
+    indices, values, default = op.types(0, 2, 3)
+    op.require_dtype(indices, ("int32", "int64"), what="an index")
+    op.require_dtype(values, SCATTERED_TYPES)
+    op.require_dtype(default, {values.dtype}, what="the default value")
+    shape = tuple(op.ints(1))
     rank = len(indices.shape)
     count = indices.shape[0] if rank else 1
     depth = indices.shape[1] if rank == 2 else 1
     fits = rank <= 2 and depth == len(shape) <= 4 and values.shape in ((), (1,), (count,)) and default.size == 1
     if not fits or not shape or min(shape) < 1:
-        unsupported(ctx, op, f"{values} at {indices} do not fit into {list(shape)}", code="E1207")
+        op.refuse(f"{values} at {indices} do not fit into {list(shape)}", code="E1207")
     if not count:
-        return call("full", [reshaped(operand(ctx, op, 3), (1,), span)], FullAttrs(shape), span=span)
-    places = reshaped(operand(ctx, op, 0), (count, depth), span)
-    elements = reshaped(operand(ctx, op, 2), (values.size,), span)
-    args = [places, elements, reshaped(operand(ctx, op, 3), (1,), span)]
-    return call("sparse_to_dense", args, SparseToDenseAttrs(shape), span=span)
+        return op.call("full", [op.reshaped(op.operand(3), (1,))], FullAttrs(shape))
+    places = op.reshaped(op.operand(0), (count, depth))
+    elements = op.reshaped(op.operand(2), (values.size,))
+    args = [places, elements, op.reshaped(op.operand(3), (1,))]
+    return op.call("sparse_to_dense", args, SparseToDenseAttrs(shape))
 
 
 # EMBEDDING_LOOKUP of TFLite: rows of a table; float32 rows of an integer table are scaled at lookup.
@@ -164,138 +141,133 @@ EMBEDDED_FLOATS = ("float32", "float16")
 """Result types of an integer table; float16 is a rounded float32."""
 
 
-@from_tflite("EMBEDDING_LOOKUP", EVERY, "take cast multiply")
-def convert_embedding(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("EMBEDDING_LOOKUP", EVERY, "take cast multiply")
+def convert_embedding(op: Operator) -> Expr:
     """take of rows: operand 0 has the indices, operand 1 is the table."""
-    table, out = ctx.input_type(op, 1), ctx.output_type(op)
-    check_constant_indices(ctx, op, 0, table.shape[:1])
+    table, out = op.type(1), op.result_type()
+    check_constant_indices(op, 0, table.shape[:1])
     if out.dtype in EMBEDDED_FLOATS and table.dtype in EMBEDDED_CODES:
-        return _scaled_rows(ctx, op, table)
-    require_dtype(ctx, op, table, MOVABLE)
-    require_dtype(ctx, op, out, (table.dtype,), what="a result")
-    return call("take", [operand(ctx, op, 1), operand(ctx, op, 0)], TakeAttrs(0), span=ctx.span(op))
+        return _scaled_rows(op, table)
+    op.require_dtype(table, MOVABLE)
+    op.require_dtype(out, (table.dtype,), what="a result")
+    return op.call("take", op.operands(1, 0), TakeAttrs(0))
 
 
-def _scaled_rows(ctx: ConvertContext, op: OperatorView, table: TensorType) -> Expr:
+def _scaled_rows(op: Operator, table: TensorType) -> Expr:
     """Rows as float32, times one scale or the row's own, rounded if the result is float16."""
-    span, indices, quant = ctx.span(op), operand(ctx, op, 0), table.quant
+    span, indices, quant = op.span, op.operand(0), table.quant
     if quant is None:
-        unsupported(ctx, op, f"a table of {table.dtype} has no quantisation parameters", code="E1206")
+        op.refuse(f"a table of {table.dtype} has no quantisation parameters", code="E1206")
     if any(quant.zero_point):
-        unsupported(ctx, op, "a table with a zero point is not supported with a float result", code="E1224")
+        op.refuse("a table with a zero point is not supported with a float result", code="E1224")
     if table.dtype == "int4" and prod(table.shape[1:]) % 2:  # the reference would start rows half a byte too early
-        unsupported(ctx, op, "rows of an odd number of int4 values are not supported")
-    rows = operand(ctx, op, 1)
+        op.refuse("rows of an odd number of int4 values are not supported")
+    rows = op.operand(1)
     if isinstance(rows, Constant):
         rows = const(rows.data, dtype="int8", span=span)  # int4 has been unpacked
     elif table.dtype != "int8":
-        unsupported(ctx, op, f"a table of {table.dtype} that is computed at run time is not supported")
+        op.refuse(f"a table of {table.dtype} that is computed at run time is not supported")
     scales = np.asarray(quant.scale, np.float32)
     factor: Expr = const(scales[0], span=span)
     if len(scales) > 1:
         if quant.axis != 0 or len(scales) != table.shape[0]:
-            unsupported(ctx, op, f"{len(scales)} scales along axis {quant.axis} do not match the rows", code="E1223")
+            op.refuse(f"{len(scales)} scales along axis {quant.axis} do not match the rows", code="E1223")
         each = const(scales.reshape(-1, *(1 for _ in table.shape[1:])), span=span)
-        factor = call("take", [each, indices], TakeAttrs(0), span=span)
-    selected = call("cast", [call("take", [rows, indices], TakeAttrs(0), span=span)], CastAttrs("float32"), span=span)
-    scaled = call("multiply", [selected, factor], BinaryAttrs(), span=span)
-    return scaled if ctx.output_type(op).dtype == "float32" else call("cast", [scaled], CastAttrs("float16"), span=span)
+        factor = op.call("take", [each, indices], TakeAttrs(0))
+    selected = op.call("cast", [op.call("take", [rows, indices], TakeAttrs(0))], CastAttrs("float32"))
+    scaled = op.call("multiply", [selected, factor], BinaryAttrs())
+    return scaled if op.result_type().dtype == "float32" else op.call("cast", [scaled], CastAttrs("float16"))
 
 
-@from_tflite("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")
-def convert_dynamic_update_slice(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")
+def convert_dynamic_update_slice(op: Operator) -> Expr:
     """dynamic_update_slice; TFLite does not change scalars either."""
-    require_dtype(ctx, op, ctx.input_type(op, 0), MOVABLE)
-    require_dtype(ctx, op, ctx.input_type(op, 2), ("int32", "int64"), what="a position")
-    args = [operand(ctx, op, i) for i in range(3)]
-    return call("dynamic_update_slice", args, DynamicUpdateSliceAttrs(), span=ctx.span(op))
+    op.require_dtype(op.type(0), MOVABLE)
+    op.require_dtype(op.type(2), ("int32", "int64"), what="a position")
+    args = op.operands(0, 1, 2)
+    return op.call("dynamic_update_slice", args, DynamicUpdateSliceAttrs())
 
 
-@from_tflite("HASHTABLE_LOOKUP", EVERY, "binary_search cast greater_equal select take")
-def convert_hashtable_lookup(ctx: ConvertContext, op: OperatorView) -> Sequence[Expr]:
+@converter("HASHTABLE_LOOKUP", EVERY, "binary_search cast greater_equal select take")
+def convert_hashtable_lookup(op: Operator) -> Sequence[Expr]:
     """(rows, hits): the search, then the rows that it found."""
-    sought, keys, table, span = (*(ctx.input_type(op, i) for i in range(3)), ctx.span(op))
-    require_dtype(ctx, op, sought, ("int32",), what="a lookup")
-    require_dtype(ctx, op, keys, ("int32",), what="a key")
-    require_dtype(ctx, op, table, MOVABLE, what="a value")
-    require_dtype(ctx, op, ctx.output_type(op, 1), ("uint8",), what="a hit")
+    sought, keys, table, span = (*op.types(0, 1, 2), op.span)
+    op.require_dtype(sought, ("int32",), what="a lookup")
+    op.require_dtype(keys, ("int32",), what="a key")
+    op.require_dtype(table, MOVABLE, what="a value")
+    op.require_dtype(op.result_type(1), ("uint8",), what="a hit")
     if len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size or table.shape[:1] != keys.shape:
-        unsupported(ctx, op, f"{sought} looked up in {keys} and {table} are not supported", code="E1207")
-    place = call("binary_search", [operand(ctx, op, 0), operand(ctx, op, 1)], BinarySearchAttrs(), span=span)
-    hit = call("greater_equal", [place, const(np.zeros(1, np.int32), span=span)], CompareAttrs(), span=span)
-    rows = call("take", [operand(ctx, op, 2), place], TakeAttrs(0), span=span)
+        op.refuse(f"{sought} looked up in {keys} and {table} are not supported", code="E1207")
+    place = op.call("binary_search", op.operands(0, 1), BinarySearchAttrs())
+    hit = op.call("greater_equal", [place, const(np.zeros(1, np.int32), span=span)], CompareAttrs())
+    rows = op.call("take", [op.operand(2), place], TakeAttrs(0))
     # zero bytes, whatever value they represent
     nothing = const(np.zeros((1,) * len(table.shape), table.dtype), quant=table.quant, span=span)
-    flags = reshaped(hit, (sought.size, *[1] * (len(table.shape) - 1)), span)
-    return [
-        call("select", [flags, rows, nothing], SelectAttrs(table.quant), span=span),
-        call("cast", [hit], CastAttrs("uint8"), span=span),
-    ]
+    flags = op.reshaped(hit, (sought.size, *[1] * (len(table.shape) - 1)))
+    return [op.call("select", [flags, rows, nothing], SelectAttrs(table.quant)), op.call("cast", [hit], CastAttrs("uint8"))]
 
 
-@from_tflite("EMBEDDING_LOOKUP_SPARSE", "float32", "embedding_lookup_sparse", oracles=("litert",))
-def convert_embedding_lookup_sparse(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("EMBEDDING_LOOKUP_SPARSE", "float32", "embedding_lookup_sparse", oracles=("litert",))
+def convert_embedding_lookup_sparse(op: Operator) -> Expr:
     """embedding_lookup_sparse; the dense shape must be a constant, as the result's dimensions follow from it."""
-    ids, indices, weights, table = (ctx.input_type(op, i) for i in (0, 1, 3, 4))
+    ids, indices, weights, table = op.types(0, 1, 3, 4)
     for name, data, dtype in (("an id", ids, "int32"), ("an index", indices, "int32"), ("a weight", weights, "float32")):
-        require_dtype(ctx, op, data, (dtype,), what=name)
-    require_dtype(ctx, op, table, ("float32",))
-    places = tuple(constant_ints(ctx, op, 2)[:-1])
+        op.require_dtype(data, (dtype,), what=name)
+    op.require_dtype(table, ("float32",))
+    places = tuple(op.ints(2)[:-1])
     n, depth = ids.size, len(places) + 1
     fits = (ids.shape, indices.shape, weights.shape) == ((n,), (n, depth), (n,)) and len(table.shape) >= 2 and table.size and n
     if not fits or any(p < 1 for p in places):
-        unsupported(
-            ctx, op, f"rows of {table} by {ids}, {indices} and {weights} in {list(places)} places are not supported", code="E1207"
-        )
+        op.refuse(f"rows of {table} by {ids}, {indices} and {weights} in {list(places)} places are not supported", code="E1207")
     attrs = EmbeddingLookupSparseAttrs(op.option("combiner"), places)
-    return call("embedding_lookup_sparse", [operand(ctx, op, i) for i in (0, 1, 3, 4)], attrs, span=ctx.span(op))
+    return op.call("embedding_lookup_sparse", op.operands(0, 1, 3, 4), attrs)
 
 
-@from_tflite("LSH_PROJECTION", EVERY, "lsh_projection", oracles=("litert",))
-def convert_lsh_projection(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("LSH_PROJECTION", EVERY, "lsh_projection", oracles=("litert",))
+def convert_lsh_projection(op: Operator) -> Expr:
     """lsh_projection."""
-    seeds, items = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, seeds, ("float32",), what="a seed")
-    require_dtype(ctx, op, items, MOVABLE)
+    seeds, items = op.type(0), op.type(1)
+    op.require_dtype(seeds, ("float32",), what="a seed")
+    op.require_dtype(items, MOVABLE)
     kind = op.option("type")
     if kind not in ("SPARSE", "DENSE"):
-        unsupported(ctx, op, f"a projection of type {kind} is not supported", code="E1122")
+        op.refuse(f"a projection of type {kind} is not supported", code="E1122")
     weighted = len(op.inputs) > 2
-    if problem := misfit(seeds, items, ctx.input_type(op, 2) if weighted else None, dense=kind == "DENSE"):
-        unsupported(ctx, op, problem, code="E1207")
-    args = [operand(ctx, op, i) for i in range(3 if weighted else 2)]
-    return call("lsh_projection", args, LshProjectionAttrs(kind == "DENSE"), span=ctx.span(op))
+    if problem := misfit(seeds, items, op.type(2) if weighted else None, dense=kind == "DENSE"):
+        op.refuse(problem, code="E1207")
+    args = op.operands(*range(3 if weighted else 2))
+    return op.call("lsh_projection", args, LshProjectionAttrs(kind == "DENSE"))
 
 
-@from_tflite("STABLEHLO_GATHER", EVERY, "stablehlo.gather")
-def convert_stablehlo_gather(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("STABLEHLO_GATHER", EVERY, "stablehlo.gather")
+def convert_stablehlo_gather(op: Operator) -> Expr:
     """stablehlo.gather; all its numbers are attributes."""
-    data, indices = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
+    data, indices = op.type(0), op.type(1)
+    op.require_dtype(data, MOVABLE)
+    op.require_dtype(indices, ("int32", "int64"), what="an index")
     names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "slice_sizes")
     offset, collapsed, start, sizes = (tuple(int(n) for n in op.option(name)) for name in names)
     attrs = GatherAttrs(offset, collapsed, start, int(op.option("index_vector_dim")), sizes)
     if problem := gather_misfit(data, indices, attrs):
-        unsupported(ctx, op, problem, code="E1207")
-    return call("stablehlo.gather", [operand(ctx, op, 0), operand(ctx, op, 1)], attrs, span=ctx.span(op))
+        op.refuse(problem, code="E1207")
+    return op.call("stablehlo.gather", op.operands(0, 1), attrs)
 
 
-@from_tflite("STABLEHLO_SCATTER", " ".join(MOVABLE), "stablehlo.scatter")
-def convert_stablehlo_scatter(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("STABLEHLO_SCATTER", " ".join(MOVABLE), "stablehlo.scatter")
+def convert_stablehlo_scatter(op: Operator) -> Expr:
     """stablehlo.scatter."""
-    data, indices, updates = (ctx.input_type(op, i) for i in range(3))
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, updates, (data.dtype,), what="an update")
-    require_dtype(ctx, op, indices, ("int32", "int64"), what="an index")
-    body = ctx.operators_of(int(op.option("update_computation_subgraph_index")))
+    data, indices, updates = op.types(0, 1, 2)
+    op.require_dtype(data, MOVABLE)
+    op.require_dtype(updates, (data.dtype,), what="an update")
+    op.require_dtype(indices, ("int32", "int64"), what="an index")
+    body = op.ctx.operators_of(int(op.option("update_computation_subgraph_index")))
     kind = KINDS.get(body)
     if kind is None:
         supported = ", ".join(name for (name,) in list(KINDS)[1:])
-        unsupported(ctx, op, f"updates are combined by {', '.join(body)}, but the reference supports only {supported}")
+        op.refuse(f"updates are combined by {', '.join(body)}, but the reference supports only {supported}")
     names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
     window, inserted, index_map = (tuple(int(n) for n in op.option(name)) for name in names)
     attrs = ScatterAttrs(kind, window, inserted, index_map, int(op.option("index_vector_dim")))
     if problem := scatter_misfit(data, indices, updates, attrs):
-        unsupported(ctx, op, problem, code="E1207")
-    return call("stablehlo.scatter", [operand(ctx, op, i) for i in range(3)], attrs, span=ctx.span(op))
+        op.refuse(problem, code="E1207")
+    return op.call("stablehlo.scatter", op.operands(0, 1, 2), attrs)

@@ -24,18 +24,9 @@ from aot.frontend.declared import declared_dtype, declared_type
 from aot.frontend.persistent import Part, Persistent, inside
 from aot.frontend.problems import Problems, error_of
 from aot.frontend.sparse import SparsityError, to_dense
-from aot.frontend.tflite.convert import Blocks, converter_of
+from aot.frontend.tflite.convert import Blocks, Operator, converter_of
 from aot.frontend.tflite.list_write import convert_list_write, list_writes
-from aot.frontend.view import (
-    ABSENT,
-    MAX_RANK,
-    MAX_TENSOR_BYTES,
-    ModelView,
-    OperatorView,
-    SparsityView,
-    TensorView,
-    stored_bytes,
-)
+from aot.frontend.view import ABSENT, MAX_RANK, MAX_TENSOR_BYTES, ModelView, OperatorView, SparsityView, TensorView, stored_bytes
 from aot.ir.module import IRModule
 from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
@@ -164,11 +155,6 @@ class GraphWalk:
     def to_the_letter(self) -> bool:
         """Whether faults of LiteRT's reference kernels are to be reproduced too."""
         return self._oracle == "litert-reference"
-
-    @property
-    def is_legacy(self) -> bool:
-        """The file's own types."""
-        return False
 
     def blocks(self, op: OperatorView, i: int) -> Blocks | None:
         """How operand i is quantised in blocks; None if it is not (E1220 for kinds that no operator supports)."""
@@ -435,7 +421,8 @@ class GraphWalk:
         try:
             self._check_operands(op)
             write = self._list_writes.writes.get(op.index)
-            converted = converter(self, op) if write is None else convert_list_write(self, op, write)
+            view = Operator(self, op)
+            converted = converter(view) if write is None else convert_list_write(view, write)
         except TypeRuleError as error:
             if error.__cause__ is not None:  # the rule's fault, not the model's
                 self._refuse(op, "E1124", f"the converter does not understand it ({error.message})")

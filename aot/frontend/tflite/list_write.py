@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aot.frontend.tflite.convert import ConvertContext
+from aot.frontend.tflite.convert import Operator
 from aot.frontend.view import OperatorView, SubgraphView
 from aot.op.tensor.gather import DynamicUpdateSliceAttrs
 from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs
-from aot.relay.expr import Expr, call, const, tensor_type
+from aot.relay.expr import Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 
 Part = int | tuple[int]
@@ -111,12 +111,12 @@ class _Finder:
         return other.data is not None and other.extent == 1 and int(np.asarray(other.data).reshape(())) == 1
 
 
-def convert_list_write(ctx: ConvertContext, op: OperatorView, write: ListWrite) -> Expr:
+def convert_list_write(op: Operator, write: ListWrite) -> Expr:
     """dynamic_update_slice of the list with the row."""
-    data, row = ctx.tensor(op, write.data), ctx.tensor(op, op.inputs[write.row])
-    span, type_ = ctx.span(op), tensor_type(data)
-    at = ctx.tensor(op, write.position)
-    first = call("reshape", [at], ReshapeAttrs((1,)), span=span)
+    data, row = op.ctx.tensor(op.view, write.data), op.ctx.tensor(op.view, op.inputs[write.row])
+    span, type_ = op.span, tensor_type(data)
+    at = op.ctx.tensor(op.view, write.position)
+    first = op.call("reshape", [at], ReshapeAttrs((1,)))
     zeros = const(np.zeros(len(type_.shape) - 1, tensor_type(at).dtype), span=span)
-    start = call("concatenate", [first, zeros], ConcatenateAttrs(0), span=span) if len(type_.shape) > 1 else first
-    return call("dynamic_update_slice", [data, row, start], DynamicUpdateSliceAttrs(), span=span)
+    start = op.call("concatenate", [first, zeros], ConcatenateAttrs(0)) if len(type_.shape) > 1 else first
+    return op.call("dynamic_update_slice", [data, row, start], DynamicUpdateSliceAttrs())

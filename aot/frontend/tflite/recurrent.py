@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aot.frontend.tflite.convert import ConvertContext, from_tflite, operand, require_dtype, require_quant, reshaped, unsupported
-from aot.frontend.view import OperatorView
+from aot.frontend.tflite.convert import Operator, converter
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
@@ -24,7 +23,7 @@ from aot.op.recurrent.lstm import LSTM_INTEGER as LSTM_INTEGER_NAME
 from aot.op.recurrent.rnn import BOUNDS, MEMORY, TIME, RnnAttrs, SvdfMemoryAttrs, SvdfTimeAttrs
 from aot.op.recurrent.rnn import RNN as RNN_NAME
 from aot.op.tensor.shape import ConcatenateAttrs
-from aot.relay.expr import Expr, call, const, get_item
+from aot.relay.expr import Expr, const, get_item
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 
@@ -58,27 +57,20 @@ class LstmOperands:
         return len(self.weights)
 
 
-def lstm_operands(ctx: ConvertContext, op: OperatorView) -> LstmOperands:
+def lstm_operands(op: Operator) -> LstmOperands:
     """The operands of LSTM (full kernel) and UNIDIRECTIONAL_SEQUENCE_LSTM."""
-    return one_direction(ctx, op, first=1, states=(18, 19), norms=20)
+    return one_direction(op, first=1, states=(18, 19), norms=20)
 
 
 def one_direction(
-    ctx: ConvertContext,
-    op: OperatorView,
-    *,
-    first: int,
-    states: tuple[int, int],
-    data: int = 0,
-    norms: int | None = None,
-    auxiliary: int | None = None,
+    op: Operator, *, first: int, states: tuple[int, int], data: int = 0, norms: int | None = None, auxiliary: int | None = None
 ) -> LstmOperands:
     """Seventeen operands from `first` on: four weights, four recurrent ones, three peepholes, four biases, projection, its bias;
     then the positions of data and states, and the first ones of layer normalisation and of weights for auxiliary data.
     """
 
     def present(position: int) -> bool:
-        return ctx.input(op, position) is not None
+        return op.input(position) is not None
 
     kept = tuple(g for g in range(4) if g > 0 or present(first))
     norm = () if norms is None else tuple(norms + g for g in kept if len(op.inputs) > norms + 3 and present(norms + g))
@@ -98,16 +90,16 @@ def one_direction(
         norm,
         aux,
     )
-    _check_operands(ctx, op, operands)
+    _check_operands(op, operands)
     return operands
 
 
-def _check_operands(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands) -> None:
+def _check_operands(op: Operator, lstm: LstmOperands) -> None:
     """Refuse missing operands, or shapes that do not match."""
-    data = ctx.input_type(op, lstm.data)
-    cells, outputs = ctx.input_type(op, lstm.recurrent[-1]).shape[0], ctx.input_type(op, lstm.recurrent[-1]).shape[-1]
+    data = op.type(lstm.data)
+    cells, outputs = op.type(lstm.recurrent[-1]).shape[0], op.type(lstm.recurrent[-1]).shape[-1]
     if len(lstm.norms) not in (0, lstm.gates) or len(lstm.auxiliary) not in (0, lstm.gates):
-        unsupported(ctx, op, "some gates have operands that others lack", code="E1207")
+        op.refuse("some gates have operands that others lack", code="E1207")
     expected = [
         *((p, (cells, data.shape[-1])) for p in lstm.weights),
         *((p, (cells, outputs)) for p in lstm.recurrent),
@@ -116,10 +108,10 @@ def _check_operands(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands) -
         *((p, (outputs,)) for p in [lstm.projection_bias] if p is not None),
     ]
     for position, shape in expected:
-        if (actual := ctx.input_type(op, position).shape) != shape:
-            unsupported(ctx, op, f"operand {position} is {list(actual)}, expected {list(shape)}", code="E1207")
+        if (actual := op.type(position).shape) != shape:
+            op.refuse(f"operand {position} is {list(actual)}, expected {list(shape)}", code="E1207")
     if lstm.projection is None and cells != outputs:
-        unsupported(ctx, op, f"{cells} cells give {outputs} outputs without a projection", code="E1207")
+        op.refuse(f"{cells} cells give {outputs} outputs without a projection", code="E1207")
 
 
 def sequence_shape(data: TensorType, *, time_major: bool) -> tuple[tuple[int, ...], bool]:
@@ -134,48 +126,46 @@ CELL_POWER = -11
 _BASIC_GATE = 2.0**12
 
 
-def convert_basic_lstm(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+def convert_basic_lstm(op: Operator) -> list[Expr]:
     """(output, cell, v, gates), all of which the file may read; both states get new values."""
     if len(op.inputs) != 5 or len(op.outputs) != 4:
-        unsupported(ctx, op, f"the basic kernel has 5 operands and 4 results, not {len(op.inputs)} and {len(op.outputs)}")
-    data, weight, bias = (ctx.input_type(op, i) for i in (0, 2, 3))
-    output, cell = ctx.variable(op, 1), ctx.variable(op, 4)
+        op.refuse(f"the basic kernel has 5 operands and 4 results, not {len(op.inputs)} and {len(op.outputs)}")
+    data, weight, bias = op.types(0, 2, 3)
+    output, cell = op.variable(1), op.variable(4)
     kinds = ("float32",) * 5 if data.dtype == "float32" else ("uint8", "uint8", "uint8", "int32", "int16")
     for type_, kind in zip((data, output.type, weight, bias, cell.type), kinds, strict=True):
-        require_dtype(ctx, op, type_, {kind}, what="an operand of the basic kernel")
-    _check_basic_shapes(ctx, op, data, output.type, weight, bias, cell.type)
+        op.require_dtype(type_, {kind}, what="an operand of the basic kernel")
+    _check_basic_shapes(op, data, output.type, weight, bias, cell.type)
     if kinds[0] == "float32" and data.shape[0] > 1:
         # the reference then uses a matrix product, whose order of summation depends on all sizes
-        unsupported(ctx, op, f"{data.shape[0]} batches of float32 data are not supported by the basic kernel; only 1 is")
-    attrs = LstmBasicAttrs() if kinds[0] == "float32" else _basic_attrs(ctx, op)
-    span = ctx.span(op)
-    joined = call("concatenate", [operand(ctx, op, 0), output.read()], ConcatenateAttrs(1), span=span)
-    constants = [const(ctx.constant(op, i)) for i in (2, 3)]
-    lstm = call(LSTM_BASIC, [joined, cell.read(), *constants], attrs, span=span)
+        op.refuse(f"{data.shape[0]} batches of float32 data are not supported by the basic kernel; only 1 is")
+    attrs = LstmBasicAttrs() if kinds[0] == "float32" else _basic_attrs(op)
+    span = op.span
+    joined = op.call("concatenate", [op.operand(0), output.read()], ConcatenateAttrs(1))
+    constants = [const(op.constant(i)) for i in (2, 3)]
+    lstm = op.call(LSTM_BASIC, [joined, cell.read(), *constants], attrs)
     results = [get_item(lstm, i, span=span) for i in range(3)]
     output.assign(results[0])
     cell.assign(results[1])
     return [results[0], results[1], joined, results[2]]
 
 
-def _check_basic_shapes(ctx: ConvertContext, op: OperatorView, *types: TensorType) -> None:
+def _check_basic_shapes(op: Operator, *types: TensorType) -> None:
     data, output, weight, bias, cell = (t.shape for t in types)
     rows = 4 * cell[-1]
     expected = ((*data[:1], cell[-1]), (rows, data[-1] + cell[-1]), (rows,), (*data[:1], cell[-1]))
     if len(data) != 2 or (output, weight, bias, cell) != expected:
         shapes = ", ".join(str(list(t.shape)) for t in types)
-        unsupported(ctx, op, f"data, output, weights, bias and cell of {shapes} do not match", code="E1207")
+        op.refuse(f"data, output, weights, bias and cell of {shapes} do not match", code="E1207")
 
 
-def _basic_attrs(ctx: ConvertContext, op: OperatorView) -> LstmBasicAttrs:
-    scale, _ = require_quant(ctx, op, ctx.output_type(op, 1), what="the cell")
+def _basic_attrs(op: Operator) -> LstmBasicAttrs:
+    scale, _ = op.quant(op.result_type(1), what="the cell")
     if abs(np.log2(scale) - CELL_POWER) >= 1e-3:
-        unsupported(
-            ctx, op, f"the cell's scale {scale} is not 2^{CELL_POWER}, the only one that the basic kernel supports", code="E1226"
-        )
-    _, weight_zp = require_quant(ctx, op, ctx.input_type(op, 2), what="the weights")
-    bias, _ = require_quant(ctx, op, ctx.input_type(op, 3), what="the bias")
-    quants = tuple(ctx.output_type(op, i).quant for i in (0, 1, 3))
+        op.refuse(f"the cell's scale {scale} is not 2^{CELL_POWER}, the only one that the basic kernel supports", code="E1226")
+    _, weight_zp = op.quant(op.type(2), what="the weights")
+    bias, _ = op.quant(op.type(3), what="the bias")
+    quants = tuple(op.result_type(i).quant for i in (0, 1, 3))
     return LstmBasicAttrs(weight_zp, *quantize_multiplier(_BASIC_GATE * float(np.float32(bias))), quants)
 
 
@@ -186,50 +176,42 @@ LSTM_ACTIVATIONS = ("TANH", "RELU", "RELU6", "RELU_N1_TO_1")
 
 
 def convert_float_lstm(
-    ctx: ConvertContext,
-    op: OperatorView,
-    lstm: LstmOperands,
-    *,
-    time_major: bool,
-    backward: bool = False,
-    auxiliary: Expr | None = None,
+    op: Operator, lstm: LstmOperands, *, time_major: bool, backward: bool = False, auxiliary: Expr | None = None
 ) -> Expr:
     """The outputs; both states get new values."""
-    data, span = ctx.input_type(op, lstm.data), ctx.span(op)
-    output, cell = ctx.variable(op, lstm.output_state), ctx.variable(op, lstm.cell_state)
+    data, span = op.type(lstm.data), op.span
+    output, cell = op.variable(lstm.output_state), op.variable(lstm.cell_state)
     for type_, what in ((output.type, "the output's state"), (cell.type, "the cell's state")):
-        require_dtype(ctx, op, type_, {"float32"}, what=what)
+        op.require_dtype(type_, {"float32"}, what=what)
     shape, major = sequence_shape(data, time_major=time_major)
     batch = shape[1 if major else 0]
     if major and batch > 1:
         # the reference then uses a matrix product, whose order of summation depends on all sizes
-        unsupported(ctx, op, f"{batch} batches of float32 data with the time first are not supported; only 1 is")
-    attrs = _float_attrs(ctx, op, lstm, time_major=major, backward=backward, auxiliary=auxiliary is not None)
-    operands = [reshaped(operand(ctx, op, lstm.data), shape, span)]
-    operands += [reshaped(v.read(), (batch, v.type.size // batch), span) for v in (output, cell)]
+        op.refuse(f"{batch} batches of float32 data with the time first are not supported; only 1 is")
+    attrs = _float_attrs(op, lstm, time_major=major, backward=backward, auxiliary=auxiliary is not None)
+    operands = [op.reshaped(op.operand(lstm.data), shape)]
+    operands += [op.reshaped(v.read(), (batch, v.type.size // batch)) for v in (output, cell)]
     matrix = "int8" if attrs.scales else "float32"
-    operands += [const(_joined(ctx, op, p, matrix)) for p in (lstm.weights, lstm.recurrent)]
-    operands.append(const(_joined(ctx, op, lstm.biases)))
+    operands += [const(_joined(op, p, matrix)) for p in (lstm.weights, lstm.recurrent)]
+    operands.append(const(_joined(op, lstm.biases)))
     if auxiliary is not None:
-        operands += [auxiliary, const(_joined(ctx, op, lstm.auxiliary, matrix))]
+        operands += [auxiliary, const(_joined(op, lstm.auxiliary, matrix))]
     if lstm.peepholes:
-        operands.append(const(np.concatenate([_peephole(ctx, op, p, matrix) for p in lstm.peepholes])))
+        operands.append(const(np.concatenate([_peephole(op, p, matrix) for p in lstm.peepholes])))
     if lstm.norms:
-        operands.append(const(_joined(ctx, op, lstm.norms)))
-    operands += [const(_joined(ctx, op, [p], matrix)) for p in [lstm.projection] if p is not None]
-    operands += [const(_joined(ctx, op, [p])) for p in [lstm.projection_bias] if p is not None]
-    result = call(LSTM_FLOAT_NAME, operands, attrs, span=span)
+        operands.append(const(_joined(op, lstm.norms)))
+    operands += [const(_joined(op, [p], matrix)) for p in [lstm.projection] if p is not None]
+    operands += [const(_joined(op, [p])) for p in [lstm.projection_bias] if p is not None]
+    result = op.call(LSTM_FLOAT_NAME, operands, attrs)
     for i, variable in ((1, output), (2, cell)):
-        variable.assign(reshaped(get_item(result, i, span=span), variable.type.shape, span))
-    return reshaped(get_item(result, 0, span=span), (*data.shape[:-1], ctx.input_type(op, lstm.recurrent[-1]).shape[1]), span)
+        variable.assign(op.reshaped(get_item(result, i, span=span), variable.type.shape))
+    return op.reshaped(get_item(result, 0, span=span), (*data.shape[:-1], op.type(lstm.recurrent[-1]).shape[1]))
 
 
-def _float_attrs(
-    ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_major: bool, backward: bool, auxiliary: bool
-) -> LstmFloatAttrs:
+def _float_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool, backward: bool, auxiliary: bool) -> LstmFloatAttrs:
     activation = op.option("fused_activation_function")
     if activation not in LSTM_ACTIVATIONS:
-        unsupported(ctx, op, f"the activation {activation} is not supported")
+        op.refuse(f"the activation {activation} is not supported")
     return LstmFloatAttrs(
         time_major,
         lstm.gates,
@@ -242,32 +224,32 @@ def _float_attrs(
         float(np.float32(op.option("cell_clip"))),
         float(np.float32(op.option("proj_clip"))),
         activation,
-        _weight_scales(ctx, op, lstm) if ctx.input_type(op, lstm.weights[-1]).dtype == "int8" else (),
+        _weight_scales(op, lstm) if op.type(lstm.weights[-1]).dtype == "int8" else (),
         bool(op.option("asymmetric_quantize_inputs")),
     )
 
 
-def _weight_scales(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands) -> tuple[tuple[str, tuple[float, ...]], ...]:
+def _weight_scales(op: Operator, lstm: LstmOperands) -> tuple[tuple[str, tuple[float, ...]], ...]:
     """The scales of each int8 matrix."""
     matrices = {"input": lstm.weights, "recurrent": lstm.recurrent, "auxiliary_weight": lstm.auxiliary}
     matrices["projection"] = () if lstm.projection is None else (lstm.projection,)
-    return tuple((name, tuple(_weight_scale(ctx, op, p) for p in positions)) for name, positions in matrices.items() if positions)
+    return tuple((name, tuple(_weight_scale(op, p) for p in positions)) for name, positions in matrices.items() if positions)
 
 
-def _weight_scale(ctx: ConvertContext, op: OperatorView, position: int) -> float:
-    return float(np.float32(require_quant(ctx, op, ctx.input_type(op, position), what=f"operand {position}")[0]))
+def _weight_scale(op: Operator, position: int) -> float:
+    return float(np.float32(op.quant(op.type(position), what=f"operand {position}")[0]))
 
 
-def _joined(ctx: ConvertContext, op: OperatorView, positions: Sequence[int], dtype: str = "float32") -> Array:
+def _joined(op: Operator, positions: Sequence[int], dtype: str = "float32") -> Array:
     for p in positions:
-        require_dtype(ctx, op, ctx.input_type(op, p), {dtype}, what=f"operand {p}")
-    return np.concatenate([ctx.constant(op, p) for p in positions])
+        op.require_dtype(op.type(p), {dtype}, what=f"operand {p}")
+    return np.concatenate([op.constant(p) for p in positions])
 
 
-def _peephole(ctx: ConvertContext, op: OperatorView, position: int, dtype: str) -> Array:
+def _peephole(op: Operator, position: int, dtype: str) -> Array:
     """The peephole; int8 as the float32 values that the reference computes from it."""
-    weight = _joined(ctx, op, [position], dtype)
-    return weight if dtype == "float32" else np.float32(_weight_scale(ctx, op, position)) * weight.astype(np.float32)
+    weight = _joined(op, [position], dtype)
+    return weight if dtype == "float32" else np.float32(_weight_scale(op, position)) * weight.astype(np.float32)
 
 
 # The integers of a quantised LSTM: what the reference's `PopulateQuantizedLstmParams8x8_16` and TFLM's Prepare compute.
@@ -280,112 +262,98 @@ _LEAST_POWER, _MOST_POWER = -29, 1
 """Exponents of the cell's scale: the product of two gates is shifted by 30 more, between 1 and 31."""
 
 
-def convert_integer_lstm(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_major: bool) -> Expr:
+def convert_integer_lstm(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Expr:
     """The outputs; both states get new values."""
-    data, span = ctx.input_type(op, lstm.data), ctx.span(op)
-    output, cell = ctx.variable(op, lstm.output_state), ctx.variable(op, lstm.cell_state)
-    require_dtype(ctx, op, output.type, {data.dtype}, what="the output's state")
-    require_dtype(ctx, op, cell.type, {"int16"}, what="the cell's state")
+    data, span = op.type(lstm.data), op.span
+    output, cell = op.variable(lstm.output_state), op.variable(lstm.cell_state)
+    op.require_dtype(output.type, {data.dtype}, what="the output's state")
+    op.require_dtype(cell.type, {"int16"}, what="the cell's state")
     for position in (*lstm.weights, *lstm.recurrent):
-        require_dtype(ctx, op, ctx.input_type(op, position), {"int8"}, what="a weight")
+        op.require_dtype(op.type(position), {"int8"}, what="a weight")
     shape, major = sequence_shape(data, time_major=time_major)
-    attrs = _integer_attrs(ctx, op, lstm, time_major=major)
-    sequence = reshaped(operand(ctx, op, lstm.data), shape, span)
+    attrs = _integer_attrs(op, lstm, time_major=major)
+    sequence = op.reshaped(op.operand(lstm.data), shape)
     batch = shape[1 if major else 0]
-    states = [reshaped(v.read(), (batch, v.type.size // batch), span) for v in (output, cell)]
-    result = call(LSTM_INTEGER_NAME, [sequence, *states, *map(const, _integer_constants(ctx, op, lstm, attrs))], attrs, span=span)
+    states = [op.reshaped(v.read(), (batch, v.type.size // batch)) for v in (output, cell)]
+    result = op.call(LSTM_INTEGER_NAME, [sequence, *states, *map(const, _integer_constants(op, lstm, attrs))], attrs)
     for i, variable in ((1, output), (2, cell)):
-        variable.assign(reshaped(get_item(result, i, span=span), variable.type.shape, span))
-    return reshaped(get_item(result, 0, span=span), (*data.shape[:-1], ctx.input_type(op, lstm.recurrent[-1]).shape[1]), span)
+        variable.assign(op.reshaped(get_item(result, i, span=span), variable.type.shape))
+    return op.reshaped(get_item(result, 0, span=span), (*data.shape[:-1], op.type(lstm.recurrent[-1]).shape[1]))
 
 
-def _product_scale(ctx: ConvertContext, op: OperatorView, position: int) -> np.float32:
-    return _F(require_quant(ctx, op, ctx.input_type(op, position), what=f"operand {position}")[0])
+def _product_scale(op: Operator, position: int) -> np.float32:
+    return _F(op.quant(op.type(position), what=f"operand {position}")[0])
 
 
-def _integer_attrs(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, *, time_major: bool) -> LstmAttrs:
+def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> LstmAttrs:
     """All scales in float32, in the reference's order."""
-    data = ctx.input_type(op, lstm.data)
-    cell_scale, output_scale = _product_scale(ctx, op, lstm.cell_state), _product_scale(ctx, op, lstm.output_state)
+    data = op.type(lstm.data)
+    cell_scale, output_scale = _product_scale(op, lstm.cell_state), _product_scale(op, lstm.output_state)
     power = float(np.round(np.log2(cell_scale)))
     if abs(np.log2(cell_scale) - power) >= 1e-3:
-        unsupported(ctx, op, f"the cell's scale {cell_scale} is not a power of two", code="E1226")
+        op.refuse(f"the cell's scale {cell_scale} is not a power of two", code="E1226")
     gate_scales = [_GATE_SCALE] * lstm.gates
     if lstm.norms:
         first = 4 - lstm.gates
-        gate_scales = [_intermediate(ctx, op, first + g)[0] for g in range(lstm.gates)]
-    inputs = _gate_scales(ctx, op, lstm.weights, _product_scale(ctx, op, lstm.data), gate_scales)
-    recurrent = _gate_scales(ctx, op, lstm.recurrent, output_scale, gate_scales)
-    out = ctx.output_type(op)
-    zp = require_quant(ctx, op, ctx.input_type(op, lstm.output_state))[1]
+        gate_scales = [_intermediate(op, first + g)[0] for g in range(lstm.gates)]
+    inputs = _gate_scales(op, lstm.weights, _product_scale(op, lstm.data), gate_scales)
+    recurrent = _gate_scales(op, lstm.recurrent, output_scale, gate_scales)
+    out = op.result_type()
+    zp = op.quant(op.type(lstm.output_state))[1]
     attrs = LstmAttrs(time_major, inputs, recurrent, (0, 15), (0, int(30 + power)), int(15 + power), (0, 0), 0, zp)
     attrs = replace(attrs, cell_clip=_clip_code(op, "cell_clip", cell_scale, 32767), quant=out.quant)
-    if op.opcode != "LSTM" and (ctx.oracle == "tflm" or data.dtype == "int16"):  # LiteRT has no int16, TFLM no single step
-        return _tflm(ctx, op, lstm, attrs, cell_scale=float(cell_scale), output_scale=float(output_scale))
+    if op.opcode != "LSTM" and (op.oracle == "tflm" or data.dtype == "int16"):  # LiteRT has no int16, TFLM no single step
+        return _tflm(op, lstm, attrs, cell_scale=float(cell_scale), output_scale=float(output_scale))
     # without an input gate there is nothing in place of tanh; for single steps the reference requires at most 2^-9
     least = -15 if lstm.gates < 4 else _LEAST_POWER
     most = -9 if lstm.gates < 4 or op.opcode == "LSTM" else _MOST_POWER
     if not least <= power <= most:
-        unsupported(ctx, op, f"the cell's scale {cell_scale} is not between 2^{least} and 2^{most}", code="E1226")
-    return _litert(ctx, op, lstm, attrs, power=power, gate_scales=gate_scales)
+        op.refuse(f"the cell's scale {cell_scale} is not between 2^{least} and 2^{most}", code="E1226")
+    return _litert(op, lstm, attrs, power=power, gate_scales=gate_scales)
 
 
-def _gate_scales(
-    ctx: ConvertContext, op: OperatorView, weights: Sequence[int], data: np.float32, gates: Sequence[np.float32]
-) -> tuple[Scale, ...]:
-    reals = [_F(_F(_product_scale(ctx, op, p) * data) / g) for p, g in zip(weights, gates, strict=True)]
+def _gate_scales(op: Operator, weights: Sequence[int], data: np.float32, gates: Sequence[np.float32]) -> tuple[Scale, ...]:
+    reals = [_F(_F(_product_scale(op, p) * data) / g) for p, g in zip(weights, gates, strict=True)]
     return tuple(quantize_multiplier(float(r)) for r in reals)
 
 
-def _clip_code(op: OperatorView, option: str, scale: np.float32, most: int) -> int:
+def _clip_code(op: Operator, option: str, scale: np.float32, most: int) -> int:
     """A bound from the file in steps of `scale`; 0 for none."""
     bound = _F(op.option(option))
     return int(min(_F(bound / scale), _F(most))) if bound > 0 else 0
 
 
-def _intermediate(ctx: ConvertContext, op: OperatorView, i: int) -> tuple[np.float32, int]:
-    scale, zp = require_quant(ctx, op, ctx.intermediate_type(op, i), what=f"intermediate {i}")
+def _intermediate(op: Operator, i: int) -> tuple[np.float32, int]:
+    scale, zp = op.quant(op.ctx.intermediate_type(op.view, i), what=f"intermediate {i}")
     return _F(scale), zp
 
 
-def _litert(
-    ctx: ConvertContext,
-    op: OperatorView,
-    lstm: LstmOperands,
-    attrs: LstmAttrs,
-    *,
-    power: float,
-    gate_scales: Sequence[np.float32],
-) -> LstmAttrs:
-    hidden, zp = _intermediate(ctx, op, 4)
+def _litert(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, power: float, gate_scales: Sequence[np.float32]) -> LstmAttrs:
+    hidden, zp = _intermediate(op, 4)
     attrs = replace(attrs, hidden_scale=quantize_multiplier(float(_F(_PRODUCT / float(hidden) * _PRODUCT))), hidden_zp=zp)
-    output_scale = _product_scale(ctx, op, lstm.output_state)
+    output_scale = _product_scale(op, lstm.output_state)
     if lstm.projection is not None:
         # the reference adds the negated zero point here, and its multiple to the projection's bias
-        real = _F(_F(_product_scale(ctx, op, lstm.projection) * hidden) / output_scale)
-        clip = _clip_code(op, "proj_clip", _F(require_quant(ctx, op, ctx.output_type(op), what="the result")[0]), 127)
+        real = _F(_F(_product_scale(op, lstm.projection) * hidden) / output_scale)
+        clip = _clip_code(op, "proj_clip", _F(op.quant(op.result_type(), what="the result")[0]), 127)
         attrs = replace(attrs, hidden_zp=-zp, projection_scale=quantize_multiplier(float(real)), projection_clip=clip)
     if lstm.peepholes:
         others = [s for g, s in enumerate(gate_scales) if g != lstm.gates - 2]
-        reals = [
-            _F(2.0**power * float(_product_scale(ctx, op, p)) / float(s)) for p, s in zip(lstm.peepholes, others, strict=True)
-        ]
+        reals = [_F(2.0**power * float(_product_scale(op, p)) / float(s)) for p, s in zip(lstm.peepholes, others, strict=True)]
         attrs = replace(attrs, peephole_scales=tuple(quantize_multiplier(float(r)) for r in reals))
     if lstm.norms:
-        scales = [_product_scale(ctx, op, p) for p in lstm.norms]
+        scales = [_product_scale(op, p) for p in lstm.norms]
         norm = tuple((*quantize_multiplier(float(s)), max(1, int(_F(10000) * s))) for s in scales)
         attrs = replace(attrs, norm=norm)
     return attrs
 
 
-def _tflm(
-    ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, attrs: LstmAttrs, *, cell_scale: float, output_scale: float
-) -> LstmAttrs:
+def _tflm(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, cell_scale: float, output_scale: float) -> LstmAttrs:
     if lstm.gates < 4 or lstm.peepholes or lstm.norms or lstm.projection is not None:
-        unsupported(ctx, op, "TFLM has no LSTM with peepholes, a projection, layer normalisation or without an input gate")
+        op.refuse("TFLM has no LSTM with peepholes, a projection, layer normalisation or without an input gate")
     if op.option("fused_activation_function") != "TANH":
-        unsupported(ctx, op, f"the activation {op.option('fused_activation_function')} is not supported with integers")
-    if ctx.input_type(op, lstm.data).dtype == "int16":
+        op.refuse(f"the activation {op.option('fused_activation_function')} is not supported with integers")
+    if op.type(lstm.data).dtype == "int16":
         inputs, recurrent = _reduced_sum(attrs.input_scales), _reduced_sum(attrs.recurrent_scales)
         attrs = replace(attrs, input_scales=inputs, recurrent_scales=recurrent, rounding="single")
     return replace(
@@ -402,31 +370,31 @@ def _reduced_sum(scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
     return tuple((reduced_multiplier(m), s) for m, s in scales)
 
 
-def _integer_constants(ctx: ConvertContext, op: OperatorView, lstm: LstmOperands, attrs: LstmAttrs) -> list[Array]:
+def _integer_constants(op: Operator, lstm: LstmOperands, attrs: LstmAttrs) -> list[Array]:
     """Weights by gate, and biases with the contributions of the zero points."""
-    data_zp = require_quant(ctx, op, ctx.input_type(op, lstm.data))[1]
-    weight, recurrent = (np.concatenate([ctx.constant(op, p) for p in positions]) for positions in (lstm.weights, lstm.recurrent))
-    wide = "int64" if ctx.input_type(op, lstm.data).dtype == "int16" else "int32"
-    biases = np.concatenate([_integer_bias(ctx, op, p, wide) for p in lstm.biases])
+    data_zp = op.quant(op.type(lstm.data))[1]
+    weight, recurrent = (np.concatenate([op.constant(p) for p in positions]) for positions in (lstm.weights, lstm.recurrent))
+    wide = "int64" if op.type(lstm.data).dtype == "int16" else "int32"
+    biases = np.concatenate([_integer_bias(op, p, wide) for p in lstm.biases])
     input_bias = -data_zp * weight.sum(axis=1, dtype=np.int64) + (0 if lstm.norms else biases)
     recurrent_bias = -attrs.output_zp * recurrent.sum(axis=1, dtype=np.int64)
     constants = [weight, recurrent, input_bias.astype(wide), recurrent_bias.astype(wide)]
     if lstm.peepholes:
-        constants.append(np.concatenate([ctx.constant(op, p).astype(np.int16) for p in lstm.peepholes]))
+        constants.append(np.concatenate([op.constant(p).astype(np.int16) for p in lstm.peepholes]))
     if lstm.norms:
-        constants += [np.concatenate([ctx.constant(op, p).astype(np.int16) for p in lstm.norms]), biases.astype(np.int32)]
+        constants += [np.concatenate([op.constant(p).astype(np.int16) for p in lstm.norms]), biases.astype(np.int32)]
     if lstm.projection is not None:
-        matrix = ctx.constant(op, lstm.projection)
-        bias = np.zeros(len(matrix), np.int64) if lstm.projection_bias is None else ctx.constant(op, lstm.projection_bias)
+        matrix = op.constant(lstm.projection)
+        bias = np.zeros(len(matrix), np.int64) if lstm.projection_bias is None else op.constant(lstm.projection_bias)
         constants += [matrix, (bias - attrs.hidden_zp * matrix.sum(axis=1, dtype=np.int64)).astype(np.int32)]
     return constants
 
 
-def _integer_bias(ctx: ConvertContext, op: OperatorView, position: int, dtype: str) -> Array:
-    if ctx.input(op, position) is None:
-        return np.zeros(ctx.input_type(op, position).shape, np.int64)
-    require_dtype(ctx, op, ctx.input_type(op, position), {dtype}, what="a bias")
-    return ctx.constant(op, position).astype(np.int64)
+def _integer_bias(op: Operator, position: int, dtype: str) -> Array:
+    if op.input(position) is None:
+        return np.zeros(op.type(position).shape, np.int64)
+    op.require_dtype(op.type(position), {dtype}, what="a bias")
+    return op.constant(position).astype(np.int64)
 
 
 # UNIDIRECTIONAL_SEQUENCE_LSTM and LSTM of TFLite.
@@ -436,36 +404,34 @@ EIGHT_BITS_BETWEEN = 12
 """Number of intermediate tensors by which LiteRT recognises an LSTM whose gates are sums of 8-bit numbers; the usual has five."""
 
 
-@from_tflite(
+@converter(
     "UNIDIRECTIONAL_SEQUENCE_LSTM",
     "int8*int8 int16*int8 float32*int8 float32*float32",
     "qnn.lstm nn.lstm",
     oracle="LiteRT; of integers TFLM with `--oracle tflm`",
 )
-def convert_lstm_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_lstm_sequence(op: Operator) -> Expr:
     """A sequence [T, B, I], or [B, T, I] if it is not time-major."""
-    return _convert_lstm(ctx, op, time_major=bool(op.option("time_major")))
+    return _convert_lstm(op, time_major=bool(op.option("time_major")))
 
 
-@from_tflite("LSTM", "int8*int8 uint8*uint8 float32*int8 float32*float32", "qnn.lstm nn.lstm nn.lstm_basic concatenate")
-def convert_lstm(ctx: ConvertContext, op: OperatorView) -> Expr | list[Expr]:
+@converter("LSTM", "int8*int8 uint8*uint8 float32*int8 float32*float32", "qnn.lstm nn.lstm nn.lstm_basic concatenate")
+def convert_lstm(op: Operator) -> Expr | list[Expr]:
     """One step [B, I]."""
     if op.option("kernel_type") == "BASIC":
-        return convert_basic_lstm(ctx, op)
-    return _convert_lstm(ctx, op, time_major=True)
+        return convert_basic_lstm(op)
+    return _convert_lstm(op, time_major=True)
 
 
-def _convert_lstm(ctx: ConvertContext, op: OperatorView, *, time_major: bool) -> Expr:
-    data = ctx.input_type(op, 0)
-    lstm = lstm_operands(ctx, op)
+def _convert_lstm(op: Operator, *, time_major: bool) -> Expr:
+    data = op.type(0)
+    lstm = lstm_operands(op)
     if data.dtype == "float32":
-        return convert_float_lstm(ctx, op, lstm, time_major=time_major)
-    if op.opcode == "LSTM" and len(op.intermediates) == EIGHT_BITS_BETWEEN:
-        unsupported(
-            ctx, op, f"an LSTM with {EIGHT_BITS_BETWEEN} intermediate tensors (8x8 to 8 bits) is not supported", code="E1261"
-        )
-    require_dtype(ctx, op, data, {"int8", "float32"} if op.opcode == "LSTM" else {"int8", "int16", "float32"})
-    return convert_integer_lstm(ctx, op, lstm, time_major=time_major)
+        return convert_float_lstm(op, lstm, time_major=time_major)
+    if op.opcode == "LSTM" and len(op.view.intermediates) == EIGHT_BITS_BETWEEN:
+        op.refuse(f"an LSTM with {EIGHT_BITS_BETWEEN} intermediate tensors (8x8 to 8 bits) is not supported", code="E1261")
+    op.require_dtype(data, {"int8", "float32"} if op.opcode == "LSTM" else {"int8", "int16", "float32"})
+    return convert_integer_lstm(op, lstm, time_major=time_major)
 
 
 # BIDIRECTIONAL_SEQUENCE_LSTM of TFLite: one LSTM from the first step to the last, one in reverse, on float32 or hybrid.
@@ -476,29 +442,28 @@ def _convert_lstm(ctx: ConvertContext, op: OperatorView, *, time_major: bool) ->
 _AUXILIARY = 39
 
 
-@from_tflite("BIDIRECTIONAL_SEQUENCE_LSTM", "float32*int8 float32*float32", "concatenate nn.lstm")
-def convert_bidirectional_lstm(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("BIDIRECTIONAL_SEQUENCE_LSTM", "float32*int8 float32*float32", "concatenate nn.lstm")
+def convert_bidirectional_lstm(op: Operator) -> list[Expr]:
     """Two results, or with `merge_outputs` one with both side by side."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, {"float32"})
+    data = op.type(0, {"float32"})
     if len(data.shape) != 3:
-        unsupported(ctx, op, f"data of {len(data.shape)} dimensions are not supported", code="E1207")
+        op.refuse(f"data of {len(data.shape)} dimensions are not supported", code="E1207")
     time_major, merged = bool(op.option("time_major")), bool(op.option("merge_outputs"))
     if merged and not time_major and data.shape[0] > 1:
         # the reference then reads the states of the second batch beyond their end
-        unsupported(ctx, op, f"merged outputs of {data.shape[0]} batches before the time are not supported; only 1 is")
-    weighted = len(op.inputs) > 41 and ctx.input(op, 41) is not None
-    has_auxiliary = len(op.inputs) > _AUXILIARY and ctx.input(op, _AUXILIARY) is not None
-    auxiliary = operand(ctx, op, _AUXILIARY) if weighted else None
+        op.refuse(f"merged outputs of {data.shape[0]} batches before the time are not supported; only 1 is")
+    weighted = len(op.inputs) > 41 and op.input(41) is not None
+    has_auxiliary = len(op.inputs) > _AUXILIARY and op.input(_AUXILIARY) is not None
+    auxiliary = op.operand(_AUXILIARY) if weighted else None
     places = (40, 44) if weighted else (None, None)
-    forward = one_direction(ctx, op, first=1, states=(35, 36), auxiliary=places[0])
+    forward = one_direction(op, first=1, states=(35, 36), auxiliary=places[0])
     source = _AUXILIARY if has_auxiliary and not weighted else 0
-    backward = one_direction(ctx, op, first=18, states=(37, 38), data=source, auxiliary=places[1])
+    backward = one_direction(op, first=18, states=(37, 38), data=source, auxiliary=places[1])
     results = [
-        convert_float_lstm(ctx, op, forward, time_major=time_major, auxiliary=auxiliary),
-        convert_float_lstm(ctx, op, backward, time_major=time_major, auxiliary=auxiliary, backward=True),
+        convert_float_lstm(op, forward, time_major=time_major, auxiliary=auxiliary),
+        convert_float_lstm(op, backward, time_major=time_major, auxiliary=auxiliary, backward=True),
     ]
-    return [call("concatenate", tuple(results), ConcatenateAttrs(2), span=ctx.span(op))] if merged else results
+    return [op.call("concatenate", tuple(results), ConcatenateAttrs(2))] if merged else results
 
 
 # The converters of nn.rnn.
@@ -520,76 +485,68 @@ class _RnnOperands:
     auxiliary: int | None = None
 
 
-@from_tflite("RNN", _RNN_TYPES, "nn.rnn")
-def convert_rnn(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("RNN", _RNN_TYPES, "nn.rnn")
+def convert_rnn(op: Operator) -> Expr:
     """One step [B, I]."""
-    return _convert_rnn(ctx, op, _RnnOperands(0, 1, 2, 3, 4), time_major=True)
+    return _convert_rnn(op, _RnnOperands(0, 1, 2, 3, 4), time_major=True)
 
 
-@from_tflite("UNIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "nn.rnn")
-def convert_rnn_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("UNIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "nn.rnn")
+def convert_rnn_sequence(op: Operator) -> Expr:
     """A sequence [T, B, I], or [B, T, I] if it is not time-major."""
-    return _convert_rnn(ctx, op, _RnnOperands(0, 1, 2, 3, 4), time_major=bool(op.option("time_major")))
+    return _convert_rnn(op, _RnnOperands(0, 1, 2, 3, 4), time_major=bool(op.option("time_major")))
 
 
-@from_tflite("BIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "concatenate nn.rnn")
-def convert_bidirectional_rnn(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("BIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "concatenate nn.rnn")
+def convert_bidirectional_rnn(op: Operator) -> list[Expr]:
     """Two results, or with `merge_outputs` one with both side by side; auxiliary data as in BIDIRECTIONAL_SEQUENCE_LSTM."""
     time_major = bool(op.option("time_major"))
-    weighted = len(op.inputs) > 11 and ctx.input(op, 10) is not None
-    alone = len(op.inputs) > 9 and ctx.input(op, 9) is not None and not weighted
+    weighted = len(op.inputs) > 11 and op.input(10) is not None
+    alone = len(op.inputs) > 9 and op.input(9) is not None and not weighted
     forward = _RnnOperands(0, 1, 2, 3, 4, 10 if weighted else None)
     backward = _RnnOperands(9 if alone and time_major else 0, 5, 6, 7, 8, 11 if weighted else None)
-    if weighted and ctx.input_type(op, 9).shape != ctx.input_type(op, 0).shape:
+    if weighted and op.type(9).shape != op.type(0).shape:
         # the reference assumes that its rows are as long as the data's
-        unsupported(ctx, op, f"auxiliary data of {ctx.input_type(op, 9)} with data of {ctx.input_type(op, 0)} is not supported")
-    data, symmetric = ctx.input_type(op, 0), not op.option("asymmetric_quantize_inputs")
-    if time_major and op.option("merge_outputs") and ctx.input_type(op, 1).dtype == "int8" and symmetric and data.shape[1] > 1:
+        op.refuse(f"auxiliary data of {op.type(9)} with data of {op.type(0)} is not supported")
+    data, symmetric = op.type(0), not op.option("asymmetric_quantize_inputs")
+    if time_major and op.option("merge_outputs") and op.type(1).dtype == "int8" and symmetric and data.shape[1] > 1:
         # the reference then reads zero points that do not exist
-        unsupported(ctx, op, f"merged outputs of {data.shape[1]} batches with int8 weights are not supported; only 1 is")
-    results = [
-        _convert_rnn(ctx, op, forward, time_major=time_major),
-        _convert_rnn(ctx, op, backward, time_major=time_major, backward=True),
-    ]
+        op.refuse(f"merged outputs of {data.shape[1]} batches with int8 weights are not supported; only 1 is")
+    results = [_convert_rnn(op, forward, time_major=time_major), _convert_rnn(op, backward, time_major=time_major, backward=True)]
     if not op.option("merge_outputs"):
         return results
-    return [call("concatenate", tuple(results), ConcatenateAttrs(2), span=ctx.span(op))]
+    return [op.call("concatenate", tuple(results), ConcatenateAttrs(2))]
 
 
-def _convert_rnn(ctx: ConvertContext, op: OperatorView, rnn: _RnnOperands, *, time_major: bool, backward: bool = False) -> Expr:
-    data, weight, span = ctx.input_type(op, rnn.data), ctx.input_type(op, rnn.weight), ctx.span(op)
-    state = ctx.variable(op, rnn.state)
-    require_dtype(ctx, op, data, {"float32"})
-    require_dtype(ctx, op, weight, {"int8", "float32"}, what="a weight")
-    require_dtype(ctx, op, ctx.input_type(op, rnn.recurrent), {weight.dtype}, what="a recurrent weight")
+def _convert_rnn(op: Operator, rnn: _RnnOperands, *, time_major: bool, backward: bool = False) -> Expr:
+    data, weight, span = op.type(rnn.data), op.type(rnn.weight), op.span
+    state = op.variable(rnn.state)
+    op.require_dtype(data, {"float32"})
+    op.require_dtype(weight, {"int8", "float32"}, what="a weight")
+    op.require_dtype(op.type(rnn.recurrent), {weight.dtype}, what="a recurrent weight")
     for position, what in ((rnn.bias, "a bias"), (rnn.state, "a state")):
-        require_dtype(ctx, op, ctx.input_type(op, position), {"float32"}, what=what)
+        op.require_dtype(op.type(position), {"float32"}, what=what)
     units = weight.shape[0]
     if op.option("fused_activation_function") not in _RNN_ACTIVATIONS:
-        unsupported(ctx, op, f"the activation {op.option('fused_activation_function')} is not supported")
+        op.refuse(f"the activation {op.option('fused_activation_function')} is not supported")
     shape, major = sequence_shape(data, time_major=time_major)
     batch = shape[1 if major else 0]
-    attrs = _rnn_attrs(ctx, op, rnn, time_major=major, backward=backward)
-    operands = [
-        reshaped(operand(ctx, op, rnn.data), shape, span),
-        reshaped(state.read(), (batch, state.type.size // batch), span),
-    ]
-    operands += [const(ctx.constant(op, p)) for p in (rnn.weight, rnn.recurrent, rnn.bias)]
+    attrs = _rnn_attrs(op, rnn, time_major=major, backward=backward)
+    operands = [op.reshaped(op.operand(rnn.data), shape), op.reshaped(state.read(), (batch, state.type.size // batch))]
+    operands += [const(op.constant(p)) for p in (rnn.weight, rnn.recurrent, rnn.bias)]
     if rnn.auxiliary is not None:
-        operands += [operand(ctx, op, 9), const(ctx.constant(op, rnn.auxiliary))]
-    result = call(RNN_NAME, operands, attrs, span=span)
-    state.assign(reshaped(get_item(result, 1, span=span), state.type.shape, span))
-    return reshaped(get_item(result, 0, span=span), (*data.shape[:-1], units), span)
+        operands += [op.operand(9), const(op.constant(rnn.auxiliary))]
+    result = op.call(RNN_NAME, operands, attrs)
+    state.assign(op.reshaped(get_item(result, 1, span=span), state.type.shape))
+    return op.reshaped(get_item(result, 0, span=span), (*data.shape[:-1], units))
 
 
-def _rnn_attrs(ctx: ConvertContext, op: OperatorView, rnn: _RnnOperands, *, time_major: bool, backward: bool) -> RnnAttrs:
+def _rnn_attrs(op: Operator, rnn: _RnnOperands, *, time_major: bool, backward: bool) -> RnnAttrs:
     places = [rnn.weight, rnn.recurrent] + ([rnn.auxiliary] if rnn.auxiliary is not None else [])
-    is_hybrid = ctx.input_type(op, rnn.weight).dtype == "int8"
-    scales = tuple(
-        float(np.float32(require_quant(ctx, op, ctx.input_type(op, p), what="a weight")[0])) for p in places if is_hybrid
-    )
+    is_hybrid = op.type(rnn.weight).dtype == "int8"
+    scales = tuple(float(np.float32(op.quant(op.type(p), what="a weight")[0])) for p in places if is_hybrid)
     activation, asymmetric = op.option("fused_activation_function"), bool(op.option("asymmetric_quantize_inputs"))
-    shape = ctx.input_type(op, rnn.data).shape
+    shape = op.type(rnn.data).shape
     again = scales and op.opcode == "BIDIRECTIONAL_SEQUENCE_RNN" and time_major
     passes = shape[0] if again else 1
     return RnnAttrs(time_major, activation, backward, rnn.auxiliary is not None, scales, asymmetric, passes)
@@ -611,107 +568,98 @@ _SVDF_BOUNDS: dict[str, tuple[float | None, float | None]] = {
 }
 
 
-@from_tflite(
+@converter(
     "SVDF",
     "int8*int8 float32*int8 float32*float32",
     "add nn.dense nn.dense_lanes nn.svdf_memory nn.svdf_time qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range"
     " qnn.hybrid_output",
     oracle="LiteRT; TFLM for int8 states",
 )
-def convert_svdf(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_svdf(op: Operator) -> Expr:
     """Data [B, I], feature weights [F, I], time weights [F, M], bias [F / rank], state [B, F * M]."""
-    _check_svdf_shapes(ctx, op)
-    data, weight = ctx.input_type(op, 0), ctx.input_type(op, 1)
-    require_dtype(ctx, op, data, {"int8", "float32"})
-    require_dtype(ctx, op, weight, {"int8"} if data.dtype == "int8" else {"int8", "float32"}, what="a weight")
-    return _integer_svdf(ctx, op) if data.dtype == "int8" else _float_svdf(ctx, op)
+    _check_svdf_shapes(op)
+    data, weight = op.type(0, {"int8", "float32"}), op.type(1)
+    op.require_dtype(weight, {"int8"} if data.dtype == "int8" else {"int8", "float32"}, what="a weight")
+    return _integer_svdf(op) if data.dtype == "int8" else _float_svdf(op)
 
 
-def _check_svdf_shapes(ctx: ConvertContext, op: OperatorView) -> None:
+def _check_svdf_shapes(op: Operator) -> None:
     """Refuse feature weights, bias and rank that do not match; the state has been checked with the file."""
-    data, weight, time = (ctx.input_type(op, i).shape for i in range(3))
+    data, weight, time = (op.type(i).shape for i in range(3))
     rank = op.option("rank")
     if len(data) != 2 or len(weight) != 2 or len(time) != 2 or (weight[1], time[0]) != (data[1], weight[0]):
         shapes = f"data {list(data)}, feature weights {list(weight)} and time weights {list(time)}"
-        unsupported(ctx, op, f"{shapes} do not match", code="E1207")
+        op.refuse(f"{shapes} do not match", code="E1207")
     if rank < 1 or weight[0] % rank:
-        unsupported(ctx, op, f"{weight[0]} filters are not a multiple of rank {rank}", code="E1122")
-    if ctx.input(op, 3) is not None and ctx.input_type(op, 3).size != weight[0] // rank:
-        unsupported(ctx, op, f"a bias of {ctx.input_type(op, 3).size} values for {weight[0] // rank} units", code="E1207")
+        op.refuse(f"{weight[0]} filters are not a multiple of rank {rank}", code="E1122")
+    if op.input(3) is not None and op.type(3).size != weight[0] // rank:
+        op.refuse(f"a bias of {op.type(3).size} values for {weight[0] // rank} units", code="E1207")
 
 
-def _integer_svdf(ctx: ConvertContext, op: OperatorView) -> Expr:
+def _integer_svdf(op: Operator) -> Expr:
     """dense + requantize give the feature, svdf_time + bias_add + requantize the result."""
-    state, out, span = ctx.variable(op, 4), ctx.output_type(op), ctx.span(op)
-    allowed = ("int16",) if ctx.oracle == "litert" and state.type.dtype != "int8" else ("int8", "int16")
+    state, out = op.variable(4), op.result_type()
+    allowed = ("int16",) if op.oracle == "litert" and state.type.dtype != "int8" else ("int8", "int16")
     for i, what in ((2, "a weight in time"), (4, "a state")):
-        require_dtype(ctx, op, ctx.input_type(op, i), {state.type.dtype} & set(allowed) or set(allowed), what=what)
-    require_dtype(ctx, op, out, {"int8"}, what="the result")
+        op.require_dtype(op.type(i), {state.type.dtype} & set(allowed) or set(allowed), what=what)
+    op.require_dtype(out, {"int8"}, what="the result")
     if op.option("fused_activation_function") != "RELU":
-        unsupported(ctx, op, f"the fused activation {op.option('fused_activation_function')} is not supported with int8 data")
-    (data_scale, data_zp), (weight_scale, _), (time_scale, _) = (require_quant(ctx, op, ctx.input_type(op, i)) for i in range(3))
-    (state_scale, state_zp), (out_scale, _) = require_quant(ctx, op, state.type), require_quant(ctx, op, out)
+        op.refuse(f"the fused activation {op.option('fused_activation_function')} is not supported with int8 data")
+    (data_scale, data_zp), (weight_scale, _), (time_scale, _) = (op.quant(op.type(i)) for i in range(3))
+    (state_scale, state_zp), (out_scale, _) = op.quant(state.type), op.quant(out)
     dtype = state.type.dtype
-    acc = call("nn.dense", [operand(ctx, op, 0), operand(ctx, op, 1)], DenseAttrs(data_zp), span=span)
-    feature = call(
-        "qnn.requantize", [acc], _svdf_rescaled(ctx, op, ((data_scale, weight_scale), (state_scale,)), dtype), span=span
-    )
+    acc = op.call("nn.dense", op.operands(0, 1), DenseAttrs(data_zp))
+    feature = op.call("qnn.requantize", [acc], _svdf_rescaled(op, ((data_scale, weight_scale), (state_scale,)), dtype))
     state_zp = state_zp if dtype == "int8" else 0  # LiteRT treats int16 as symmetric, whatever the file says
-    state.assign(call(MEMORY, [state.read(), feature], SvdfMemoryAttrs(state_zp), span=span))
-    sums = call(TIME, [state.read(), operand(ctx, op, 2)], SvdfTimeAttrs(op.option("rank"), state_zp), span=span)
-    if (bias := ctx.input(op, 3)) is not None:
-        require_dtype(ctx, op, ctx.input_type(op, 3), {"int32"}, what="a bias")
-        sums = call("nn.bias_add", [sums, bias], span=span)
-    return call(
-        "qnn.requantize", [sums], _svdf_rescaled(ctx, op, ((state_scale, time_scale), (out_scale,)), "int8", out), span=span
-    )
+    state.assign(op.call(MEMORY, [state.read(), feature], SvdfMemoryAttrs(state_zp)))
+    sums = op.call(TIME, [state.read(), op.operand(2)], SvdfTimeAttrs(op.option("rank"), state_zp))
+    if (bias := op.input(3)) is not None:
+        op.require_dtype(op.type(3), {"int32"}, what="a bias")
+        sums = op.call("nn.bias_add", [sums, bias])
+    return op.call("qnn.requantize", [sums], _svdf_rescaled(op, ((state_scale, time_scale), (out_scale,)), "int8", out))
 
 
 def _svdf_rescaled(
-    ctx: ConvertContext,
-    op: OperatorView,
-    scales: tuple[tuple[float, ...], tuple[float, ...]],
-    dtype: str,
-    out: TensorType | None = None,
+    op: Operator, scales: tuple[tuple[float, ...], tuple[float, ...]], dtype: str, out: TensorType | None = None
 ) -> RequantizeAttrs:
     """Rounded twice, and clamped to the type; `scales` are factors and divisors."""
-    multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, "int8", *scales, oracle=ctx.oracle))
+    multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, "int8", *scales, oracle=op.oracle))
     quant = None if out is None else out.quant
     zero_point = quant.zero_point[0] if quant else 0
     return RequantizeAttrs((multiplier,), (shift,), zero_point, *int_range(dtype), "double", dtype, quant)
 
 
-def _float_svdf(ctx: ConvertContext, op: OperatorView) -> Expr:
+def _float_svdf(op: Operator) -> Expr:
     """Float32 data with float32 weights, or with int8 weights and dynamically quantised data."""
-    state, span = ctx.variable(op, 4), ctx.span(op)
+    state = op.variable(4)
     activation = op.option("fused_activation_function")
     if activation not in _SVDF_BOUNDS:
-        unsupported(ctx, op, f"the fused activation {activation} is not supported")
-    for type_, what in ((state.type, "a state"), (ctx.output_type(op), "the result")):
-        require_dtype(ctx, op, type_, {"float32"}, what=what)
-    is_hybrid = ctx.input_type(op, 1).dtype == "int8"
-    require_dtype(ctx, op, ctx.input_type(op, 2), {ctx.input_type(op, 1).dtype}, what="a weight in time")
-    feature, time = _hybrid_svdf(ctx, op) if is_hybrid else (_svdf_feature(ctx, op), operand(ctx, op, 2))
-    state.assign(call(MEMORY, [state.read(), feature], SvdfMemoryAttrs(), span=span))
-    result = call(TIME, [state.read(), time], SvdfTimeAttrs(op.option("rank")), span=span)
-    if (bias := ctx.input(op, 3)) is not None:
-        require_dtype(ctx, op, ctx.input_type(op, 3), {"float32"}, what="a bias")
-        result = call("add", [result, bias], BinaryAttrs(), span=span)
+        op.refuse(f"the fused activation {activation} is not supported")
+    for type_, what in ((state.type, "a state"), (op.result_type(), "the result")):
+        op.require_dtype(type_, {"float32"}, what=what)
+    is_hybrid = op.type(1).dtype == "int8"
+    op.require_dtype(op.type(2), {op.type(1).dtype}, what="a weight in time")
+    feature, time = _hybrid_svdf(op) if is_hybrid else (_svdf_feature(op), op.operand(2))
+    state.assign(op.call(MEMORY, [state.read(), feature], SvdfMemoryAttrs()))
+    result = op.call(TIME, [state.read(), time], SvdfTimeAttrs(op.option("rank")))
+    if (bias := op.input(3)) is not None:
+        op.require_dtype(op.type(3), {"float32"}, what="a bias")
+        result = op.call("add", [result, bias], BinaryAttrs())
     lo, hi = _SVDF_BOUNDS[activation]
-    return result if lo is None else call("relu", [result], UnaryAttrs(lo=lo, hi=hi), span=span)
+    return result if lo is None else op.call("relu", [result], UnaryAttrs(lo=lo, hi=hi))
 
 
-def _svdf_feature(ctx: ConvertContext, op: OperatorView) -> Expr:
-    return call(DENSE_LANES, [operand(ctx, op, 0), operand(ctx, op, 1)], span=ctx.span(op))
+def _svdf_feature(op: Operator) -> Expr:
+    return op.call(DENSE_LANES, op.operands(0, 1))
 
 
-def _hybrid_svdf(ctx: ConvertContext, op: OperatorView) -> tuple[Expr, Expr]:
+def _hybrid_svdf(op: Operator) -> tuple[Expr, Expr]:
     """The integer feature; the time weights as the float32 values that the reference computes in its first run."""
-    span, data = ctx.span(op), operand(ctx, op, 0)
-    scale, time_scale = (np.float32(require_quant(ctx, op, ctx.input_type(op, i), what="a weight")[0]) for i in (1, 2))
+    data = op.operand(0)
+    scale, time_scale = (np.float32(op.quant(op.type(i), what="a weight")[0]) for i in (1, 2))
     attrs = DynamicQuantizeAttrs(bool(op.option("asymmetric_quantize_inputs")))
-    params = call(PARAMS, [call(RANGE, [data], span=span)], attrs, span=span)
-    integers = call(QUANTIZE, [data, params], attrs, span=span)
-    sums = call("nn.dense", [integers, const(ctx.constant(op, 1))], DenseAttrs(), span=span)
-    feature = call(HYBRID_OUTPUT, [sums, params, const(np.array([scale], np.float32))], HybridOutputAttrs(), span=span)
-    return feature, const(ctx.constant(op, 2).astype(np.float32) * time_scale)
+    params = op.call(PARAMS, [op.call(RANGE, [data])], attrs)
+    integers = op.call(QUANTIZE, [data, params], attrs)
+    sums = op.call("nn.dense", [integers, const(op.constant(1))], DenseAttrs())
+    feature = op.call(HYBRID_OUTPUT, [sums, params, const(np.array([scale], np.float32))], HybridOutputAttrs())
+    return feature, const(op.constant(2).astype(np.float32) * time_scale)

@@ -8,15 +8,13 @@ from functools import wraps
 
 import numpy as np
 
-from aot.frontend.tflite.convert import ConvertContext, Converter, ForwardingContext
-from aot.frontend.view import OperatorView
+from aot.frontend.tflite.convert import Converter, Form, Operator
 from aot.ir.op import Array
 from aot.ir.span import Span
-from aot.ir.type import QuantParams, TensorType
+from aot.ir.type import TensorType
 from aot.op.math.cast import BitcastAttrs, CastAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
-from aot.relay.expr import Constant, Expr, call, const, tensor_type
-from aot.support.dataclass import dataclass
+from aot.relay.expr import Expr, call, tensor_type
 from aot.support.dtype import int_range
 
 # Legacy uint8 models: every operator that computes on quantised uint8 tensors is converted as its int8 counterpart.
@@ -34,11 +32,11 @@ def is_legacy(type_: TensorType) -> bool:
     return type_.dtype == "uint8" and type_.quant is not None
 
 
-def shifted_type(type_: TensorType) -> TensorType:
+def _shifted_type(type_: TensorType) -> TensorType:
     """The int8 counterpart of a legacy type; others unchanged."""
     if type_.quant is None or not is_legacy(type_):
         return type_
-    quant = QuantParams(type_.quant.scale, tuple(z - OFFSET for z in type_.quant.zero_point), type_.quant.axis)
+    quant = replace(type_.quant, zero_point=tuple(z - OFFSET for z in type_.quant.zero_point))
     return TensorType(type_.shape, "int8", quant)
 
 
@@ -52,55 +50,21 @@ def _shift(expr: Expr, source: TensorType, target: TensorType, span: Span) -> Ex
     return call("qnn.requantize8", [expr], attrs, span=span)
 
 
-class ShiftedContext(ForwardingContext):
-    """Shows legacy tensors as int8."""
-
-    @property
-    def is_legacy(self) -> bool:
-        return True
-
-    def input(self, op: OperatorView, i: int) -> Expr | None:
-        expr = self._ctx.input(op, i)
-        if expr is None:
-            return None
-        type_ = self._ctx.input_type(op, i)
-        if not is_legacy(type_):
-            return expr
-        if isinstance(expr, Constant):
-            return replace(const(_shifted(np.asarray(expr.data)), quant=shifted_type(type_).quant), span=expr.span)
-        return _shift(expr, type_, shifted_type(type_), expr.span)
-
-    def constant(self, op: OperatorView, i: int) -> Array:
-        data = self._ctx.constant(op, i)
-        return _shifted(data) if is_legacy(self._ctx.input_type(op, i)) else data
-
-    def input_type(self, op: OperatorView, i: int) -> TensorType:
-        return shifted_type(self._ctx.input_type(op, i))
-
-    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
-        return shifted_type(self._ctx.output_type(op, i))
-
-
 def _shifted(data: Array) -> Array:
     return (data.astype(np.int16) - OFFSET).astype(np.int8)
+
+
+LEGACY = Form(_shifted_type, _shifted, _shift)
 
 
 def legacy_uint8(convert: Converter) -> Converter:
     """The converter for int8, extended to quantised uint8 operands and results."""
 
     @wraps(convert)
-    def converter(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
-        inputs = [ctx.input_type(op, i) for i in range(len(op.inputs)) if op.input(i) >= 0]
-        outputs = [ctx.output_type(op, i) for i in range(len(op.outputs))]
-        if not any(map(is_legacy, (*inputs, *outputs))):
-            return convert(ctx, op)
-        result = convert(ShiftedContext(ctx), op)
-        results = list(result) if isinstance(result, Sequence) else [result]
-        span = ctx.span(op)
-        return [
-            _shift(expr, shifted_type(type_), type_, span) if is_legacy(type_) else expr
-            for expr, type_ in zip(results, outputs, strict=True)
-        ]
+    def converter(op: Operator) -> Expr | Sequence[Expr]:
+        inputs = [op.type(i) for i in range(len(op.inputs)) if op.view.input(i) >= 0]
+        outputs = [op.result_type(i) for i in range(len(op.outputs))]
+        return _through(LEGACY, convert, op) if any(map(is_legacy, (*inputs, *outputs))) else convert(op)
 
     return converter
 
@@ -114,88 +78,58 @@ HALF = "float16"
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """How a converter sees float16 tensors: as tensors of `dtype`, with the conversions `there` and `back`."""
-
-    dtype: str
-    there: Callable[[Array], Array]
-    convert: Callable[[Expr, str, Span], Expr]
+def _as_bits(x: Expr, _source: TensorType, target: TensorType, span: Span) -> Expr:
+    return call("bitcast", [x], BitcastAttrs(tensor_type(x).shape, target.dtype), span=span)
 
 
-def _as_bits(x: Expr, dtype: str, span: Span) -> Expr:
-    return call("bitcast", [x], BitcastAttrs(tensor_type(x).shape, dtype), span=span)
-
-
-def _as_number(x: Expr, dtype: str, span: Span) -> Expr:
-    return call("cast", [x], CastAttrs(dtype), span=span)
+def _as_number(x: Expr, _source: TensorType, target: TensorType, span: Span) -> Expr:
+    return call("cast", [x], CastAttrs(target.dtype), span=span)
 
 
 def rounded_to_half(x: Expr, span: Span) -> Expr:
     """float32 values rounded to float16."""
-    return _as_number(_as_number(x, HALF, span), "float32", span)
+    return call("cast", [call("cast", [x], CastAttrs(HALF), span=span)], CastAttrs("float32"), span=span)
 
 
-_BITS = _Form("int16", lambda data: data.view(np.int16), _as_bits)
-_NUMBERS = _Form("float32", lambda data: data.astype(np.float32), _as_number)
+def _half_as(dtype: str) -> Callable[[TensorType], TensorType]:
+    return lambda type_: replace(type_, dtype=dtype) if type_.dtype == HALF else type_
 
 
-class _Shown(ForwardingContext):
-    """Shows float16 tensors in another form."""
-
-    def __init__(self, ctx: ConvertContext, form: _Form) -> None:
-        super().__init__(ctx)
-        self._form = form
-
-    def _shown(self, type_: TensorType) -> TensorType:
-        return replace(type_, dtype=self._form.dtype) if type_.dtype == HALF else type_
-
-    def input(self, op: OperatorView, i: int) -> Expr | None:
-        expr = self._ctx.input(op, i)
-        if expr is None or self._ctx.input_type(op, i).dtype != HALF:
-            return expr
-        if isinstance(expr, Constant):
-            return replace(const(self._form.there(np.asarray(expr.data))), span=expr.span)
-        return self._form.convert(expr, self._form.dtype, expr.span)
-
-    def constant(self, op: OperatorView, i: int) -> Array:
-        data = self._ctx.constant(op, i)
-        return self._form.there(data) if self._ctx.input_type(op, i).dtype == HALF else data
-
-    def input_type(self, op: OperatorView, i: int) -> TensorType:
-        return self._shown(self._ctx.input_type(op, i))
-
-    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
-        return self._shown(self._ctx.output_type(op, i))
+_BITS = Form(_half_as("int16"), lambda data: data.view(np.int16), _as_bits)
+_NUMBERS = Form(_half_as("float32"), lambda data: data.astype(np.float32), _as_number)
 
 
-def _same(x: Expr) -> Expr:
-    return x
+def _through(
+    form: Form, convert: Converter, op: Operator, then: Callable[[Expr], Expr] | None = None
+) -> Expr | Sequence[Expr]:  # fmt: skip
+    """The operator converted in a form; `then` changes a result before it is converted back."""
+    result = convert(Operator(op.ctx, op.view, forms=(*op.forms, form), order=op.order))
+    results = list(result) if isinstance(result, Sequence) else [result]
+    for i, expr in enumerate(results):
+        type_ = op.result_type(i)
+        shown = form.type_of(type_)
+        if shown is not type_:
+            results[i] = form.convert(then(expr) if then else expr, shown, type_, op.span)
+    return results
 
 
-def _through(form: _Form, convert: Converter, then: Callable[[Expr], Expr] = _same) -> Converter:
+def _extended_to_halves(form: Form, convert: Converter, then: Callable[[Expr], Expr] | None = None) -> Converter:
     @wraps(convert)
-    def converter(ctx: ConvertContext, op: OperatorView) -> Expr | Sequence[Expr]:
-        if HALF not in {ctx.input_type(op, i).dtype for i in range(len(op.inputs)) if op.input(i) >= 0}:
-            return convert(ctx, op)
-        result, span = convert(_Shown(ctx, form), op), ctx.span(op)
-        results = list(result) if isinstance(result, Sequence) else [result]
-        for i, expr in enumerate(results):
-            if ctx.output_type(op, i).dtype == HALF:
-                results[i] = form.convert(then(expr), HALF, span)
-        return results if isinstance(result, Sequence) else results[0]
+    def converter(op: Operator) -> Expr | Sequence[Expr]:
+        has_halves = HALF in {op.type(i).dtype for i in range(len(op.inputs)) if op.view.input(i) >= 0}
+        return _through(form, convert, op, then) if has_halves else convert(op)
 
     return converter
 
 
 def moves_halves(convert: Converter) -> Converter:
     """The converter, extended to float16: it sees int16."""
-    return _through(_BITS, convert)
+    return _extended_to_halves(_BITS, convert)
 
 
-def widens_halves(convert: Converter, *, then: Callable[[Expr], Expr] = _same) -> Converter:
+def widens_halves(convert: Converter, *, then: Callable[[Expr], Expr] | None = None) -> Converter:
     """The converter, extended to float16: it sees float32, to which operands are widened.
 
     Its float32 results are rounded after `then`.
     """
-    return _through(_NUMBERS, convert, then)
+    return _extended_to_halves(_NUMBERS, convert, then)

@@ -7,25 +7,9 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.tflite.convert import (
-    EVERY,
-    ConvertContext,
-    constant_ints,
-    from_tflite,
-    normalized_axis,
-    one_int,
-    operand,
-    require_dtype,
-    require_quant,
-    require_same_quant,
-    reshaped,
-    slice_of,
-    unsupported,
-)
+from aot.frontend.tflite.convert import EVERY, Operator, converter
 from aot.frontend.tflite.retyped import moves_halves
-from aot.frontend.view import OperatorView
 from aot.ir.op import Array
-from aot.ir.span import Span
 from aot.ir.type import TensorType, per_tensor
 from aot.numerics.fixed_point import round_half_away
 from aot.op.common.tensors import INDEX_TYPES, MOVABLE
@@ -35,32 +19,32 @@ from aot.op.qnn.quantize import Requantize8Attrs
 from aot.op.tensor.gather import GatherNdAttrs
 from aot.op.tensor.pad import BroadcastToAttrs, FullAttrs, MirrorPadAttrs, PadAttrs, ReverseAttrs, ReverseSequenceAttrs, TileAttrs
 from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, TransposeAttrs
-from aot.relay.expr import Constant, Expr, call, const, tensor_type
+from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype
 
 Shape = tuple[int, ...]
 
 
-@from_tflite("RESHAPE", f"{EVERY} complex64", "reshape")
-@from_tflite("EXPAND_DIMS", f"{EVERY} complex64", "reshape")
-@from_tflite("SQUEEZE", f"{EVERY} complex64", "reshape")
-def convert_reshape(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("RESHAPE", f"{EVERY} complex64", "reshape")
+@converter("EXPAND_DIMS", f"{EVERY} complex64", "reshape")
+@converter("SQUEEZE", f"{EVERY} complex64", "reshape")
+def convert_reshape(op: Operator) -> Expr:
     """reshape to dimensions that follow from the operand and from constants."""
-    shape = _NEW_SHAPES[op.opcode](ctx, op, ctx.input_type(op, 0).shape)
-    return call("reshape", [operand(ctx, op, 0)], ReshapeAttrs(shape), span=ctx.span(op))
+    shape = _NEW_SHAPES[op.opcode](op, op.type(0).shape)
+    return op.call("reshape", [op.operand(0)], ReshapeAttrs(shape))
 
 
-def _reshaped(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
+def _reshaped(op: Operator, data: Shape) -> Shape:
     """Operand 1, or the option, with -1 replaced by the remaining extent.  Without either, the file's declared shape."""
-    if ctx.input(op, 1) is not None:
-        shape = [int(n) for n in ctx.constant(op, 1).ravel()]
+    if op.input(1) is not None:
+        shape = [int(n) for n in op.constant(1).ravel()]
     elif op.option("new_shape"):
         shape = [] if tuple(op.option("new_shape")) == (0,) else list(op.option("new_shape"))  # (0,): a scalar, in old files
     else:
-        declared = ctx.output_shape(op)
+        declared = op.result_shape()
         if declared is None:
-            unsupported(ctx, op, "the new shape is missing", code="E1205")
+            op.refuse("the new shape is missing", code="E1205")
         return declared
     product = prod(n for n in shape if n != -1)
     if shape.count(-1) == 1 and product > 0:
@@ -68,26 +52,26 @@ def _reshaped(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
     return tuple(shape)
 
 
-def _expanded(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
+def _expanded(op: Operator, data: Shape) -> Shape:
     """One more dimension, at the axis."""
-    values = ctx.constant(op, 1).ravel()
+    values = op.constant(1).ravel()
     axis = int(values[0]) if values.size == 1 else len(data) + 1
     if not -len(data) - 1 <= axis <= len(data):
-        unsupported(ctx, op, f"axis {values.tolist()} of {len(data) + 1} dimensions is not supported", code="E1126")
+        op.refuse(f"axis {values.tolist()} of {len(data) + 1} dimensions is not supported", code="E1126")
     axis %= len(data) + 1
     return (*data[:axis], 1, *data[axis:])
 
 
-def _squeezed(ctx: ConvertContext, op: OperatorView, data: Shape) -> Shape:
+def _squeezed(op: Operator, data: Shape) -> Shape:
     """Without the listed dimensions, or without all that are 1."""
     named = op.option("squeeze_dims")
     if any(not -len(data) <= d < len(data) or data[d] != 1 for d in named):
-        unsupported(ctx, op, f"dimensions {list(named)} of shape {list(data)} are not all 1", code="E1115")
+        op.refuse(f"dimensions {list(named)} of shape {list(data)} are not all 1", code="E1115")
     gone = {d % len(data) for d in named} if named else {i for i, n in enumerate(data) if n == 1}
     return tuple(n for i, n in enumerate(data) if i not in gone)
 
 
-_NEW_SHAPES: dict[str, Callable[[ConvertContext, OperatorView, Shape], Shape]] = {
+_NEW_SHAPES: dict[str, Callable[[Operator, Shape], Shape]] = {
     "RESHAPE": _reshaped,
     "EXPAND_DIMS": _expanded,
     "SQUEEZE": _squeezed,
@@ -100,82 +84,77 @@ _NEW_SHAPES: dict[str, Callable[[ConvertContext, OperatorView, Shape], Shape]] =
 # them.  Oracles: `kernels/shape.cc`, `rank.cc`, `range.cc`, `broadcast_args.cc`, `zeros_like.cc`.
 
 
-@from_tflite("SHAPE", EVERY, "")
-def convert_shape(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SHAPE", EVERY, "")
+def convert_shape(op: Operator) -> Expr:
     """The extents of the operand."""
-    out = ctx.output_type(op)
-    require_dtype(ctx, op, out, INDEX_TYPES, what="a result")
-    return const(np.array(ctx.input_type(op, 0).shape, numpy_dtype(out.dtype)), span=ctx.span(op))
+    out = op.result_type(0, INDEX_TYPES)
+    return const(np.array(op.type(0).shape, numpy_dtype(out.dtype)), span=op.span)
 
 
-@from_tflite("RANK", EVERY, "")
-def convert_rank(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("RANK", EVERY, "")
+def convert_rank(op: Operator) -> Expr:
     """The number of dimensions, a scalar."""
-    out = ctx.output_type(op)
-    require_dtype(ctx, op, out, INDEX_TYPES, what="a result")
-    return const(np.array(len(ctx.input_type(op, 0).shape), numpy_dtype(out.dtype)), span=ctx.span(op))
+    out = op.result_type(0, INDEX_TYPES)
+    return const(np.array(len(op.type(0).shape), numpy_dtype(out.dtype)), span=op.span)
 
 
 MAX_RANGE = 1 << 20
 """Maximum elements of a range, which is computed here one by one."""
 
 
-@from_tflite("RANGE", "int32 int64 float32", "")
-def convert_range(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("RANGE", "int32 int64 float32", "")
+def convert_range(op: Operator) -> Expr:
     """start, start + delta, ... up to limit (exclusive), all constants."""
-    out = ctx.output_type(op)
-    require_dtype(ctx, op, out, ("int32", "int64", "float32"), what="a result")
+    out = op.result_type(0, ("int32", "int64", "float32"))
     dtype = numpy_dtype(out.dtype)
-    start, limit, delta = (ctx.constant(op, i).astype(dtype).ravel()[:1] for i in range(3))
+    start, limit, delta = (op.constant(i).astype(dtype).ravel()[:1] for i in range(3))
     if 0 in (start.size, limit.size, delta.size) or delta[0] == 0:
-        unsupported(ctx, op, "start, limit and delta must be scalars, and delta not 0", code="E1130")
+        op.refuse("start, limit and delta must be scalars, and delta not 0", code="E1130")
     # range.cc counts ceil(abs((limit - start) / delta)), in integers or in the data's type
     span = limit[0] - start[0] if out.dtype == "float32" else int(limit[0]) - int(start[0])
     step = delta[0] if out.dtype == "float32" else int(delta[0])
     count = int(np.ceil(np.abs(span / step))) if out.dtype == "float32" else -(-abs(span) // abs(step))
     if (span > 0) != (step > 0) and span != 0:
-        unsupported(ctx, op, f"steps of {step} never cover a range of {span}", code="E1130")
+        op.refuse(f"steps of {step} never cover a range of {span}", code="E1130")
     if count > MAX_RANGE:
-        unsupported(ctx, op, f"a range of {count} numbers, more than {MAX_RANGE}", code="E1216")
+        op.refuse(f"a range of {count} numbers, more than {MAX_RANGE}", code="E1216")
     values = np.empty(count, dtype)
     value = start[0]
     for i in range(count):  # a running sum, as the reference computes it
         values[i] = value
         value = dtype.type(value + delta[0]) if i + 1 < count else value
-    return const(values, span=ctx.span(op))
+    return const(values, span=op.span)
 
 
-@from_tflite("BROADCAST_ARGS", "int32 int64", "")
-def convert_broadcast_args(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("BROADCAST_ARGS", "int32 int64", "")
+def convert_broadcast_args(op: Operator) -> Expr:
     """The shape that two shapes broadcast to; both and the result int32 or int64, as in the reference."""
-    require_dtype(ctx, op, ctx.output_type(op), ("int32", "int64"), what="a result")
-    a, b = constant_ints(ctx, op, 0), constant_ints(ctx, op, 1)
+    op.require_dtype(op.result_type(), ("int32", "int64"), what="a result")
+    a, b = op.ints(0), op.ints(1)
     try:
         shape = np.broadcast_shapes(tuple(a), tuple(b))
     except ValueError:
-        unsupported(ctx, op, f"shapes {a} and {b} do not broadcast", code="E1132")
-    return const(np.array(shape, numpy_dtype(ctx.output_type(op).dtype)), span=ctx.span(op))
+        op.refuse(f"shapes {a} and {b} do not broadcast", code="E1132")
+    return const(np.array(shape, numpy_dtype(op.result_type().dtype)), span=op.span)
 
 
-@from_tflite("ZEROS_LIKE", EVERY, "full")
-def convert_zeros_like(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("ZEROS_LIKE", EVERY, "full")
+def convert_zeros_like(op: Operator) -> Expr:
     """full of 0 (the quantised value 0 for quantised types, as in the reference)."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    zero = const(np.zeros((1,), numpy_dtype(data.dtype)), quant=data.quant, span=ctx.span(op))
-    return call("full", [zero], FullAttrs(data.shape), span=ctx.span(op))
+    data = op.type(0, MOVABLE)
+    zero = const(np.zeros((1,), numpy_dtype(data.dtype)), quant=data.quant, span=op.span)
+    return op.call("full", [zero], FullAttrs(data.shape))
 
 
-@from_tflite("TRANSPOSE", EVERY, "transpose")
-def convert_transpose(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("TRANSPOSE", EVERY, "transpose")
+def convert_transpose(op: Operator) -> Expr:
     """transpose; negative axes count from the end."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
+    data = op.type(0, MOVABLE)
     rank = len(data.shape)
-    axes = tuple(int(a) + rank if a < 0 else int(a) for a in ctx.constant(op, 1).ravel())
+    axes = tuple(int(a) + rank if a < 0 else int(a) for a in op.constant(1).ravel())
     if sorted(axes) != list(range(rank)):
-        unsupported(ctx, op, f"{list(axes)} is not a permutation of {rank} dimensions", code="E1126")
-    return call("transpose", [operand(ctx, op, 0)], TransposeAttrs(axes), span=ctx.span(op))
+        op.refuse(f"{list(axes)} is not a permutation of {rank} dimensions", code="E1126")
+    return op.call("transpose", [op.operand(0)], TransposeAttrs(axes))
 
 
 def scaled_codes(data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
@@ -185,34 +164,33 @@ def scaled_codes(data: tuple[float, int], out: tuple[float, int]) -> tuple[int, 
     return tuple(min(max(round_half_away(float(v)) + out[1], 0), 255) - 128 for v in values)
 
 
-def _rescaled_operand(ctx: ConvertContext, op: OperatorView, i: int, out: TensorType) -> Expr:
+def _rescaled_operand(op: Operator, i: int, out: TensorType) -> Expr:
     """Operand i in the result's quantised values: itself, or through a table, for which uint8 becomes int8 and back."""
-    type_, expr = ctx.input_type(op, i), operand(ctx, op, i)
+    type_, expr = op.type(i), op.operand(i)
     legacy = out.dtype == type_.dtype == "uint8" and out.quant is not None and type_.quant is not None
-    if not legacy or (require_quant(ctx, op, type_) == require_quant(ctx, op, out)):
-        require_same_quant(ctx, op, type_, out)
+    if not legacy or (op.quant(type_) == op.quant(out)):
+        op.require_same_quant(type_, out)
         return expr
-    (scale_in, zp_in), (scale, zp) = require_quant(ctx, op, type_), require_quant(ctx, op, out, what="the result")
-    span, one = ctx.span(op), (1 << 30, 1)  # the multiplier 1/2 shifted left once
+    (scale_in, zp_in), (scale, zp) = op.quant(type_), op.quant(out, what="the result")
+    one = (1 << 30, 1)  # the multiplier 1/2 shifted left once
     signed = per_tensor(scale, zp - 128)
     down = Requantize8Attrs(zp_in, *one, zp_in - 128, -128, 127, "int8", per_tensor(scale_in, zp_in - 128))
-    codes = call("qnn.requantize8", [expr], down, span=span)
+    codes = op.call("qnn.requantize8", [expr], down)
     table = LutAttrs(scaled_codes((scale_in, zp_in), (scale, zp)), signed)
     back = Requantize8Attrs(zp - 128, *one, zp, 0, 255, "uint8", out.quant)
-    return call("qnn.requantize8", [call("qnn.lut", [codes], table, span=span)], back, span=span)
+    return op.call("qnn.requantize8", [op.call("qnn.lut", [codes], table)], back)
 
 
-@from_tflite("CONCATENATION", EVERY, "concatenate")
-def convert_concatenate(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("CONCATENATION", EVERY, "concatenate")
+def convert_concatenate(op: Operator) -> Expr:
     """concatenate; a single operand is passed on."""
-    out = ctx.output_type(op)
-    require_dtype(ctx, op, out, MOVABLE)
+    out = op.result_type(0, MOVABLE, what="data")
     if op.option("fused_activation_function") != "NONE":
-        unsupported(ctx, op, "a fused activation is not supported (TFLite rejects it too)")
+        op.refuse("a fused activation is not supported (TFLite rejects it too)")
     axis = int(op.option("axis"))
-    axis = axis + len(ctx.input_type(op, 0).shape) if axis < 0 else axis
-    args = [_rescaled_operand(ctx, op, i, out) for i in range(len(op.inputs))]
-    return call("concatenate", args, ConcatenateAttrs(axis), span=ctx.span(op))
+    axis = axis + len(op.type(0).shape) if axis < 0 else axis
+    args = [_rescaled_operand(op, i, out) for i in range(len(op.inputs))]
+    return op.call("concatenate", args, ConcatenateAttrs(axis))
 
 
 # PACK of TFLite: tensors side by side along a new axis, as a concatenation of reshapes; only moves data.
@@ -220,85 +198,85 @@ def convert_concatenate(ctx: ConvertContext, op: OperatorView) -> Expr:
 # Oracle: `reference_ops::Pack`; TFLite requires the same quantisation for all operands and the result.
 
 
-@from_tflite("PACK", EVERY, "concatenate")
-def convert_pack(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("PACK", EVERY, "concatenate")
+def convert_pack(op: Operator) -> Expr:
     """Each operand with an extent of 1 at the axis, concatenated."""
-    out, data = ctx.output_type(op), ctx.input_type(op, 0)
-    require_dtype(ctx, op, out, MOVABLE)
-    axis, span = normalized_axis(ctx, op, int(op.option("axis")), len(data.shape) + 1), ctx.span(op)
+    out, data = op.result_type(), op.type(0)
+    op.require_dtype(out, MOVABLE)
+    axis = op.axis(int(op.option("axis")), len(data.shape) + 1)
     shape = (*data.shape[:axis], 1, *data.shape[axis:])
     parts = []
     for i in range(len(op.inputs)):
-        parts.append(reshaped(operand(ctx, op, i), shape, span))
-    return parts[0] if len(parts) == 1 else call("concatenate", parts, ConcatenateAttrs(axis), span=span)
+        parts.append(op.reshaped(op.operand(i), shape))
+    return parts[0] if len(parts) == 1 else op.call("concatenate", parts, ConcatenateAttrs(axis))
 
 
-def sliced(ctx: ConvertContext, op: OperatorView, positions: Sequence[range]) -> Expr:
+def sliced(op: Operator, positions: Sequence[range]) -> Expr:
     """The elements of operand `data` at these positions of each dimension; `data` itself if that is all of them."""
-    return slice_of(ctx, op, operand(ctx, op, 0), positions)
+    return op.slice_of(op.operand(0), positions)
 
 
-def _pieces(ctx: ConvertContext, op: OperatorView, i: int, axis: int, sizes: Sequence[int]) -> list[Expr]:
+def _pieces(op: Operator, i: int, axis: int, sizes: Sequence[int]) -> list[Expr]:
     """Operand i cut along an axis."""
-    data, type_ = operand(ctx, op, i), ctx.input_type(op, i)
-    require_dtype(ctx, op, type_, MOVABLE)
+    data, type_ = op.operand(i), op.type(i)
+    op.require_dtype(type_, MOVABLE)
     if sum(sizes) != type_.shape[axis] or len(sizes) != len(op.outputs) or min(sizes) < 0:
         message = f"pieces of {list(sizes)} for {len(op.outputs)} results do not add up to {type_.shape[axis]}"
-        unsupported(ctx, op, message, code="E1128")
+        op.refuse(message, code="E1128")
     pieces, begin = [], 0
     for size in sizes:
         positions = [range(n) for n in type_.shape]
         positions[axis] = range(begin, begin + size)
-        pieces.append(slice_of(ctx, op, data, positions))
+        pieces.append(op.slice_of(data, positions))
         begin += size
     return pieces
 
 
-@from_tflite("SPLIT", EVERY, "strided_slice")
-def convert_split(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("SPLIT", EVERY, "strided_slice")
+def convert_split(op: Operator) -> list[Expr]:
     """Equal pieces, one slice each; operand 0 is the axis."""
-    shape, count = ctx.input_type(op, 1).shape, len(op.outputs)
-    axis = normalized_axis(ctx, op, one_int(ctx, op, 0), len(shape))
+    shape, count = op.type(1).shape, len(op.outputs)
+    axis = op.axis(op.one_int(0), len(shape))
     if count == 0 or shape[axis] % count:
-        unsupported(ctx, op, f"{shape[axis]} elements do not divide into {count} results", code="E1128")
-    return _pieces(ctx, op, 1, axis, [shape[axis] // count] * count)
+        op.refuse(f"{shape[axis]} elements do not divide into {count} results", code="E1128")
+    return _pieces(op, 1, axis, [shape[axis] // count] * count)
 
 
-@from_tflite("SPLIT_V", EVERY, "strided_slice")
-def convert_split_v(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("SPLIT_V", EVERY, "strided_slice")
+def convert_split_v(op: Operator) -> list[Expr]:
     """Pieces of the given sizes, one of which may be -1."""
-    shape = ctx.input_type(op, 0).shape
-    axis = normalized_axis(ctx, op, one_int(ctx, op, 2), len(shape))
-    sizes = constant_ints(ctx, op, 1)
+    shape = op.type(0).shape
+    axis = op.axis(op.one_int(2), len(shape))
+    sizes = op.ints(1)
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = shape[axis] - sum(sizes) - 1
-    return _pieces(ctx, op, 0, axis, sizes)
+    return _pieces(op, 0, axis, sizes)
 
 
-@from_tflite("UNPACK", EVERY, "strided_slice")
-def convert_unpack(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("UNPACK", EVERY, "strided_slice")
+def convert_unpack(op: Operator) -> list[Expr]:
     """One slice of extent 1 for each result, without that dimension."""
-    shape = ctx.input_type(op, 0).shape
-    axis = normalized_axis(ctx, op, int(op.option("axis")), len(shape))
-    pieces = _pieces(ctx, op, 0, axis, [1] * shape[axis])
-    return [reshaped(p, shape[:axis] + shape[axis + 1 :], ctx.span(op)) for p in pieces]
+    shape = op.type(0).shape
+    axis = op.axis(int(op.option("axis")), len(shape))
+    pieces = _pieces(op, 0, axis, [1] * shape[axis])
+    return [op.reshaped(p, shape[:axis] + shape[axis + 1 :]) for p in pieces]
 
 
-@from_tflite("SLICE", EVERY, "strided_slice")
-def convert_slice(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SLICE", EVERY, "strided_slice")
+def convert_slice(op: Operator) -> Expr:
     """`size` elements from `begin` on; a size of -1 means all remaining ones."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    begin, size = constant_ints(ctx, op, 1), constant_ints(ctx, op, 2)
+    data = op.type(0)
+    op.require_dtype(data, MOVABLE)
+    begin, size = op.ints(1), op.ints(2)
     if len(begin) != len(data.shape) or len(size) != len(data.shape):
-        unsupported(ctx, op, f"begin {begin} and size {size} do not fit {len(data.shape)} dimensions", code="E1128")
+        op.refuse(f"begin {begin} and size {size} do not fit {len(data.shape)} dimensions", code="E1128")
     positions = []
     for b, s, n in zip(begin, size, data.shape, strict=True):
         count = n - b if s == -1 else s
         if b < 0 or count < 0 or b + count > n:
-            unsupported(ctx, op, f"a slice of {s} elements from {b} exceeds a dimension of {n}", code="E1128")
+            op.refuse(f"a slice of {s} elements from {b} exceeds a dimension of {n}", code="E1128")
         positions.append(range(b, b + count))
-    return sliced(ctx, op, positions)
+    return sliced(op, positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,12 +333,12 @@ def _slice_entries(spec: _SliceSpec, rank: int) -> tuple[list[int | None], list[
     return entries + [None] * (rank - len(entries)), new
 
 
-def _picked(ctx: ConvertContext, op: OperatorView, masks: Mapping[str, int]) -> Expr | None:
+def _picked(op: Operator, masks: Mapping[str, int]) -> Expr | None:
     """x[t] with t computed at run time: gather_nd; every entry drops its dimension.  None if it is not such a slice.
 
     A negative position counts from the end: the remainder of the division by the extent gives it.
     """
-    begin, data = operand(ctx, op, 1), operand(ctx, op, 0)
+    begin, data = op.operands(1, 0)
     type_, shape = tensor_type(begin), tensor_type(data).shape
     count = type_.size
     if isinstance(begin, Constant) or type_.dtype not in ("int32", "int64") or not 0 < count <= len(shape):
@@ -368,86 +346,86 @@ def _picked(ctx: ConvertContext, op: OperatorView, masks: Mapping[str, int]) -> 
     others = {m: v for m, v in masks.items() if m != "shrink_axis_mask"}
     if any(others.values()) or masks["shrink_axis_mask"] != (1 << count) - 1 or 0 in shape[:count]:
         return None
-    extents = const(np.array(shape[:count], type_.dtype), span=ctx.span(op))
-    whole = reshaped(begin, (count,), ctx.span(op))
-    inside = call("floor_mod", [whole, extents], BinaryAttrs(), span=ctx.span(op))
-    return call("gather_nd", [data, inside], GatherNdAttrs(), span=ctx.span(op))
+    extents = const(np.array(shape[:count], type_.dtype), span=op.span)
+    whole = op.reshaped(begin, (count,))
+    inside = op.call("floor_mod", [whole, extents], BinaryAttrs())
+    return op.call("gather_nd", [data, inside], GatherNdAttrs())
 
 
-@from_tflite("STRIDED_SLICE", EVERY, "strided_slice")
-def convert_strided_slice(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("STRIDED_SLICE", EVERY, "strided_slice")
+def convert_strided_slice(op: Operator) -> Expr:
     """strided_slice with all masks resolved, then a reshape to the declared dimensions."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
+    data = op.type(0)
+    op.require_dtype(data, MOVABLE)
     masks = {m: int(op.option(m)) for m in _SLICE_MASKS}
-    picked = _picked(ctx, op, masks)
+    picked = _picked(op, masks)
     if picked is not None:
         return picked
-    begin, end, strides = (constant_ints(ctx, op, i) for i in (1, 2, 3))
+    begin, end, strides = (op.ints(i) for i in (1, 2, 3))
     if not len(begin) == len(end) == len(strides) or 0 in strides or masks["ellipsis_mask"].bit_count() > 1:
-        unsupported(ctx, op, f"begin {begin}, end {end}, strides {strides} do not fit together", code="E1128")
+        op.refuse(f"begin {begin}, end {end}, strides {strides} do not fit together", code="E1128")
     spec = _SliceSpec(begin, end, strides, masks, bool(op.option("offset")))
     rank = len(data.shape)
     entries, new = _slice_entries(spec, rank)
     if masks["ellipsis_mask"] and None not in entries:
-        unsupported(ctx, op, "an ellipsis for zero dimensions is not supported, as TensorFlow and TFLite disagree on its meaning")
+        op.refuse("an ellipsis for zero dimensions is not supported, as TensorFlow and TFLite disagree on its meaning")
     if len(entries) != rank:
-        unsupported(ctx, op, f"begin {begin} has more entries than {list(data.shape)} has dimensions", code="E1128")
+        op.refuse(f"begin {begin} has more entries than {list(data.shape)} has dimensions", code="E1128")
     try:
         positions = [range(n) if e is None else spec.positions(e, n) for e, n in zip(entries, data.shape, strict=True)]
     except IndexError as error:
-        unsupported(ctx, op, str(error), code="E1128")
+        op.refuse(str(error), code="E1128")
     shape: list[int] = []
     for i, (entry, taken) in enumerate(zip(entries, positions, strict=True)):
         shape += [1] * new.count(i)
         if entry is None or not spec.has("shrink_axis_mask", entry):
             shape.append(len(taken))
     shape += [1] * new.count(rank)
-    return reshaped(sliced(ctx, op, positions), shape, ctx.span(op))
+    return op.reshaped(sliced(op, positions), shape)
 
 
-def _padded(ctx: ConvertContext, op: OperatorView, value: int | float) -> Expr:
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    amounts = ctx.constant(op, 1)
+def _padded(op: Operator, value: int | float) -> Expr:
+    data = op.type(0)
+    op.require_dtype(data, MOVABLE)
+    amounts = op.constant(1)
     if amounts.shape != (len(data.shape), 2) or (amounts < 0).any():
-        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
+        op.refuse(f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
     width = tuple((int(before), int(after)) for before, after in amounts)
-    return call("nn.pad", [operand(ctx, op, 0)], PadAttrs(width, value), span=ctx.span(op))
+    return op.call("nn.pad", [op.operand(0)], PadAttrs(width, value))
 
 
-@from_tflite("PAD", EVERY, "bitcast nn.pad")
+@converter("PAD", EVERY, "bitcast nn.pad")
 @moves_halves
-def convert_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_pad(op: Operator) -> Expr:
     """nn.pad with the output's zero point."""
-    out = ctx.output_type(op)
+    out = op.result_type()
     zero = 0.0 if is_float(out.dtype) else out.quant.zero_point[0] if out.quant is not None else 0
-    return _padded(ctx, op, zero)
+    return _padded(op, zero)
 
 
-@from_tflite("PADV2", EVERY, "bitcast nn.pad")
+@converter("PADV2", EVERY, "bitcast nn.pad")
 @moves_halves
-def convert_padv2(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_padv2(op: Operator) -> Expr:
     """nn.pad with the value of operand 2."""
-    value = ctx.constant(op, 2)
-    if value.size != 1 or str(value.dtype) != ctx.input_type(op, 0).dtype:
-        unsupported(ctx, op, "the padding value must be one number of the data's type", code="E1121")
-    require_same_quant(ctx, op, ctx.input_type(op, 0), ctx.input_type(op, 2))
-    return _padded(ctx, op, value.ravel()[0].item())
+    value = op.constant(2)
+    if value.size != 1 or str(value.dtype) != op.type(0).dtype:
+        op.refuse("the padding value must be one number of the data's type", code="E1121")
+    op.require_same_quant(op.type(0), op.type(2))
+    return _padded(op, value.ravel()[0].item())
 
 
-@from_tflite("MIRROR_PAD", EVERY, "mirror_pad")
-def convert_mirror_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("MIRROR_PAD", EVERY, "mirror_pad")
+def convert_mirror_pad(op: Operator) -> Expr:
     """mirror_pad."""
-    data, amounts = ctx.input_type(op, 0), ctx.constant(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
+    data, amounts = op.type(0), op.constant(1)
+    op.require_dtype(data, MOVABLE)
     if amounts.shape != (len(data.shape), 2):
-        unsupported(ctx, op, f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
+        op.refuse(f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
     attrs = MirrorPadAttrs(tuple((int(a), int(b)) for a, b in amounts), op.option("mode") == "SYMMETRIC")
     for n, pair in zip(data.shape, attrs.pad_width, strict=True):
         if min(pair) < 0 or max(pair) > n - attrs.skipped:
-            unsupported(ctx, op, f"{n} elements cannot be mirrored to pad by {pair}", code="E1127")
-    return call("mirror_pad", [operand(ctx, op, 0)], attrs, span=ctx.span(op))
+            op.refuse(f"{n} elements cannot be mirrored to pad by {pair}", code="E1127")
+    return op.call("mirror_pad", [op.operand(0)], attrs)
 
 
 # DILATE and STABLEHLO_PAD of TFLite, from reshape, pad and slice: constant elements between and around a tensor's elements.
@@ -461,80 +439,68 @@ LARGEST_PAD = 1 << 24
 """Maximum elements of a result."""
 
 
-@from_tflite("DILATE", EVERY, "bitcast nn.pad strided_slice")
+@converter("DILATE", EVERY, "bitcast nn.pad strided_slice")
 @moves_halves
-def convert_dilate(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_dilate(op: Operator) -> Expr:
     """For each dimension: pad each element to `dilation` elements, and drop those after the last element."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    dilations, between = constant_ints(ctx, op, 1), ctx.constant(op, 2)
-    if len(dilations) != len(data.shape) or between.size != 1 or ctx.input_type(op, 2).dtype != data.dtype:
-        unsupported(ctx, op, f"dilations {dilations} with {between.size} elements between do not match {data}", code="E1207")
+    data = op.type(0)
+    op.require_dtype(data, MOVABLE)
+    dilations, between = op.ints(1), op.constant(2)
+    if len(dilations) != len(data.shape) or between.size != 1 or op.type(2).dtype != data.dtype:
+        op.refuse(f"dilations {dilations} with {between.size} elements between do not match {data}", code="E1207")
     size = 1
     for extent, dilation in zip(data.shape, dilations, strict=True):
         size *= (extent - 1) * dilation + 1
         if dilation < 1 or extent < 1 or size > LARGEST_PAD:
-            unsupported(ctx, op, f"dilations {dilations} of {data} are not supported", code="E1122")
+            op.refuse(f"dilations {dilations} of {data} are not supported", code="E1122")
     value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
-    return dilated(ctx, op, operand(ctx, op, 0), dilations=dilations, value=value)
+    return dilated(op, op.operand(0), dilations=dilations, value=value)
 
 
-@from_tflite("STABLEHLO_PAD", EVERY, "bitcast nn.pad strided_slice")
+@converter("STABLEHLO_PAD", EVERY, "bitcast nn.pad strided_slice")
 @moves_halves
-def convert_stablehlo_pad(ctx: ConvertContext, op: OperatorView) -> Expr:
+def convert_stablehlo_pad(op: Operator) -> Expr:
     """Dilate each dimension, then pad it, then cut."""
-    data, between = ctx.input_type(op, 0), ctx.constant(op, 1)
-    require_dtype(ctx, op, data, MOVABLE)
+    data, between = op.type(0), op.constant(1)
+    op.require_dtype(data, MOVABLE)
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, inner = ([int(n) for n in op.option(name)] for name in names)
     rank = len(data.shape)
-    if (
-        not rank
-        or any(len(n) != rank for n in (low, high, inner))
-        or between.size != 1
-        or ctx.input_type(op, 1).dtype != data.dtype
-    ):
-        unsupported(ctx, op, f"paddings {low}, {high}, {inner} do not match {data}", code="E1207")
+    if not rank or any(len(n) != rank for n in (low, high, inner)) or between.size != 1 or op.type(1).dtype != data.dtype:
+        op.refuse(f"paddings {low}, {high}, {inner} do not match {data}", code="E1207")
     size = 1
     for extent, a, z, i in zip(data.shape, low, high, inner, strict=True):
         size *= (extent - 1) * (i + 1) + 1 + max(a, 0) + max(z, 0)
         if i < 0 or extent < 1 or (extent - 1) * (i + 1) + 1 + a + z < 1 or size > LARGEST_PAD:
-            unsupported(ctx, op, f"paddings {low}, {high}, {inner} of {data} are not supported", code="E1122")
+            op.refuse(f"paddings {low}, {high}, {inner} of {data} are not supported", code="E1122")
     value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
-    result = dilated(ctx, op, operand(ctx, op, 0), dilations=[i + 1 for i in inner], value=value)
-    return padded_or_cut(ctx, op, result, low=low, high=high, value=value)
+    result = dilated(op, op.operand(0), dilations=[i + 1 for i in inner], value=value)
+    return padded_or_cut(op, result, low=low, high=high, value=value)
 
 
-def dilated(ctx: ConvertContext, op: OperatorView, data: Expr, *, dilations: Sequence[int], value: float) -> Expr:
+def dilated(op: Operator, data: Expr, *, dilations: Sequence[int], value: float) -> Expr:
     """Each dimension of n elements as (n - 1) * d + 1, with `value` between them."""
     for axis, dilation in enumerate(dilations):
         if dilation > 1:
-            data = _dilated(ctx, op, data, axis=axis, dilation=dilation, value=value, span=ctx.span(op))
+            shape = tensor_type(data).shape
+            before, n, after = shape[:axis], shape[axis], shape[axis + 1 :]
+            widths = [(0, 0)] * (len(shape) + 1)
+            widths[axis + 1] = (0, dilation - 1)
+            padded = op.call("nn.pad", [op.reshaped(data, (*before, n, 1, *after))], PadAttrs(tuple(widths), value))
+            positions = [range(extent) for extent in (*before, (n - 1) * dilation + 1, *after)]
+            data = op.slice_of(op.reshaped(padded, (*before, n * dilation, *after)), positions)
     return data
 
 
 def padded_or_cut(
-    ctx: ConvertContext, op: OperatorView, data: Expr, *, low: Sequence[int], high: Sequence[int], value: float
+    op: Operator, data: Expr, *, low: Sequence[int], high: Sequence[int], value: float
 ) -> Expr:  # fmt: skip
     """Elements of `value` added at the two ends of each dimension, or elements removed for negative numbers."""
     widths = tuple((max(a, 0), max(z, 0)) for a, z in zip(low, high, strict=True))
     if any(map(any, widths)):
-        data = call("nn.pad", [data], PadAttrs(widths, value), span=ctx.span(op))
+        data = op.call("nn.pad", [data], PadAttrs(widths, value))
     ends = zip(tensor_type(data).shape, low, high, strict=True)
-    return slice_of(ctx, op, data, [range(-min(a, 0), n + min(z, 0)) for n, a, z in ends])
-
-
-def _dilated(
-    ctx: ConvertContext, op: OperatorView, data: Expr, *, axis: int, dilation: int, value: float, span: Span
-) -> Expr:  # fmt: skip
-    shape = tensor_type(data).shape
-    before, n, after = shape[:axis], shape[axis], shape[axis + 1 :]
-    single = reshaped(data, (*before, n, 1, *after), span)
-    widths = [(0, 0)] * (len(shape) + 1)
-    widths[axis + 1] = (0, dilation - 1)
-    padded = reshaped(call("nn.pad", [single], PadAttrs(tuple(widths), value), span=span), (*before, n * dilation, *after), span)
-    positions = [range(extent) for extent in (*before, (n - 1) * dilation + 1, *after)]
-    return slice_of(ctx, op, padded, positions)
+    return op.slice_of(data, [range(-min(a, 0), n + min(z, 0)) for n, a, z in ends])
 
 
 # SPACE_TO_DEPTH, DEPTH_TO_SPACE, SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND of TFLite: one transposition between two reshapes,
@@ -543,70 +509,67 @@ def _dilated(
 # Oracles: `reference_ops::SpaceToDepth`, `DepthToSpace`, `SpaceToBatchND` (which pads with the zero point), `BatchToSpaceND`.
 
 
-def _shuffled(
-    ctx: ConvertContext, op: OperatorView, data: Expr, *, split: Sequence[int], axes: Sequence[int], shape: Sequence[int]
-) -> Expr:
+def _shuffled(op: Operator, data: Expr, *, split: Sequence[int], axes: Sequence[int], shape: Sequence[int]) -> Expr:
     """`data` viewed as `split`, its dimensions permuted, viewed as `shape`."""
-    span = ctx.span(op)
-    moved = call("transpose", [reshaped(data, split, span)], TransposeAttrs(tuple(axes)), span=span)
-    return reshaped(moved, shape, span)
+    moved = op.call("transpose", [op.reshaped(data, split)], TransposeAttrs(tuple(axes)))
+    return op.reshaped(moved, shape)
 
 
-def _block_image(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, int]:
+def _block_image(op: Operator) -> tuple[TensorType, int]:
     """The operand's type, which has 4 dimensions, and the block size."""
-    data, block = ctx.input_type(op, 0), int(op.option("block_size"))
-    require_dtype(ctx, op, data, MOVABLE)
+    data, block = op.type(0), int(op.option("block_size"))
+    op.require_dtype(data, MOVABLE)
     if len(data.shape) != 4 or block < 1:
-        unsupported(ctx, op, f"block size {block} does not match {data}", code="E1129")
+        op.refuse(f"block size {block} does not match {data}", code="E1129")
     return data, block
 
 
-@from_tflite("SPACE_TO_DEPTH", EVERY, "transpose")
-def convert_space_to_depth(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SPACE_TO_DEPTH", EVERY, "transpose")
+def convert_space_to_depth(op: Operator) -> Expr:
     """[N, H*b, W*b, C] -> [N, H, W, b*b*C]."""
-    data, b = _block_image(ctx, op)
+    data, b = _block_image(op)
     n, h, w, c = data.shape
     if h % b or w % b:
-        unsupported(ctx, op, f"{h} x {w} does not divide into blocks of {b}", code="E1129")
+        op.refuse(f"{h} x {w} does not divide into blocks of {b}", code="E1129")
     split, shape = (n, h // b, b, w // b, b, c), (n, h // b, w // b, b * b * c)
-    return _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
+    return _shuffled(op, op.operand(0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
 
 
-@from_tflite("DEPTH_TO_SPACE", EVERY, "transpose")
-def convert_depth_to_space(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("DEPTH_TO_SPACE", EVERY, "transpose")
+def convert_depth_to_space(op: Operator) -> Expr:
     """[N, H, W, b*b*C] -> [N, H*b, W*b, C]."""
-    data, b = _block_image(ctx, op)
+    data, b = _block_image(op)
     n, h, w, c = data.shape
     if c % (b * b):
-        unsupported(ctx, op, f"{c} channels do not form blocks of {b}", code="E1129")
+        op.refuse(f"{c} channels do not form blocks of {b}", code="E1129")
     split, shape = (n, h, w, b, b, c // (b * b)), (n, h * b, w * b, c // (b * b))
-    return _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
+    return _shuffled(op, op.operand(0), split=split, axes=(0, 1, 3, 2, 4, 5), shape=shape)
 
 
-def _blocks(ctx: ConvertContext, op: OperatorView) -> tuple[TensorType, list[int], Array]:
+def _blocks(op: Operator) -> tuple[TensorType, list[int], Array]:
     """The operand's type, the block of each spatial dimension and their (before, after) pairs."""
-    data, blocks, pairs = ctx.input_type(op, 0), constant_ints(ctx, op, 1), ctx.constant(op, 2)
-    require_dtype(ctx, op, data, MOVABLE)
+    data, blocks, pairs = op.type(0), op.ints(1), op.constant(2)
+    op.require_dtype(data, MOVABLE)
     fits = len(data.shape) > len(blocks) and pairs.shape == (len(blocks), 2) and min(blocks, default=0) >= 1
     if not fits or (pairs < 0).any():
-        unsupported(ctx, op, f"blocks {blocks} with {pairs.tolist()} of {data} are not supported", code="E1129")
+        op.refuse(f"blocks {blocks} with {pairs.tolist()} of {data} are not supported", code="E1129")
     return data, blocks, pairs
 
 
-@from_tflite("SPACE_TO_BATCH_ND", EVERY, "transpose")
-def convert_space_to_batch(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("SPACE_TO_BATCH_ND", EVERY, "transpose")
+def convert_space_to_batch(op: Operator) -> Expr:
     """[N, S*b, C] -> [b*N, S, C] after padding S."""
-    data, blocks, pairs = _blocks(ctx, op)
-    x, channels = operand(ctx, op, 0), len(data.shape) - 1 - len(blocks)
+    data, blocks, pairs = _blocks(op)
+    x, channels = op.operand(0), len(data.shape) - 1 - len(blocks)
     width = ((0, 0), *((int(a), int(b)) for a, b in pairs), *[(0, 0)] * channels)
     if any(map(any, width)):
-        out = ctx.output_type(op)
+        out = op.result_type()
         zero = out.quant.zero_point[0] if out.quant is not None else 0.0 if data.dtype == "float32" else 0
-        x = call("nn.pad", [x], PadAttrs(width, zero), span=ctx.span(op))
+        x = op.call("nn.pad", [x], PadAttrs(width, zero))
     batch, *sizes = tensor_type(x).shape
     space, channel_pads = sizes[: len(blocks)], sizes[len(blocks) :]
     if any(n % b for n, b in zip(space, blocks, strict=True)):
-        unsupported(ctx, op, f"{space} does not divide into blocks of {blocks}", code="E1129")
+        op.refuse(f"{space} does not divide into blocks of {blocks}", code="E1129")
     outer = [n // b for n, b in zip(space, blocks, strict=True)]
     split = [batch, *(k for pair in zip(outer, blocks, strict=True) for k in pair), *channel_pads]
     inner_axes = [2 + 2 * i for i in range(len(blocks))]
@@ -614,85 +577,85 @@ def convert_space_to_batch(ctx: ConvertContext, op: OperatorView) -> Expr:
     count = batch
     for b in blocks:
         count *= b
-    return _shuffled(ctx, op, x, split=split, axes=axes, shape=(count, *outer, *channel_pads))
+    return _shuffled(op, x, split=split, axes=axes, shape=(count, *outer, *channel_pads))
 
 
-@from_tflite("BATCH_TO_SPACE_ND", EVERY, "transpose")
-def convert_batch_to_space(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("BATCH_TO_SPACE_ND", EVERY, "transpose")
+def convert_batch_to_space(op: Operator) -> Expr:
     """[b*N, S, C] -> [N, S*b, C], with the crops removed."""
-    data, blocks, pairs = _blocks(ctx, op)
+    data, blocks, pairs = _blocks(op)
     count, *sizes = data.shape
     space, channels = sizes[: len(blocks)], sizes[len(blocks) :]
     batch = count
     for b in blocks:
         if batch % b:
-            unsupported(ctx, op, f"a batch of {count} does not form blocks of {blocks}", code="E1129")
+            op.refuse(f"a batch of {count} does not form blocks of {blocks}", code="E1129")
         batch //= b
     k = len(blocks)
     split = [*blocks, batch, *space, *channels]
     axes = [k, *(a for i in range(k) for a in (k + 1 + i, i)), *range(2 * k + 1, len(split))]
     grown = [n * b for n, b in zip(space, blocks, strict=True)]
-    whole = _shuffled(ctx, op, operand(ctx, op, 0), split=split, axes=axes, shape=(batch, *grown, *channels))
+    whole = _shuffled(op, op.operand(0), split=split, axes=axes, shape=(batch, *grown, *channels))
     kept = [range(int(a), n - int(b)) for n, (a, b) in zip(grown, pairs, strict=True)]
     if any(r.stop < r.start for r in kept):
-        unsupported(ctx, op, f"crops {pairs.tolist()} do not fit {grown}", code="E1127")
-    return slice_of(ctx, op, whole, [range(batch), *kept, *map(range, channels)])
+        op.refuse(f"crops {pairs.tolist()} do not fit {grown}", code="E1127")
+    return op.slice_of(whole, [range(batch), *kept, *map(range, channels)])
 
 
-@from_tflite("BROADCAST_TO", EVERY, "broadcast_to")
-def convert_broadcast_to(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("BROADCAST_TO", EVERY, "broadcast_to")
+def convert_broadcast_to(op: Operator) -> Expr:
     """broadcast_to, or a reshape if nothing is repeated."""
-    data, shape = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
-    require_dtype(ctx, op, data, MOVABLE)
-    x = operand(ctx, op, 0)
+    data, shape = op.type(0), tuple(op.ints(1))
+    op.require_dtype(data, MOVABLE)
+    x = op.operand(0)
     if any(n < 0 for n in shape):
-        unsupported(ctx, op, f"cannot broadcast to {list(shape)}", code="E1132")
+        op.refuse(f"cannot broadcast to {list(shape)}", code="E1132")
     if np.prod(shape) == data.size:
-        return reshaped(x, shape, ctx.span(op))
-    return call("broadcast_to", [x], BroadcastToAttrs(shape), span=ctx.span(op))
+        return op.reshaped(x, shape)
+    return op.call("broadcast_to", [x], BroadcastToAttrs(shape))
 
 
-@from_tflite("TILE", EVERY, "tile")
-def convert_tile(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("TILE", EVERY, "tile")
+def convert_tile(op: Operator) -> Expr:
     """tile, or the data unchanged if nothing is repeated."""
-    data, reps = ctx.input_type(op, 0), tuple(constant_ints(ctx, op, 1))
-    require_dtype(ctx, op, data, MOVABLE)
+    data, reps = op.type(0), tuple(op.ints(1))
+    op.require_dtype(data, MOVABLE)
     if len(reps) != len(data.shape) or any(r < 0 for r in reps):
-        unsupported(ctx, op, f"multiples {list(reps)} do not fit {len(data.shape)} dimensions", code="E1132")
-    x = operand(ctx, op, 0)
-    return x if all(r == 1 for r in reps) else call("tile", [x], TileAttrs(reps), span=ctx.span(op))
+        op.refuse(f"multiples {list(reps)} do not fit {len(data.shape)} dimensions", code="E1132")
+    x = op.operand(0)
+    return x if all(r == 1 for r in reps) else op.call("tile", [x], TileAttrs(reps))
 
 
-@from_tflite("REVERSE_V2", EVERY, "reverse")
-def convert_reverse(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("REVERSE_V2", EVERY, "reverse")
+def convert_reverse(op: Operator) -> Expr:
     """reverse along constant axes."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    axes = tuple(sorted({normalized_axis(ctx, op, a, len(data.shape)) for a in constant_ints(ctx, op, 1)}))
-    return call("reverse", [operand(ctx, op, 0)], ReverseAttrs(axes), span=ctx.span(op))
+    data = op.type(0)
+    op.require_dtype(data, MOVABLE)
+    axes = tuple(sorted({op.axis(a, len(data.shape)) for a in op.ints(1)}))
+    return op.call("reverse", [op.operand(0)], ReverseAttrs(axes))
 
 
-@from_tflite("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
-def convert_reverse_sequence(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
+def convert_reverse_sequence(op: Operator) -> Expr:
     """reverse_sequence; the lengths may be computed at run time."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, MOVABLE)
-    require_dtype(ctx, op, ctx.input_type(op, 1), ("int32", "int64"), what="a length")
-    seq, batch = (normalized_axis(ctx, op, int(op.option(name)), len(data.shape)) for name in ("seq_dim", "batch_dim"))
+    data = op.type(0)
+    op.require_dtype(data, MOVABLE)
+    op.require_dtype(op.type(1), ("int32", "int64"), what="a length")
+    seq, batch = (op.axis(int(op.option(name)), len(data.shape)) for name in ("seq_dim", "batch_dim"))
     if seq == batch:
-        unsupported(ctx, op, f"sequences and batch are both dimension {seq}", code="E1126")
-    args = [operand(ctx, op, 0), operand(ctx, op, 1)]
-    return call("reverse_sequence", args, ReverseSequenceAttrs(seq, batch), span=ctx.span(op))
+        op.refuse(f"sequences and batch are both dimension {seq}", code="E1126")
+    args = op.operands(0, 1)
+    return op.call("reverse_sequence", args, ReverseSequenceAttrs(seq, batch))
 
 
-@from_tflite("FILL", EVERY, "full")
-def convert_fill(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("FILL", EVERY, "full")
+def convert_fill(op: Operator) -> Expr:
     """full in the shape of operand 0."""
-    value, shape = ctx.input_type(op, 1), tuple(constant_ints(ctx, op, 0))
-    require_dtype(ctx, op, value, MOVABLE)
+    value, shape = op.type(1), tuple(op.ints(0))
+    op.require_dtype(value, MOVABLE)
     if value.size != 1 or any(n < 0 for n in shape):
-        unsupported(ctx, op, f"cannot fill {list(shape)} with {value}", code="E1132")
-    return call("full", [reshaped(operand(ctx, op, 1), (1,), ctx.span(op))], FullAttrs(shape), span=ctx.span(op))
+        op.refuse(f"cannot fill {list(shape)} with {value}", code="E1132")
+    return op.call("full", [op.reshaped(op.operand(1), (1,))], FullAttrs(shape))
 
 
 # MATRIX_DIAG and MATRIX_SET_DIAG of TFLite, from `select` with a constant mask: rows on the diagonals of matrices.
@@ -704,33 +667,33 @@ def convert_fill(ctx: ConvertContext, op: OperatorView) -> Expr:
 DIAGONAL_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
-@from_tflite("MATRIX_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
-def convert_matrix_diag(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("MATRIX_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
+def convert_matrix_diag(op: Operator) -> Expr:
     """[..., n] -> [..., n, n]."""
-    data, span = ctx.input_type(op, 0), ctx.span(op)
-    require_dtype(ctx, op, data, DIAGONAL_TYPES)
+    data = op.type(0)
+    op.require_dtype(data, DIAGONAL_TYPES)
     if not data.shape or not data.size:
-        unsupported(ctx, op, f"{data} has no rows", code="E1207")
+        op.refuse(f"{data} has no rows", code="E1207")
     n = data.shape[-1]
-    rows = reshaped(operand(ctx, op, 0), (*data.shape[:-1], 1, n), span)
+    rows = op.reshaped(op.operand(0), (*data.shape[:-1], 1, n))
     mask = const(np.eye(n, dtype=np.bool_))
     zeros = const(np.zeros((), numpy_dtype(data.dtype)), quant=data.quant, dtype=data.dtype)
-    return call("select", [mask, rows, zeros], SelectAttrs(data.quant), span=span)
+    return op.call("select", [mask, rows, zeros], SelectAttrs(data.quant))
 
 
-@from_tflite("MATRIX_SET_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
-def convert_matrix_set_diag(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("MATRIX_SET_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
+def convert_matrix_set_diag(op: Operator) -> Expr:
     """[..., r, c] with [..., min(r, c)] on its diagonals."""
-    data, diagonal, span = ctx.input_type(op, 0), ctx.input_type(op, 1), ctx.span(op)
-    require_dtype(ctx, op, data, DIAGONAL_TYPES)
-    require_dtype(ctx, op, diagonal, {data.dtype}, what="a diagonal")
+    data, diagonal = op.type(0), op.type(1)
+    op.require_dtype(data, DIAGONAL_TYPES)
+    op.require_dtype(diagonal, {data.dtype}, what="a diagonal")
     if len(data.shape) < 2 or diagonal.shape != (*data.shape[:-2], min(data.shape[-2:])) or not data.size:
-        unsupported(ctx, op, f"{diagonal} is not the diagonal of {data}", code="E1207")
+        op.refuse(f"{diagonal} is not the diagonal of {data}", code="E1207")
     height, width = data.shape[-2:]
     along = (height, 1) if height <= width else (1, width)
-    rows = reshaped(operand(ctx, op, 1), (*data.shape[:-2], *along), span)
+    rows = op.reshaped(op.operand(1), (*data.shape[:-2], *along))
     mask = const(np.eye(height, width, dtype=np.bool_))
-    return call("select", [mask, rows, operand(ctx, op, 0)], SelectAttrs(data.quant), span=span)
+    return op.call("select", [mask, rows, op.operand(0)], SelectAttrs(data.quant))
 
 
 # WHERE and UNIQUE of TFLite on values known at compile time, since only then is the shape of the result known.
@@ -742,26 +705,26 @@ WHERE_TYPES = "bool int8 uint8 int32 uint32 int64 float32"
 UNIQUE_TYPES = "int8 uint8 int16 int32 int64 float32"
 
 
-@from_tflite("WHERE", WHERE_TYPES, "", oracles=("litert",))
-def convert_where(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("WHERE", WHERE_TYPES, "", oracles=("litert",))
+def convert_where(op: Operator) -> Expr:
     """The positions of non-zero elements (as stored: quantisation is ignored), int64 [positions, dimensions]."""
-    type_, out = ctx.input_type(op, 0), ctx.output_type(op)
-    require_dtype(ctx, op, type_, WHERE_TYPES.split())
-    require_dtype(ctx, op, out, {"int64"}, what="a result")
+    type_, out = op.type(0), op.result_type()
+    op.require_dtype(type_, WHERE_TYPES.split())
+    op.require_dtype(out, {"int64"}, what="a result")
     if not type_.shape:
-        unsupported(ctx, op, "the operand must have at least one dimension")
-    return const(np.argwhere(ctx.constant(op, 0) != 0).astype(np.int64), span=ctx.span(op))
+        op.refuse("the operand must have at least one dimension")
+    return const(np.argwhere(op.constant(0) != 0).astype(np.int64), span=op.span)
 
 
-@from_tflite("UNIQUE", UNIQUE_TYPES, "", oracles=("litert",))
-def convert_unique(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("UNIQUE", UNIQUE_TYPES, "", oracles=("litert",))
+def convert_unique(op: Operator) -> list[Expr]:
     """The distinct values in order of first occurrence, and for each element the index of its value."""
-    type_, index, span = ctx.input_type(op, 0), ctx.output_type(op, 1), ctx.span(op)
-    require_dtype(ctx, op, type_, UNIQUE_TYPES.split())
-    require_dtype(ctx, op, index, {"int32", "int64"}, what="a result")
-    data = ctx.constant(op, 0)
+    type_, index, span = op.type(0), op.result_type(1), op.span
+    op.require_dtype(type_, UNIQUE_TYPES.split())
+    op.require_dtype(index, {"int32", "int64"}, what="a result")
+    data = op.constant(0)
     if data.ndim != 1 or not data.size or (data != data).any():  # in the reference's map NaN equals the first value that it meets
-        unsupported(ctx, op, "the operand must be a non-empty vector without NaN")
+        op.refuse("the operand must be a non-empty vector without NaN")
     _, first, inverse = np.unique(data, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)

@@ -7,21 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aot.frontend.flatbuffer import FlexbufferError, Scalar, read_map
-from aot.frontend.tflite.convert import (
-    EVERY,
-    ConvertContext,
-    CustomOptions,
-    constant_ints,
-    from_tflite,
-    one_int,
-    operand,
-    require_dtype,
-    require_quant,
-    reshaped,
-    slice_of,
-    unsupported,
-)
-from aot.frontend.view import OperatorView
+from aot.frontend.tflite.convert import EVERY, CustomOptions, Operator, converter
 from aot.numerics.fixed_point import round_half_away
 from aot.op.common.tensors import MOVABLE
 from aot.op.math.arithmetic import CompareAttrs, SelectAttrs
@@ -52,7 +38,7 @@ from aot.op.vision import (
 )
 from aot.op.vision import POSE_TYPES as DECODE_POSES_DTYPES
 from aot.op.vision import RESIZABLE as RESIZE_BILINEAR_DTYPES
-from aot.relay.expr import Expr, call, const, tensor_type
+from aot.relay.expr import Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 
 
@@ -85,22 +71,21 @@ def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_cent
     return Line(*zip(*rows, strict=True))
 
 
-@from_tflite("RESIZE_BILINEAR", "int8 uint8 int16 float32", "image.resize_bilinear")
-def convert_resize_bilinear(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("RESIZE_BILINEAR", "int8 uint8 int16 float32", "image.resize_bilinear")
+def convert_resize_bilinear(op: Operator) -> Expr:
     """image.resize_bilinear; the new size has to be constant."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, RESIZE_BILINEAR_DTYPES)
-    size = constant_ints(ctx, op, 1)
+    data = op.type(0, RESIZE_BILINEAR_DTYPES)
+    size = op.ints(1)
     if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
-        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
+        op.refuse(f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
     if max(*size, *data.shape[1:3]) >= 1 << 13:
-        unsupported(ctx, op, "images of more than 8191 rows or columns are not supported")
+        op.refuse("images of more than 8191 rows or columns are not supported")
     line = integer_line if data.dtype in FIXED_POINT else float_line
     align, half = bool(op.option("align_corners")), bool(op.option("half_pixel_centers"))
     if align and half:
-        unsupported(ctx, op, "align_corners and half_pixel_centers are mutually exclusive", code="E1131")
+        op.refuse("align_corners and half_pixel_centers are mutually exclusive", code="E1131")
     rows, columns = (line(data.shape[i + 1], size[i], align_corners=align, half_pixel_centers=half) for i in range(2))
-    return call("image.resize_bilinear", [operand(ctx, op, 0)], ResizeBilinearAttrs(rows, columns), span=ctx.span(op))
+    return op.call("image.resize_bilinear", [op.operand(0)], ResizeBilinearAttrs(rows, columns))
 
 
 DTYPES = MOVABLE
@@ -119,16 +104,15 @@ def nearest_neighbors(size: int, new_size: int, *, align_corners: bool, half_pix
     return tuple(positions)
 
 
-@from_tflite("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
-def convert_resize_nearest(ctx: ConvertContext, op: OperatorView) -> Expr:
+@converter("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
+def convert_resize_nearest(op: Operator) -> Expr:
     """image.resize_nearest; the new size has to be constant."""
-    data = ctx.input_type(op, 0)
-    require_dtype(ctx, op, data, DTYPES)
-    size = [int(n) for n in ctx.constant(op, 1).ravel()]
+    data = op.type(0, DTYPES)
+    size = [int(n) for n in op.constant(1).ravel()]
     if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
-        unsupported(ctx, op, f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
+        op.refuse(f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
     if max(*size, *data.shape[1:3]) >= 1 << 15:
-        unsupported(ctx, op, "images of more than 32767 rows or columns are not supported")
+        op.refuse("images of more than 32767 rows or columns are not supported")
     rows, columns = (
         nearest_neighbors(
             data.shape[axis + 1],
@@ -138,38 +122,38 @@ def convert_resize_nearest(ctx: ConvertContext, op: OperatorView) -> Expr:
         )
         for axis in range(2)
     )
-    return call("image.resize_nearest", [operand(ctx, op, 0)], ResizeNearestAttrs(rows, columns), span=ctx.span(op))
+    return op.call("image.resize_nearest", [op.operand(0)], ResizeNearestAttrs(rows, columns))
 
 
 MOST_BOXES = 1 << 14
 """Maximum number of boxes, and of results."""
 
 
-@from_tflite("NON_MAX_SUPPRESSION_V4", "float32", "strided_slice vision.soft_nms")
-@from_tflite("NON_MAX_SUPPRESSION_V5", "float32", "bitcast strided_slice vision.soft_nms")
-def convert_non_max_suppression(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("NON_MAX_SUPPRESSION_V4", "float32", "strided_slice vision.soft_nms")
+@converter("NON_MAX_SUPPRESSION_V5", "float32", "bitcast strided_slice vision.soft_nms")
+def convert_non_max_suppression(op: Operator) -> list[Expr]:
     """Indices of boxes (and their scores), and their number; the number of results must be a constant."""
-    soft, span = op.opcode == "NON_MAX_SUPPRESSION_V5", ctx.span(op)
-    boxes, scores = ctx.input_type(op, 0), ctx.input_type(op, 1)
+    soft = op.opcode == "NON_MAX_SUPPRESSION_V5"
+    boxes, scores = op.type(0), op.type(1)
     for i in (0, 1, 3, 4, *([5] if soft else [])):
-        require_dtype(ctx, op, ctx.input_type(op, i), {"float32"})
-    count = one_int(ctx, op, 2)
+        op.require_dtype(op.type(i), {"float32"})
+    count = op.one_int(2)
     if (
         boxes.shape != (*scores.shape, 4)
         or len(scores.shape) != 1
         or not 1 <= boxes.shape[0] <= MOST_BOXES
         or not 1 <= count <= MOST_BOXES
     ):
-        unsupported(ctx, op, f"{count} of boxes {boxes} by {scores} is not supported", code="E1207")
-    numbers = [reshaped(operand(ctx, op, i), (1,), span) for i in (3, 4, 5 if soft else 4)]
-    args = [operand(ctx, op, 0), operand(ctx, op, 1), *numbers]
-    selected = call("vision.soft_nms", args, SoftNmsAttrs(count, soft), span=span)
-    number = reshaped(slice_of(ctx, op, selected, [range(1)]), (), span)
-    chosen = slice_of(ctx, op, selected, [range(1, 1 + count)])
+        op.refuse(f"{count} of boxes {boxes} by {scores} is not supported", code="E1207")
+    numbers = [op.reshaped(op.operand(i), (1,)) for i in (3, 4, 5 if soft else 4)]
+    args = [op.operand(0), op.operand(1), *numbers]
+    selected = op.call("vision.soft_nms", args, SoftNmsAttrs(count, soft))
+    number = op.reshaped(op.slice_of(selected, [range(1)]), ())
+    chosen = op.slice_of(selected, [range(1, 1 + count)])
     if not soft:
         return [chosen, number]
-    bits = slice_of(ctx, op, selected, [range(1 + count, 1 + 2 * count)])
-    return [chosen, call("bitcast", [bits], BitcastAttrs((count,), "float32"), span=span), number]
+    bits = op.slice_of(selected, [range(1 + count, 1 + 2 * count)])
+    return [chosen, op.call("bitcast", [bits], BitcastAttrs((count,), "float32")), number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,20 +168,20 @@ class _DetectionOptions:
     scales: tuple[float, float, float, float]
 
 
-def _detection_options(ctx: ConvertContext, op: OperatorView) -> _DetectionOptions:
+def _detection_options(op: Operator) -> _DetectionOptions:
     try:
-        entries = read_map(op.custom_options)
+        entries = read_map(op.view.custom_options)
     except FlexbufferError as error:
-        unsupported(ctx, op, f"its options cannot be read: {error}", code="E1116")
+        op.refuse(f"its options cannot be read: {error}", code="E1116")
 
     def get(name: str, default: Scalar | None = None) -> Scalar:
         value = entries.get(name, default)
         if value is None:
-            unsupported(ctx, op, f"its options lack {name}", code="E1116")
+            op.refuse(f"its options lack {name}", code="E1116")
         return value
 
     if get("use_regular_nms", default=False):
-        unsupported(ctx, op, "use_regular_nms is not supported; convert the model with the fast non-maximum suppression")
+        op.refuse("use_regular_nms is not supported; convert the model with the fast non-maximum suppression")
     scales = tuple(float(get(f"{c}_scale")) for c in "yxhw")
     options = _DetectionOptions(
         int(get("max_detections")),
@@ -208,14 +192,13 @@ def _detection_options(ctx: ConvertContext, op: OperatorView) -> _DetectionOptio
         (scales[0], scales[1], scales[2], scales[3]),
     )
     if min(scales) <= 0 or options.max_detections < 1 or not 1 <= options.max_classes <= options.num_classes:
-        unsupported(ctx, op, f"its options contradict each other: {options}", code="E1122")
+        op.refuse(f"its options contradict each other: {options}", code="E1122")
     return options
 
 
-def _score(ctx: ConvertContext, op: OperatorView, i: int) -> Real:
-    type_ = ctx.input_type(op, i)
-    require_dtype(ctx, op, type_, DETECTION_DTYPES)
-    return require_quant(ctx, op, type_) if type_.dtype in CODES else (1.0, 0)
+def _score(op: Operator, i: int) -> Real:
+    type_ = op.type(i, DETECTION_DTYPES)
+    return op.quant(type_) if type_.dtype in CODES else (1.0, 0)
 
 
 def score_limit(threshold: float, dtype: str, quant: Real) -> float:
@@ -228,55 +211,55 @@ def score_limit(threshold: float, dtype: str, quant: Real) -> float:
     return float(reached[0]) if reached.size else float(limits.max + 1)
 
 
-@from_tflite("CUSTOM:TFLite_Detection_PostProcess", "float32", "vision.decode_boxes vision.nms")
-def convert_detection(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("CUSTOM:TFLite_Detection_PostProcess", "float32", "vision.decode_boxes vision.nms")
+def convert_detection(op: Operator) -> list[Expr]:
     """Boxes, classes, scores and their number, all float32; anchors may be constants."""
-    options, span = _detection_options(ctx, op), ctx.span(op)
-    boxes, classes, anchors = (ctx.input_type(op, i) for i in range(3))
-    quants = [_score(ctx, op, i) for i in range(3)]
+    options = _detection_options(op)
+    boxes, classes, anchors = op.types(0, 1, 2)
+    quants = [_score(op, i) for i in range(3)]
     sizes_fit = (
         len(boxes.shape) == 3 and len(classes.shape) == 3 and boxes.shape[:2] == classes.shape[:2] == (1, anchors.shape[0])
     )
     first = classes.shape[-1] - options.num_classes
     if not sizes_fit or first < 0:
-        unsupported(ctx, op, f"boxes {boxes}, classes {classes} and anchors {anchors} do not fit", code="E1122")
-    encodings, scores = (reshaped(operand(ctx, op, i), t.shape[1:], span) for i, t in enumerate((boxes, classes)))
+        op.refuse(f"boxes {boxes}, classes {classes} and anchors {anchors} do not fit", code="E1122")
+    encodings, scores = (op.reshaped(op.operand(i), t.shape[1:]) for i, t in enumerate((boxes, classes)))
     decode = DecodeBoxesAttrs(quants[0], quants[2], options.scales)
-    corners = call("vision.decode_boxes", [encodings, operand(ctx, op, 2)], decode, span=span)
+    corners = op.call("vision.decode_boxes", [encodings, op.operand(2)], decode)
     limit = score_limit(options.score_threshold, classes.dtype, quants[1])
     nms = NmsAttrs(options.max_detections, first, limit, options.iou_threshold)
-    chosen = call("vision.nms", [corners, scores], nms, span=span)
+    chosen = op.call("vision.nms", [corners, scores], nms)
     count = tensor_type(scores).shape[1]
-    picked = call("take", [scores, chosen], TakeAttrs(0), span=span)
-    rows = slice_of(ctx, op, picked, [range(options.max_detections), range(first, count)])
-    top = call("topk", [rows], TopKAttrs(options.max_classes), span=span)
-    values: Expr = call("take", [rows, top], TakeAttrs(1, 1), span=span)
+    picked = op.call("take", [scores, chosen], TakeAttrs(0))
+    rows = op.slice_of(picked, [range(options.max_detections), range(first, count)])
+    top = op.call("topk", [rows], TopKAttrs(options.max_classes))
+    values: Expr = op.call("take", [rows, top], TakeAttrs(1, 1))
     if classes.dtype in CODES:
-        values = call("qnn.dequantize", [values], DequantizeAttrs(*quants[1]), span=span)
-    return _detections(ctx, op, corners, chosen, found=top, values=values)
+        values = op.call("qnn.dequantize", [values], DequantizeAttrs(*quants[1]))
+    return _detections(op, corners, chosen, found=top, values=values)
 
 
-def _detections(ctx: ConvertContext, op: OperatorView, corners: Expr, chosen: Expr, *, found: Expr, values: Expr) -> list[Expr]:
+def _detections(op: Operator, corners: Expr, chosen: Expr, *, found: Expr, values: Expr) -> list[Expr]:
     """The operator's four results from chosen boxes, their classes and scores; zeros in unused places."""
-    span, (count, each) = ctx.span(op), tensor_type(found).shape
+    (count, each) = tensor_type(found).shape
     zero, zero_float = const(np.zeros(1, np.int32)), const(np.zeros(1, np.float32))
-    valid = call("greater_equal", [chosen, zero], CompareAttrs(), span=span)
+    valid = op.call("greater_equal", [chosen, zero], CompareAttrs())
 
     def masked(data: Expr, shape: Sequence[int]) -> Expr:
         extra = [1] * (len(tensor_type(data).shape) - 1)
-        cond = reshaped(valid, (count, *extra), span)
-        return reshaped(call("select", [cond, data, zero_float], SelectAttrs(), span=span), shape, span)
+        cond = op.reshaped(valid, (count, *extra))
+        return op.reshaped(op.call("select", [cond, data, zero_float], SelectAttrs()), shape)
 
-    boxes = call("take", [corners, chosen], TakeAttrs(0), span=span)
+    boxes = op.call("take", [corners, chosen], TakeAttrs(0))
     if each > 1:  # every class of a box comes with its corners
-        boxes = call("broadcast_to", [reshaped(boxes, (count, 1, 4), span)], BroadcastToAttrs((count, each, 4)), span=span)
-    classes = call("cast", [found], CastAttrs("float32"), span=span)
-    number = call("sum", [call("cast", [valid], CastAttrs("int32"), span=span)], ReduceAttrs("sum", (0,), True), span=span)
+        boxes = op.call("broadcast_to", [op.reshaped(boxes, (count, 1, 4))], BroadcastToAttrs((count, each, 4)))
+    classes = op.call("cast", [found], CastAttrs("float32"))
+    number = op.call("sum", [op.call("cast", [valid], CastAttrs("int32"))], ReduceAttrs("sum", (0,), True))
     return [
         masked(boxes, (1, count * each, 4)),
         masked(classes, (1, count * each)),
         masked(values, (1, count * each)),
-        call("cast", [number], CastAttrs("float32"), span=span),
+        op.call("cast", [number], CastAttrs("float32")),
     ]
 
 
@@ -284,40 +267,37 @@ MOST_POSES = 1 << 10
 """Persons."""
 
 
-def _pose_scale(ctx: ConvertContext, op: OperatorView, i: int, *, stride: int) -> Linear:
+def _pose_scale(op: Operator, i: int, *, stride: int) -> Linear:
     """The scaling of operand i, in cells: factors are divided by `stride` in float32."""
-    type_, part = ctx.input_type(op, i), np.float32(1.0 / stride)
-    require_dtype(ctx, op, type_, DECODE_POSES_DTYPES)
-    scale, zero_point = require_quant(ctx, op, type_) if type_.dtype == "uint8" else (1.0, 0)
+    type_, part = op.type(i, DECODE_POSES_DTYPES), np.float32(1.0 / stride)
+    scale, zero_point = op.quant(type_) if type_.dtype == "uint8" else (1.0, 0)
     return float(np.float32(scale) * part), zero_point
 
 
-@from_tflite("CUSTOM:PosenetDecoderOp", "uint8 float32", "strided_slice vision.decode_poses vision.pose_masks", oracle="libcoral")
-def convert_pose_masks(ctx: ConvertContext, op: OperatorView) -> list[Expr]:
+@converter("CUSTOM:PosenetDecoderOp", "uint8 float32", "strided_slice vision.decode_poses vision.pose_masks", oracle="libcoral")
+def convert_pose_masks(op: Operator) -> list[Expr]:
     """Keypoints, their scores, persons' scores, their number, and masks if long offsets are given; all float32."""
-    options, span, operand_count = CustomOptions(ctx, op), ctx.span(op), len(op.inputs)
+    options, operand_count = CustomOptions(op), len(op.inputs)
     count, stride = options.integer("max_detections", 1, MOST_POSES), options.integer("stride", 1, 1 << 10)
     threshold, radius = options.real("score_threshold"), options.real("nms_radius")
     if (operand_count, len(op.outputs)) not in ((3, 4), (4, 5)):
-        unsupported(
-            ctx, op, f"it has {operand_count} operands and {len(op.outputs)} results; expected 3 and 4, or 4 and 5", code="E1122"
-        )
-    shapes = [ctx.input_type(op, i).shape for i in range(operand_count)]
+        op.refuse(f"it has {operand_count} operands and {len(op.outputs)} results; expected 3 and 4, or 4 and 5", code="E1122")
+    shapes = [op.type(i).shape for i in range(operand_count)]
     channels = (KEYPOINTS, 2 * KEYPOINTS, 4 * EDGES, 2 * KEYPOINTS)
     cells = [shapes[0][1:3]] * 3 + [(CELLS, CELLS)]
     if any(s != (1, *n, c) for s, n, c in zip(shapes, cells, channels, strict=False)):
-        unsupported(ctx, op, f"maps of {shapes} do not match; expected {channels} channels, long offsets 33 x 33", code="E1122")
-    maps = [_pose_scale(ctx, op, i, stride=stride if i else 1) for i in range(operand_count)]
-    data = [reshaped(operand(ctx, op, i), shape[1:], span) for i, shape in enumerate(shapes)]
+        op.refuse(f"maps of {shapes} do not match; expected {channels} channels, long offsets 33 x 33", code="E1122")
+    maps = [_pose_scale(op, i, stride=stride if i else 1) for i in range(operand_count)]
+    data = [op.reshaped(op.operand(i), shape[1:]) for i, shape in enumerate(shapes)]
     near = float(np.float32(radius) / np.float32(stride))
     attrs = DecodePosesAttrs((maps[0], maps[1], maps[2]), stride, count, float(np.float32(threshold)), near)
-    persons = call("vision.decode_poses", data[:3], attrs, span=span)
+    persons = op.call("vision.decode_poses", data[:3], attrs)
     results, start = [], 0
     for shape in ((1, count, KEYPOINTS, 2), (1, count, KEYPOINTS), (1, count), (1,)):
         size = int(np.prod(shape))
-        results.append(reshaped(slice_of(ctx, op, persons, [range(start, start + size)]), shape, span))
+        results.append(op.reshaped(op.slice_of(persons, [range(start, start + size)]), shape))
         start += size
     if operand_count == 4:
-        masks = call("vision.pose_masks", [data[3], persons], PoseMasksAttrs(maps[3], stride, count), span=span)
-        results.append(reshaped(masks, (1, count, CELLS, CELLS), span))
+        masks = op.call("vision.pose_masks", [data[3], persons], PoseMasksAttrs(maps[3], stride, count))
+        results.append(op.reshaped(masks, (1, count, CELLS, CELLS)))
     return results
