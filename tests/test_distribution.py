@@ -18,7 +18,7 @@ import typer.main
 
 import aot
 from aot.cli.app import make_app
-from aot.cli.verbs.man import pages
+from aot.cli.verbs.about import pages
 from aot.version import DISTRIBUTION, __version__
 
 ROOT = Path(__file__).resolve().parent.parent

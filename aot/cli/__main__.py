@@ -11,14 +11,12 @@ from collections.abc import Sequence
 import typer
 
 from aot.cli.app import run_app
-from aot.cli.output import print_problems
-from aot.cli.streams import guarded, open_standard_files
+from aot.cli.options import ClickUsageError
+from aot.cli.output import guarded, open_standard_files, print_problems
 from aot.errors import EXIT_INTERNAL, EXIT_USAGE, AotError, Problem
 from aot.system.gc_tuning import OBJECTS_BETWEEN
 
 EXIT_INTERRUPTED = 130
-
-_ClickUsageError: type[Exception] = typer.BadParameter.__bases__[0]  # typer carries its own copy of click since 0.26
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -39,7 +37,7 @@ def _run(arguments: Sequence[str]) -> int:
         result = run_app(arguments)
     except AotError as error:
         return _fail(error.problems, error.exit_code, as_json=as_json, error=error)
-    except _ClickUsageError as error:
+    except ClickUsageError as error:
         return _usage(error, as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)

@@ -1,19 +1,21 @@
-"""Code shared by the verbs that compile a model."""
+"""Code shared by the verbs that compile a model: what is asked for, compilation, budgets, and where many jobs run."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from aot.cli.files import model_name
-from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, CompileOptions, load_plugins
-from aot.driver.model_file import read_model
-from aot.driver.reading import NamedBytes
+from aot.cli.options import DEFAULT_BOARD, DEFAULT_TARGET, ClickUsageError, CompileOptions, load_plugins, verb, words_of
 from aot.errors import Problem, TargetError, UsageError
 from aot.support.dataclass import dataclass
 from aot.support.suggestions import did_you_mean
@@ -22,15 +24,19 @@ from aot.support.text import printable
 if TYPE_CHECKING:
     from aot.cli.output import Output
     from aot.driver.options import Options
+    from aot.driver.reading import NamedBytes
     from aot.executor.artifact import Artifact
     from aot.executor.config import History
     from aot.frontend.choice import Choice
     from aot.frontend.view import ModelView
     from aot.memory.memory_pools import Pooling
     from aot.micro.board import Board
+    from aot.micro.build.project import Project
+    from aot.report.gate.budget import Budget
     from aot.report.measure.fitting import Linker
     from aot.report.measure.sets import Sets
     from aot.support.memory_pool import Pool
+    from aot.system.executors import Opener
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "KIB": 1024, "KB": 1000, "M": 1 << 20, "MIB": 1 << 20, "MB": 1_000_000}
 
@@ -63,6 +69,10 @@ class Request:
     def oracle(self) -> str:
         return self.options.oracle
 
+    def with_options(self, **changed: Any) -> Request:
+        """The same request with other options of the compiler."""
+        return replace(self, options=replace(self.options, **changed))
+
 
 def find_board(name: str | None) -> Board:
     """The board with this name, or the default board."""
@@ -92,9 +102,11 @@ def parse_bytes(text: str, option: str) -> int:
 
 def request(model: Path | NamedBytes, options: CompileOptions, *, target: str, board: Board | None = None) -> Request:
     """Check the options and read the file (E5001, E5003, E5009, E5017); the pools default to the pools of `board`."""
+    from aot.driver.model_file import read_model
+
     load_plugins(options.plugin or ())
     chosen = build_options(options, pools=board.pools if board is not None else ())
-    source = model if isinstance(model, NamedBytes) else read_model(model)
+    source = read_model(model) if isinstance(model, Path) else model
     req = Request(source, model_name(source.path, options.name), target, chosen, not options.no_cache)
     if chosen.choice:
         _ = req.data  # report an impossible choice before anything else
@@ -162,6 +174,24 @@ def noted(sets: Sets) -> Sets:
     return sets
 
 
+def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None) -> Sets:
+    """The input sets of --inputs or --random."""
+    from aot.report.measure.samples import sets_for
+
+    return noted(sets_for(artifact.metadata, inputs, count, oracle=artifact.metadata["oracle"]))
+
+
+def require_reference(model: bytes, artifact: Artifact, sets: Sets) -> None:
+    """E3031 or E3032 if there are no expected outputs and only our own interpreter could compute them."""
+    from aot.report.measure.reference import check_reference
+    from aot.report.measure.sets import as_windows
+
+    if sets.expected is None:
+        meta = artifact.metadata
+        first = as_windows(sets, meta).inputs[0]
+        check_reference(model, meta["oracle"], outputs=len(meta["outputs"]), inputs=first)
+
+
 def chosen_hops(options: CompileOptions) -> tuple[tuple[str, int], ...]:
     """The inputs that are windows, and the rows by which each moves per run (E5018)."""
     hops: dict[str, int] = {}
@@ -213,8 +243,6 @@ def compile_for(
     """
     artifact, problems = _compiled(req) if place is None else _fitted(req, place, out, link)
     if problems and writes:
-        from aot.cli.budgets import FORCE
-
         problems = [replace(p, message=f"{p.message}; {FORCE}") if p.code in ("E2021", "E2022") else p for p in problems]
     if problems:
         raise TargetError(*problems)
@@ -244,7 +272,7 @@ def compile_model(req: Request) -> Artifact:
 
     Nothing is cached if plug-ins or the caller's own passes may have changed the result.
     """
-    req = replace(req, options=replace(req.options, force_over_budget=True))
+    req = req.with_options(force_over_budget=True)
     from aot.driver import model_cache
     from aot.driver.plugins import any_loaded
     from aot.ir.transform import PassContext
@@ -298,3 +326,134 @@ def _signature_text(view: ModelView) -> str:
         return ""
     which = "the other" if len(others) == 1 else "another"
     return f", signature {chosen[0]} (--signature {' | '.join(others)} for {which})"
+
+
+# ---- --ram-budget, --flash-budget and --budget FILE: nothing is written if one is exceeded
+
+
+FORCE = "--force-over-budget writes the files anyway"
+
+
+def check_budgets(models: Sequence[Mapping[str, Any]], *, force: bool) -> None:
+    """Raise TargetError (exit 4) with every budget that is exceeded, unless `force`."""
+    from aot.executor.artifact import over_budget
+
+    problems = [p for m in models for p in over_budget(m)]
+    if problems and not force:
+        raise TargetError(*(replace(p, message=f"{p.message}; {FORCE}") for p in problems))
+
+
+def compiled_totals(metadata: Mapping[str, Any]) -> dict[str, int | None]:
+    """The totals of a budget file that are known after compilation."""
+    return {"workspace": metadata["workspace"]["size"], "constants": metadata["constants"]["size"], "macs": metadata["macs"]}
+
+
+def built_totals(project: Project) -> dict[str, int | None]:
+    """The totals that are known after linking, as in `aot report`."""
+    from aot.micro.build.image import inspect_image
+
+    totals = compiled_totals(project.artifact.metadata)
+    if project.board.is_host:
+        return totals
+    image = inspect_image(project)
+    sizes = {"flash": image.flash, "code": image.flash - image.constants, "constants": image.constants}
+    return {**totals, **sizes, "ram": image.ram + image.stack_bound, "stack_bound": image.stack_bound, "heap": 0}
+
+
+def open_budget(file: Path | None) -> Budget | None:
+    """The budget of --budget FILE (E5001, E5002, E5052)."""
+    if file is None:
+        return None
+    from aot.report.gate.budget import load_budget
+
+    return load_budget(file, Path())
+
+
+def check_budget_file(
+    budget: Budget | None, totals: Mapping[str, int | None], *, name: str, board: str, force: bool, out: Output
+) -> None:
+    """Check the absolute limits of a budget file; E5387 (exit 4) for each that is exceeded, unless `force`.
+
+    Limits that need a run or a baseline are checked by `aot report` only; the row says how many.
+    """
+    if budget is None:
+        return
+    from aot.report.gate.budget import METRICS, check_report
+
+    report = {"name": name, "board": board, "totals": totals}
+    limits = [x for m in METRICS for x in budget.limits(report, m) or ()]
+    judged = [f for f in check_report(report, budget, None) if f.state != "new"]
+    unchecked = len(limits) - len(judged)
+    over = [f for f in judged if f.state == "over"]
+    left = f", {unchecked} left to aot report" if unchecked else ""
+    out.row("budget", f"{budget.file}: {len(judged) - len(over)} of {len(judged)} limits met{left}")
+    if over and not force:
+        raise TargetError(*(Problem("E5387", f"{f.text}; {FORCE}", f.key) for f in over))
+
+
+def options_for(options: CompileOptions, budget: Budget | None, *, name: str, board: str) -> CompileOptions:
+    """The options to compile a model with on a board: the budget file's override the command line's (E5052).
+
+    Repeatable options accumulate.
+    """
+    more = budget.options_of(name, board) if budget is not None else ()
+    if budget is None or not more:
+        return options
+    try:
+        merged = parse_options([*shlex.split(" ".join(words_of(options, leave_out=("name",)))), *more])
+        return replace(merged, name=options.name)
+    except ClickUsageError as error:
+        message = str(getattr(error, "format_message", lambda: "")()).rstrip(".")
+        where = f"{budget.file}: options of {name}@{board}"
+        raise UsageError(Problem("E5052", f"{message}; in '{shlex.join(more)}'", where)) from None
+
+
+def parse_options(words: list[str]) -> CompileOptions:
+    """The options in these words, as the verbs that compile parse them; raises click's usage error for unknown ones."""
+    parsed: list[CompileOptions] = []
+
+    @verb(leave_out=("name",))
+    def keep(*, options: CompileOptions) -> None:
+        parsed.append(options)
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": []})
+    app.command()(keep)
+    program: Any = typer.main.get_command(app)
+    program(args=words, prog_name="options", standalone_mode=False)
+    return parsed[0]
+
+
+# ---- where jobs run: -j and --scheduler
+
+
+def chosen_pool(jobs: int, scheduler: str | None, resource: str = "") -> Opener | None:
+    """The executor for -j or --scheduler, None to use this process only; E5017 for both options, E5505 without Dask.
+
+    `resource`: what workers must provide; "" for jobs that any worker can do.
+    """
+    from aot.system.executors import dask, local
+
+    if scheduler is None:
+        return local(jobs)
+    if jobs != 1:
+        raise UsageError(Problem("E5017", "--scheduler and -j are mutually exclusive: the workers decide how many jobs they run"))
+    return dask(scheduler, resource)
+
+
+def pool_of_boards(jobs: int, scheduler: str | None, count: int) -> Callable[[str], Opener | None]:
+    """A function from a board's name to the executor for its jobs (see `chosen_pool`); a verb has `count` jobs.
+
+    With a scheduler, these are the workers that can reach the board; all emulated boards share one executor.
+    """
+    from aot.tune.worker import resource_of
+
+    if scheduler is None:
+        one = chosen_pool(min(jobs, max(1, count)), None)
+        return lambda _board: one
+    of_resource = cache(lambda resource: chosen_pool(jobs, scheduler, resource))
+
+    def of_board(name: str) -> Opener | None:
+        place = find_board(name)
+        return of_resource(resource_of(place.name, emulated=place.gdb is None))
+
+    return of_board

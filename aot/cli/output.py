@@ -1,17 +1,18 @@
-"""The output of a verb: text for people, or one JSON object for programs."""
+"""The output of a verb: text for people, folded to the terminal, or one JSON object for programs; on streams that never fail."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any, TextIO
 
-from aot.cli.streams import answers
-from aot.cli.wrap_text import fold, fold_prose, fold_table, width_of
+from aot.cli.options import option
 from aot.errors import Problem
 from aot.support.dataclass import dataclass
 from aot.support.text import escaped
@@ -21,9 +22,9 @@ from aot.support.text import escaped
 class Output:
     """Prints a verb's output. With `json` only the final object is printed, with `quiet` nothing."""
 
-    json: bool = False
-    quiet: bool = False
-    verbose: bool = False
+    json: Annotated[bool, option("--json", "Print one JSON object instead of text.")] = False
+    quiet: Annotated[bool, option("-q --quiet", "Print errors only.")] = False
+    verbose: Annotated[bool, option("-v --verbose", "Print more.")] = False
 
     @property
     def silent(self) -> bool:
@@ -139,3 +140,198 @@ def print_problems(problems: Sequence[Problem], *, exit_code: int, as_json: bool
         return
     for problem in problems:
         print(fold(str(problem), width_of(sys.stderr), hang=4), file=sys.stderr)
+
+
+# ---- folding of text to the width of a terminal; nothing is cut off
+# Files and pipes get unfolded lines, for the programs that read them.
+
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_LEAST = 40
+_TEXT = 24
+"""The last column of a table is folded only if it is at least this wide."""
+
+
+def width_of(stream: TextIO) -> int | None:
+    """The width of a terminal in columns; None if `stream` is not one."""
+    return max(_LEAST, shutil.get_terminal_size().columns) if stream.isatty() else None
+
+
+def shown(text: str) -> int:
+    """The width of a text in columns; colours have no width."""
+    return len(_ESCAPE.sub("", text))
+
+
+def fold(text: str, width: int | None, *, hang: int) -> str:
+    """One line broken at spaces into lines of at most `width` columns; all but the first begin with `hang` spaces.
+
+    A word longer than a line stays whole, so that paths can be copied.
+    """
+    if width is None or shown(text) <= width:
+        return text
+    lead = len(text) - len(text.lstrip(" "))
+    lines, here = [], text[:lead]
+    empty = True
+    for word in re.split(r"(?<=\S) ", text[lead:]):
+        if empty:
+            here, empty = here + word, False
+        elif shown(here) + 1 + shown(word) <= width:
+            here += " " + word
+        else:
+            lines.append(here.rstrip())
+            here = " " * hang + word.lstrip(" ")
+    return "\n".join([*lines, here])
+
+
+def fold_prose(text: str, width: int | None) -> str:
+    """Paragraphs refolded to `width`; indented lines, lists and tables are folded line by line."""
+    if width is None:
+        return text
+    parts: list[str] = []
+    for line in text.split("\n"):
+        plain = bool(line) and line[0] not in " |*-#"
+        if plain and parts and parts[-1] and parts[-1][0] not in " |#":
+            parts[-1] += " " + line
+        else:
+            parts.append(line)
+    return "\n".join(p if p.startswith("    ") else fold(p, width, hang=2 if p[:1] in "*-" else 0) for p in parts)
+
+
+def fold_table(headers: Sequence[str], cells: Sequence[Sequence[str]], lines: Sequence[str], width: int | None) -> list[str]:
+    """A table whose `lines` may be too wide: folds the last column if it is text and wide enough, else one paragraph per row."""
+    if width is None or max(map(shown, lines)) <= width:
+        return list(lines)
+    hang = 2 + sum(max(map(shown, column)) + 2 for column in list(zip(headers, *cells, strict=True))[:-1])
+    is_text = any(" " in row[-1] for row in cells)
+    if is_text and width - hang >= _TEXT:
+        return [fold(line, width, hang=hang) for line in lines]
+    paragraphs = [fold(f"  {' '.join(headers[:2])}{': ' if headers[2:] else ''}{' · '.join(headers[2:])}", width, hang=4)]
+    for row in cells:
+        details = [f"{h} {c}" for h, c in zip(headers[2:], row[2:], strict=True) if c not in ("", "-")]
+        paragraphs.append(fold(f"  {' '.join(row[:2])}{': ' if details else ''}{' · '.join(details)}", width, hang=4))
+    return paragraphs
+
+
+# ---- standard output and error for verbs: a failed write never changes behaviour or exit code
+# A reader that closes the pipe (`| head`), a stream that was closed before the start, a full disk, or a name that the encoding
+# cannot represent must neither stop a verb halfway nor replace its exit code.  What cannot be written is dropped, and the error
+# is kept.  Names come from models: in CI, none of them may act as a workflow command.
+
+
+_CI = ("CI", "GITHUB_ACTIONS", "GITLAB_CI", "TF_BUILD", "TEAMCITY_VERSION")
+_COMMAND = re.compile(r"##(?=\w*\[)")
+_FIRST_LINE = re.compile(r"((?:^|[\n\r])[^\S\n\r]*):(?=:)")
+_LATER_LINE = re.compile(r"([\n\r][^\S\n\r]*):(?=:)")
+
+
+def in_ci() -> bool:
+    """Whether a CI service may read the output: these obey `::error::` at the start of a line, and `##[error]` anywhere."""
+    return any(os.environ.get(name) for name in _CI)
+
+
+@dataclass(slots=True)
+class GuardedStream:
+    """A text stream whose writes never raise; `lost` is the first error of the underlying stream."""
+
+    inner: TextIO | None
+    lost: OSError | None = None
+    written: bool = False
+    at_start: bool = True
+    answer: Any = None
+    """The stream for the --json object, if everything else written here goes elsewhere."""
+
+    def write(self, text: str) -> int:
+        """Write `text`; characters that the encoding lacks become escapes, such as \\udce9 for a byte that is not UTF-8."""
+        self.written = self.written or bool(text)
+        size = len(text)
+        if text and in_ci():
+            text = self._defused(text)
+        if self.inner is not None and self.lost is None:
+            try:
+                self.inner.write(text if text.isascii() else self._encodable(text))
+            except (OSError, ValueError) as error:  # ValueError: the stream was closed
+                self._lose(error)
+        return size
+
+    def _defused(self, text: str) -> str:
+        """`text` with CI commands escaped; the escapes are valid in JSON too."""
+        lines = _FIRST_LINE if self.at_start else _LATER_LINE
+        self.at_start = text.rstrip(" \t").endswith(("\n", "\r")) or (self.at_start and not text.strip())
+        return lines.sub(r"\1\\u003a:", _COMMAND.sub(r"#\\u0023", text))
+
+    def _encodable(self, text: str) -> str:
+        """`text` with escapes for what the encoding lacks.  (With LANG=C Python writes stray bytes: JSON would not be UTF-8.)"""
+        encoding = getattr(self.inner, "encoding", None) or "utf-8"
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if self.inner is not None and self.lost is None:
+            try:
+                self.inner.flush()
+            except (OSError, ValueError) as error:
+                self._lose(error)
+
+    def _lose(self, error: OSError | ValueError) -> None:
+        self.lost = error if isinstance(error, OSError) else OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    def isatty(self) -> bool:
+        return self.inner is not None and self.inner.isatty()
+
+    def problem(self) -> Problem | None:
+        """E5060 if output was lost; a closed pipe is no error, as the reader has what it wanted."""
+        if self.inner is None and self.written:
+            return Problem("E5060", "standard output is closed; the output is lost")
+        if self.lost is not None and self.lost.errno not in (errno.EPIPE, None):
+            return Problem("E5060", f"standard output cannot be written: {self.lost.strerror}; the output is incomplete")
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def answers() -> TextIO:
+    """Standard output for the --json object."""
+    stream: TextIO = getattr(sys.stdout, "answer", None) or sys.stdout
+    return stream
+
+
+@contextmanager
+def guarded(*, answer_only: bool = False) -> Iterator[GuardedStream]:
+    """Replace sys.stdout and sys.stderr by GuardedStreams; yields the former.
+
+    `answer_only`: only what is written to `answers()` reaches standard output, so that programs read one JSON object; all other
+    output (of a plug-in, say) goes to standard error.
+    """
+    before = sys.stdout, sys.stderr
+    out, err = GuardedStream(before[0]), GuardedStream(before[1])
+    sys.stdout, sys.stderr = GuardedStream(before[1], answer=out) if answer_only else out, err
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
+        for stream in (out, err):
+            if stream.lost is not None:
+                _silence(stream)
+
+
+def _silence(stream: GuardedStream) -> None:
+    """Drop what is still buffered: otherwise Python complains at exit and exits with 120."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def open_standard_files() -> None:
+    """Open descriptors 0 to 2 if they are closed: the next file we open must not become a child process's standard output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number

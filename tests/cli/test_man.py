@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from aot.cli.app import make_app
-from aot.cli.verbs.man import _text, pages
+from aot.cli.verbs.about import _roff, pages
 from tests.cli.helper import Cli
 
 PROGRAM: Any = typer.main.get_command(make_app())
@@ -33,7 +33,7 @@ def test_every_verb_and_option_has_its_place(made: dict[str, str]) -> None:
 
 
 def test_text_is_escaped() -> None:
-    assert _text(r".TH \fB 'x' a-b") == r"\&.TH \efB \(aqx\(aq a\-b"
+    assert _roff(r".TH \fB 'x' a-b") == r"\&.TH \efB \(aqx\(aq a\-b"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.cli.verbs.ops import missing_rows, operator_rows
+from aot.cli.verbs.about import aot_explain, missing_rows, operator_rows
 from aot.errors import UsageError
 from aot.frontend import schema
 from aot.frontend.tflite import check_model, from_tflite
@@ -63,16 +63,13 @@ def test_the_reference_does_not_run_what_is_not_supported() -> None:
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    from aot.cli.verbs.explain import command
-
-    command("skip_gram")
-    command("CUSTOM:SignalPCAN")
-    command("Mul")
+    for name in ("skip_gram", "CUSTOM:SignalPCAN", "Mul"):
+        aot_explain(name)
     text = capsys.readouterr().out
     assert "SKIP_GRAM: an operator that is not supported" in text
     assert "MUL: an operator that is supported\n\nTypes: int8, uint8, int16, int32" in text
     with pytest.raises(UsageError, match="E5008"):
-        command("MULL")
+        aot_explain("MULL")
 
 
 def relay_operators(model: bytes) -> set[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from aot.cli.typer_fast_path import plain_values
+from aot.cli.app import plain_values
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 

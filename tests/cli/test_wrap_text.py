@@ -16,7 +16,7 @@ from termios import TIOCSWINSZ
 import pytest
 
 from aot.cli import output
-from aot.cli.wrap_text import fold, fold_prose, fold_table, shown
+from aot.cli.output import fold, fold_prose, fold_table, shown
 from tests.cli.helper import Cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -1,66 +1,109 @@
-"""`aot compile MODEL`: write C sources, metadata and report to a folder."""
+"""`aot compile`, `aot build` and `aot dump`: a model as C, as firmware for a board, and as the steps in between."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from aot.cli import common, completion
+from aot.cli.files import check_replaceable, check_usable, model_name, write_file, write_folder
 from aot.cli.options import (
     BoardName,
     CompileOptions,
     Force,
     ForceOverBudget,
-    JsonFlag,
     LimitsFile,
+    ModelPath,
     OutputFolder,
-    ProfilerFlag,
-    QuietFlag,
     SbomFlag,
     Share,
     TargetName,
-    VerboseFlag,
-    compiles,
-    one_of,
+    option,
+    verb,
 )
 from aot.cli.output import Output, print_problems
 from aot.errors import AotError, Problem, UsageError
 from aot.support.dataclass import dataclass
+from aot.support.suggestions import did_you_mean
+from aot.system.files import data_folder, write_error
 
 if TYPE_CHECKING:
-    from aot.cli.common import Request
     from aot.executor.artifact import Artifact
-    from aot.ir.transform import PassInstrument
+    from aot.ir.module import IRModule
+    from aot.ir.transform import Pass, PassInstrument
     from aot.micro.board import Board
+    from aot.micro.build.project import Project
     from aot.report.gate.budget import Budget
 
+Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """The verb's arguments except the models: `options` are shared by all verbs that compile, the others belong to this one."""
+    """The options of `aot compile`: `options` are shared by all verbs that compile, the others belong to this one."""
 
+    output: OutputFolder = None
+    target: TargetName = None
+    board: BoardName = None
     options: CompileOptions
-    output: Path | None
-    target: str | None
-    board: str | None
-    form: str
-    plan: Path | None
-    share: bool
-    sbom: bool
-    profiler: bool
-    stack_bound: bool
-    verify_passes: bool
-    force: bool
-    over: bool
-    budget: Path | None
+    form: Annotated[str, option("--format c|mlf", "Write a folder of C, or one tar archive in Model Library Format.")] = "c"
+    plan: Annotated[
+        Path | None,
+        option("--plan FILE", "Draw the memory plan (.svg) or write it as data (.json); replaces FILE."),
+    ] = None
+    share: Share = False
+    stack_bound: Annotated[
+        bool, option("--stack-bound", "Define the worst-case stack in the header; needs the cross compiler.")
+    ] = False
+    verify_passes: Annotated[
+        bool,
+        option("--verify-passes", "Run every function before and after each pass and compare the results (E9003, E9004)."),
+    ] = False
+    sbom: SbomFlag = False
+    profiler: Annotated[
+        bool,
+        option("--profiler", "Also write layer_profile.c, which counts cycles per layer in your firmware (aot profile)."),
+    ] = False
+    watch: Annotated[bool, option("--watch", "Compile again whenever the model file changes, until Ctrl-C.")] = False
+    force: Force = False
+    over: ForceOverBudget = False
+    budget: LimitsFile = None
     out: Output
+
+
+@verb()
+def aot_compile(models: Models, *, asked: Compilation) -> None:
+    """Compile MODEL to C, or several models into one folder. With --board, fail if they do not fit its memory."""
+    (compile_on_change if asked.watch else compile_all)(models, asked)
+
+
+def compile_on_change(models: Sequence[Path], asked: Compilation) -> None:
+    """Compile now, and again whenever a model, board.toml or the budget file changes; later rounds replace the files."""
+    if asked.out.json:
+        raise UsageError(Problem("E5017", "--watch and --json are mutually exclusive: --json prints one object"))
+    board = [Path(asked.board) / "board.toml"] if asked.board and "/" in asked.board else []
+    files = [*models, *board, *([asked.budget] if asked.budget else [])]
+    watch(files, lambda again: compile_all(models, replace(asked, force=asked.force or again)), asked.out)
+
+
+def compile_all(models: Sequence[Path], asked: Compilation) -> None:
+    """Compile one model, or several into one folder (E5017 for options that apply to a single model)."""
+    if len(models) == 1 and not asked.share:
+        compile_one(models[0], asked)
+        return
+    if asked.budget is not None:
+        raise UsageError(Problem("E5017", "--budget works with a single model here; aot report accepts several"))
+    compile_several(models, asked)
 
 
 # ---- the files of the output folder
@@ -87,59 +130,177 @@ def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
 
 def with_headers(sources: Mapping[str, str]) -> dict[str, str | bytes]:
     """The sources by file name, and the runtime headers that they include."""
-    from aot.system.files import data_folder
-
     folder = data_folder("crt") / "include"
     headers = {f"include/{name}": (folder / name).read_bytes() for name in runtime_headers(sources.values(), folder)}
     return {**dict(sorted(sources.items())), **headers}
 
 
-def output_files(artifact: Artifact) -> dict[str, str | bytes]:
-    """All files of an output folder: sources, runtime headers, metadata and report."""
-    from aot.report.figures.size import compile_report
+def write_sources(folder: Path, files: Mapping[str, str | bytes], artifacts: Sequence[Artifact], asked: Compilation) -> list[str]:
+    """Write the output folder, if asked with profiler and bill of materials; return the paths of its files, relative to it."""
+    files = dict(files)
+    if asked.profiler:
+        source, header = PROFILER
+        crt = data_folder("crt")
+        files |= {source: (crt / "src" / source).read_bytes(), header: (crt / header).read_bytes()}
+    if asked.sbom:
+        from aot.report.figures.sbom import FILE, sbom
 
-    files = with_headers(artifact.files)
-    files["metadata.json"] = to_json(artifact.metadata)
-    files["report.json"] = to_json(compile_report(artifact.metadata))
-    return files
-
-
-def check_folder(folder: Path, *, force: bool) -> None:
-    """Raise E5004 or E5005 before the long work if the folder must not be replaced."""
-    from aot.cli.files import check_replaceable
-
-    check_replaceable(folder, force=force)
-
-
-def write_sources(folder: Path, artifact: Artifact, *, force: bool, sbom: bool, profiler: bool) -> list[str]:
-    """Write the output folder, with `sbom` including a bill of materials; return the paths of its files, relative to it."""
-    from aot.cli.files import write_folder
-
-    files = output_files(artifact)
-    if profiler:
-        files = with_profiler(files)
-    if sbom:
-        files = with_sbom(files, [artifact], name=artifact.name)
-    return [str(p.relative_to(folder)) for p in write_folder(folder, files, force=force)]
+        name = folder.name if len(artifacts) > 1 or asked.share else artifacts[0].name
+        files[FILE] = sbom(name, [a.metadata for a in artifacts], files)
+    return [str(p.relative_to(folder)) for p in write_folder(folder, files, force=asked.force)]
 
 
 PROFILER = ("layer_profile.c", "include/aot/layer_profile.h")
+"""What counts cycles per layer in firmware."""
 
 
-def with_profiler(files: dict[str, str | bytes]) -> dict[str, str | bytes]:
-    """`files`, and the profiler's sources, which count cycles per layer in firmware."""
-    from aot.system.files import data_folder
-
-    source, header = PROFILER
-    crt = data_folder("crt")
-    return {**files, source: (crt / "src" / source).read_bytes(), header: (crt / header).read_bytes()}
+# ---- one model: its folder or archive
 
 
-def with_sbom(files: dict[str, str | bytes], artifacts: Sequence[Artifact], *, name: str) -> dict[str, str | bytes]:
-    """`files`, and their bill of materials."""
-    from aot.report.figures.sbom import FILE, sbom
+def check_library(path: Path, *, force: bool) -> None:
+    """Raise E5004 or E5005 if `path` exists and must not be replaced: --force replaces archives of aot only."""
+    from aot.driver.reading import read_limited
+    from aot.micro.new.mlf import unpack
 
-    return {**files, FILE: sbom(name, [a.metadata for a in artifacts], files)}
+    if not os.path.exists(path):
+        return
+    if not force:
+        raise UsageError(Problem("E5004", f"'{path}' exists; --force replaces it, -o chooses another file"))
+    try:
+        unpack(read_limited(path))
+    except UsageError:
+        raise UsageError(Problem("E5005", f"'{path}' was not written by aot, so --force does not replace it")) from None
+
+
+def write_library(path: Path, artifact: Artifact, req: common.Request) -> list[str]:
+    """Write one archive in Model Library Format; return the paths of its members."""
+    from aot.driver.front import module_of
+    from aot.micro.new.mlf import pack, unpack
+    from aot.relay.printer import print_module
+
+    relay = print_module(module_of(req.data, options=req.options, name=req.name))
+    data = pack(artifact, relay=relay)
+    write_file(path, data)
+    return sorted(unpack(data).files)
+
+
+def write_plan(path: Path, artifact: Artifact) -> None:
+    """Write the memory plan as a drawing or as data, depending on the file's extension (E5006, E5007)."""
+    from aot.report.figures.plan import plan_data
+    from aot.report.render.drawings import standalone
+
+    plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])
+    title = f"{artifact.name}: {plan['size']:,} B of workspace"
+    write_file(path, standalone(plan, title=title) if path.suffix == ".svg" else to_json(plan))
+
+
+def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
+    """The artifact with the worst-case stack in its header; E5017 if no known board has this core."""
+    from aot.micro.build.image import board_of, state_stack_bound
+
+    board = place or board_of(target)
+    if board is None or board.is_host:
+        raise UsageError(Problem("E5017", f"--stack-bound links an image, but no known board has a {target}"))
+    return state_stack_bound(artifact, board)
+
+
+def check_forms(form: str, plan: Path | None, *, sbom: bool, profiler: bool) -> None:
+    """Check --format, --plan, --sbom and --profiler (E5009, E5017, E5018)."""
+    if form not in ("c", "mlf"):
+        raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
+    if sbom and form != "c":
+        raise UsageError(Problem("E5017", "--sbom needs --format c; --format mlf writes one archive"))
+    if profiler and form != "c":
+        raise UsageError(Problem("E5017", "--profiler needs --format c; --format mlf writes one archive"))
+    if plan is not None and plan.suffix not in (".svg", ".json"):
+        raise UsageError(Problem("E5018", f"--plan {plan}: the file name must end in .svg or .json"))
+
+
+def compile_watched(req: common.Request, place: Board | None, out: Output, *, verify: bool) -> tuple[Artifact, list[str]]:
+    """The artifact, and with -v one line per plug-in kernel that says whether it is used.
+
+    `verify`: run every function before and after each pass, and compare (E9003, E9004).
+    """
+    from aot.driver.plugins import any_loaded
+
+    kernels = None
+    watching: list[PassInstrument] = []
+    if verify:
+        from aot.ir.instrument import CheckSemantics, VerifyIR
+
+        check = CheckSemantics()
+        watching += [VerifyIR(), check]
+    if out.verbose and any_loaded():
+        from aot.driver.foreign_kernels import ForeignKernels
+
+        kernels = ForeignKernels()
+        watching.append(kernels)
+    if not watching:
+        return common.compile_for(req, place, out, writes=True), []
+    from aot.ir.transform import PassContext
+
+    with PassContext(instruments=watching):
+        artifact = common.compile_for(req, place, out, writes=True)
+    if verify:
+        out.row("passes", f"{check.compared} function runs give the same result after a pass as before it")
+    return artifact, kernels.lines() if kernels is not None else []
+
+
+def show(out: Output, req: common.Request, meta: Mapping[str, Any]) -> None:
+    """Print the summary: the model, the layers, the plan, and the flash."""
+    from aot.report.figures.size import flash_of, operators_of, slide_lines
+
+    out.row("import", common.import_text(req))
+    out.row("compile", f"{operators_of(meta)} for {req.target}")
+    common.plan_rows(out, meta)
+    out.row("flash", flash_of(meta))
+    for line in slide_lines(meta)[: None if out.verbose else 1]:
+        out.row("slide", line)
+
+
+def request_under(
+    budget: Budget | None, model: Path, options: CompileOptions, *, place: Board | None, target: str, over: bool
+) -> common.Request:
+    """The request; the options that the budget file has for the model override `options` (E5052).  `over`: limits only warn."""
+    if budget is not None:
+        where = target if place is None else place.name
+        options = common.options_for(options, budget, name=model_name(model, options.name), board=where)
+    return common.request(model, options, target=target, board=place).with_options(force_over_budget=over)
+
+
+def compile_one(model: Path, asked: Compilation) -> None:
+    """Compile and write one model."""
+    from aot.report.figures.size import CHOICE_HEADERS, choice_rows, compile_report
+
+    mlf, out = asked.form == "mlf", asked.out
+    check_forms(asked.form, asked.plan, sbom=asked.sbom, profiler=asked.profiler)
+    place = common.find_board(asked.board) if asked.board else None
+    target, budget = common.choose_target(asked.target, place), common.open_budget(asked.budget)
+    where = target if place is None else place.name
+    req = request_under(budget, model, asked.options, place=place, target=target, over=asked.over)
+    path = asked.output or Path("out") / (f"{req.name}.tar" if mlf else req.name)
+    (check_library if mlf else check_replaceable)(path, force=asked.force)
+    with out.working(f"compiling {model.name}"):
+        artifact, kernels = compile_watched(req, place, out, verify=asked.verify_passes)
+        if asked.stack_bound:
+            artifact = add_stack_bound(artifact, place, req.target)
+    meta = artifact.metadata
+    common.check_budget_file(budget, common.compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
+    if asked.plan is not None:
+        write_plan(asked.plan, artifact)
+    if mlf:
+        written = write_library(path, artifact, req)
+    else:
+        report = to_json(compile_report(meta))
+        files = {**with_headers(artifact.files), "metadata.json": to_json(meta), "report.json": report}
+        written = write_sources(path, files, [artifact], asked)
+    show(out, req, meta)
+    out.row("write", f"{path}: {', '.join(written)}")
+    if out.verbose:
+        out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))
+    for line in kernels:
+        out.row("kernel", line)
+    out.result({"ok": True, "output": str(path), "files": written, "metadata": meta})
 
 
 # ---- several models in one folder, with one workspace per model or a shared one
@@ -150,30 +311,23 @@ SCHEMA = "aot-models/1"
 
 def compile_several(models: Sequence[Path], asked: Compilation) -> None:
     """Compile all models and write one folder; E5017 for options that apply to a single model."""
-    from aot.cli.budgets import check_budgets
-    from aot.cli.common import choose_target, compile_model, find_board
-    from aot.cli.files import write_folder
     from aot.executor.artifact import check_names
     from aot.report.figures.size import plan_of
 
     check_alone(asked, several=len(models) > 1)
-    place = find_board(asked.board) if asked.board else None
-    reqs = requests(models, asked.options, target=choose_target(asked.target, place), share=asked.share)
+    place = common.find_board(asked.board) if asked.board else None
+    target = common.choose_target(asked.target, place)
+    reqs = [common.request(path, asked.options, target=target).with_options(share_workspace=asked.share) for path in models]
     check_names([w.name for w in reqs])
     path = asked.output or Path("out") / "-".join(w.name for w in reqs)
-    check_folder(path, force=asked.force)
+    check_replaceable(path, force=asked.force)
     with asked.out.working(f"compiling {len(reqs)} models"):
-        artifacts = [compile_model(w) for w in reqs]
-        check_budgets([a.metadata for a in artifacts], force=asked.over)
+        artifacts = [common.compile_model(w) for w in reqs]
+        common.check_budgets([a.metadata for a in artifacts], force=asked.over)
         metadata = combined(artifacts, share=asked.share)
         if place is not None and not place.is_host:
             check_fit(place, artifacts, metadata)
-    files = several_files(artifacts, metadata)
-    if asked.profiler:
-        files = with_profiler(files)
-    if asked.sbom:
-        files = with_sbom(files, artifacts, name=path.name)
-    written = [str(p.relative_to(path)) for p in write_folder(path, files, force=asked.force)]
+    written = write_sources(path, several_files(artifacts, metadata), artifacts, asked)
     for artifact in artifacts:
         asked.out.row(artifact.name, plan_of(artifact.metadata))
     asked.out.row("workspace", f"{metadata['workspace']['size']:,} B in total{', shared' if asked.share else ''}")
@@ -187,14 +341,6 @@ def check_alone(asked: Compilation, *, several: bool) -> None:
     for name, is_set in (("--format", asked.form != "c"), ("--plan", asked.plan is not None), ("--name", named)):
         if is_set:
             raise UsageError(Problem("E5017", f"{name} works with a single model only"))
-
-
-def requests(models: Sequence[Path], options: CompileOptions, *, target: str, share: bool) -> list[Request]:
-    """One request per model, all with the same options."""
-    from aot.cli.common import request
-
-    reqs = [request(path, options, target=target) for path in models]
-    return [replace(w, options=replace(w.options, share_workspace=share)) for w in reqs]
 
 
 def combined(artifacts: Sequence[Artifact], *, share: bool) -> dict[str, Any]:
@@ -286,236 +432,183 @@ def watch(
         wait_for_change(files, before, sleep=sleep)
 
 
-NAME = "compile"
-
-Format = Annotated[
-    str,
-    one_of("--format", "c|mlf", "Write a folder of C, or one tar archive in Model Library Format."),
-]
-
-Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
-
-PlanFile = Annotated[
-    Path | None,
-    typer.Option("--plan", metavar="FILE", help="Draw the memory plan (.svg) or write it as data (.json); replaces FILE."),
-]
-
-Watch = Annotated[bool, typer.Option("--watch", help="Compile again whenever the model file changes, until Ctrl-C.")]
-
-VerifyPasses = Annotated[
-    bool,
-    typer.Option("--verify-passes", help="Run every function before and after each pass and compare the results (E9003, E9004)."),
-]
-StackFlag = Annotated[
-    bool, typer.Option("--stack-bound", help="Define the worst-case stack in the header; needs the cross compiler.")
-]
+# ---- `aot build MODEL`: a folder with firmware for a board and all its sources
 
 
-def check_library(path: Path, *, force: bool) -> None:
-    """Raise E5004 or E5005 if `path` exists and must not be replaced: --force replaces archives of aot only."""
-    from aot.driver.reading import read_limited
-    from aot.micro.new.mlf import unpack
-
-    if not os.path.exists(path):
-        return
-    if not force:
-        raise UsageError(Problem("E5004", f"'{path}' exists; --force replaces it, -o chooses another file"))
-    try:
-        unpack(read_limited(path))
-    except UsageError:
-        raise UsageError(Problem("E5005", f"'{path}' was not written by aot, so --force does not replace it")) from None
-
-
-def write_library(path: Path, artifact: Artifact, req: Request) -> list[str]:
-    """Write one archive in Model Library Format; return the paths of its members."""
-    from aot.cli.files import write_file
-    from aot.driver.front import module_of
-    from aot.micro.new.mlf import pack, unpack
-    from aot.relay.printer import print_module
-
-    relay = print_module(module_of(req.data, options=req.options, name=req.name))
-    data = pack(artifact, relay=relay)
-    write_file(path, data)
-    return sorted(unpack(data).files)
+def project_files(project: Project, image: Path) -> dict[str, str | bytes]:
+    """The files of the build folder except objects: sources, runtime, linker script, the image as NAME.elf, and its map."""
+    skip = {image.name, image.with_suffix(".map").name}
+    files: dict[str, str | bytes] = {}
+    for path in sorted(project.folder.rglob("*")):
+        relative = path.relative_to(project.folder)
+        if path.is_file() and relative.parts[0] != "obj" and path.suffix not in (".elf", ".map") and path.name not in skip:
+            files[str(relative)] = path.read_bytes()
+    files[f"{project.artifact.name}.elf"] = image.read_bytes()
+    if image.with_suffix(".map").is_file():
+        files[f"{project.artifact.name}.map"] = image.with_suffix(".map").read_bytes()
+    files["metadata.json"] = to_json(project.artifact.metadata)
+    return files
 
 
-def write_plan(path: Path, artifact: Artifact) -> None:
-    """Write the memory plan as a drawing or as data, depending on the file's extension (E5006, E5007)."""
-    from aot.cli.files import write_file
-    from aot.report.figures.plan import plan_data
-    from aot.report.render.drawings import standalone
-
-    plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])
-    title = f"{artifact.name}: {plan['size']:,} B of workspace"
-    write_file(path, standalone(plan, title=title) if path.suffix == ".svg" else to_json(plan))
-
-
-def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
-    """The artifact with the worst-case stack in its header; E5017 if no known board has this core."""
-    from aot.micro.build.image import board_of, state_stack_bound
-
-    board = place or board_of(target)
-    if board is None or board.is_host:
-        raise UsageError(Problem("E5017", f"--stack-bound links an image, but no known board has a {target}"))
-    return state_stack_bound(artifact, board)
-
-
-def check_forms(form: str, plan: Path | None, *, sbom: bool, profiler: bool) -> None:
-    """Check --format, --plan, --sbom and --profiler (E5009, E5017, E5018)."""
-    if form not in ("c", "mlf"):
-        raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
-    if sbom and form != "c":
-        raise UsageError(Problem("E5017", "--sbom needs --format c; --format mlf writes one archive"))
-    if profiler and form != "c":
-        raise UsageError(Problem("E5017", "--profiler needs --format c; --format mlf writes one archive"))
-    if plan is not None and plan.suffix not in (".svg", ".json"):
-        raise UsageError(Problem("E5018", f"--plan {plan}: the file name must end in .svg or .json"))
-
-
-def over_too(req: Request, *, over: bool) -> Request:
-    """The request with --force-over-budget."""
-    return replace(req, options=replace(req.options, force_over_budget=over))
-
-
-def compile_watched(req: Request, place: Board | None, out: Output, *, verify: bool) -> tuple[Artifact, list[str]]:
-    """The artifact, and with -v one line per plug-in kernel that says whether it is used.
-
-    `verify`: run every function before and after each pass, and compare (E9003, E9004).
-    """
-    from aot.cli.common import compile_for
-    from aot.driver.plugins import any_loaded
-
-    kernels = None
-    watching: list[PassInstrument] = []
-    if verify:
-        from aot.ir.instrument import CheckSemantics, VerifyIR
-
-        check = CheckSemantics()
-        watching += [VerifyIR(), check]
-    if out.verbose and any_loaded():
-        from aot.driver.foreign_kernels import ForeignKernels
-
-        kernels = ForeignKernels()
-        watching.append(kernels)
-    if not watching:
-        return compile_for(req, place, out, writes=True), []
-    from aot.ir.transform import PassContext
-
-    with PassContext(instruments=watching):
-        artifact = compile_for(req, place, out, writes=True)
-    if verify:
-        out.row("passes", f"{check.compared} function runs give the same result after a pass as before it")
-    return artifact, kernels.lines() if kernels is not None else []
-
-
-def show(out: Output, req: Request, meta: Mapping[str, Any]) -> None:
-    """Print the summary: the model, the layers, the plan, and the flash."""
-    from aot.cli.common import import_text, plan_rows
-    from aot.report.figures.size import flash_of, operators_of, slide_lines
-
-    out.row("import", import_text(req))
-    out.row("compile", f"{operators_of(meta)} for {req.target}")
-    plan_rows(out, meta)
-    out.row("flash", flash_of(meta))
-    for line in slide_lines(meta)[: None if out.verbose else 1]:
-        out.row("slide", line)
-
-
-def request_under(budget: Budget | None, model: Path, options: CompileOptions, *, place: Board | None, target: str) -> Request:
-    """The request; the options that the budget file has for the model override `options` (E5052)."""
-    from aot.cli.common import request
-
-    if budget is not None:
-        from aot.cli.budgets import options_for
-        from aot.cli.files import model_name
-
-        where = target if place is None else place.name
-        options = options_for(options, budget, name=model_name(model, options.name), board=where)
-    return request(model, options, target=target, board=place)
-
-
-def compile_one(model: Path, asked: Compilation) -> None:
-    """Compile and write one model."""
-    from aot.cli.budgets import check_budget_file, compiled_totals, open_budget
-    from aot.cli.common import choose_target, find_board
-    from aot.report.figures.size import CHOICE_HEADERS, choice_rows
-
-    mlf, out = asked.form == "mlf", asked.out
-    check_forms(asked.form, asked.plan, sbom=asked.sbom, profiler=asked.profiler)
-    place = find_board(asked.board) if asked.board else None
-    target, budget = choose_target(asked.target, place), open_budget(asked.budget)
-    where = target if place is None else place.name
-    req = request_under(budget, model, asked.options, place=place, target=target)
-    path = asked.output or Path("out") / (f"{req.name}.tar" if mlf else req.name)
-    (check_library if mlf else check_folder)(path, force=asked.force)
-    with out.working(f"compiling {model.name}"):
-        req = over_too(req, over=asked.over)
-        artifact, kernels = compile_watched(req, place, out, verify=asked.verify_passes)
-        if asked.stack_bound:
-            artifact = add_stack_bound(artifact, place, req.target)
-    meta = artifact.metadata
-    check_budget_file(budget, compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
-    if asked.plan is not None:
-        write_plan(asked.plan, artifact)
-    if mlf:
-        written = write_library(path, artifact, req)
-    else:
-        written = write_sources(path, artifact, force=asked.force, sbom=asked.sbom, profiler=asked.profiler)
-    show(out, req, meta)
-    out.row("write", f"{path}: {', '.join(written)}")
-    if out.verbose:
-        out.table(CHOICE_HEADERS, choice_rows(meta["layers"]))
-    for line in kernels:
-        out.row("kernel", line)
-    out.result({"ok": True, "output": str(path), "files": written, "metadata": meta})
-
-
-def compile_all(models: Sequence[Path], asked: Compilation) -> None:
-    """Compile one model, or several into one folder (E5017 for options that apply to a single model)."""
-    if len(models) == 1 and not asked.share:
-        compile_one(models[0], asked)
-        return
-    if asked.budget is not None:
-        raise UsageError(Problem("E5017", "--budget works with a single model here; aot report accepts several"))
-    compile_several(models, asked)
-
-
-def compile_on_change(models: Sequence[Path], asked: Compilation) -> None:
-    """Compile now, and again whenever a model, board.toml or the budget file changes; later rounds replace the files."""
-    if asked.out.json:
-        raise UsageError(Problem("E5017", "--watch and --json are mutually exclusive: --json prints one object"))
-    board = [Path(asked.board) / "board.toml"] if asked.board and "/" in asked.board else []
-    files = [*models, *board, *([asked.budget] if asked.budget else [])]
-    watch(files, lambda again: compile_all(models, replace(asked, force=asked.force or again)), asked.out)
-
-
-@compiles()
-def command(
-    models: Models,
+@verb()
+def aot_build(
+    model: ModelPath,
     *,
     output: OutputFolder = None,
-    target: TargetName = None,
     board: BoardName = None,
     options: CompileOptions,
-    form: Format = "c",
-    plan: PlanFile = None,
-    share: Share = False,
-    stack_bound: StackFlag = False,
-    verify_passes: VerifyPasses = False,
     sbom: SbomFlag = False,
-    profiler: ProfilerFlag = False,
-    watch: Watch = False,
     force: Force = False,
     over: ForceOverBudget = False,
     budget: LimitsFile = None,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-    verbose: VerboseFlag = False,
+    out: Output,
 ) -> None:
-    """Compile MODEL to C, or several models into one folder. With --board, fail if they do not fit its memory."""
-    asked = Compilation(
-        options=options, output=output, target=target, board=board, form=form, plan=plan, share=share, sbom=sbom,
-        profiler=profiler, stack_bound=stack_bound, verify_passes=verify_passes, force=force, over=over, budget=budget,
-        out=Output(json=as_json, quiet=quiet, verbose=verbose),
-    )  # fmt: skip
-    (compile_on_change if watch else compile_all)(models, asked)
+    """Compile MODEL and build firmware that runs it on a board (reads inputs.bin, writes outputs.bin via semihosting)."""
+    from aot.micro.build.image import StatedStack, built_by, with_stack_bound
+    from aot.micro.build.project import prepare
+    from aot.report.figures.sbom import FILE as SBOM
+    from aot.report.figures.sbom import sbom as bill
+    from aot.report.figures.size import LAYER_HEADERS, flash_of, layer_rows, ram_of
+    from aot.report.measure.fitting import linker
+    from aot.report.measure.verify import image_facts
+
+    place = common.find_board(board)
+    req = request_under(limits := common.open_budget(budget), model, options, place=place, target=place.cpu, over=over)
+    folder = output or Path("out") / f"{req.name}-{place.name}"
+    check_replaceable(folder, force=force)
+    with tempfile.TemporaryDirectory(prefix="aot-build-") as scratch, out.working(f"building {model.name} for {place.name}"):
+        artifact = common.compile_for(req, place, out, link=linker(place, Path(scratch)), writes=True)
+        project = prepare(artifact, place, folder=Path(scratch))
+        image = project.image("measure")
+        facts = image_facts(project)
+        constants = artifact.metadata["constants"]["size"] if facts.constant_bytes is None else facts.constant_bytes
+        totals = common.built_totals(project) if limits is not None else {}
+        common.check_budget_file(limits, totals, name=artifact.name, board=place.name, force=over, out=out)
+        files = project_files(project, image)
+        if facts.stack_bound is not None:
+            header = f"{artifact.name}.h"
+            stack = StatedStack(facts.stack_bound, built_by(project))
+            files[header] = with_stack_bound(artifact.files[header], name=artifact.name, stack=stack)
+        if sbom:
+            files[SBOM] = bill(artifact.name, [artifact.metadata], files, board=place.name, compiler=facts.compiler)
+        write_folder(folder, files, force=force)
+    meta = artifact.metadata
+    out.row("import", common.import_text(req))
+    common.plan_rows(out, meta)
+    out.row("build", f"{facts.compiler} for {place.cpu}")
+    out.row("flash", flash_of(meta, code_bytes=facts.code_bytes, constant_bytes=constants))
+    out.row("RAM", ram_of(meta, stack_bound=facts.stack_bound))
+    out.row("write", f"{folder / (artifact.name + '.elf')}")
+    if out.verbose:
+        out.table(LAYER_HEADERS, layer_rows(meta["layers"]))
+    out.result({
+        "ok": True, "output": str(folder), "image": f"{artifact.name}.elf", "board": place.name, "code_bytes": facts.code_bytes,
+        "constant_bytes": constants, "workspace_bytes": meta["workspace"]["size"], "heap_bytes": facts.heap_bytes,
+    })  # fmt: skip
+
+
+# ---- `aot dump MODEL`: the intermediate representations of a model, as text
+
+
+def module_text(module: IRModule, form: str | None) -> str:
+    """The module's functions of one dialect (all with None), main first."""
+    from aot.ir.module import dialect_of
+
+    parts = []
+    for name in sorted(module.functions, key=lambda n: (n != "main", n)):
+        kind = dialect_of(module[name])
+        if form in (None, kind.name):
+            parts.append(kind.to_text(module[name], name).rstrip("\n") + "\n")
+    return "\n".join(parts)
+
+
+def new_folder(folder: Path) -> Path:
+    """The folder, created if it does not exist; it must be empty (E5004, E5005, E5007)."""
+    check_usable(folder)
+    if os.path.exists(folder) and any(folder.iterdir()):
+        raise UsageError(Problem("E5004", f"'{folder}' is not empty; name a new folder"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(folder, error) from None
+    return folder
+
+
+def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -> tuple[str, str]:
+    """(pass, text) of the module after `after`, by default after the last pass with functions of the requested form (E5009)."""
+    from aot.ir.transform import pass_name
+
+    if after is not None and pass_name(after) not in modules:
+        hint = did_you_mean(pass_name(after), modules)
+        raise UsageError(Problem("E5009", f"--after {after}: no such pass ran{hint}; these did: {', '.join(modules)}"))
+    for name in list(modules)[::-1] if after is None else [pass_name(after)]:
+        text = module_text(modules[name], form)
+        if text:
+            return name, text
+    raise UsageError(Problem("E5009", f"there are no {form} functions after {after or 'any pass'}"))
+
+
+@verb(leave_out=("quiet", "verbose"))
+def aot_dump(
+    model: ModelPath,
+    *,
+    after: Annotated[
+        str | None, option("--after PASS", "The module after this pass; default: after the last one.", completion.passes)
+    ] = None,
+    form: Annotated[str | None, option("--format relay|tir|c", "The kind of functions to print; default: all.")] = None,
+    stop_after: Annotated[str | None, option("--stop-after PASS", "Stop after the first run of PASS.", completion.passes)] = None,
+    folder: Annotated[
+        Path | None, option("--all DIR", "Write the module to DIR before the first pass and after each one.")
+    ] = None,
+    list_passes: Annotated[bool, option("--list", "List the passes in the order in which they run.")] = False,
+    metadata: Annotated[bool, option("--metadata", "Append the metadata that aot.ir.parse needs to read the text back.")] = False,
+    target: TargetName = None,
+    board: BoardName = None,
+    options: CompileOptions,
+    out: Output,
+) -> None:
+    """Print MODEL as a graph (relay), as loop nests (tir) or as C, after any pass."""
+    from aot.ir.instrument import DumpIR, Stopped
+    from aot.ir.instrument import StopAfter as Stop
+    from aot.ir.transform import PassContext, PassInstrument
+
+    class Record(PassInstrument):
+        """Keeps the module that each pass returned, ordered by the pass's last run."""
+
+        def run_after_pass(self, module: IRModule, info: Pass) -> None:
+            ran.append(info.name)
+            modules.pop(info.name, None)
+            modules[info.name] = module
+
+    if form not in (None, "relay", "tir", "c"):
+        raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
+    if form == "c" and stop_after is not None:
+        raise UsageError(Problem("E5009", "--stop-after stops before C is generated; choose --format relay or tir"))
+    files = None if folder is None else DumpIR(new_folder(folder))
+    stop = None if stop_after is None else Stop(stop_after)
+    ran: list[str] = []
+    modules: dict[str, IRModule] = {}
+    target = common.choose_target(target, common.find_board(board) if board else None)
+    req = common.request(model, options, target=target)
+    artifact = None
+    with PassContext(instruments=[i for i in (Record(), files, stop) if i is not None]), suppress(Stopped):
+        artifact = common.compile_model(req)
+    if artifact is not None and stop_after is not None:
+        raise UsageError(Problem("E5009", f"--stop-after {stop_after}: the pass did not run"))
+    names = list(dict.fromkeys(ran))
+    if list_passes:
+        out.line("\n".join(names))
+        out.result({"passes": names})
+        return
+    if files is not None:
+        out.line("\n".join(str(path) for path in files.files))
+        out.result({"model": req.name, "files": [str(path) for path in files.files]})
+        return
+    if form == "c" and artifact is not None:
+        shown, text = "codegen_c", "\n".join(f"/* {file} */\n{content}" for file, content in artifact.files.items())
+    else:
+        shown, text = pick(modules, after, form)
+        if metadata:
+            text = modules[shown].astext(show_meta_data=True)
+    out.line(text.rstrip("\n"))
+    out.result({"model": req.name, "after": shown, "format": form, "text": text})

@@ -6,79 +6,64 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aot.cli import completion
-from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, JsonFlag, QuietFlag, Share, compiles, words_of
+from aot.cli import common, completion
+from aot.cli.files import read_manifest, write_new_folder
+from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, Share, option, verb, words_of
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
 from aot.system.files import write_error
 
 if TYPE_CHECKING:
-    from aot.cli.common import Request
     from aot.micro.board import Board
     from aot.micro.new.registry import Part, ProjectFiles
 
-NAME = "new"
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.", show_default=False)]
-Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="One or more .tflite files.", show_default=False)]
-Names = Annotated[
-    list[str] | None, typer.Option("-n", "--name", help="Prefix of a model's C symbols; give it once per model, in order.")
-]
-Kind = Annotated[
-    str,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        autocompletion=completion.kinds,
-        help="The build system or IDE of the project (docs/projects.md).",
-    ),
-]
-Title = Annotated[str | None, typer.Option("--title", help="The project's name; default: the folder's.")]
-Again = Annotated[bool, typer.Option("--force", help="Replace the generated files of an existing project.")]
-
-
-@compiles(leave_out=("name", "io"))
-def command(
-    folder: Folder,
-    models: Models,
+@verb(leave_out=("name", "io", "verbose"))
+def aot_new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="One or more .tflite files.", show_default=False)],
     *,
-    kind: Kind = "make",
+    kind: Annotated[
+        str,
+        option("--kind KIND", "The build system or IDE of the project (docs/projects.md).", completion.kinds),
+    ] = "make",
     board: BoardName = None,
-    name: Names = None,
-    title: Title = None,
+    name: Annotated[
+        list[str] | None, option("-n --name", "Prefix of a model's C symbols; give it once per model, in order.")
+    ] = None,
+    title: Annotated[str | None, option("--title", "The project's name; default: the folder's.")] = None,
     options: CompileOptions,
     share: Share = False,
-    force: Again = False,
+    force: Annotated[bool, option("--force", "Replace the generated files of an existing project.")] = False,
     over: ForceOverBudget = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    out: Output,
 ) -> None:
     """Write a firmware project that builds without aot. With --force, replace only its generated files."""
-    from aot.cli.budgets import check_budgets
-    from aot.cli.common import find_board, request
     from aot.executor.artifact import check_names
     from aot.micro.new.generate import default_board, generate
     from aot.micro.new.library import target_of
     from aot.micro.new.registry import Spec
 
-    out = Output(json=as_json, quiet=quiet)
-    place = find_board(board or default_board(kind))
+    place = common.find_board(board or default_board(kind))
     cpu = target_of(kind, place.cpu)
     names = list(name or [])
     if names and len(names) != len(models):
         raise UsageError(Problem("E5043", f"{len(names)} names for {len(models)} models; give --name once per model"))
-    reqs = [request(path, replace(options, name=names[i] if names else None), target=cpu) for i, path in enumerate(models)]
-    reqs = [replace(w, options=replace(w.options, share_workspace=share)) for w in reqs]
+    reqs = [
+        common.request(path, replace(options, name=one), target=cpu).with_options(share_workspace=share)
+        for path, one in zip_longest(models, names)
+    ]
     check_names([w.name for w in reqs])
     old = existing_files(folder, force=force)
     with out.working(f"compiling {len(reqs)} models"):
         parts = tuple(make_part(w) for w in reqs)
-        check_budgets([p.artifact.metadata for p in parts], force=over)
+        common.check_budgets([p.artifact.metadata for p in parts], force=over)
         label = title or folder.resolve().name
         words = words_of(options, leave_out=("name",)) + (("--force-over-budget",) if over else ())
         workspace = workspace_files(parts) if share else {}
@@ -110,9 +95,8 @@ def _title(text: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text).lstrip("-") or "project"
 
 
-def make_part(req: Request) -> Part:
+def make_part(req: common.Request) -> Part:
     """Compile a model and compute its test vector: generated input set 0, and the outputs of the graph interpreter."""
-    from aot.cli.common import compile_model
     from aot.driver.reading import NamedBytes
     from aot.frontend.formats import format_of
     from aot.micro.new.registry import STATEFUL_RUNS, Part
@@ -120,7 +104,7 @@ def make_part(req: Request) -> Part:
     from aot.report.measure.sets import rule_set
 
     file = NamedBytes(Path(req.name + format_of(req.data).suffix), req.data)  # its name in the project, with the chosen shapes
-    artifact = compile_model(replace(req, source=file))
+    artifact = common.compile_model(replace(req, source=file))
     inputs = rule_set(artifact.metadata["inputs"], 0)
     runs = STATEFUL_RUNS if artifact.metadata.get("stateful") else 1
     outputs = graph(req.data, req.oracle).outputs([inputs] * runs)[-1]
@@ -132,7 +116,6 @@ def existing_files(folder: Path, *, force: bool) -> Mapping[str, str] | None:
 
     Raises UsageError E5004 (exists, no --force) and E5005 (not a project that aot wrote).
     """
-    from aot.cli.files import read_manifest
     from aot.micro.new.generate import MANIFEST, PROJECT_SCHEMA
 
     try:
@@ -156,7 +139,6 @@ def write_project(folder: Path, files: ProjectFiles, *, old: Mapping[str, str] |
     Returns the paths that were written or removed.  If the user changed a generated file, raises UsageError E5041 before writing
     anything.  The manifest is written last, so that the same command can resume after an interrupt.
     """
-    from aot.cli.files import write_new_folder
     from aot.micro.new.generate import MANIFEST
     from aot.system.files import digest
 

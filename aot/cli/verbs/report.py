@@ -1,31 +1,50 @@
-"""`aot report MODEL...`: every byte and instruction of models on boards, checked against a budget and a baseline."""
+"""`aot report`, `aot profile` and `aot diff`: every byte and instruction of models on boards, and what changed."""
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from aot.cli import completion
-from aot.cli.files import check_usable, write_file
-from aot.cli.options import DEFAULT_BOARD, ClockRate, CompileOptions, JsonFlag, QuietFlag, Timeout, VerboseFlag, compiles
+from aot.cli import common, completion
+from aot.cli.files import check_usable, model_name, write_file
+from aot.cli.options import (
+    DEFAULT_BOARD,
+    Allow,
+    BoardName,
+    BoardNames,
+    ClockRate,
+    CompileOptions,
+    FaultsFlag,
+    InputsFile,
+    Jobs,
+    ModelPath,
+    RandomCount,
+    RequireFlag,
+    Scheduler,
+    Timeout,
+    option,
+    verb,
+)
 from aot.cli.output import Output, paint
-from aot.cli.verbs.verify import FaultsFlag, InputsFile, RandomCount, RequireFlag
-from aot.cli.workers import Jobs, Scheduler, pool_of_boards
-from aot.errors import Problem, UsageError
+from aot.errors import AotError, Problem, UsageError
+from aot.support.dataclass import dataclass
 from aot.support.suggestions import did_you_mean
 from aot.support.text import does_of, escaped
 
 if TYPE_CHECKING:
-    from aot.report.gate.budget import Budget, Judged
-    from aot.report.measure.report import Job, Report
+    from subprocess import CompletedProcess
 
-NAME = "report"
+    from aot.report.gate.budget import Budget, Judged
+    from aot.report.measure.report import Job, OnTarget, Report
+
 FILES = {
     "json": "report.json",
     "markdown": "report.md",
@@ -35,52 +54,28 @@ FILES = {
     "benchmark": "benchmark.json",
 }
 
-DEFAULT_FORMATS = ",".join(FILES)
 
-ModelPaths = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Models, .tflite files.", show_default=False)]
-BoardNames = Annotated[
-    str | None,
-    typer.Option(
-        "--board",
-        metavar="BOARD,...",
-        autocompletion=completion.board_list,
-        help=f"Boards; default {DEFAULT_BOARD}.",
-        show_default=False,
-    ),
-]
-ReportFolder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the report's files.")]
-Formats = Annotated[
-    str, typer.Option("--format", metavar="LIST", autocompletion=completion.choices(*FILES, listed=True), help="Files to write.")
-]
-BaselineFile = Annotated[
-    Path | None,
-    typer.Option("--baseline", metavar="FILE", help="The baseline or report.json to compare with.", show_default=False),
-]
-BudgetFile = Annotated[
-    Path | None,
-    typer.Option("--budget", metavar="FILE", help="Limits; default budget.toml or pyproject.toml.", show_default=False),
-]
-Accept = Annotated[bool, typer.Option("--accept", help="Write the baseline instead of comparing with it.")]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="PART",
-        autocompletion=completion.fingerprint_parts,
-        help="Compare even if this part of the fingerprint differs.",
-        show_default=False,
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a report is made; `on_target` reads the firmware's cycles for the model with this metadata."""
+
+    compile: CompileOptions
+    inputs: Path | None = None
+    random: int | None = None
+    timeout: float | None = None
+    folder: Path | None = None
+    advice: bool = False
+    clock: int | None = None
+    accept_known_faults: bool = True
+    require_reference: bool = False
+    on_target: Callable[[Mapping[str, Any]], OnTarget] | None = None
 
 
-def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, Any], budget: Budget | None = None) -> list[Job]:
+def make_jobs(models: Sequence[Path], boards: str | None, how: How, budget: Budget | None = None) -> list[Job]:
     """One job per model and board (E5001; E5023 for two models with the same name; E5020 for an unknown board).
 
-    `options["compile"]` are the compile options; the budget's options for the model and board override them (E5052).
+    The budget's options for the model and board override those of compilation in `how` (E5052).
     """
-    from aot.cli.budgets import options_for
-    from aot.cli.common import find_board
-    from aot.cli.files import model_name
     from aot.driver.model_file import read_model
     from aot.report.measure.report import Job
 
@@ -95,39 +90,36 @@ def make_jobs(models: Sequence[Path], boards: str | None, options: Mapping[str, 
         names[name] = path
     board_list = list(dict.fromkeys(b.strip() for b in (boards or DEFAULT_BOARD).split(",") if b.strip()))
     for board in board_list:
-        find_board(board)
+        common.find_board(board)
     named = list(zip(files, names, strict=True))
-    typed = options["compile"]
-    return [Job(f, b, {**options, "compile": options_for(typed, budget, name=n, board=b)}) for f, n in named for b in board_list]
+    return [
+        Job(f, b, replace(how, compile=common.options_for(how.compile, budget, name=n, board=b)))
+        for f, n in named
+        for b in board_list
+    ]
 
 
 def work(job: Job) -> Report:
     """Report on one model on one board; may run in a separate process."""
-    from aot.cli.common import compile_for, find_board, request
-    from aot.cli.verbs.verify import choose_sets, require_reference
     from aot.micro.build.project import prepare
     from aot.report.figures.size import check_clock
-    from aot.report.measure.fitting import linker
+    from aot.report.measure.fitting import Tries, advice, linker
     from aot.report.measure.report import EXTRAS, make_report
 
-    o = job.options
-    place = find_board(job.board)
-    req = request(job.model, o["compile"], target=place.cpu, board=place)
-    artifact = compile_for(req, place, link=linker(place))
-    check_clock(artifact.metadata, o.get("clock"))
-    sets = choose_sets(artifact, o["inputs"], o["random"], oracle=req.oracle)
-    if o.get("require_reference"):
-        require_reference(req.data, artifact, sets)
+    how: How = job.options
+    place = common.find_board(job.board)
+    req = common.request(job.model, how.compile, target=place.cpu, board=place)
+    artifact = common.compile_for(req, place, link=linker(place))
+    check_clock(artifact.metadata, how.clock)
+    sets = common.choose_sets(artifact, how.inputs, how.random)
+    if how.require_reference:
+        common.require_reference(req.data, artifact, sets)
     report = make_report(
-        req.data, artifact, prepare(artifact, place), sets, accept_known_faults=o.get("accept_known_faults", True),
-        timeout=o["timeout"], folder=o.get("folder"), on_target=o["on_target"](artifact.metadata) if "on_target" in o else None,
-        clock=o.get("clock"),
+        req.data, artifact, prepare(artifact, place), sets, accept_known_faults=how.accept_known_faults,
+        timeout=how.timeout, folder=how.folder, on_target=how.on_target and how.on_target(artifact.metadata), clock=how.clock,
     )  # fmt: skip
-    if o.get("advice"):
-        from aot.report.measure.fitting import Tries, advice
-
-        tries = Tries(req.source, req.target, req.name, req.options)
-        report[EXTRAS]["advice"] = advice(tries, board=place)
+    if how.advice:
+        report[EXTRAS]["advice"] = advice(Tries(req.source, req.target, req.name, req.options), board=place)
     return report
 
 
@@ -186,18 +178,23 @@ def contents(bundle: Mapping[str, Any], judged: Judged, full: Sequence[Report] =
     }
 
 
-@compiles(leave_out=("name",))
-def command(
-    models: ModelPaths,
+# ---- `aot report MODEL...`: checked against a budget and a baseline
+
+
+@verb(leave_out=("name",))
+def aot_report(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Models, .tflite files.", show_default=False)],
     *,
     board: BoardNames = None,
     jobs: Jobs = 1,
     scheduler: Scheduler = None,
-    output: ReportFolder = Path("out/report"),
-    formats: Formats = DEFAULT_FORMATS,
-    budget: BudgetFile = None,
-    baseline: BaselineFile = None,
-    accept: Accept = False,
+    output: Annotated[Path, option("-o --output DIR", "Folder for the report's files.")] = Path("out/report"),
+    formats: Annotated[str, option("--format LIST", "Files to write.", completion.choices(*FILES, listed=True))] = ",".join(
+        FILES
+    ),
+    budget: Annotated[Path | None, option("--budget FILE", "Limits; default budget.toml or pyproject.toml.")] = None,
+    baseline: Annotated[Path | None, option("--baseline FILE", "The baseline or report.json to compare with.")] = None,
+    accept: Annotated[bool, option("--accept", "Write the baseline instead of comparing with it.")] = False,
     allow: Allow = None,
     inputs: InputsFile = None,
     random: RandomCount = None,
@@ -206,24 +203,22 @@ def command(
     require_reference: RequireFlag = True,
     clock: ClockRate = None,
     timeout: Timeout = 0.0,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-    verbose: VerboseFlag = False,
+    out: Output,
 ) -> None:
     """Report every byte and instruction of the models on boards; exit 4 if a limit or the baseline is exceeded."""
     from aot.report.figures.size import parse_clock
     from aot.report.gate.budget import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
     from aot.report.measure.report import bundle, run_jobs
 
-    out = Output(json=as_json, quiet=quiet, verbose=verbose)
     chosen = chosen_formats(formats)
     check_usable(output)
     gate = open_gate(budget, baseline, accept=accept, allow=allow)
-    how = {"compile": options, "inputs": inputs, "random": random, "timeout": timeout or None, "folder": output}
-    how |= {"advice": "html" in chosen, "clock": parse_clock(clock)}
-    how |= {"accept_known_faults": accept_known_faults, "require_reference": require_reference}
+    how = How(
+        options, inputs, random, timeout or None, output, advice="html" in chosen, clock=parse_clock(clock),
+        accept_known_faults=accept_known_faults, require_reference=require_reference,
+    )  # fmt: skip
     job_list = make_jobs(models, board, how, gate.budget)
-    pool = pool_of_boards(jobs, scheduler, len(job_list))
+    pool = common.pool_of_boards(jobs, scheduler, len(job_list))
     with progress(out, len(job_list)) as done:
         full, failures = run_jobs(work, job_list, pool=pool, done=done)
         result = bundle(full, failures)
@@ -361,3 +356,160 @@ def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
     for word in ("added", "removed"):
         if changes[word]:
             out.row(word, ", ".join(changes[word]))
+
+
+# ---- `aot profile MODEL --from LOG`: per-layer cycles measured by the user's firmware, in the report of the model
+
+
+@verb()
+def aot_profile(
+    model: ModelPath,
+    *,
+    log: Annotated[Path, option("--from LOG", "The output of the firmware (docs/rtos.md).")],
+    board: BoardName = None,
+    output: Annotated[Path | None, option("-o --output DIR", "Also write the report's files to this folder.")] = None,
+    options: CompileOptions,
+    out: Output,
+) -> None:
+    """Add per-layer cycles measured by your firmware to the report of MODEL. Give the same options as when you compiled it.
+
+    A board that is connected over GDB is not touched: its emulated twin provides instructions and sizes.
+    """
+    from aot.driver.model_file import read_model
+    from aot.driver.reading import read_limited
+    from aot.micro.board import EMULATED
+    from aot.report.gate.budget import Judged, exit_code
+    from aot.report.measure.report import MOST_BYTES, Job, bundle, read_on_target
+
+    if output is not None:
+        check_usable(output)
+    text = read_limited(log, limit=MOST_BYTES).decode("utf-8", "replace")
+    name = board or DEFAULT_BOARD
+    place = f"{EMULATED}{name}" if common.find_board(name).gdb is not None else name
+    how = How(options, folder=output, advice=output is not None, on_target=lambda metadata: read_on_target(text, metadata))
+    with out.working(f"reporting {model.name} on {place}"):
+        report = work(Job(read_model(model), place, how))
+    result, judged = bundle([report]), Judged((), None, None)
+    show_one(out, result["reports"][0])
+    if output is not None:
+        for form, written in contents(result, judged, [report]).items():
+            write_file(output / FILES[form], written)
+        out.row("write", f"{output}: {', '.join(FILES.values())}")
+    out.result(result)
+    if code := exit_code(result, judged):
+        raise typer.Exit(code)
+
+
+# ---- `aot diff A B`: what changed between two reports, two models, or two git revisions of models
+
+
+@verb(leave_out=("name",))
+def aot_diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="The old report.json, its folder, or a model.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="The new report.json, its folder, or a model.", show_default=False)],
+    *,
+    models: Annotated[
+        list[Path] | None,
+        option("--model FILE", "A and B are git revisions; report on FILE at both (. is the working tree)."),
+    ] = None,
+    board: BoardNames = None,
+    jobs: Jobs = 1,
+    random: RandomCount = None,
+    options: CompileOptions,
+    allow: Allow = None,
+    force: Annotated[bool, option("--force", "Compare even if the fingerprints differ.")] = False,
+    top: Annotated[int, option("--top", "How many layers and symbols to show.", min=1)] = 10,
+    markdown: Annotated[bool, option("--markdown", "Print Markdown.")] = False,
+    html: Annotated[Path | None, option("--html FILE", "Write a page that shows both side by side.")] = None,
+    out: Output,
+) -> None:
+    """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that changed most."""
+    from aot.report.gate.budget import allowed_parts
+    from aot.report.gate.diff import FIELDS, check_whole, diff_reports, load_reports
+    from aot.report.render.markdown import diff_markdown
+
+    parts = frozenset(FIELDS) if force else allowed_parts(allow) | {"model"}
+    how = How(options, random=random)
+    if models:
+        check_models(models)
+        before, after = (reports_of(r, models, board=board, jobs=jobs, out=out, how=how) for r in (a, b))
+        if not before and not after:
+            raise UsageError(Problem("E5001", f"neither '{a}' nor '{b}' has {', '.join(map(str, models))}"))
+    elif a.endswith(".tflite") and b.endswith(".tflite"):
+        before, after = (reports_of(".", [Path(m)], board=board, jobs=jobs, out=out, how=how) for m in (a, b))
+        if not before or not after:
+            raise UsageError(Problem("E5001", f"there is no file '{b if before else a}'"))
+    else:
+        before, after = load_reports(Path(a)), load_reports(Path(b))
+        if html is not None:
+            check_whole(before, a)
+            check_whole(after, b)
+    changes = diff_reports(before, after, allow=parts)
+    if html is not None:
+        from aot.report.render.pages import compare_html
+
+        write_file(html, compare_html(changes, before, after))
+    if markdown and not out.silent:
+        typer.echo(diff_markdown(changes, top=top), nl=False)
+    else:
+        show_changes(out, changes, top=1_000_000 if out.verbose else top)
+    out.result(changes)
+
+
+def _git(*arguments: str) -> CompletedProcess[bytes]:
+    from aot.micro.build.toolchain import find_tool
+    from aot.system.process import run_raw
+
+    return run_raw([find_tool("git").path, *arguments])
+
+
+def files_at(revision: str, models: Sequence[Path], folder: Path) -> list[Path]:
+    """The files as of `revision` of this git repository, written to `folder`; files that it lacks are left out.
+
+    `.` means the files on disk.  E5053 if the revision does not exist.
+    """
+    if revision == ".":
+        return [m for m in models if m.is_file()]
+    exists = not revision.startswith("-") and _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode == 0
+    if not exists:
+        raise UsageError(Problem("E5053", f"'{revision}' is not a revision of this git repository"))
+    files = []
+    for model in models:
+        done = _git("show", f"{revision}:./{model.as_posix()}")
+        if done.returncode == 0:
+            files.append(folder / model.name)
+            files[-1].write_bytes(done.stdout)
+    return files
+
+
+def check_models(models: Sequence[Path]) -> None:
+    """Raise E5018 for paths outside the current folder, E5023 for two files with the same name, which names the report."""
+    outside = [m for m in models if m.is_absolute() or ".." in m.parts]
+    if outside:
+        raise UsageError(Problem("E5018", f"--model {outside[0]}: give a path below the current folder"))
+    named: dict[str, Path] = {}
+    for model in models:
+        if named.setdefault(model.name, model) != model:
+            raise UsageError(Problem("E5023", f"'{named[model.name]}' and '{model}' would both be called {model.stem}"))
+
+
+def reports_of(
+    revision: str, models: Sequence[Path], *, board: str | None, jobs: int, out: Output, how: How
+) -> dict[str, Report]:
+    """Reports on the models of a revision, made with this version of aot.  Raises the problems of all models that fail."""
+    from aot.report.measure.report import key_of, run_jobs
+
+    with tempfile.TemporaryDirectory(prefix="aot-diff-") as name:
+        job_list = make_jobs(files_at(revision, models, Path(name)), board, how)
+        with progress(out, len(job_list)) as done:
+            reports, failures = run_jobs(work, job_list, pool=common.pool_of_boards(jobs, None, len(job_list)), done=done)
+    if failures:
+        problems = [
+            Problem(p["code"], p["message"], f"{revision} {f['model']}@{f['board']} {p['where']}".rstrip())
+            for f in failures
+            for p in f["problems"]
+        ]
+        error = AotError(*problems)
+        error.exit_code = failures[0]["exit_code"]
+        raise error
+    return {key_of(r): r for r in reports}

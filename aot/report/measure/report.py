@@ -443,7 +443,7 @@ class Job:
 
     model: NamedBytes
     board: str
-    options: Mapping[str, Any]
+    options: Any
 
 
 Work = Callable[[Job], Report]

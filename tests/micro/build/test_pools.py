@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from aot.cli.budgets import built_totals
+from aot.cli.common import built_totals
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError

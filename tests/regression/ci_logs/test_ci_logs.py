@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from aot.cli.__main__ import run
-from aot.cli.output import Output
-from aot.cli.streams import GuardedStream
+from aot.cli.output import GuardedStream, Output
 from aot.cli.verbs.report import progress
 from aot.errors import Problem
 from aot.report.measure.report import Job

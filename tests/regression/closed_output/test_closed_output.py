@@ -15,13 +15,13 @@ from aot.errors import EXIT_VERIFICATION
 
 VERDICTS = """
 import sys, typer
-from aot.cli.verbs import targets
+from aot.cli.verbs import about
 from aot.cli.__main__ import main
 from aot.errors import *
 def verdict(*_):
     print("x" * 200000)
     KIND
-targets.Output.table = verdict
+about.Output.table = verdict
 main()
 """
 
@@ -72,7 +72,7 @@ def test_nothing_but_a_verdict_ends_with_0(monkeypatch: pytest.MonkeyPatch, caps
 @pytest.mark.slow
 def test_programs_we_start_do_not_write_into_our_files(tmp_path: Path) -> None:
     """With descriptor 1 closed the next file opened would be the standard output of every child."""
-    code = "import os, sys; from aot.cli.__main__ import main; import aot.cli.verbs.targets as t\n"
+    code = "import os, sys; from aot.cli.__main__ import main; import aot.cli.verbs.about as t\n"
     code += f"t.examine = None; f = None\ndef table(*_): os._exit(os.open({str(tmp_path / 'f')!r}, os.O_CREAT))\n"
     code += "t.Output.table = table\nmain()"
     done = subprocess.run(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aot.cli.options import CompileOptions, words_of
-from aot.cli.verbs.verify import reproducer_text
+from aot.cli.verbs.run import reproducer_text
 from aot.errors import ToolchainError
 from aot.micro.board import load_board
 from aot.micro.build.project import Places, linker_script

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aot.cli.budgets import options_for
+from aot.cli.common import options_for
 from aot.cli.options import CompileOptions
 from aot.errors import UsageError
 from aot.report.gate.budget import WATCHED, Budget, check_report, check_reports, load_budget, parse_budget, parse_limit

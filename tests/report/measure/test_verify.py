@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from aot.cli.options import CompileOptions, words_of
-from aot.cli.verbs.verify import reproducer_text
+from aot.cli.verbs.run import reproducer_text
 from aot.driver.build import build
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
