@@ -13,7 +13,6 @@ A convolution of one-channel data is computed as a depthwise one with many outpu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -28,11 +27,10 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_mve.intrin_copy import fill, fill_instructions
-from aot.topi.arm_mve.requant import VECTOR, RequantForm, VectorRequant, plan_vectors
-from aot.topi.arm_mve.results import Results
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.arm_mve.elementwise import Results
+from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, add_immediate, asm, block_of, count_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.planes import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -144,19 +142,12 @@ def split_channels(part: Part) -> TensorIntrin:
     to = b.output("to", (UNKNOWN_EXTENT,), "int8")
     with b.for_("r", part.taps) as r, b.for_("i", part.count) as i, b.for_("l", part.lanes) as lane:
         b.store(to, lane * part.pitch + i * part.across + r, data[r * part.tap_step + i * part.step + lane])
-    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_split(ops, part), requires="mve")
+    return block_of(b, "arm_mve", lambda ops: _emit_split(ops, part))
 
 
-def _emit_split(operands: Mapping[str, COperand], part: Part) -> BlockText:
-    return AsmBlock(
-        [
-            f'register const void *aot_s __asm("r1") = {operands["data"].pointer};',
-            f'register void *aot_d __asm("r4") = {operands["to"].pointer};',
-        ],
-        split_text(part),
-        outs=['"+r"(aot_s)', '"+r"(aot_d)'],
-        clobbers=["r0", "r2", "r3", "r5", "r6", "r8", "lr", "q0", "q1", "q2"],
-    ).emit()
+def _emit_split(operands: Operands, part: Part) -> BlockText:
+    clobbers = ["r0", "r2", "r3", "r5", "r6", "r8", "lr", "q0", "q1", "q2"]
+    return asm(operands, split_text(part), "s@r1=data >d@r4=to", kind="+", clobbers=clobbers)
 
 
 def split_text(part: Part) -> list[str | Repeat]:
@@ -240,10 +231,10 @@ def convolve(lines: Lines, channels: int) -> TensorIntrin:
         shift = shift + params.load("int32", numbers_at + 3) if lines.form.left else shift
         result = lines.form.meaning(b, acc[0], (params.load("int32", numbers_at), params.load("int32", numbers_at + 1), shift))
         b.store(out, c * lines.multiplier + y * lines.across.out_step + i * lines.along.out_step, result)
-    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_convolve(ops, lines, channels), requires="mve")
+    return block_of(b, "arm_mve", lambda ops: _emit_convolve(ops, lines, channels))
 
 
-def _emit_convolve(operands: Mapping[str, COperand], lines: Lines, channels: int) -> BlockText:
+def _emit_convolve(operands: Operands, lines: Lines, channels: int) -> BlockText:
     loop = channels > 1
     start = operands["params"].pointer
     return AsmBlock(

@@ -7,7 +7,6 @@ inside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -23,10 +22,10 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, clamp, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_mve.requant import RequantForm, plan_vectors
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.arm_mve.vectors import RequantForm, plan_vectors
 from aot.topi.generic.pool import MAX_LANE_TAPS, PoolLayer, exact_mean, match_pool
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
 from aot.topi.strategy import Group, Lowered, register_planned
 
 _NEAR = 127
@@ -78,8 +77,7 @@ def largest(pixel: Pixel, dtype: str) -> TensorIntrin:
         with b.for_("y", rows) as y, b.for_("x", columns) as x:
             b.store(best, 0, maximum(best[0], cast("int32", data[y * pixel.line + x * pixel.channels + c])))
         b.store(out, c, minimum(best[0], pixel.hi))
-    desc = replace(b.finish(), scalars=(rows, columns))
-    return TensorIntrin(f"arm_mve.{desc.name}", desc, lambda ops: _emit(ops, largest_text(pixel, dtype)), requires="mve")
+    return block_of(b, "arm_mve", lambda ops: _emit(ops, largest_text(pixel, dtype)), rows, columns)
 
 
 @cache
@@ -101,21 +99,13 @@ def mean(pixel: Pixel, numbers: Mean) -> TensorIntrin:
             b.store(out, c, clamp(rounded, pixel.lo, pixel.hi))
         else:
             b.store(out, c, numbers.form.meaning(b, total[0], (imm(numbers.bias), imm(numbers.multiplier), imm(numbers.shift))))
-    desc = replace(b.finish(), scalars=(rows, columns))
-    return TensorIntrin(f"arm_mve.{desc.name}", desc, lambda ops: _emit(ops, mean_text(pixel, numbers)), requires="mve")
+    return block_of(b, "arm_mve", lambda ops: _emit(ops, mean_text(pixel, numbers)), rows, columns)
 
 
-def _emit(operands: Mapping[str, COperand], text: list[str | Repeat]) -> BlockText:
-    return AsmBlock(
-        [
-            f'register const void *aot_x __asm("r1") = {operands["data"].pointer};',
-            f'register void *aot_o __asm("r2") = {operands["out"].pointer};',
-        ],
-        text,
-        outs=['"+&r"(aot_x)', '"+&r"(aot_o)'],
-        ins=[f'[rows] "r"({operands["rows"].value})', f'[columns] "r"({operands["columns"].value})'],
-        clobbers=["r0", "r3", "r4", "r5", "r6", "r8", "lr", *(f"q{i}" for i in range(8))],
-    ).emit()
+def _emit(operands: Operands, text: list[str | Repeat]) -> BlockText:
+    ins = {n: operands[n].value for n in ("rows", "columns")}
+    clobbers = ["r0", "r3", "r4", "r5", "r6", "r8", "lr", *(f"q{i}" for i in range(8))]
+    return asm(operands, text, "x@r1=data >o@r2=out", ins, clobbers=clobbers)
 
 
 def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot: list[str]) -> list[str | Repeat]:

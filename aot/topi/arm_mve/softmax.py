@@ -7,8 +7,6 @@ itself the offset, and the row's maximum selects the last entry.  Negative value
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -21,16 +19,17 @@ from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Var, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.generic.softmax import accepts as accepts_any
 from aot.topi.generic.softmax import row_reciprocal
-from aot.topi.intrin.asm_text import AsmBlock
+from aot.topi.intrin.asm_text import Operands, asm, block_of
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 RECIPROCAL = 92
 """Instructions of a row's reciprocal (estimate)."""
 
 CODES = 256
+_POINTER = "const void *aot_b;"
 _BASE = ["rsb %[b], %[top], #255", "add %[b], %[t], %[b], lsl #2"]
 _EXPONENTIALS = ["vldrb.s32 q0, [%[x]], #4", "vldrw.u32 q1, [%[b], q0, uxtw #2]"]
 
@@ -52,10 +51,10 @@ def row_sum(depth: int) -> TensorIntrin:
     with b.for_("j", depth) as j:
         exp = cast("uint32", exps[cast("int32", x[j]) - top[0] + (CODES - 1)])
         b.store(total, 0, total[0] + ((exp + (1 << (ACCUMULATION_INTEGER_BITS - 1))) >> ACCUMULATION_INTEGER_BITS))
-    return TensorIntrin(f"arm_mve.{b.name}", b.finish(), lambda ops: _emit_sum(ops, depth), requires="mve")
+    return block_of(b, "arm_mve", lambda ops: _emit_sum(ops, depth))
 
 
-def _emit_sum(operands: Mapping[str, COperand], depth: int) -> BlockText:
+def _emit_sum(operands: Operands, depth: int) -> BlockText:
     text = [
         "mvn %[top], #127",
         "mov %[b], %[x]",
@@ -76,17 +75,8 @@ def _emit_sum(operands: Mapping[str, COperand], depth: int) -> BlockText:
         "mov %[total], r12",
     ]
     (top,), (total,) = operands["top"].scalars, operands["total"].scalars
-    return AsmBlock(
-        [
-            f"const void *aot_x = {operands['x'].pointer};",
-            f"const void *const aot_t = {operands['exps'].pointer};",
-            "const void *aot_b;",
-        ],
-        text,
-        outs=['[x] "+&l"(aot_x)', '[b] "=&r"(aot_b)', f'[top] "=&r"({top})', f'[total] "=r"({total})'],
-        ins=['[t] "r"(aot_t)'],
-        clobbers=["r12", "lr", "q0", "q1"],
-    ).emit()
+    last = ['[b] "=&r"(aot_b)', f'[top] "=&r"({top})', f'[total] "=r"({total})']
+    return asm(operands, text, "x *t=exps", low="x", before=[_POINTER], last=last, clobbers=["r12", "lr", "q0", "q1"])
 
 
 @cache
@@ -106,12 +96,10 @@ def row_results(depth: int, dtype: str, zero_point: int) -> TensorIntrin:
         value = cast("int32", ((product >> less) + 1) >> 1)
         b.store(out, i, cast(dtype, minimum(value + zero_point, int_range(dtype)[1])))
     # data are read before the results that belong to them are written
-    desc = replace(b.finish(), scalars=(top, scale, less))
-    name = f"arm_mve.{b.name}"
-    return TensorIntrin(name, desc, lambda ops: _emit_results(ops, depth, dtype, zero_point), requires="mve", ordered=True)
+    return block_of(b, "arm_mve", lambda ops: _emit_results(ops, depth, dtype, zero_point), top, scale, less, ordered=True)
 
 
-def _emit_results(operands: Mapping[str, COperand], depth: int, dtype: str, zero_point: int) -> BlockText:
+def _emit_results(operands: Operands, depth: int, dtype: str, zero_point: int) -> BlockText:
     narrow = ["vadd.i32 q1, q1, %[zp]", "vqmovnb.s32 q1, q1", "vstrh.32 q1, [%[out]], #8"]
     if dtype == "int8":
         narrow = ["vqmovnb.s32 q1, q1", "vqadd.s16 q1, q1, %[zp]", "vqmovnb.s16 q1, q1", "vstrb.32 q1, [%[out]], #4"]
@@ -126,24 +114,10 @@ def _emit_results(operands: Mapping[str, COperand], depth: int, dtype: str, zero
         *narrow,
         "letp lr, 1b",
     ]
-    return AsmBlock(
-        [
-            f"const void *aot_x = {operands['x'].pointer};",
-            f"const void *const aot_t = {operands['exps'].pointer};",
-            f"void *aot_out = {operands['out'].pointer};",
-            "const void *aot_b;",
-        ],
-        text,
-        outs=['[x] "+&l"(aot_x)', '[out] "+&l"(aot_out)', '[b] "=&r"(aot_b)'],
-        ins=[
-            '[t] "r"(aot_t)',
-            f'[top] "r"({operands["top"].value})',
-            f'[scale] "r"({operands["scale"].value})',
-            f'[s] "r"(~({operands["less"].value}))',
-            f'[zp] "r"({zero_point})',
-        ],
-        clobbers=["lr", "q0", "q1"],
-    ).emit()
+    ins = {"top": operands["top"].value, "scale": operands["scale"].value, "s": f"~({operands['less'].value})"}
+    ins["zp"] = f"{zero_point}"
+    last = ['[b] "=&r"(aot_b)']
+    return asm(operands, text, "x *t=exps >out", ins, low="x out", before=[_POINTER], last=last, clobbers=["lr", "q0", "q1"])
 
 
 def row_instructions(depth: int, dtype: str) -> int:

@@ -100,13 +100,13 @@ def asm(
     """One asm statement.
 
     `pointers`: operands whose pointers the text changes, as `name`, or `name=operand` if the text uses another name; with `>`
-    before the name the text writes there, with `*` it does not change the pointer, `name@r1` is a fixed register.  `low`: those
-    in low registers, as widening loads require.  `counter`: a number that the text changes, as `name=operand`.  `ins`: numbers by
-    name, or by `name:constraint`.  `before` and `after`: declarations before and after counter and temporaries; `first` and
-    `last`: further results in GNU C syntax, before and after the pointers.  `acc`: the name of accumulators without their
-    numbers, `name=operand` if the operand is not `acc`, `name:constraint` if they are in certain registers.  `end`: by
-    `pointer:constraint`, the bytes up to that pointer's value at the end of the loop, which is %[end].  `temporaries_first`:
-    before the pointers.
+    before the name the text writes there, with `*` it does not change the pointer (in memory if `*name:m`), and `name@r1` is a
+    fixed register.  `low`: those in low registers, as widening loads require.
+    `counter`: a number that the text changes, as `name=operand`.  `ins`: numbers by name, or by `name:constraint`.  `before` and
+    `after`: declarations before and after counter and temporaries; `first` and `last`: further results in GNU C syntax, before
+    and after the pointers.  `acc`: the name of accumulators without their numbers, `name=operand` if the operand is not `acc`,
+    `name:constraint` if they are in certain registers.  `end`: by `pointer:constraint`, the bytes up to that pointer's value at
+    the end of the loop, which is %[end].  `temporaries_first`: before the pointers.
     """
     array, _, operand = acc.partition("=")
     array, _, where = array.partition(":")
@@ -118,11 +118,12 @@ def asm(
     for spec in pointers.split():
         name, _, operand = spec.lstrip(">*").partition("=")
         name, _, register = name.partition("@")
+        name, _, memory = name.partition(":")
         start, const = operands[operand or name].pointer, "" if spec[0] == ">" else "const "
         where = "l" if name in low.split() else "r"
         if spec[0] == "*":
             declared.append(f"const void *const aot_{name} = {start};")
-            inputs[f"{name}:{where}"] = f"aot_{name}"
+            inputs[f"{name}:{memory or where}"] = f"aot_{name}"
         elif register:
             declared.append(f'register {const}void *aot_{name} __asm("{register}") = {start};')
             outs.append(f'"{kind}r"(aot_{name})')

@@ -1,14 +1,17 @@
-"""Requantisation of four accumulators per vector in TensorFlow Lite's own steps, and the stream of a layer's constants.
+"""What MVE kernels share: requantisation of four accumulators per vector in TensorFlow Lite's own steps; copying bytes.
 
 VQRDMULH is gemmlowp's SaturatingRoundingDoublingHighMul.  VRSHL by a negative amount rounds halves up, but gemmlowp's
 RoundingDivideByPOT rounds them away from zero: so 1 is subtracted from negative values first, unless these are clamped to the
 zero point anyway.  With single rounding, a product is (VQDMULH(a, m) + 2^(s-1)) >> s: both steps round down, so only the last
 rounding counts.  That needs s >= 1, which shifting the accumulator left beforehand ensures.
+
+When bytes are copied, the last vector of a run is predicated, so nothing outside of it is accessed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -16,13 +19,15 @@ from aot.ir.op import Array
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
-from aot.tir.buffer import Buffer
+from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, clamp
+from aot.tir.expr import Expr, Var, cast, clamp
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.intrin.asm_text import Emit, Operands, asm, block_of
 from aot.topi.intrin.scalar import REQUANTIZE_DOUBLE, REQUANTIZE_SINGLE
 
-LANES = 4
-"""Accumulators per vector."""
+VECTOR = 16
+"""Bytes of a vector."""
 MAX_SHIFT = 31
 
 
@@ -140,15 +145,6 @@ class VectorRequant:
         return np.concatenate([*parts, *([piece(self.left, "<i1")] if self.form.left else [])])
 
 
-def channel_numbers(form: RequantForm, params: Buffer, start: Expr, j: int, *, count: int) -> tuple[Expr, Expr, Expr]:
-    """Bias, multiplier and shift of channel j of `count`, whose numbers begin at byte `start` of `params` (word-aligned)."""
-    words = [params.load("int32", start // 4 + (i * count + j)) for i in range(2)]
-    shift: Expr = cast("int32", params.load("int8", start + (8 * count + j)))
-    if form.left:
-        shift = shift + cast("int32", params.load("int8", start + (9 * count + j)))
-    return words[0], words[1], shift
-
-
 def plan_vectors(attrs: RequantizeAttrs, low: Array, high: Array) -> VectorRequant | None:
     """The form for accumulators in [low[c], high[c]]; None for roundings other than the two of the reference kernels."""
     if attrs.dtype != "int8" or attrs.rounding == "away" or attrs.fraction:
@@ -167,62 +163,96 @@ def plan_vectors(attrs: RequantizeAttrs, low: Array, high: Array) -> VectorRequa
     return VectorRequant(form, multiplier, right, left)
 
 
-VECTOR = 16
-"""Bytes of a vector."""
+# ---- copying and filling runs of bytes ----
+
+MOST_STRAIGHT = 8
+"""Most vectors of a row without a loop over them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The bytes that an output reads: `rows` runs of `length` bytes; each is cut into vectors, and the last vector may be
-    partial.
+def _rows_block(name: str, emit: Emit, scalars: tuple[Var, ...], length: Var | int, to_step: Var | int) -> TensorIntrin:
+    """to[r * to_step + i] = data[r * step + i] for r < rows, i < length; the first two of `scalars` are rows and step."""
+    b = IRBuilder(name)
+    data = b.input("data", (UNKNOWN_EXTENT,), "int8")
+    to = b.output("to", (UNKNOWN_EXTENT,), "int8")
+    numbers = {v.name: v for v in scalars}
+    with b.for_("r", numbers["rows"]) as r, b.for_("i", length) as i:
+        b.store(to, r * to_step + i, data[r * numbers["step"] + i])
+    return block_of(b, "arm_mve", emit, *scalars)
+
+
+@cache
+def copy_rows() -> TensorIntrin:
+    """to[r * to_step + i] = data[r * step + i] for r < rows, i < length; rows at least 1.
+
+    Operands: data, to (int8, not overlapping); rows, length, step, to_step.
     """
-
-    rows: int
-    length: int
-
-    @property
-    def whole(self) -> int:
-        """Full vectors per row."""
-        return self.length // VECTOR
-
-    @property
-    def remainder(self) -> int:
-        """Bytes of a row after the full vectors."""
-        return self.length % VECTOR
-
-    @property
-    def size(self) -> int:
-        return self.rows * self.length
-
-    @property
-    def pieces(self) -> list[int]:
-        """Bytes of each vector of a row."""
-        return [VECTOR] * self.whole + [self.remainder] * bool(self.remainder)
+    scalars = tuple(Var(n) for n in ("rows", "length", "step", "to_step"))
+    return _rows_block("copy_rows", _emit_copy, scalars, scalars[1], scalars[3])
 
 
-def block_bytes(window: Window, form: RequantForm, channels: int) -> int:
-    """Bytes of a block of `channels` channels in the stream (a multiple of four)."""
-    return channels * (window.size + form.field_bytes)
+def _emit_copy(operands: Operands) -> BlockText:
+    text = ["1:", "mov r0, %[s]", "mov r1, %[d]", "wlstp.8 lr, %[n], 3f"]
+    text += ["2:", "vldrb.u8 q0, [r0], #16", "vstrb.8 q0, [r1], #16", "letp lr, 2b", "3:"]
+    text += ["add %[s], %[s], %[t]", "add %[d], %[d], %[u]", "subs %[rows], %[rows], #1", "bgt 1b"]
+    ins = {n: operands[o].value for n, o in (("n", "length"), ("t", "step"), ("u", "to_step"))}
+    return asm(operands, text, "s=data >d=to", ins, counter="rows", clobbers=["r0", "r1", "lr", "q0"])
 
 
-Numbers = Callable[[int], Array]
-"""first channel of a block -> the bytes of its numbers"""
+def copy_rows_instructions(rows: int, length: int) -> int:
+    """Instructions that one block executes."""
+    return rows * (7 + 3 * -(-length // VECTOR)) + 8
 
 
-def pack(weights: Array, window: Window, numbers: Numbers, *, channels: int) -> Array:
-    """The stream as int8.  Per block of `channels`: for each vector of the window, one channel's weights after the other's.
+@cache
+def pack_rows(length: int) -> TensorIntrin:
+    """to[r * length + i] = data[r * step + i] for r < rows, i < length; rows at least 1.
 
-    `weights` are [O, K] with K in the order of the window.  The block's `numbers` follow its weights.
+    Operands: data, to (int8, not overlapping); rows, step.  Two instructions per vector, two for the loop.
     """
-    count = weights.shape[0]
-    padded = np.pad(weights, ((0, -count % channels), (0, 0))).astype(np.int8)
-    parts: list[Array] = []
-    for first in range(0, count, channels):
-        block = padded[first : first + channels].reshape(channels, window.rows, window.length)
-        for row in range(window.rows):
-            at = 0
-            for size in window.pieces:
-                parts.append(np.ascontiguousarray(block[:, row, at : at + size]).reshape(-1))
-                at += size
-        parts.append(numbers(first))
-    return np.concatenate(parts)
+    scalars = Var("rows"), Var("step")
+    return _rows_block(f"pack_rows_{length}", lambda ops: _emit_pack(ops, length), scalars, length, length)
+
+
+def pack_rows_straight(length: int) -> bool:
+    """Whether `pack_rows` supports rows of that length."""
+    return -(-length // VECTOR) <= MOST_STRAIGHT
+
+
+def _emit_pack(operands: Operands, length: int) -> BlockText:
+    whole, remainder = divmod(length, VECTOR)
+    body: list[str] = []
+    for v in range(whole):
+        body += [f"vldrb.u8 q0, [%[s], #{VECTOR * v}]", "vstrb.8 q0, [%[d]], #16"]
+    if remainder:
+        body += ["vpstt", f"vldrbt.u8 q0, [%[s], #{VECTOR * whole}]", f"vstrbt.8 q0, [%[d]], #{remainder}"]
+    head = [f"mov lr, #{remainder}", "vctp.8 lr"] if remainder else []
+    text = [*head, "dls lr, %[rows]", "1:", *body, "add %[s], %[s], %[t]", "le lr, 1b"]
+    ins = {"rows": operands["rows"].value, "t": operands["step"].value}
+    return asm(operands, text, "s=data >d=to", ins, clobbers=["lr", "q0"])
+
+
+def pack_rows_instructions(rows: int, length: int) -> int:
+    """Instructions that one block executes."""
+    whole, remainder = divmod(length, VECTOR)
+    return rows * (2 * whole + 3 * bool(remainder) + 2) + 6 + 2 * bool(remainder)
+
+
+@cache
+def fill() -> TensorIntrin:
+    """to[i] = value for i < length.  Operands: to (int8), value, length."""
+    b = IRBuilder("fill")
+    to = b.output("to", (UNKNOWN_EXTENT,), "int8")
+    value, length = Var("value"), Var("length")
+    with b.for_("i", length) as i:
+        b.store(to, i, value)
+    return block_of(b, "arm_mve", _emit_fill, value, length)
+
+
+def _emit_fill(operands: Operands) -> BlockText:
+    text = ["vdup.8 q0, %[v]", "wlstp.8 lr, %[n], 2f", "1:", "vstrb.8 q0, [%[d]], #16", "letp lr, 1b", "2:"]
+    ins = {"v": operands["value"].value, "n": operands["length"].value}
+    return asm(operands, text, ">d=to", ins, clobbers=["lr", "q0"])
+
+
+def fill_instructions(length: int) -> int:
+    return 2 * -(-length // VECTOR) + 6

@@ -9,7 +9,7 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.op.qnn.quantize import QuantizeAttrs, evaluate_quantize
-from aot.topi.arm_mve.quantize import LEAST_SCALE, Reciprocal, is_proven, reciprocal
+from aot.topi.arm_mve.elementwise import LEAST_DIVISOR, Reciprocal, is_proven, reciprocal
 
 
 @pytest.mark.parametrize("scale", [0.0123, 0.1, 1 / 255, 3.0, 2.0**-7, 1e-9, 1e9])
@@ -33,7 +33,7 @@ def test_products_give_the_codes_of_quotients(scale: float) -> None:
 def test_one_product_is_not_always_the_quotient() -> None:
     high = float(np.float32(1 / np.float32(0.1)))
     assert not is_proven(Reciprocal(high, 0.0), np.float32(0.1), 255)
-    assert reciprocal(LEAST_SCALE / 2, 255) is None
+    assert reciprocal(LEAST_DIVISOR / 2, 255) is None
 
 
 def test_sums_and_products_are_rounded_once() -> None:
