@@ -20,7 +20,7 @@ from jinja2 import nodes
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "aot" / "template"
 TARGET = ROOT / "aot" / "executor" / "templates.py"
-NAMES = ("model.h", "model.c", "aot_workspace.h", "aot_workspace.c")
+NAMES = ("model.h", "model.c", "model_steps.c", "aot_workspace.h", "aot_workspace.c")
 ENVIRONMENT = jinja2.Environment(keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True, autoescape=False)
 
 HEAD = '''"""The templates of aot/template as Python; written by scripts/c_templates.py."""
@@ -101,7 +101,8 @@ def statements(body: Iterable[nodes.Node], local: frozenset[str], indent: str) -
                     lines.append(f"{indent}if not {expression(items, local)}:")
                     lines += statements(other, local, indent + "    ")
             case nodes.Include(template=nodes.Const(value=name)):
-                lines += statements(_parsed(name), local, indent)
+                assert not local, "a template that is included sees no names that loops bind"
+                lines.append(f"{indent}yield from {_function(name)}(v)")
             case _:
                 raise NotImplementedError(f"line {node.lineno}: {type(node).__name__}")
     return lines
@@ -117,6 +118,10 @@ def _if(node: nodes.If, local: frozenset[str], indent: str) -> list[str]:
     return lines
 
 
+def _function(template: str) -> str:
+    return template.removesuffix(".j2").replace(".", "_")
+
+
 def _parsed(name: str) -> list[nodes.Node]:
     return ENVIRONMENT.parse((SOURCES / name).read_text(encoding="utf-8")).body
 
@@ -125,7 +130,7 @@ def texts() -> dict[Path, str]:
     """The file as it should be."""
     text = HEAD
     for name in NAMES:
-        text += FUNCTION.format(name=name.replace(".", "_"), template=f"{name}.j2")
+        text += FUNCTION.format(name=_function(name), template=f"{name}.j2")
         text += "\n".join(statements(_parsed(f"{name}.j2"), frozenset(), "    ")) + "\n"
     return {TARGET: text}
 

@@ -172,64 +172,7 @@ def model_c(v: Mapping[str, Any]) -> Iterator[str]:
         yield from ('static void copy(void *to, const void *from, size_t bytes) {\n  if (to != NULL && from != NULL && to != from) {\n    memmove(to, from, bytes);\n  }\n}\n',)
     yield from ('\n',)
     if (v['feed'] and v['steps']):
-        if v['feed']:
-            yield from ('/* One row: copied into its window, and whatever it makes possible is computed. Rows outside of the image are not read. */\nstatic void take(const ', str(v['feed']['ctype']), ' *row) {\n  ', str(v['feed']['text']), '\n  ++next_row;\n}\n\nint32_t ', str(v['name']), '_feed_begin(void) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n',)
-            if (v['state'] and (not v['state']['zero'])):
-                yield from ('  if (is_set == 0u) {\n    ', str(v['name']), '_reset();\n  }\n',)
-            yield from ('  next_row = ', str(v['feed']['first']), ';\n  while (next_row < 0) {\n    take(AT(0));\n  }\n  return AOT_OK;\n}\n\nstatic int32_t take_checked(const ', str(v['feed']['ctype']), ' *row) {\n  if (row == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
-            if (v['feed']['align'] > 1):
-                yield from ('  if (((uintptr_t)row & ', str((v['feed']['align'] - 1)), 'u) != 0u) {\n    return AOT_ERROR_ALIGN;\n  }\n',)
-            yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  return at != 0u ? AOT_ERROR_BUSY : take_checked(row);\n}\n\nint32_t ', str(v['name']), '_run_begin(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n  if (in != NULL && in->', str(v['feed']['input']), ' != NULL) {\n    (void)', str(v['name']), '_feed_begin();\n  } else if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  run_in.', str(v['feed']['input']), ' = in != NULL ? in->', str(v['feed']['input']), ' : NULL;\n',)
-        else:
-            for line in v['steps']['begin']:
-                yield from ('  ', str(line), '\n',)
-            if (v['steps']['reads_in'] and (v['io'] == 'user')):
-                yield from ('  run_in = *in;\n',)
-            elif v['steps']['reads_in']:
-                for t in v['inputs']:
-                    yield from ('  run_in.', str(t['c_name']), ' = in != NULL ? in->', str(t['c_name']), ' : NULL;\n',)
-        if (v['steps']['keeps_out'] and (v['io'] == 'user')):
-            yield from ('  run_out = *out;\n',)
-        elif v['steps']['keeps_out']:
-            for t in v['outputs']:
-                yield from ('  run_out.', str(t['c_name']), ' = out != NULL ? out->', str(t['c_name']), ' : NULL;\n',)
-        if v['steps']['counters']:
-            yield from ('  memset(turns, 0, sizeof turns);\n',)
-        yield from ('  at = 1u;\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_step(void) {\n',)
-        if v['steps']['reads_in']:
-            yield from ('  const struct ', str(v['name']), '_inputs *const in = &run_in;\n',)
-        if v['steps']['writes_out']:
-            yield from ('  const struct ', str(v['name']), '_outputs *const out = &run_out;\n',)
-        if (v['state'] and (v['io'] == 'user')):
-            yield from ('  uint8_t *const state = run_out.state;\n',)
-        if v['steps']['lets']:
-            yield from ('  if (at == 0u) {\n    return AOT_ERROR_STATE;\n  }\n',)
-            for line in v['steps']['lets']:
-                yield from ('  ', str(line), '\n',)
-        yield from ('  switch (at) {\n',)
-        if v['feed']:
-            yield from ('    case 1u: /* a row of the input, or one below it */\n      if (next_row < ', str(v['feed']['rows']), ') {\n        const int32_t status = take_checked(&run_in.', str(v['feed']['input']), '[next_row * ', str(v['feed']['elements']), ']);\n        if (status != AOT_OK) {\n          leave();\n          return status;\n        }\n      } else if (next_row < ', str(v['steps']['rows']), ') {\n        take(AT(0));\n      }\n      if (next_row == ', str(v['steps']['rows']), ') {\n        ', str(v['steps']['probe']), '\n        at = 2u;\n      }\n      break;\n',)
-        for case in v['steps']['cases']:
-            yield from ('    case ', str(case['number']), 'u:\n',)
-            for line in case['lines']:
-                yield from ('      ', str(line), '\n',)
-            yield from ('      break;\n',)
-        yield from ('    default:\n      return AOT_ERROR_STATE;\n  }\n  if (at != ', str(v['steps']['end']), 'u) {\n    return AOT_MORE;\n  }\n  leave();\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_until(uint32_t budget) {\n  static const uint32_t work[] = ', str('{'), str(v['steps']['work']), str('}'), ';\n  uint32_t left = budget;\n  int32_t status;\n  do {\n    left -= work[at] < left ? work[at] : left;\n    status = ', str(v['name']), '_run_step();\n  } while (status == AOT_MORE && work[at] <= left);\n  return status;\n}\n\nvoid ', str(v['name']), '_run_abort(void) {\n  if (at == 0u) {\n    return;\n  }\n',)
-        if (v['state'] and (v['io'] == 'user')):
-            yield from ('  ', str(v['name']), '_reset(run_out.state);\n',)
-        elif v['state']:
-            yield from ('  ', str(v['name']), '_reset();\n',)
-        else:
-            yield from ('  leave();\n',)
-        yield from ('}\n',)
-        if v['feed']:
-            yield from ('\nint32_t ', str(v['name']), '_feed_end(const struct ', str(v['name']), '_outputs *out) {\n  const struct ', str(v['name']), '_inputs in = {NULL};\n  int32_t status = ', str(v['name']), '_run_begin(&in, out);\n  if (status == AOT_OK) {\n    do {\n      status = ', str(v['name']), '_run_step();\n    } while (status == AOT_MORE);\n  }\n  return status;\n}\n',)
-        yield from ('\nint32_t ', str(v['name']), '_run(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n',)
-        if v['feed']:
-            yield from ('  int32_t status = in == NULL || in->', str(v['feed']['input']), ' == NULL ? AOT_ERROR_NULL : ', str(v['name']), '_run_begin(in, out);\n',)
-        else:
-            yield from ('  int32_t status = ', str(v['name']), '_run_begin(in, out);\n',)
-        yield from ('  if (status == AOT_OK) {\n    do {\n      status = ', str(v['name']), '_run_step();\n    } while (status == AOT_MORE);\n  }\n  return status;\n}\n',)
+        yield from model_steps_c(v)
     elif v['feed']:
         yield from ('static int32_t next_row = INT32_MAX;\n\n/* One row: copied into its window, and whatever it makes possible is computed. Rows outside of the image are not read. */\nstatic void take(const ', str(v['feed']['ctype']), ' *row) {\n  ', str(v['feed']['text']), '\n  ++next_row;\n}\n\nint32_t ', str(v['name']), '_feed_begin(void) {\n',)
         if (v['state'] and (not v['state']['zero'])):
@@ -267,64 +210,7 @@ def model_c(v: Mapping[str, Any]) -> Iterator[str]:
         if ((v['state'] and (v['io'] == 'arena')) and (not v['state']['zero'])):
             yield from ('  if (is_set == 0u) {\n    ', str(v['name']), '_reset();\n  }\n',)
         if v['steps']:
-            if v['feed']:
-                yield from ('/* One row: copied into its window, and whatever it makes possible is computed. Rows outside of the image are not read. */\nstatic void take(const ', str(v['feed']['ctype']), ' *row) {\n  ', str(v['feed']['text']), '\n  ++next_row;\n}\n\nint32_t ', str(v['name']), '_feed_begin(void) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n',)
-                if (v['state'] and (not v['state']['zero'])):
-                    yield from ('  if (is_set == 0u) {\n    ', str(v['name']), '_reset();\n  }\n',)
-                yield from ('  next_row = ', str(v['feed']['first']), ';\n  while (next_row < 0) {\n    take(AT(0));\n  }\n  return AOT_OK;\n}\n\nstatic int32_t take_checked(const ', str(v['feed']['ctype']), ' *row) {\n  if (row == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
-                if (v['feed']['align'] > 1):
-                    yield from ('  if (((uintptr_t)row & ', str((v['feed']['align'] - 1)), 'u) != 0u) {\n    return AOT_ERROR_ALIGN;\n  }\n',)
-                yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  return at != 0u ? AOT_ERROR_BUSY : take_checked(row);\n}\n\nint32_t ', str(v['name']), '_run_begin(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n  if (in != NULL && in->', str(v['feed']['input']), ' != NULL) {\n    (void)', str(v['name']), '_feed_begin();\n  } else if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  run_in.', str(v['feed']['input']), ' = in != NULL ? in->', str(v['feed']['input']), ' : NULL;\n',)
-            else:
-                for line in v['steps']['begin']:
-                    yield from ('  ', str(line), '\n',)
-                if (v['steps']['reads_in'] and (v['io'] == 'user')):
-                    yield from ('  run_in = *in;\n',)
-                elif v['steps']['reads_in']:
-                    for t in v['inputs']:
-                        yield from ('  run_in.', str(t['c_name']), ' = in != NULL ? in->', str(t['c_name']), ' : NULL;\n',)
-            if (v['steps']['keeps_out'] and (v['io'] == 'user')):
-                yield from ('  run_out = *out;\n',)
-            elif v['steps']['keeps_out']:
-                for t in v['outputs']:
-                    yield from ('  run_out.', str(t['c_name']), ' = out != NULL ? out->', str(t['c_name']), ' : NULL;\n',)
-            if v['steps']['counters']:
-                yield from ('  memset(turns, 0, sizeof turns);\n',)
-            yield from ('  at = 1u;\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_step(void) {\n',)
-            if v['steps']['reads_in']:
-                yield from ('  const struct ', str(v['name']), '_inputs *const in = &run_in;\n',)
-            if v['steps']['writes_out']:
-                yield from ('  const struct ', str(v['name']), '_outputs *const out = &run_out;\n',)
-            if (v['state'] and (v['io'] == 'user')):
-                yield from ('  uint8_t *const state = run_out.state;\n',)
-            if v['steps']['lets']:
-                yield from ('  if (at == 0u) {\n    return AOT_ERROR_STATE;\n  }\n',)
-                for line in v['steps']['lets']:
-                    yield from ('  ', str(line), '\n',)
-            yield from ('  switch (at) {\n',)
-            if v['feed']:
-                yield from ('    case 1u: /* a row of the input, or one below it */\n      if (next_row < ', str(v['feed']['rows']), ') {\n        const int32_t status = take_checked(&run_in.', str(v['feed']['input']), '[next_row * ', str(v['feed']['elements']), ']);\n        if (status != AOT_OK) {\n          leave();\n          return status;\n        }\n      } else if (next_row < ', str(v['steps']['rows']), ') {\n        take(AT(0));\n      }\n      if (next_row == ', str(v['steps']['rows']), ') {\n        ', str(v['steps']['probe']), '\n        at = 2u;\n      }\n      break;\n',)
-            for case in v['steps']['cases']:
-                yield from ('    case ', str(case['number']), 'u:\n',)
-                for line in case['lines']:
-                    yield from ('      ', str(line), '\n',)
-                yield from ('      break;\n',)
-            yield from ('    default:\n      return AOT_ERROR_STATE;\n  }\n  if (at != ', str(v['steps']['end']), 'u) {\n    return AOT_MORE;\n  }\n  leave();\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_until(uint32_t budget) {\n  static const uint32_t work[] = ', str('{'), str(v['steps']['work']), str('}'), ';\n  uint32_t left = budget;\n  int32_t status;\n  do {\n    left -= work[at] < left ? work[at] : left;\n    status = ', str(v['name']), '_run_step();\n  } while (status == AOT_MORE && work[at] <= left);\n  return status;\n}\n\nvoid ', str(v['name']), '_run_abort(void) {\n  if (at == 0u) {\n    return;\n  }\n',)
-            if (v['state'] and (v['io'] == 'user')):
-                yield from ('  ', str(v['name']), '_reset(run_out.state);\n',)
-            elif v['state']:
-                yield from ('  ', str(v['name']), '_reset();\n',)
-            else:
-                yield from ('  leave();\n',)
-            yield from ('}\n',)
-            if v['feed']:
-                yield from ('\nint32_t ', str(v['name']), '_feed_end(const struct ', str(v['name']), '_outputs *out) {\n  const struct ', str(v['name']), '_inputs in = {NULL};\n  int32_t status = ', str(v['name']), '_run_begin(&in, out);\n  if (status == AOT_OK) {\n    do {\n      status = ', str(v['name']), '_run_step();\n    } while (status == AOT_MORE);\n  }\n  return status;\n}\n',)
-            yield from ('\nint32_t ', str(v['name']), '_run(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n',)
-            if v['feed']:
-                yield from ('  int32_t status = in == NULL || in->', str(v['feed']['input']), ' == NULL ? AOT_ERROR_NULL : ', str(v['name']), '_run_begin(in, out);\n',)
-            else:
-                yield from ('  int32_t status = ', str(v['name']), '_run_begin(in, out);\n',)
-            yield from ('  if (status == AOT_OK) {\n    do {\n      status = ', str(v['name']), '_run_step();\n    } while (status == AOT_MORE);\n  }\n  return status;\n}\n',)
+            yield from model_steps_c(v)
         else:
             yield from (str(v['body']), '\n',)
             if v['shared']:
@@ -332,6 +218,68 @@ def model_c(v: Mapping[str, Any]) -> Iterator[str]:
             yield from ('  return AOT_OK;\n}\n',)
     if (v['slide'] and v['slide']['push']):
         yield from ('\nint32_t ', str(v['name']), '_push(const ', str(v['inputs'][0]['ctype']), ' *rows) {\n  const struct ', str(v['name']), '_inputs in = {rows};\n  const struct ', str(v['name']), '_outputs out = {0};\n  return ', str(v['name']), '_run(&in, &out);\n}\n',)
+
+
+def model_steps_c(v: Mapping[str, Any]) -> Iterator[str]:
+    """The pieces of model_steps.c.j2; `v` are the values that it names."""
+    if v['feed']:
+        yield from ('/* One row: copied into its window, and whatever it makes possible is computed. Rows outside of the image are not read. */\nstatic void take(const ', str(v['feed']['ctype']), ' *row) {\n  ', str(v['feed']['text']), '\n  ++next_row;\n}\n\nint32_t ', str(v['name']), '_feed_begin(void) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n',)
+        if (v['state'] and (not v['state']['zero'])):
+            yield from ('  if (is_set == 0u) {\n    ', str(v['name']), '_reset();\n  }\n',)
+        yield from ('  next_row = ', str(v['feed']['first']), ';\n  while (next_row < 0) {\n    take(AT(0));\n  }\n  return AOT_OK;\n}\n\nstatic int32_t take_checked(const ', str(v['feed']['ctype']), ' *row) {\n  if (row == NULL) {\n    return AOT_ERROR_NULL;\n  }\n',)
+        if (v['feed']['align'] > 1):
+            yield from ('  if (((uintptr_t)row & ', str((v['feed']['align'] - 1)), 'u) != 0u) {\n    return AOT_ERROR_ALIGN;\n  }\n',)
+        yield from ('  if (next_row < 0 || next_row >= ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  take(row);\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_feed_row(const ', str(v['feed']['ctype']), ' *row) {\n  return at != 0u ? AOT_ERROR_BUSY : take_checked(row);\n}\n\nint32_t ', str(v['name']), '_run_begin(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n  if (at != 0u) {\n    return AOT_ERROR_BUSY;\n  }\n  if (in != NULL && in->', str(v['feed']['input']), ' != NULL) {\n    (void)', str(v['name']), '_feed_begin();\n  } else if (next_row != ', str(v['feed']['rows']), ') {\n    return AOT_ERROR_STATE;\n  }\n  run_in.', str(v['feed']['input']), ' = in != NULL ? in->', str(v['feed']['input']), ' : NULL;\n',)
+    else:
+        for line in v['steps']['begin']:
+            yield from ('  ', str(line), '\n',)
+        if (v['steps']['reads_in'] and (v['io'] == 'user')):
+            yield from ('  run_in = *in;\n',)
+        elif v['steps']['reads_in']:
+            for t in v['inputs']:
+                yield from ('  run_in.', str(t['c_name']), ' = in != NULL ? in->', str(t['c_name']), ' : NULL;\n',)
+    if (v['steps']['keeps_out'] and (v['io'] == 'user')):
+        yield from ('  run_out = *out;\n',)
+    elif v['steps']['keeps_out']:
+        for t in v['outputs']:
+            yield from ('  run_out.', str(t['c_name']), ' = out != NULL ? out->', str(t['c_name']), ' : NULL;\n',)
+    if v['steps']['counters']:
+        yield from ('  memset(turns, 0, sizeof turns);\n',)
+    yield from ('  at = 1u;\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_step(void) {\n',)
+    if v['steps']['reads_in']:
+        yield from ('  const struct ', str(v['name']), '_inputs *const in = &run_in;\n',)
+    if v['steps']['writes_out']:
+        yield from ('  const struct ', str(v['name']), '_outputs *const out = &run_out;\n',)
+    if (v['state'] and (v['io'] == 'user')):
+        yield from ('  uint8_t *const state = run_out.state;\n',)
+    if v['steps']['lets']:
+        yield from ('  if (at == 0u) {\n    return AOT_ERROR_STATE;\n  }\n',)
+        for line in v['steps']['lets']:
+            yield from ('  ', str(line), '\n',)
+    yield from ('  switch (at) {\n',)
+    if v['feed']:
+        yield from ('    case 1u: /* a row of the input, or one below it */\n      if (next_row < ', str(v['feed']['rows']), ') {\n        const int32_t status = take_checked(&run_in.', str(v['feed']['input']), '[next_row * ', str(v['feed']['elements']), ']);\n        if (status != AOT_OK) {\n          leave();\n          return status;\n        }\n      } else if (next_row < ', str(v['steps']['rows']), ') {\n        take(AT(0));\n      }\n      if (next_row == ', str(v['steps']['rows']), ') {\n        ', str(v['steps']['probe']), '\n        at = 2u;\n      }\n      break;\n',)
+    for case in v['steps']['cases']:
+        yield from ('    case ', str(case['number']), 'u:\n',)
+        for line in case['lines']:
+            yield from ('      ', str(line), '\n',)
+        yield from ('      break;\n',)
+    yield from ('    default:\n      return AOT_ERROR_STATE;\n  }\n  if (at != ', str(v['steps']['end']), 'u) {\n    return AOT_MORE;\n  }\n  leave();\n  return AOT_OK;\n}\n\nint32_t ', str(v['name']), '_run_until(uint32_t budget) {\n  static const uint32_t work[] = ', str('{'), str(v['steps']['work']), str('}'), ';\n  uint32_t left = budget;\n  int32_t status;\n  do {\n    left -= work[at] < left ? work[at] : left;\n    status = ', str(v['name']), '_run_step();\n  } while (status == AOT_MORE && work[at] <= left);\n  return status;\n}\n\nvoid ', str(v['name']), '_run_abort(void) {\n  if (at == 0u) {\n    return;\n  }\n',)
+    if (v['state'] and (v['io'] == 'user')):
+        yield from ('  ', str(v['name']), '_reset(run_out.state);\n',)
+    elif v['state']:
+        yield from ('  ', str(v['name']), '_reset();\n',)
+    else:
+        yield from ('  leave();\n',)
+    yield from ('}\n',)
+    if v['feed']:
+        yield from ('\nint32_t ', str(v['name']), '_feed_end(const struct ', str(v['name']), '_outputs *out) {\n  const struct ', str(v['name']), '_inputs in = {NULL};\n  int32_t status = ', str(v['name']), '_run_begin(&in, out);\n  if (status == AOT_OK) {\n    do {\n      status = ', str(v['name']), '_run_step();\n    } while (status == AOT_MORE);\n  }\n  return status;\n}\n',)
+    yield from ('\nint32_t ', str(v['name']), '_run(const struct ', str(v['name']), '_inputs *in, const struct ', str(v['name']), '_outputs *out) {\n',)
+    if v['feed']:
+        yield from ('  int32_t status = in == NULL || in->', str(v['feed']['input']), ' == NULL ? AOT_ERROR_NULL : ', str(v['name']), '_run_begin(in, out);\n',)
+    else:
+        yield from ('  int32_t status = ', str(v['name']), '_run_begin(in, out);\n',)
+    yield from ('  if (status == AOT_OK) {\n    do {\n      status = ', str(v['name']), '_run_step();\n    } while (status == AOT_MORE);\n  }\n  return status;\n}\n',)
 
 
 def aot_workspace_h(v: Mapping[str, Any]) -> Iterator[str]:
