@@ -431,7 +431,6 @@ _TESTED_BY: dict[str, str] = {
     "executor/artifact.py": "tests/test_api.py",  # what aot.build returns
     "executor/cascade_emit.py": "tests/executor/test_cascade_search.py",  # a cascade is found, laid out, and emitted
     "executor/cascade_nest.py": "tests/executor/test_cascade_search.py",
-    "executor/cascade_rows.py": "tests/executor/test_cascade_search.py",
     "executor/lowered.py": "tests/executor/test_emit.py",  # lowered by hand, checked, emitted
     "topi/generic/data_dependent.py": "tests/op/reduce/test_topk.py",  # five kernels, each with its operator: topk, cumsum, ...
     "topi/generic/normalization.py": "tests/op/qnn/test_log_softmax.py",  # and test_softmax16.py, test_l2_normalization.py

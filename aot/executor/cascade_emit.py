@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 
 import numpy as np
 
-from aot.executor.cascade_nest import OUT, WINDOWS, Nest, distances, external_name, reading
+from aot.executor.cascade_nest import ALIGN, OUT, WINDOWS, Nest, distances, external_name, place_windows, reading
 from aot.ir.op import Array
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
+from aot.memory.plan import align_up
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.tir.buffer import Buffer
@@ -62,18 +63,6 @@ def fill_rows(count: int, dtype: str, value: int | float) -> PrimFunc:
     return b.finish(FuncAttrs(kernel=f"generic.fill_rows(elements={count})", opt="size"))
 
 
-ALIGN = 4
-"""Alignment of windows, in bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What computes a node's rows: a row kernel, or if `lowered` is None a copy of the rows of the only link."""
-
-    type: TensorType
-    lowered: Lowered | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Cascade:
     """`func` calls `callees` by these names; `constants` is the contents of the stream `params` for all of them."""
@@ -83,10 +72,16 @@ class Cascade:
     constants: Mapping[str, Array]
 
 
+Kernels = Sequence[Lowered | None]
+"""The row kernel of each node; None: the rows of the only link are copied."""
+
+
 @dataclass(slots=True)
 class _Emitter:
+    """Emits the blocks of a nest; `offsets` are places of windows, `streams` those of constants in `params`."""
+
     nest: Nest
-    work: Sequence[Work]
+    kernels: Kernels
     externals: Sequence[Buffer]
     out: Buffer
     params: Buffer | None
@@ -157,7 +152,8 @@ class _Emitter:
 
     def _clear(self, n: int) -> None:
         """Fill the margins, and with them the whole window, before its first rows are computed."""
-        node, dtype = self.nest.nodes[n], self.work[n].type.dtype
+        node = self.nest.nodes[n]
+        dtype = node.type.dtype
         assert node.fill is not None
         func = fill_rows(self.nest.window_bytes(n) // itemsize(dtype), dtype, node.fill)
         self._call(func, [self._window(n, 0, dtype)])
@@ -165,21 +161,20 @@ class _Emitter:
     def _make(self, n: int, first: Expr) -> None:
         node = self.nest.nodes[n]
         low, high = self.nest.guards[n]
-        inside = low >= 0 and high < node.height
-        if inside:
+        if low >= 0 and high < node.height:
             self._compute(n, first)
             return
         with self.b.if_(logical_and(first >= 0, first < node.height)):
             self._compute(n, first)
         if node.fill is not None:
             with self.b.else_():
-                dtype = self.work[n].type.dtype
+                dtype = node.type.dtype
                 count = node.rows * node.row_bytes // itemsize(dtype)
                 func = fill_rows(count, dtype, node.fill)
                 self._call(func, [self._slot(n, dtype, imm(0))])
 
     def _compute(self, n: int, first: Expr) -> None:
-        node, lowered = self.nest.nodes[n], self.work[n].lowered
+        node, lowered = self.nest.nodes[n], self.kernels[n]
         if lowered is None:
             (link,) = node.links
             size = node.rows * node.row_bytes
@@ -189,9 +184,7 @@ class _Emitter:
             self._call(move_rows(size, words=words), [source, self._slot(n, "int8", first)])
             return
         func = lowered.func
-        operands: list[Region | Expr] = []
-        for k, buffer in enumerate(func.inputs):
-            operands.append(self._input(n, k, first, buffer.dtype))
+        operands: list[Region | Expr] = [self._input(n, k, first, buffer) for k, buffer in enumerate(func.inputs)]
         operands.append(self._slot(n, func.outputs[0].dtype, first))
         for buffer in func.consts:
             assert self.params is not None
@@ -199,28 +192,22 @@ class _Emitter:
         at = 0
         for buffer in func.scratch:
             assert self.work_space is not None
-            at = align_to(at, max(ALIGN, buffer.align))
+            at = align_up(at, max(ALIGN, buffer.align))
             operands.append(Region(self.work_space, imm(at // itemsize(buffer.dtype)), buffer.dtype))
             at += buffer.nbytes
         self._call(func, operands)
 
-    def _input(self, n: int, k: int, first: Expr, dtype: str) -> Region:
+    def _input(self, n: int, k: int, first: Expr, buffer: Buffer) -> Region:
         node = self.nest.nodes[n]
-        link = node.links[k]
+        link, dtype = node.links[k], buffer.dtype
         if link.node is None:
             rows = link.rows
             row = first / rows.repeat if rows.repeat > 1 else first * rows.stride
-            return Region(self.externals[link.external], (row - rows.before) * self._row_elements(n, k, dtype), dtype)
+            elements = buffer.nbytes // rows.window(node.rows) // itemsize(dtype)
+            return Region(self.externals[link.external], (row - rows.before) * elements, dtype)
         source = self.nest.nodes[link.node]
         offset = (self.nest.windows[link.node] - self.nest.lags[n][k]) * source.pitch
         return self._window(link.node, offset if link.wide else offset + source.margins[0], dtype)
-
-    def _row_elements(self, n: int, k: int, dtype: str) -> int:
-        lowered = self.work[n].lowered
-        assert lowered is not None
-        buffer = lowered.func.inputs[k]
-        rows = self.nest.nodes[n].links[k].rows.window(self.nest.nodes[n].rows)
-        return buffer.nbytes // rows // itemsize(dtype)
 
     def _window(self, n: int, offset: int, dtype: str = "int8") -> Region:
         assert self.windows is not None
@@ -241,26 +228,12 @@ class _Emitter:
         self.b.append(CallPrim(key, tuple(operands)))
 
 
-def align_to(value: int, align: int) -> int:
-    return -(-value // align) * align
-
-
 def scratch_bytes(func: PrimFunc) -> int:
     """Scratch bytes of a row kernel, with each buffer aligned."""
     at = 0
     for buffer in func.scratch:
-        at = align_to(at, max(ALIGN, buffer.align)) + buffer.nbytes
+        at = align_up(at, max(ALIGN, buffer.align)) + buffer.nbytes
     return at
-
-
-def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
-    """Offsets of the windows, those that are finished first at the bottom, and the end of the last."""
-    offsets, end = [0] * len(nest.nodes), 0
-    for n in range(len(nest.nodes)):
-        offsets[n] = align_to(end, ALIGN)
-        if nest.window_bytes(n):
-            end = offsets[n] + nest.window_bytes(n)
-    return tuple(offsets), end
 
 
 def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
@@ -275,102 +248,76 @@ def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
     return all(size % align == 0 and align <= ALIGN for size, align in pairs) and all(b.align <= ALIGN for b in func.scratch)
 
 
-def emit(
-    nest: Nest, work: Sequence[Work], externals: Sequence[TensorType], *, name: str, span: Span = NO_SPAN, fed: bool = False
-) -> Cascade:
-    """The cascade from whole tensors `externals` to the whole tensor of the last node.
+def emit(nest: Nest, kernels: Kernels, *, name: str, span: Span = NO_SPAN, fed: bool = False) -> Cascade:
+    """The cascade from the whole external tensors to the whole tensor of the last node.
 
     Its parameters: external_0 ..., out, params (all constants), and scratch: windows, and work for the scratch of the row
     kernels. Empty ones are left out.  With `fed`, all work is done by its callee FEED, which receives one row of external tensor
     0 and, as a scalar, the number of the row.
     """
-    stream, places = _stream(work)
+    stream, places = _stream(kernels)
     offsets, total = place_windows(nest)
-    funcs = [w.lowered.func for w in work if w.lowered is not None]
+    funcs = [lowered.func for lowered in kernels if lowered is not None]
     align = max([ALIGN, *(f.align for g in funcs for f in (*g.inputs, *g.outputs))])
-    sizes = _Sizes(align, stream.size, total, max((scratch_bytes(f) for f in funcs), default=0))
+    work, result = max((scratch_bytes(f) for f in funcs), default=0), nest.nodes[-1].type
 
     def emitter(b: IRBuilder, types: Sequence[TensorType]) -> _Emitter:
         aligns = [align if t.nbytes // t.shape[1] % align == 0 else itemsize(t.dtype) for t in types]
         inputs = [b.input(external_name(i), t.shape, t.dtype, align=aligns[i]) for i, t in enumerate(types)]
-        out = b.output(OUT, work[-1].type.shape, work[-1].type.dtype, align=align)
-        params = b.const("params", (sizes.params,), "int8", align=8) if sizes.params else None
-        windows = b.scratch(WINDOWS, (sizes.windows,), "int8", align=ALIGN) if sizes.windows else None
-        space = b.scratch("work", (sizes.work,), "int8", align=ALIGN) if sizes.work else None
-        return _Emitter(nest, work, inputs, out, params, windows, space, offsets, places, b, fed)
+        out = b.output(OUT, result.shape, result.dtype, align=align)
+        params = b.const("params", (stream.size,), "int8", align=8) if stream.size else None
+        windows = b.scratch(WINDOWS, (total,), "int8", align=ALIGN) if total else None
+        space = b.scratch("work", (work,), "int8", align=ALIGN) if work else None
+        return _Emitter(nest, kernels, inputs, out, params, windows, space, offsets, places, b, fed)
 
     b = IRBuilder(name)
-    main = emitter(b, externals)
+    types = [t.type for t in nest.externals]
+    main = emitter(b, types)
     if fed:
-        main.callees = _feed(main, emitter, externals, name=name)
+        row = replace(types[0], shape=(1, 1, *types[0].shape[2:]))
+        main.callees = _feed(main, emitter(IRBuilder(FEED.format(name)), [row, *types[1:]]))
     else:
         rows = nest.nodes[-1].rows
         with b.for_("y", nest.nodes[-1].height, start=-nest.lead * rows, step=rows) as y:
             main.block(len(nest.nodes) - 1, y)
-    kernels = ", ".join(f.attrs.kernel.partition("(")[0].rpartition(".")[2] for f in funcs)
-    parts = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
-    attrs = FuncAttrs(
-        f"cascade({kernels})", span, _macs(nest, work), "size", distances=distances(nest, [t.nbytes for t in externals], parts)
-    )  # fmt: skip
-    return Cascade(b.finish(attrs), main.callees, {"params": stream} if stream.size else {})
+    names = ", ".join(f.attrs.kernel.partition("(")[0].rpartition(".")[2] for f in funcs)
+    blocks = [node.height // node.rows for node in nest.nodes]
+    macs = sum(k.func.attrs.macs * n for k, n in zip(kernels, blocks, strict=True) if k is not None)
+    func = b.finish(FuncAttrs(f"cascade({names})", span, macs, "size", distances=distances(nest)))
+    return Cascade(func, main.callees, {"params": stream} if stream.size else {})
 
 
 FEED = "{}_feed"
 """The callee of a fed cascade that receives one row."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """Alignment of the tensors, and bytes that a cascade needs besides them."""
+def _feed(main: _Emitter, inner: _Emitter) -> dict[str, PrimFunc]:
+    """Append calls of FEED for all rows to `main`; a row outside the image is passed as its nearest row, which is not read.
 
-    align: int
-    params: int
-    windows: int
-    work: int
-
-
-def _feed(
-    main: _Emitter, emitter: Callable[[IRBuilder, Sequence[TensorType]], _Emitter], externals: Sequence[TensorType], *, name: str
-) -> dict[str, PrimFunc]:
-    """Append calls of FEED for all rows to `main`; a row outside the image is passed as its nearest row, which is not read."""
-    nest, whole = main.nest, externals[0]
-    row = replace(whole, shape=(1, 1, *whole.shape[2:]))
-    b = IRBuilder(FEED.format(name))
-    inner = emitter(b, (row, *externals[1:]))
-    number = Var("number")
+    `inner` emits FEED.
+    """
+    whole, number = main.externals[0], Var("number")
     inner.arrive(0, number)
-    func = replace(b.finish(FuncAttrs(kernel="feed()", opt="size")), scalars=(number,))
-    first, last = nest.arrivals()
+    func = replace(inner.b.finish(FuncAttrs(kernel="feed()", opt="size")), scalars=(number,))
+    first, last = main.nest.arrivals()
     buffers = [*main.externals[1:], main.out, main.params, main.windows, main.work_space]
     with main.b.for_("row", last + 1, start=first) as p:
         inside = maximum(minimum(p, whole.shape[1] - 1), 0)
-        operands: list[Region | Expr] = [Region(main.externals[0], inside * row.size, whole.dtype)]
+        operands: list[Region | Expr] = [Region(whole, inside * inner.externals[0].size, whole.dtype)]
         operands += [Region(buffer, imm(0), buffer.dtype) for buffer in buffers if buffer is not None]
-        main.b.append(CallPrim(FEED.format(name), (*operands, p)))
-    return {**inner.callees, FEED.format(name): func}
+        main.b.append(CallPrim(inner.b.name, (*operands, p)))
+    return {**inner.callees, inner.b.name: func}
 
 
-def _macs(nest: Nest, work: Sequence[Work]) -> int:
-    return sum(
-        w.lowered.func.attrs.macs * (node.height // node.rows)
-        for node, w in zip(nest.nodes, work, strict=True)
-        if w.lowered is not None
-    )
-
-
-def _stream(work: Sequence[Work]) -> tuple[Array, list[dict[str, int]]]:
+def _stream(kernels: Kernels) -> tuple[Array, list[dict[str, int]]]:
     """All constants of all row kernels, concatenated, and the offset of each."""
-    parts: list[bytes] = []
-    size = 0
+    stream = bytearray()
     places: list[dict[str, int]] = []
-    for w in work:
-        own: dict[str, int] = {}
-        for buffer in w.lowered.func.consts if w.lowered is not None else ():
-            assert w.lowered is not None
-            data = np.ascontiguousarray(w.lowered.constants[buffer.name]).tobytes()
-            own[buffer.name] = size
-            padding = -len(data) % 8
-            parts.append(data + bytes(padding))
-            size += len(data) + padding
-        places.append(own)
-    return np.frombuffer(b"".join(parts), np.int8), places
+    for lowered in kernels:
+        places.append({})
+        constants = {} if lowered is None else {b.name: lowered.constants[b.name] for b in lowered.func.consts}
+        for key, data in constants.items():
+            places[-1][key] = len(stream)
+            stream += np.ascontiguousarray(data).tobytes()
+            stream += bytes(-len(stream) % 8)
+    return np.frombuffer(bytes(stream), np.int8), places

@@ -8,45 +8,248 @@ of the image; such rows are filled instead of computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from typing import Any
 
-from aot.executor.cascade_rows import RowForm, RowPropagator, divisors
 from aot.executor.lowered import TensorRef
-from aot.ir.type import TensorType
-from aot.relay.expr import Function
+from aot.ir.op import T_OP_PATTERN, Op, OpPattern
+from aot.ir.type import TensorType, Type
+from aot.memory.plan import align_up
+from aot.relay.expr import Call, Constant, Expr, Function, Var, call, post_order, tensor_type
 from aot.support.dataclass import dataclass
+from aot.support.dtype import lowest
+
+# ---- row forms: which input rows a fused function needs for an output row, and the same function over only those rows
+#
+# Row-local are windows along the height (convolution, depthwise convolution, pooling), movement that keeps rows separate (pad,
+# resize by an integer factor) and everything element-wise.
+
+
+@dataclass(frozen=True, slots=True)
+class RowPropagator:
+    """Output row y reads the `extent` input rows from y * stride // repeat - before on; one of stride and repeat is 1.
+
+    In rows outside the image all elements are `fill` (None: there are no such rows).  So are the columns outside that the window
+    covers: `sides` (left, right), with the value `edge`.
+    """
+
+    extent: int = 1
+    stride: int = 1
+    before: int = 0
+    repeat: int = 1
+    fill: int | float | None = None
+    sides: tuple[int, int] = (0, 0)
+    edge: int | float = 0
+
+    def window(self, rows: int) -> int:
+        """Input rows needed for `rows` output rows that start at a multiple of `repeat`."""
+        return rows // self.repeat if self.repeat > 1 else (rows - 1) * self.stride + self.extent
+
+    def advance(self, rows: int) -> int:
+        """Input rows between the starts of two consecutive blocks of `rows` output rows."""
+        return rows * self.stride // self.repeat
+
+    def first(self, row: int) -> int:
+        """The first input row of the block that starts at output row `row`."""
+        return row * self.stride // self.repeat - self.before
+
+
+RowForm = tuple[RowPropagator, ...]
+"""How a function reads each of its parameters."""
+
+
+def granule(form: RowForm) -> int:
+    """Output rows are computed in multiples of this."""
+    return max((r.repeat for r in form), default=1)
+
+
+def row_form(func: Function) -> RowForm | None:
+    """The row form of a primitive function, or None if it is not row-local.
+
+    At most one operator may have a window, and it must read parameters only; all tensors are [1, H, W, C] with any W and C.
+    """
+    if not all(_is_image(e.type) for e in (*func.params, func.body)):
+        return None
+    propagators: dict[int, RowPropagator] = {}
+    windowed: set[int] = set()
+    for expr in post_order(func.body):
+        if isinstance(expr, (Var, Constant)):
+            continue
+        if not isinstance(expr, Call) or not isinstance(expr.op, Op):
+            return None
+        if expr.op.name not in _WINDOWS:
+            if not _is_elementwise(expr):
+                return None
+            continue
+        rows, data = _WINDOWS[expr.op.name][0](expr), expr.args[0]
+        if rows is None or not isinstance(data, Var) or id(data) in propagators or any(isinstance(a, Var) for a in expr.args[1:]):
+            return None
+        propagators[id(data)] = rows
+        windowed.add(id(expr))
+    if len(windowed) > 1 or not _windows_alone(func, propagators):
+        return None
+    return tuple(propagators.get(id(v), RowPropagator()) for v in func.params)
+
+
+def row_variant(func: Function, form: RowForm, rows: int, wide: Sequence[bool] = ()) -> Function:
+    """`func` for `rows` output rows at a time: inputs [1, window, W, C], no vertical padding.
+
+    Inputs that are `wide` come with the columns outside (`RowPropagator.sides`), without padding.
+    """
+    params, widened = [], False
+    for k, (v, r) in enumerate(zip(func.params, form, strict=True)):
+        _, _, width, channels = v.type.shape
+        if wide and wide[k]:
+            width, widened = width + sum(r.sides), True
+        params.append(Var(v.name, replace(v.type, shape=(1, r.window(rows), width, channels)), v.span))
+    done: dict[int, Expr] = {id(old): new for old, new in zip(func.params, params, strict=True)}
+    for expr in post_order(func.body):
+        if isinstance(expr, Constant):
+            done[id(expr)] = expr
+        elif isinstance(expr, Call):
+            assert isinstance(expr.op, Op)
+            attrs = expr.attrs
+            if expr.op.name in _WINDOWS:
+                attrs = _WINDOWS[expr.op.name][1](attrs, rows)
+                attrs = replace(attrs, padding=(0, 0, 0, 0)) if widened else attrs
+            done[id(expr)] = call(expr.op, [done[id(a)] for a in expr.args], attrs, span=expr.span)
+    return Function(tuple(params), done[id(func.body)], func.attrs)
+
+
+def _is_image(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and len(type_.shape) == 4 and type_.shape[0] == 1 and type_.size > 0
+
+
+def _is_elementwise(expr: Call) -> bool:
+    """Whether row y of the result depends only on row y of the operands; constants must be the same for all rows."""
+    assert isinstance(expr.op, Op)
+    if T_OP_PATTERN.get(expr.op.name) > OpPattern.BROADCAST or not isinstance(expr.type, TensorType):
+        return False
+    shape = expr.type.shape
+    for arg in expr.args:
+        other = tensor_type(arg).shape
+        if isinstance(arg, Constant):
+            if len(other) >= 3 and other[-3] != 1:
+                return False
+        elif other != shape:
+            return False
+    return len(shape) == 4
+
+
+def _windows_alone(func: Function, windows: Mapping[int, RowPropagator]) -> bool:
+    """Whether every parameter that is read through a window is read in no other way."""
+    reads = [id(a) for e in post_order(func.body) if isinstance(e, Call) for a in e.args]
+    return all(reads.count(v) == 1 for v in windows)
+
+
+# ---- windows of the operators
+
+
+def _layer(expr: Call) -> RowPropagator:
+    kernel = tensor_type(expr.args[1]).shape[1]
+    return _window(expr, (kernel - 1) * expr.attrs.dilation[0] + 1, expr.attrs.pad_value)
+
+
+def _max_pool(expr: Call) -> RowPropagator:
+    return _window(expr, expr.attrs.pool_size[0], lowest(tensor_type(expr).dtype))
+
+
+def _avg_pool(expr: Call) -> RowPropagator | None:
+    """A mean counts only rows inside the image, so no row may be outside."""
+    rows = _window(expr, expr.attrs.pool_size[0], 0)
+    return replace(rows, sides=(0, 0)) if rows.fill is None else None
+
+
+def _window(expr: Call, extent: int, fill: int | float) -> RowPropagator:
+    top, left, bottom, right = expr.attrs.padding
+    return _clean(expr, RowPropagator(extent, expr.attrs.strides[0], top, fill=fill, sides=(left, right), edge=fill), bottom)
+
+
+def _pad(expr: Call) -> RowPropagator | None:
+    (_, (top, bottom), _, _) = expr.attrs.pad_width
+    return _clean(expr, RowPropagator(before=top, fill=expr.attrs.pad_value), bottom)
+
+
+def _resize(expr: Call) -> RowPropagator | None:
+    """Each input row is repeated the same number of times."""
+    rows, height = expr.attrs.rows, tensor_type(expr.args[0]).shape[1]
+    factor = len(rows) // height
+    return RowPropagator(repeat=factor) if rows == tuple(i // factor for i in range(height * factor)) and factor else None
+
+
+def _clean(expr: Call, rows: RowPropagator, after: int) -> RowPropagator:
+    """`fill` only if a window really leaves the image."""
+    height, out = tensor_type(expr.args[0]).shape[1], tensor_type(expr).shape[1]
+    last = rows.first(out - 1) + rows.extent - 1
+    return rows if rows.before > 0 or (after > 0 and last >= height) else replace(rows, fill=None)
+
+
+def _flat_padding(attrs: Any, _rows: int) -> Any:
+    _, left, _, right = attrs.padding
+    return replace(attrs, padding=(0, left, 0, right))
+
+
+def _flat_pad(attrs: Any, _rows: int) -> Any:
+    n, _, width, channels = attrs.pad_width
+    return replace(attrs, pad_width=(n, (0, 0), width, channels))
+
+
+def _first_rows(attrs: Any, rows: int) -> Any:
+    factor = attrs.rows.count(0)
+    return replace(attrs, rows=tuple(i // factor for i in range(rows)))
+
+
+_WINDOWS: Mapping[str, tuple[Callable[[Call], RowPropagator | None], Callable[[Any, int], Any]]] = {
+    "nn.conv2d": (_layer, _flat_padding),
+    "nn.depthwise_conv2d": (_layer, _flat_padding),
+    "nn.max_pool2d": (_max_pool, _flat_padding),
+    "nn.avg_pool2d": (_avg_pool, _flat_padding),
+    "nn.pad": (_pad, _flat_pad),
+    "image.resize_nearest": (_resize, _first_rows),
+}
+"""The rows that an operator reads, and its attributes for so many output rows without padding above and below."""
+
+
+# ---- the nest
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """An input of a node: the result of node `node`, or if that is None, rows of external tensor `external` read in place.
 
-    `row_bytes`: bytes per row of the external tensor.  `wide`: rows are read with the node's margins.
+    `wide`: rows are read with the node's margins.
     """
 
     rows: RowPropagator
     node: int | None = None
     external: int = -1
-    row_bytes: int = 0
     wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A tensor of `height` rows of `row_bytes`, computed `rows` at a time; `fill` is the value of everything outside the image.
+    """A tensor that is computed `rows` rows at a time; `fill` is the value of everything outside the image.
 
-    `margins`: bytes left and right of each row in its window, for the columns outside.
+    `maker`: the number of the part that computes it; None if it is a copy of an external tensor's rows.  `margins`: bytes left
+    and right of each row in its window, for the columns outside.
     """
 
-    name: str
-    height: int
-    row_bytes: int
+    type: TensorType
     rows: int
     links: tuple[Link, ...]
+    maker: int | None = None
     fill: int | float | None = None
     margins: tuple[int, int] = (0, 0)
+
+    @property
+    def height(self) -> int:
+        return self.type.shape[1]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.type.nbytes // self.height
 
     @property
     def pitch(self) -> int:
@@ -56,7 +259,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The order of `nodes` (inputs before readers, the result last).
+    """The order of `nodes` (inputs before readers, the result last), which read `externals` from outside.
 
     `drives[n]`: (input node, its blocks per block of n, offset): its first block starts at the first row that n reads plus the
     offset. `windows`: rows that each node keeps (the result: 0).  `lags[n][k]`: how far before the window's end the rows of link
@@ -64,11 +267,12 @@ class Nest:
     """
 
     nodes: tuple[Node, ...]
+    externals: tuple[TensorRef, ...]
     drives: tuple[tuple[tuple[int, int, int], ...], ...]
-    windows: tuple[int, ...]
-    lags: tuple[tuple[int, ...], ...]
-    lead: int
-    guards: tuple[tuple[int, int], ...]
+    windows: tuple[int, ...] = ()
+    lags: tuple[tuple[int, ...], ...] = ()
+    lead: int = 0
+    guards: tuple[tuple[int, int], ...] = ()
 
     @property
     def steps(self) -> int:
@@ -109,13 +313,13 @@ def reading(node: Node, source: int) -> RowPropagator:
     return max((k.rows for k in node.links if k.node == source), key=lambda r: r.first(0) + r.window(node.rows))
 
 
-def make_nest(nodes: Sequence[Node]) -> Nest | None:
+def make_nest(nodes: Sequence[Node], externals: Sequence[TensorRef]) -> Nest | None:
     """The order of the nodes, or None if their rates or blocks do not fit each other."""
     driven = _drivers(nodes)
     if driven is None:
         return None
     drives, ends, rates = driven
-    nest = Nest(tuple(nodes), drives, (), (), 0, ())
+    nest = Nest(tuple(nodes), tuple(externals), drives)
     lags = _lags(nest)
     if lags is None:
         return None
@@ -125,9 +329,9 @@ def make_nest(nodes: Sequence[Node]) -> Nest | None:
             if link.node is not None:
                 windows[link.node] = max(windows[link.node], lag)
     lead = max(0, *(-(-(end - rate + _top(nodes, n)) // rate) for n, (end, rate) in enumerate(zip(ends, rates, strict=True))))
-    nest = Nest(tuple(nodes), drives, tuple(windows), lags, lead, ())
+    nest = replace(nest, windows=tuple(windows), lags=lags, lead=lead)
     guards = _guards(nest)
-    return None if guards is None else Nest(tuple(nodes), drives, tuple(windows), lags, lead, guards)
+    return None if guards is None else replace(nest, guards=guards)
 
 
 def _top(nodes: Sequence[Node], n: int) -> int:
@@ -233,6 +437,9 @@ def _guards(nest: Nest) -> tuple[tuple[int, int], ...] | None:
 
 OUT, WINDOWS = "out", "windows"
 
+ALIGN = 4
+"""Alignment of windows, in bytes."""
+
 
 def external_name(index: int) -> str:
     return f"external_{index}"
@@ -271,22 +478,36 @@ def _run(nest: Nest) -> _Log:
             if link.node is not None:
                 log.touch(link.node, time)
             else:
-                log.reads.setdefault(link.external, []).append((time, link.rows.first(first) * link.row_bytes))
+                log.reads.setdefault(link.external, []).append((time, link.rows.first(first) * _row_bytes(nest, link)))
         if n == last:
             log.writes.append((time, (first + node.rows) * node.row_bytes))
     return log
 
 
-def distances(nest: Nest, externals: Sequence[int], windows: Sequence[tuple[int, int]]) -> dict[tuple[str, str], int]:
-    """(a, b) -> d: start(b) - start(a) >= d is safe, for pairs of the result, the windows and external tensors.
+def _row_bytes(nest: Nest, link: Link) -> int:
+    """Bytes per row of the external tensor that a link reads."""
+    type_ = nest.externals[link.external].type
+    return type_.nbytes // type_.shape[1]
 
-    `externals`: bytes of each; `windows`: (offset, bytes) of each node's window in the buffer of all windows.
-    """
-    log = _run(nest)
-    total = max((o + s for o, s in windows), default=0)
-    out_bytes = nest.nodes[-1].height * nest.nodes[-1].row_bytes
+
+def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
+    """Offsets of the windows, those that are finished first at the bottom, and the end of the last."""
+    offsets, end = [0] * len(nest.nodes), 0
+    for n in range(len(nest.nodes)):
+        offsets[n] = align_up(end, ALIGN)
+        if nest.window_bytes(n):
+            end = offsets[n] + nest.window_bytes(n)
+    return tuple(offsets), end
+
+
+def distances(nest: Nest) -> dict[tuple[str, str], int]:
+    """(a, b) -> d: start(b) - start(a) >= d is safe, for pairs of the result, the windows and external tensors."""
+    log, (offsets, total) = _run(nest), place_windows(nest)
+    windows = [(offset, nest.window_bytes(n)) for n, offset in enumerate(offsets)]
+    out_bytes = nest.nodes[-1].type.nbytes
     safe: dict[tuple[str, str], int] = {}
-    for e, size in enumerate(externals):
+    for e, tensor in enumerate(nest.externals):
+        size = tensor.type.nbytes
         d = -size
         for time, end in log.writes:
             start = log.live_from(e, time)
@@ -328,19 +549,6 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class StripePlan:
-    """Parts that run row by row: `nest` over their results, and copies of external tensors' rows.
-
-    `makers[n]`: the number of the part behind node n, or None for a copy.
-    """
-
-    nest: Nest
-    externals: tuple[TensorRef, ...]
-    makers: tuple[int | None, ...]
-    types: tuple[TensorType, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class StripeConfig:
     """How a part of a cascade works: at most `rows` rows at a time; `wide`: its input rows include the columns outside."""
 
@@ -348,86 +556,61 @@ class StripeConfig:
     wide: bool = False
 
 
-def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: TensorRef | None = None) -> StripePlan | None:
+def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: TensorRef | None = None) -> Nest | None:
     """The cascade of `parts`, in which the last part computes the result; None if there is none.
 
     The external tensor `fed` is not in memory: its rows arrive one by one, so they are copied even if they need no window.
 
     The rows that a part computes at a time divide both its tensor's height and the rows that its driver needs per block.
     """
-    producer = {p.outputs[0]: k for k, p in enumerate(parts)}
+    results = {p.outputs[0] for p in parts}
     if any(p.form is None or len(p.outputs) != 1 for p in parts):
         return None
-    rows = _rows(parts, producer, styles)
+    rows = _rows(parts, styles)
     if rows is None:
         return None
     nodes: list[Node] = []
-    makers: list[int | None] = []
-    types: list[TensorType] = []
     externals: list[TensorRef] = []
-    copies: dict[TensorRef, int] = {}
     numbers: dict[TensorRef, int] = {}
     for k, part in enumerate(parts):
-        assert part.form is not None
         links = []
-        for ref, form in zip(part.inputs, part.form.inputs, strict=True):
-            if ref in producer:
-                links.append(Link(form, numbers[ref]))
-                continue
-            if ref not in externals:
+        for ref, form in zip(part.inputs, part.form or (), strict=True):
+            if ref not in results and ref not in externals:
                 externals.append(ref)
-            number = externals.index(ref)
-            if form.fill is None and ref is not fed:
-                links.append(Link(form, None, number, _row_bytes(ref)))
+            if ref not in results and form.fill is None and ref is not fed:
+                links.append(Link(form, external=externals.index(ref)))
                 continue
-            if ref not in copies:
-                copies[ref] = len(nodes)
-                nodes.append(_node(ref, 1, (Link(RowPropagator(), None, number, _row_bytes(ref)),)))
-                makers.append(None)
-                types.append(ref.type)
-            links.append(Link(form, copies[ref]))
+            if ref not in numbers:  # an external tensor whose rows are copied
+                numbers[ref] = len(nodes)
+                nodes.append(Node(ref.type, 1, (Link(RowPropagator(), external=externals.index(ref)),)))
+            links.append(Link(form, numbers[ref]))
         numbers[part.outputs[0]] = len(nodes)
-        nodes.append(_node(part.outputs[0], rows[k], tuple(links)))
-        makers.append(k)
-        types.append(part.outputs[0].type)
+        nodes.append(Node(part.outputs[0].type, rows[k], tuple(links), k))
     filled = _with_fills(nodes)
-    nest = None if filled is None else make_nest(_with_margins(filled, types, [k is not None and styles[k].wide for k in makers]))
-    return None if nest is None else StripePlan(nest, tuple(externals), tuple(makers), tuple(types))
+    return None if filled is None else make_nest(_with_margins(filled, styles), externals)
 
 
-def is_fed(stripe: StripePlan) -> bool:
+def is_fed(nest: Nest) -> bool:
     """Whether external tensor 0 is only copied, row by row, and its rows drive everything else."""
-    nodes = stripe.nest.nodes
-    readers = [n for n, node in enumerate(nodes) if any(k.node is None and k.external == 0 for k in node.links)]
-    return readers == [stripe.nest.feeding[0]] and stripe.makers[readers[0]] is None
+    readers = [n for n, node in enumerate(nest.nodes) if any(k.node is None and k.external == 0 for k in node.links)]
+    return readers == [nest.feeding[0]] and nest.nodes[readers[0]].maker is None
 
 
-def _node(ref: TensorRef, rows: int, links: tuple[Link, ...]) -> Node:
-    return Node(ref.name, ref.type.shape[1], _row_bytes(ref), rows, links)
-
-
-def _row_bytes(ref: TensorRef) -> int:
-    return ref.type.nbytes // ref.type.shape[1]
-
-
-def _rows(parts: Sequence[Part], producer: Mapping[TensorRef, int], styles: Sequence[StripeConfig]) -> list[int] | None:
+def _rows(parts: Sequence[Part], styles: Sequence[StripeConfig]) -> list[int] | None:
     """Rows at a time of each part, from the last to the first."""
     rows = [0] * len(parts)
     for k in range(len(parts) - 1, -1, -1):
-        part = parts[k]
-        assert part.form is not None
-        granule, limits = part.form.granule, [part.outputs[0].type.shape[1]]
+        result, unit = parts[k].outputs[0], granule(parts[k].form or ())
+        limits = [result.type.shape[1]]
         for c in range(k + 1, len(parts)):
-            form = parts[c].form
-            assert form is not None
-            reads = [r for ref, r in zip(parts[c].inputs, form.inputs, strict=True) if ref is part.outputs[0]]
+            reads = [r for ref, r in zip(parts[c].inputs, parts[c].form or (), strict=True) if ref is result]
             limits += [r.advance(rows[c]) for r in reads]
         if k < len(parts) - 1 and len(limits) == 1:
             return None
-        fitting = [d for d in divisors(*limits) if d % granule == 0]
+        fitting = [d for d in range(1, min(limits) + 1) if d % unit == 0 and not any(n % d for n in limits)]
         if not fitting:
             return None
-        rows[k] = max([d for d in fitting if d <= max(styles[k].rows, granule)] or [fitting[0]])
+        rows[k] = max([d for d in fitting if d <= max(styles[k].rows, unit)] or [fitting[0]])
     return rows
 
 
@@ -443,18 +626,19 @@ def _with_fills(nodes: Sequence[Node]) -> list[Node] | None:
     return [replace(node, fill=next(iter(f), None)) for node, f in zip(nodes, fills, strict=True)]
 
 
-def _with_margins(nodes: Sequence[Node], types: Sequence[TensorType], is_wide: Sequence[bool]) -> list[Node]:
+def _with_margins(nodes: Sequence[Node], styles: Sequence[StripeConfig]) -> list[Node]:
     """Give the rows of a window the columns outside if its readers want and agree on them; row kernels then need no padding.
 
     A node that computes several rows at a time writes them without gaps, so it cannot.  Readers of one row use it without
     margins.
     """
     new = list(nodes)
+    is_wide = [node.maker is not None and styles[node.maker].wide for node in nodes]
     for t, node in enumerate(nodes):
         reads = [(c, k, link) for c, other in enumerate(nodes) for k, link in enumerate(other.links) if link.node == t]
         wide = [(c, k, link) for c, k, link in reads if link.rows.sides != (0, 0)]
         values = {link.rows.edge for _, _, link in wide} | ({node.fill} if node.fill is not None else set())
-        column = node.row_bytes // types[t].shape[2]
+        column = node.row_bytes // node.type.shape[2]
         margins = {(link.rows.sides[0] * column, link.rows.sides[1] * column) for _, _, link in wide}
         narrow = [link.rows.window(nodes[c].rows) for c, _, link in reads if link.rows.sides == (0, 0)]
         if not all(is_wide[c] for c, _, _ in wide):

@@ -14,20 +14,23 @@ from itertools import accumulate
 
 from aot.errors import Problem, UsageError
 from aot.executor.candidates import CandidateModule, candidates
-from aot.executor.cascade_emit import FEED, Work, emit, fits_alignment, move_instructions, place_windows, scratch_bytes
+from aot.executor.cascade_emit import FEED, emit, fits_alignment, move_instructions, scratch_bytes
 from aot.executor.cascade_nest import (
     OUT,
     WINDOWS,
+    Nest,
     Node,
     Part,
     StripeConfig,
-    StripePlan,
     distances,
     external_name,
+    granule,
     is_fed,
     make_stripe,
+    place_windows,
+    row_form,
+    row_variant,
 )
-from aot.executor.cascade_rows import row_form, row_variant
 from aot.executor.lowered import CascadeRuns, KernelCall, LoweredModule, TensorRef
 from aot.executor.overlaps import Operand, call_distances
 from aot.executor.selection import Candidate
@@ -66,7 +69,7 @@ class Segment:
     peak: int
     instructions: int
     kernels: tuple[Candidate, ...] = ()
-    stripe: StripePlan | None = None
+    stripe: Nest | None = None
 
 
 class CascadeSearch:
@@ -82,8 +85,8 @@ class CascadeSearch:
         self._readers = [i for i, c in enumerate(lowered.calls) if fed is not None and fed in map(lowered.root, c.inputs)]
         self._wholes: dict[tuple[int, int], int] = {}
         self._rows: dict[tuple[int, int, tuple[bool, ...]], tuple[Candidate, ...]] = {}
-        self._made: dict[tuple[int, int, tuple[StripeConfig, ...]], tuple[Windows, int, StripePlan] | None] = {}
-        self._bases: dict[tuple[int, int], dict[Windows, tuple[int, StripePlan]]] = {}
+        self._made: dict[tuple[int, int, tuple[StripeConfig, ...]], tuple[Windows, int, Nest] | None] = {}
+        self._bases: dict[tuple[int, int], dict[Windows, tuple[int, Nest]]] = {}
         self._least: dict[tuple[int, int], int] = {}
         self._trials: dict[PrimFunc, PrimFunc] = {}
         self._begun: list[int] = []
@@ -205,7 +208,7 @@ class CascadeSearch:
                 if i < j and self._closed(i, j) and self._least_bytes(i, j) <= limit:
                     yield i, j
 
-    def _add(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[int, StripePlan] | None:
+    def _add(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[int, Nest] | None:
         """Build the cascade with one style per layer, and cache it."""
         style = (i, j, tuple(styles))
         if style not in self._made:
@@ -213,13 +216,13 @@ class CascadeSearch:
         cascade = self._made[style]
         return None if cascade is None else self._bases[i, j].setdefault(cascade[0], cascade[1:])
 
-    def _make(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[Windows, int, StripePlan] | None:
+    def _make(self, i: int, j: int, styles: Sequence[StripeConfig]) -> tuple[Windows, int, Nest] | None:
         stripe = make_stripe(self.parts[i : j + 1], styles, self._fed)
         if stripe is None or not self._admissible(stripe):
             return None
         if self._fed in stripe.externals and not is_fed(stripe):
             return None
-        windows = tuple((n.rows, sum(n.margins)) for n in stripe.nest.nodes)
+        windows = tuple((n.rows, sum(n.margins)) for n in stripe.nodes)
         return windows, self._base(i, j, stripe), stripe
 
     def refine(self, segment: Segment, limit: int) -> bool:
@@ -239,8 +242,8 @@ class CascadeSearch:
 
     def _styles(self, segment: Segment) -> list[StripeConfig]:
         assert segment.stripe is not None
-        nodes = {k: n for k, n in zip(segment.stripe.makers, segment.stripe.nest.nodes, strict=True) if k is not None}
-        return [StripeConfig(n.rows, any(link.wide for link in n.links)) for _, n in sorted(nodes.items())]
+        nodes = [n for n in segment.stripe.nodes if n.maker is not None]  # in the order of the parts
+        return [StripeConfig(n.rows, any(link.wide for link in n.links)) for n in nodes]
 
     def _least_bytes(self, i: int, j: int) -> int:
         """A quick lower bound: other live tensors, the larger of input and result, and the rows that every layer reads."""
@@ -250,9 +253,9 @@ class CascadeSearch:
             rows: dict[TensorRef, int] = {}
             for part in self.parts[i + 1 : j + 1]:
                 assert part.form is not None
-                for t, r in zip(part.inputs, part.form.inputs, strict=True):
+                for t, r in zip(part.inputs, part.form, strict=True):
                     if t in computed:
-                        rows[t] = max(rows.get(t, 0), r.window(part.form.granule) * (t.type.nbytes // t.type.shape[1]))
+                        rows[t] = max(rows.get(t, 0), r.window(granule(part.form)) * (t.type.nbytes // t.type.shape[1]))
             result = self.parts[j].outputs[0].type.nbytes
             self._least[i, j] = (
                 self._others(i, j, outside | computed) + max([result, *(t.type.nbytes for t in outside)]) + sum(rows.values())
@@ -270,25 +273,22 @@ class CascadeSearch:
         inner = {p.outputs[0] for p in parts[:-1]}
         return all(self._lives[t][1] <= j for t in inner) and not inner & set(self._lowered.views.values())
 
-    def _admissible(self, stripe: StripePlan) -> bool:
+    def _admissible(self, stripe: Nest) -> bool:
         values = self._lowered.values
         return all(t not in values and self._lowered.root(t) is t for t in stripe.externals)
 
-    def _base(self, i: int, j: int, stripe: StripePlan) -> int:
+    def _base(self, i: int, j: int, stripe: Nest) -> int:
         """Peak without the scratch of the row kernels."""
-        nest, externals = stripe.nest, stripe.externals
-        offsets, total = place_windows(nest)
-        windows = tuple((o, nest.window_bytes(n)) for n, o in enumerate(offsets))
-        safe = distances(nest, [t.type.nbytes for t in externals], windows)
+        _, total = place_windows(stripe)
         out = self.parts[j].outputs[0]
-        kept = [(external_name(e), t) for e, t in enumerate(externals) if t is not self._fed]
+        kept = [(external_name(e), t) for e, t in enumerate(stripe.externals) if t is not self._fed]
         ending = {name for name, t in kept if self._lives[t][1] <= j} | {OUT, WINDOWS}
         buffers = [BufferInfo(name, t.type.nbytes, 4, 0, 0) for name, t in kept]
         buffers += [BufferInfo(OUT, out.type.nbytes, 4, 0, 0)]
         buffers += [BufferInfo(WINDOWS, total, 4, 0, 0)] if total else []
-        allowed = {(a, b): Conflict(a, b, d) for (a, b), d in safe.items() if {a, b} <= ending}
+        allowed = {(a, b): Conflict(a, b, d) for (a, b), d in distances(stripe).items() if {a, b} <= ending}
         own = {t for p in self.parts[i : j + 1] for t in p.outputs}
-        return self._others(i, j, {*externals, *own}) + _planned(buffers, allowed)
+        return self._others(i, j, {*stripe.externals, *own}) + _planned(buffers, allowed)
 
     def _row_kernels(self, layer: int, node: Node) -> tuple[Candidate, ...]:
         wide = tuple(link.wide for link in node.links)
@@ -303,17 +303,16 @@ class CascadeSearch:
             )
         return self._rows[key]
 
-    def _choose(self, i: int, j: int, base: int, stripe: StripePlan, limit: int) -> Segment | None:
+    def _choose(self, i: int, j: int, base: int, stripe: Nest, limit: int) -> Segment | None:
         """The fastest kernels whose scratch fits under the limit."""
         kernels, total = [], _overhead(stripe)
-        for n, k in enumerate(stripe.makers):
-            if k is None:
+        for n, node in enumerate(stripe.nodes):
+            if node.maker is None:
                 continue
-            node = stripe.nest.nodes[n]
             fitting = [
                 c
-                for c in self._row_kernels(i + k, node)
-                if scratch_bytes(c.lowered.func) <= limit - base and fits_alignment(stripe.nest, n, c.lowered.func)
+                for c in self._row_kernels(i + node.maker, node)
+                if scratch_bytes(c.lowered.func) <= limit - base and fits_alignment(stripe, n, c.lowered.func)
             ]
             if not fitting:
                 return None
@@ -347,16 +346,16 @@ def _weighed(kernels: Sequence[Candidate]) -> tuple[Candidate, ...]:
     )
 
 
-def _overhead(stripe: StripePlan) -> int:
+def _overhead(stripe: Nest) -> int:
     """Instructions for moving rows."""
-    total, nest = 0, stripe.nest
-    for n, node in enumerate(nest.nodes):
-        blocks = (nest.guards[n][1] - nest.guards[n][0]) // node.rows + 1
-        keep = (nest.windows[n] - node.rows) * node.pitch
+    total = 0
+    for n, node in enumerate(stripe.nodes):
+        blocks = (stripe.guards[n][1] - stripe.guards[n][0]) // node.rows + 1
+        keep = (stripe.windows[n] - node.rows) * node.pitch
         words = node.pitch % 4 == 0
         if keep > 0:
             total += blocks * move_instructions(keep, words=words)
-        if stripe.makers[n] is None:
+        if node.maker is None:
             total += blocks * move_instructions(node.rows * node.row_bytes, words=words)
     return total
 
@@ -461,44 +460,33 @@ def tried_runs(search: CascadeSearch, limit: int) -> CascadeRuns:
     return CascadeRuns(sum(length <= LONGEST for length in lengths), len(lengths))
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltCascade:
-    """The call that replaces several layers, its only possible kernel, and the functions that it calls."""
-
-    call: KernelCall
-    candidate: Candidate
-    callees: Mapping[str, PrimFunc]
-
-
-def build_cascade(lowered: LoweredModule, segment: Segment, parts: Sequence[Part], *, fed: bool) -> BuiltCascade:
-    """Build the cascade that replaces the layers of the segment."""
-    assert segment.stripe is not None
+def build_cascade(lowered: LoweredModule, segment: Segment, *, fed: bool) -> tuple[KernelCall, Mapping[str, PrimFunc]]:
+    """The call that replaces the layers of the segment, with its only possible kernel, and the functions that it calls."""
     stripe = segment.stripe
-    kernels = iter(segment.kernels)
-    work = [Work(t) if k is None else Work(t, next(kernels).lowered) for k, t in zip(stripe.makers, stripe.types, strict=True)]
+    assert stripe is not None
+    row_kernels = iter(segment.kernels)
+    kernels = [None if node.maker is None else next(row_kernels).lowered for node in stripe.nodes]
     calls = lowered.calls[segment.first : segment.last + 1]
-    span = calls[-1].span
-    types = [t.type for t in stripe.externals]
-    name = f"cascade_{segment.first}"
-    cascade = emit(stripe.nest, work, types, name=name, span=span, fed=fed)
+    name, span = f"cascade_{segment.first}", calls[-1].span
+    cascade = emit(stripe, kernels, name=name, span=span, fed=fed)
     func = cascade.func
-    feed = (FEED.format(name), *stripe.nest.arrivals()) if fed else None
-    operators = dict(sorted(pair for c in calls for pair in c.operators.items()))
-    call = KernelCall(
-        name, stripe.externals, calls[-1].outputs, span=span, operators=operators, callees=tuple(cascade.callees), feed=feed
-    )
-    code = {c.key: c.code for c in segment.kernels}
     candidate = Candidate(
         func.attrs.kernel,
         Lowered(func, cascade.constants, segment.instructions),
         ("cascade", segment.first),
         segment.instructions,
         sum(c.nbytes for c in cascade.constants.values()),
-        sum(code.values()),
+        sum({c.key: c.code for c in segment.kernels}.values()),
         sum(b.nbytes for b in func.scratch),
         is_cascade=True,
     )
-    return BuiltCascade(call, candidate, cascade.callees)
+    feed = (FEED.format(name), *stripe.arrivals()) if fed else None
+    operators = dict(sorted(pair for c in calls for pair in c.operators.items()))
+    call = KernelCall(
+        name, stripe.externals, calls[-1].outputs, span=span, operators=operators, candidates=(candidate,),
+        callees=tuple(cascade.callees), feed=feed,
+    )  # fmt: skip
+    return call, {**cascade.callees, name: func}
 
 
 def use_cascades(lowered: LoweredModule, search: CascadeSearch, *, most: int | None) -> LoweredModule | None:
@@ -527,8 +515,8 @@ def use_cascades(lowered: LoweredModule, search: CascadeSearch, *, most: int | N
         if segment.stripe is None:
             calls.append(replace(lowered.calls[segment.first], candidates=segment.kernels))
         else:
-            built = build_cascade(lowered, segment, search.parts, fed=search.fed and segment.first == 0)
-            calls.append(replace(built.call, candidates=(built.candidate,)))
-            functions |= {**built.callees, built.call.func: built.candidate.lowered.func}
+            call, called = build_cascade(lowered, segment, fed=search.fed and segment.first == 0)
+            calls.append(call)
+            functions |= called
     runs = tried_runs(search, limit)
     return replace(lowered, functions=functions, cascade_runs=runs).with_calls(calls)

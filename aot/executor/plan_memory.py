@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aot.errors import UsageError
-from aot.executor.cascade_rows import row_form
+from aot.executor.cascade_nest import row_form
 from aot.executor.config import SLIDE_SHARE
 from aot.executor.lower_te import execution_order
 from aot.executor.lowered import LoweredModule
@@ -129,7 +129,7 @@ class _Graph:
             t = self.refs[id(arg)][0]
             if t is None:
                 continue
-            rows = form.inputs[k] if form else None
+            rows = form[k] if form else None
             # a view may divide the bytes into other rows, so its reader needs the whole tensor
             same = isinstance(arg.type, TensorType) and arg.type.shape[1:2] == self.images[t][1:2] and len(self.images[t]) == 4
             if rows is None or not same:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from aot import op as operators
 from aot import topi
 from aot.executor.candidates import candidates
-from aot.executor.cascade_emit import Cascade, Work, emit, fits_alignment
-from aot.executor.cascade_nest import Part, StripeConfig, StripePlan, is_fed, make_stripe
-from aot.executor.cascade_rows import row_form, row_variant
+from aot.executor.cascade_emit import Cascade, emit, fits_alignment
+from aot.executor.cascade_nest import Nest, Part, StripeConfig, is_fed, make_stripe, row_form, row_variant
 from aot.executor.config import SelectionConfig
 from aot.executor.lower_te import execution_order
 from aot.executor.lowered import TensorRef
@@ -32,6 +31,7 @@ from aot.target.target import find_target
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run_module
 from aot.tir.transform import optimize
+from aot.topi.strategy import Lowered
 
 ADD = AddAttrs((3, -4), (1 << 30, 1 << 30), (0, -1), 1 << 30, -18, 1, -128, 127)
 operators.load_all()
@@ -139,7 +139,7 @@ def parts_of(main: Function) -> list[Part]:
 class Built:
     """A cascade as it goes to the code generator."""
 
-    chain: StripePlan
+    chain: Nest
     cascade: Cascade
     func: PrimFunc
     callees: Mapping[str, PrimFunc]
@@ -150,21 +150,21 @@ def build_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], *, target
     chain = make_stripe(parts, styles, parts[0].inputs[0] if fed else None)
     if chain is None or (fed and not is_fed(chain)):
         return None
-    work = []
-    for n, k in enumerate(chain.makers):
-        node = chain.nest.nodes[n]
+    kernels: list[Lowered | None] = []
+    for n, node in enumerate(chain.nodes):
+        k = node.maker
         if k is None:
-            work.append(Work(chain.types[n]))
+            kernels.append(None)
             continue
         form = parts[k].form
         assert form is not None
         variant = row_variant(parts[k].func, form, node.rows, [link.wide for link in node.links])
         found = candidates(variant, find_target(target), f"rows_{k}", SelectionConfig(), keyed=False)
-        fitting = [c for c in found if fits_alignment(chain.nest, n, c.lowered.func)]
+        fitting = [c for c in found if fits_alignment(chain, n, c.lowered.func)]
         if not fitting:
             return None
-        work.append(Work(chain.types[n], fitting[0].lowered))
-    cascade = emit(chain.nest, work, [t.type for t in chain.externals], name="cascade", fed=fed)
+        kernels.append(fitting[0].lowered)
+    cascade = emit(chain, kernels, name="cascade", fed=fed)
     callees = {name: optimize(f) for name, f in cascade.callees.items()}
     return Built(chain, cascade, optimize(cascade.func), callees)
 

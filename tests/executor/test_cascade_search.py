@@ -17,8 +17,8 @@ from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import UsageError
 from aot.executor import cascade_search as search
-from aot.executor.cascade_nest import Link, Node, Part, StripeConfig, distances, make_nest
-from aot.executor.cascade_rows import RowPropagator, row_form
+from aot.executor.cascade_nest import Link, Node, Part, RowPropagator, StripeConfig, distances, make_nest, row_form
+from aot.executor.lowered import TensorRef
 from aot.ir.type import TensorType
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
@@ -35,23 +35,27 @@ from tests.scale import cases
 MODELS = Path(__file__).parents[1] / "models"
 
 
-def node(name: str, height: int, links: tuple[Link, ...], rows: int = 1, fill: int | None = None) -> Node:
-    return Node(name, height, 4, rows, links, fill)
+def image(height: int) -> TensorType:
+    return TensorType((1, height, 1, 4), "int8")
+
+
+def node(height: int, links: tuple[Link, ...], rows: int = 1, fill: int | None = None) -> Node:
+    return Node(image(height), rows, links, fill=fill)
 
 
 def residual_block(height: int = 8) -> tuple[Node, ...]:
     """A copy, two 3 x 3 convolutions, and the sum of the second with what the first read."""
     window = RowPropagator(3, 1, 1, fill=0)
     return (
-        node("copy", height, (Link(RowPropagator(), None, 0, 4),), fill=0),
-        node("first", height, (Link(window, 0),), fill=0),
-        node("sum", height, (Link(window, 1), Link(RowPropagator(), 0))),
+        node(height, (Link(RowPropagator(), external=0),), fill=0),
+        node(height, (Link(window, 0),), fill=0),
+        node(height, (Link(window, 1), Link(RowPropagator(), 0))),
     )
 
 
 def test_windows_of_a_residual_block() -> None:
     """The skip reads the row that the first convolution is about to give up: three rows each, none more."""
-    nest = make_nest(residual_block())
+    nest = make_nest(residual_block(), [TensorRef("x", image(8))])
     assert nest is not None
     assert nest.windows == (3, 3, 0)
     assert nest.lags == ((0,), (3,), (3, 3))
@@ -60,7 +64,7 @@ def test_windows_of_a_residual_block() -> None:
 
 def test_events_are_in_order_and_complete() -> None:
     """Every row of every tensor is made exactly once, after what it needs."""
-    nest = make_nest(residual_block())
+    nest = make_nest(residual_block(), [TensorRef("x", image(8))])
     assert nest is not None
     made: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for n, first in nest.events(-nest.lead, nest.steps):
@@ -73,23 +77,19 @@ def test_events_are_in_order_and_complete() -> None:
 def test_rates_that_do_not_meet() -> None:
     """A sum of a tensor with itself at half the rate has no constant window."""
     nodes = (
-        node("copy", 8, (Link(RowPropagator(), None, 0, 4),)),
-        node("half", 4, (Link(RowPropagator(1, 2), 0),)),
-        node("sum", 4, (Link(RowPropagator(), 1), Link(RowPropagator(), 0))),
+        node(8, (Link(RowPropagator(), external=0),)),
+        node(4, (Link(RowPropagator(1, 2), 0),)),
+        node(4, (Link(RowPropagator(), 1), Link(RowPropagator(), 0))),
     )
-    assert make_nest(nodes) is None
+    assert make_nest(nodes, [TensorRef("x", image(8))]) is None
 
 
 def test_result_may_follow_the_input_down() -> None:
     """In place with one row to spare: row y of the result is written when row y + 1 of the input was copied."""
-    nest = make_nest(
-        (
-            node("copy", 8, (Link(RowPropagator(), None, 0, 4),), fill=0),
-            node("conv", 8, (Link(RowPropagator(3, 1, 1, fill=0), 0),)),
-        )
-    )
+    nodes = (node(8, (Link(RowPropagator(), external=0),), fill=0), node(8, (Link(RowPropagator(3, 1, 1, fill=0), 0),)))
+    nest = make_nest(nodes, [TensorRef("x", image(8))])
     assert nest is not None
-    found = distances(nest, [32], [(0, 12), (12, 0)])
+    found = distances(nest)
     assert found["out", "external_0"] == -4
     assert found["out", "windows"] == 32  # the last block reads the window
     assert found["windows", "external_0"] == 12
