@@ -121,9 +121,9 @@ def wrap_int32(x: Any) -> Int64:
     return _int64(x).astype(np.int32).astype(np.int64)
 
 
-def saturating_rounding_doubling_high_mul(a: Any, b: Any) -> Int64:
-    """SaturatingRoundingDoublingHighMul: floor((a*b + 2^30) / 2^31), INT32_MAX if a == b == INT32_MIN."""
-    high: Int64 = np.minimum((_int64(a) * _int64(b) + (1 << 30)) >> 31, INT32_MAX)
+def saturating_rounding_doubling_high_mul(a: Any, b: Any, bits: int = 32) -> Int64:
+    """SaturatingRoundingDoublingHighMul: floor((a*b + 2^(bits-2)) / 2^(bits-1)), saturated for the smallest integer squared."""
+    high: Int64 = np.minimum((_int64(a) * _int64(b) + (1 << (bits - 2))) >> (bits - 1), (1 << (bits - 1)) - 1)
     return high
 
 
@@ -134,9 +134,9 @@ def rounding_divide_by_pot(x: Any, exponent: Any) -> Int64:
     return (v >> e) + ((v & mask) > (mask >> 1) + (v < 0))
 
 
-def saturating_shift_left(x: Any, amount: int) -> Int64:
+def saturating_shift_left(x: Any, amount: int, bits: int = 32) -> Int64:
     """SaturatingRoundingMultiplyByPOT for a positive exponent."""
-    shifted: Int64 = np.clip(_int64(x) << amount, INT32_MIN, INT32_MAX)
+    shifted: Int64 = np.clip(_int64(x) << amount, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     return shifted
 
 
@@ -189,54 +189,61 @@ def requantize(x: Any, multiplier: Any, shift: Any, *, zero_point: int, lo: int,
 
 # --- gemmlowp's exp and reciprocal ----------------------------------------------------------------------------------
 
-_EXP_BARREL = (
-    (-2, 1672461947),
-    (-1, 1302514674),
-    (0, 790015084),
-    (1, 290630308),
-    (2, 39332535),
-    (3, 720401),
-    (4, 242),
-)
-"""(k, round(exp(-2^k) * 2^31)): the factors of exp for each bit of the argument from one quarter up."""
+_EXP_BARREL = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""round(exp(-2^k) * 2^31) for k from -2 on: the factors of exp for each bit of the argument from one quarter up."""
+
+_EXP_EIGHTH, _THIRD = 1895147668, 715827883
+"""e^(-1/8) and 1/3 as fractions of 2^31."""
 
 EXP_INTEGER_BITS = 5
 """Softmax's scaled differences have 5 integer and 26 fractional bits."""
 
 
-def _exp_on_last_quarter(a: Int64) -> Int64:
-    """exp(a) for a in [-1/4, 0), Q0.31: Taylor series of fourth order about -1/8."""
-    mul = saturating_rounding_doubling_high_mul
-    x = a + (1 << 28)
-    x2 = mul(x, x)
-    x3 = mul(x2, x)
-    x4_over_4 = rounding_divide_by_pot(mul(x2, x2), 2)
-    tail = rounding_divide_by_pot(mul(x4_over_4 + x3, 715827883) + x2, 1)
-    return mul(1895147668, x + tail) + 1895147668
+def _narrowed(number: int, bits: int) -> int:
+    """A 32-bit fixed-point constant rounded to `bits` bits."""
+    return number if bits == 32 else (number + (1 << (31 - bits))) >> (32 - bits)
 
 
-def exp_on_negative_values(a: Any) -> Int64:
-    """gemmlowp's exp_on_negative_values: Q5.26 argument <= 0, Q0.31 result (exactly INT32_MAX for 0)."""
-    v = _int64(a)
-    fractional = 31 - EXP_INTEGER_BITS
+def exp_on_negative_values(a: Any, integer_bits: int = EXP_INTEGER_BITS, bits: int = 32) -> Int64:
+    """gemmlowp's exp_on_negative_values of numbers of `bits` bits <= 0; the result, without integer bits, is the largest for 0.
+
+    A Taylor series of fourth order about -1/8 for the part in [-1/4, 0), then a factor for each higher bit.
+    """
+
+    def mul(x: Any, y: Any) -> Int64:
+        return saturating_rounding_doubling_high_mul(x, y, bits)
+
+    v, largest, fractional = _int64(a), (1 << (bits - 1)) - 1, bits - 1 - integer_bits
     quarter = 1 << (fractional - 2)
-    in_quarter = (v & (quarter - 1)) - quarter
-    result = _exp_on_last_quarter(saturating_shift_left(in_quarter, EXP_INTEGER_BITS))
-    remainder = in_quarter - v
-    for exponent, factor in _EXP_BARREL:
-        bit = remainder & (1 << (fractional + exponent))
-        result = np.where(bit != 0, saturating_rounding_doubling_high_mul(result, factor), result)
-    return np.where(v == 0, INT32_MAX, result)
+    last = (v & (quarter - 1)) - quarter
+    x = saturating_shift_left(last, integer_bits, bits) + (1 << (bits - 4))
+    x2 = mul(x, x)
+    x4_over_4 = rounding_divide_by_pot(mul(x2, x2), 2)
+    tail = rounding_divide_by_pot(mul(x4_over_4 + mul(x2, x), _narrowed(_THIRD, bits)) + x2, 1)
+    eighth = _narrowed(_EXP_EIGHTH, bits)
+    result = np.minimum(eighth + mul(x + tail, eighth), largest)
+    for exponent, factor in enumerate(_EXP_BARREL, -2):
+        if integer_bits > exponent:
+            bit = (last - v) & (1 << (fractional + exponent))
+            result = np.where(bit != 0, mul(result, _narrowed(factor, bits)), result)
+    if integer_bits > 5:
+        result = np.where(v < -(1 << (fractional + 5)), 0, result)
+    return np.where(v == 0, largest, result)
+
+
+def _newton(a: Any, bits: int) -> Int64:
+    """2 / (1 + a) for a in [0, 1] without integer bits, with two of them, by three Newton steps."""
+    half_denominator = (_int64(a) + (1 << (bits - 1))) >> 1
+    x = saturating_rounding_doubling_high_mul(half_denominator, _narrowed(-1010580540, bits), bits) + _narrowed(1515870810, bits)
+    for _ in range(3):
+        error = (1 << (bits - 3)) - saturating_rounding_doubling_high_mul(half_denominator, x, bits)
+        x = x + saturating_shift_left(saturating_rounding_doubling_high_mul(x, error, bits), 2, bits)
+    return x
 
 
 def one_over_one_plus_x(a: Any) -> Int64:
     """gemmlowp's one_over_one_plus_x_for_x_in_0_1: Q0.31 argument in [0, 1), Q0.31 result, by three Newton steps."""
-    mul = saturating_rounding_doubling_high_mul
-    half_denominator = (_int64(a) + INT32_MAX + 1) >> 1
-    x = mul(half_denominator, -1010580540) + 1515870810
-    for _ in range(3):
-        x = x + saturating_shift_left(mul(x, (1 << 29) - mul(half_denominator, x)), 2)
-    return saturating_shift_left(x, 1)
+    return saturating_shift_left(_newton(a, 32), 1)
 
 
 def reciprocal(x: Any, integer_bits: int) -> tuple[Int64, Int64]:
@@ -380,7 +387,7 @@ def tir_exp_on_negative_values(b: IRBuilder, a: Expr) -> Expr:
     result = b.local("exp", (1,), "int32", init=0)
     b.store(result, 0, mul(imm(1895147668), x + tail) + 1895147668)
     rest = b.let("rest", part - v)
-    for exponent, factor in _EXP_BARREL:
+    for exponent, factor in enumerate(_EXP_BARREL, -2):
         with b.if_(binop("!=", rest & (1 << (fractional + exponent)), imm(0))):
             b.store(result, 0, mul(result[0], imm(factor)))
     return b.let("value", select(equal(v, 0), imm(INT32_MAX), result[0]))
@@ -527,16 +534,6 @@ _HALF_SQRT_2 = 1518500250
 """sqrt(2) / 2 in Q0.31."""
 
 
-def _doubling_high_mul(a: int, b: int) -> int:
-    """SaturatingRoundingDoublingHighMul."""
-    return min((a * b + (1 << 30)) >> 31, (1 << 31) - 1)
-
-
-def _saturating_shift_left(x: int, amount: int) -> int:
-    """Saturating."""
-    return max(-(1 << 31), min((1 << 31) - 1, x << amount))
-
-
 def inverse_sqrt(value: int) -> tuple[int, int]:
     """(multiplier, shift): 1 / sqrt(value) = multiplier * 2^(shift - 31) for value >= 1; 0 counts as 1."""
     if value <= 1:
@@ -548,16 +545,15 @@ def inverse_sqrt(value: int) -> tuple[int, int]:
     pairs = (31 - value.bit_length()) // 2 - 1
     right -= pairs
     value <<= 2 * pairs
-    number = value >> 1  # Q3.28
-    half = (number + 1) >> 1
-    x = 1 << 28
+    mul, half = saturating_rounding_doubling_high_mul, ((value >> 1) + 1) >> 1  # Q3.28
+    x = _int64(1 << 28)
     for _ in range(5):
-        cube = _saturating_shift_left(_doubling_high_mul(_doubling_high_mul(x, x), x), 6)
-        x = _saturating_shift_left(_doubling_high_mul((1 << 28) + (1 << 27), x) - _doubling_high_mul(half, cube), 3)
-    x = _doubling_high_mul(x, _HALF_SQRT_2)
+        cube = saturating_shift_left(mul(mul(x, x), x), 6)
+        x = saturating_shift_left(mul((1 << 28) + (1 << 27), x) - mul(half, cube), 3)
+    result = int(mul(x, _HALF_SQRT_2))
     if right < 0:
-        x, right = x << -right, 0
-    return x, -right
+        result, right = result << -right, 0
+    return result, -right
 
 
 def tir_inverse_sqrt(b: IRBuilder, value: Expr) -> tuple[Expr, Expr]:
@@ -587,63 +583,12 @@ def tir_inverse_sqrt(b: IRBuilder, value: Expr) -> tuple[Expr, Expr]:
     return multiplier, b.let("exponent", select(is_tiny, imm(0), imm(0) - right[0]))
 
 
-# Sigmoid and tanh of 16-bit fixed-point numbers as gemmlowp computes them: exp by a barrel shifter, reciprocals by Newton steps.
+# Sigmoid and tanh of 16-bit fixed-point numbers as gemmlowp computes them, with 15 fractional bits in the result.
 #
-# Arguments have 15 - integer_bits fractional bits, results 15.  Source of the method and its constants: gemmlowp, `fixedpoint.h`
-# (`exp_on_negative_values`, `one_over_one_plus_x_for_x_in_0_1`).  `crt/include/aot/fixed16.h` is the C equivalent.
+# Arguments have 15 - integer_bits fractional bits.  `crt/include/aot/fixed16.h` is the C equivalent.
 
 
-_EXP_EIGHTH, _THIRD = 28918, 10923
-_EXP = (25520, 19875, 12055, 4435, 600, 11, 0)
-"""e^-(2^k) for k from -2 on, as fractions of 2^15."""
-_LOW, _HIGH = -(1 << 15), (1 << 15) - 1
-
-
-def _mul(a: Array, b: Array | int) -> Array:
-    """Half of the product's upper part, rounding halves up."""
-    product: Array = a * b
-    return np.asarray((product + (1 << 14)) >> 15)
-
-
-def _saturated(x: Array) -> Array:
-    return np.clip(x, _LOW, _HIGH)
-
-
-def _halved(x: Array, exponent: int) -> Array:
-    """x / 2^exponent, halves away from zero."""
-    value: Array = (x + (1 << (exponent - 1)) - (x < 0)) >> exponent
-    return value
-
-
-def _exp(a: Array, integer_bits: int) -> Array:
-    """e^a for a <= 0."""
-    fraction_bits = 15 - integer_bits
-    quarter = 1 << (fraction_bits - 2)
-    last = (a & (quarter - 1)) - quarter
-    x = _saturated(last << integer_bits) + (1 << 12)
-    x2 = _mul(x, x)
-    x3, x4 = _mul(x2, x), _mul(x2, x2)
-    series = _halved(_mul(_halved(x4, 2) + x3, _THIRD) + x2, 1)
-    value = _saturated(_EXP_EIGHTH + _mul(x + series, _EXP_EIGHTH))
-    remainder = last - a
-    for exponent, factor in enumerate(_EXP, -2):
-        if integer_bits > exponent:
-            value = np.where(remainder & (1 << (fraction_bits + exponent)), _mul(value, factor), value)
-    if integer_bits > 5:
-        value = np.where(a < -(1 << (20 - integer_bits)), 0, value)
-    return np.where(a == 0, _HIGH, value)
-
-
-def _reciprocal(a: Array) -> Array:
-    """2 / (1 + a) for a in [0, 1], with 13 fractional bits."""
-    half = (a + (1 << 15)) >> 1
-    x = 23130 + _mul(half, -15420)
-    for _ in range(3):
-        x = x + _saturated(_mul(x, (1 << 13) - _mul(half, x)) * 4)
-    return x
-
-
-def _as_int16(x: Array) -> Array:
+def _as_int16(x: Any) -> Int64:
     return np.asarray(x).astype(np.int16).astype(np.int64)
 
 
@@ -651,15 +596,15 @@ def sigmoid16(x: Array) -> Array:
     """1 / (1 + e^-x) of int16 with three integer bits, int16."""
     a = x.astype(np.int64)
     size = np.where(a > 0, a, _as_int16(-a))
-    value = _saturated(2 * _reciprocal(_exp(_as_int16(-size), 3)))
-    return np.where(a == 0, 1 << 14, np.where(a > 0, value, _HIGH - value)).astype(np.int16)
+    value = saturating_shift_left(_newton(exp_on_negative_values(_as_int16(-size), 3, 16), 16), 1, 16)
+    return np.where(a == 0, 1 << 14, np.where(a > 0, value, (1 << 15) - 1 - value)).astype(np.int16)
 
 
 def tanh16(x: Array, integer_bits: int) -> Array:
     """tanh of int16 with 0 to 6 integer bits, int16."""
     a = x.astype(np.int64)
     below = np.where(a < 0, a, -a)
-    value = _saturated(4 * (_reciprocal(_exp(below, integer_bits + 1)) - (1 << 13)))
+    value = saturating_shift_left(_newton(exp_on_negative_values(below, integer_bits + 1, 16), 16) - (1 << 13), 2, 16)
     return np.where(a == 0, 0, np.where(a < 0, -value, value)).astype(np.int16)
 
 

@@ -18,9 +18,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.build.toolchain import have_tool
 from aot.micro.run.runner import run
-from aot.numerics.elementary import IN_FLOAT32, MATH
-from aot.numerics.fdlibm import atan2f
-from aot.numerics.glibc import powf
+from aot.numerics.elementary import IN_FLOAT32, MATH, atan2f, powf
 from aot.relay.interpreter import evaluate
 from aot.testing import ModelBuilder
 from tests.c_tools import compile_all, shared_library

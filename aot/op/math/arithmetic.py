@@ -8,10 +8,8 @@ import numpy as np
 
 from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.elementary import ATAN2, FMOD, POW
-from aot.numerics.fdlibm import atan2f
+from aot.numerics.elementary import ATAN2, FMOD, POW, atan2f, powf
 from aot.numerics.fixed_point import multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
-from aot.numerics.glibc import powf
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.common.tensors import broadcast_at, broadcast_index, broadcast_type, tensors_of, two_of_one_type
 from aot.support.dataclass import dataclass

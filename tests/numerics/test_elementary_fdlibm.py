@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aot.ir.op import Array
-from aot.numerics.fdlibm import erfcf, expm1f, tanhf
+from aot.numerics.elementary import erfcf, expm1f, tanhf
 
 EXPM1 = [
     (0xBDFEB46A, 0xBDEF80C0),
