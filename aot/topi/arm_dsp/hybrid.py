@@ -307,7 +307,7 @@ class _Kernel:
         """Return the bytes of code."""
         kinds = {CHANNELS} if self.plan.channels >= CHANNELS else set()
         kinds |= {self.plan.channels % CHANNELS} - {0}
-        return 140 + sum(self.quads.code(8 + 12 * n) + 60 + 56 * n for n in kinds)
+        return 140 + sum(self.quads.code(2 + 3 * n) + 60 + 56 * n for n in kinds)
 
 
 # A layer with followers would have float32 results, four bytes each, between them.

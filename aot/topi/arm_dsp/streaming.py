@@ -23,7 +23,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, imm, minimum
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.dense import ONE_BLOCK
+from aot.topi.arm_dsp.tile import ONE_BLOCK
 from aot.topi.arm_dsp.weights import (
     BYTES,
     PRESCALE,

@@ -27,6 +27,7 @@ Sums are modulo 2^32, so only the final one has to fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
 
@@ -42,7 +43,7 @@ from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.layer.fused import FusedLayer
-from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
+from aot.topi.layer.requant import HighMultiply, Requant, plan_high_multiply, plan_uniform
 
 TAPS = 4
 """Taps per quad: four bytes of data, or a word of int8 weights."""
@@ -464,8 +465,8 @@ class QuadPlan:
         return each * self.quads + (3 * (self.quads // self.unroll) if self.quads > self.unroll else 0)
 
     def code(self, each: int) -> int:
-        """Return the bytes of code of the loops, at `each` bytes per quad."""
-        return each * (self.unroll + self.rest) + 24 * self.rest
+        """Return the bytes of code of the loops, at `each` instructions per quad."""
+        return 4 * each * (self.unroll + self.rest) + 24 * self.rest
 
 
 def plan_quads(quads: int, *, cost: int, common: bool, most: int = MAX_UNROLL) -> QuadPlan:
@@ -655,14 +656,14 @@ class PackedWeights:
     `whole`: pad the last block with channels of zero weights, so that only `remainder` of its channels count.  `common`: no
     parameter becomes an immediate; uniform ones are the first words of the stream, after `lead`.  `split_weights`: the weights
     are an array of their own, so that layers with the same matrix but other biases (for another zero point of the data) can share
-    it.
+    it.  `segments`: sums are not scaled; the weights are cut into segments, each with its start values [n] before its words.
     """
 
     def __init__(
         self,
         weights: Array,
         bias: Array,
-        requant: HighMultiply,
+        requant: Requant,
         *,
         block: int,
         whole: bool = False,
@@ -670,6 +671,7 @@ class PackedWeights:
         lead: Sequence[int] = (),
         form: WordForm = BYTES,
         split_weights: bool = False,
+        segments: int = 0,
     ) -> None:
         self.channels, taps = (int(n) for n in weights.shape)
         self.quads, self._form = taps // form.taps, form
@@ -679,10 +681,10 @@ class PackedWeights:
         uniform = all(f.uniform for f in requant.params)
         self._head = [int(f.values[0]) for f in requant.params] if common and uniform else []
         self._lead = list(lead)
-        self.split_weights = split_weights
+        self.split_weights, self._segments = split_weights, segments
         self._loaded = [not f.uniform or (common and not uniform) for f in requant.params]
         pairs = zip(requant.params, self._loaded, strict=True)
-        arrays = [form.start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
+        arrays = [bias if segments else form.start(bias, weights)] + [f.values for f, loaded in pairs if loaded]
         self._packed = self.channels + (-self.channels % self.block if whole else 0)
         more = self._packed - self.channels
         self._weights = np.pad(weights, ((0, more), (0, 0)))
@@ -703,16 +705,24 @@ class PackedWeights:
         return len(self._arrays) - 1
 
     @property
-    def each(self) -> int:
-        """Instructions per result."""
-        return 5 - self.shift_is_immediate + self.fields_loaded + 2 * self.requant.signed
+    def signed(self) -> bool:
+        return isinstance(self.requant, HighMultiply) and self.requant.signed
 
     @property
-    def shift_is_immediate(self) -> bool:
-        return not self._head and not self._loaded[-1]
+    def each(self) -> int:
+        """Instructions per result."""
+        return 4 + bool(self._head or self._loaded[-1]) + self.fields_loaded + 2 * self.signed
 
     def block_words(self, count: int) -> int:
-        return count * (len(self._arrays) + (0 if self.split_weights else self.quads))
+        return count * (len(self._arrays) + (0 if self.split_weights else self._segments + self.quads))
+
+    def each_block(self, b: IRBuilder, *, looped: bool = True) -> Iterator[tuple[Expr, int]]:
+        """Iterate over the blocks, as (number, channels): the whole ones, in a loop if `looped`, then the remainder."""
+        if self.blocks:
+            with b.for_("n", self.blocks) if looped else nullcontext(imm(0)) as n:
+                yield n, self.block
+        if self.remainder:
+            yield imm(self.blocks), self.remainder
 
     def data(self) -> Array:
         """Return the stream as int32."""
@@ -732,7 +742,14 @@ class PackedWeights:
         return np.concatenate(self._weights_of_blocks())
 
     def _weights_of_blocks(self) -> list[Array]:
-        return [self._form.block(self._weights[first : first + self.block]) for first in range(0, self._packed, self.block)]
+        return [self._words(self._weights[first : first + self.block]) for first in range(0, self._packed, self.block)]
+
+    def _words(self, weights: Array) -> Array:
+        if not self._segments:
+            return self._form.block(weights)
+        parts = np.split(weights, self._segments, axis=1)
+        none = np.zeros(len(weights), np.int64)
+        return np.concatenate([words for part in parts for words in (self._form.start(none, part), self._form.block(part))])
 
     def start(self, n: Expr) -> Expr:
         """Return the word index of block `n`, which may be the last one."""
@@ -770,4 +787,10 @@ class PackedWeights:
         """Iterate over the channels of a block, as (number, requantised sum)."""
         params_of = self.requant_params(b, params, start, count=acc.size)
         for j in range(acc.size):
-            yield j, self.requant.emit_scaled(b, acc[j], params_of(j))
+            yield j, self.requantized(b, acc[j], params_of(j))
+
+    def requantized(self, b: IRBuilder, acc: Expr, requant_params: tuple[Expr, ...]) -> Expr:
+        """Return the result of an accumulator."""
+        if isinstance(self.requant, HighMultiply) and not self._segments:
+            return self.requant.emit_scaled(b, acc, requant_params)
+        return self.requant.emit(b, acc, requant_params)

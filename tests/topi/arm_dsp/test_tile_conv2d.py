@@ -8,7 +8,7 @@ import pytest
 
 from aot.executor.candidates import group_of
 from aot.target.target import find_target
-from tests.topi.arm_dsp.test_dense import impl
+from tests.topi.arm_dsp.test_tile_dense import impl
 from tests.topi.layers import Layer, build, check
 
 CONV = [
