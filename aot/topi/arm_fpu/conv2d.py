@@ -6,118 +6,102 @@ added in the reference's order, so results are equal bit for bit (see dot.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
-from typing import cast
 
 import numpy as np
 
-from aot.ir.op import Array, Op
 from aot.op.nn.conv2d_transpose import FLOAT_TRANSPOSE as TRANSPOSE
 from aot.op.nn.conv2d_transpose import FloatTransposeAttrs
-from aot.relay.expr import Constant, tensor_type
 from aot.relay.expr import Var as Tensor
+from aot.relay.expr import is_call, tensor_type
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.dot import (
     CHANNELS,
-    MOST_CHANNELS,
     REGISTERS,
     Clamp,
-    DepthwiseForm,
     DotForm,
-    ManyForm,
-    NarrowForm,
     Text,
-    WideForm,
-    assembled,
     compared,
-    depthwise_dot,
-    described,
-    dot,
     float_operands,
     limited,
     limits,
     store_clamped,
-    unroll_many,
     vector,
     waits,
 )
 from aot.topi.arm_fpu.layer import (
+    DEPTHWISE,
+    DIRECT_UNROLL,
     MANY,
     UNROLL,
-    Axis,
     FloatIo,
     FloatLayer,
     Spread,
     Tile,
     WindowKernel,
     bias_of,
+    finite_constants,
     match_float_layer,
+    on_fpu,
     register_forms,
-    stored_form,
-    unroll_of,
     with_relu,
 )
-from aot.topi.arm_fpu.stored import StoredForm, stored_dot
-from aot.topi.generic.layers import TapRange
-from aot.topi.intrin.asm_text import Repeat, count_instructions
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
 from aot.topi.layer.fused import describe
+from aot.topi.layer.im2col import Axis, TapRange
 from aot.topi.layer.phases import PhaseAxis, phase_axes
 from aot.topi.strategy import Group, Lowered, register_planned
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A layer with weights [O, KH, KW, I]; `dilated`: the columns of its windows are apart."""
-
-    layer: FloatLayer
-    dilated: bool
-
-
-def plan(group: Group, target: Target, operator: str) -> Plan | None:
+def plan(group: Group, operator: str) -> FloatLayer | None:
     """Layers with one group of channels, or depthwise with one channel; dilated windows only if they have one row."""
-    layer = match_float_layer(group, operator) if target.has("vfp") else None
+    layer = match_float_layer(group, operator)
     if layer is None:
         return None
-    if operator == "nn.depthwise_conv2d_float":
+    if layer.depthwise:
         if layer.depth > 1:
             return None
-        layer = replace(layer, weight=layer.weight[0].transpose(2, 0, 1)[..., None])
+        layer = replace(layer, weight=layer.weight[0].transpose(2, 0, 1)[..., None], depthwise=False)
     if layer.weight.ndim == 2:
         layer = replace(layer, weight=layer.weight[:, None, None, :])
-    dilated = layer.columns.dilation > 1 and layer.columns.taps > 1
-    if layer.weight.shape[3] != layer.depth or (dilated and layer.rows.taps > 1):
-        return None
-    return Plan(layer, dilated)
+    return None if layer.weight.shape[3] != layer.depth or (layer.dilated and layer.rows.taps > 1) else layer
 
 
-def plan_stored(group: Group, target: Target, operator: str) -> Plan | None:
+def plan_stored(group: Group, operator: str) -> FloatLayer | None:
     """Layers whose weights are smaller in the file; not single pixels with one tap, whose weights are widened where they are
     used.
     """
-    candidate = plan(group, target, operator)
-    if candidate is None:
-        return None
-    pixels = candidate.layer.batch * candidate.layer.rows.out * candidate.layer.columns.out
-    if pixels == 1 and is_pointwise(candidate.layer):
-        return None
-    return None if stored_form(candidate.layer, weights_of(candidate.layer)) is None else candidate
+    layer = plan(group, operator)
+    return None if layer is None or (layer.pixels == 1 and is_pointwise(layer)) or layer.stored is None else layer
 
 
-def lower(group: Group, _target: Target, name: str, plan: Plan, *, form: str, small: bool = False) -> Lowered:
-    layer = plan.layer
-    kernel = DenseKernel(
-        IRBuilder(name), group, layer, inner=layer.depth, fused=form == "vmla", dilated=plan.dilated, small=small
-    )
+def plan_direct(group: Group, operator: str) -> FloatLayer | None:
+    """Fully connected layers with a few rows, and pointwise convolutions with a few pixels, with weights in the form of the file.
+
+    No scratch memory.  Weights are two, one or half a byte each in flash, [channels / 8][inputs][8] in whole words, after the
+    block's bias and scales; they are widened where they are used.
+    """
+    layer = plan(group, operator)
+    return None if layer is None or layer.pixels > MOST_PIXELS or not is_pointwise(layer) or layer.stored is None else layer
+
+
+def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str, small: bool = False) -> Lowered:
+    kernel = WindowKernel(IRBuilder(name), group, layer, fused=form == "vmla", small=small)
     return kernel.lowered(f"arm_fpu.{title_of(layer)}", f"_{form}", unroll=UNROLL)
+
+
+def lower_direct(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str) -> Lowered:
+    kernel = WindowKernel(IRBuilder(name), group, layer, fused=form == "vmla", small=True, direct=True)
+    return kernel.lowered("arm_fpu.dense", f"_{form}", unroll=DIRECT_UNROLL)
 
 
 def title_of(layer: FloatLayer) -> str:
@@ -125,106 +109,13 @@ def title_of(layer: FloatLayer) -> str:
     return "dense" if layer.rows.out == layer.columns.out == 1 else "conv2d"
 
 
-class DenseKernel(WindowKernel):
-    """Every result channel reads all data channels."""
-
-    def matrix(self) -> Array:
-        return weights_of(self.layer)
-
-    @property
-    def wide(self) -> bool:
-        """Whether all pixels are computed one by one, without VMLA."""
-        return not self.fused and self.stored is None and self.pairs == 0
-
-    @property
-    def many(self) -> int:
-        alone = self.layer.channels == 1 and not self.layer.epilogue and self._spread.strides[1] == 1
-        return self.pairs // 2 if alone and not self.fused and self.stored is None else 0
-
-    @property
-    def block(self) -> int:
-        return MOST_CHANNELS if self.wide else CHANNELS
-
-    def form(self, pixels: int, count: int) -> DotForm:
-        run, varies = self.run, pixels == 1 and self.run_varies
-        unroll = max(u for u in range(1, UNROLL + 1) if self.layer.depth % u == 0) if varies else unroll_of(run)
-        narrow = pixels == 2 and count == 1 and not self.fused and self.stored is None
-        if narrow:
-            unroll = next((u for u in (32, 24, 16) if run % u == 0), unroll)
-        elif pixels > 2:
-            unroll = unroll_many(run, unroll)
-        loop = varies or run > unroll + UNROLL
-        remainder = 0 if varies else run % unroll if loop else run - unroll
-        make = ManyForm if pixels > 2 else NarrowForm if narrow else WideForm if self.wide else DotForm
-        return make(pixels, count, self.fused, unroll, remainder, loop, self.runs > 1, self.clamp)
-
-    def intrin(self, form: DotForm) -> TensorIntrin:
-        return dot(form)
-
-    def data(self, start: Expr, channel: Expr, form: DotForm) -> list[Region]:
-        return [region(self.io.data, start + p * self.layer.columns.stride * self.layer.depth) for p in range(form.pixels)]
-
-    def gap(self, taps: Expr) -> Expr:
-        rows, columns, depth = self.layer.rows, self.layer.columns, self.layer.depth
-        return (columns.dilation if self._dilated else rows.dilation * columns.size) * depth - taps
-
-
 def is_pointwise(layer: FloatLayer) -> bool:
     """Whether each result reads exactly one pixel, inside the image."""
     return all(a.taps == 1 and a.whole == (0, a.out) for a in (layer.rows, layer.columns))
 
 
-def weights_of(layer: FloatLayer) -> Array:
-    """The weights as [taps, channels]."""
-    matrix: Array = layer.weight.reshape(layer.channels, -1).T
-    return matrix
-
-
-# Fully connected layers with a few rows, and pointwise convolutions with a few pixels, with weights in the form of the file.
-#
-# No scratch memory.  Weights are two, one or half a byte each in flash, [channels / 8][inputs][8] in whole words, after the
-# block's bias and scales; they are widened where they are used.
-
-
 MOST_PIXELS = 8
-DIRECT_UNROLL = 4
-
-
-def plan_direct(group: Group, target: Target, operator: str) -> Plan | None:
-    """Layers with a few pixels of one tap each whose weights are smaller in the file."""
-    candidate = plan(group, target, operator)
-    if candidate is None or not is_pointwise(candidate.layer):
-        return None
-    pixels = candidate.layer.batch * candidate.layer.rows.out * candidate.layer.columns.out
-    return candidate if pixels <= MOST_PIXELS and stored_form(candidate.layer, weights_of(candidate.layer)) is not None else None
-
-
-def lower_direct(group: Group, _target: Target, name: str, plan: Plan, *, form: str) -> Lowered:
-    kernel = DirectKernel(IRBuilder(name), group, plan.layer, inner=plan.layer.depth, fused=form == "vmla", small=True)
-    return kernel.lowered("arm_fpu.dense", f"_{form}", unroll=DIRECT_UNROLL)
-
-
-class DirectKernel(DenseKernel):
-    """All pixels one by one."""
-
-    @property
-    def unfolds(self) -> bool:
-        return False
-
-    @property
-    def pairs(self) -> int:
-        return 0
-
-    def form(self, pixels: int, count: int) -> DotForm:
-        assert self.stored is not None
-        loop = self.run > 2 * DIRECT_UNROLL
-        unroll, remainder = (DIRECT_UNROLL, self.run % DIRECT_UNROLL) if loop else (self.run, 0)
-        kind, zero = self.stored.kind, self.stored.zero is not None
-        return StoredForm(pixels, count, self.fused, unroll, remainder, loop, False, self.clamp, kind, zero)
-
-    def intrin(self, form: DotForm) -> TensorIntrin:
-        assert isinstance(form, StoredForm)
-        return stored_dot(form)
+"""For weights that are widened where they are used."""
 
 
 # Dilated convolutions of float32 with several rows and columns of taps: windows are packed and then multiplied as one run.
@@ -240,21 +131,18 @@ PACKING_AROUND = 11
 """Further instructions per tap's pixel."""
 
 
-def plan_packed(group: Group, target: Target) -> FloatLayer | None:
+def plan_packed(group: Group) -> FloatLayer | None:
     """Layers with one group of channels, several rows of taps, and dilated columns."""
-    layer = match_float_layer(group, "nn.conv2d_float") if target.has("vfp") else None
-    if layer is None or layer.weight.shape[3] != layer.depth:
-        return None
-    return layer if layer.columns.dilation > 1 and layer.columns.taps > 1 and layer.rows.taps > 1 else None
+    layer = match_float_layer(group, "nn.conv2d_float")
+    return layer if layer and layer.weight.shape[3] == layer.depth and layer.dilated and layer.rows.taps > 1 else None
 
 
 def lower_packed(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str) -> Lowered:
-    return PackedKernel(IRBuilder(name), group, layer, fused=form == "vmla").lowered(
-        "arm_fpu.conv2d_packed", f"_{form}", unroll=UNROLL
-    )
+    kernel = PackedKernel(IRBuilder(name), group, layer, fused=form == "vmla")
+    return kernel.lowered("arm_fpu.conv2d_packed", f"_{form}", unroll=UNROLL)
 
 
-class PackedKernel(DenseKernel):
+class PackedKernel(WindowKernel):
     """A pointwise layer on packed windows."""
 
     def __init__(self, b: IRBuilder, group: Group, layer: FloatLayer, *, fused: bool) -> None:
@@ -262,7 +150,7 @@ class PackedKernel(DenseKernel):
         rows, columns = (Axis(a.out, a.out) for a in (layer.rows, layer.columns))
         weight = layer.weight.reshape(layer.channels, 1, 1, taps)
         pointwise = replace(layer, weight=weight, depth=taps, rows=rows, columns=columns)
-        super().__init__(b, group, pointwise, inner=taps, fused=fused)
+        super().__init__(b, group, pointwise, fused=fused)
         self._window, self._taps = layer, taps
         most = MANY if self.many else min(2, columns.out)
         self._packed = b.scratch("windows", (most * taps,), "float32")
@@ -319,8 +207,7 @@ class PackedKernel(DenseKernel):
         """Instructions for packing."""
         layer = self._window
         each = next(n for n in COPYING if layer.depth % n == 0)
-        pixels = layer.batch * layer.rows.out * layer.columns.out
-        return pixels * layer.rows.taps * layer.columns.taps * (PACKING_AROUND + layer.depth // each * COPYING[each])
+        return layer.pixels * layer.rows.taps * layer.columns.taps * (PACKING_AROUND + layer.depth // each * COPYING[each])
 
 
 # Transposed convolutions of float32: each phase is a convolution of stride 1 whose results are spread over the image.
@@ -337,9 +224,9 @@ class TransposePlan:
     phases: tuple[tuple[FloatLayer, Spread], ...]
 
 
-def plan_transpose(group: Group, target: Target) -> TransposePlan | None:
+def plan_transpose(group: Group) -> TransposePlan | None:
     """Layers with constant finite weights, the bias added last, no epilogue but RELU, and a tap in the image for each result."""
-    whole = _match_transpose(group) if target.has("vfp") else None
+    whole = _match_transpose(group)
     if whole is None:
         return None
     attrs = whole.anchor.attrs
@@ -366,12 +253,11 @@ def _phase_axis(axis: PhaseAxis, size: int) -> Axis:
 
 def _match_transpose(group: Group) -> FloatLayer | None:
     anchor = group.anchor
-    if not isinstance(anchor.op, Op) or anchor.op.name != TRANSPOSE:
+    if not is_call(anchor, TRANSPOSE):
         return None
     attrs: FloatTransposeAttrs = anchor.attrs
-    data, *constants = anchor.args
-    arrays = [c.data for c in constants if isinstance(c, Constant)]
-    if not isinstance(data, Tensor) or len(arrays) < len(constants) or not all(np.isfinite(a).all() for a in arrays):
+    data, arrays = anchor.args[0], finite_constants(anchor.args[1:])
+    if not isinstance(data, Tensor) or arrays is None:
         return None
     bounds, head, epilogue = with_relu((attrs.clamp.lo, attrs.clamp.hi), anchor, group.followers)
     if epilogue or attrs.bias_first:
@@ -388,7 +274,7 @@ def lower_transpose(group: Group, _target: Target, name: str, plan: TransposePla
     io = FloatIo(b, group, plan.layer, run=2 * CHANNELS)
     instructions = cycles = code = 0
     for layer, spread in plan.phases:
-        kernel = DenseKernel(b, group, layer, inner=layer.depth, fused=form == "vmla", within=(io, spread))
+        kernel = WindowKernel(b, group, layer, fused=form == "vmla", within=(io, spread))
         kernel.emit()
         more, longer = kernel.instructions()
         instructions, cycles, code = instructions + more, cycles + longer, code + kernel.code()
@@ -400,61 +286,21 @@ def lower_transpose(group: Group, _target: Target, name: str, plan: TransposePla
 # Depthwise convolutions with any window, stride and dilation; weights as above.
 
 
-DEPTHWISE = "nn.depthwise_conv2d_float"
-MOST_UNROLLED = 7
-"""Most columns of a window whose taps are unrolled; more columns are in a loop."""
-
-
-def plan_depthwise(group: Group, target: Target) -> FloatLayer | None:
+def plan_depthwise(group: Group) -> FloatLayer | None:
     """Layers with one filter per channel."""
-    layer = match_float_layer(group, DEPTHWISE) if target.has("vfp") else None
+    layer = match_float_layer(group, DEPTHWISE)
     return layer if layer is not None and layer.depth == layer.channels else None
 
 
-def plan_depthwise_stored(group: Group, target: Target) -> FloatLayer | None:
+def plan_depthwise_stored(group: Group) -> FloatLayer | None:
     """As plan_depthwise, if the weights are smaller in the file."""
-    layer = plan_depthwise(group, target)
-    return None if layer is None or stored_form(layer, _depthwise_matrix(layer)) is None else layer
+    layer = plan_depthwise(group)
+    return None if layer is None or layer.stored is None else layer
 
 
 def lower_depthwise(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str, small: bool = False) -> Lowered:
-    kernel = DepthwiseKernel(IRBuilder(name), group, layer, inner=1, fused=form == "vmla", small=small)
+    kernel = WindowKernel(IRBuilder(name), group, layer, fused=form == "vmla", small=small)
     return kernel.lowered("arm_fpu.depthwise", f"_{form}", channels=CHANNELS)
-
-
-class DepthwiseKernel(WindowKernel):
-    """Every result channel reads its own data channel."""
-
-    def matrix(self) -> Array:
-        return _depthwise_matrix(self.layer)
-
-    def form(self, pixels: int, count: int) -> DotForm:
-        columns = self.layer.columns
-        shared = self.fused and pixels == 2 and columns.stride == columns.dilation
-        loop = (pixels == 1 and self.run_varies) or self.run > MOST_UNROLLED
-        unroll = (1 if pixels == 1 else 4) if loop else self.run
-        remainder = self.run % unroll if loop else 0
-        return DepthwiseForm(pixels, count, self.fused, unroll, remainder, loop, self.runs > 1, self.clamp, shared)
-
-    def intrin(self, form: DotForm) -> TensorIntrin:
-        return depthwise_dot(cast("DepthwiseForm", form))
-
-    def data(self, start: Expr, channel: Expr, form: DotForm) -> list[Region]:
-        return [
-            region(self.io.data, start + channel + p * self.layer.columns.stride * self.layer.depth) for p in range(form.sources)
-        ]
-
-    def gap(self, taps: Expr) -> Expr:
-        rows, columns, depth = self.layer.rows, self.layer.columns, self.layer.depth
-        return (rows.dilation * columns.size - taps * columns.dilation) * depth
-
-    def more(self) -> list[Expr]:
-        return [imm(self.layer.columns.dilation * self.layer.depth)]
-
-
-def _depthwise_matrix(layer: FloatLayer) -> Array:
-    matrix: Array = layer.weight.reshape(-1, layer.channels)
-    return matrix
 
 
 # One product and one bias per channel: pixel after pixel, with the numbers of up to eight channels in FPU registers.
@@ -577,21 +423,14 @@ def scale(form: ScaleForm) -> TensorIntrin:
         for p in range(form.group):
             for c in range(form.channels):
                 b.store(out, (n * form.group + p) * each + c, form.clamp.meaning(b, results[p, c]))
-    return described(b, (trips, step) if form.apart else (trips,), lambda ops: _emit_scale(form, ops), ordered=True)
 
+    def emit(operands: Operands) -> BlockText:
+        more = [f"const int32_t aot_step = 4 * {operands['step'].value};"] if form.apart else []
+        ins, counter = {"step": "aot_step"} if form.apart else {}, "n=trips"
+        return asm(operands, form.text(), "x w >q=out", ins, counter=counter, temporaries="ofktu", after=more, clobbers=REGISTERS)
 
-def _emit_scale(form: ScaleForm, operands: Mapping[str, COperand]) -> BlockText:
-    temporaries = ("o", "f", "k", "t", "u")
-    declarations = [
-        f"const void *aot_x = {operands['x'].pointer};",
-        f"const void *aot_w = {operands['w'].pointer};",
-        f"void *aot_q = {operands['out'].pointer};",
-        f"int32_t aot_n = {operands['trips'].value};",
-        f"uint32_t {', '.join(f'aot_{n}' for n in temporaries)};",
-    ]
-    if form.apart:
-        declarations.append(f"const int32_t aot_step = 4 * {operands['step'].value};")
-    return assembled(declarations, form.text(), moved=("x", "w", "q", "n"), spoilt=temporaries, read=["step"] * form.apart)
+    numbers = (trips, step) if form.apart else (trips,)
+    return block_of(b, "arm_fpu", emit, *numbers, requires="vfp", ordered=True)
 
 
 def scale_price(form: ScaleForm, trips: int) -> tuple[int, int]:
@@ -622,8 +461,8 @@ class ScalePlan:
 
     def blocks(self, count: int) -> list[tuple[ScaleForm, int, int]]:
         """For `count` channels: each form, its first pixel, its iterations."""
-        apart, clamp = count < self.layer.depth, Clamp(self.layer.lo, self.layer.hi)
-        form, single = (ScaleForm(count, apart, n, clamp) for n in (SCALE_UNROLL, 1))
+        apart = count < self.layer.depth
+        form, single = (ScaleForm(count, apart, n, self.layer.clamp) for n in (SCALE_UNROLL, 1))
         trips, remainder = divmod(self.pixels, form.pixels)
         return [(form, 0, trips)] * (trips > 0) + [(single, trips * form.pixels, remainder)] * (remainder > 0)
 
@@ -643,9 +482,9 @@ class ScalePlan:
         return count, cycles
 
 
-def plan_scale(group: Group, target: Target) -> ScalePlan | None:
+def plan_scale(group: Group) -> ScalePlan | None:
     """Layers with one tap inside the image for each result, without an epilogue."""
-    layer = plan_depthwise(group, target)
+    layer = plan_depthwise(group)
     if layer is None or layer.epilogue or layer.rows != Axis(1, 1):
         return None
     pixels = layer.columns.out
@@ -686,4 +525,4 @@ register_forms("conv2d_packed", "nn.conv2d_float", plan_packed, lower_packed, pl
 register_forms("conv2d_transpose", TRANSPOSE, plan_transpose, lower_transpose, plevel=30)
 register_forms("depthwise", DEPTHWISE, plan_depthwise, lower_depthwise, plevel=30)
 register_forms("depthwise_stored", DEPTHWISE, plan_depthwise_stored, partial(lower_depthwise, small=True), plevel=28, keeps=True)
-register_planned("arm_fpu.scale", DEPTHWISE, plan_scale, lower_scale, plevel=31)
+register_planned("arm_fpu.scale", DEPTHWISE, on_fpu(plan_scale), lower_scale, plevel=31)

@@ -5,7 +5,7 @@ Weights come in loads that fill all remaining registers, regardless of the tap t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -17,15 +17,26 @@ from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Var, imm
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_fpu.conv2d import weights_of
-from aot.topi.arm_fpu.dot import LARGEST, Clamp, Text, assembled, described, exceeds, float_operands, one_by_one, vector, waits
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.arm_fpu.dot import (
+    FLOATS,
+    LARGEST,
+    MOST_CHANNELS,
+    REGISTERS,
+    Clamp,
+    Text,
+    exceeds,
+    float_operands,
+    one_by_one,
+    products_of_pixel,
+    vector,
+    waits,
+)
 from aot.topi.arm_fpu.layer import FloatIo, FloatLayer, match_float_layer, register_forms
-from aot.topi.intrin.asm_text import count_instructions
+from aot.topi.intrin.asm_text import Operands, asm, block_of, count_instructions
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered
 
-_FLOATS = 32
 _FOUR = ("r4", "r5", "r6", "r8")
 """Core registers of results that are stored together; r7 is left out, as it is the frame pointer of some builds."""
 
@@ -71,7 +82,7 @@ class RowDotForm:
     @property
     def _data(self) -> int:
         """The first register of data."""
-        return _FLOATS - self.together
+        return FLOATS - self.together
 
     @property
     def _stays(self) -> bool:
@@ -84,33 +95,12 @@ class RowDotForm:
         for done in range(0, count, self.together):
             size = min(self.together, count - done)
             text += [] if self._stays else self._load(size)
-            text += self._stream(size, begins=begins and done == 0)
+            first = begins and done == 0
+            text += products_of_pixel(self.channels, size, data=self._data, first=first, fused=self.fused)
         return text
 
     def _load(self, taps: int) -> list[str]:
         return [f"vldmia %[x]!, {vector(self._data, taps)}"]
-
-    def _stream(self, taps: int, *, begins: bool) -> list[str]:
-        """The products of taps whose data are loaded; without VMLA, two instructions separate each product from its addition."""
-        text: list[str] = []
-        free, most, total = self.channels, self._data - self.channels, taps * self.channels
-        for start in range(0, total, most):
-            size = min(most, total - start)
-            text.append(f"vldmia %[w]!, {vector(free, size)}")
-            waiting: list[str] = []
-            for i in range(size):
-                tap, c = divmod(start + i, self.channels)
-                is_first = begins and tap == 0
-                factors = f"s{free + i}, s{self._data + tap}"
-                if is_first or self.fused:
-                    text.append(f"{'vmul' if is_first else 'vmla'}.f32 s{c}, {factors}")
-                    continue
-                text.append(f"vmul.f32 s{free + i}, {factors}")
-                waiting.append(f"vadd.f32 s{c}, s{c}, s{free + i}")
-                if len(waiting) > 2:
-                    text.append(waiting.pop(0))
-            text += waiting
-        return text
 
     def _price(self, taps: int, *, begins: bool = False) -> Array:
         """Instructions and cycles of `taps`: a load of N numbers takes 1 + N cycles, VMLA 3."""
@@ -273,28 +263,20 @@ def row_dot(form: RowDotForm) -> TensorIntrin:
         for c in range(form.channels):
             total = acc[c] + w[start + taps * form.channels + c] if form.biased else acc[c]
             b.store(out, n * form.channels + c, form.clamp.meaning(b, total))
-    return described(b, numbers.values(), lambda ops: _emit(form, ops))
+    return block_of(b, "arm_fpu", lambda ops: _emit(form, ops), *numbers.values(), requires="vfp")
 
 
-def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:
-    moved, inputs, spoilt = ["x", "w", "o"], [], ["t", *(["f"] * form.screened)]
-    declarations = [
-        f"const void *aot_x = {operands['x'].pointer};",
-        f"const void *aot_w = {operands['w'].pointer};",
-        f"void *aot_o = {operands['out'].pointer};",
-        f"uint32_t {', '.join(f'aot_{n}' for n in spoilt)};",
-    ]
-    if form.several:
-        declarations.append(f"int32_t aot_blocks = {operands['blocks'].value};")
-        moved.append("blocks")
-    if form.loop:
-        declarations.append(f"const int32_t aot_trips = {operands['trips'].value};")
-        inputs.append("trips")
-        if form.several:
-            declarations.append(f"const int32_t aot_span = {4 * form.unroll} * aot_trips + {4 * form.first};")
-            inputs.append("span")
-    through = _FOUR[: form.channels] if form.clamp.rectifies else ()
-    return assembled(declarations, form.text(), moved=moved, spoilt=spoilt, read=inputs, clobbers=through)
+def _emit(form: RowDotForm, operands: Operands) -> BlockText:
+    spoilt, span = ["t", *(["f"] * form.screened)], f"{4 * form.unroll} * aot_trips + {4 * form.first}"
+    numbers = {"trips": operands["trips"].value} if form.loop else {}
+    numbers |= {"span": span} if form.loop and form.several else {}
+    return asm(
+        operands, form.text(), "x w >o=out", {n: f"aot_{n}" for n in numbers}, counter="blocks" * form.several,
+        before=[f"uint32_t {', '.join(f'aot_{n}' for n in spoilt)};"],
+        after=[f"const int32_t aot_{n} = {value};" for n, value in numbers.items()],
+        last=[f'[{n}] "=&r"(aot_{n})' for n in spoilt],
+        clobbers=(*(_FOUR[: form.channels] if form.clamp.rectifies else ()), *REGISTERS),
+    )  # fmt: skip
 
 
 # Fully connected layers with one row of data: all channels in one or two blocks of assembly.
@@ -303,7 +285,6 @@ def _emit(form: RowDotForm, operands: Mapping[str, COperand]) -> BlockText:
 
 
 OPERATOR = "nn.dense_float"
-MOST_CHANNELS = 16
 LEAST_CHANNELS = 5
 """Fewest channels of a block, if the layer has more."""
 MOST_PRODUCTS = 80
@@ -327,12 +308,12 @@ class Blocks:
         return self.form.price(blocks=self.count, trips=self.trips)
 
 
-def plan(group: Group, target: Target) -> FloatLayer | None:
+def plan(group: Group) -> FloatLayer | None:
     """Layers with one row of data, no epilogue, and a clamp that changes no or few finite results."""
-    layer = match_float_layer(group, OPERATOR) if target.has("vfp") else None
+    layer = match_float_layer(group, OPERATOR)
     if layer is None or layer.epilogue or layer.columns.out > 1:
         return None
-    clamp = Clamp(layer.lo, layer.hi)
+    clamp = layer.clamp
     plain = (layer.lo, layer.hi) == (None, None)
     return layer if plain or clamp.keeps or (clamp.rectifies and clamp.hi != 6.0) else None
 
@@ -396,10 +377,9 @@ def pack(matrix: Array, bias: Array, blocks: tuple[Blocks, ...]) -> Array:
 
 
 def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: str) -> Lowered:
-    b, fused = IRBuilder(name), form == "vmla"
-    weights, clamp = weights_of(layer), Clamp(layer.lo, layer.hi)
+    b, weights = IRBuilder(name), layer.matrix
     small, biased = bounded(weights, layer.bias), bool(layer.bias.any())
-    blocks = schedule(RowLayer(layer.depth, layer.channels, clamp, fused, small, biased))
+    blocks = schedule(RowLayer(layer.depth, layer.channels, layer.clamp, form == "vmla", small, biased))
     io = FloatIo(b, group, layer, run=0)
     params = io.stream(pack(weights, layer.bias, blocks))
     done = 0

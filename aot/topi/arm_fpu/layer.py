@@ -6,8 +6,7 @@ are left out, and a layer without a bias gets a bias of zeros.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import prod
@@ -15,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Array, Op
+from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.relay.expr import Call, Constant, is_call, tensor_type
+from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
@@ -28,69 +28,44 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm, select
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.dot import (
     CHANNELS,
+    MOST_CHANNELS,
+    REGISTERS,
     Clamp,
     DotForm,
+    StoredMatrix,
     Text,
-    assembled,
-    described,
+    dot,
     float_operands,
-    instructions,
     store_clamped,
+    stored_matrix,
+    unfold,
+    unfold_code,
+    unfold_instructions,
+    unroll_many,
     vector,
 )
-from aot.topi.arm_fpu.stored import StoredMatrix, stored_matrix, unfold, unfold_code, unfold_instructions
 from aot.topi.generic.elementwise import is_elementwise
-from aot.topi.generic.layers import TapRange, tap_range
-from aot.topi.intrin.asm_text import count_instructions
+from aot.topi.intrin.asm_text import Operands, asm, block_of, count_instructions
 from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
+from aot.topi.layer.im2col import Axis, TapRange
 from aot.topi.strategy import Group, Lowered, Plan, register_planned
+
+DEPTHWISE = "nn.depthwise_conv2d_float"
 
 Bounds = tuple[float | None, float | None]
 """Lower and upper bound of a clamp, each None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """One dimension of a sliding window: `out` positions; tap t of position p is at p*stride - before + t*dilation."""
-
-    size: int
-    out: int
-    taps: int = 1
-    stride: int = 1
-    dilation: int = 1
-    before: int = 0
-
-    def inside(self, position: int) -> list[int]:
-        """The taps that are inside the image at an output position."""
-        origin = position * self.stride - self.before
-        return [t for t in range(self.taps) if 0 <= origin + t * self.dilation < self.size]
-
-    @property
-    def after(self) -> int:
-        """How far the last window reaches beyond the image."""
-        return max(0, (self.out - 1) * self.stride - self.before + (self.taps - 1) * self.dilation + 1 - self.size)
-
-    @property
-    def never_empty(self) -> bool:
-        return all(self.inside(p) for p in range(self.out))
-
-    @property
-    def whole(self) -> tuple[int, int]:
-        """[first, last) of the positions whose taps are all inside the image."""
-        positions = [p for p in range(self.out) if len(self.inside(p)) == self.taps]
-        return (positions[0], positions[-1] + 1) if positions else (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
 class FloatLayer:
     """`clamp(sum w*x + bias)`, which is the value of `head`; then `epilogue`, the element-wise calls on it.
 
-    `weight` has the operator's layout; bias is float32[O]; data are NHWC with the extents batch, `rows.size`, `columns.size` and
-    `depth`.  `lo` and `hi` are the attributes of the clamp.
+    `weight` is [O, KH, KW, I], [O, I] or, for `depthwise` layers, [1, KH, KW, O]; bias is float32[O]; data are NHWC with the
+    extents batch, `rows.size`, `columns.size` and `depth`.  `lo` and `hi` are the attributes of the clamp.
     """
 
     anchor: Call
@@ -107,6 +82,7 @@ class FloatLayer:
     columns: Axis
     depth: int
     macs: int
+    depthwise: bool = False
 
     @property
     def span(self) -> Span:
@@ -116,6 +92,33 @@ class FloatLayer:
     def channels(self) -> int:
         return int(self.bias.size)
 
+    @property
+    def clamp(self) -> Clamp:
+        return Clamp(self.lo, self.hi)
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of the result."""
+        return self.batch * self.rows.out * self.columns.out
+
+    @property
+    def dilated(self) -> bool:
+        """Whether the columns of a window, whose channels are read together, are apart."""
+        return not self.depthwise and self.columns.dilation > 1 and self.columns.taps > 1
+
+    @property
+    def matrix(self) -> Array:
+        """The weights as [taps, channels], in the order of accumulation."""
+        matrix: Array = self.weight.reshape(-1, self.channels) if self.depthwise else self.weight.reshape(self.channels, -1).T
+        return matrix
+
+    @property
+    def stored(self) -> StoredMatrix | None:
+        """The matrix in the form that the file has; None if it has no smaller form."""
+        constant = self.anchor.args[1]
+        assert isinstance(constant, Constant)
+        return stored_matrix(constant, self.matrix, channel_axis=-1 if is_call(self.anchor, DEPTHWISE) else 0)
+
 
 def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
     """The view of a group anchored at `operator`, or None.
@@ -124,25 +127,27 @@ def match_float_layer(group: Group, operator: str) -> FloatLayer | None:
     of the result's shape and constants.
     """
     anchor = group.anchor
-    if not isinstance(anchor.op, Op) or anchor.op.name != operator:
+    if not is_call(anchor, operator):
         return None
-    data, *constants = anchor.args
-    if not isinstance(data, Tensor):
+    data, arrays = anchor.args[0], finite_constants(anchor.args[1:])
+    if not isinstance(data, Tensor) or arrays is None:
         return None
-    arrays = [c.data for c in constants if isinstance(c, Constant)]
-    if len(arrays) < len(constants) or not all(np.isfinite(a).all() for a in arrays):
-        return None
-    weight = arrays[0]
-    out = tensor_type(anchor)
+    weight, out, depthwise = arrays[0], tensor_type(anchor), operator == DEPTHWISE
     bias = bias_of(arrays[1:], out.shape[-1])
     batch, rows, columns = _axes(data.type.shape, out.shape, weight, anchor.attrs)
     (lo, hi), head, epilogue = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
     out_type = tensor_type(epilogue[-1]) if epilogue else out
-    each = weight.size // weight.shape[-1] if operator == "nn.depthwise_conv2d_float" else weight[0].size
+    macs = out.size * (weight.size // weight.shape[-1] if depthwise else weight[0].size)
     layer = FloatLayer(
-        anchor, head, data, weight, bias, lo, hi, epilogue, out_type, batch, rows, columns, data.type.shape[-1], out.size * each,
-    )  # fmt: skip
+        anchor, head, data, weight, bias, lo, hi, epilogue, out_type, batch, rows, columns, data.type.shape[-1], macs, depthwise
+    )
     return _simplified(layer) if rows.never_empty and columns.never_empty and supports_epilogue(layer) else None
+
+
+def finite_constants(args: Sequence[RelayExpr]) -> list[Array] | None:
+    """The data of arguments that all are constants with finite numbers; else None."""
+    arrays = [c.data for c in args if isinstance(c, Constant)]
+    return arrays if len(arrays) == len(args) and all(np.isfinite(a).all() for a in arrays) else None
 
 
 def bias_of(arrays: Sequence[Array], channels: int) -> Array:
@@ -312,23 +317,18 @@ def add_clamped(pixels: int, channels: int, clamp: Clamp) -> TensorIntrin:
     for p in range(pixels):
         for c in range(channels):
             b.store(out, step * p + c, clamp.meaning(b, sums[p, c]))
-    return described(b, [step], lambda ops: _emit(ops, pixels, channels, clamp), ordered=True)
 
+    def emit(operands: Operands) -> BlockText:
+        text: Text = [f"vldmia %[w], {vector(0, pixels * channels)}"]
+        for p in range(pixels):
+            text += [*(["add %[x0], %[x0], %[step]"] * (p > 0)), f"vldmia %[x0], {vector(_OTHER, channels)}"]
+            text += [f"vadd.f32 s{p * channels + c}, s{p * channels + c}, s{_OTHER + c}" for c in range(channels)]
+        text += store_clamped(clamp, pixels, channels, free=_OTHER, multiply=True)
+        before = [f"const int32_t aot_step = 4 * {operands['step'].value};"]
+        ins = {"step": "aot_step"}
+        return asm(operands, text, "w=x x0=y >o=out", ins, temporaries="tu", before=before, clobbers=REGISTERS)
 
-def _emit(operands: Mapping[str, COperand], pixels: int, channels: int, clamp: Clamp) -> BlockText:
-    text: Text = [f"vldmia %[w], {vector(0, pixels * channels)}"]
-    for p in range(pixels):
-        text += [*(["add %[x0], %[x0], %[step]"] * (p > 0)), f"vldmia %[x0], {vector(_OTHER, channels)}"]
-        text += [f"vadd.f32 s{p * channels + c}, s{p * channels + c}, s{_OTHER + c}" for c in range(channels)]
-    text += store_clamped(clamp, pixels, channels, free=_OTHER, multiply=True)
-    declarations = [
-        f"const void *aot_w = {operands['x'].pointer};",
-        f"const void *aot_x0 = {operands['y'].pointer};",
-        f"void *aot_o = {operands['out'].pointer};",
-        f"const int32_t aot_step = 4 * {operands['step'].value};",
-        "uint32_t aot_t, aot_u;",
-    ]
-    return assembled(declarations, text, moved=("w", "x0", "o"), spoilt=("t", "u"), read=["step"])
+    return block_of(b, "arm_fpu", emit, step, requires="vfp", ordered=True)
 
 
 # The loops of a float32 layer: images, rows, groups of neighbouring pixels, single pixels, blocks of channels.
@@ -341,6 +341,11 @@ def _emit(operands: Mapping[str, COperand], pixels: int, channels: int, clamp: C
 UNROLL = 8
 """Taps per loop iteration, if the number of taps allows it."""
 
+DIRECT_UNROLL = 4
+"""With weights that are widened where they are used."""
+
+MOST_UNROLLED = 7
+"""Most columns of a depthwise window whose taps are unrolled; more columns are in a loop."""
 
 MANY = 4
 """Neighbouring pixels that a layer with one channel computes together."""
@@ -377,11 +382,10 @@ class Spread:
         return row + x * self.strides[1]
 
 
-class WindowKernel(ABC):
+class WindowKernel:
     """Emits the loops and estimates their cost.
 
-    A run is the taps of one row of the window, `inner` per column; if its columns are apart (`dilated`), it is one column of the
-    window's only row.
+    A run is the taps of one row of the window; if its columns are apart (`dilated`), it is one column of the window's only row.
     """
 
     def __init__(
@@ -390,29 +394,29 @@ class WindowKernel(ABC):
         group: Group,
         layer: FloatLayer,
         *,
-        inner: int,
         fused: bool,
-        dilated: bool = False,
         small: bool = False,
+        direct: bool = False,
         within: tuple[FloatIo, Spread] | None = None,
     ) -> None:
-        """`small`: keep the weights in the file's form (see `stored`).  `within`: the parameters of a larger layer without an
-        epilogue, and where in that layer's result this kernel's results are.
+        """`small`: keep the weights in the file's form.  They are widened to scratch memory or, if `direct`, where they are used,
+        for one pixel at a time.  `within`: the parameters of a larger layer without an epilogue, and where in that layer's result
+        this kernel's results are.
         """
-        self.b, self.layer, self.fused, self._inner, self._dilated = b, layer, fused, inner, dilated
+        self.b, self.layer, self.fused, self._direct, self._matrix = b, layer, fused, direct, layer.matrix
         self.io = FloatIo(b, group, layer, run=2 * CHANNELS) if within is None else within[0]
-        self._matrix = self.matrix()
-        self.stored = stored_form(layer, self._matrix) if small else None
+        self.stored = layer.stored if small else None
         if self.stored is not None:
             self._params = self.io.stream(self.stored.pack(layer.bias, self.block), "uint32")
         else:
             self._params = self.io.stream(pack(self._matrix, layer.bias, self.block))
-        if self.stored is not None and self.unfolds:
+        widens = self.stored is not None and not direct
+        if widens:
             self.layer = layer = in_rows(layer)
         lines = layer.rows.out
         self._together = next((n for n in range(1, lines) if lines % n == 0 and n * layer.columns.out >= ENOUGH), lines)
         widened = min(self.block, layer.channels) * len(self._matrix)
-        self._scratch = b.scratch("widened", (widened,), "float32") if self.stored is not None and self.unfolds else None
+        self._scratch = b.scratch("widened", (widened,), "float32") if widens else None
         self._forms: dict[tuple[int, int], DotForm] = {}
         size = (layer.rows.out, layer.columns.out)
         self._spread = Spread((1, 1), (0, 0), size) if within is None else within[1]
@@ -421,35 +425,62 @@ class WindowKernel(ABC):
         self._pairs = self.pairs - MANY // 2 * self._many
         self._singles = layer.columns.out - self._inside
 
-    @abstractmethod
-    def matrix(self) -> Array:
-        """The weights as [taps, channels], in the order of accumulation."""
-
-    @abstractmethod
     def form(self, pixels: int, count: int) -> DotForm:
         """The block for `pixels` pixels by `count` channels."""
+        run, runs, varies, kind, row = self.run, self.runs > 1, pixels == 1 and self.run_varies, "dot", None
+        if self.layer.depthwise:
+            columns = self.layer.columns
+            kind = "depthwise" + "_shared" * (self.fused and pixels == 2 and columns.stride == columns.dilation)
+            loop = varies or run > MOST_UNROLLED
+            unroll = (1 if pixels == 1 else 4) if loop else run
+            remainder = run % unroll if loop else 0
+        elif self._direct and self.stored is not None:
+            row, runs, loop = self.stored.row(count), False, run > 2 * DIRECT_UNROLL
+            unroll, remainder = (DIRECT_UNROLL, run % DIRECT_UNROLL) if loop else (run, 0)
+        else:
+            unroll = max(u for u in range(1, UNROLL + 1) if self.layer.depth % u == 0) if varies else unroll_of(run)
+            if pixels == 2 and count == 1 and not self.fused and self.stored is None:
+                kind, unroll = "narrow", next((u for u in (32, 24, 16) if run % u == 0), unroll)
+            elif pixels > 2:
+                kind, unroll = "many", unroll_many(run, unroll)
+            elif self.wide:
+                kind = "wide"
+            loop = varies or run > unroll + UNROLL
+            remainder = 0 if varies else run % unroll if loop else run - unroll
+        return DotForm(pixels, count, self.fused, unroll, remainder, loop, runs, self.layer.clamp, kind, row)
 
-    @abstractmethod
-    def intrin(self, form: DotForm) -> TensorIntrin: ...
+    def intrin(self, form: DotForm) -> TensorIntrin:
+        return dot(form)
 
-    @abstractmethod
     def data(self, start: Expr, channel: Expr, form: DotForm) -> list[Region]:
         """Where the data of a tile's pixels start."""
+        first = start + channel if self.layer.depthwise else start
+        return [region(self.io.data, first + p * self.layer.columns.stride * self.layer.depth) for p in range(form.sources)]
 
-    @abstractmethod
     def gap(self, taps: Expr) -> Expr:
         """Elements between the data of a run of `taps` and the next run's."""
+        rows, columns, depth = self.layer.rows, self.layer.columns, self.layer.depth
+        if self.layer.depthwise:
+            return (rows.dilation * columns.size - taps * columns.dilation) * depth
+        return (columns.dilation if self.layer.dilated else rows.dilation * columns.size) * depth - taps
 
     @property
     def pairs(self) -> int:
         """Pairs of neighbouring pixels in a row that are computed together."""
         first, last = self.layer.columns.whole
-        return (last - first) // 2
+        return 0 if self._direct else (last - first) // 2
+
+    @property
+    def wide(self) -> bool:
+        """Whether all pixels are computed one by one, without VMLA."""
+        return not self.fused and not self.layer.depthwise and self.stored is None and self.pairs == 0
 
     @property
     def many(self) -> int:
         """Blocks of MANY pixels among the pairs."""
-        return 0
+        layer = self.layer
+        alone = layer.channels == 1 and not layer.depthwise and not layer.epilogue and self._spread.strides[1] == 1
+        return self.pairs // 2 if alone and not self.fused and self.stored is None else 0
 
     @property
     def _inside(self) -> int:
@@ -459,31 +490,31 @@ class WindowKernel(ABC):
     @property
     def block(self) -> int:
         """Channels that are computed together."""
-        return CHANNELS
-
-    @property
-    def unfolds(self) -> bool:
-        """Whether stored weights are widened into scratch memory."""
-        return True
+        return MOST_CHANNELS if self.wide else CHANNELS
 
     def more(self) -> list[Expr]:
         """Further numbers that the block needs at the end."""
-        return []
+        return [imm(self.layer.columns.dilation * self.layer.depth)] * self.layer.depthwise
+
+    @property
+    def _inner(self) -> int:
+        """Taps of a column of a run."""
+        return 1 if self.layer.depthwise else self.layer.depth
 
     @property
     def run(self) -> int:
         """Taps of a whole run."""
-        return self._inner * (1 if self._dilated else self.layer.columns.taps)
+        return self._inner * (1 if self.layer.dilated else self.layer.columns.taps)
 
     @property
     def runs(self) -> int:
         """Runs of a whole window."""
-        return self.layer.columns.taps if self._dilated else self.layer.rows.taps
+        return self.layer.columns.taps if self.layer.dilated else self.layer.rows.taps
 
     @property
     def run_varies(self) -> bool:
         """Whether the runs of single pixels differ in length."""
-        return self.layer.columns.whole != (0, self.layer.columns.out) and not self._dilated
+        return self.layer.columns.whole != (0, self.layer.columns.out) and not self.layer.dilated
 
     def lowered(self, kernel: str, form: str = "", **sizes: int) -> Lowered:
         """The finished function with its costs; its name says how the weights are stored."""
@@ -524,7 +555,7 @@ class WindowKernel(ABC):
             runs, taps, skipped = b.let("runs", tile.runs), b.let("taps", tile.taps), b.let("skipped", tile.skipped)
             return replace(tile, runs=runs, taps=taps, skipped=skipped)
 
-        rows = _range(b, layer.rows, y)
+        rows = layer.rows.taps_at(b, y)
         line = b.let("line", (i * layer.rows.size + rows.at(rows.first, layer.rows.dilation)) * layer.columns.size)
         pixel = b.let("pixel", self._spread.row(i, y))
         for pixels, tiles, start in ((MANY, self._many, 0), (2, self._pairs, MANY * self._many)):
@@ -540,16 +571,16 @@ class WindowKernel(ABC):
     def _whole(self, x: Expr, rows: TapRange, line: Expr, pixels: int) -> Tile:
         columns = self.layer.columns
         start = self.b.let("start", (line + x * columns.stride - columns.before) * self.layer.depth)
-        runs = imm(columns.taps) if self._dilated else rows.last - rows.first
-        skipped = imm(0) if self._dilated else rows.first * self.run
+        runs = imm(columns.taps) if self.layer.dilated else rows.last - rows.first
+        skipped = imm(0) if self.layer.dilated else rows.first * self.run
         return Tile(x, pixels, start, skipped, runs, imm(self.run))
 
     def _single(self, x: Expr, rows: TapRange, line: Expr) -> Tile:
         columns, inner, b = self.layer.columns, self._inner, self.b
-        inside = _range(b, columns, x)
+        inside = columns.taps_at(b, x)
         start = b.let("start", (line + inside.at(inside.first, columns.dilation)) * self.layer.depth)
         count = inside.last - inside.first
-        if self._dilated:
+        if self.layer.dilated:
             return Tile(x, 1, start, inside.first * inner, count, imm(inner))
         skipped = (rows.first * columns.taps + inside.first) * inner
         return Tile(x, 1, start, skipped, rows.last - rows.first, count * inner)
@@ -578,7 +609,7 @@ class WindowKernel(ABC):
         numbers += [(tile.taps - form.remainder) // form.unroll] if form.loop else []
         if form.runs:
             numbers += [tile.runs, self.gap(tile.taps)]
-            whole = self._inner if self._dilated else self.run
+            whole = self._inner if self.layer.dilated else self.run
             numbers += [(whole - tile.taps) * count] if tile.pixels == 1 else []
         weights = self._weights(offset, tile.skipped, count)
         bias = region(self._params, offset, dtype="float32")
@@ -597,17 +628,13 @@ class WindowKernel(ABC):
         scales = [region(self._params, offset + count, dtype="float32")] * bool(row.parameters)
         return [region(self._params, codes * row.per_word, dtype=row.dtype), *scales]
 
-    @property
-    def clamp(self) -> Clamp:
-        return Clamp(self.layer.lo, self.layer.hi)
-
     def instructions(self) -> tuple[int, int]:
         """Estimates per call: instructions, and cycles on a Cortex-M4, where a load of N numbers takes 1 + N cycles."""
         layer = self.layer
         total = np.zeros(2)
         lines = layer.batch * layer.rows.out
         rows = sum(len(layer.rows.inside(y)) for y in range(layer.rows.out)) / layer.rows.out
-        runs = float(self.runs) if self._dilated else rows
+        runs = float(self.runs) if self.layer.dilated else rows
         whole, remainder = divmod(layer.channels, self.block)
         blocks = [self.block] * whole + [remainder] * (remainder > 0)
         for pixels, tiles in ((MANY, self._many), (2, self._pairs), (1, self._singles)):
@@ -628,7 +655,7 @@ class WindowKernel(ABC):
 
     def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
         """Instructions and cycles of a block."""
-        return instructions(form, runs=runs, trips=trips)
+        return form.instructions(runs=runs, trips=trips)
 
     def _share(self, pixels: int) -> float:
         """The average share of a row's taps that is inside the image."""
@@ -664,14 +691,6 @@ def in_rows(layer: FloatLayer) -> FloatLayer:
     return replace(layer, rows=Axis(pixels // width, pixels // width), columns=Axis(width, width))
 
 
-def stored_form(layer: FloatLayer, matrix: Array) -> StoredMatrix | None:
-    """The weights as [taps, channels] in the form that the file has; None if they have no smaller form."""
-    constant = layer.anchor.args[1]
-    assert isinstance(constant, Constant)
-    axis = -1 if str(layer.anchor.op) == "nn.depthwise_conv2d_float" else 0
-    return stored_matrix(constant, matrix, channel_axis=axis)
-
-
 def pack(matrix: Array, bias: Array, block: int) -> Array:
     """Pack blocks of up to `block` channels: bias [n], weights [taps][n]."""
     blocks = [slice(n, n + block) for n in range(0, bias.size, block)]
@@ -685,23 +704,10 @@ def unroll_of(run: int) -> int:
     return next((u for u in (8, 7, 6, 5, 9, 10, 4) if run % u == 0), UNROLL)
 
 
-def _range(b: IRBuilder, axis: Axis, position: Expr) -> TapRange:
-    return tap_range(
-        b,
-        position,
-        size=axis.size,
-        taps=axis.taps,
-        stride=axis.stride,
-        dilation=axis.dilation,
-        before=axis.before,
-        after=axis.after,
-    )
-
-
 def register_forms(
     name: str,
     operator: str,
-    plan: Callable[[Group, Target], Plan | None],
+    plan: Callable[[Group], Plan | None],
     lower: Callable[..., Lowered],
     *,
     plevel: int,
@@ -710,4 +716,9 @@ def register_forms(
     """Register a kernel in two forms: with VMLA, and after it with separate products and sums."""
     for less, form in enumerate(("vmla", "vmul")):
         source = partial(lower, form=form)
-        register_planned(f"arm_fpu.{name}_{form}", operator, plan, source, plevel=plevel - less, keeps=keeps)
+        register_planned(f"arm_fpu.{name}_{form}", operator, on_fpu(plan), source, plevel=plevel - less, keeps=keeps)
+
+
+def on_fpu(plan: Callable[[Group], Plan | None]) -> Callable[[Group, Target], Plan | None]:
+    """The plan on cores with an FPU, else None."""
+    return lambda group, target: plan(group) if target.has("vfp") else None

@@ -6,7 +6,7 @@ the left matrix are then multiplied by them.  A left matrix that is stored by co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cache
 from math import prod
@@ -24,24 +24,10 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_fpu.dot import (
-    CHANNELS,
-    NEAR,
-    Clamp,
-    DotForm,
-    Text,
-    assembled,
-    described,
-    dot,
-    float_operands,
-    instructions,
-    vector,
-    waits,
-)
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.arm_fpu.dot import CHANNELS, NEAR, REGISTERS, DotForm, Text, dot, float_operands, vector, waits
 from aot.topi.arm_fpu.layer import (
     UNROLL,
-    Axis,
     FloatIo,
     FloatLayer,
     bias_of,
@@ -51,8 +37,9 @@ from aot.topi.arm_fpu.layer import (
     unroll_of,
     with_relu,
 )
-from aot.topi.intrin.asm_text import Repeat, count_instructions
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
 from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
+from aot.topi.layer.im2col import Axis
 from aot.topi.strategy import Group, Lowered
 
 _TOGETHER = 8
@@ -131,7 +118,7 @@ def columns(form: ColumnsForm) -> TensorIntrin:
     with b.for_("r", trips * form.unroll) as r:
         for c in range(form.channels):
             b.store(out, r * form.channels + c, x[r * step + c])
-    return described(b, (trips, step), lambda ops: _emit(form.text(), ops))
+    return block_of(b, "arm_fpu", lambda ops: _emit(form.text(), ops), trips, step, requires="vfp")
 
 
 @cache
@@ -146,17 +133,13 @@ def spread(form: SpreadForm) -> TensorIntrin:
     with b.for_("i", (trips * _TOGETHER if form.loop else 0) + form.remainder) as i:
         b.store(out, i * (step if form.near is None else form.near), x[i])
     scalars = (*([trips] if form.loop else []), *([step] if form.near is None else []))
-    return described(b, scalars, lambda ops: _emit(form.text(), ops))
+    return block_of(b, "arm_fpu", lambda ops: _emit(form.text(), ops), *scalars, requires="vfp")
 
 
-def _emit(text: Text, operands: Mapping[str, COperand]) -> BlockText:
-    declarations = [f"const void *aot_x = {operands['x'].pointer};", f"void *aot_o = {operands['out'].pointer};"]
-    if "trips" in operands:
-        declarations.append(f"int32_t aot_trips = {operands['trips'].value};")
-    if "step" in operands:
-        declarations.append(f"const int32_t aot_step = 4 * {operands['step'].value};")
-    moved = ["x", "o", *(["trips"] if "trips" in operands else [])]
-    return assembled(declarations, text, moved=moved, read=["step"] * ("step" in operands))
+def _emit(text: Text, operands: Operands) -> BlockText:
+    after = [f"const int32_t aot_step = 4 * {operands['step'].value};"] if "step" in operands else []
+    ins, counter = {"step": "aot_step"} if after else {}, "trips" * ("trips" in operands)
+    return asm(operands, text, "x >o=out", ins, counter=counter, after=after, clobbers=REGISTERS)
 
 
 def price(form: ColumnsForm | SpreadForm, trips: int) -> tuple[int, int]:
@@ -195,10 +178,6 @@ class Plan:
     by_row: bool
 
     @property
-    def clamp(self) -> Clamp:
-        return Clamp(self.layer.lo, self.layer.hi)
-
-    @property
     def counts(self) -> list[int]:
         """Columns of each block."""
         whole, remainder = divmod(self.extents[2], CHANNELS)
@@ -214,7 +193,7 @@ class Plan:
         unroll = unroll_of(depth)
         loop = depth > unroll + UNROLL
         remainder = depth % unroll if loop else depth - unroll
-        return DotForm(rows, count, fused, unroll, remainder, loop, False, self.clamp)
+        return DotForm(rows, count, fused, unroll, remainder, loop, False, self.layer.clamp)
 
     def packing(self, count: int) -> tuple[ColumnsForm | SpreadForm, int, int]:
         """How `count` columns are copied: the block, its iterations, how often it runs."""
@@ -236,7 +215,7 @@ class Plan:
             for rows, tiles in ((2, m // 2), (1, m % 2)):
                 block = self.form(rows, count, fused=fused)
                 iterations = (k - block.remainder) // block.unroll if block.loop else 1
-                total += tiles * (np.array(instructions(block, runs=1, trips=iterations)) + _AROUND)
+                total += tiles * (np.array(block.instructions(runs=1, trips=iterations)) + _AROUND)
         layer = self.layer
         epilogue = 5 if residual_bounds(layer) is not None else EPILOGUE_INSTRUCTIONS * len(layer.epilogue)
         total = 20 + epilogue * layer.out_type.size + prod(b.extent for b in self.batches) * (total + 12)
@@ -244,10 +223,10 @@ class Plan:
         return count, cycles
 
 
-def plan(group: Group, target: Target) -> Plan | None:
+def plan(group: Group) -> Plan | None:
     """Layers whose two matrices are operands of the group, with a constant bias and an epilogue as in other layers."""
     anchor = group.anchor
-    if not target.has("vfp") or not isinstance(anchor.op, Op):
+    if not isinstance(anchor.op, Op):
         return None
     left, right, *others = anchor.args
     if not isinstance(left, Tensor) or not isinstance(right, Tensor):

@@ -11,10 +11,10 @@ channel's followed by its bias.  Results must not overlap the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import count, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,29 +23,27 @@ from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, equal, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_fpu.conv2d import DEPTHWISE
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_fpu.dot import (
+    FLOATS,
     NEAR,
+    REGISTERS,
     Clamp,
     Text,
-    assembled,
     bits_of,
     constant,
-    described,
     float_operands,
     limited,
     limits,
+    multiplied,
     vector,
     waits,
 )
-from aot.topi.arm_fpu.layer import FloatIo, FloatLayer, match_float_layer
-from aot.topi.intrin.asm_text import count_instructions
+from aot.topi.arm_fpu.layer import DEPTHWISE, FloatIo, FloatLayer, match_float_layer, on_fpu
+from aot.topi.intrin.asm_text import AsmBlock, Operands, block_of, count_instructions
 from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, register_planned
 
-FLOATS = 32
-"""Registers of an FPU."""
 FAR = 4092
 """Bytes that LDR and STR reach forwards from a pointer."""
 
@@ -239,17 +237,12 @@ class StripForm:
 
     def _products(self, terms: Sequence[tuple[int, int, int, bool]]) -> Text:
         """The products; other products separate each from its addition."""
-        text: Text = []
-        waiting: list[str] = []
-        base, lag = self._data + self.width, self._spare // 2
-        products = count()
+        base, used = self._data + self.width, 0
+        spread = []
         for acc, w, x, first in terms:
-            into = acc if first else base + next(products) % self._spare
-            text.append(f"vmul.f32 s{into}, s{x}, s{w}")
-            waiting += [] if first else [f"vadd.f32 s{acc}, s{acc}, s{into}"]
-            if len(waiting) > lag:
-                text.append(waiting.pop(0))
-        return text + waiting
+            spread.append((acc, base + used % self._spare, x, w, first))
+            used += not first
+        return [*multiplied(spread, fused=False, lag=self._spare // 2)]
 
     def _finish(self, phase: int, place: int) -> Text:
         """Bias, clamp and stores of a row of results; `place` makes its labels unique."""
@@ -346,7 +339,7 @@ def strip(form: StripForm) -> TensorIntrin:
                     column = (kx + p * sw - left) if form.left else kx + (p * sw - form.outside[0])
                     b.store(sums, 0, sums[0] + x[(at + ky) * row + column * d] * w[ky * kw + kx])
             b.store(out, y * orow + p * form.channels, form.clamp.meaning(b, sums[0] + w[kh * kw]))
-    return described(b, scalars, lambda ops: _emit(form, ops))
+    return block_of(b, "arm_fpu", lambda ops: _emit(form, ops), *scalars, requires="vfp")
 
 
 def _rows(form: StripForm, trips: Expr) -> Expr:
@@ -354,7 +347,7 @@ def _rows(form: StripForm, trips: Expr) -> Expr:
     return trips * form.rows_open - form.start + form.remainder if form.loop else imm(form.remainder)
 
 
-def _emit(form: StripForm, operands: Mapping[str, COperand]) -> BlockText:
+def _emit(form: StripForm, operands: Operands) -> BlockText:
     left, right = operands["left"].value, operands["right"].value
     column = 4 * form.depth
     first = f"((const char *){operands['x'].pointer})"
@@ -379,7 +372,8 @@ def _emit(form: StripForm, operands: Mapping[str, COperand]) -> BlockText:
             declarations.append(f"const int32_t aot_{name}row = {outside} ? 0 : aot_row;")
             moved.append(name)
             steps.append(f"{name}row")
-    return assembled(declarations, form.text(), moved=[*moved, *(["n"] * form.loop)], spoilt=("t", "u"), read=steps)
+    outs = [*(f'[{n}] "+&r"(aot_{n})' for n in (*moved, *(["n"] * form.loop))), *(f'[{n}] "=&r"(aot_{n})' for n in "tu")]
+    return AsmBlock(declarations, form.text(), outs, [f'[{n}] "r"(aot_{n})' for n in steps], REGISTERS).emit()
 
 
 def price(form: StripForm, trips: int) -> tuple[int, int]:
@@ -426,9 +420,9 @@ class Plan:
         return count, cycles
 
 
-def plan(group: Group, target: Target) -> Plan | None:
+def plan(group: Group) -> Plan | None:
     """Layers without an epilogue; the fastest of the strips that fit."""
-    layer = match_float_layer(group, DEPTHWISE) if target.has("vfp") else None
+    layer = match_float_layer(group, DEPTHWISE)
     if layer is None or layer.epilogue:
         return None
     rows, columns = layer.rows, layer.columns
@@ -449,7 +443,7 @@ def _plan(layer: FloatLayer, count: int) -> Plan | None:
     if not only and (max(outside) > 1 or columns.before > columns.taps - columns.stride):
         return None
     left, right = (n == 1 and not only for n in outside)
-    sizes, beyond, clamp = (count, layer.depth, layer.channels), (rows.before, rows.after), Clamp(layer.lo, layer.hi)
+    sizes, beyond, clamp = (count, layer.depth, layer.channels), (rows.before, rows.after), layer.clamp
     form = StripForm(taps, strides, *sizes, *beyond, 0, True, left, right, outside if only else (0, 0), clamp)
     whole = rows.out - form.remainder
     if whole < 0 or not form.fits:
@@ -484,4 +478,4 @@ def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
     return Lowered(func, io.constants, instructions, 160 + 4 * len(form.text()), cycles)
 
 
-register_planned("arm_fpu.strip", DEPTHWISE, plan, lower, plevel=26, for_speed=True)
+register_planned("arm_fpu.strip", DEPTHWISE, on_fpu(plan), lower, plevel=26, for_speed=True)

@@ -32,7 +32,7 @@ from aot.topi.arm_mve.elementwise import Results
 from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors
 from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, add_immediate, asm, block_of, count_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, supports_epilogue
-from aot.topi.layer.planes import Axis, axes
+from aot.topi.layer.im2col import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
 
 MOST_WEIGHTS = 4

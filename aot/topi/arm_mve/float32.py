@@ -18,31 +18,9 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, binop, imm
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.arm_fpu.conv2d import (
-    DEPTHWISE,
-    DenseKernel,
-    DepthwiseKernel,
-    Plan,
-    plan,
-    plan_depthwise,
-    plan_depthwise_stored,
-    plan_stored,
-    title_of,
-)
-from aot.topi.arm_fpu.dot import (
-    CHANNELS,
-    Clamp,
-    DotForm,
-    Text,
-    bits_of,
-    buffers,
-    constant,
-    dot,
-    float_operands,
-    run_length,
-    scalars,
-)
-from aot.topi.arm_fpu.layer import UNROLL, FloatLayer, Tile, with_relu
+from aot.topi.arm_fpu.conv2d import plan, plan_depthwise, plan_depthwise_stored, plan_stored, title_of
+from aot.topi.arm_fpu.dot import CHANNELS, Clamp, DotForm, Text, bits_of, constant, dot, float_operands
+from aot.topi.arm_fpu.layer import DEPTHWISE, UNROLL, FloatLayer, Tile, WindowKernel, with_relu
 from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
 from aot.topi.layer.elementwise import Kind, view_of
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -59,10 +37,6 @@ _INFINITE = 0x7F800000
 @dataclass(frozen=True, slots=True)
 class VectorForm(DotForm):
     """DotForm with the channels in vectors; the last vector may have fewer than four."""
-
-    @property
-    def title(self) -> str:
-        return "float"
 
     @property
     def name(self) -> str:
@@ -223,24 +197,23 @@ def emit(form: VectorForm, operands: Mapping[str, COperand]) -> BlockText:
 # Loops and packed weights are the same as in `arm_fpu.conv2d`.  Only with --fast-float.
 
 
-def _plan(group: Group, target: Target, operator: str, *, small: bool) -> Plan | None:
+def _plan(group: Group, target: Target, operator: str, *, small: bool) -> FloatLayer | None:
     if not (target.has("mve") and target.has("ftz")):
         return None
-    return (plan_stored if small else plan)(group, target, operator)
+    return (plan_stored if small else plan)(group, operator)
 
 
-def _lower(group: Group, _target: Target, name: str, plan: Plan, *, small: bool) -> Lowered:
-    layer = plan.layer
-    kernel = _Kernel(IRBuilder(name), group, layer, inner=layer.depth, fused=True, dilated=plan.dilated, small=small)
+def _lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, small: bool) -> Lowered:
+    kernel = _Kernel(IRBuilder(name), group, layer, fused=True, small=small)
     return replace(kernel.lowered(f"arm_mve.{title_of(layer)}_float", unroll=UNROLL), cycles=0)
 
 
-class _Kernel(DenseKernel):
+class _Kernel(WindowKernel):
     """The kernel of `arm_fpu.conv2d` with channels in vectors."""
 
     def form(self, pixels: int, count: int) -> DotForm:
         f = super().form(pixels, count)
-        return VectorForm(f.pixels, f.channels, f.fused, f.unroll, f.remainder, f.loop, f.runs, f.clamp)
+        return VectorForm(f.pixels, f.channels, f.fused, f.unroll, f.remainder, f.loop, f.runs, f.clamp, "float")
 
     def intrin(self, form: DotForm) -> TensorIntrin:
         assert isinstance(form, VectorForm)
@@ -285,10 +258,6 @@ class DepthwiseVectors(VectorForm):
     """
 
     near: int = 0
-
-    @property
-    def title(self) -> str:
-        return f"depthwise_float_{self.near}" if self.near else "depthwise_float"
 
     def run(self, *, first: bool = False) -> Text:
         if not self.loop:
@@ -370,9 +339,9 @@ def depthwise_vectors(form: DepthwiseVectors) -> TensorIntrin:
     weights and biases to the next block's.
     """
     b = IRBuilder(form.name)
-    numbers = {**scalars(form), **{n: Var(n) for n in ("tap", "blocks", "each")}}
-    xs, w, bias, out = buffers(b, form)
-    taps, zero = run_length(form, numbers), imm(0)
+    numbers = {n: Var(n) for n in (*form.numbers, "tap", "blocks", "each")}
+    *xs, w, bias, out = float_operands(b, *form.pointers)
+    taps, zero = form.run_length(numbers), imm(0)
     with b.for_("n", numbers["blocks"]) as n:
         acc = b.local("acc", (form.pixels, form.channels), "float32", init=imm(0.0, "float32"))
         with b.for_("r", numbers.get("runs", imm(1))) as r, b.for_("k", taps) as k:
@@ -426,7 +395,7 @@ def _emit_depthwise(form: DepthwiseVectors, operands: Mapping[str, COperand]) ->
 def _plan_depthwise(group: Group, target: Target, *, small: bool, common: bool) -> FloatLayer | None:
     if not (target.has("mve") and target.has("ftz")):
         return None
-    layer = (plan_depthwise_stored if small else plan_depthwise)(group, target)
+    layer = (plan_depthwise_stored if small else plan_depthwise)(group)
     return None if layer is None or (common and _tap_bytes(layer) > NEAREST) else layer
 
 
@@ -436,16 +405,18 @@ def _tap_bytes(layer: FloatLayer) -> int:
 
 
 def _lower_depthwise(group: Group, _target: Target, name: str, layer: FloatLayer, *, small: bool, common: bool) -> Lowered:
-    kernel = (_CommonDepthwise if common else _Depthwise)(IRBuilder(name), group, layer, inner=1, fused=True, small=small)
+    kernel = (_CommonDepthwise if common else _Depthwise)(IRBuilder(name), group, layer, fused=True, small=small)
     return replace(kernel.lowered("arm_mve.depthwise_float" + "_common" * common, channels=CHANNELS), cycles=0)
 
 
-class _Depthwise(DepthwiseKernel):
+class _Depthwise(WindowKernel):
     """Channels in vectors; without an epilogue, one block of assembly computes all whole blocks of channels."""
 
     def form(self, pixels: int, count: int) -> DotForm:
         f = super().form(pixels, count)
-        return DepthwiseVectors(f.pixels, f.channels, f.fused, f.unroll, f.remainder, f.loop, f.runs, f.clamp, self._near)
+        kind = "depthwise_float" + (f"_{self._near}" if self._near else "")
+        sizes = (f.pixels, f.channels, f.fused, f.unroll, f.remainder, f.loop, f.runs, f.clamp)
+        return DepthwiseVectors(*sizes, kind, near=self._near)
 
     @property
     def _near(self) -> int:

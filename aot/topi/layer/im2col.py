@@ -35,6 +35,99 @@ def match_rows(group: Group, target: Target, feature: str, *, pixels: int) -> Fu
     return None if layer.weight.ndim > 2 and prod(layer.out_type.shape[:-1]) > pixels else layer
 
 
+@dataclass(frozen=True, slots=True)
+class TapRange:
+    """Taps [first, last) of one axis; tap t reads coordinate origin + t * dilation."""
+
+    origin: Expr
+    first: Expr
+    last: Expr
+
+    def at(self, tap: Expr, dilation: int) -> Expr:
+        return self.origin + tap * dilation
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of a sliding window: `out` positions; tap t of position p is at p*stride - before + t*dilation.
+
+    `data_step` and `out_step`: the distance between neighbours of data and results in bytes.
+    """
+
+    size: int
+    out: int
+    taps: int = 1
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    data_step: int = 0
+    out_step: int = 0
+
+    @property
+    def reach(self) -> int:
+        """Positions that a window covers."""
+        return (self.taps - 1) * self.dilation + 1
+
+    @property
+    def used(self) -> int:
+        """Positions of the padded image that results depend on."""
+        return (self.out - 1) * self.stride + self.reach
+
+    @property
+    def copied(self) -> int:
+        """Positions of the image that results depend on, counted from its first position."""
+        return max(0, min(self.size, self.used - self.before))
+
+    @property
+    def after(self) -> int:
+        """How far the last window reaches beyond the image."""
+        return max(0, self.used - self.before - self.size)
+
+    def inside(self, position: int) -> list[int]:
+        """The taps that are inside the image at an output position."""
+        origin = position * self.stride - self.before
+        return [t for t in range(self.taps) if 0 <= origin + t * self.dilation < self.size]
+
+    @property
+    def never_empty(self) -> bool:
+        return all(self.inside(p) for p in range(self.out))
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """[first, last) of the positions whose taps are all inside the image."""
+        positions = [p for p in range(self.out) if len(self.inside(p)) == self.taps]
+        return (positions[0], positions[-1] + 1) if positions else (0, 0)
+
+    @property
+    def taps_inside(self) -> int:
+        """Number of taps inside the image, summed over all positions."""
+        return sum(len(self.inside(p)) for p in range(self.out))
+
+    def taps_at(self, b: IRBuilder, position: Expr, *, after: int | None = None) -> TapRange:
+        """The taps inside the image at a position; `after`: positions of padding behind it, if not just those that are used."""
+        origin = position * self.stride - self.before
+        first: Expr = imm(0)
+        last: Expr = imm(self.taps)
+        more, up = self.after if after is None else after, self.dilation - 1
+        if self.before or more:
+            origin = b.let("origin", origin)
+        if self.before:
+            first = b.let("first", (maximum(0 - origin, 0) + up) // self.dilation)
+        if more:
+            last = b.let("last", minimum((self.size - origin + up) // self.dilation, self.taps))
+        return TapRange(origin, first, last)
+
+
+def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
+    """Height and width of a depthwise layer's image, or of a convolution's."""
+    _, height, width, depth = layer.data_type.shape
+    _, out_height, out_width, channels = layer.out_type.shape
+    kh, kw = layer.weight.shape[:2] if layer.weight.ndim == 3 else layer.weight.shape[1:3]
+    (sy, sx), (dy, dx), (top, left, _, _) = layer.attrs.strides, layer.attrs.dilation, layer.attrs.padding
+    y = Axis(height, out_height, kh, sy, dy, top, width * depth, out_width * channels)
+    return y, Axis(width, out_width, kw, sx, dx, left, depth, channels)
+
+
 Origin = tuple[Expr, Expr, Expr]
 """Image, row and column of a window's first pixel; row and column are outside of the image if that pixel is padding."""
 

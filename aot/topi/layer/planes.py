@@ -28,50 +28,12 @@ from aot.tir.expr import Expr, Var, cast, imm, logical_and, minimum
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.intrin.asm_text import Operands, asm, count_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_for, open_flat
+from aot.topi.layer.im2col import Axis, axes
 from aot.topi.layer.requant import RequantParam, load_params
 from aot.topi.strategy import Group, Lowered, register_planned
 
 BAND_BYTES = 4096
 """Largest plane of a band, unless a single row needs more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One image axis: sizes of data, result and kernel, and the distance between neighbours in bytes."""
-
-    size: int
-    out: int
-    taps: int
-    stride: int
-    dilation: int
-    before: int
-    data_step: int
-    out_step: int
-
-    @property
-    def reach(self) -> int:
-        """Positions that a window covers."""
-        return (self.taps - 1) * self.dilation + 1
-
-    @property
-    def used(self) -> int:
-        """Positions of the padded image that results depend on."""
-        return (self.out - 1) * self.stride + self.reach
-
-    @property
-    def copied(self) -> int:
-        """Positions of the image that results depend on, counted from its first position."""
-        return max(0, min(self.size, self.used - self.before))
-
-
-def axes(layer: FusedLayer) -> tuple[Axis, Axis]:
-    """Height and width."""
-    _, height, width, depth = layer.data_type.shape
-    _, out_height, out_width, channels = layer.out_type.shape
-    kh, kw, _ = layer.weight.shape
-    (sy, sx), (dy, dx), (top, left, _, _) = layer.attrs.strides, layer.attrs.dilation, layer.attrs.padding
-    y = Axis(height, out_height, kh, sy, dy, top, width * depth, out_width * channels)
-    return y, Axis(width, out_width, kw, sx, dx, left, depth, channels)
 
 
 def orientations(layer: FusedLayer) -> tuple[tuple[Axis, Axis, bool], ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.topi.generic.layers import TapLoops, channel_instructions, taps_inside, total
+from aot.topi.generic.layers import TapLoops, channel_instructions, total
+from aot.topi.layer.im2col import Axis
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -18,7 +19,7 @@ def test_taps_inside_an_axis(seed: int) -> None:
     image = np.ones(size, int)
     padded = np.pad(image, (before, count * stride + taps * dilation))
     met = sum(int(padded[i * stride + t * dilation]) for i in range(count) for t in range(taps))
-    assert taps_inside(count, size=size, taps=taps, stride=stride, dilation=dilation, before=before) == met
+    assert Axis(size, count, taps, stride, dilation, before).taps_inside == met
 
 
 def test_what_costs_more() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aot.topi.layer.planes import BAND_BYTES, Axis, band_height, equal_strips
+from aot.topi.layer.im2col import Axis
+from aot.topi.layer.planes import BAND_BYTES, band_height, equal_strips
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 80, 89, 160, 1000])

@@ -61,7 +61,8 @@ from aot.topi.arm_dsp.depthwise.strip import (
 )
 from aot.topi.intrin.asm_text import AsmBlock
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_flat
-from aot.topi.layer.planes import BAND_BYTES, Axis, Planes, axes, orientations
+from aot.topi.layer.im2col import Axis, axes
+from aot.topi.layer.planes import BAND_BYTES, Planes, orientations
 from aot.topi.strategy import Group, Lowered, register_planned
 
 OUTPUTS = 4

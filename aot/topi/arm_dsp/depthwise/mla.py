@@ -27,7 +27,8 @@ from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.intrin.asm_text import Operands, asm, block_of
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_for, open_flat
-from aot.topi.layer.planes import Axis, LaneRequant, Machine, Taps, axes, counted, register_lanes
+from aot.topi.layer.im2col import Axis, axes
+from aot.topi.layer.planes import LaneRequant, Machine, Taps, counted, register_lanes
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_requantize, plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
 

@@ -43,7 +43,8 @@ from aot.topi.arm_dsp.depthwise.strip import (
     packed_words,
 )
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, table_of
-from aot.topi.layer.planes import Axis, Planes, Strips, band_height, cut, each_strip, equal_strips, orientations
+from aot.topi.layer.im2col import Axis
+from aot.topi.layer.planes import Planes, Strips, band_height, cut, each_strip, equal_strips, orientations
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
 

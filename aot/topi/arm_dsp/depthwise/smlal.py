@@ -49,7 +49,8 @@ from aot.topi.arm_dsp.depthwise.strip import (
 from aot.topi.arm_dsp.smlal.conv2d import INIT_HIGH, INIT_LOW, LANE_BITS, LANE_OFFSET
 from aot.topi.intrin.asm_text import counted_offset
 from aot.topi.layer.fused import FusedLayer, describe, match_layer, open_flat
-from aot.topi.layer.planes import Axis, Planes, Strips, band_height, counted, each_strip, equal_strips, orientations
+from aot.topi.layer.im2col import Axis
+from aot.topi.layer.planes import Planes, Strips, band_height, counted, each_strip, equal_strips, orientations
 from aot.topi.layer.requant import plan_folded
 from aot.topi.strategy import Group, Lowered, register_planned
 
