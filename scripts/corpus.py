@@ -92,7 +92,7 @@ def _verify_on(path: Path, board_name: str, compiled: Any, oracle: str) -> tuple
     from aot.errors import AotError, TargetError
     from aot.micro.board import load_board
     from aot.micro.build.project import prepare
-    from aot.report.measure.sets import golden_sets, open_npz
+    from aot.report.measure.inputs import golden_sets, open_npz
     from aot.report.measure.verify import verify
 
     golden = path.with_name(f"{path.stem}.golden.npz")

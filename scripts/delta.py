@@ -62,7 +62,7 @@ def accepted(revision: str) -> Reports | None:
 
 def _accepted(revision: str, file: str) -> Reports | None:
     from aot.errors import UsageError
-    from aot.report.gate.diff import load_reports, parse_reports
+    from aot.report.gate import load_reports, parse_reports
 
     if revision == ".":
         return load_reports(ROOT / file) if (ROOT / file).is_file() else None
@@ -100,8 +100,8 @@ def work(job: Job) -> Report:
     from aot.micro.board import load_board
     from aot.micro.build.project import prepare
     from aot.report.measure import DEFAULT_SETS
+    from aot.report.measure.inputs import rule_sets
     from aot.report.measure.report import make_report
-    from aot.report.measure.sets import rule_sets
 
     board = load_board(job.board)
     options = Options(opt=job.options["opt"], pooling=Pooling(board.pools))
@@ -112,15 +112,15 @@ def work(job: Job) -> Report:
 
 def figures_text(reports: Sequence[Report]) -> str:
     """The baseline of shared networks: their figures and how they were measured, without layers."""
-    from aot.report.gate.diff import baseline_text
+    from aot.report.gate import baseline_text
 
     return baseline_text([{**report, "layers": [], "flash": None} for report in reports])
 
 
 def delta_table(before: Reports, now: Reports) -> list[str]:
     """A row for each model: its figures now, and their changes; `new` for figures that the revision did not have."""
-    from aot.report.gate.diff import change_text, moved
-    from aot.report.render.markdown import cell, table
+    from aot.report.gate import change_text, moved
+    from aot.report.render.blocks import cell, markdown_table
 
     rows = []
     for key, report in sorted(now.items()):
@@ -130,11 +130,11 @@ def delta_table(before: Reports, now: Reports) -> list[str]:
             change = "new" if key not in before else change_text(moved(before[key]["totals"].get(name), value))
             cells.append(cell(value) if change == "=" else f"{cell(value)} {change}")
         rows.append((key, *cells))
-    return table(("model", *TOTALS), rows)
+    return markdown_table(("model", *TOTALS), rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from aot.report.gate.budget import complaints, exit_code, judge, open_gate
+    from aot.report.gate import complaints, exit_code, judge, open_gate
     from aot.report.measure.report import bundle, key_of
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

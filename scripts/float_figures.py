@@ -53,7 +53,7 @@ def measure(model: Path, board_name: str, opt: str, *, fast_float: bool = False)
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
     from aot.report.figures.cycles import profile_cycles
-    from aot.report.measure.sets import rule_sets
+    from aot.report.measure.inputs import rule_sets
 
     board = load_board(board_name)
     artifact = build(model, target=board.cpu, name="net", options=Options(opt=opt, fast_float=fast_float))

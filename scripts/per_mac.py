@@ -74,7 +74,7 @@ def measure(job: Job) -> Verification:
     from aot.driver.options import Options
     from aot.micro.board import load_board
     from aot.micro.build.project import prepare
-    from aot.report.measure.samples import sets_for
+    from aot.report.measure.inputs import sets_for
     from aot.report.measure.verify import verify
     from aot.target.target import find_target
 

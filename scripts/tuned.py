@@ -28,7 +28,7 @@ def figures(model: Path, board_name: str, records: Path | None) -> tuple[int, in
     from aot.micro.board import load_board
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
-    from aot.report.measure.sets import rule_sets
+    from aot.report.measure.inputs import rule_sets
     from aot.target.target import find_target
     from aot.tune.record import history_of, load, save
     from aot.tune.task import extract_tasks

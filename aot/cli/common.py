@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from aot.memory.memory_pools import Pooling
     from aot.micro.board import Board
     from aot.micro.build.project import Project
-    from aot.report.gate.budget import Budget
+    from aot.report.gate import Budget
     from aot.report.measure.fitting import Linker
-    from aot.report.measure.sets import Sets
+    from aot.report.measure.inputs import Sets
     from aot.support.memory_pool import Pool
     from aot.system.executors import Opener
 
@@ -176,15 +176,15 @@ def noted(sets: Sets) -> Sets:
 
 def choose_sets(artifact: Artifact, inputs: Path | None, count: int | None) -> Sets:
     """The input sets of --inputs or --random."""
-    from aot.report.measure.samples import sets_for
+    from aot.report.measure.inputs import sets_for
 
     return noted(sets_for(artifact.metadata, inputs, count, oracle=artifact.metadata["oracle"]))
 
 
 def require_reference(model: bytes, artifact: Artifact, sets: Sets) -> None:
     """E3031 or E3032 if there are no expected outputs and only our own interpreter could compute them."""
+    from aot.report.measure.inputs import as_windows
     from aot.report.measure.reference import check_reference
-    from aot.report.measure.sets import as_windows
 
     if sets.expected is None:
         meta = artifact.metadata
@@ -364,7 +364,7 @@ def open_budget(file: Path | None) -> Budget | None:
     """The budget of --budget FILE (E5001, E5002, E5052)."""
     if file is None:
         return None
-    from aot.report.gate.budget import load_budget
+    from aot.report.gate import load_budget
 
     return load_budget(file, Path())
 
@@ -378,7 +378,7 @@ def check_budget_file(
     """
     if budget is None:
         return
-    from aot.report.gate.budget import METRICS, check_report
+    from aot.report.gate import METRICS, check_report
 
     report = {"name": name, "board": board, "totals": totals}
     limits = [x for m in METRICS for x in budget.limits(report, m) or ()]

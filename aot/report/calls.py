@@ -23,12 +23,10 @@ from aot.micro.build.project import prepare
 from aot.report.figures.size import check_clock, parse_clock
 from aot.report.measure import verify as measure
 from aot.report.measure.fitting import Tries, advice, fit, fitting_boards, linker
+from aot.report.measure.inputs import OwnSet, Sets, own_sets, sets_for
 from aot.report.measure.report import EXTRAS, bundle, make_report, to_text
-from aot.report.measure.samples import OwnSet, own_sets, sets_for
-from aot.report.measure.sets import Sets
 from aot.report.measure.verify import Verification
-from aot.report.render.markdown import report_markdown
-from aot.report.render.pages import report_html
+from aot.report.render.pages import report_html, report_markdown
 from aot.support.dataclass import dataclass
 from aot.support.names import model_identifier
 from aot.support.notebook import layer_table, plan_table, section, table

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from aot.report.measure.litert import FULL, Litert, interpreter_of
+from aot.report.measure.reference import FULL, Litert, interpreter_of
 
 HAVE_LITERT = find_spec("ai_edge_litert") is not None
 HAVE_TFLM = find_spec("tflite_micro") is not None

@@ -26,7 +26,7 @@ from aot.relay.expr import Function
 from aot.relay.interpreter import StatefulFunction
 from aot.relay.transform import pipeline
 from aot.report.measure import divergence
-from aot.report.measure.sets import Sets, golden_sets, open_npz
+from aot.report.measure.inputs import Sets, golden_sets, open_npz
 from aot.runtime.module import load
 
 SHARED = Path(__file__).parents[3] / "shared" / "models"

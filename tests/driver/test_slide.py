@@ -28,7 +28,7 @@ from aot.relay.interpreter import StatefulFunction, evaluate
 from aot.relay.state import STATE, state_of
 from aot.relay.transform.slide_window import over_new_rows
 from aot.relay.transform.sliding import SlidePlan
-from aot.report.measure.sets import Sets, as_windows, fill_count, moved_windows
+from aot.report.measure.inputs import Sets, as_windows, fill_count, moved_windows
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
 from aot.testing.stateful import Tcn, tcn, tcn_by_hand

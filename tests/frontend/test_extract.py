@@ -19,7 +19,7 @@ from aot.frontend.tflite import from_tflite
 from aot.frontend.view import parse
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate, evaluate_all
-from aot.report.measure.sets import rule_set
+from aot.report.measure.inputs import rule_set
 from tests.scale import cases
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,7 +12,7 @@ from aot.driver.build import build
 from aot.frontend.input_values import input_values
 from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function
-from aot.report.measure.sets import rule_sets
+from aot.report.measure.inputs import rule_sets
 from aot.testing import HAVE_LITERT, ModelBuilder, reference_sets
 
 Values = dict[int, dict[str, Any]]

@@ -19,8 +19,8 @@ from aot.frontend.chain import pack
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.report.figures.schema import load_schema
+from aot.report.measure.inputs import rule_sets
 from aot.report.measure.report import bundle, checksum, make_report, to_text
-from aot.report.measure.sets import rule_sets
 from aot.report.measure.verify import expected_outputs
 from tests.cli.helper import Cli
 from tests.driver.chain_nets import chain_net

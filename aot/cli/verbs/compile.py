@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from aot.ir.transform import Pass, PassInstrument
     from aot.micro.board import Board
     from aot.micro.build.project import Project
-    from aot.report.gate.budget import Budget
+    from aot.report.gate import Budget
 
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
 
@@ -186,7 +186,7 @@ def write_library(path: Path, artifact: Artifact, req: common.Request) -> list[s
 
 def write_plan(path: Path, artifact: Artifact) -> None:
     """Write the memory plan as a drawing or as data, depending on the file's extension (E5006, E5007)."""
-    from aot.report.figures.plan import plan_data
+    from aot.report.figures.size import plan_data
     from aot.report.render.drawings import standalone
 
     plan = plan_data(artifact.metadata["workspace"], artifact.metadata["layers"])

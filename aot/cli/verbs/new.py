@@ -100,8 +100,8 @@ def make_part(req: common.Request) -> Part:
     from aot.driver.reading import NamedBytes
     from aot.frontend.formats import format_of
     from aot.micro.new.registry import STATEFUL_RUNS, Part
+    from aot.report.measure.inputs import rule_set
     from aot.report.measure.reference import graph
-    from aot.report.measure.sets import rule_set
 
     file = NamedBytes(Path(req.name + format_of(req.data).suffix), req.data)  # its name in the project, with the chosen shapes
     artifact = common.compile_model(replace(req, source=file))

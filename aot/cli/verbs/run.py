@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from aot.executor.artifact import Artifact
     from aot.micro.board import Board
     from aot.micro.run.runner import RunResult
-    from aot.report.measure.samples import Samples
-    from aot.report.measure.sets import Sets
+    from aot.report.measure.inputs import Samples, Sets
     from aot.report.measure.verify import Verification
 
 
@@ -80,7 +79,7 @@ def aot_run(model: ModelPath, *, asked: Running) -> None:
     from aot.micro.run.runner import run
     from aot.report.figures.size import check_clock, parse_clock
     from aot.report.measure.fitting import linker
-    from aot.report.measure.samples import Conversion, load_samples
+    from aot.report.measure.inputs import Conversion, load_samples
 
     out = asked.out
     if asked.quantize not in ("auto", "always", "never"):
@@ -138,7 +137,7 @@ def _accuracy(outputs: Sequence[Sequence[Any]], samples: Samples) -> tuple[int, 
 def _show_samples(
     out: Output, samples: Samples, rows: Sequence[Sequence[Any]], infos: Sequence[Any], *, labels: Sequence[str], top: int
 ) -> None:
-    from aot.report.measure.samples import dequantize
+    from aot.report.measure.inputs import dequantize
 
     shown = len(rows) if out.verbose else min(len(rows), MAX_SHOWN)
     for n, row in enumerate(rows[:shown]):
@@ -163,7 +162,7 @@ def _plain(values: Any) -> list[Any]:
 
 def _json_rows(rows: Sequence[Sequence[Any]], infos: Sequence[Any]) -> list[list[dict[str, Any]]]:
     """Every output of every sample: the model's values and, if they are quantised, the real values."""
-    from aot.report.measure.samples import dequantize
+    from aot.report.measure.inputs import dequantize
 
     def one(values: Any, info: Any) -> dict[str, Any]:
         real = {"real": _plain(dequantize(values, info))} if info.get("scale") else {}

@@ -20,9 +20,8 @@ from aot.frontend.view import ABSENT, ModelView, OperatorView, parse
 from aot.ir.op import Array
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import LayerResult, run
-from aot.report.measure.litert import RefusedError
-from aot.report.measure.reference import Reference, graph, litert, tflm, trace
-from aot.report.measure.sets import Sets
+from aot.report.measure.inputs import Sets
+from aot.report.measure.reference import Reference, RefusedError, graph, litert, tflm, trace
 from aot.support.dataclass import dataclass
 
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
 from aot.frontend.chain import Chain, Stage, unpack
+from aot.frontend.decode import Record, decode_model
+from aot.frontend.encode import encode_model
+from aot.frontend.extract import STATEFUL, buffer_of
+from aot.frontend.flatbuffer import Reader
 from aot.frontend.formats import format_of, from_model, specialize
 from aot.frontend.problems import Problems
-from aot.frontend.view import TensorView, parse
+from aot.frontend.view import ABSENT, OperatorView, SubgraphView, TensorView, parse
 from aot.ir.op import Array
-from aot.report.measure.litert import Litert, RefusedError
-from aot.report.measure.sets import moved_windows
+from aot.report.measure.inputs import moved_windows
 from aot.support.dataclass import dataclass
 from aot.system.process import heard
 
@@ -278,3 +282,277 @@ def _inputs(stage: Stage, tensor: TensorView, stream: Array) -> list[Array]:
     zero: Any = 0 if tensor.quant is None or not len(tensor.quant.zero_points) else tensor.quant.zero_points[0]
     assert prod(shape[:axis]) == 1
     return moved_windows(list(rows), shape, axis=axis, zero=zero)
+
+
+# ---- LiteRT: its reference kernels, and its full set for operators that the reference set lacks
+# The full set has faster kernels for most operators, whose floats differ, so it runs only the missing operators: such a model is
+# split into pieces, each in its own interpreter with the tensors of the file.  The whole model runs with the full set if a piece
+# would need the state of another; a branch or a loop does if anything inside is missing.  Which operators are missing depends on
+# version and data type, and follows from LiteRT's own error messages.
+
+
+REFERENCE, FULL = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+"""Kernel sets, as `OpResolverType` names them."""
+
+T = TypeVar("T")
+
+_LACKS = re.compile(r"Didn't find op for builtin opcode '(\w+)' version '(\d+)'")
+_UNKNOWN = re.compile(r"Encountered unresolved custom op: ([^\s.]+)")
+_FAILED = re.compile(r"\s*Node number (\d+) \((\w+)\) failed to (?:prepare|invoke)\.?\s*")
+
+
+class RefusedError(RuntimeError):
+    """No kernel set of LiteRT runs the model; the message says why, and names the operators if they are known.
+
+    `at_run`: LiteRT accepts the model, but a kernel fails at run time, perhaps only with these inputs.
+    """
+
+    def __init__(self, message: str, *, at_run: bool = False) -> None:
+        super().__init__(message)
+        self.at_run = at_run
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Operators `first` to `end` - 1 of the first graph as a file; all tensors keep their indices."""
+
+    data: bytes
+    kernels: str
+    first: int
+    end: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    made: frozenset[int]
+
+
+class _PieceError(Exception):
+    """LiteRT refuses a piece."""
+
+    def __init__(self, piece: _Piece, error: Exception, *, at_run: bool) -> None:
+        super().__init__(str(error))
+        self.piece = piece
+        self.at_run = at_run
+
+
+def interpreter_of(data: bytes, kernels: str, *, preserve: bool = False) -> Any:
+    """LiteRT's interpreter for a file; ImportError, ValueError or RuntimeError as LiteRT raises them."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=getattr(OpResolverType, kernels),
+        experimental_preserve_all_tensors=preserve,
+        num_threads=1,
+    )
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+class Litert:
+    """A model in LiteRT.  Raises RefusedError if no kernel set runs it, ImportError if LiteRT cannot be imported."""
+
+    def __init__(self, model: bytes) -> None:
+        view = parse(model, Problems())
+        if view is None or not view.subgraphs:
+            raise RefusedError("the model cannot be read")
+        self._model = model
+        self._graphs = view.subgraphs
+        self._full: frozenset[int] = frozenset()
+        self._pieces = self._divided()
+        self._idle: list[_Running] = []
+        self._idle = [self._until_it_runs(lambda running: running)]
+
+    @property
+    def full(self) -> tuple[str, ...]:
+        """The operators that run with kernels of the full set, by name, each once."""
+        operators = self._graphs[0].operators
+        return tuple(dict.fromkeys(operators[i].kind for p in self._pieces if p.kernels == FULL for i in range(p.first, p.end)))
+
+    def outputs(self, sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """The outputs for each set of inputs, starting with the initial state and without a reset in between."""
+        return self._until_it_runs(lambda running: [running.outputs(s) for s in sets])
+
+    def tensors(self, inputs: Sequence[Array]) -> dict[int, Array]:
+        """All tensors of the file that can be read after one run, by index."""
+
+        def all_of(running: _Running) -> dict[int, Array]:
+            running.outputs(inputs)
+            return running.tensors()
+
+        return self._until_it_runs(all_of, preserve=True)
+
+    def _until_it_runs(self, work: Callable[[_Running], T], *, preserve: bool = False) -> T:
+        """`work` on fresh interpreters; each time one fails, more operators run with the full set."""
+        while True:
+            try:
+                idle = self._idle and not preserve
+                return work(self._idle.pop() if idle else _Running(self._graphs[0], self._pieces, preserve=preserve))
+            except _PieceError as error:
+                self._widen(error)
+
+    def _widen(self, error: _PieceError) -> None:
+        """Move the operators that made the reference set fail to the full set.  RefusedError if the full set failed."""
+        piece = error.piece
+        if piece.kernels == FULL:
+            raise RefusedError(self._reason(piece, str(error)), at_run=error.at_run) from None
+        self._full |= frozenset(self._blamed(piece, str(error)))
+        self._pieces = self._divided()
+        self._idle = []
+
+    def _blamed(self, piece: _Piece, message: str) -> set[int]:
+        """The operators of a piece that a message is about; all of them if it does not say."""
+        inside = range(piece.first, piece.end)
+        operators = self._graphs[0].operators
+        lacks = _LACKS.search(message)
+        failed = _FAILED.search(message)
+        if lacks is not None:
+            named = {i for i in inside if (operators[i].opcode, str(operators[i].version)) == lacks.groups()}
+            return named or {i for i in inside if _calls(operators[i])} or set(inside)
+        if failed is not None:
+            index = piece.first + int(failed[1])
+            if index in inside and failed[2] in (operators[index].opcode, operators[index].custom_name):
+                return {index}
+        return set(inside)
+
+    def _reason(self, piece: _Piece, message: str) -> str:
+        """Why no kernel set runs a piece: the operator without a kernel, or the one that fails with LiteRT's message."""
+        lacks = _LACKS.search(message) or _UNKNOWN.search(message)
+        if lacks is not None:
+            return f"has no kernel for {lacks[1]}"
+        text = " ".join(_FAILED.sub(" ", message).split()).rstrip(".")
+        blamed = self._blamed(piece, message)
+        if len(blamed) == 1:
+            return f"does not run {self._graphs[0].operators[min(blamed)].where}: {text}"
+        return f"does not run the model: {text}"
+
+    def _divided(self) -> tuple[_Piece, ...]:
+        """The pieces, in the order in which they run."""
+        operators = self._graphs[0].operators
+        chosen = [i in self._full for i in range(len(operators))]
+        if not any(chosen):
+            return (self._whole(REFERENCE),)
+        if all(chosen) or self._has_resources():
+            return (self._whole(FULL),)
+        cuts = [0, *(i for i in range(1, len(chosen)) if chosen[i] != chosen[i - 1]), len(chosen)]
+        ranges = list(pairwise(cuts))
+        if self._shares_state(ranges):
+            return (self._whole(FULL),)
+        return _cut(self._model, self._graphs[0], [(a, b, FULL if chosen[a] else REFERENCE) for a, b in ranges])
+
+    def _whole(self, kernels: str) -> _Piece:
+        graph = self._graphs[0]
+        return _Piece(self._model, kernels, 0, len(graph.operators), graph.inputs, (), frozenset())
+
+    def _has_resources(self) -> bool:
+        """Whether the model has variables or other resources, which interpreters cannot share."""
+        kinds = {op.opcode for g in self._graphs for op in g.operators}
+        return bool(kinds & STATEFUL) or any(k.startswith("HASHTABLE") for k in kinds)
+
+    def _shares_state(self, ranges: Sequence[tuple[int, int]]) -> bool:
+        """Whether two pieces would use the same state tensor."""
+        graph = self._graphs[0]
+        users = [
+            {t for op in graph.operators[a:b] for t in op.inputs if t >= 0 and graph.tensors[t].is_variable} for a, b in ranges
+        ]
+        return sum(map(len, users)) != len(set().union(*users))
+
+
+def _calls(operator: OperatorView) -> bool:
+    return any("subgraph" in key for key in operator.options)
+
+
+def _cut(model: bytes, graph: SubgraphView, ranges: Sequence[tuple[int, int, str]]) -> tuple[_Piece, ...]:
+    """The ranges of operators (first, end, kernels) as files; ranges without calls of graphs contain one graph only."""
+    reader = Reader(model)
+    record = decode_model(reader, Problems())
+    assert record is not None, "it has been parsed"
+    record = {**record, "buffers": tuple(_near(reader, b) for b in record["buffers"] or ())}
+    asked = [_read_by(graph.operators[a:b]) for a, b, _ in ranges]
+    pieces = []
+    for i, (first, end, kernels) in enumerate(ranges):
+        made = {t for op in graph.operators[first:end] for t in op.outputs}
+        inputs = tuple(t for t in asked[i] if t not in made and _is_value(graph.tensors[t]))
+        outputs = tuple(sorted(made & set().union(graph.outputs, *asked[i + 1 :])))
+        data = encode_model(_part(record, graph.operators[first:end], inputs=inputs, outputs=outputs))
+        pieces.append(_Piece(data, kernels, first, end, inputs, outputs, frozenset(made)))
+    return tuple(pieces)
+
+
+def _near(reader: Reader, buffer: Record) -> Record:
+    """A buffer with its bytes inline; one without bytes stays so: LiteRT treats an empty vector as a constant."""
+    return buffer_of(reader, buffer) if buffer["offset"] > 1 else buffer
+
+
+def _read_by(operators: Sequence[OperatorView]) -> tuple[int, ...]:
+    """The tensors that operators read, each once."""
+    return tuple(dict.fromkeys(t for op in operators for t in op.inputs if t != ABSENT))
+
+
+def _is_value(tensor: TensorView) -> bool:
+    """Whether a tensor that no operator makes is an input computed at run time."""
+    return not (tensor.raw or tensor.external or tensor.is_variable)
+
+
+def _part(record: Record, operators: Sequence[OperatorView], *, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Record:
+    """The model's record with only these operators in the first graph; tensors keep their indices."""
+    graphs = record["subgraphs"]
+    main = {**graphs[0], "operators": tuple(graphs[0]["operators"][op.index] for op in operators)}
+    main |= {"inputs": list(inputs), "outputs": list(outputs), "debug_metadata_index": -1}
+    kept = (main, *graphs[1:]) if any(_calls(op) for op in operators) else (main,)
+    used = sorted({op["opcode_index"] for g in kept for op in g["operators"] or ()})  # LiteRT needs kernels for all listed codes
+    renumbered = tuple(
+        {**g, "operators": tuple({**op, "opcode_index": used.index(op["opcode_index"])} for op in g["operators"] or ())}
+        for g in kept
+    )
+    nothing = dict.fromkeys(("metadata_buffer", "metadata", "signature_defs"))
+    return {**record, **nothing, "operator_codes": tuple(record["operator_codes"][c] for c in used), "subgraphs": renumbered}
+
+
+class _Running:
+    """The pieces of a model, each in its own interpreter.  Raises _PieceError if LiteRT refuses one."""
+
+    def __init__(self, graph: SubgraphView, pieces: Sequence[_Piece], *, preserve: bool) -> None:
+        self._graph = graph
+        self._steps = [(piece, self._load(piece, preserve=preserve)) for piece in pieces]
+
+    @staticmethod
+    def _load(piece: _Piece, *, preserve: bool) -> Any:
+        try:
+            return interpreter_of(piece.data, piece.kernels, preserve=preserve)
+        except (ValueError, RuntimeError) as error:
+            raise _PieceError(piece, error, at_run=False) from None
+
+    def outputs(self, inputs: Sequence[Array]) -> list[Array]:
+        """One run."""
+        values = dict(zip(self._graph.inputs, inputs, strict=True))
+        for piece, interpreter in self._steps:
+            self._feed(interpreter, {t: values[t] for t in piece.inputs})
+            try:
+                interpreter.invoke()
+            except RuntimeError as error:  # what LiteRT raises when a kernel fails, such as DIV for a divisor of 0
+                raise _PieceError(piece, error, at_run=True) from None
+            values |= {t: interpreter.get_tensor(t) for t in piece.outputs}
+        return [values[t] if t in values else interpreter.get_tensor(t) for t in self._graph.outputs]
+
+    def _feed(self, interpreter: Any, values: Mapping[int, Array]) -> None:
+        """Set the inputs; the outputs of an earlier piece may differ in shape from the file."""
+        shapes = {d["index"]: tuple(d["shape"]) for d in interpreter.get_input_details()}
+        changed = [t for t in values if t not in self._graph.inputs and values[t].shape != shapes[t]]
+        for t in changed:
+            interpreter.resize_tensor_input(t, values[t].shape)
+        if changed:
+            interpreter.allocate_tensors()
+        for t, value in values.items():
+            interpreter.set_tensor(t, value)
+
+    def tensors(self) -> dict[int, Array]:
+        """Each piece's own tensors; inputs and constants from the first piece that has them."""
+        tensors: dict[int, Array] = {}
+        for piece, interpreter in self._steps:
+            for index in range(len(self._graph.tensors)):
+                if index in piece.made or index not in tensors:
+                    try:
+                        tensors[index] = interpreter.get_tensor(index)
+                    except ValueError:  # never computed
+                        continue
+        return tensors

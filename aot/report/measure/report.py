@@ -29,10 +29,9 @@ from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import RunResult, run
 from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.figures.cycles import Profile, listings, profile_cycles
-from aot.report.figures.plan import plan_data
-from aot.report.figures.size import load_of, next_faster, state_figures
+from aot.report.figures.size import load_of, next_faster, plan_data, state_figures
 from aot.report.measure.divergence import Comparison, compare_sets, explain_difference, find_divergence
-from aot.report.measure.sets import Sets, as_windows, moves
+from aot.report.measure.inputs import Sets, as_windows, moves
 from aot.report.measure.verify import expected_outputs, fingerprint
 from aot.support.dataclass import dataclass
 from aot.support.text import does_of, printable

@@ -25,8 +25,8 @@ from aot.micro.run.runner import LayerResult, RunResult, run
 from aot.micro.run.zephyr import PREFIX, ZephyrRun, run_on_serial, run_on_zephyr
 from aot.report.figures.size import LAYER_HEADERS, layer_rows, load_of, state_figures
 from aot.report.measure.divergence import Comparison, compare_sets, explain_difference, find_divergence, with_zeros
+from aot.report.measure.inputs import Sets, as_windows, moves
 from aot.report.measure.reference import OWN, find_reference, never_runs, own_interpreter
-from aot.report.measure.sets import Sets, as_windows, moves
 from aot.support.dataclass import dataclass
 from aot.support.notebook import section, table
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from aot.report.render.blocks import middle
 from aot.support.dataclass import dataclass
 
 WIDTH = 960
@@ -46,6 +45,16 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = 
 def _svg(height: float, label: str, body: Sequence[str]) -> str:
     head = f'<svg viewBox="0 0 {WIDTH} {_n(height)}" role="img" aria-label="{escape(label)}">'
     return "\n".join([head, *body, "</svg>"])
+
+
+def middle(name: str, limit: int) -> str:
+    """A name shortened to at most `limit` characters, keeping its start and end, which say most."""
+    if len(name) <= limit:
+        return name
+    if limit < 5:
+        return ""
+    end = (limit - 1) // 2
+    return f"{name[: limit - 1 - end]}…{name[-end:]}"
 
 
 def fitting(name: str, width: float) -> str:

@@ -21,8 +21,8 @@ from aot.micro.build.project import copied_to, prepare
 from aot.micro.run.runner import run
 from aot.report.figures.schema import load_schema
 from aot.report.measure.fitting import mode_fit
+from aot.report.measure.inputs import rule_sets
 from aot.report.measure.report import bundle, make_report, to_text
-from aot.report.measure.sets import rule_sets
 from tests.executor.copy_elision.test_state_windows import stream
 from tests.micro.projects import ROOT, need, sh
 

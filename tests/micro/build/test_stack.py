@@ -13,7 +13,7 @@ from aot.micro.board import load_board
 from aot.micro.build.image import FRAMES, LEVELS, UNKNOWN, StatedStack, board_of, bounds_by_level, check_image, with_stack_bound
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
-from aot.report.measure.sets import rule_sets
+from aot.report.measure.inputs import rule_sets
 from tests.micro.build.build_flags import Flags, flagged
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -17,7 +17,7 @@ from aot.micro.board import Board, load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.rsp import Client
 from aot.micro.run.runner import run
-from aot.report.measure.sets import rule_sets
+from aot.report.measure.inputs import rule_sets
 from tests.micro.run.test_gdb import LINK, QEMU
 from tests.models.golden import FOLDER
 

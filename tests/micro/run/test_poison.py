@@ -16,7 +16,7 @@ from aot.micro.build.poison import dead_intervals
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.report.measure.divergence import compare_sets
-from aot.report.measure.sets import golden_sets, open_npz
+from aot.report.measure.inputs import golden_sets, open_npz
 from tests.micro.fake import expected, input_sets, tiny
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

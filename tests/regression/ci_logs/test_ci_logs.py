@@ -18,8 +18,9 @@ from aot.cli.output import GuardedStream, Output
 from aot.cli.verbs.report import progress
 from aot.errors import Problem
 from aot.report.measure.report import Job
+from aot.report.render.blocks import cell
 from aot.report.render.formats import junit
-from aot.report.render.markdown import cell, report_markdown
+from aot.report.render.pages import report_markdown
 from tests.models.golden import FOLDER
 
 ROOT = Path(__file__).resolve().parents[3]

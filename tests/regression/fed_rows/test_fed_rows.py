@@ -14,8 +14,8 @@ from aot.micro.board import load_board
 from aot.micro.build.project import choose_places, prepare
 from aot.micro.run.runner import run
 from aot.report.figures.attribution import attribute, by_layer
+from aot.report.measure.inputs import rule_set
 from aot.report.measure.reference import graph
-from aot.report.measure.sets import rule_set
 from tests.cli.boards import small_board
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

@@ -16,7 +16,7 @@ from aot.micro.board import load_board
 from aot.micro.run.runner import CHECK_INSTRUCTIONS, _check_counter
 from aot.report.figures.cycles import estimate_text, timing_of
 from aot.report.figures.size import operators_of
-from aot.report.measure.samples import own_sets
+from aot.report.measure.inputs import own_sets
 from aot.testing.text_model import text_model
 from tests.driver.test_model_pipeline import ROWS, refused
 from tests.micro.run.test_gdb import gdb_board

@@ -13,8 +13,7 @@ from aot.cli.__main__ import run
 from aot.errors import ToolchainError
 from aot.micro.build.toolchain import have_tool
 from aot.report.measure import reference
-from aot.report.measure.litert import RefusedError
-from aot.report.measure.reference import Reference, check_reference, find_reference
+from aot.report.measure.reference import Reference, RefusedError, check_reference, find_reference
 
 MODELS = Path(__file__).parents[2] / "models"
 MODEL = MODELS / "add.tflite"

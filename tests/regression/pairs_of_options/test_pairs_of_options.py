@@ -10,7 +10,7 @@ from aot.cli.__main__ import run
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.memory.memory_pools import Pooling, parse_pool
-from aot.report.measure.sets import rule_set
+from aot.report.measure.inputs import rule_set
 from aot.runtime.module import load
 
 ROOT = Path(__file__).parents[3]

@@ -13,9 +13,8 @@ from aot.cli.__main__ import run
 from aot.errors import UsageError
 from aot.ir.op import Array
 from aot.micro.build.toolchain import have_tool
-from aot.report.measure.litert import FULL, REFERENCE, Litert, interpreter_of
-from aot.report.measure.reference import graph, litert, tflm
-from aot.report.measure.sets import Sets
+from aot.report.measure.inputs import Sets
+from aot.report.measure.reference import FULL, REFERENCE, Litert, graph, interpreter_of, litert, tflm
 from aot.report.measure.verify import expected_outputs
 from aot.testing import HAVE_LITERT, HAVE_TFLM
 from aot.testing.text_model import text_model

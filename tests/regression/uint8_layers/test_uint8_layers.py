@@ -14,7 +14,7 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import LayerResult
 from aot.report.measure.divergence import compare_layers
-from aot.report.measure.sets import rule_sets
+from aot.report.measure.inputs import rule_sets
 from aot.report.measure.verify import verify
 from aot.testing import HAVE_LITERT, ModelBuilder
 from tests.report.measure.test_verify import broken, needs_gcc

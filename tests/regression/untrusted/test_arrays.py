@@ -18,8 +18,17 @@ from PIL import Image
 
 from aot.cli.__main__ import run
 from aot.errors import AotError, UsageError
-from aot.report.measure.samples import Conversion, convert, load_samples, quantize
-from aot.report.measure.sets import UnpackedError, golden_sets, is_golden, open_npz, parse_npz
+from aot.report.measure.inputs import (
+    Conversion,
+    UnpackedError,
+    convert,
+    golden_sets,
+    is_golden,
+    load_samples,
+    open_npz,
+    parse_npz,
+    quantize,
+)
 from aot.testing.text_model import text_model
 from tests.regression.untrusted.mutate import mutants
 

@@ -20,10 +20,17 @@ from aot.errors import AotError, UsageError
 from aot.frontend.chain import MARK, Chain, Stage, pack, unpack
 from aot.micro.new import mlf
 from aot.report.figures.schema import find_fault, load_schema
-from aot.report.gate.budget import check_reports, load_budget, parse_limit
-from aot.report.gate.diff import FIELDS, baseline_text, check_whole, diff_reports, load_reports
-from aot.report.render.markdown import diff_markdown
-from aot.report.render.pages import compare_html
+from aot.report.gate import (
+    FIELDS,
+    baseline_text,
+    check_reports,
+    check_whole,
+    diff_reports,
+    load_budget,
+    load_reports,
+    parse_limit,
+)
+from aot.report.render.pages import compare_html, diff_markdown
 from tests.models.golden import FOLDER
 from tests.regression.untrusted.mutate import mutants, values
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aot.errors import UsageError
-from aot.report.measure.samples import Conversion, load_samples, sample_rate
+from aot.report.measure.inputs import Conversion, load_samples, sample_rate
 
 INPUT = {"name": "x", "c_name": "x", "shape": [1, 4, 5], "dtype": "int16", "scale": None, "zero_point": None}
 

@@ -16,7 +16,7 @@ from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.report.figures.attribution import attribute
 from aot.report.figures.cycles import Instruction, Profile, base_cycles, build_plugin, can_pair, estimate, profile_cycles
-from aot.report.measure.sets import rule_sets
+from aot.report.measure.inputs import rule_sets
 from aot.target.cpu import CORES, Timing
 
 DIGITS = Path(__file__).resolve().parent.parent.parent.parent / "examples" / "digits" / "digits.tflite"

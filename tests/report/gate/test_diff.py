@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aot.errors import UsageError
-from aot.report.gate.diff import (
+from aot.report.gate import (
     FIELDS,
     change_text,
     changed_fields,
@@ -22,7 +22,7 @@ from aot.report.gate.diff import (
     total_rows,
 )
 from aot.report.measure.report import bundle, key_of, to_text
-from aot.report.render.markdown import diff_markdown
+from aot.report.render.pages import diff_markdown
 from tests.report.sample_report import host_sample, layer, sample
 
 

@@ -17,9 +17,8 @@ from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.report.measure import divergence
 from aot.report.measure.divergence import KNOWN_FAULTS, with_zeros
-from aot.report.measure.litert import RefusedError
-from aot.report.measure.reference import Reference
-from aot.report.measure.sets import Sets, rule_sets
+from aot.report.measure.inputs import Sets, rule_sets
+from aot.report.measure.reference import Reference, RefusedError
 from aot.report.measure.verify import verify
 from aot.testing import HAVE_LITERT, HAVE_TFLM, ModelBuilder, Quant, reference_sets, tflm_reference
 from tests.cli.helper import Cli

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from aot.errors import ToolchainError, UsageError
-from aot.report.measure.samples import Conversion, convert, dequantize, load_samples, quantize, read_image
-from aot.report.measure.sets import golden_sets
+from aot.report.measure.inputs import Conversion, convert, dequantize, golden_sets, load_samples, quantize, read_image
 
 INT8 = {"name": "x", "c_name": "x", "shape": [1, 2, 3, 1], "dtype": "int8", "scale": 0.5, "zero_point": -3}
 FLOAT = {**INT8, "dtype": "float32", "scale": None, "zero_point": None}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aot.errors import UsageError
-from aot.report.measure.sets import golden_sets, is_golden, open_npz, rule_set, rule_sets
+from aot.report.measure.inputs import golden_sets, is_golden, open_npz, rule_set, rule_sets
 
 IN = [{"name": "x", "shape": [1, 3, 2], "dtype": "int8"}]
 OUT = [{"name": "y", "shape": [1, 4], "dtype": "int8"}]

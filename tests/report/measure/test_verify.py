@@ -23,8 +23,8 @@ from aot.micro.build.project import prepare
 from aot.report.figures.schema import load_schema
 from aot.report.figures.size import flash_of, macs_of, plan_of, slowest_of, time_of
 from aot.report.measure import reference
-from aot.report.measure.litert import RefusedError
-from aot.report.measure.sets import Sets, golden_sets, open_npz, rule_sets
+from aot.report.measure.inputs import Sets, golden_sets, open_npz, rule_sets
+from aot.report.measure.reference import RefusedError
 from aot.report.measure.verify import expected_outputs, verify
 from aot.testing import HAVE_LITERT, HAVE_TFLM, ModelBuilder
 from tests.op._one_op import Spec, one_op

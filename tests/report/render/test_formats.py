@@ -15,13 +15,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from aot.report.gate.budget import check_report
-from aot.report.gate.diff import diff_reports
+from aot.report.gate import check_report, diff_reports
 from aot.report.measure.report import key_of
+from aot.report.render.blocks import cell
 from aot.report.render.drawings import Box, fitting, squarify
 from aot.report.render.formats import badge, benchmark, junit, kib, short
-from aot.report.render.markdown import COMMENT_LIMIT, cell, report_markdown
-from aot.report.render.pages import report_html
+from aot.report.render.pages import COMMENT_LIMIT, report_html, report_markdown
 from tests.report.sample_report import FAILURE, host_sample, layer, sample
 
 VOID = {"meta", "link", "br"}

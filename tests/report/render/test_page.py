@@ -12,12 +12,11 @@ import pytest
 
 import aot
 from aot.memory.memory_pools import Pooling, parse_pool
-from aot.report.gate.diff import diff_reports
+from aot.report.gate import diff_reports
 from aot.report.measure.report import key_of
-from aot.report.render.blocks import middle
-from aot.report.render.html import fragment
-from aot.report.render.pages import compare_html, report_html
-from aot.report.render.sections import memory_section, usual_per_mac
+from aot.report.render.blocks import fragment
+from aot.report.render.drawings import middle
+from aot.report.render.pages import compare_html, memory_section, report_html, usual_per_mac
 from aot.testing.text_model import text_model
 from tests.executor.copy_elision.test_state_windows import stream
 from tests.report.render.test_formats import Page, hostile

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from aot.report.figures.plan import overlaps, plan_data
+from aot.report.figures.size import overlaps, plan_data
 from aot.report.render.drawings import memory_plan, standalone
 
 BUFFERS = [

@@ -9,7 +9,7 @@ import pytest
 
 from aot.driver.build import compile_model
 from aot.driver.options import Options
-from aot.report.measure.sets import open_npz
+from aot.report.measure.inputs import open_npz
 from aot.tir.analysis import in_place_pairs
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from aot.driver.build import build
 from aot.errors import AotError
 from aot.relay.interpreter import evaluate
-from aot.report.measure.sets import rule_sets
+from aot.report.measure.inputs import rule_sets
 from aot.testing import Quant
 from tests.op._differential import ACTIVATIONS, FAST, SEEDS, SLOW, Array, check, check_lowering, check_tflm, main_of, scales
 from tests.op._one_op import Spec, draw_array, one_op

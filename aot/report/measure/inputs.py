@@ -1,12 +1,16 @@
-"""Real data as input: numpy files, recordings, images and raw bytes, converted to the shape and type of a model's inputs."""
+"""Inputs of a model: made by rule, golden files with the expected outputs, and real data converted to its shapes and types."""
 
 from __future__ import annotations
 
 import io
+import math
+import re
 import struct
 import warnings
 import wave
+import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,22 +21,328 @@ from aot.driver.reading import read_limited
 from aot.errors import Problem, ToolchainError, UsageError
 from aot.ir.op import Array
 from aot.report.measure import DEFAULT_SETS
-from aot.report.measure.sets import (
-    Sets,
-    TensorInfo,
-    fill_count,
-    golden_sets,
-    is_golden,
-    lossless,
-    open_npy,
-    open_npz,
-    rule_sets,
-    set_numbers,
-)
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
 from aot.support.suggestions import did_you_mean
 from aot.support.text import printable
+
+TensorInfo = Mapping[str, Any]
+"""An entry of metadata["inputs"] or ["outputs"]: name, shape, dtype, scale, zero_point."""
+_REASON = 200
+"""Maximum length of the reason in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """`inputs[set][input]`, and `expected[set][output]` if a file has the expected outputs.
+
+    `origin` says where the inputs come from, `expected_by` whose outputs they are.
+    """
+
+    inputs: tuple[tuple[Array, ...], ...]
+    expected: tuple[tuple[Array, ...], ...] | None = None
+    origin: str = ""
+    expected_by: str = ""
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def not_finite(self) -> int:
+        """The number of NaN or infinite input values: allowed in floats, but rarely intended."""
+        real = (array for one in self.inputs for array in one if array.dtype.kind in "fc")
+        return sum(array.size - int(np.count_nonzero(np.isfinite(array))) for array in real)
+
+
+def _byte_ramp(count: int) -> Array:
+    """int8(((i * 1103515245 + 12345) >> 16) & 255) in unsigned 32-bit arithmetic: the first set of every corpus."""
+    i = np.arange(count, dtype=np.uint64)
+    return ((((i * 1103515245 + 12345) & 0xFFFFFFFF) >> 16) & 0xFF).astype(np.uint8).view(np.int8)
+
+
+def _first(dtype: str, count: int) -> Array:
+    if dtype == "complex64":
+        return _first("float32", 2 * count).view(np.complex64)
+    ramp = _byte_ramp(count)
+    if is_float(dtype):
+        return (ramp.astype(np.float32) / np.float32(128)).astype(numpy_dtype(dtype))
+    if dtype == "uint8":
+        return ramp.view(np.uint8)
+    if dtype == "bool":
+        return (ramp & 1).astype(np.bool_)
+    return ramp.astype(numpy_dtype(dtype)) * (256 if dtype == "int16" else 1)
+
+
+def _random(dtype: str, count: int, *, seed: int) -> Array:
+    if dtype == "complex64":
+        return _random("float32", 2 * count, seed=seed).view(np.complex64)
+    rng = np.random.default_rng(seed)
+    if is_float(dtype):
+        return rng.standard_normal(count).astype(numpy_dtype(dtype))
+    if dtype == "bool":
+        return rng.integers(0, 2, count).astype(np.bool_)
+    low, high = int_range(dtype)
+    if high > 1 << 16:  # indices are small
+        low, high = max(low, -128), 127
+    return rng.integers(low, high, count, dtype=numpy_dtype(dtype).type, endpoint=True)
+
+
+def _allowed(info: TensorInfo, count: int, *, number: int, seed: int) -> Array:
+    """Values for an input that accepts only some values (aot.frontend.input_values): spread over its range."""
+    dtype = numpy_dtype(info["dtype"])
+    if "fixed" in info:
+        return np.resize(np.array(info["fixed"]), count).astype(dtype)
+    low, high = info["range"]
+    if number == 0:
+        ramp = _byte_ramp(count).astype(np.int64) + 128
+        return np.asarray(low + ramp % (int(high) - int(low) + 1)).astype(dtype)
+    rng = np.random.default_rng(seed)
+    if is_float(info["dtype"]):
+        return rng.uniform(low, high, count).astype(dtype)
+    return rng.integers(int(low), int(high), count, endpoint=True).astype(dtype)
+
+
+def rule_set(infos: Sequence[TensorInfo], number: int) -> tuple[Array, ...]:
+    """Set `number` by rule: set 0 is a byte ramp, the others are random with seed 1000 * number + input.
+
+    Inputs that do not accept every value get accepted ones.
+    """
+    inputs = []
+    for i, info in enumerate(infos):
+        count = int(np.prod(info["shape"], dtype=np.int64))
+        if "fixed" in info or "range" in info:
+            flat = _allowed(info, count, number=number, seed=1000 * number + i)
+        else:
+            flat = _first(info["dtype"], count) if number == 0 else _random(info["dtype"], count, seed=1000 * number + i)
+        inputs.append(flat.reshape(info["shape"]))
+    return tuple(inputs)
+
+
+def rule_sets(infos: Sequence[TensorInfo], count: int) -> Sets:
+    """The first `count` sets of the rule; the same on every machine."""
+    return Sets(tuple(rule_set(infos, n) for n in range(count)), origin=f"{count} sets by rule")
+
+
+def open_npz(path: Path) -> dict[str, Array]:
+    """All arrays of an .npz file; nothing in it is executed (E5001, E5002 if it unpacks to too much, E5011)."""
+    data, name = read_limited(path), printable(str(path))
+    try:
+        return parse_npz(data)
+    except UnpackedError:
+        raise UsageError(
+            Problem("E5002", f"'{name}' has only {len(data):,} bytes, but unpacks to more than {UNPACKED:,}")
+        ) from None
+    except ValueError as error:
+        message = f"'{name}' is not an .npz archive of plain arrays: {printable(str(error), limit=_REASON)}"
+        raise UsageError(Problem("E5011", message)) from None
+
+
+def open_npy(path: Path) -> Array:
+    """The array of a .npy file (E5001, E5002, E5011)."""
+    try:
+        return parse_npy(read_limited(path))
+    except ValueError as error:
+        message = f"'{printable(str(path))}' is not an .npy file: {printable(str(error), limit=_REASON)}"
+        raise UsageError(Problem("E5011", message)) from None
+
+
+def set_numbers(arrays: Mapping[str, Array], prefix: str) -> list[int]:
+    """The numbers of the sets that a golden file has under `prefix` ("in0", "out0"), in order."""
+    matches = (re.fullmatch(rf"{prefix}_([0-9]{{1,9}})", key) for key in arrays)
+    return sorted({int(match[1]) for match in matches if match and str(int(match[1])) == match[1]})
+
+
+def golden_sets(
+    arrays: Mapping[str, Array], path: Path, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], oracle: str
+) -> Sets:
+    """The sets of a golden file: keys `in{i}_{set}`, `out{i}_{set}` and, for the oracle tflm, `tflm{i}_{set}` if present.
+
+    Missing inputs are generated by rule.
+    """
+    numbers = set_numbers(arrays, "out[0-9]+")
+    if not numbers:
+        raise UsageError(Problem("E5011", f"'{path}' has no outputs (out0_0 ...)"))
+    key = "tflm" if oracle == "tflm" and f"tflm0_{numbers[0]}" in arrays else "out"
+    input_sets, expected = [], []
+    for n in numbers:
+        generated = rule_set(inputs, n) if any(f"in{i}_{n}" not in arrays for i in range(len(inputs))) else ()
+        input_sets.append(
+            tuple(
+                _fit(arrays.get(f"in{i}_{n}", generated[i] if generated else None), info, f"in{i}_{n}", path)
+                for i, info in enumerate(inputs)
+            )
+        )
+        expected.append(tuple(_fit(arrays.get(f"{key}{i}_{n}"), info, f"{key}{i}_{n}", path) for i, info in enumerate(outputs)))
+    engine = "TFLM" if key == "tflm" else "TFLite reference kernels"
+    return Sets(tuple(input_sets), tuple(expected), origin=path.name, expected_by=f"{path.name} ({engine})")
+
+
+def _fit(array: Array | None, info: TensorInfo, key: str, path: Path) -> Array:
+    """The array in the tensor's shape; E5012 if it is missing or has another size or type."""
+    shape = tuple(info["shape"])
+    if array is None:
+        raise UsageError(Problem("E5012", f"'{path.name}' has no {key}"))
+    is_input = key.startswith("in")
+    if array.size != int(np.prod(shape, dtype=np.int64)) or not (is_input or array.dtype == numpy_dtype(info["dtype"])):
+        expected = f"{info['dtype']}{list(shape)}"
+        raise UsageError(
+            Problem("E5012", f"{key} of '{path.name}' is {array.dtype}{list(array.shape)}, the model has {expected}")
+        )
+    return np.ascontiguousarray(lossless(array, info, f"{key} of '{path.name}'").reshape(shape))
+
+
+def lossless(array: Array, info: TensorInfo, what: str) -> Array:
+    """The same numbers in the tensor's type, such as int64 as int32 (E5012 for another type, E5014 if values change).
+
+    Real numbers are not accepted for integer tensors, even if they are whole.
+    """
+    dtype = numpy_dtype(info["dtype"])
+    if array.dtype == dtype:
+        return array
+    kinds = "biufc" if dtype.kind == "c" else "biuf"
+    if array.dtype.kind not in kinds or (array.dtype.kind == "f" and dtype.kind not in "fc"):
+        expected = f"the model has {info['dtype']}{list(info['shape'])}"
+        raise UsageError(Problem("E5012", f"{what} is {array.dtype}{list(array.shape)}, {expected}"))
+    with np.errstate(all="ignore"):
+        converted = array.astype(dtype)
+        same = np.array_equal(converted.astype(array.dtype), array, equal_nan=array.dtype.kind == "f")
+    if not same or (array.dtype.kind in "iu" and dtype.kind in "iu" and ((converted < 0) != (array < 0)).any()):
+        raise UsageError(Problem("E5014", f"{what} is {array.dtype}and some of its values do not fit {info['dtype']}"))
+    return converted
+
+
+def is_golden(arrays: Mapping[str, Array]) -> bool:
+    """Whether an archive has the keys of a golden file."""
+    return bool(set_numbers(arrays, "out0"))
+
+
+# ---- arrays of untrusted .npy and .npz files: in bounded memory, nothing executed, and a single exception type
+
+
+UNPACKED = 256 << 20
+"""Maximum bytes of an archive's arrays, however short it is: a thousand images of 256 * 256 * 4 bytes."""
+RATIO = 4
+"""Longer archives may unpack to this multiple of their length: real data does not compress further."""
+_ENTRIES = 1 << 16
+_CHUNK = 1 << 20
+_CENTRAL = b"PK\x01\x02"
+_ENCRYPTED = 1
+
+
+class UnpackedError(ValueError):
+    """The arrays of an archive exceed the allowed number of bytes."""
+
+
+def parse_npy(data: bytes | bytearray) -> Array:
+    """The array of a .npy file, sharing its bytes; ValueError, with the reason, for anything else."""
+    stream = io.BytesIO(data[: 1 << 17])
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        with warnings.catch_warnings(action="ignore"):  # the file's writer does not matter
+            shape, fortran, dtype = read(stream)
+    except Exception as error:  # the header is a Python literal: its parser and numpy's type parser raise anything
+        raise ValueError(f"its header is invalid ({type(error).__name__})") from None
+    if dtype.hasobject or version > (2, 0):
+        raise ValueError("it does not hold plain numbers")
+    count = math.prod(shape)
+    if any(n < 0 for n in shape) or count * dtype.itemsize > len(data) - stream.tell():
+        raise ValueError(f"it is too short for {dtype}{list(shape)}")
+    try:
+        flat = np.frombuffer(data, dtype, count, stream.tell()) if count * dtype.itemsize else np.zeros(count, dtype)
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OverflowError, MemoryError):  # more or longer (empty) dimensions than numpy supports
+        raise ValueError(f"numpy has no {dtype} array with these {len(shape)} dimensions") from None
+
+
+def parse_npz(data: bytes, *, unpacked: int = UNPACKED) -> dict[str, Array]:
+    """The arrays of a .npz file, by name; members with other suffixes than .npy are skipped.
+
+    UnpackedError if they exceed both `unpacked` bytes and RATIO times the archive's length; ValueError, with the reason, for
+    anything that is not an archive of arrays."""
+    if data.count(_CENTRAL) > _ENTRIES:
+        raise ValueError(f"it has more than {_ENTRIES:,} files")
+    left, arrays = max(unpacked, RATIO * len(data)), {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(".npy"):
+                    member = _unpack(archive, entry, left)
+                    left -= len(member)
+                    arrays[entry.filename.removesuffix(".npy")] = parse_npy(member)
+    except ValueError:
+        raise
+    except Exception as error:  # zipfile and zlib raise almost anything for broken offsets and streams
+        raise ValueError(f"the archive is broken ({type(error).__name__}: {error})") from None
+    return arrays
+
+
+def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> bytearray:
+    """The bytes of a member, read in pieces: the archive may lie about its size."""
+    if entry.flag_bits & _ENCRYPTED:
+        raise ValueError("it is encrypted")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("it uses a compression that numpy does not")
+    data = bytearray()
+    with archive.open(entry) as file:
+        while part := file.read(_CHUNK):
+            data += part
+            if len(data) > most:
+                raise UnpackedError
+    return data
+
+
+# ---- whole windows of a model with `--slide`: the reference needs them if the model gets new rows only
+
+
+def as_windows(sets: Sets, metadata: Mapping[str, Any]) -> Sets:
+    """The sets with whole windows instead of rows: each is the previous window moved on; the first starts with zeros.
+
+    Returns the sets unchanged if the model does not slide.
+    """
+    slides = {row["index"]: row for row in metadata.get("slide", {}).get("inputs", ())}
+    if not slides:
+        return sets
+    by_input = zip(*sets.inputs, strict=True)
+    moved = [
+        _windows(rows, info, slides[info["index"]]) if info["index"] in slides else list(rows)
+        for rows, info in zip(by_input, metadata["inputs"], strict=True)
+    ]
+    return replace(sets, inputs=tuple(zip(*moved, strict=True)))
+
+
+def moves(metadata: Mapping[str, Any]) -> bool:
+    """Whether a run is a push of new rows."""
+    return "slide" in metadata or "chain" in metadata
+
+
+def fill_count(metadata: Mapping[str, Any]) -> int:
+    """The number of runs after which no window contains initial zeros; 0 if the model does not slide."""
+    if "chain" in metadata:
+        return int(metadata["chain"]["pushes"])
+    return max((-(-row["rows"] // row["hop"]) for row in metadata.get("slide", {}).get("inputs", ())), default=0)
+
+
+def moved_windows(rows: Sequence[Array], shape: tuple[int, ...], *, axis: int, zero: int = 0) -> list[Array]:
+    """A window of `shape` after each array of new rows; it starts as `zero`s."""
+    window = np.full(shape, zero, rows[0].dtype)
+    windows = []
+    for new in rows:
+        joined = np.concatenate([window, new], axis=axis)
+        window = np.ascontiguousarray(np.take(joined, range(new.shape[axis], joined.shape[axis]), axis=axis))
+        windows.append(window)
+    return windows
+
+
+def _windows(rows: tuple[Array, ...], info: Mapping[str, Any], slide: Mapping[str, Any]) -> list[Array]:
+    axis = slide["axis"]
+    shape = (*info["shape"][:axis], slide["rows"], *info["shape"][axis + 1 :])
+    new = [r.reshape(info["shape"]).astype(numpy_dtype(info["dtype"]), copy=False) for r in rows]
+    return moved_windows(new, shape, axis=axis, zero=info["zero_point"] or 0)
+
+
+# ---- real data: numpy files, recordings, images and raw bytes, converted to the shape and type of a model's inputs
+
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".bmp", ".gif"})
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF")

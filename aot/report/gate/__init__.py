@@ -1,1 +1,0 @@
-"""Checks of a report's figures: baselines, budgets, differences."""
