@@ -32,8 +32,7 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, equal, imm, logical_and, maximum, minimum, select
-from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise.planes import (
     PACKED_SCALE,
@@ -59,8 +58,8 @@ from aot.topi.arm_dsp.depthwise.strip import (
     requantized,
     shared_strip,
 )
-from aot.topi.intrin.asm_text import AsmBlock
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_flat
+from aot.topi.intrin.asm_text import Operands, asm, block_of
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, open_flat
 from aot.topi.layer.im2col import Axis, axes
 from aot.topi.layer.planes import BAND_BYTES, Planes, orientations
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -101,11 +100,10 @@ def unpack_pairs() -> TensorIntrin:
             for j, value in enumerate((low, high, before[0], low)):
                 b.store(out, q * 8 + (4 * i + j), value)
             b.store(before, 0, high)
-    desc = replace(b.finish(), scalars=(count,))
-    return TensorIntrin("arm_dsp.unpack_pairs", desc, _emit_unpack)
+    return block_of(b, "arm_dsp", _emit_unpack, count)
 
 
-def _emit_unpack(operands: Mapping[str, COperand]) -> BlockText:
+def _emit_unpack(operands: Operands) -> BlockText:
     text = [
         "1:",
         "ldr %[v], [%[s]], #4",
@@ -120,17 +118,10 @@ def _emit_unpack(operands: Mapping[str, COperand]) -> BlockText:
         "cmp %[s], %[end]",
         "bne 1b",
     ]
-    return AsmBlock(
-        [
-            f"const void *aot_s = {operands['bytes'].pointer};",
-            f"void *aot_d = {operands['pairs'].pointer};",
-            f"const void *const aot_end = (const uint8_t *)aot_s + 4 * ({operands['count'].value});",
-            "uint32_t aot_v, aot_a, aot_o, aot_p = 0;",
-        ],
-        text,
-        outs=['[s] "+r"(aot_s)', '[d] "+r"(aot_d)', '[p] "+r"(aot_p)', *(f'[{n}] "=&r"(aot_{n})' for n in "vao")],
-        ins=['[end] "r"(aot_end)', '[mask] "r"(0xff00ff00u)'],
-    ).emit()
+    last = ['[p] "+r"(aot_p)', *(f'[{n}] "=&r"(aot_{n})' for n in "vao")]
+    before, end = ["uint32_t aot_v, aot_a, aot_o, aot_p = 0;"], {"s:r": f"4 * ({operands['count'].value})"}
+    ins = {"mask": "0xff00ff00u"}
+    return asm(operands, text, "s=bytes >d=pairs", ins, kind="+", end=end, before=before, last=last)
 
 
 @cache
@@ -148,10 +139,10 @@ def copy_lines() -> TensorIntrin:
     plane = b.output("plane", _UNSIZED, "int16")
     with b.for_("r", rows) as r, b.for_("c", columns) as c:
         b.store(plane, r * pitch + c, data[r * row_step + c * column_step])
-    return TensorIntrin("arm_dsp.copy_lines", replace(b.finish(), scalars=scalars), _emit_copy)
+    return block_of(b, "arm_dsp", _emit_copy, *scalars)
 
 
-def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
+def _emit_copy(operands: Operands) -> BlockText:
     """Emit copy_lines: two pixels per iteration, after a single one if their number is odd."""
     text = ["1:", "mov %[s], %[src]", "mov %[d], %[dst]", "mov %[n], %[columns]"]
     text += ["tst %[n], #1", "beq 2f", "ldrsb %[v], [%[s]]", "add %[s], %[s], %[step]", "strh %[v], [%[d]], #2"]
@@ -159,26 +150,9 @@ def _emit_copy(operands: Mapping[str, COperand]) -> BlockText:
     text += ["2:", "ldrsb %[v], [%[s]]", "ldrsb %[u], [%[s], %[step]]", "add %[s], %[s], %[step], lsl #1"]
     text += ["strh %[v], [%[d]], #2", "strh %[u], [%[d]], #2", "subs %[n], %[n], #2", "bne 2b"]
     text += ["3:", "add %[src], %[src], %[line]", "add %[dst], %[dst], %[pitch]", "subs %[rows], %[rows], #1", "bne 1b"]
-    temporaries = ("s", "d", "n", "v", "u")
-    return AsmBlock(
-        [
-            f"const void *aot_src = {operands['data'].pointer};",
-            f"void *aot_dst = {operands['plane'].pointer};",
-            f"int32_t aot_rows = {operands['rows'].value};",
-            f"uint32_t {', '.join('aot_' + t for t in temporaries)};",
-        ],
-        text,
-        outs=[
-            *('[src] "+&r"(aot_src)', '[dst] "+&r"(aot_dst)', '[rows] "+&r"(aot_rows)'),
-            *(f'[{t}] "=&r"(aot_{t})' for t in temporaries),
-        ],
-        ins=[
-            f'[columns] "r"({operands["columns"].value})',
-            f'[step] "r"({operands["column_step"].value})',
-            f'[line] "r"({operands["row_step"].value})',
-            f'[pitch] "r"(2 * ({operands["pitch"].value}))',
-        ],
-    ).emit()
+    ins = {n: operands[o].value for n, o in (("columns", "columns"), ("step", "column_step"), ("line", "row_step"))}
+    ins["pitch"] = f"2 * ({operands['pitch'].value})"
+    return asm(operands, text, "src=data >dst=plane", ins, counter="rows", temporaries="sdnvu")
 
 
 @cache
@@ -209,8 +183,7 @@ def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
             products = [cast("int32", plane[at + half]) * cast("int32", weights[group + half]) for half in range(2)]
             b.store(acc, 0, acc[0] + products[0] + products[1])
         b.store(out, y * line_step + x * column_step, requantized(b, rounding, acc[0], numbers))
-    desc = replace(b.finish(), scalars=scalars)
-    return TensorIntrin(f"arm_dsp.{desc.name}", desc, lambda ops: _emit(ops, stride, rounding))
+    return block_of(b, "arm_dsp", lambda ops: _emit(ops, stride, rounding), *scalars)
 
 
 def _row_single() -> tuple[list[str], list[str]]:
@@ -287,7 +260,7 @@ def _at(name: str) -> str:
     return f"[%[k], #{4 * CONTEXT.index(name)}]"
 
 
-def _emit(operands: Mapping[str, COperand], stride: int, rounding: RequantForm) -> BlockText:
+def _emit(operands: Operands, stride: int, rounding: RequantForm) -> BlockText:
     value = {name: f"({operand.value or operand.pointer})" for name, operand in operands.items()}
     context = {
         "weights": f"(int32_t)(intptr_t){value['weights']}",
@@ -305,20 +278,9 @@ def _emit(operands: Mapping[str, COperand], stride: int, rounding: RequantForm) 
         "o0": "(int32_t)(intptr_t)aot_o",
     }
     temporaries = ["w", "rows", "a0", "a1", "a2", "a3", "p", "q", "e", "f"] + ["g"] * (stride == 2)
-    outs = ['[x] "+r"(aot_x)', '[o] "+r"(aot_o)', *(f'[{t}] "=&r"(aot_{t})' for t in temporaries)]
-    return AsmBlock(
-        [
-            f"const void *aot_x = {operands['plane'].pointer};",
-            f"void *aot_o = {operands['out'].pointer};",
-            "int32_t aot_k[] = {",
-            *(f"  {context[name]}," for name in CONTEXT),
-            "};",
-            f"uint32_t {', '.join('aot_' + t for t in temporaries)};",
-        ],
-        band_text(stride, rounding),
-        outs=outs,
-        ins=['[k] "r"(aot_k)'],
-    ).emit()
+    before = ["int32_t aot_k[] = {", *(f"  {context[name]}," for name in CONTEXT), "};"]
+    text = band_text(stride, rounding)
+    return asm(operands, text, "x=plane >o=out", {"k": "aot_k"}, kind="+", before=before, temporaries=temporaries)
 
 
 def band_instructions(plan: tuple[int, int, int], *, lines: int, columns: int) -> int:
@@ -533,9 +495,8 @@ def _lower_tiles(group: Group, _target: Target, name: str, plan: TilePlanes) -> 
             tiles.compute(io.out, c, (weights, *table), size=(n["out_height"], n["out_width"]))
         else:
             _tiled(b, plan, tiles, io=io, channel=c, weights=(weights, *table))
-    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_common"), span=layer.span, macs=layer.macs))
     code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + (640 if plan.is_small else 1000)
-    return Lowered(func, io.constants, instructions=plan.cost(), code=code)
+    return lowered(io, layer, "arm_dsp.depthwise_common", plan.cost(), code)
 
 
 def _tiled(b: IRBuilder, plan: TilePlanes, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: tuple[Region, ...]) -> None:
@@ -666,9 +627,8 @@ def _lower_3x3(group: Group, _target: Target, name: str, plan: ResidentPlan) -> 
         with b.for_("band", plane.n["bands"]) as band:
             y, count = plane.copy(io.data, c, band, kernel_rows=imm(3), pitch=imm(RESIDENT_PITCH))
             _compute_3x3(b, plan, plane, io=io, weights=(weights, *table), out=c + y * plane.n["out_row"], count=count)
-    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_3x3_common"), span=layer.span, macs=layer.macs))
     code = 700 + sum(code_bytes(plan.strip(stride)) for stride in (1, 2))
-    return Lowered(func, io.constants, instructions=plan.instructions(), code=code)
+    return lowered(io, layer, "arm_dsp.depthwise_3x3_common", plan.instructions(), code)
 
 
 def _compute_3x3(
@@ -769,9 +729,8 @@ def _lower_pairs(group: Group, _target: Target, name: str, plan: PairsPlan) -> L
             y, count = plane.copy(io.data, c, band, kernel_rows=n["kernel_rows"], pitch=n["pitch"])
             out = region(io.out, c + y * n["out_row"])
             _compute_pairs(b, plan, n, regions=(region(plane.buffer), region(pairs), numbers, out), count=count)
-    func = b.finish(FuncAttrs(kernel=describe("arm_dsp.depthwise_pairs", columns=OUTPUTS), span=layer.span, macs=layer.macs))
     text = sum(len(band_text(stride, plan.rounding)) for stride in (1, 2))
-    return Lowered(func, io.constants, instructions=plan.instructions(), code=710 + 4 * text)
+    return lowered(io, layer, "arm_dsp.depthwise_pairs", plan.instructions(), 710 + 4 * text, columns=OUTPUTS)
 
 
 def _compute_pairs(b: IRBuilder, plan: PairsPlan, n: Mapping[str, Expr], *, regions: tuple[Region, ...], count: Expr) -> None:

@@ -29,7 +29,6 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm
-from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.depthwise.strip import (
     RESIDENT_WORDS,
@@ -42,7 +41,7 @@ from aot.topi.arm_dsp.depthwise.strip import (
     instructions,
     packed_words,
 )
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, table_of
+from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_layer, open_flat, table_of
 from aot.topi.layer.im2col import Axis
 from aot.topi.layer.planes import Planes, Strips, band_height, cut, each_strip, equal_strips, orientations
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
@@ -157,19 +156,9 @@ class StripPlanes(Planes):
     def strip(self, outputs: int) -> Strip:
         """Return the block for a strip of `outputs` results."""
         rows, columns, rounding = self.rows, self.columns, self.numbers.rounding
-        return Strip(
-            self.layout,
-            (rows.stride, columns.stride),
-            rows.dilation,
-            self.pitch,
-            self.band,
-            outputs,
-            columns.out_step * (2 if rounding.halves else 1),
-            rows.out_step * (2 if rounding.halves else 1),
-            rounding,
-            self.fpu,
-            self.packed and self.layout.resident,
-        )
+        each, packed = 2 if rounding.halves else 1, self.packed and self.layout.resident
+        sizes = (rows.stride, rows.dilation, self.pitch, self.band, outputs, each * columns.out_step, each * rows.out_step)
+        return Strip(*sizes, rounding, self.layout, columns.stride, self.fpu, packed)
 
     @property
     def channel_cost(self) -> int:
@@ -312,13 +301,10 @@ def _lower(group: Group, _target: Target, name: str, plan: StripPlanes, *, turne
             at, result = region(plane, x * columns.stride), region(io.out, start + x * columns.out_step)
             b.block(dw_strip(plan.strip(outputs)), at, weights, *table, result)
     widths = {n for _, n in plan.strips}
-    form = describe("arm_dsp.depthwise" + suffix, band=plan.band, columns=max(widths))
-    func = b.finish(FuncAttrs(kernel=form, span=layer.span, macs=layer.macs))
     cost = layer.data_type.shape[0] * layer.channels * plan.channel_cost + plane.size // 2 * 3
-    code = (
-        sum(code_bytes(plan.strip(n)) for n in widths) + (280 if plan.bands > 1 else 110) + 8 * min(columns.copied, UNROLLED_COPY)
-    )
-    return Lowered(func, io.constants, instructions=cost, code=code)
+    code = sum(code_bytes(plan.strip(n)) for n in widths) + 8 * min(columns.copied, UNROLLED_COPY)
+    code += 280 if plan.bands > 1 else 110
+    return lowered(io, layer, "arm_dsp.depthwise" + suffix, cost, code, band=plan.band, columns=max(widths))
 
 
 def stream(layer: FusedLayer, numbers: Numbers, layout: Layout, *, swapped: bool, packed: bool) -> Array:

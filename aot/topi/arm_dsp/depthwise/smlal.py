@@ -22,7 +22,6 @@ low lane of A_(m+1).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
 from functools import lru_cache
 from itertools import product
 
@@ -34,21 +33,21 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import TensorIntrin
 from aot.topi.arm_dsp.depthwise.planes import MAX_REACH, Numbers, is_supported, plan_numbers, rounding_of, without_vanishing
 from aot.topi.arm_dsp.depthwise.strip import (
     MAX_PAIR_OFFSET,
     NUMBERS,
-    RequantForm,
+    Lines,
     StripText,
     clamp_lines,
     emit_strip,
+    joined,
     requantized,
 )
 from aot.topi.arm_dsp.smlal.conv2d import INIT_HIGH, INIT_LOW, LANE_BITS, LANE_OFFSET
 from aot.topi.intrin.asm_text import counted_offset
-from aot.topi.layer.fused import FusedLayer, describe, match_layer, open_flat
+from aot.topi.layer.fused import FusedLayer, lowered, match_layer, open_flat
 from aot.topi.layer.im2col import Axis
 from aot.topi.layer.planes import Planes, Strips, band_height, counted, each_strip, equal_strips, orientations
 from aot.topi.layer.requant import plan_folded
@@ -66,41 +65,20 @@ UNROLLED_WORDS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class ChainStrip:
-    """What a block computes; `pitch` in words, steps of the result in bytes.
+class ChainStrip(Lines):
+    """Lines from a plane of words that hold two pixels.
 
-    `stride` is along the lines, `line_step` across, in plane rows; sums are scaled by 2^scale when the bias is added.  The
-    strip's first `stride` words are before the window of its first result: A_0 gives the high lane for that result.
+    `stride` is along the lines; sums are scaled by 2^scale when the bias is added.  The strip's first `stride` words are before
+    the window of its first result: A_0 gives the high lane for that result.
     """
 
     kh: int
     stride: int
     scale: int
-    line_step: int
-    dilation: int
-    pitch: int
-    rows: int
-    outputs: int
-    column_step: int
-    row_step: int
-    rounding: RequantForm
-
-    @property
-    def step(self) -> int:
-        return 2
 
     @property
     def steps(self) -> int:
         return (self.outputs + 1) // 2
-
-    @property
-    def line_bytes(self) -> int:
-        """Bytes between result rows in the plane."""
-        return 4 * self.line_step * self.pitch
-
-    @property
-    def shared(self) -> bool:
-        return False
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -120,9 +98,8 @@ class ChainStrip:
 
     @property
     def name(self) -> str:
-        *sizes, rounding = astuple(self)
-        flat = [*sizes, *rounding[:-3], rounding[-1]]  # no tables or halves here
-        return "arm_dsp.dw_chain_" + "_".join(str(int(v)) for v in flat).replace("-", "m")
+        sizes = (self.line_step, self.dilation, self.pitch, self.rows, self.outputs, self.column_step, self.row_step)
+        return joined("dw_chain", self.kh, self.stride, self.scale, *sizes, *self.rounding.numbers, self.rounding.folded)
 
 
 @lru_cache(maxsize=256)
@@ -134,7 +111,7 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
     b = IRBuilder("dw_chain")
     plane = b.input("plane", (strip.plane_words,), "int32", align=4)
     params = b.input("params", (strip.stream_words,), "int32", align=4)
-    out = b.output("out", ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step + 1,), "int8")
+    out = b.output("out", (strip.written,), "int8")
     loaded = {n: b.let(n, params[2 * strip.kh + i]) for i, n in enumerate(strip.numbers)}
     numbers = [loaded.get(n, imm(0)) for n in NUMBERS]
     mask = imm((1 << LANE_BITS) - 1, "int64")
@@ -172,12 +149,12 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
 class _Chains(StripText):
     """Weights in r4 and up, the bias in lr, A_m in r10 and r11, the high lane of the previous A in r1."""
 
+    strip: ChainStrip
     acc = ("r12", "r3")
     pixels = ("r12", "r3")
 
     def __init__(self, strip: ChainStrip) -> None:
-        super().__init__(strip)
-        self.strip = strip
+        super().__init__(strip, step=2, line_bytes=4 * strip.line_step * strip.pitch)
         self.weights = [f"r{4 + i}" for i in range(2 * strip.kh)]
         self.in_memory = [(n, 2 * strip.kh + 1 + i) for i, n in enumerate(strip.numbers[1:])]
 
@@ -239,8 +216,8 @@ class ChainPlanes(Planes):
 
     def strip(self, outputs: int) -> ChainStrip:
         rows, columns = self.rows, self.columns
-        places = (rows.stride, rows.dilation, self.pitch, self.band, outputs, columns.out_step, rows.out_step)
-        return ChainStrip(rows.taps, columns.stride, self.scale, *places, self.numbers.rounding)
+        sizes = (rows.stride, rows.dilation, self.pitch, self.band, outputs, columns.out_step, rows.out_step)
+        return ChainStrip(*sizes, self.numbers.rounding, rows.taps, columns.stride, self.scale)
 
     @property
     def cost(self) -> int:
@@ -320,11 +297,9 @@ def _lower(group: Group, _target: Target, name: str, plan: ChainPlanes) -> Lower
             at = region(plane, x >> 1 if columns.stride == 1 else x)
             b.block(dw_chain(plan.strip(outputs)), at, weights, region(io.out, start + x * columns.out_step))
     widths = {n for _, n in plan.strips}
-    kernel = describe("arm_dsp.depthwise_chain", band=plan.band, columns=max(widths))
-    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     code = sum(_Chains(plan.strip(n)).code_bytes() for n in widths) + (320 if plan.bands > 1 else 160)
     cost = layer.data_type.shape[0] * layer.channels * plan.cost + 3 * plane.size
-    return Lowered(func, io.constants, instructions=cost, code=code)
+    return lowered(io, layer, "arm_dsp.depthwise_chain", cost, code, band=plan.band, columns=max(widths))
 
 
 def _word(low: Expr, high: Expr) -> Expr:

@@ -14,16 +14,15 @@ kernel row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Protocol
 
 from aot.support.dataclass import dataclass
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp, imm
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, add_immediate, count_instructions, counted, counted_offset
+from aot.tir.intrin import BlockText, TensorIntrin
+from aot.topi.intrin.asm_text import Operands, Repeat, add_immediate, asm, count_instructions, counted, counted_offset
 from aot.topi.intrin.scalar import SMMLA, SMMLAR
 from aot.topi.layer.requant import sign_term
 
@@ -59,6 +58,11 @@ class RequantForm:
     @property
     def dtype(self) -> str:
         return "int16" if self.halves else "int8"
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What a block's name tells of it."""
+        return self.shift, self.rounded, self.signed, self.lo, self.hi, self.prescale
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +141,13 @@ def packed_words(layout: Layout) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
-    """What a block computes; steps of the result in bytes; `dilation` of the kernel's rows only; `fpu`: there are FPU registers.
+class Lines:
+    """The `rows` lines of `outputs` results that a block computes; steps of the result in bytes.
 
-    `packed` (resident plans): two weight words share one word of bytes, see unpack, and weights are scaled by 256.  `shared`:
-    rows and steps are operands of the block, so that layers of any size use one function; these fields are then 0.
+    Lines of the plane are `pitch` elements long, kernel rows `dilation` lines apart and results `line_step` lines apart.
     """
 
-    layout: Layout
-    stride: tuple[int, int]
+    line_step: int
     dilation: int
     pitch: int
     rows: int
@@ -153,6 +155,23 @@ class Strip:
     column_step: int
     row_step: int
     rounding: RequantForm
+
+    @property
+    def written(self) -> int:
+        """Bytes of the result from the first one on."""
+        return (self.rows - 1) * self.row_step + (self.outputs - 1) * self.column_step + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Strip(Lines):
+    """Lines from a plane of int16; results are `stride` columns apart.  `fpu`: there are FPU registers.
+
+    `packed` (resident plans): two weight words share one word of bytes, see unpack, and weights are scaled by 256.  `shared`:
+    rows and steps are operands of the block, so that layers of any size use one function; these fields are then 0.
+    """
+
+    layout: Layout
+    stride: int
     fpu: bool
     packed: bool = False
     shared: bool = False
@@ -184,42 +203,50 @@ class Strip:
     @property
     def line_bytes(self) -> int:
         """Bytes between result rows in the plane."""
-        return 2 * self.stride[0] * self.pitch
+        return 2 * self.line_step * self.pitch
 
     @property
     def plane_size(self) -> int:
         """Halfwords from the strip's first pixel to the end of the last word that is loaded."""
-        lines = (self.rows - 1) * self.stride[0] + (self.layout.kh - 1) * self.dilation
-        columns = (self.outputs - 1) * self.stride[1] + self.layout.kw
+        lines = (self.rows - 1) * self.line_step + (self.layout.kh - 1) * self.dilation
+        columns = (self.outputs - 1) * self.stride + self.layout.kw
         return lines * self.pitch + (columns + 1) // 2 * 2
 
     @property
     def step(self) -> int:
         """Outputs per step."""
         if self.layout.resident:
-            return min(2 if self.stride[1] % 2 else 1, self.outputs)
+            return min(2 if self.stride % 2 else 1, self.outputs)
         return self.outputs
 
     @property
     def name(self) -> str:
-        parts = []
-        for part in (self.layout, self.rounding, self):
-            values = [getattr(part, f.name) for f in fields(part) if f.name not in ("table", "halves", "folded")]
-            parts += [str(int(v)) for v in values if isinstance(v, int)]
-        parts += [str(v) for v in self.stride]
-        return (
-            "arm_dsp.dw_strip_"
-            + "_".join(parts).replace("-", "m")
-            + "_table" * self.rounding.table
-            + "_halves" * self.rounding.halves
+        layout, rounding = self.layout, self.rounding
+        sizes = (self.dilation, self.pitch, self.rows, self.outputs, self.column_step, self.row_step)
+        values = (
+            layout.kh,
+            layout.kw,
+            layout.odd,
+            layout.resident,
+            *rounding.numbers,
+            *sizes,
+            self.fpu,
+            self.packed,
+            self.shared,
         )
+        return joined("dw_strip", *values, self.line_step, self.stride) + "_table" * rounding.table + "_halves" * rounding.halves
+
+
+def joined(name: str, *values: int) -> str:
+    """The name of a block that depends on `values`."""
+    return f"arm_dsp.{name}_" + "_".join(str(int(v)) for v in values).replace("-", "m")
 
 
 def shared_strip(
     layout: Layout, stride: tuple[int, int], pitch: int, rounding: RequantForm, *, outputs: int, fpu: bool, dilation: int = 1
 ) -> Strip:
-    """Return a strip of bytes whose rows and steps are operands."""
-    return Strip(layout, stride, dilation, pitch, 0, outputs, 0, 0, rounding, fpu, layout.resident, True)
+    """Return a strip of bytes whose rows and steps are operands; `stride`: of lines and of columns."""
+    return Strip(stride[0], dilation, pitch, 0, outputs, 0, 0, rounding, layout, stride[1], fpu, layout.resident, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,13 +298,13 @@ def dw_strip(strip: Strip) -> TensorIntrin:
     int8[256] by quantised value, -128 first.
     """
     b = IRBuilder("dw_strip")
-    layout, (sy, sx) = strip.layout, strip.stride
-    each = 2 if strip.rounding.halves else 1
-    written = ((strip.rows - 1) * strip.row_step + (strip.outputs - 1) * strip.column_step) // each + 1
-    plane = b.input("plane", (UNKNOWN_EXTENT if strip.shared else strip.plane_size,), "int16", align=4)
-    params = b.input("params", (UNKNOWN_EXTENT if strip.shared else strip.stream_words,), "int32", align=4)
+    layout, each = strip.layout, 2 if strip.rounding.halves else 1
+    sizes = (strip.plane_size, strip.stream_words, (strip.written - 1) // each + 1)
+    plane_size, words, written = (UNKNOWN_EXTENT,) * 3 if strip.shared else sizes
+    plane = b.input("plane", (plane_size,), "int16", align=4)
+    params = b.input("params", (words,), "int32", align=4)
     table = b.input("table", (TABLE,), "int8") if strip.rounding.table else None
-    out = b.output("out", (UNKNOWN_EXTENT if strip.shared else written,), strip.rounding.dtype)
+    out = b.output("out", (written,), strip.rounding.dtype)
     scalars = tuple(Var(n) for n in ("rows", "column_step", "row_step")) if strip.shared else ()
     rows, column_step, row_step = scalars or (imm(strip.rows), imm(strip.column_step), imm(strip.row_step))
     numbers = [b.let(n, params[i]) for n, i in zip(NUMBERS, strip.number_indices, strict=False)]
@@ -288,7 +315,7 @@ def dw_strip(strip: Strip) -> TensorIntrin:
         # A shared strip stores its first result last, so that with a column step of 0 only that one remains.
         x: Expr = strip.outputs - 1 - i if strip.shared else i
         acc = b.local("acc", (1,), "int32", init=numbers[0])
-        at = b.let("at", y * (sy * strip.pitch) + x * sx)
+        at = b.let("at", y * (strip.line_step * strip.pitch) + x * strip.stride)
 
         def tap(line: Expr, k: int, weight: Expr) -> None:
             b.store(acc, 0, acc[0] + cast("int32", plane[line + k]) * weight)
@@ -328,35 +355,28 @@ def requantized(b: IRBuilder, rounding: RequantForm, acc: Expr, numbers: Sequenc
     return clamp(total >> shift, rounding.lo, rounding.hi)
 
 
-def emit_strip(operands: Mapping[str, COperand], text: StripText) -> BlockText:
+def emit_strip(operands: Operands, text: StripText) -> BlockText:
     """Emit the block of a strip: r0 points at its pixels, r1 at the stream, r2 at its results."""
-    shared, table = text.covered.shared, operands["table"].pointer if text.covered.rounding.table else ""
-    spill = ['[out] "+m"(aot_out)'] if text.out_in_memory else []
-    values = []
+    strip, ins = text.strip, dict[str, str]()
+    shared = isinstance(strip, Strip) and strip.shared
+    before = ["void *aot_out = aot_o;"] * text.out_in_memory
+    if text.loop:
+        size = f"{operands['rows'].value} * {text.line_bytes}" if shared else f"{text.line_bytes * strip.rows}"
+        before.append(f"const void *const aot_end = (const uint8_t *)aot_x + {size};")
     if shared:
-        values.append(f"const int32_t aot_step = {operands['column_step'].value};")
-        values.append(f"const int32_t aot_back = {operands['row_step'].value} - {text.moved} * aot_step;")
-    loads = ['[step] "m"(aot_step)', '[back] "m"(aot_back)'] * shared
-    values += [f"const int8_t *const aot_table = {table} + {TABLE // 2};"] if table else []
-    loads += ['[table] "m"(aot_table)'] if table else []
-    loads += ['[end] "m"(aot_end)'] * text.loop + [f'[{n}] "m"(aot_{n})' for n, _ in text.in_memory]
-    line = text.covered.line_bytes
-    end = f"(const uint8_t *)aot_x + {operands['rows'].value + f' * {line}' if shared else line * text.covered.rows}"
-    return AsmBlock(
-        [
-            f'register const void *aot_x __asm("r0") = {operands["plane"].pointer};',
-            f'register const void *aot_p __asm("r1") = {operands["params"].pointer};',
-            f'register void *aot_o __asm("r2") = {operands["out"].pointer};',
-            *(["void *aot_out = aot_o;"] if spill else []),
-            *([f"const void *const aot_end = {end};"] if text.loop else []),
-            *values,
-            *(f"const int32_t aot_{n} = ((const int32_t *)aot_p)[{i}];" for n, i in text.in_memory),
-        ],
-        text.text(),
-        outs=['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)', *spill],
-        ins=loads,
-        clobbers=text.clobbers,
-    ).emit()
+        before.append(f"const int32_t aot_step = {operands['column_step'].value};")
+        before.append(f"const int32_t aot_back = {operands['row_step'].value} - {text.moved} * aot_step;")
+        ins |= {"step:m": "aot_step", "back:m": "aot_back"}
+    if strip.rounding.table:
+        before.append(f"const int8_t *const aot_table = {operands['table'].pointer} + {TABLE // 2};")
+        ins["table:m"] = "aot_table"
+    ins |= {"end:m": "aot_end"} if text.loop else {}
+    for name, i in text.in_memory:
+        before.append(f"const int32_t aot_{name} = ((const int32_t *)aot_p)[{i}];")
+        ins[f"{name}:m"] = f"aot_{name}"
+    last = ['[out] "+m"(aot_out)'] * text.out_in_memory
+    pointers = "x@r0=plane p@r1=params >o@r2=out"
+    return asm(operands, text.text(), pointers, ins, kind="+", before=before, last=last, clobbers=text.clobbers)
 
 
 @lru_cache(maxsize=256)
@@ -395,37 +415,19 @@ def clamp_lines(rounding: RequantForm, accs: Sequence[str]) -> list[str]:
     return lines
 
 
-class Covered(Protocol):
-    """What a text needs to know about its strip: `step` results at a time, lines `line_bytes` apart in the plane."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def outputs(self) -> int: ...
-    @property
-    def column_step(self) -> int: ...
-    @property
-    def row_step(self) -> int: ...
-    @property
-    def rounding(self) -> RequantForm: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def line_bytes(self) -> int: ...
-    @property
-    def shared(self) -> bool: ...
-
-
 class StripText:
-    """What all register plans share: the loop over lines, the steps of a line, requantisation, stores."""
+    """What all register plans share: the loop over lines, the steps of a line, requantisation, stores.
+
+    A line is computed `step` results at a time; lines are `line_bytes` apart in the plane.
+    """
 
     acc: tuple[str, ...]
     pixels: tuple[str, str]
     clobbers: tuple[str, ...] = ("r3", *(f"r{i}" for i in range(4, 13)), "lr")
     out_in_memory = False
 
-    def __init__(self, strip: Covered) -> None:
-        self.covered = strip
+    def __init__(self, strip: Lines, *, step: int, line_bytes: int) -> None:
+        self.strip, self.step, self.line_bytes = strip, step, line_bytes
         self.store = "strh" if strip.rounding.halves else "strb"
         self.in_memory: list[tuple[str, int]] = []
 
@@ -446,25 +448,24 @@ class StripText:
 
         If offsets do not reach the end of a line, the result's pointer advances within it.
         """
-        strip = self.covered
-        full, remainder = divmod(strip.outputs, strip.step)
+        strip = self.strip
+        full, remainder = divmod(strip.outputs, self.step)
         far = (strip.outputs - 1) * strip.column_step > MAX_OFFSET
         lines: list[str | Repeat] = [*self.start()]
         if full > 1:
-            lines += counted(full, self._step(strip.step, None, far=far))
+            lines += counted(full, self._step(self.step, None, far=far))
         elif full:
-            lines += self._step(strip.step, 0, far=far)
+            lines += self._step(self.step, 0, far=far)
         if remainder:
             lines += self._step(remainder, full, far=far)
         moved = strip.outputs * strip.column_step if far else 0
-        return [*lines, *add_immediate("r0", strip.line_bytes), *add_immediate("r2", strip.row_step - moved)]
+        return [*lines, *add_immediate("r0", self.line_bytes), *add_immediate("r2", strip.row_step - moved)]
 
     def _step(self, outputs: int, index: int | None, *, far: bool) -> list[str]:
-        strip, accs = self.covered, self.acc[:outputs]
-        lines, step = self.results(outputs, index), strip.column_step
+        accs, lines, step = self.acc[:outputs], self.results(outputs, index), self.strip.column_step
         if far:
             return lines + [line for a in accs for line in (f"{self.store} {a}, [r2]", *add_immediate("r2", step))]
-        offsets = (counted_offset(index, strip.step * step, j * step) for j in range(outputs))
+        offsets = (counted_offset(index, self.step * step, j * step) for j in range(outputs))
         return lines + [f"{self.store} {a}, [r2, #{offset}]" for a, offset in zip(accs, offsets, strict=True)]
 
     def text(self) -> list[str | Repeat]:
@@ -475,12 +476,12 @@ class StripText:
 
     @property
     def loop(self) -> bool:
-        return self.covered.shared or self.covered.rows > 1
+        return self.strip.rows != 1
 
     @property
     def moved(self) -> int:
         """Columns by which a shared strip has advanced the result's pointer at the end of a line."""
-        return (self.covered.outputs - 1) // 2 * 2
+        return (self.strip.outputs - 1) // 2 * 2
 
     def shared_stores(self, accs: Sequence[str], out: str, spare: str, *, last: bool) -> list[str]:
         """Store results in pairs, with the step in memory; then advance to the next pair, or after the last to the next line."""
@@ -500,7 +501,7 @@ class StripText:
         return 4 * count_instructions(self.text())
 
     def clamped(self, accs: Sequence[str], spare: str) -> list[str]:
-        lines, rounding = clamp_lines(self.covered.rounding, accs), self.covered.rounding
+        lines, rounding = clamp_lines(self.strip.rounding, accs), self.strip.rounding
         if rounding.halves and rounding.hi < HALF_MAX:
             lines.append(f"movw {spare}, #{rounding.hi}")
             lines += [line for a in accs for line in (f"cmp {a}, {spare}", "it gt", f"movgt {a}, {spare}")]
@@ -525,7 +526,7 @@ class StripText:
         return lines
 
     def high_multiply(self, accs: Sequence[str], multiplier: str, constant: str, spare: str) -> list[str]:
-        rounding, lines = self.covered.rounding, []
+        rounding, lines = self.strip.rounding, []
         for a in accs:
             if rounding.signed and rounding.prescale > 1:
                 lines += [f"asr {spare}, {a}, #31", f"add {spare}, {constant}, {spare}, lsl #{rounding.prescale - 1}"]
@@ -547,11 +548,11 @@ def _pixel_pairs(macs: Sequence[Mac]) -> Iterator[list[int]]:
 class _Resident(StripText):
     """Weights, bias and constant in r4 and up; multiplier and shift there too if there is room, else in the FPU or in memory."""
 
+    strip: Strip
     pixels = ("r12", "r3")
 
     def __init__(self, strip: Strip) -> None:
-        super().__init__(strip)
-        self.strip = strip
+        super().__init__(strip, step=strip.step, line_bytes=strip.line_bytes)
         self.acc = ("r1", "lr")[: strip.step]
         pool = [f"r{i}" for i in range(4, 12)]
         count = len(strip.layout.words)
@@ -587,7 +588,7 @@ class _Resident(StripText):
 
     @property
     def moved(self) -> int:
-        return self.strip.outputs - 1 if self.strip.stride[1] % 2 == 0 else super().moved
+        return self.strip.outputs - 1 if self.strip.stride % 2 == 0 else super().moved
 
     def line(self) -> list[str | Repeat]:
         return self._shared_line() if self.strip.shared else super().line()
@@ -612,9 +613,9 @@ class _Resident(StripText):
         strip, layout = self.strip, self.strip.layout
         started: set[int] = set()
         lines: list[str] = []
-        words_a_step = strip.step * strip.stride[1] * 2
+        words_a_step = strip.step * strip.stride * 2
         for r in range(layout.kh):
-            macs = row_macs(layout, r, (0, layout.kw), strip.stride[1], outputs)
+            macs = row_macs(layout, r, (0, layout.kw), strip.stride, outputs)
             for pair in _pixel_pairs(macs):
                 offset = r * strip.row_bytes + 4 * pair[0]
                 limit = offset + words_a_step * (-(-strip.outputs // strip.step) - 1)
@@ -646,9 +647,10 @@ class _Resident(StripText):
 class _Streamed(StripText):
     """Accumulators in r3 and up, then weight words, pixels in the last two registers; the out pointer in memory if needed."""
 
+    strip: Strip
+
     def __init__(self, strip: Strip) -> None:
-        super().__init__(strip)
-        self.strip = strip
+        super().__init__(strip, step=strip.step, line_bytes=strip.line_bytes)
         free = ["r3", *(f"r{i}" for i in range(4, 13)), "lr"]
         self.acc = tuple(free[: strip.outputs])
         widest = max(len(strip.layout.chunk_words(c)) for c in strip.layout.chunks)
@@ -674,7 +676,7 @@ class _Streamed(StripText):
                 count = len(layout.chunk_words(chunk))
                 names = self.words[:count]
                 lines.append(f"ldm r1!, {{{', '.join(names)}}}" if count > 1 else f"ldr {names[0]}, [r1], #4")
-                macs = row_macs(layout, r, chunk, strip.stride[1], strip.outputs)
+                macs = row_macs(layout, r, chunk, strip.stride, strip.outputs)
                 for pair in _pixel_pairs(macs):
                     offset = r * strip.row_bytes + 4 * pair[0]
                     lines += (
