@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from aot.errors import Problem, UsageError, call_place
 from aot.errors.tvm_index import NAMES
 
@@ -21,3 +24,12 @@ def missing(module: str, name: str) -> AttributeError:
     if not is_tvm_name(full):
         return AttributeError(f"'{module or 'aot'}' has no attribute '{name}'")
     return TvmNameError(Problem("E5091", f"TVM's {full} {NAMES[full]}", call_place()))
+
+
+def missing_in(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of one of our modules, for names that TVM's `module` has and ours has not (E5091)."""
+
+    def absent(name: str) -> Any:
+        raise missing(module, name)
+
+    return absent

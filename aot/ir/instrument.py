@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aot.errors import InternalError, Problem, UsageError, call_place
-from aot.errors.tvm_names import missing
+from aot.errors.tvm_names import missing_in
 from aot.ir.module import BaseFunc, Dialect, IRModule, dialect_of
 from aot.ir.op import Array
 from aot.ir.transform import Pass, PassInstrument, get_pass
@@ -240,6 +240,4 @@ def _text(func: BaseFunc, name: str) -> str:
     return dialect_of(func).to_text(func, name)
 
 
-def __getattr__(name: str) -> Any:
-    """Raise E5091: the name exists in TVM but not here."""
-    raise missing("instrument", name)
+__getattr__ = missing_in("instrument")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -17,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from aot.errors import Problem, UsageError, call_place
-from aot.ir.metadata import WRITTEN
-from aot.ir.module import IRModule
+from aot.ir.module import WRITTEN, IRModule
 from aot.ir.span import Span
 from aot.support.dataclass import dataclass
 
@@ -63,7 +61,8 @@ def structural_equal(a: Any, b: Any, *, map_free_vars: bool = False) -> bool:
     """
     _check(a)
     _check(b)
-    return _equal(a, b, map_free_vars=map_free_vars)
+    one, other = (_Digest(map_free_vars=map_free_vars, size=32, by_identity=True).of(node) for node in (a, b))
+    return one == other
 
 
 def structural_hash(node: Any, *, map_free_vars: bool = False) -> int:
@@ -74,7 +73,7 @@ def structural_hash(node: Any, *, map_free_vars: bool = False) -> int:
     `node`: a function, an expression or a module; `map_free_vars`: as for structural_equal.
     """
     _check(node)
-    return int.from_bytes(_Hash(map_free_vars=map_free_vars).of(node), "big")
+    return int.from_bytes(_Digest(map_free_vars=map_free_vars, size=8).of(node), "big")
 
 
 def _check(node: Any) -> None:
@@ -107,135 +106,55 @@ def _constants(module: IRModule, name: str) -> Any:
     return {buffers.index(k) if k in buffers else k: v for k, v in known.items()} or None
 
 
-def _is_leaf(node: Any) -> bool:
-    return isinstance(node, np.ndarray | np.generic) or not (dataclasses.is_dataclass(node) or isinstance(node, IRModule))
+class _Digest:
+    """One walk: a node is entered before its operands, and digested after them.
 
+    Equal nodes have equal digests, and by their size different nodes have different ones.  `by_identity`: `same` nodes count as
+    objects, whose ids say nothing in another process.
+    """
 
-class _Pairs:
-    """A one-to-one mapping between nodes, stored in both directions."""
-
-    def __init__(self) -> None:
-        self._there: dict[int, int] = {}
-        self._back: dict[int, int] = {}
-
-    def known(self, a: Any, b: Any) -> bool:
-        return id(a) in self._there or id(b) in self._back
-
-    def match(self, a: Any, b: Any) -> bool:
-        return self._there.get(id(a)) == id(b) and self._back.get(id(b)) == id(a)
-
-    def bind(self, a: Any, b: Any) -> None:
-        self._there[id(a)], self._back[id(b)] = id(b), id(a)
-
-
-def _equal(first: Any, second: Any, *, map_free_vars: bool) -> bool:
-    """Compare pairs of nodes in the order in which they are read; a pair that was seen before is skipped."""
-    variables, nodes = _Pairs(), _Pairs()
-    seen: set[tuple[int, int]] = set()
-    stack = [(first, second)]
-    while stack:
-        a, b = stack.pop()
-        if _is_leaf(a) or _is_leaf(b):
-            inner = _leaves(a, b)
-            if inner is None:
-                return False
-            stack.extend(reversed(inner))
-            continue
-        if type(a) is not type(b) and not (isinstance(a, IRModule) and isinstance(b, IRModule)):
-            return False
-        structure = _STRUCTURES.get(type(a), _PLAIN)
-        if structure.same:
-            if a is not b:
-                return False
-            continue
-        if structure.variable:
-            if variables.known(a, b):
-                if not variables.match(a, b):
-                    return False
-            elif map_free_vars:
-                variables.bind(a, b)
-                stack.append((parts_of(a), parts_of(b)))
-            elif a is not b:
-                return False
-            continue
-        if structure.shared:
-            if nodes.known(a, b):
-                if not nodes.match(a, b):
-                    return False
-                continue
-            nodes.bind(a, b)
-        elif (id(a), id(b)) in seen:
-            continue
-        seen.add((id(a), id(b)))
-        if structure.closed and a is not first:
-            if a is not b and not _equal(a, b, map_free_vars=map_free_vars):
-                return False
-            continue
-        mine, others = structure.defines(a), structure.defines(b)
-        if len(mine) != len(others):
-            return False
-        for x, y in zip(mine, others, strict=True):
-            variables.bind(x, y)
-            stack.append((parts_of(x), parts_of(y)))
-        stack.append((parts_of(a), parts_of(b)))
-    return True
-
-
-def _leaves(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
-    """The pairs inside two containers; empty for equal values, None if they differ."""
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return [] if a.dtype == b.dtype and a.size == b.size and a.tobytes() == b.tobytes() else None
-    if isinstance(a, bool | int | float) and isinstance(b, bool | int | float):
-        same = (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
-        return [] if same else None
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        return [(v, b[k]) for k, v in a.items()] if a.keys() == b.keys() else None
-    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
-        return list(zip(a, b, strict=True)) if len(a) == len(b) else None
-    if dataclasses.is_dataclass(a) or dataclasses.is_dataclass(b):
-        return None
-    return [] if a is b or (type(a) is type(b) and bool(a == b)) else None
-
-
-class _Hash:
-    """One walk: a node is entered before its operands, and hashed after them."""
-
-    def __init__(self, *, map_free_vars: bool) -> None:
-        self._map_free_vars = map_free_vars
-        self._numbers: dict[int, int] = {}
-        self._order: dict[int, int] = {}
-        self._again: list[int] = []
+    def __init__(self, *, map_free_vars: bool, size: int, by_identity: bool = False) -> None:
+        self._options: dict[str, Any] = {"map_free_vars": map_free_vars, "size": size, "by_identity": by_identity}
+        self._map_free_vars, self._size, self._by_identity = map_free_vars, size, by_identity
+        self._variables: dict[int, int] = {}
+        self._shared: dict[int, int] = {}
+        self._reads: list[int] = []
+        """Shared nodes in the order in which they are read, by number."""
         self._done: dict[int, bytes] = {}
         self._alive: list[Any] = []
 
     def of(self, root: Any) -> bytes:
+        entered: set[int] = set()
         stack: list[tuple[Any, list[Any] | None]] = [(root, None)]
         while stack:
             node, flat = stack.pop()
             if flat is not None:
                 name = "IRModule" if isinstance(node, IRModule) else type(node).__name__
-                self._done[id(node)] = _digest([name.encode(), *(self._text(p) for p in flat)])
+                self._done[id(node)] = self._digest([name.encode(), *(self._text(p) for p in flat)])
                 continue
             structure = _STRUCTURES.get(type(node), _PLAIN)
-            if id(node) in self._order:
-                if structure.shared:
-                    self._again.append(self._order[id(node)])
+            if structure.shared:
+                self._reads.append(self._shared.setdefault(id(node), len(self._shared)))
+            if id(node) in entered:
                 continue
-            self._order[id(node)] = len(self._order)
+            entered.add(id(node))
             self._alive.append(node)
+            if structure.same and self._by_identity:
+                self._done[id(node)] = f"object {id(node)}".encode()
+                continue
             if structure.closed and node is not root:
-                self._done[id(node)] = _Hash(map_free_vars=self._map_free_vars).of(node)
+                self._done[id(node)] = _Digest(**self._options).of(node)
                 continue
             for variable in structure.defines(node):
                 self._number(variable)
             flat = self._flat((parts_of(node), structure.defines(node)))
             stack.append((node, flat))
             stack.extend((p, None) for p in reversed(flat) if not isinstance(p, bytes))
-        return _digest([self._done[id(root)], *(str(n).encode() for n in self._again)])
+        return self._digest([self._done[id(root)], *(str(n).encode() for n in self._reads)])
 
     def _number(self, variable: Any) -> int:
         self._alive.append(variable)
-        return self._numbers.setdefault(id(variable), len(self._numbers))
+        return self._variables.setdefault(id(variable), len(self._variables))
 
     def _text(self, part: Any) -> bytes:
         return part if isinstance(part, bytes) else self._done[id(part)]
@@ -247,13 +166,19 @@ class _Hash:
         if isinstance(value, Mapping):
             rows = sorted(value.items(), key=lambda row: repr(row[0]))
             return [f"{{{len(rows)}".encode(), *(p for k, v in rows for p in (repr(k).encode(), *self._flat(v)))]
-        if _is_leaf(value):
+        if isinstance(value, np.ndarray | np.generic) or not (dataclasses.is_dataclass(value) or isinstance(value, IRModule)):
             return [_leaf(value)]
         if not _STRUCTURES.get(type(value), _PLAIN).variable:
             return [value]
-        if id(value) in self._numbers or self._map_free_vars:
+        if id(value) in self._variables or self._map_free_vars:
             return [f"variable {self._number(value)}".encode(), *self._flat(parts_of(value))]
         return [f"free {id(value)}".encode()]
+
+    def _digest(self, parts: Iterable[bytes]) -> bytes:
+        state = hashlib.blake2b(digest_size=self._size)
+        for part in parts:
+            state.update(len(part).to_bytes(8, "big") + part)
+        return state.digest()
 
 
 def _leaf(value: Any) -> bytes:
@@ -264,10 +189,3 @@ def _leaf(value: Any) -> bytes:
     if isinstance(value, float):
         return b"nan" if value != value else struct.pack(">d", value)
     return repr(value).encode()
-
-
-def _digest(parts: Iterable[bytes]) -> bytes:
-    state = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big") + part)
-    return state.digest()

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from aot.errors import Problem, UsageError, call_place
-from aot.errors.tvm_names import missing
+from aot.errors.tvm_names import missing_in
 from aot.ir.module import IRModule, dialect, of_phase
 from aot.support.dataclass import dataclass
 from aot.support.entry_points import reach
@@ -513,6 +513,4 @@ def _name(func: Callable[..., Any]) -> str:
     return str(getattr(func, "__name__", type(func).__name__))
 
 
-def __getattr__(name: str) -> Any:
-    """Raise E5091: the name exists in TVM but not here."""
-    raise missing("transform", name)
+__getattr__ = missing_in("transform")

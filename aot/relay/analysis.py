@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from aot.errors.tvm_names import missing
+from aot.errors.tvm_names import missing_in
 from aot.ir.op import F_DOMAIN, T_OP_PATTERN, Array, Op, OpPattern
 from aot.ir.type import QuantParams, TensorType
 from aot.relay.expr import (
@@ -240,9 +239,7 @@ def layer_cost(expr: Call) -> Cost:
     return Cost(tensor_type(expr).size * taps, stored)
 
 
-def __getattr__(name: str) -> Any:
-    """Raise E5091: the name exists in TVM but not here."""
-    raise missing("relay.analysis", name)
+__getattr__ = missing_in("relay.analysis")
 
 
 # Trip counts that follow from constants: a counter with constant start, step and bound.

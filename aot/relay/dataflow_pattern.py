@@ -11,7 +11,7 @@ from dataclasses import field, fields
 from typing import Any
 
 from aot.errors import Problem, UsageError, call_place
-from aot.errors.tvm_names import missing
+from aot.errors.tvm_names import missing_in
 from aot.ir.op import Op
 from aot.ir.type import TensorType
 from aot.relay.expr import Call, Constant, Expr, ExprMutator, Function, Tuple, TupleGetItem, Var
@@ -339,6 +339,4 @@ def _wrong(message: str) -> UsageError:
     return UsageError(Problem("E5106", message, call_place()))
 
 
-def __getattr__(name: str) -> Any:
-    """Raise E5091: the name exists in TVM but not here."""
-    raise missing("relay.dataflow_pattern", name)
+__getattr__ = missing_in("relay.dataflow_pattern")

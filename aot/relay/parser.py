@@ -12,8 +12,7 @@ from dataclasses import fields, replace
 from typing import Any, NoReturn
 
 from aot.errors import Problem, UsageError
-from aot.ir.metadata import HEAD, classes_of, decode, from_text, is_too_deep, parsed, register_class, to_text
-from aot.ir.module import IRModule
+from aot.ir.module import HEAD, IRModule, classes_of, decode, from_text, is_too_deep, parsed, register_class, to_text
 from aot.ir.op import TypeRuleError, op_info
 from aot.ir.span import NO_SPAN
 from aot.ir.type import TensorType, TupleType

@@ -13,8 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from aot.ir.metadata import encode
-from aot.ir.module import IRModule
+from aot.ir.module import IRModule, encode
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import QuantParams
 from aot.relay.expr import (
@@ -47,7 +46,7 @@ def print_module(module: IRModule) -> str:
 
 
 def print_func(func: Function, name: str = "main", record: dict[str, Any] | None = None) -> str:
-    """Print `def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` collects what the text leaves out (aot.ir.metadata)."""
+    """Print `def @main(%x: int8[1, 4]) -> int8[1, 4] { ... }`; `record` collects what the text leaves out (aot.ir.module)."""
     text = TextBuilder()
     _Printer(func, name, record).function(text, f"def @{name}")
     return text.text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aot.errors.tvm_names import missing
+from aot.errors.tvm_names import missing_in
 from aot.ir.module import Dialect, IRModule, register_dialect
 from aot.ir.op import Array
 from aot.ir.structural import Structure, counting_fields, register_structure
@@ -77,7 +77,4 @@ register_structure(
     TensorIntrin, Structure(parts=lambda i: (i.name, i.requires, i.header, i.ordered, i.desc), closed=True)
 )  # by meaning, not by C text
 
-
-def __getattr__(name: str) -> Any:
-    """Raise E5091: the name exists in TVM but not here."""
-    raise missing("tir", name)
+__getattr__ = missing_in("tir")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from aot.ir.metadata import WRITTEN
+from aot.ir.module import WRITTEN
 from aot.ir.span import NO_SPAN, Span
 from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer

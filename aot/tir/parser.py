@@ -15,8 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from aot.errors import InternalError, Problem, UsageError
-from aot.ir.metadata import HEAD, classes_of, decode, encode, from_text, is_too_deep, parsed, to_text
-from aot.ir.module import IRModule
+from aot.ir.module import HEAD, IRModule, classes_of, decode, encode, from_text, is_too_deep, parsed, to_text
 from aot.ir.structural import structural_equal
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_dtype, is_float

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from aot.errors.tvm_names import missing
+from aot.errors.tvm_names import missing_in
 from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.transform.canonicalize import canonicalize
 from aot.relay.transform.cleanup import dead_code, eliminate_common_subexpr, fold_constant
@@ -95,6 +94,4 @@ def _stays(step: Pass, opt_level: int, context: PassContext) -> bool:
     )
 
 
-def __getattr__(name: str) -> Any:
-    """Raise E5091: the name exists in TVM but not here."""
-    raise missing("relay.transform", name)
+__getattr__ = missing_in("relay.transform")

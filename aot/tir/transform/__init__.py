@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from aot.errors.tvm_names import missing
+from aot.errors.tvm_names import missing_in
 from aot.ir.module import IRModule
 from aot.ir.transform import Sequential, unwatched
 from aot.tir.function import PrimFunc
@@ -63,6 +61,4 @@ def optimize(func: PrimFunc) -> PrimFunc:
     return result
 
 
-def __getattr__(name: str) -> Any:
-    """Raise E5091: the name exists in TVM but not here."""
-    raise missing("tir.transform", name)
+__getattr__ = missing_in("tir.transform")

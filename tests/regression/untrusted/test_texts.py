@@ -11,7 +11,7 @@ from aot.driver.model_file import read_chain
 from aot.driver.plugins import load_file
 from aot.errors import AotError, UsageError
 from aot.frontend.tflite import from_tflite
-from aot.ir.metadata import HEAD
+from aot.ir.module import HEAD
 from aot.relay import parser as relay_parser
 from aot.report.explore import explore_page
 from aot.support.untrusted import parse_json, parse_toml
