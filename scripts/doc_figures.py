@@ -109,7 +109,7 @@ def rows_of_bounds() -> list[str]:
     from aot.driver.options import Options
     from aot.driver.plugins import load_installed
     from aot.executor.plan_memory import memory_bounds
-    from aot.frontend.macs import nominal_shapes
+    from aot.frontend.tflite.view import nominal_shapes
     from aot.target.target import find_target
 
     load_installed()

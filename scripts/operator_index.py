@@ -77,7 +77,9 @@ def files() -> tuple[dict[str, str], dict[str, str]]:
 
     AttrMap.set = enter  # type: ignore[method-assign]
     from aot.frontend.tflite import convert
+    from aot.frontend.tflite.converter_index import FILES
 
+    FILES.clear()
     registered = convert.converter
     convert.converter = register
     _import_all(OPERATORS)

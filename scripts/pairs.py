@@ -255,7 +255,7 @@ def facts_of(path: Path, folder: Path) -> Facts | None:
         print(f"{path.name} is left out: {(plain.text or least.text)[:200]}", file=sys.stderr)
         return None
     from aot.frontend.problems import Problems
-    from aot.frontend.view import parse
+    from aot.frontend.tflite.view import parse
 
     meta = plain.result["metadata"]
     view = parse(path.read_bytes(), Problems())

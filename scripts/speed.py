@@ -122,15 +122,14 @@ def _checks() -> Timed:
     from aot.driver.front import outline
     from aot.driver.options import Options
     from aot.errors import AotError
-    from aot.frontend import view
-    from aot.frontend.tflite import activation, convert
+    from aot.frontend.tflite import convert, unary, view
     from aot.frontend.tflite.specialize import specialize
     from aot.system.gc_tuning import rare_collections
 
     convert.load_all()
 
     def check(path: Path) -> None:
-        for known in (specialize, view._sound, activation.float_table):
+        for known in (specialize, view._sound, unary.float_table):
             known.cache_clear()
         with suppress(AotError), rare_collections():
             outline(specialize(path.read_bytes()), target="cortex-m4", name="m", options=Options())
@@ -185,8 +184,8 @@ def _printing() -> Timed:
 
 def _hostile() -> Timed:
     """A file of a megabyte that describes 2.5 billion tensors."""
-    from aot.frontend.check import check_structure
-    from tests.frontend.test_flatbuffer import shared_model
+    from aot.frontend.tflite.check import check_structure
+    from tests.frontend.tflite.test_flatbuffer import shared_model
 
     w, slots = shared_model(50_000, 50_000)
     end = w.vector(b"", 0)

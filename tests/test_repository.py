@@ -175,7 +175,7 @@ def test_imports_point_one_way() -> None:
         ("aot.relay.expr", "aot.tir.expr", False),
         ("aot.tir.expr", "aot.relay.expr", False),
         ("aot.support.text", "aot.errors", False),
-        ("aot.op.nn.conv2d", "aot.frontend.view", False),
+        ("aot.op.nn.conv2d", "aot.frontend.tflite.view", False),
         ("aot.op.nn.conv2d", "aot.frontend.tflite.conv", False),
         ("aot.frontend.tflite.conv", "aot.op.nn.conv2d", True),
         ("aot.topi.generic.layers", "aot.topi.strategy", True),

@@ -15,7 +15,7 @@ from aot.driver.build import build
 from aot.driver.front import outline
 from aot.driver.options import Options
 from aot.frontend.problems import Problems
-from aot.frontend.view import parse
+from aot.frontend.tflite.view import parse
 from tests.scripts import script
 from tests.work import calls
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aot.driver.reading import NamedBytes
     from aot.executor.artifact import Artifact
     from aot.executor.config import History
-    from aot.frontend.choice import Choice
-    from aot.frontend.view import ModelView
+    from aot.frontend.formats import Choice
+    from aot.frontend.tflite.view import ModelView
     from aot.memory.memory_pools import Pooling
     from aot.micro.board import Board
     from aot.micro.build.project import Project
@@ -221,7 +221,7 @@ def chosen_pools(options: CompileOptions, default: tuple[Pool, ...]) -> Pooling:
 
 def model_choice(options: CompileOptions) -> Choice:
     """The requested graph and shapes (E5018)."""
-    from aot.frontend.choice import Choice
+    from aot.frontend.formats import Choice
 
     shapes = []
     for text in options.shape or ():
@@ -306,7 +306,7 @@ def import_text(req: Request) -> str:
     from aot.frontend.chain import unpack
     from aot.frontend.formats import format_of
     from aot.frontend.problems import Problems
-    from aot.frontend.view import parse
+    from aot.frontend.tflite.view import parse
 
     data = req.data if req.options.choice else req.source.data  # inferred shapes change nothing printed here
     size = f"{-(-len(data) // 1024):,} KiB"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from aot.frontend.view import ModelView
+    from aot.frontend.tflite.view import ModelView
 
 
 Words = list[tuple[str, str]]
@@ -71,7 +71,7 @@ def _codes(ctx: typer.Context) -> Iterable[tuple[str, str]]:
 
 
 def _operators(ctx: typer.Context) -> Iterable[tuple[str, str]]:
-    from aot.frontend.schema import enums
+    from aot.frontend.tflite.schema import enums
 
     return [(name, "operator") for name in sorted(enums()["BuiltinOperator"])]
 
@@ -98,7 +98,7 @@ def _model(ctx: typer.Context) -> ModelView | None:
     """The model on the command line; None if there is none or it cannot be parsed."""
     from aot.driver.reading import read_limited
     from aot.frontend.problems import Problems
-    from aot.frontend.view import parse
+    from aot.frontend.tflite.view import parse
 
     models: Any = ctx.params.get("model") or ctx.params.get("models") or ()
     # click stops parsing at an option without its value: what follows is in ctx.args

@@ -26,9 +26,8 @@ from aot.executor.plan_memory import Bounds, memory_bounds
 from aot.executor.plan_search import PlanSearch
 from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned
-from aot.frontend.formats import specialize
-from aot.frontend.input_values import input_values
-from aot.frontend.macs import nominal_shapes
+from aot.frontend.formats import input_values, specialize
+from aot.frontend.tflite.view import nominal_shapes
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 from aot.relay.state import state_vars

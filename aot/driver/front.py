@@ -14,7 +14,7 @@ from aot.errors import Problem, UsageError
 from aot.executor.plan_memory import row_graph
 from aot.frontend.chain import unpack
 from aot.frontend.formats import check_model, from_model, nominal_macs, specialize
-from aot.frontend.macs import nominal_shapes
+from aot.frontend.tflite.view import nominal_shapes
 from aot.ir.module import IRModule
 from aot.ir.transform import PassContext, Sequential
 from aot.ir.type import TensorType

@@ -7,7 +7,7 @@ from pathlib import Path
 from aot.driver.oracles import oracles
 from aot.errors import Problem, UsageError
 from aot.executor.config import MODES, History, Io
-from aot.frontend.choice import FIRST_GRAPH, Choice
+from aot.frontend.formats import FIRST_GRAPH, Choice
 from aot.memory.memory_pools import ONE_POOL, Pooling, check_pooling
 from aot.support.dataclass import dataclass
 from aot.support.suggestions import did_you_mean

@@ -12,8 +12,7 @@ from aot.driver.build import build
 from aot.driver.front import outline
 from aot.driver.options import Options
 from aot.executor import candidates
-from aot.frontend import view
-from aot.frontend.tflite import activation
+from aot.frontend.tflite import unary, view
 from aot.frontend.tflite.specialize import specialize
 from aot.topi.strategy import OpImplementation
 from tests.cli.boards import small_board
@@ -96,7 +95,7 @@ def test_bounds_judge_boards(cli: Cli) -> None:
 def test_check_without_a_board_takes_limited_work(name: str) -> None:
     """At most a million calls of functions, which is about a second; these two have 130,000 and 350,000."""
     operators.load_all()
-    for known in (specialize, view._sound, activation.float_table):
+    for known in (specialize, view._sound, unary.float_table):
         known.cache_clear()
     model = (MODELS / f"{name}.tflite").read_bytes()
     calls(lambda: outline(specialize(model), target="cortex-m4", name="m", options=Options()), most=1_000_000)

@@ -10,10 +10,9 @@ import pytest
 
 from aot.cli.verbs.about import aot_explain, missing_rows, operator_rows
 from aot.errors import UsageError
-from aot.frontend import schema
-from aot.frontend.tflite import check_model, from_tflite
+from aot.frontend.tflite import check_model, from_tflite, schema
 from aot.frontend.tflite.convert import CONVERTERS, SUPPORT
-from aot.frontend.tflite.missing import NOT_RUN, STRINGS, needs_of
+from aot.frontend.tflite.schema import NOT_RUN, STRINGS, needs_of
 from aot.relay.expr import Call, post_order
 from aot.testing import HAVE_LITERT
 from tests.op._forms import COMPLEX, DTYPES, FORMS, LAYERS, OTHER_FORMS

@@ -19,9 +19,9 @@ import numpy as np
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.errors import AotError
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.view import ModelView, SubgraphView, parse
+from aot.frontend.tflite.view import ModelView, SubgraphView, parse
 from aot.report.measure.divergence import known_fault
 from aot.runtime.module import HostModel, load
 from tests.converter.models import ARCHIVES, KINDS_OVER_TIME

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import check_model, from_tflite
 from aot.frontend.tflite.specialize import specialize
-from aot.frontend.view import parse
+from aot.frontend.tflite.view import parse
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate
 from aot.runtime.module import load

@@ -9,11 +9,11 @@ import pytest
 
 from aot.driver.build import build
 from aot.driver.options import Options
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.tensor_lists import has_lists
 from aot.frontend.tflite.specialize import specialize
-from aot.frontend.view import parse
+from aot.frontend.tflite.tensor_lists import has_lists
+from aot.frontend.tflite.view import parse
 from aot.runtime.module import load
 from aot.testing import HAVE_LITERT
 from tests.converter.judge import by_reference, compiled, same, steps_for

@@ -13,9 +13,9 @@ import pytest
 from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import UnsupportedError
+from aot.frontend.formats import Choice
 from aot.frontend.problems import Problems
-from aot.frontend.tflite.specialize import Choice
-from aot.frontend.view import parse
+from aot.frontend.tflite.view import parse
 from aot.runtime.module import load
 from aot.testing import HAVE_LITERT
 from tests.converter.judge import Step, by_reference, compiled, judge, same, steps_for, table

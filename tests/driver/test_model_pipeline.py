@@ -18,7 +18,7 @@ from aot.driver.plugins import load_installed
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.frontend.chain import Chain, Stage, pack
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.micro.run.runner import run

@@ -1,6 +1,6 @@
 """Models changed in their parts: scales, zero points, attributes, shapes, constants; most remain models that compile.
 
-(tests/frontend/mutate.py changes bytes, which mostly makes files that are refused.)
+(tests/frontend/tflite/mutate.py changes bytes, which mostly makes files that are refused.)
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from aot.frontend import schema
-from aot.frontend.choice import Choice
-from aot.frontend.decode import Record, decode_model
-from aot.frontend.encode import encode_model
-from aot.frontend.flatbuffer import Reader
+from aot.frontend.formats import Choice
 from aot.frontend.problems import Problems
+from aot.frontend.tflite import schema
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import Record, decode_model, encode_model
 from aot.frontend.tflite.specialize import specialize
 
 FACTORS = (0.5, 2.0, 0.75, 1.0000001, 1e-3, 1e3, 1e-6, 1e6, 2.0**-20, 2.0**20, 3.0, 1 / 3)

@@ -10,8 +10,7 @@ import aot
 from aot import relay
 from aot.errors import ModelError, UsageError
 from aot.frontend import formats
-from aot.frontend.choice import Choice
-from aot.frontend.formats import Format, check_model, format_of, from_model, nominal_macs, specialize
+from aot.frontend.formats import Choice, Format, check_model, format_of, from_model, nominal_macs, specialize
 from aot.ir.module import IRModule
 from aot.relay.expr import Function
 

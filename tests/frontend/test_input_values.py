@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build
-from aot.frontend.input_values import input_values
+from aot.frontend.formats import input_values
 from aot.frontend.tflite import from_tflite
 from aot.relay.expr import Function
 from aot.report.measure.inputs import rule_sets

@@ -10,8 +10,8 @@ import pytest
 from aot import op as operators
 from aot.driver.build import compile_model
 from aot.executor.plan_memory import memory_bounds
-from aot.frontend.macs import nominal_shapes
 from aot.frontend.tflite import from_tflite
+from aot.frontend.tflite.view import nominal_shapes
 from aot.memory import streaming
 from aot.memory.streaming import Read, RowGraph, RowOp, RowTensor, fed_by_rows, streaming_bound, whole_tensor_bound
 from aot.relay.expr import Function

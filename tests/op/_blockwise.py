@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aot.frontend.decode import decode_model
-from aot.frontend.encode import encode_model
-from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import decode_model, encode_model
 from aot.testing import ModelBuilder
 
 

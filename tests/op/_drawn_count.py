@@ -18,7 +18,7 @@ from hypothesis import currently_in_test_context
 
 from aot.frontend.problems import Problems
 from aot.frontend.tflite.convert import SUPPORT, load_all
-from aot.frontend.view import ABSENT, OperatorView, SubgraphView, parse
+from aot.frontend.tflite.view import ABSENT, OperatorView, SubgraphView, parse
 from aot.testing import HAVE_LITERT, HAVE_TFLM
 from tests.sample import is_sampled
 

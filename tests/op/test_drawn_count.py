@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aot.frontend.extract import STATEFUL
 from aot.frontend.tflite.convert import SUPPORT, load_all
+from aot.frontend.tflite.specialize import STATEFUL
 from tests.op import _drawn_count
 from tests.op._differential import FAST, check
 from tests.op._drawn_count import Row, kinds, short, table

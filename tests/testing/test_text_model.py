@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aot.frontend.flatbuffer import read_map
 from aot.frontend.problems import Problems
-from aot.frontend.view import parse
+from aot.frontend.tflite.flatbuffer import read_map
+from aot.frontend.tflite.view import parse
 from aot.testing.text_model import text_model
 
 TEXT = """

@@ -86,7 +86,7 @@ def _indented(code: str) -> str:
 
 def _of_operator(name: str) -> tuple[str, str] | None:
     """Title and text about an operator; None if the name is unknown."""
-    from aot.frontend.tflite.missing import needs_of
+    from aot.frontend.tflite.schema import needs_of
 
     operator = name if ":" in name else name.upper()
     row = next((r for r in operator_rows() if r["operator"] == operator), None)
@@ -265,8 +265,8 @@ _NO_OPERATORS = {"CUSTOM", "PLACEHOLDER_FOR_GREATER_OP_CODES"}
 
 def operator_names() -> list[str]:
     """The names of all TensorFlow Lite operators, supported or not."""
-    from aot.frontend.schema import enums
     from aot.frontend.tflite.convert import CONVERTERS, load_all
+    from aot.frontend.tflite.schema import enums
 
     load_all()
     return sorted({*enums()["BuiltinOperator"], *CONVERTERS} - _NO_OPERATORS)
@@ -299,9 +299,8 @@ def operator_rows() -> list[dict[str, Any]]:
 
 def missing_rows() -> list[dict[str, str]]:
     """One entry per unsupported builtin operator of TensorFlow Lite: name, class of the reason, reason."""
-    from aot.frontend.schema import enums
     from aot.frontend.tflite.convert import CONVERTERS, load_all
-    from aot.frontend.tflite.missing import needs_of
+    from aot.frontend.tflite.schema import enums, needs_of
 
     load_all()
     names = set(enums()["BuiltinOperator"]) - _NO_OPERATORS - set(CONVERTERS)

@@ -1,20 +1,18 @@
-"""TensorFlow Lite: the walk over the graph of a file, and the converters of its operators."""
+"""TensorFlow Lite: the file and its view, checks, the walk over its graph, and the converters of its operators."""
 
-from aot.frontend.formats import Format
-from aot.frontend.macs import nominal_macs, operator_count
-from aot.frontend.tflite.graph import check_model, from_tflite
-from aot.frontend.tflite.specialize import specialize
+from __future__ import annotations
 
-FORMAT = Format(
-    "TensorFlow Lite",
-    ".tflite",
-    reads=lambda model: True,
-    module=lambda model, oracle, name: from_tflite(model, oracle=oracle, name=name),
-    problems=lambda model, oracle: check_model(model, oracle=oracle),
-    specialize=specialize,
-    macs=nominal_macs,
-    operators=operator_count,
-    has_references=True,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["FORMAT", "check_model", "from_tflite", "specialize"]
+if TYPE_CHECKING:
+    from aot.frontend.tflite.graph import check_model, from_tflite
+
+__all__ = ["check_model", "from_tflite"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the converters on first use: many readers of a file need only its view."""
+    if name not in __all__:
+        raise AttributeError(name)
+    return getattr(import_module("aot.frontend.tflite.graph"), name)

@@ -12,10 +12,10 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from aot.errors import Problem, UnsupportedError, UsageError, call_place
-from aot.frontend.check import CONVERTED_CUSTOM
-from aot.frontend.flatbuffer import FlexbufferError, Scalar, read_map
+from aot.frontend.tflite.check import CONVERTED_CUSTOM
 from aot.frontend.tflite.converter_index import FILES
-from aot.frontend.view import MAX_TENSOR_BYTES, OperatorView, stored_bytes
+from aot.frontend.tflite.flatbuffer import FlexbufferError, Scalar, read_map
+from aot.frontend.tflite.view import MAX_TENSOR_BYTES, OperatorView, stored_bytes
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType

@@ -18,15 +18,25 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aot.errors import AotError, Problem, UnsupportedError
-from aot.frontend import check
-from aot.frontend.check import needs_elements
-from aot.frontend.declared import declared_dtype, declared_type
-from aot.frontend.persistent import Part, Persistent, inside
 from aot.frontend.problems import Problems, error_of
-from aot.frontend.sparse import SparsityError, to_dense
+from aot.frontend.tflite import check
+from aot.frontend.tflite.check import needs_elements
 from aot.frontend.tflite.convert import Blocks, Operator, converter_of
 from aot.frontend.tflite.list_write import convert_list_write, list_writes
-from aot.frontend.view import ABSENT, MAX_RANK, MAX_TENSOR_BYTES, ModelView, OperatorView, SparsityView, TensorView, stored_bytes
+from aot.frontend.tflite.persistent import Part, Persistent, inside
+from aot.frontend.tflite.view import (
+    ABSENT,
+    MAX_RANK,
+    MAX_TENSOR_BYTES,
+    ModelView,
+    OperatorView,
+    QuantView,
+    SparsityError,
+    SparsityView,
+    TensorView,
+    stored_bytes,
+    to_dense,
+)
 from aot.ir.module import IRModule
 from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
 from aot.ir.span import Span
@@ -464,7 +474,7 @@ class GraphWalk:
             self._refuse(op, "E1120", f"type of result {position}: {declared.dtype} is declared, not {type_.dtype}")
 
     def _check_size(self, op: OperatorView, position: int, found: TensorType) -> None:
-        """The limits on declared shapes (aot.frontend.check), applied to a computed one."""
+        """The limits on declared shapes (aot.frontend.tflite.check), applied to a computed one."""
         self._bytes += (size := stored_bytes(found.dtype, found.size))
         if len(found.shape) > MAX_RANK:
             self._refuse(op, "E1221", f"result {position} has {len(found.shape)} dimensions; at most {MAX_RANK} are supported")
@@ -576,3 +586,23 @@ def _evaluate(expr: Expr, *, most: int = _MAX_FOLDED) -> Array | None:
             case _:
                 return None
     return values[id(expr)]
+
+
+# A tensor's declaration in the file, as types of the graph.
+
+
+def declared_quant(quant: QuantView | None) -> QuantParams | None:
+    """Scales and zero points; None if the file has none."""
+    if quant is None or not quant.scales.size:
+        return None
+    return QuantParams(tuple(quant.scales.tolist()), tuple(quant.zero_points.tolist()), quant.axis)
+
+
+def declared_type(tensor: TensorView, *, shape: tuple[int, ...] | None = None) -> TensorType:
+    """The declared type, with another shape if given."""
+    return TensorType(tensor.shape if shape is None else shape, declared_dtype(tensor), declared_quant(tensor.quant))
+
+
+def declared_dtype(tensor: TensorView) -> str:
+    """The element type; resource handles are numbers."""
+    return "int32" if tensor.dtype == "resource" else tensor.dtype

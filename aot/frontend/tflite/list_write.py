@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from aot.frontend.tflite.convert import Operator
-from aot.frontend.view import OperatorView, SubgraphView
+from aot.frontend.tflite.view import OperatorView, SubgraphView
 from aot.op.tensor.gather import DynamicUpdateSliceAttrs
 from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs
 from aot.relay.expr import Expr, const, tensor_type

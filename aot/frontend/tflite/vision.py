@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.frontend.flatbuffer import FlexbufferError, Scalar, read_map
 from aot.frontend.tflite.convert import EVERY, CustomOptions, Operator, converter
+from aot.frontend.tflite.flatbuffer import FlexbufferError, Scalar, read_map
 from aot.numerics.fixed_point import round_half_away
 from aot.op.common.tensors import MOVABLE
 from aot.op.math.arithmetic import CompareAttrs, SelectAttrs

@@ -14,7 +14,7 @@ from typing import Any
 
 from aot.errors import Problem, ToolchainError
 from aot.frontend.problems import Problems
-from aot.frontend.view import parse
+from aot.frontend.tflite.view import parse
 from aot.ir.op import Array
 from aot.micro.build.project import Project
 from aot.micro.build.toolchain import find_tool, run_tool

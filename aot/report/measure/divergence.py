@@ -13,10 +13,10 @@ import numpy as np
 from aot.driver.build import build
 from aot.driver.options import Options
 from aot.errors import AotError
-from aot.frontend.extract import Extract, NotAloneError, extract
-from aot.frontend.flatbuffer import read_map
 from aot.frontend.problems import Problems
-from aot.frontend.view import ABSENT, ModelView, OperatorView, parse
+from aot.frontend.tflite.flatbuffer import read_map
+from aot.frontend.tflite.specialize import Extract, NotAloneError, extract
+from aot.frontend.tflite.view import ABSENT, ModelView, OperatorView, parse
 from aot.ir.op import Array
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import LayerResult, run

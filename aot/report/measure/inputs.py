@@ -88,7 +88,7 @@ def _random(dtype: str, count: int, *, seed: int) -> Array:
 
 
 def _allowed(info: TensorInfo, count: int, *, number: int, seed: int) -> Array:
-    """Values for an input that accepts only some values (aot.frontend.input_values): spread over its range."""
+    """Values for an input that accepts only some values (aot.frontend.formats): spread over its range."""
     dtype = numpy_dtype(info["dtype"])
     if "fixed" in info:
         return np.resize(np.array(info["fixed"]), count).astype(dtype)

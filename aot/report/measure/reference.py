@@ -16,13 +16,12 @@ import numpy as np
 from aot.driver.oracles import engine_of
 from aot.errors import Problem, ToolchainError
 from aot.frontend.chain import Chain, Stage, unpack
-from aot.frontend.decode import Record, decode_model
-from aot.frontend.encode import encode_model
-from aot.frontend.extract import STATEFUL, buffer_of
-from aot.frontend.flatbuffer import Reader
 from aot.frontend.formats import format_of, from_model, specialize
 from aot.frontend.problems import Problems
-from aot.frontend.view import ABSENT, OperatorView, SubgraphView, TensorView, parse
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import Record, decode_model, encode_model
+from aot.frontend.tflite.specialize import STATEFUL, buffer_of
+from aot.frontend.tflite.view import ABSENT, OperatorView, SubgraphView, TensorView, parse
 from aot.ir.op import Array
 from aot.report.measure.inputs import moved_windows
 from aot.support.dataclass import dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aot.frontend.tflite.convert import ConvertContext, from_tflite, operand, require_dtype
-from aot.frontend.view import OperatorView
+from aot.frontend.tflite.view import OperatorView
 from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.te_rule import F_TE, TeContext

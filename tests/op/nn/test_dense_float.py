@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 
-from aot.frontend.macs import nominal_macs
+from aot.frontend.tflite.view import nominal_macs
 from aot.relay.analysis import cost
 from tests.op._differential import ACTIVATIONS, FAST, SEEDS, SLOW, check, check_drawn, main_of
 from tests.op._layer_models import FLOAT, Kind, LayerModel

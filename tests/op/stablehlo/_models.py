@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from aot.frontend import schema
-from aot.frontend.decode import decode_model
-from aot.frontend.encode import encode_model
-from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
+from aot.frontend.tflite import schema
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import decode_model, encode_model
 from aot.testing import ModelBuilder
 from tests.op._one_op import Spec, same_quant
 

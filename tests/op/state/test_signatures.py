@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.driver.build import build, compile_model
 from aot.driver.options import Options
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.runtime.module import HostModel, load
 from aot.testing import ModelBuilder
 from aot.testing.builder import Subgraph

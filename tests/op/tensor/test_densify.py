@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 
 from aot.errors import AotError
-from aot.frontend.sparse import SparsityError, to_dense
-from aot.frontend.view import SparseDim, SparsityView
+from aot.frontend.tflite.view import SparseDim, SparsityError, SparsityView, to_dense
 from aot.testing import ModelBuilder, Sparsity
 from tests.op._differential import FAST, SEEDS, SLOW, check, main_of
 

@@ -14,7 +14,7 @@ import aot
 from aot.driver.options import OPTS
 from aot.errors import AotError, Problem, TargetError
 from aot.executor.artifact import Artifact
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.memory.memory_pools import Pooling
 from aot.micro.board import load_board
 from aot.report.measure.fitting import fit

@@ -8,7 +8,7 @@ import pytest
 from aot.driver.build import build, compile_model
 from aot.driver.options import Options
 from aot.errors import AotError
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.frontend.tflite import check_model
 from aot.frontend.tflite.specialize import specialize
 from aot.runtime.module import load

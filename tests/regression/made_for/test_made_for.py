@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aot.frontend.check import check_structure
+from aot.frontend.tflite.check import check_structure
 from aot.testing.text_model import text_model
 
 NAMES = [

@@ -15,7 +15,7 @@ from aot.driver.build import build
 from aot.driver.options import Options
 from aot.errors import AotError
 from aot.frontend.problems import Problems
-from aot.frontend.view import parse
+from aot.frontend.tflite.view import parse
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.report.figures.attribution import attribute, group_sizes

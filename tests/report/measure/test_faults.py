@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from aot.driver.build import build
-from aot.frontend.decode import decode_model
-from aot.frontend.encode import encode_model
-from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import decode_model, encode_model
 from aot.micro.board import load_board
 from aot.micro.build.project import prepare
 from aot.report.measure import divergence

@@ -7,7 +7,7 @@ import pytest
 from flatbuffers import flexbuffers
 from hypothesis import given, settings
 
-from aot.frontend.flatbuffer import FlexbufferError, read_map
+from aot.frontend.tflite.flatbuffer import FlexbufferError, read_map
 
 SCALARS = st.one_of(st.booleans(), st.integers(-(1 << 40), 1 << 40), st.floats(width=32, allow_nan=False))
 KEYS = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=12)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.frontend.mutate import LIMIT_BYTES, run_limited
+from tests.frontend.tflite.mutate import LIMIT_BYTES, run_limited
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 THREE = [MODELS / f"{name}.tflite" for name in ("net_kws_dscnn", "graph_two_inputs_two_outputs", "graph_residual")]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from aot.errors import ModelError, UnsupportedError
-from aot.frontend.check import load
 from aot.frontend.tflite import check_model, from_tflite
+from aot.frontend.tflite.check import load
 from aot.frontend.tflite.convert import CONVERTERS
 from aot.ir.op import F_EVALUATE, Op
 from aot.ir.type import TensorType
@@ -17,7 +17,7 @@ from aot.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var, p
 from aot.testing import HAVE_LITERT, ModelBuilder, conv2d_model, reference
 from tests.models.golden import load_golden, manifest, sets_of
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 
 
 def main_of(data: bytes, **options: str) -> Function:

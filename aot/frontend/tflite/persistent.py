@@ -9,8 +9,8 @@ from dataclasses import field
 import numpy as np
 
 from aot.errors import Problem, UnsupportedError
-from aot.frontend.check import called_subgraphs
-from aot.frontend.view import ModelView, SubgraphView
+from aot.frontend.tflite.check import called_subgraphs
+from aot.frontend.tflite.view import ModelView, SubgraphView
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.relay.expr import Expr, Function, Var, make_tuple

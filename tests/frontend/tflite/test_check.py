@@ -10,8 +10,8 @@ import pytest
 
 from aot.errors import EXIT_MODEL, ModelError, Problem, UnsupportedError
 from aot.errors.explanations import codes
-from aot.frontend.check import check_structure, load
 from aot.frontend.problems import MAX_PROBLEMS
+from aot.frontend.tflite.check import check_structure, load
 from aot.testing import ModelBuilder, conv2d_model, dense_model
 
 Made = tuple[ModelBuilder, list[int], list[int]]

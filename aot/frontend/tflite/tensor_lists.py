@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aot.frontend import schema
-from aot.frontend.decode import Record, decode_model, default_record
-from aot.frontend.encode import encode_model
-from aot.frontend.flatbuffer import Reader
 from aot.frontend.problems import Problems
-from aot.frontend.view import MAX_RANK, MAX_TENSOR_BYTES, ModelView, OperatorView, TensorView, parse, stored_bytes
+from aot.frontend.tflite import schema
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import Record, decode_model, default_record, encode_model
+from aot.frontend.tflite.view import MAX_RANK, MAX_TENSOR_BYTES, ModelView, OperatorView, TensorView, parse, stored_bytes
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from aot.errors import AotError, Problem, UsageError
-from aot.frontend.choice import Choice
-from aot.frontend.formats import Format
+from aot.frontend.formats import Choice, Format
 from aot.ir.module import IRModule
 from aot.ir.span import Span
 from aot.relay.analysis import cost

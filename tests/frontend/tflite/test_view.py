@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tflite
 
-from aot.frontend import schema
-from aot.frontend.check import load
 from aot.frontend.problems import Problems
-from aot.frontend.view import ModelView, parse
+from aot.frontend.tflite import schema
+from aot.frontend.tflite.check import load
+from aot.frontend.tflite.view import ModelView, parse
 from aot.testing import HAVE_LITERT, ModelBuilder, conv2d_model
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 
 
 def view_of(data: bytes) -> ModelView:

@@ -1,7 +1,7 @@
 """A typed, read-only view of a .tflite file: all that the rest of the compiler knows about the format.
 
 `parse` never raises, whatever the bytes; what it cannot read it reports and replaces by the schema's default.  The view may
-still contradict itself (an index out of range, a constant of the wrong size); `aot.frontend.check` finds that.
+still contradict itself (an index out of range, a constant of the wrong size); `aot.frontend.tflite.check` finds that.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import hashlib
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from aot.frontend import schema
-from aot.frontend.decode import Record, decode_model, default_record
-from aot.frontend.flatbuffer import CutShort, FlatbufferError, Reader
 from aot.frontend.problems import Problems
+from aot.frontend.tflite import schema
+from aot.frontend.tflite.flatbuffer import CutShort, FlatbufferError, Reader
+from aot.frontend.tflite.records import Record, decode_model, default_record
 from aot.support.dataclass import dataclass
+from aot.support.dtype import int_range
 from aot.support.text import printable
 
 MAX_RANK = 8
@@ -488,3 +490,145 @@ def _unpack_int4(packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
     values[0::2] = np.left_shift(signed, 4) >> 4
     values[1::2] = signed >> 4
     return values
+
+
+# Multiply-accumulates and shapes of a model as stored in its file, before any operator is fused, rewritten or removed.
+
+
+def nominal_macs(model: bytes) -> int:
+    """MACs of one inference of the first graph: convolutions (also depthwise and transposed), dense layers, matrix products.
+
+    Padding and channels with zero weights count as if they were computed.  0 if it is not a model.
+    """
+    view = parse(model, Problems())
+    if view is None or not view.subgraphs:
+        return 0
+    return sum(operator_macs(view.subgraphs[0], op) for op in view.subgraphs[0].operators)
+
+
+def operator_count(model: bytes) -> int:
+    """Operators of the first graph; 0 if it is not a model."""
+    view = parse(model, Problems())
+    return len(view.subgraphs[0].operators) if view is not None and view.subgraphs else 0
+
+
+def nominal_shapes(model: bytes) -> dict[int, tuple[int, ...]]:
+    """The shapes of the first graph's tensors as stored in the file, by index; empty if it is not a model."""
+    view = parse(model, Problems())
+    return {i: tuple(t.shape) for i, t in enumerate(view.subgraphs[0].tensors)} if view is not None and view.subgraphs else {}
+
+
+def operator_macs(graph: SubgraphView, op: OperatorView) -> int:
+    """MACs from the shapes of weights and result; 0 if one of them does not exist."""
+    if not op.outputs or not 0 <= op.outputs[0] < len(graph.tensors) or not 0 <= op.input(1) < len(graph.tensors):
+        return 0
+    out, second = graph.tensors[op.outputs[0]].extent, graph.tensors[op.input(1)].shape
+    match op.kind:
+        case "CONV_2D":
+            return out * prod(second[1:])
+        case "DEPTHWISE_CONV_2D":
+            return out * prod(second[1:-1])
+        case "FULLY_CONNECTED":
+            return out * prod(second[-1:])
+        case "TRANSPOSE_CONV" if 0 <= op.input(2) < len(graph.tensors):
+            return graph.tensors[op.input(2)].extent * prod(second[:-1])
+        case "BATCH_MATMUL" if len(second) > 1:
+            return out * second[-1 if op.option("adj_y") else -2]
+    return 0
+
+
+_ONLY_POSITIVE = {"RSQRT": 1, "SQRT": 0, "LOG": 1}
+"""Operators whose kernels for quantised values fail on a negative operand, and the lowest value above the zero point allowed."""
+
+
+def input_restrictions(model: bytes) -> dict[int, dict[str, Any]]:
+    """Restrictions by the operators that read an input of the first graph directly (aot.frontend.formats.Values)."""
+    view = parse(model, Problems())
+    if view is None or not view.subgraphs:
+        return {}
+    graph = view.subgraphs[0]
+    values: dict[int, dict[str, Any]] = {}
+    place = {tensor: i for i, tensor in enumerate(graph.inputs)}
+    for op in graph.operators:
+        tensor = graph.tensors[op.inputs[0]] if op.inputs and op.inputs[0] in place else None
+        if tensor is None:
+            continue
+        if op.opcode == "TRANSPOSE_CONV":
+            values[place[tensor.index]] = {"fixed": list(graph.tensors[op.outputs[0]].shape)}
+        elif op.opcode in _ONLY_POSITIVE and tensor.quant is not None:
+            lowest = int(tensor.quant.zero_points[0]) + _ONLY_POSITIVE[op.opcode]
+            values[place[tensor.index]] = {"range": [lowest, int_range(tensor.dtype)[1]]}
+    return values
+
+
+# Sparse constants: the dense array that TensorFlow Lite's sparsity format describes.
+#
+# A tensor of D dimensions with B blocked ones is stored as a tree of D + B levels, in `traversal_order`; numbers below D are the
+# tensor's dimensions (counted in blocks if blocked), numbers from D on are positions within a block, along dimension
+# `block_map[i - D]`.  A DENSE level has all its positions, a SPARSE_CSR level those that `segments` and `indices` list for each
+# parent node.  The stored values are the leaves.  Source: the comments of `SparsityParameters` in the schema.
+
+
+Ints = npt.NDArray[np.int64]
+
+
+class SparsityError(ValueError):
+    """A description that contradicts itself, the shape or the number of stored values."""
+
+
+def to_dense(values: npt.NDArray[Any], shape: tuple[int, ...], sparsity: SparsityView) -> npt.NDArray[Any]:
+    """The tensor of `shape`, zero where nothing is stored; raises SparsityError."""
+    levels = len(shape) + len(sparsity.block_map)
+    order = sparsity.traversal_order
+    if sorted(order) != list(range(levels)) or len(sparsity.dims) != levels:
+        raise SparsityError(f"traversal order {list(order)} of {levels} levels")
+    if any(not 0 <= d < len(shape) for d in sparsity.block_map) or len(set(sparsity.block_map)) != len(sparsity.block_map):
+        raise SparsityError(f"blocks of dimensions {list(sparsity.block_map)}")
+    extents = _extents(shape, sparsity)
+    coordinates: dict[int, Ints] = {}
+    nodes = 1
+    for level, dim in zip(order, sparsity.dims, strict=True):
+        parents, positions = _children(dim, nodes, extents[level], most=prod(shape))
+        coordinates = {k: v[parents] for k, v in coordinates.items()} | {level: positions}
+        nodes = len(positions)
+    if nodes != values.size:
+        raise SparsityError(f"{nodes} positions for {values.size} stored values")
+    dense = np.zeros(shape, values.dtype)
+    dense[tuple(_index(coordinates, d, len(shape), sparsity, extents) for d in range(len(shape)))] = values.reshape(-1)
+    return dense
+
+
+def _extents(shape: tuple[int, ...], sparsity: SparsityView) -> list[int]:
+    """Positions of each level, by its number: blocks of each dimension, then elements of each block."""
+    extents = list(shape)
+    sizes = dict(zip(sparsity.traversal_order, (d.size for d in sparsity.dims), strict=True))
+    for i, dimension in enumerate(sparsity.block_map):
+        size = sizes[len(shape) + i]
+        if size <= 0 or shape[dimension] % size:
+            raise SparsityError(f"blocks of {size} along a dimension of {shape[dimension]}")
+        extents[dimension] = shape[dimension] // size
+        extents.append(size)
+    return extents
+
+
+def _children(dim: SparseDim, nodes: int, extent: int, *, most: int) -> tuple[Ints, Ints]:
+    """The parent and the position of every node of the next level."""
+    if dim.format == "DENSE":
+        if dim.size != extent or nodes * extent > most:
+            raise SparsityError(f"a dense level of {dim.size}, expected {extent} positions")
+        return np.repeat(np.arange(nodes), extent), np.tile(np.arange(extent), nodes)
+    counts = np.diff(dim.segments)
+    whole = dim.segments.size == nodes + 1 and dim.segments[0] == 0 and dim.segments[-1] == dim.indices.size
+    if not whole or (counts < 0).any() or dim.indices.size > most:
+        raise SparsityError(f"segments of {dim.indices.size} indices for {nodes} rows")
+    if dim.indices.size and not (dim.indices.min() >= 0 and dim.indices.max() < extent):
+        raise SparsityError(f"indices up to {dim.indices.max()} of {extent} positions")
+    return np.repeat(np.arange(nodes), counts), dim.indices
+
+
+def _index(coordinates: dict[int, Ints], dimension: int, rank: int, sparsity: SparsityView, extents: list[int]) -> Ints:
+    """The index along a dimension of every stored value."""
+    if dimension not in sparsity.block_map:
+        return coordinates[dimension]
+    block = rank + sparsity.block_map.index(dimension)
+    return coordinates[dimension] * extents[block] + coordinates[block]

@@ -8,21 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.frontend.choice import Choice
-from aot.frontend.decode import decode_model
-from aot.frontend.encode import encode_model
-from aot.frontend.flatbuffer import Reader
-from aot.frontend.macs import nominal_macs, nominal_shapes
+from aot.frontend.formats import Choice
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import check_model, from_tflite
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import decode_model, encode_model
 from aot.frontend.tflite.specialize import specialize
+from aot.frontend.tflite.view import nominal_macs, nominal_shapes
 from aot.relay.printer import print_module
 from aot.testing import ModelBuilder
 from tests.op._differential import check
 from tests.scale import cases
 
-OWN = sorted((Path(__file__).parents[1] / "models").glob("*.tflite"))
-SHARED = Path(__file__).parents[3] / "shared" / "models"
+OWN = sorted((Path(__file__).parents[2] / "models").glob("*.tflite"))
+SHARED = Path(__file__).parents[4] / "shared" / "models"
 
 
 def forgotten(model: bytes) -> bytes:

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from aot.errors import AotError, UsageError
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import check_model
 from aot.frontend.tflite.specialize import specialize
-from aot.frontend.view import parse
+from aot.frontend.tflite.view import parse
 from aot.testing import ModelBuilder
 from tests.corpus.test_corpus import difference
 from tests.op._differential import check, main_of
 
-SHARED = Path(__file__).parents[3] / "shared" / "models"
+SHARED = Path(__file__).parents[4] / "shared" / "models"
 
 
 def picture(*, signature: tuple[int, ...] | None = (-1, -1, -1, 3), shape: tuple[int, ...] = (1, 4, 4, 3)) -> bytes:

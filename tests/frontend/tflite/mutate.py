@@ -1,6 +1,6 @@
 """Mutations of model files, and a process that feeds them to the front end under a limit of memory.
 
-    python -m tests.frontend.mutate --count 10000 --seed 0 MODEL...
+    python -m tests.frontend.tflite.mutate --count 10000 --seed 0 MODEL...
 
 prints one JSON object: how many mutations parsed, how many were refused by code, and every fault (an exception that is no
 AotError, an exit code other than 3, an uncoded problem, E1124, no end within `HANGS` seconds).
@@ -32,7 +32,7 @@ _WORDS = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x100, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000
 def structure_bytes(data: bytes) -> list[int]:
     """Positions outside the constants' bytes, where a change does more than alter a weight."""
     from aot.frontend.problems import Problems
-    from aot.frontend.view import parse
+    from aot.frontend.tflite.view import parse
 
     view = parse(data, Problems())
     inside = bytearray(len(data))
@@ -154,8 +154,8 @@ def run(paths: Sequence[Path], *, count: int, seed: int) -> dict[str, Any]:
 
 def run_limited(paths: Sequence[Path], *, count: int, seed: int) -> dict[str, Any]:
     """`run` in a process of its own that may use `LIMIT_BYTES` of address space."""
-    command = [sys.executable, "-m", "tests.frontend.mutate", "--count", str(count), "--seed", str(seed), *map(str, paths)]
-    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.frontend.tflite.mutate", "--count", str(count), "--seed", str(seed), *map(str, paths)]
+    root = Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
     assert done.returncode == 0, f"the process ended with {done.returncode}: {done.stderr[-2000:]}"
     assert not done.stderr, done.stderr[-2000:]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from aot.frontend.check import check_structure
-from aot.frontend.choice import Choice
+from aot.frontend.formats import Choice
 from aot.frontend.tflite import check_model
+from aot.frontend.tflite.check import check_structure
 from aot.frontend.tflite.specialize import specialize
 
-OWN = Path(__file__).parents[1] / "models"
-SHARED = Path(__file__).parents[3] / "shared" / "models"
+OWN = Path(__file__).parents[2] / "models"
+SHARED = Path(__file__).parents[4] / "shared" / "models"
 HAVE_SHARED = (SHARED / "MANIFEST.json").is_file()
 
 REASONS = {
@@ -117,7 +117,7 @@ def test_converted_network_equals_the_golden_output(name: str) -> None:
     import numpy as np
 
     from aot.frontend.tflite import from_tflite
-    from tests.frontend.test_tflite import run
+    from tests.frontend.tflite.test_graph import run
     from tests.models.golden import make_input
 
     function = from_tflite((SHARED / "nets" / f"{name}.tflite").read_bytes())["main"]

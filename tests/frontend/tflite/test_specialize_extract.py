@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aot.frontend.decode import decode_model
-from aot.frontend.encode import encode_model
-from aot.frontend.extract import NotAloneError, extract
-from aot.frontend.flatbuffer import Reader
-from aot.frontend.macs import nominal_macs
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import from_tflite
-from aot.frontend.view import parse
+from aot.frontend.tflite.flatbuffer import Reader
+from aot.frontend.tflite.records import decode_model, encode_model
+from aot.frontend.tflite.specialize import NotAloneError, extract
+from aot.frontend.tflite.view import nominal_macs, parse
 from aot.relay.expr import Function
 from aot.relay.interpreter import evaluate, evaluate_all
 from aot.report.measure.inputs import rule_set
 from tests.scale import cases
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 MODELS = sorted((ROOT / "tests" / "models").glob("*.tflite"))
 SHARED = ROOT.parent / "shared" / "models"
 FEW = MODELS[:: max(1, len(MODELS) // cases(len(MODELS)))]

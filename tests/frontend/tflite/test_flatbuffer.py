@@ -7,9 +7,9 @@ import struct
 import numpy as np
 import pytest
 
-from aot.frontend import flatbuffer
-from aot.frontend.check import check_structure
-from aot.frontend.flatbuffer import BudgetError, FlatbufferError, Reader
+from aot.frontend.tflite import flatbuffer
+from aot.frontend.tflite.check import check_structure
+from aot.frontend.tflite.flatbuffer import BudgetError, FlatbufferError, Reader
 from tests.work import calls
 
 CALLS_A_TABLE = 400

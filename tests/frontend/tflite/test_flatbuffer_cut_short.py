@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from aot.errors import Problem
-from aot.frontend.check import check_structure
-from aot.frontend.flatbuffer import CutShort, FlatbufferError
 from aot.frontend.problems import Problems
+from aot.frontend.tflite.check import check_structure
+from aot.frontend.tflite.flatbuffer import CutShort, FlatbufferError
 from aot.testing import conv2d_model
 
-NETWORK = (Path(__file__).parents[1] / "models" / "net_kws_dscnn.tflite").read_bytes()
+NETWORK = (Path(__file__).parents[2] / "models" / "net_kws_dscnn.tflite").read_bytes()
 QUESTION = "is the download complete?"
 
 
