@@ -62,7 +62,7 @@ def accepted(revision: str) -> Reports | None:
 
 def _accepted(revision: str, file: str) -> Reports | None:
     from aot.errors import UsageError
-    from aot.report.gate import load_reports, parse_reports
+    from aot.report.measure.gate import load_reports, parse_reports
 
     if revision == ".":
         return load_reports(ROOT / file) if (ROOT / file).is_file() else None
@@ -112,14 +112,14 @@ def work(job: Job) -> Report:
 
 def figures_text(reports: Sequence[Report]) -> str:
     """The baseline of shared networks: their figures and how they were measured, without layers."""
-    from aot.report.gate import baseline_text
+    from aot.report.measure.gate import baseline_text
 
     return baseline_text([{**report, "layers": [], "flash": None} for report in reports])
 
 
 def delta_table(before: Reports, now: Reports) -> list[str]:
     """A row for each model: its figures now, and their changes; `new` for figures that the revision did not have."""
-    from aot.report.gate import change_text, moved
+    from aot.report.measure.gate import change_text, moved
     from aot.report.render.blocks import cell, markdown_table
 
     rows = []
@@ -134,7 +134,7 @@ def delta_table(before: Reports, now: Reports) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from aot.report.gate import complaints, exit_code, judge, open_gate
+    from aot.report.measure.gate import complaints, exit_code, judge, open_gate
     from aot.report.measure.report import bundle, key_of
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from aot.memory.memory_pools import Pooling
     from aot.micro.board import Board
     from aot.micro.build.project import Project
-    from aot.report.gate import Budget
     from aot.report.measure.fitting import Linker
+    from aot.report.measure.gate import Budget
     from aot.report.measure.inputs import Sets
     from aot.support.memory_pool import Pool
     from aot.system.executors import Opener
@@ -364,7 +364,7 @@ def open_budget(file: Path | None) -> Budget | None:
     """The budget of --budget FILE (E5001, E5002, E5052)."""
     if file is None:
         return None
-    from aot.report.gate import load_budget
+    from aot.report.measure.gate import load_budget
 
     return load_budget(file, Path())
 
@@ -378,7 +378,7 @@ def check_budget_file(
     """
     if budget is None:
         return
-    from aot.report.gate import METRICS, check_report
+    from aot.report.measure.gate import METRICS, check_report
 
     report = {"name": name, "board": board, "totals": totals}
     limits = [x for m in METRICS for x in budget.limits(report, m) or ()]

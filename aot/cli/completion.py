@@ -82,7 +82,7 @@ def _verbs(ctx: typer.Context) -> Iterable[tuple[str, str]]:
 
 
 def _parts(ctx: typer.Context) -> Iterable[tuple[str, str]]:
-    from aot.report.gate import FIELDS
+    from aot.report.measure.gate import FIELDS
 
     return [(name, "") for name in FIELDS]
 

@@ -14,7 +14,7 @@ import pytest
 
 from aot.errors import Problem, TargetError
 from aot.report.figures.schema import load_schema
-from aot.report.gate import load_reports
+from aot.report.measure.gate import load_reports
 from aot.report.measure.report import Job
 from tests.cli.helper import Cli
 from tests.report.sample_report import FAULT, sample

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from aot.ir.transform import Pass, PassInstrument
     from aot.micro.board import Board
     from aot.micro.build.project import Project
-    from aot.report.gate import Budget
+    from aot.report.measure.gate import Budget
 
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The models, .tflite files.", show_default=False)]
 

@@ -42,7 +42,7 @@ from aot.support.text import does_of, escaped
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-    from aot.report.gate import Budget, Judged
+    from aot.report.measure.gate import Budget, Judged
     from aot.report.measure.report import Job, OnTarget, Report
 
 FILES = {
@@ -206,7 +206,7 @@ def aot_report(
 ) -> None:
     """Report every byte and instruction of the models on boards; exit 4 if a limit or the baseline is exceeded."""
     from aot.report.figures.size import parse_clock
-    from aot.report.gate import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
+    from aot.report.measure.gate import complaints, exit_code, judge, judge_absolute, new_baseline, open_gate
     from aot.report.measure.report import bundle, run_jobs
 
     chosen = chosen_formats(formats)
@@ -334,7 +334,7 @@ def pair_title(pair: Mapping[str, Any]) -> str:
 
 def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
     """Print, per pair, the totals that changed and the layers and symbols that changed most."""
-    from aot.report.gate import change_text, total_rows
+    from aot.report.measure.gate import change_text, total_rows
 
     for pair in changes["pairs"]:
         rows = [row for row in total_rows(pair) if row[3] != "="]
@@ -377,7 +377,7 @@ def aot_profile(
     from aot.driver.model_file import read_model
     from aot.driver.reading import read_limited
     from aot.micro.board import EMULATED
-    from aot.report.gate import Judged, exit_code
+    from aot.report.measure.gate import Judged, exit_code
     from aot.report.measure.report import MOST_BYTES, Job, bundle, read_on_target
 
     if output is not None:
@@ -423,7 +423,7 @@ def aot_diff(
     out: Output,
 ) -> None:
     """Compare two reports, two models, or two git revisions of models: totals, and the layers and symbols that changed most."""
-    from aot.report.gate import FIELDS, allowed_parts, check_whole, diff_reports, load_reports
+    from aot.report.measure.gate import FIELDS, allowed_parts, check_whole, diff_reports, load_reports
     from aot.report.render.pages import diff_markdown
 
     parts = frozenset(FIELDS) if force else allowed_parts(allow) | {"model"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from aot.report.gate import Finding
+from aot.report.measure.gate import Finding
 from aot.report.measure.report import Report, key_of
 
 BENCHMARKS = {"instructions": "instructions", "flash": "bytes", "ram": "bytes", "workspace": "bytes", "stack": "bytes"}

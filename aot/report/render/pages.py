@@ -8,9 +8,9 @@ from typing import Any
 
 from aot.report.figures.cycles import estimate_text
 from aot.report.figures.size import conditions_of, next_text, over_time, slowest_of, stopped_searches_of
-from aot.report.gate import Finding, change_text, total_rows
 from aot.report.measure.divergence import fault_text
 from aot.report.measure.fitting import advice_text
+from aot.report.measure.gate import Finding, change_text, total_rows
 from aot.report.measure.report import Report, key_of
 from aot.report.render.blocks import (
     Block,
@@ -44,7 +44,7 @@ def report_html(
     findings: Sequence[Finding],
     changes: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page of reports; `changes` since the baseline, if there is one (aot.report.gate)."""
+    """The page of reports; `changes` since the baseline, if there is one (aot.report.measure.gate)."""
     pairs = {key_of(p): p for p in changes["pairs"]} if changes is not None else {}
     usual = usual_per_mac(reports)
     single = len(reports) == 1 and not failures
@@ -120,7 +120,7 @@ def _moved(pair: Mapping[str, Any]) -> list[Block]:
 
 
 def compare_html(diff: Mapping[str, Any], before: Mapping[str, Report], after: Mapping[str, Report]) -> str:
-    """The page of a difference (aot.report.gate); `before` and `after` are the reports by key."""
+    """The page of a difference (aot.report.measure.gate); `before` and `after` are the reports by key."""
     pairs = diff["pairs"]
     moved = sum(any(row[3] != "=" for row in total_rows(p)) for p in pairs)
     blocks: list[Block] = [Text(f"{w.capitalize()}: {', '.join(diff[w])}") for w in ("added", "removed") if diff[w]]
@@ -148,8 +148,9 @@ def _side(word: str, report: Report) -> list[Block]:
     """Memory map and layers of one of two reports."""
     plan = report["plan"]
     rows = [
-        (x["index"], does_of(x), x["kernel"], x["instructions"], None if x["code"] is None else x["code"] + x["weights"])
+        (x["index"], does_of(x), x["kernel"], x["instructions"], sum(sizes) if None not in sizes else None)
         for x in report["layers"]
+        for sizes in [(x["code"], x["weights"])]
     ]
     headers = ("no.", "operator", "kernel", "instructions", "flash, B")
     return [

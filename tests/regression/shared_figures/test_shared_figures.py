@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aot.report.gate import baseline_text, load_reports
+from aot.report.measure.gate import baseline_text, load_reports
 from scripts import delta
 from tests.report.sample_report import FAILURE, sample
 

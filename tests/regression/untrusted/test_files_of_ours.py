@@ -20,7 +20,7 @@ from aot.errors import AotError, UsageError
 from aot.frontend.chain import MARK, Chain, Stage, pack, unpack
 from aot.micro.new import mlf
 from aot.report.figures.schema import find_fault, load_schema
-from aot.report.gate import (
+from aot.report.measure.gate import (
     FIELDS,
     baseline_text,
     check_reports,

@@ -25,8 +25,8 @@ from aot.micro.build.project import Project, prepare
 from aot.report.figures.attribution import GROUPS, attribute, berkeley, group_of, sections_of, shares
 from aot.report.figures.schema import load_schema
 from aot.report.figures.size import choice_rows, compile_report, next_faster, next_lines
-from aot.report.gate import check_comparable, check_report, compare
 from aot.report.measure.divergence import histogram
+from aot.report.measure.gate import check_comparable, check_report, compare
 from aot.report.measure.inputs import golden_sets, open_npz, rule_sets
 from aot.report.measure.report import Job, bundle, make_report, run_jobs, to_text
 from aot.report.measure.verify import verify

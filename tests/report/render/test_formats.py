@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from aot.report.gate import check_report, diff_reports
+from aot.report.measure.gate import check_report, diff_reports
 from aot.report.measure.report import key_of
 from aot.report.render.blocks import cell
 from aot.report.render.drawings import Box, fitting, squarify

@@ -12,7 +12,7 @@ import pytest
 
 import aot
 from aot.memory.memory_pools import Pooling, parse_pool
-from aot.report.gate import diff_reports
+from aot.report.measure.gate import diff_reports
 from aot.report.measure.report import key_of
 from aot.report.render.blocks import fragment
 from aot.report.render.drawings import middle

@@ -11,7 +11,7 @@ import pytest
 from aot.cli.common import options_for
 from aot.cli.options import CompileOptions
 from aot.errors import UsageError
-from aot.report.gate import WATCHED, Budget, check_report, check_reports, load_budget, parse_budget, parse_limit
+from aot.report.measure.gate import WATCHED, Budget, check_report, check_reports, load_budget, parse_budget, parse_limit
 from tests.report.sample_report import host_sample, sample
 
 

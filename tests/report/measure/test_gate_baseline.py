@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from aot.report.figures.schema import load_schema
-from aot.report.gate import baseline, baseline_text, compare, keep, load_reports
+from aot.report.measure.gate import baseline, baseline_text, compare, keep, load_reports
 from scripts import corpus
 from tests.cli.helper import Cli
 from tests.report.sample_report import host_sample, sample

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aot.report.gate import baseline_text
+from aot.report.measure.gate import baseline_text
 from scripts import delta
 from tests.report.sample_report import FAILURE, sample
 

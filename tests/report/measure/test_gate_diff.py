@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aot.errors import UsageError
-from aot.report.gate import (
+from aot.report.measure.gate import (
     FIELDS,
     change_text,
     changed_fields,
