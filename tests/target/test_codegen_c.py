@@ -21,7 +21,7 @@ from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.interpreter import InterpreterError, run
 from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import Store
-from aot.topi.arm_dsp.streaming import dot_quads
+from aot.topi.arm_dsp.halfwords import dot_quads
 from tests.c_tools import compile_all, shared_library
 
 HOST = find_target("host")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.topi import drawn, drawn_float, drawn_float_elementwise
-from tests.topi.arm_dsp import test_elementwise_group, test_hybrid, test_int16x8, test_lstm
+from tests.topi.arm_dsp import test_elementwise_group, test_halfwords_int16x8, test_hybrid, test_lstm
 from tests.topi.arm_dsp.elementwise import test_multiply
 from tests.topi.arm_dsp.smlal import test_conv2d_transpose
 from tests.topi.arm_dsp.test_transpose import draw_transpose
@@ -44,8 +44,8 @@ def _others() -> Iterator[tuple[str, Drawn]]:
         yield name, Drawn(partial(drawn_float.random_cases, name), BOARDS[drawn_float.target_of(impl).name])
     for kind in drawn_float_elementwise.KINDS:
         yield f"{kind} arm_mve.{kind}_float", Drawn(partial(drawn_float_elementwise.random_cases, kind), BOARDS["cortex-m55"])
-    for name in test_int16x8.KERNELS:
-        yield name, Drawn(partial(test_int16x8.random_cases, name))
+    for name in test_halfwords_int16x8.KERNELS:
+        yield name, Drawn(partial(test_halfwords_int16x8.random_cases, name))
     for name in test_hybrid.KERNELS:
         yield name, Drawn(partial(test_hybrid.random_cases, name))
     for name in test_lstm.KERNELS:

@@ -15,7 +15,7 @@ import pytest
 from aot.op.nn.conv2d import Conv2DAttrs
 from aot.target.target import find_target
 from aot.topi.strategy import _IMPLS as REGISTERED
-from tests.topi.arm_dsp.test_int16x8 import conv2d_case
+from tests.topi.arm_dsp.test_halfwords_int16x8 import conv2d_case
 from tests.topi.drawn import KERNELS, Case, awkward_layers, make_case, random_cases
 from tests.topi.every_kernel import EVERY, M4
 from tests.topi.intrin.test_intrin import needs_board, needs_host
