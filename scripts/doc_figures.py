@@ -313,7 +313,14 @@ def weights() -> list[str]:
     return lines(("network", *TYPES), stored_weights(BOARD))
 
 
+def kernels() -> list[str]:
+    from aot.topi.prose import table
+
+    return table()
+
+
 TABLES = {
+    "kernels": Table("docs/kernels.md", kernels, quick=True, shared=False),
     **{
         name: Table("docs/kernels.md", partial(single_layers, name), quick=name != "layers-m55", shared=False)
         for name in ("layers-m55", "layers-v6m", "layers-m3")

@@ -29,6 +29,7 @@ from aot.tir.function import FuncAttrs, PrimFunc
 from aot.tir.functor import Callees, Cloner, has_calls, walk, with_callees
 from aot.tir.intrin import COPY, MOVE
 from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, Store
+from aot.topi.prose import comment_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def named_functions(lowered: LoweredModule, target: Target) -> tuple[tuple[Named
                 linked.append(func)
             c_names[name] = enter(func, i), ()
         names.append(c_names[call.emitted][0])
-    return tuple(NamedFunc(f.name, without_extents(same[f.name]), _users(users[f.name])) for f in functions), names
+    kernels = ((f.name, without_extents(same[f.name])) for f in functions)
+    return tuple(NamedFunc(name, kernel, _note_of(kernel, users[name])) for name, kernel in kernels), names
 
 
 def _c_names(model: str, word: str, layer: int) -> Iterator[str]:
@@ -114,10 +116,11 @@ def without_extents(funcs: Sequence[PrimFunc]) -> PrimFunc:
     )
 
 
-def _users(calls: Sequence[int]) -> str:
-    """Which layers call a function; empty if only one does."""
+def _note_of(kernel: PrimFunc, calls: Sequence[int]) -> str:
+    """Lines for the comment above a function: the kernel's idea, and the layers that call it if there are several."""
     layers = [str(i) for i in sorted(set(calls))]
-    return f"shared by layers {', '.join(layers)}; the facts above are the first's" if len(layers) > 1 else ""
+    shared = f"shared by layers {', '.join(layers)}; the facts above are the first's" if len(layers) > 1 else ""
+    return "\n".join(filter(None, (comment_of(kernel.attrs.kernel), shared)))
 
 
 def kernel_word(func: PrimFunc) -> str:

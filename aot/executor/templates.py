@@ -115,9 +115,9 @@ def model_c(v: Mapping[str, Any]) -> Iterator[str]:
     """The pieces of model.c.j2; `v` are the values that it names."""
     yield from (str(v['banner']), '\n#include "', str(v['name']), '.h"\n\n#include <stddef.h>\n\n#include "aot/hooks.h"\n#include "aot/status.h"\n#include "', str(v['name']), '_internal.h"\n',)
     if v['memcpy']:
-        yield from ('\n/* As <string.h> has it, which a freestanding compiler need not have. */\nvoid *memmove(void *to, const void *from, size_t bytes);\n',)
+        yield from ('\n/* As in <string.h>, a header that a freestanding compiler may lack. */\nvoid *memmove(void *to, const void *from, size_t bytes);\n',)
     if ((v['state'] and v['state']['fills']) or (v['steps'] and v['steps']['counters'])):
-        yield from ('\n/* As <string.h> has it. */\nvoid *memset(void *to, int value, size_t bytes);\n',)
+        yield from ('\n/* As in <string.h>. */\nvoid *memset(void *to, int value, size_t bytes);\n',)
     yield from ('\n',)
     if v['shared']:
         yield from ('#include "aot_workspace.h"\n\n/* void: only the plan knows what is at an offset and how it is aligned. Values that are never needed at the same time share\n   bytes, so a layer may have one address for its result and for an operand or scratch memory that it is done with. */\n#define AT(offset) ((void *)&aot_workspace[offset])\n',)

@@ -8,6 +8,7 @@ multiplication or through an unsigned type, because C leaves it undefined for ne
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
@@ -53,6 +54,8 @@ _EXPLICIT = frozenset({"<<", ">>", "&", "^", "|", "&&", "||"}) | COMPARISONS
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _LANE, _LONG_MASK = 1 << 15, 1 << 8
 """Thresholds from which on a factor or a mask is printed by its bits; strides and small numbers stay decimal."""
+NOTE_WIDTH = 100
+"""Columns of a kernel's note in its comment."""
 _PLAIN_CALL = re.compile(r"\w+\((\{\d+\}(, )?)*\)")
 
 
@@ -111,13 +114,14 @@ def headers(func: PrimFunc) -> tuple[str, ...]:
 
 
 def describe(func: PrimFunc, note: str = "") -> list[str]:
-    """The comment block of a kernel: its origin, shapes, implementation, work and a note."""
+    """The comment block of a kernel: its origin, shapes, implementation, work and a note, whose lines are wrapped."""
     attrs = func.attrs
     head = comment(str(attrs.span)) if attrs.span != NO_SPAN else comment(func.name)
     shapes = f"{', '.join(map(_shape, func.inputs)) or 'nothing'} -> {', '.join(map(_shape, func.outputs))}"
     facts = [f"kernel {comment(attrs.kernel)}"] if attrs.kernel else []
     facts += [f"{commas(attrs.macs)} MACs"] if attrs.macs else []
-    lines = [shapes, *([", ".join(facts)] if facts else []), *([comment(note)] if note else [])]
+    prose = [part for line in note.splitlines() for part in textwrap.wrap(comment(line), NOTE_WIDTH)]
+    lines = [shapes, *([", ".join(facts)] if facts else []), *prose]
     return [f"/* {head}", *(f"   {line}" for line in lines), "*/"]
 
 

@@ -42,7 +42,7 @@ def test_strips_are_for_speed_without_a_limit_of_ram() -> None:
         return " ".join(c.kernel for c in candidates(func, find_target("cortex-m4"), "kernel", policy))
 
     assert kernels(SelectionConfig("speed")) == "arm_fpu.strip(columns=4)"
-    assert "strip" not in kernels(SelectionConfig("speed", ram_budget=10_000))
+    assert "strip" not in kernels(SelectionConfig("speed", workspace_limit=10_000))
     assert "strip" not in kernels(SelectionConfig("balanced"))
 
 

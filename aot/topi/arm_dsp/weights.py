@@ -773,13 +773,13 @@ class PackedWeights:
     def requant_params(self, b: IRBuilder, params: Buffer, start: Expr, *, count: int) -> Callable[[int], tuple[Expr, ...]]:
         """Return a function of j: the parameters of channel j of the block of `count` channels at `start`; emits their loads."""
         if self._head:
-            shared = tuple(b.let("field", params[len(self._lead) + i]) for i in range(len(self._head)))
+            shared = tuple(b.let(p.name, params[len(self._lead) + i]) for i, p in enumerate(self.requant.params))
             return lambda _j: shared
 
         def own(j: int) -> tuple[Expr, ...]:
             loads = iter([params[start + (count + j * self.fields_loaded + i)] for i in range(self.fields_loaded)])
             pairs = zip(self.requant.params, self._loaded, strict=True)
-            return tuple(b.let("field", next(loads)) if loaded else imm(int(f.values[0])) for f, loaded in pairs)
+            return tuple(b.let(f.name, next(loads)) if loaded else imm(int(f.values[0])) for f, loaded in pairs)
 
         return own
 

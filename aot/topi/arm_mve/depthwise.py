@@ -226,7 +226,7 @@ def convolve(lines: Lines, channels: int) -> TensorIntrin:
         with b.for_("k", lines.taps) as k:
             product = cast("int32", taps[start + k]) * cast("int32", params.load("int8", weights + k))
             b.store(acc, 0, acc[0] + product)
-        numbers_at = b.let("fields", (c * lines.record + lines.weights) // 4)
+        numbers_at = b.let("requant_at", (c * lines.record + lines.weights) // 4)
         shift: Expr = params.load("int32", numbers_at + 2)
         shift = shift + params.load("int32", numbers_at + 3) if lines.form.left else shift
         result = lines.form.meaning(b, acc[0], (params.load("int32", numbers_at), params.load("int32", numbers_at + 1), shift))

@@ -484,7 +484,7 @@ def matmul(tile: Tile) -> TensorIntrin:
         acc = b.local("acc", (PIXELS * CHANNELS,), "int32", init=0)
         with b.for_("r", tile.window.rows) as r:
             _row(b, tile.window, (params, start + r * (CHANNELS * tile.window.length)), windows, r * step, acc)
-        numbers_at = b.let("fields", start + CHANNELS * tile.window.size)
+        numbers_at = b.let("requant_at", start + CHANNELS * tile.window.size)
         results = b.local("result", (PIXELS * CHANNELS,), "int32")
         for j in range(CHANNELS):
             numbers = channel_numbers(tile.form, params, numbers_at, j, count=CHANNELS)
@@ -731,7 +731,7 @@ def dense_row(row: Row) -> TensorIntrin:
         if row.window.remainder:
             done = row.window.whole * VECTOR
             lanes(imm(done), start + done * ROW_CHANNELS, row.window.remainder)
-        numbers_at = b.let("fields", start + ROW_CHANNELS * row.window.length)
+        numbers_at = b.let("requant_at", start + ROW_CHANNELS * row.window.length)
         for j in range(ROW_CHANNELS):
             place = ORDER.index(j)
             if row.uniform:

@@ -66,8 +66,8 @@ def channel_params(requant: HasParams, loads: Iterator[Expr]) -> tuple[Expr, ...
 
 
 def load_params(b: IRBuilder, requant: HasParams, loads: Iterator[Expr]) -> tuple[Expr, ...]:
-    """As `channel_params`, with each load in a variable, for parameters that are used more than once."""
-    return channel_params(requant, (b.let("field", load) for load in loads))
+    """As `channel_params`, with each load in a variable of the parameter's name, for parameters that are used more than once."""
+    return tuple(imm(int(p.values[0])) if p.uniform else b.let(p.name, next(loads)) for p in requant.params)
 
 
 @dataclass(frozen=True, slots=True)
