@@ -375,7 +375,7 @@ def test_only_the_command_line_prints() -> None:
 
 
 # The functions of an operator or a kernel that are registered under a protocol; the protocol documents them.
-_BY_PROTOCOL = re.compile(r"(infer|evaluate|te|convert|accepts|lower)(_\w+)?")
+_BY_PROTOCOL = re.compile(r"(infer|evaluate|element|te|convert|accepts|lower)(_\w+)?")
 
 
 def _undocumented(path: Path) -> Iterator[str]:

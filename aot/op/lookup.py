@@ -2,61 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
-from aot.ir.op import F_DOMAIN, VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.farmhash import fingerprint64
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import tensors_of
+from aot.op.common.operator import Index, operator
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, equal, logical_and
+
 
 # binary_search: HASHTABLE_LOOKUP of TFLite: rows of a table by int32 keys in ascending order.
 #
 # The result's row is zeros, and its hit 0, if no key matches.  The search halves the range like glibc's bsearch, so that
 # among equal keys the same one is found; keys are compared without the overflow of the reference's
 # difference.  Oracle: `kernels/hashtable_lookup.cc`.
-
-
+@operator(
+    "binary_search",
+    "HASHTABLE_LOOKUP; int32 keys",
+    [("sought", "int32 [n]", "what is looked up"), ("keys", "int32 [k]", "in ascending order")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class BinarySearchAttrs:
     """No attributes: the shapes determine everything."""
 
+    def infer_type(self, sought: TensorType, keys: TensorType) -> Type:
+        """int32 [n] sought, int32 [k] keys in ascending order -> int32 [n]: the position of each, -1 if it is missing."""
+        if (sought.dtype, keys.dtype) != ("int32", "int32") or len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size:
+            raise TypeRuleError(f"binary search of {sought} in {keys} is not valid")
+        return TensorType(sought.shape, "int32")
 
-def infer_binary_search(types: Sequence[Type], _attrs: BinarySearchAttrs) -> Type:
-    """int32 [n] sought, int32 [k] keys in ascending order -> int32 [n]: the position of each, -1 if it is missing."""
-    sought, keys = tensors_of(types, 2)
-    if (sought.dtype, keys.dtype) != ("int32", "int32") or len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size:
-        raise TypeRuleError(f"binary search of {sought} in {keys} is not valid")
-    return TensorType(sought.shape, "int32")
+    def evaluate(self, sought: Array, keys: Array, *, out_type: TensorType) -> Array:
+        table = keys.tolist()
+        return np.array([_found(key, table) for key in sought.tolist()], np.int32).reshape(out_type.shape)
 
-
-def _found(key: int, keys: list[int]) -> int:
-    low, high = 0, len(keys)
-    while low < high:
-        middle = (low + high) // 2
-        if keys[middle] == key:
-            return middle
-        low, high = (low, middle) if key < keys[middle] else (middle + 1, high)
-    return -1
-
-
-def evaluate_binary_search(sought: Array, keys: Array, *, attrs: BinarySearchAttrs, out_type: TensorType) -> Array:
-    table = keys.tolist()
-    return np.array([_found(key, table) for key in sought.tolist()], np.int32).reshape(out_type.shape)
-
-
-def te_binary_search(_ctx: TeContext, args: Sequence[TensorFn], _attrs: BinarySearchAttrs, out_type: TensorType) -> TensorFn:
-    sought, keys = args
-    size = keys.shape[0]
-
-    def rule(b: IRBuilder, i: Expr) -> Expr:
+    def element(self, b: IRBuilder, index: Index, sought: TensorFn, keys: TensorFn, *, out_type: TensorType) -> Expr:
+        (i,) = index
+        size = keys.shape[0]
         key = b.let("key", sought.at(b, (i,)))
         low, high = b.local("low", (1,), "int32", init=0), b.local("high", (1,), "int32", init=size)
         found = b.local("found", (1,), "int32", init=-1)
@@ -72,20 +59,15 @@ def te_binary_search(_ctx: TeContext, args: Sequence[TensorFn], _attrs: BinarySe
                     b.store(low, 0, middle + 1)
         return found[0]
 
-    return tensor_fn(out_type.shape, "int32", rule)
 
-
-register_op(
-    "binary_search",
-    2,
-    arguments=[("sought", "int32 [n]", "what is looked up"), ("keys", "int32 [k]", "in ascending order")],
-    attrs_type=BinarySearchAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_binary_search,
-    evaluate=evaluate_binary_search,
-    doc="HASHTABLE_LOOKUP; int32 keys",
-)
-F_TE.set("binary_search", te_binary_search)
+def _found(key: int, keys: list[int]) -> int:
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] == key:
+            return middle
+        low, high = (low, middle) if key < keys[middle] else (middle + 1, high)
+    return -1
 
 
 # embedding_lookup_sparse: EMBEDDING_LOOKUP_SPARSE of TFLite: weighted sums of a table's rows, collected in places of a result. #
@@ -98,6 +80,17 @@ F_TE.set("binary_search", te_binary_search)
 COMBINERS = ("SUM", "MEAN", "SQRTN")
 
 
+@operator(
+    "embedding_lookup_sparse",
+    "EMBEDDING_LOOKUP_SPARSE; sum, mean, sqrtn",
+    [
+        ("ids", "int32 [n]", "rows of the table"),
+        ("indices", "int32 [n, k + 1]", "the place of each entry; the last number means nothing"),
+        ("weights", "float32 [n]", "of each entry"),
+        ("table", "float32 [m, ...]", "rows"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class EmbeddingLookupSparseAttrs:
     """How sums are divided, and the dimensions of the places."""
@@ -105,72 +98,48 @@ class EmbeddingLookupSparseAttrs:
     combiner: str
     places: tuple[int, ...]
 
+    def infer_type(self, ids: TensorType, indices: TensorType, weights: TensorType, table: TensorType) -> Type:
+        """int32 ids [n], int32 indices [n, k + 1], float32 weights [n], float32 table [m, ...] -> [places (k of them), ...]."""
+        n, depth = ids.size, len(self.places) + 1
+        if (ids.dtype, indices.dtype, weights.dtype, table.dtype) != ("int32", "int32", "float32", "float32"):
+            raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights} are not valid")
+        fits = (ids.shape, indices.shape, weights.shape) == ((n,), (n, depth), (n,))
+        if not fits or len(table.shape) < 2 or not table.size or not n:
+            raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights} are not valid")
+        if self.combiner not in COMBINERS or any(p < 1 for p in self.places):
+            raise TypeRuleError(f"embedding_lookup_sparse by {self} is not valid")
+        return TensorType((*self.places, *table.shape[1:]), "float32")
 
-def infer_embedding_lookup(types: Sequence[Type], attrs: EmbeddingLookupSparseAttrs) -> Type:
-    """int32 ids [n], int32 indices [n, k + 1], float32 weights [n], float32 table [m, ...] -> [places (k of them), ...]."""
-    ids, indices, weights, table = tensors_of(types, 4)
-    n, depth = ids.size, len(attrs.places) + 1
-    if (ids.dtype, indices.dtype, weights.dtype, table.dtype) != ("int32", "int32", "float32", "float32"):
-        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights} are not valid")
-    if (ids.shape, indices.shape, weights.shape) != ((n,), (n, depth), (n,)) or len(table.shape) < 2 or not table.size or not n:
-        raise TypeRuleError(f"rows of {table} by {ids}, {indices}, {weights} are not valid")
-    if attrs.combiner not in COMBINERS or any(p < 1 for p in attrs.places):
-        raise TypeRuleError(f"embedding_lookup_sparse by {attrs} is not valid")
-    return TensorType((*attrs.places, *table.shape[1:]), "float32")
+    def evaluate(self, ids: Array, indices: Array, weights: Array, table: Array, *, out_type: TensorType) -> Array:
+        rows = table.reshape(len(table), -1)
+        out = np.zeros((prod(self.places), rows.shape[1]), np.float32)
+        now, number = 0, 0
+        total = squares = np.float32(0)
 
+        def divide() -> None:
+            if self.combiner != "SUM" and number:
+                out[now] /= total if self.combiner == "MEAN" else np.sqrt(squares)
 
-def evaluate_embedding_lookup(
-    ids: Array, indices: Array, weights: Array, table: Array, *, attrs: EmbeddingLookupSparseAttrs, out_type: TensorType
-) -> Array:
-    rows = table.reshape(len(table), -1)
-    out = np.zeros((prod(attrs.places), rows.shape[1]), np.float32)
-    now, number = 0, 0
-    total = squares = np.float32(0)
+        with np.errstate(all="ignore"):
+            for i, w, index in zip(ids.tolist(), weights, indices[:, :-1].tolist(), strict=True):
+                if not 0 <= i < len(rows) or any(not 0 <= k < p for k, p in zip(index, self.places, strict=True)):
+                    continue
+                place = 0
+                for k, p in zip(index, self.places, strict=True):
+                    place = place * p + k
+                if place != now:
+                    divide()
+                    now, number, total, squares = place, 0, np.float32(0), np.float32(0)
+                number, total, squares = number + 1, total + w, squares + w * w
+                out[now] += rows[i] * w
+            divide()
+        return out.reshape(out_type.shape)
 
-    def divide() -> None:
-        if attrs.combiner != "SUM" and number:
-            out[now] /= total if attrs.combiner == "MEAN" else np.sqrt(squares)
-
-    with np.errstate(all="ignore"):
-        for i, w, index in zip(ids.tolist(), weights, indices[:, :-1].tolist(), strict=True):
-            if not 0 <= i < len(rows) or any(not 0 <= k < p for k, p in zip(index, attrs.places, strict=True)):
-                continue
-            place = 0
-            for k, p in zip(index, attrs.places, strict=True):
-                place = place * p + k
-            if place != now:
-                divide()
-                now, number, total, squares = place, 0, np.float32(0), np.float32(0)
-            number, total, squares = number + 1, total + w, squares + w * w
-            out[now] += rows[i] * w
-        divide()
-    return out.reshape(out_type.shape)
-
-
-register_op(
-    "embedding_lookup_sparse",
-    4,
-    arguments=[
-        ("ids", "int32 [n]", "rows of the table"),
-        ("indices", "int32 [n, k + 1]", "the place of each entry; the last number means nothing"),
-        ("weights", "float32 [n]", "of each entry"),
-        ("table", "float32 [m, ...]", "rows"),
-    ],
-    attrs_type=EmbeddingLookupSparseAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_embedding_lookup,
-    evaluate=evaluate_embedding_lookup,
-    doc="EMBEDDING_LOOKUP_SPARSE; sum, mean, sqrtn",
-)
-
-
-def domain_embedding_lookup(types: Sequence[Type], attrs: EmbeddingLookupSparseAttrs) -> dict[int, tuple[float, float]]:
-    """Ids are rows of the table, indices are within the smallest of the dimensions."""
-    *_, table = tensors_of(types, 4)
-    return {0: (0, table.shape[0] - 1), 1: (0, min(attrs.places, default=1) - 1)}
-
-
-F_DOMAIN.set("embedding_lookup_sparse", domain_embedding_lookup)
+    def domain(
+        self, _ids: TensorType, _indices: TensorType, _weights: TensorType, table: TensorType
+    ) -> dict[int, tuple[float, float]]:
+        """Ids are rows of the table, indices are within the smallest of the dimensions."""
+        return {0: (0, table.shape[0] - 1), 1: (0, min(self.places, default=1) - 1)}
 
 
 # lsh_projection: LSH_PROJECTION of TFLite: bits that say on which side of random planes a set of items is.
@@ -179,13 +148,46 @@ F_DOMAIN.set("embedding_lookup_sparse", domain_embedding_lookup)
 # positive, in double precision; the hash is FarmHash of the seed's four bytes and the item's, as a signed number.  Dense:
 # one number per bit; sparse: the bits of a row of seeds as one number, plus row * 2^bits.  Oracle:
 # `kernels/lsh_projection.cc`.
-
-
+@operator(
+    "lsh_projection",
+    "LSH_PROJECTION; sparse and dense",
+    [
+        ("seeds", "float32 [rows, bits]", "of the hashes"),
+        ("items", "any [n, ...]", "what is hashed"),
+        ("weights?", "float32 [n]", "of the items"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class LshProjectionAttrs:
     """Whether each bit is a separate number."""
 
     dense: bool
+
+    def infer_type(self, *types: TensorType) -> Type:
+        """float32 seeds [rows, bits], items [n, ...], perhaps float32 weights [n] -> int32 [rows], dense [rows * bits]."""
+        problem = misfit(types[0], types[1], types[2] if len(types) > 2 else None, dense=self.dense)
+        if problem:
+            raise TypeRuleError(problem)
+        rows, bits = types[0].shape
+        return TensorType((rows * bits if self.dense else rows,), "int32")
+
+    def evaluate(self, seeds: Array, items: Array, *weights: Array, out_type: TensorType) -> Array:
+        count = items.shape[0]
+        contents = np.ascontiguousarray(items).view(np.uint8).reshape(count, -1)
+        keys = np.ascontiguousarray(seeds).view(np.uint8).reshape(-1, 4)
+        score = np.zeros(len(keys))
+        with np.errstate(all="ignore"):
+            for i in range(count):  # the order matters: sums round
+                row = np.broadcast_to(contents[i], (len(keys), contents.shape[1]))
+                value = fingerprint64(np.concatenate([keys, row], axis=1)).view(np.int64).astype(np.float64)
+                score += np.float64(weights[0][i]) * value if weights else value
+        bits = (score > 0).astype(np.int32)
+        if self.dense:
+            return bits
+        rows, width = seeds.shape
+        signs = (bits.reshape(rows, width).astype(np.int64) << np.arange(width - 1, -1, -1)).sum(axis=1)
+        return np.asarray((signs + (np.arange(rows, dtype=np.int64) << width)).astype(np.uint32).view(np.int32))
 
 
 def misfit(seeds: TensorType, items: TensorType, weights: TensorType | None, *, dense: bool) -> str:
@@ -198,49 +200,3 @@ def misfit(seeds: TensorType, items: TensorType, weights: TensorType | None, *, 
     if weights is not None and (weights.dtype, weights.shape) != ("float32", items.shape[:1]):
         return f"weights {weights} of {items}"
     return ""
-
-
-def infer_lsh_projection(types: Sequence[Type], attrs: LshProjectionAttrs) -> Type:
-    """float32 seeds [rows, bits], items [n, ...], perhaps float32 weights [n] -> int32 [rows], dense [rows * bits]."""
-    tensors = [t for t in types if isinstance(t, TensorType)]
-    problem = misfit(tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else None, dense=attrs.dense)
-    if problem or len(tensors) != len(types):
-        raise TypeRuleError(problem or "an operand is no tensor")
-    rows, bits = tensors[0].shape
-    return TensorType((rows * bits if attrs.dense else rows,), "int32")
-
-
-def evaluate_lsh_projection(
-    seeds: Array, items: Array, *weights: Array, attrs: LshProjectionAttrs, out_type: TensorType
-) -> Array:
-    count = items.shape[0]
-    contents = np.ascontiguousarray(items).view(np.uint8).reshape(count, -1)
-    keys = np.ascontiguousarray(seeds).view(np.uint8).reshape(-1, 4)
-    score = np.zeros(len(keys))
-    with np.errstate(all="ignore"):
-        for i in range(count):  # the order matters: sums round
-            row = np.broadcast_to(contents[i], (len(keys), contents.shape[1]))
-            value = fingerprint64(np.concatenate([keys, row], axis=1)).view(np.int64).astype(np.float64)
-            score += np.float64(weights[0][i]) * value if weights else value
-    bits = (score > 0).astype(np.int32)
-    if attrs.dense:
-        return bits
-    rows, width = seeds.shape
-    signs = (bits.reshape(rows, width).astype(np.int64) << np.arange(width - 1, -1, -1)).sum(axis=1)
-    return np.asarray((signs + (np.arange(rows, dtype=np.int64) << width)).astype(np.uint32).view(np.int32))
-
-
-register_op(
-    "lsh_projection",
-    VARIABLE,
-    arguments=[
-        ("seeds", "float32 [rows, bits]", "of the hashes"),
-        ("items", "any [n, ...]", "what is hashed"),
-        ("weights?", "float32 [n]", "of the items"),
-    ],
-    attrs_type=LshProjectionAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_lsh_projection,
-    evaluate=evaluate_lsh_projection,
-    doc="LSH_PROJECTION; sparse and dense",
-)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import IN_FLOAT32, MATH
 from aot.numerics.random import WORDS, advanced, random_bits
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import Index, elementwise, operator, register
 from aot.op.common.tensors import tensors_of
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, equal, imm, select
 
@@ -28,6 +28,12 @@ LARGEST = 1 << 24
 """Words drawn at a time."""
 
 
+@operator(
+    "random.bits",
+    "random words of Philox or Threefry",
+    [("counter", "uint32 [4] or [2]", "of the first block"), ("key", "uint32 [2]", "the seed")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class BitsAttrs:
     """The generator (philox, threefry), the number of words to draw, and how many words of its counter count as one number."""
@@ -36,7 +42,25 @@ class BitsAttrs:
     count: int
     words: int
 
+    def infer_type(self, counter: TensorType, key: TensorType) -> Type:
+        """uint32 counter [4 or 2] and key [2] -> uint32 [count]."""
+        size = WORDS.get(self.algorithm, 0)
+        if (counter.dtype, key.dtype, counter.shape, key.shape) != ("uint32", "uint32", (size,), (2,)):
+            raise TypeRuleError(f"{self.algorithm} of {counter} by {key} is not valid")
+        if not 1 <= self.count <= LARGEST or not 1 <= self.words <= size:
+            raise TypeRuleError(f"random bits by {self} are not valid")
+        return TensorType((self.count,), "uint32")
 
+    def evaluate(self, counter: Array, key: Array, *, out_type: TensorType) -> Array:
+        return random_bits(self.algorithm, counter, key, self.count, self.words)
+
+
+@operator(
+    "random.advance",
+    "the counter of a generator after some blocks",
+    [("counter", "uint32 [n]", "the words of a counter, the lowest first")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class AdvanceAttrs:
     """The number of blocks, and how many words of the counter count as one number."""
@@ -44,54 +68,14 @@ class AdvanceAttrs:
     blocks: int
     words: int
 
+    def infer_type(self, counter: TensorType) -> Type:
+        """uint32 [n] -> uint32 [n]."""
+        if counter.dtype != "uint32" or len(counter.shape) != 1 or not 1 <= self.words <= counter.size or self.blocks < 0:
+            raise TypeRuleError(f"{counter} advanced by {self} is not valid")
+        return counter
 
-def infer_bits(types: Sequence[Type], attrs: BitsAttrs) -> Type:
-    """uint32 counter [4 or 2] and key [2] -> uint32 [count]."""
-    counter, key = tensors_of(types, 2)
-    size = WORDS.get(attrs.algorithm, 0)
-    if (counter.dtype, key.dtype, counter.shape, key.shape) != ("uint32", "uint32", (size,), (2,)):
-        raise TypeRuleError(f"{attrs.algorithm} of {counter} by {key} is not valid")
-    if not 1 <= attrs.count <= LARGEST or not 1 <= attrs.words <= size:
-        raise TypeRuleError(f"random bits by {attrs} are not valid")
-    return TensorType((attrs.count,), "uint32")
-
-
-def evaluate_bits(counter: Array, key: Array, *, attrs: BitsAttrs, out_type: TensorType) -> Array:
-    return random_bits(attrs.algorithm, counter, key, attrs.count, attrs.words)
-
-
-def infer_advance(types: Sequence[Type], attrs: AdvanceAttrs) -> Type:
-    """uint32 [n] -> uint32 [n]."""
-    (counter,) = tensors_of(types, 1)
-    if counter.dtype != "uint32" or len(counter.shape) != 1 or not 1 <= attrs.words <= counter.size or attrs.blocks < 0:
-        raise TypeRuleError(f"{counter} advanced by {attrs} is not valid")
-    return counter
-
-
-def evaluate_advance(counter: Array, *, attrs: AdvanceAttrs, out_type: TensorType) -> Array:
-    return advanced(counter, attrs.blocks, attrs.words)
-
-
-register_op(
-    "random.bits",
-    2,
-    arguments=[("counter", "uint32 [4] or [2]", "of the first block"), ("key", "uint32 [2]", "the seed")],
-    attrs_type=BitsAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_bits,
-    evaluate=evaluate_bits,
-    doc="random words of Philox or Threefry",
-)
-register_op(
-    "random.advance",
-    1,
-    arguments=[("counter", "uint32 [n]", "the words of a counter, the lowest first")],
-    attrs_type=AdvanceAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_advance,
-    evaluate=evaluate_advance,
-    doc="the counter of a generator after some blocks",
-)
+    def evaluate(self, counter: Array, *, out_type: TensorType) -> Array:
+        return advanced(counter, self.blocks, self.words)
 
 
 # RANDOM_UNIFORM, RANDOM_STANDARD_NORMAL and MULTINOMIAL of TFLite, drawn from Philox with the seeds of the file.
@@ -109,12 +93,40 @@ class DistributionAttrs:
     count: int
 
 
+@operator(
+    "random.multinomial",
+    "MULTINOMIAL; int32, int64",
+    [("logits", "float32 [rows, classes]", "of each class"), ("bits", "uint32 [2 * rows * samples]", "random words")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class MultinomialAttrs:
     """Draws per row, and the type of a class."""
 
     samples: int
     dtype: str
+
+    def infer_type(self, logits: TensorType, bits: TensorType) -> Type:
+        """float32 logits [rows, classes], uint32 [2 * rows * samples] -> int32 or int64 [rows, samples]."""
+        if logits.dtype != "float32" or len(logits.shape) != 2 or not logits.size or self.dtype not in ("int32", "int64"):
+            raise TypeRuleError(f"multinomial of {logits} as {self.dtype} is not valid")
+        if self.samples < 1 or (bits.dtype, bits.shape) != ("uint32", (2 * logits.shape[0] * self.samples,)):
+            raise TypeRuleError(f"{self.samples} draws from {logits} by {bits} are not valid")
+        return TensorType((logits.shape[0], self.samples), self.dtype)
+
+    def evaluate(self, logits: Array, bits: Array, *, out_type: TensorType) -> Array:
+        mantissa = ((bits[0::2].astype(np.uint64) & np.uint64(0xFFFFF)) << np.uint64(32)) | bits[1::2]
+        fractions = (mantissa.astype(np.float64) * 2.0**-52).reshape(out_type.shape)
+        classes = np.empty(out_type.shape, np.int64)
+        lowest = float(np.finfo(np.float32).min)
+        for row, draws, out in zip(logits.astype(np.float64).tolist(), fractions, classes, strict=True):
+            largest = max((v for v in row if math.isfinite(v)), default=lowest)
+            total, sums = 0.0, []
+            for v in row:
+                total += math.exp(v - largest) if math.isfinite(v) else 0.0
+                sums.append(total)
+            out[:] = np.searchsorted(np.array(sums), draws * total, side="right")
+        return classes.astype(out_type.dtype)
 
 
 def infer_random(types: Sequence[Type], attrs: DistributionAttrs) -> Type:
@@ -147,8 +159,8 @@ def evaluate_normal(bits: Array, *, attrs: DistributionAttrs, out_type: TensorTy
     return np.asarray(pairs.reshape(-1)[: attrs.count], np.float32)
 
 
-def te_uniform(_ctx: TeContext, args: Sequence[TensorFn], attrs: DistributionAttrs, out_type: TensorType) -> TensorFn:
-    return tensor_fn(out_type.shape, "float32", lambda b, i: tir_uniform(args[0].at(b, (i,))))
+def element_uniform(_attrs: DistributionAttrs, b: IRBuilder, i: Index, bits: TensorFn, *, out_type: TensorType) -> Expr:
+    return tir_uniform(bits.at(b, i))
 
 
 def tir_uniform(bits: Expr) -> Expr:
@@ -156,74 +168,33 @@ def tir_uniform(bits: Expr) -> Expr:
     return cast("float32", bits & imm(0x7FFFFF, "uint32")) * imm(FRACTION, "float32")
 
 
-def te_normal(_ctx: TeContext, args: Sequence[TensorFn], attrs: DistributionAttrs, out_type: TensorType) -> TensorFn:
-    (bits,) = args
-
-    def rule(b: IRBuilder, i: Expr) -> Expr:
-        pair = b.let("pair", i / 2 * 2)
-        size = b.let("size", tir_uniform(bits.at(b, (pair,))))
-        least = imm(EPSILON, "float32")
-        radius = MATH["sqrt"](imm(-2.0, "float32") * MATH["log"](select(size < least, least, size)))
-        turn = cast("float64", tir_uniform(bits.at(b, (pair + 1,)))) * imm(TWO_PI, "float64")
-        angle = b.let("angle", cast("float32", turn))
-        found = b.local("found", (1,), "float32")
-        with b.if_(equal(pair, i)):
-            b.store(found, 0, MATH["sin"](angle))
-        with b.else_():
-            b.store(found, 0, MATH["cos"](angle))
-        return found[0] * radius
-
-    return tensor_fn(out_type.shape, "float32", rule)
+def element_normal(_attrs: DistributionAttrs, b: IRBuilder, index: Index, bits: TensorFn, *, out_type: TensorType) -> Expr:
+    (i,) = index
+    pair = b.let("pair", i / 2 * 2)
+    size = b.let("size", tir_uniform(bits.at(b, (pair,))))
+    least = imm(EPSILON, "float32")
+    radius = MATH["sqrt"](imm(-2.0, "float32") * MATH["log"](select(size < least, least, size)))
+    turn = cast("float64", tir_uniform(bits.at(b, (pair + 1,)))) * imm(TWO_PI, "float64")
+    angle = b.let("angle", cast("float32", turn))
+    found = b.local("found", (1,), "float32")
+    with b.if_(equal(pair, i)):
+        b.store(found, 0, MATH["sin"](angle))
+    with b.else_():
+        b.store(found, 0, MATH["cos"](angle))
+    return found[0] * radius
 
 
-def infer_multinomial(types: Sequence[Type], attrs: MultinomialAttrs) -> Type:
-    """float32 logits [rows, classes], uint32 [2 * rows * samples] -> int32 or int64 [rows, samples]."""
-    logits, bits = tensors_of(types, 2)
-    if logits.dtype != "float32" or len(logits.shape) != 2 or not logits.size or attrs.dtype not in ("int32", "int64"):
-        raise TypeRuleError(f"multinomial of {logits} as {attrs.dtype} is not valid")
-    if attrs.samples < 1 or (bits.dtype, bits.shape) != ("uint32", (2 * logits.shape[0] * attrs.samples,)):
-        raise TypeRuleError(f"{attrs.samples} draws from {logits} by {bits} are not valid")
-    return TensorType((logits.shape[0], attrs.samples), attrs.dtype)
-
-
-def evaluate_multinomial(logits: Array, bits: Array, *, attrs: MultinomialAttrs, out_type: TensorType) -> Array:
-    mantissa = ((bits[0::2].astype(np.uint64) & np.uint64(0xFFFFF)) << np.uint64(32)) | bits[1::2]
-    fractions = (mantissa.astype(np.float64) * 2.0**-52).reshape(out_type.shape)
-    classes = np.empty(out_type.shape, np.int64)
-    lowest = float(np.finfo(np.float32).min)
-    for row, draws, out in zip(logits.astype(np.float64).tolist(), fractions, classes, strict=True):
-        largest = max((v for v in row if math.isfinite(v)), default=lowest)
-        total, sums = 0.0, []
-        for v in row:
-            total += math.exp(v - largest) if math.isfinite(v) else 0.0
-            sums.append(total)
-        out[:] = np.searchsorted(np.array(sums), draws * total, side="right")
-    return classes.astype(out_type.dtype)
-
-
-for _name, _evaluate, _doc in (
-    ("random.uniform", evaluate_uniform, "RANDOM_UNIFORM; from 0 to 1"),
-    ("random.normal", evaluate_normal, "RANDOM_STANDARD_NORMAL"),
+for _name, _evaluate, _element, _doc in (
+    ("random.uniform", evaluate_uniform, element_uniform, "RANDOM_UNIFORM; from 0 to 1"),
+    ("random.normal", evaluate_normal, element_normal, "RANDOM_STANDARD_NORMAL"),
 ):
-    register_op(
+    register(
         _name,
-        1,
-        arguments=[("bits", "uint32 [n]", "random words")],
-        attrs_type=DistributionAttrs,
-        pattern=OpPattern.OPAQUE,
+        _doc,
+        [("bits", "uint32 [n]", "random words")],
+        OpPattern.OPAQUE,
+        attrs=DistributionAttrs,
         infer_type=infer_random,
         evaluate=_evaluate,
-        doc=_doc,
+        te=elementwise(_element),
     )
-F_TE.set("random.uniform", te_uniform)
-F_TE.set("random.normal", te_normal)
-register_op(
-    "random.multinomial",
-    2,
-    arguments=[("logits", "float32 [rows, classes]", "of each class"), ("bits", "uint32 [2 * rows * samples]", "random words")],
-    attrs_type=MultinomialAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_multinomial,
-    evaluate=evaluate_multinomial,
-    doc="MULTINOMIAL; int32, int64",
-)

@@ -9,70 +9,58 @@ from math import isqrt
 
 import numpy as np
 
-from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.kissfft import inverse_real_transform, is_supported, real_transform
 from aot.numerics.split_radix import real_transform as split_radix_real_transform
 from aot.numerics.split_radix import spectrum
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import Index, elementwise, operator, register
+from aot.op.common.te_rule import TeContext
 from aot.op.common.tensors import tensors_of
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, maximum, minimum, select
 
+
 # signal.window: SignalWindow of TFLM: each frame times a window, shifted right and clamped to int16.
 #
 # out[..., i] = clamp((data[..., i] * window[i]) >> shift).  Oracle: TFLM's `signal/src/window.cc`.
-
-
+@operator(
+    "signal.window",
+    "SignalWindow of TFLM; int16",
+    [("data", "int16 [..., n]", "frames"), ("window", "int16 [n]", "a factor for each place of a frame")],
+    OpPattern.BROADCAST,
+)
 @dataclass(frozen=True, slots=True)
 class WindowAttrs:
     """Bits of the window's fraction."""
 
     shift: int
 
+    def infer_type(self, data: TensorType, window: TensorType) -> Type:
+        """int16 [..., n], int16 [n] -> int16 [..., n]."""
+        if data.dtype != "int16" or window.dtype != "int16" or not data.shape or window.shape != data.shape[-1:]:
+            raise TypeRuleError(f"a window {window} on {data} is not valid")
+        return TensorType(data.shape, "int16")
 
-def infer_window(types: Sequence[Type], _attrs: WindowAttrs) -> Type:
-    """int16 [..., n], int16 [n] -> int16 [..., n]."""
-    data, window = tensors_of(types, 2)
-    if data.dtype != "int16" or window.dtype != "int16" or not data.shape or window.shape != data.shape[-1:]:
-        raise TypeRuleError(f"a window {window} on {data} is not valid")
-    return TensorType(data.shape, "int16")
+    def evaluate(self, data: Array, window: Array, *, out_type: TensorType) -> Array:
+        return np.asarray(np.clip((data.astype(np.int32) * window) >> self.shift, -32768, 32767), np.int16)
 
-
-def evaluate_window(data: Array, window: Array, *, attrs: WindowAttrs, out_type: TensorType) -> Array:
-    return np.asarray(np.clip((data.astype(np.int32) * window) >> attrs.shift, -32768, 32767), np.int16)
-
-
-def te_window(_ctx: TeContext, args: Sequence[TensorFn], attrs: WindowAttrs, out_type: TensorType) -> TensorFn:
-    data, window = args
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, window: TensorFn, *, out_type: TensorType) -> Expr:
         product = cast("int32", data.at(b, i)) * cast("int32", window.at(b, i[-1:]))
-        return cast("int16", clamp(product >> attrs.shift, -32768, 32767))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "signal.window",
-    2,
-    arguments=[("data", "int16 [..., n]", "frames"), ("window", "int16 [n]", "a factor for each place of a frame")],
-    attrs_type=WindowAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_window,
-    evaluate=evaluate_window,
-    doc="SignalWindow of TFLM; int16",
-)
-F_TE.set("signal.window", te_window)
+        return cast("int16", clamp(product >> self.shift, -32768, 32767))
 
 
 # signal.energy: SignalEnergy of TFLM: the squared magnitude of each bin from `start` to `end`.
 #
 # Bins outside are 0; TFLM does not write them.  Oracle: TFLM's `signal/src/energy.cc`.
-
-
+@operator(
+    "signal.energy",
+    "SignalEnergy of TFLM; int16 to uint32",
+    [("data", "int16 [2 * bins]", "pairs of real and imaginary part")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class EnergyAttrs:
     """The first bin, and one more than the last."""
@@ -80,47 +68,26 @@ class EnergyAttrs:
     start: int
     end: int
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int16 [2 * bins]: pairs -> uint32 [bins]."""
+        if data.dtype != "int16" or len(data.shape) != 1 or data.shape[0] % 2 or not 0 <= self.start <= self.end:
+            raise TypeRuleError(f"energy of {data} is not valid")
+        if self.end > data.shape[0] // 2:
+            raise TypeRuleError(f"energy of bins {self.start} to {self.end} of {data} is not valid")
+        return TensorType((data.shape[0] // 2,), "uint32")
 
-def infer_energy(types: Sequence[Type], attrs: EnergyAttrs) -> Type:
-    """int16 [2 * bins]: pairs -> uint32 [bins]."""
-    (data,) = tensors_of(types, 1)
-    if data.dtype != "int16" or len(data.shape) != 1 or data.shape[0] % 2 or not 0 <= attrs.start <= attrs.end:
-        raise TypeRuleError(f"energy of {data} is not valid")
-    if attrs.end > data.shape[0] // 2:
-        raise TypeRuleError(f"energy of bins {attrs.start} to {attrs.end} of {data} is not valid")
-    return TensorType((data.shape[0] // 2,), "uint32")
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        wide = data.astype(np.int64).reshape(-1, 2)
+        energy = (wide * wide).sum(axis=1).astype(np.uint32)
+        inside = (np.arange(len(energy)) >= self.start) & (np.arange(len(energy)) < self.end)
+        return np.where(inside, energy, np.uint32(0))
 
-
-def evaluate_energy(data: Array, *, attrs: EnergyAttrs, out_type: TensorType) -> Array:
-    wide = data.astype(np.int64).reshape(-1, 2)
-    energy = (wide * wide).sum(axis=1).astype(np.uint32)
-    inside = (np.arange(len(energy)) >= attrs.start) & (np.arange(len(energy)) < attrs.end)
-    return np.where(inside, energy, np.uint32(0))
-
-
-def te_energy(_ctx: TeContext, args: Sequence[TensorFn], attrs: EnergyAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-
-    def rule(b: IRBuilder, i: Expr) -> Expr:
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+        (i,) = index
         real, imaginary = (cast("int32", data.at(b, (i * 2 + part,))) for part in (0, 1))
         energy = cast("uint32", real * real) + cast("uint32", imaginary * imaginary)
-        inside = logical_and(i >= attrs.start, i < attrs.end)
-        return energy if (attrs.start, attrs.end) == (0, out_type.size) else select(inside, energy, imm(0, "uint32"))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "signal.energy",
-    1,
-    arguments=[("data", "int16 [2 * bins]", "pairs of real and imaginary part")],
-    attrs_type=EnergyAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_energy,
-    evaluate=evaluate_energy,
-    doc="SignalEnergy of TFLM; int16 to uint32",
-)
-F_TE.set("signal.energy", te_energy)
+        inside = logical_and(i >= self.start, i < self.end)
+        return energy if (self.start, self.end) == (0, out_type.size) else select(inside, energy, imm(0, "uint32"))
 
 
 # signal.scale_bits and signal.scale_up: SignalFftAutoScale of TFLM: a left shift by as many bits as the loudest sample allows. #
@@ -163,37 +130,28 @@ def evaluate_scale_up(data: Array, bits: Array, *, attrs: None, out_type: Tensor
     return (data.astype(np.int32) << (int(bits) & 15)).astype(np.int16)
 
 
-def te_scale_up(_ctx: TeContext, args: Sequence[TensorFn], attrs: None, out_type: TensorType) -> TensorFn:
-    data, bits = args
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        factor = binop("<<", imm(1), bits.at(b, ()) & 15)
-        return cast("int16", cast("int32", data.at(b, i)) * factor)
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+def element_scale_up(attrs: None, b: IRBuilder, i: Index, data: TensorFn, bits: TensorFn, *, out_type: TensorType) -> Expr:
+    factor = binop("<<", imm(1), bits.at(b, ()) & 15)
+    return cast("int16", cast("int32", data.at(b, i)) * factor)
 
 
-register_op(
+register(
     "signal.scale_bits",
-    1,
-    arguments=[("data", "int16 [n]", "a frame")],
-    attrs_type=None,
-    pattern=OpPattern.OPAQUE,
+    "SignalFftAutoScale of TFLM: bits that the loudest sample leaves free",
+    [("data", "int16 [n]", "a frame")],
+    OpPattern.OPAQUE,
     infer_type=infer_bits,
     evaluate=evaluate_bits,
-    doc="SignalFftAutoScale of TFLM: bits that the loudest sample leaves free",
 )
-register_op(
+register(
     "signal.scale_up",
-    2,
-    arguments=[("data", "int16", "samples"), ("bits", "int32 []", "bits to the left")],
-    attrs_type=None,
-    pattern=OpPattern.OPAQUE,
+    "SignalFftAutoScale of TFLM: samples shifted left",
+    [("data", "int16", "samples"), ("bits", "int32 []", "bits to the left")],
+    OpPattern.OPAQUE,
     infer_type=infer_scale_up,
     evaluate=evaluate_scale_up,
-    doc="SignalFftAutoScale of TFLM: samples shifted left",
+    te=elementwise(element_scale_up),
 )
-F_TE.set("signal.scale_up", te_scale_up)
 
 
 # signal.rfft and signal.irfft: SignalRfft and SignalIrfft of TFLM, between real signals and their spectra.
@@ -253,25 +211,23 @@ def evaluate_irfft(data: Array, *, attrs: RfftAttrs, out_type: TensorType) -> Ar
         return samples / np.float32(attrs.length) if data.dtype == np.float32 else samples
 
 
-register_op(
+register(
     "signal.rfft",
-    1,
-    arguments=[("data", "int16, int32, float32 [..., samples]", "the signal")],
-    attrs_type=RfftAttrs,
-    pattern=OpPattern.OPAQUE,
+    "SignalRfft of TFLM: bins of a real signal",
+    [("data", "int16, int32, float32 [..., samples]", "the signal")],
+    OpPattern.OPAQUE,
+    attrs=RfftAttrs,
     infer_type=infer_rfft,
     evaluate=evaluate_rfft,
-    doc="SignalRfft of TFLM: bins of a real signal",
 )
-register_op(
+register(
     "signal.irfft",
-    1,
-    arguments=[("data", "int16, int32, float32 [..., bins]", "pairs of real and imaginary part")],
-    attrs_type=RfftAttrs,
-    pattern=OpPattern.OPAQUE,
+    "SignalIrfft of TFLM: a real signal from its bins",
+    [("data", "int16, int32, float32 [..., bins]", "pairs of real and imaginary part")],
+    OpPattern.OPAQUE,
+    attrs=RfftAttrs,
     infer_type=infer_irfft,
     evaluate=evaluate_irfft,
-    doc="SignalIrfft of TFLM: a real signal from its bins",
 )
 
 
@@ -285,6 +241,12 @@ RFFT2D_LARGEST = 1 << 16
 """Maximum points of one transform; positions are stored in 16 bits."""
 
 
+@operator(
+    "signal.rfft2d",
+    "RFFT2D; float32 to complex64",
+    [("data", "float32 [..., h, w]", "images, or signals as images of one row")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class Rfft2dAttrs:
     """Size of the transform."""
@@ -292,47 +254,40 @@ class Rfft2dAttrs:
     height: int
     width: int
 
+    def infer_type(self, data: TensorType) -> Type:
+        """float32 [..., h, w] -> complex64 [..., height, width / 2 + 1]."""
+        sizes_fit = is_power_of_two(self.height) and is_power_of_two(self.width) and self.width >= 2
+        if data.dtype != "float32" or len(data.shape) < 2 or not sizes_fit or max(self.height, self.width) > RFFT2D_LARGEST:
+            raise TypeRuleError(f"rfft2d of {self.height} x {self.width} points of {data} is not valid")
+        return TensorType((*data.shape[:-2], self.height, self.width // 2 + 1), "complex64")
+
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        images = data.reshape(-1, *data.shape[-2:])[:, : self.height, : self.width]
+        filled = np.zeros((len(images), self.height, self.width))
+        filled[:, : images.shape[1], : images.shape[2]] = images
+        with np.errstate(all="ignore"):
+            bins = spectrum(filled).astype(np.float32)
+        return bins.view(np.complex64).reshape(out_type.shape)
+
 
 def is_power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
-
-
-def infer_rfft2d(types: Sequence[Type], attrs: Rfft2dAttrs) -> Type:
-    """float32 [..., h, w] -> complex64 [..., height, width / 2 + 1]."""
-    (data,) = tensors_of(types, 1)
-    sizes_fit = is_power_of_two(attrs.height) and is_power_of_two(attrs.width) and attrs.width >= 2
-    if data.dtype != "float32" or len(data.shape) < 2 or not sizes_fit or max(attrs.height, attrs.width) > RFFT2D_LARGEST:
-        raise TypeRuleError(f"rfft2d of {attrs.height} x {attrs.width} points of {data} is not valid")
-    return TensorType((*data.shape[:-2], attrs.height, attrs.width // 2 + 1), "complex64")
-
-
-def evaluate_rfft2d(data: Array, *, attrs: Rfft2dAttrs, out_type: TensorType) -> Array:
-    images = data.reshape(-1, *data.shape[-2:])[:, : attrs.height, : attrs.width]
-    filled = np.zeros((len(images), attrs.height, attrs.width))
-    filled[:, : images.shape[1], : images.shape[2]] = images
-    with np.errstate(all="ignore"):
-        bins = spectrum(filled).astype(np.float32)
-    return bins.view(np.complex64).reshape(out_type.shape)
-
-
-register_op(
-    "signal.rfft2d",
-    1,
-    arguments=[("data", "float32 [..., h, w]", "images, or signals as images of one row")],
-    attrs_type=Rfft2dAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_rfft2d,
-    evaluate=evaluate_rfft2d,
-    doc="RFFT2D; float32 to complex64",
-)
 
 
 # signal.filter_bank: SignalFilterBank of TFLM: energies of channels, weighted sums of neighbouring bins.
 #
 # Each channel's bins also count, with the complementary weights, for the next channel; the first one exists only for its
 # neighbour.  Oracle: TFLM's `signal/src/filter_bank.cc`.
-
-
+@operator(
+    "signal.filter_bank",
+    "SignalFilterBank of TFLM; uint32 to uint64",
+    [
+        ("data", "uint32 [bins]", "the energy of each bin"),
+        ("weights", "int16 [w]", "weights of the bins of all channels, one after the other"),
+        ("unweights", "int16 [w]", "what the bins weigh in the channel after"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class FilterBankAttrs:
     """For each channel and the one before the first: its first bin, its first weight, its width in bins."""
@@ -341,44 +296,25 @@ class FilterBankAttrs:
     weight_starts: tuple[int, ...]
     widths: tuple[int, ...]
 
+    def infer_type(self, data: TensorType, weights: TensorType, unweights: TensorType) -> Type:
+        """uint32 [bins], int16 [w] weights and the same of the complement -> uint64 [channels]."""
+        if data.dtype != "uint32" or len(data.shape) != 1 or weights != unweights or weights.dtype != "int16":
+            raise TypeRuleError(f"a filter bank of {data} by {weights} and {unweights} is not valid")
+        ends = list(zip(self.frequency_starts, self.weight_starts, self.widths, strict=True))
+        if len(weights.shape) != 1 or len(ends) < 2 or any(
+            min(channel) < 0 or f + n > data.shape[0] or w + n > weights.shape[0] for channel in ends for f, w, n in [channel]
+        ):  # fmt: skip
+            raise TypeRuleError(f"a filter bank whose channels leave {data} or {weights}")
+        return TensorType((len(ends) - 1,), "uint64")
 
-def infer_filter_bank(types: Sequence[Type], attrs: FilterBankAttrs) -> Type:
-    """uint32 [bins], int16 [w] weights and the same of the complement -> uint64 [channels]."""
-    data, weights, unweights = tensors_of(types, 3)
-    if data.dtype != "uint32" or len(data.shape) != 1 or weights != unweights or weights.dtype != "int16":
-        raise TypeRuleError(f"a filter bank of {data} by {weights} and {unweights} is not valid")
-    ends = list(zip(attrs.frequency_starts, attrs.weight_starts, attrs.widths, strict=True))
-    if len(weights.shape) != 1 or len(ends) < 2 or any(
-        min(channel) < 0 or f + n > data.shape[0] or w + n > weights.shape[0] for channel in ends for f, w, n in [channel]
-    ):  # fmt: skip
-        raise TypeRuleError(f"a filter bank whose channels leave {data} or {weights}")
-    return TensorType((len(ends) - 1,), "uint64")
-
-
-def evaluate_filter_bank(data: Array, weights: Array, unweights: Array, *, attrs: FilterBankAttrs, out_type: TensorType) -> Array:
-    wide = data.astype(np.uint64)
-    sums = []
-    for f, w, n in zip(attrs.frequency_starts, attrs.weight_starts, attrs.widths, strict=True):
-        both = (table[w : w + n].astype(np.int64).astype(np.uint64) for table in (weights, unweights))
-        sums.append([np.sum(wide[f : f + n] * factors, dtype=np.uint64) for factors in both])
-    own, other = np.array(sums, np.uint64).T
-    return np.asarray(own[1:] + other[:-1])
-
-
-register_op(
-    "signal.filter_bank",
-    3,
-    arguments=[
-        ("data", "uint32 [bins]", "the energy of each bin"),
-        ("weights", "int16 [w]", "weights of the bins of all channels, one after the other"),
-        ("unweights", "int16 [w]", "what the bins weigh in the channel after"),
-    ],
-    attrs_type=FilterBankAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_filter_bank,
-    evaluate=evaluate_filter_bank,
-    doc="SignalFilterBank of TFLM; uint32 to uint64",
-)
+    def evaluate(self, data: Array, weights: Array, unweights: Array, *, out_type: TensorType) -> Array:
+        wide = data.astype(np.uint64)
+        sums = []
+        for f, w, n in zip(self.frequency_starts, self.weight_starts, self.widths, strict=True):
+            both = (table[w : w + n].astype(np.int64).astype(np.uint64) for table in (weights, unweights))
+            sums.append([np.sum(wide[f : f + n] * factors, dtype=np.uint64) for factors in both])
+        own, other = np.array(sums, np.uint64).T
+        return np.asarray(own[1:] + other[:-1])
 
 
 # signal.log: SignalFilterBankLog of TFLM: the natural logarithm of each channel in fixed point, as int16.
@@ -398,6 +334,7 @@ def log_table() -> tuple[int, ...]:
     return (*(round(ONE * (math.log2(1 + i / 128) - i / 128)) for i in range(129)), 0)
 
 
+@operator("signal.log", "SignalFilterBankLog of TFLM; uint32 to int16", [("data", "uint32", "channels")], OpPattern.OPAQUE)
 @dataclass(frozen=True, slots=True)
 class LogAttrs:
     """The result for a logarithm of 1.0, in 32 bits; bits by which the data are shifted left."""
@@ -405,13 +342,17 @@ class LogAttrs:
     scale: int
     correction_bits: int
 
+    def infer_type(self, data: TensorType) -> Type:
+        """uint32 [n] -> int16 [n]."""
+        if data.dtype != "uint32" or not 0 <= self.correction_bits < 32 or not 0 <= self.scale < 1 << 32:
+            raise TypeRuleError(f"log of {data} is not valid")
+        return TensorType(data.shape, "int16")
 
-def infer_filter_bank_log(types: Sequence[Type], attrs: LogAttrs) -> Type:
-    """uint32 [n] -> int16 [n]."""
-    (data,) = tensors_of(types, 1)
-    if data.dtype != "uint32" or not 0 <= attrs.correction_bits < 32 or not 0 <= attrs.scale < 1 << 32:
-        raise TypeRuleError(f"log of {data} is not valid")
-    return TensorType(data.shape, "int16")
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        table = log_table()
+        scaled = ((x << self.correction_bits) & 0xFFFFFFFF for x in data.ravel().tolist())
+        logs = [min(scaled_log(x, self.scale, table), 32767) if x > 1 else 0 for x in scaled]
+        return np.array(logs, np.int16).reshape(data.shape)
 
 
 def scaled_log(x: int, scale: int, table: Sequence[int]) -> int:
@@ -421,25 +362,6 @@ def scaled_log(x: int, scale: int, table: Sequence[int]) -> int:
     step = fraction // STEP
     log2 = (whole << 16) + fraction + table[step] + (((table[step + 1] - table[step]) * (fraction - STEP * step)) >> 16)
     return ((scale * ((LN_2 * log2 + ONE // 2) >> 16) + ONE // 2) & 0xFFFFFFFF) >> 16
-
-
-def evaluate_filter_bank_log(data: Array, *, attrs: LogAttrs, out_type: TensorType) -> Array:
-    table = log_table()
-    scaled = ((x << attrs.correction_bits) & 0xFFFFFFFF for x in data.ravel().tolist())
-    logs = [min(scaled_log(x, attrs.scale, table), 32767) if x > 1 else 0 for x in scaled]
-    return np.array(logs, np.int16).reshape(data.shape)
-
-
-register_op(
-    "signal.log",
-    1,
-    arguments=[("data", "uint32", "channels")],
-    attrs_type=LogAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_filter_bank_log,
-    evaluate=evaluate_filter_bank_log,
-    doc="SignalFilterBankLog of TFLM; uint32 to int16",
-)
 
 
 # signal.square_root: SignalFilterBankSquareRoot of TFLM: the rounded root of each channel, shifted right.
@@ -467,15 +389,13 @@ def evaluate_square_root(data: Array, shift: Array, *, attrs: None, out_type: Te
     return np.array(roots, np.uint32).reshape(data.shape)
 
 
-register_op(
+register(
     "signal.square_root",
-    2,
-    arguments=[("data", "uint64", "energies"), ("shift", "int32 []", "bits that the roots are shifted right by")],
-    attrs_type=None,
-    pattern=OpPattern.OPAQUE,
+    "SignalFilterBankSquareRoot of TFLM; uint64 to uint32",
+    [("data", "uint64", "energies"), ("shift", "int32 []", "bits that the roots are shifted right by")],
+    OpPattern.OPAQUE,
     infer_type=infer_square_root,
     evaluate=evaluate_square_root,
-    doc="SignalFilterBankSquareRoot of TFLM; uint64 to uint32",
 )
 
 
@@ -560,17 +480,16 @@ for _name, _evaluate, _rule, _doc in (
     ("signal.noise_estimate", evaluate_estimate, te_estimate, "the new estimate"),
     ("signal.subtract_noise", evaluate_subtract, te_subtract, "what remains"),
 ):
-    register_op(
+    register(
         _name,
-        2,
-        arguments=[("data", "uint32 [n]", "the signal in each channel"), ("estimate", "uint32 [n]", "the noise")],
-        attrs_type=NoiseAttrs,
-        pattern=OpPattern.OPAQUE,
+        f"SignalFilterBankSpectralSubtraction of TFLM: {_doc}",
+        [("data", "uint32 [n]", "the signal in each channel"), ("estimate", "uint32 [n]", "the noise")],
+        OpPattern.OPAQUE,
+        attrs=NoiseAttrs,
         infer_type=infer_spectral_subtraction,
         evaluate=_evaluate,
-        doc=f"SignalFilterBankSpectralSubtraction of TFLM: {_doc}",
+        te=_rule,
     )
-    F_TE.set(_name, _rule)
 
 
 # signal.pcan: SignalPCAN of TFLM: gain control by the noise of each channel, then a curve that is a parabola near 0.
@@ -586,19 +505,35 @@ SNR_BITS = 12
 OUTPUT_BITS = 6
 
 
+@operator(
+    "signal.pcan",
+    "SignalPCAN of TFLM; uint32",
+    [
+        ("data", "uint32 [n]", "the signal in each channel"),
+        ("noise", "uint32 [n]", "the noise in each channel"),
+        ("table", "int16 [125]", "gains"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class PcanAttrs:
     """Bits by which signal times gain is shifted right."""
 
     snr_shift: int
 
+    def infer_type(self, data: TensorType, noise: TensorType, table: TensorType) -> Type:
+        """uint32 [n] signal and noise, int16 [125 or more] -> uint32 [n]."""
+        if data.dtype != "uint32" or noise != data or len(data.shape) != 1 or table.dtype != "int16" or table.size < TABLE:
+            raise TypeRuleError(f"pcan of {data} with noise {noise} and table {table} is not valid")
+        return TensorType(data.shape, "uint32")
 
-def infer_pcan(types: Sequence[Type], _attrs: PcanAttrs) -> Type:
-    """uint32 [n] signal and noise, int16 [125 or more] -> uint32 [n]."""
-    data, noise, table = tensors_of(types, 3)
-    if data.dtype != "uint32" or noise != data or len(data.shape) != 1 or table.dtype != "int16" or table.size < TABLE:
-        raise TypeRuleError(f"pcan of {data} with noise {noise} and table {table} is not valid")
-    return TensorType(data.shape, "uint32")
+    def evaluate(self, data: Array, noise: Array, table: Array, *, out_type: TensorType) -> Array:
+        entries = table.ravel().tolist()
+        gains = (gain_of(x, entries) for x in noise.tolist())
+        scaled = [
+            ((x * g & 0xFFFFFFFFFFFFFFFF) >> self.snr_shift) & 0xFFFFFFFF for x, g in zip(data.tolist(), gains, strict=True)
+        ]
+        return np.array([shrink(x) for x in scaled], np.uint32)
 
 
 def gain_of(x: int, table: Sequence[int]) -> int:
@@ -620,29 +555,6 @@ def shrink(x: int) -> int:
     return (x >> (SNR_BITS - OUTPUT_BITS)) - (1 << OUTPUT_BITS)
 
 
-def evaluate_pcan(data: Array, noise: Array, table: Array, *, attrs: PcanAttrs, out_type: TensorType) -> Array:
-    entries = table.ravel().tolist()
-    gains = (gain_of(x, entries) for x in noise.tolist())
-    scaled = [((x * g & 0xFFFFFFFFFFFFFFFF) >> attrs.snr_shift) & 0xFFFFFFFF for x, g in zip(data.tolist(), gains, strict=True)]
-    return np.array([shrink(x) for x in scaled], np.uint32)
-
-
-register_op(
-    "signal.pcan",
-    3,
-    arguments=[
-        ("data", "uint32 [n]", "the signal in each channel"),
-        ("noise", "uint32 [n]", "the noise in each channel"),
-        ("table", "int16 [125]", "gains"),
-    ],
-    attrs_type=PcanAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_pcan,
-    evaluate=evaluate_pcan,
-    doc="SignalPCAN of TFLM; uint32",
-)
-
-
 # signal.overlap_add: SignalOverlapAdd of TFLM: overlapping frames become a signal again; sums are clamped to int16.
 #
 # Each frame is added to the remainder of earlier frames; `step` samples are then finished.  The others are a state.
@@ -652,51 +564,47 @@ register_op(
 OVERLAP_TYPES = ("int16", "float32")
 
 
+@operator(
+    "signal.overlap_add",
+    "SignalOverlapAdd of TFLM; int16, float32",
+    [
+        ("data", "int16, float32 [rows, frames, size]", "frames"),
+        ("left", "as data [rows, size - step]", "what earlier frames have left"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class OverlapAddAttrs:
     """Samples from frame to frame."""
 
     step: int
 
+    def infer_type(self, data: TensorType, left: TensorType) -> Type:
+        """[rows, frames, size] and the remainder [rows, size - step] -> [rows, frames * step + size - step]."""
+        if (
+            data.dtype not in OVERLAP_TYPES
+            or left.dtype != data.dtype
+            or len(data.shape) != 3
+            or not 1 <= self.step < data.shape[2]
+        ):
+            raise TypeRuleError(f"overlap_add of {data} and {left} by {self.step} is not valid")
+        rows, frames, size = data.shape
+        if left.shape != (rows, size - self.step):
+            raise TypeRuleError(f"overlap_add of {data} and {left} is not valid")
+        return TensorType((rows, frames * self.step + size - self.step), data.dtype)
 
-def infer_overlap_add(types: Sequence[Type], attrs: OverlapAddAttrs) -> Type:
-    """[rows, frames, size] and the remainder [rows, size - step] -> [rows, frames * step + size - step]."""
-    data, left = tensors_of(types, 2)
-    if data.dtype not in OVERLAP_TYPES or left.dtype != data.dtype or len(data.shape) != 3 or not 1 <= attrs.step < data.shape[2]:
-        raise TypeRuleError(f"overlap_add of {data} and {left} by {attrs.step} is not valid")
-    rows, frames, size = data.shape
-    if left.shape != (rows, size - attrs.step):
-        raise TypeRuleError(f"overlap_add of {data} and {left} is not valid")
-    return TensorType((rows, frames * attrs.step + size - attrs.step), data.dtype)
-
-
-def evaluate_overlap_add(data: Array, left: Array, *, attrs: OverlapAddAttrs, out_type: TensorType) -> Array:
-    out = np.zeros(out_type.shape, data.dtype)
-    out[:, : left.shape[1]] = left
-    size = data.shape[2]
-    for frame in range(data.shape[1]):
-        part = out[:, frame * attrs.step : frame * attrs.step + size]
-        with np.errstate(all="ignore"):
-            if data.dtype == np.float32:
-                part += data[:, frame]
-            else:
-                part[...] = np.clip(part.astype(np.int32) + data[:, frame], -32768, 32767)
-    return out
-
-
-register_op(
-    "signal.overlap_add",
-    2,
-    arguments=[
-        ("data", "int16, float32 [rows, frames, size]", "frames"),
-        ("left", "as data [rows, size - step]", "what earlier frames have left"),
-    ],
-    attrs_type=OverlapAddAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_overlap_add,
-    evaluate=evaluate_overlap_add,
-    doc="SignalOverlapAdd of TFLM; int16, float32",
-)
+    def evaluate(self, data: Array, left: Array, *, out_type: TensorType) -> Array:
+        out = np.zeros(out_type.shape, data.dtype)
+        out[:, : left.shape[1]] = left
+        size = data.shape[2]
+        for frame in range(data.shape[1]):
+            part = out[:, frame * self.step : frame * self.step + size]
+            with np.errstate(all="ignore"):
+                if data.dtype == np.float32:
+                    part += data[:, frame]
+                else:
+                    part[...] = np.clip(part.astype(np.int32) + data[:, frame], -32768, 32767)
+        return out
 
 
 # signal.spectrogram: AudioSpectrogram of TFLite: power of each frequency in frames of a signal, in double precision.
@@ -709,6 +617,9 @@ register_op(
 SPECTROGRAM_LARGEST = 1 << 16
 
 
+@operator(
+    "signal.spectrogram", "AudioSpectrogram; float32", [("data", "float32 [samples, channels]", "the signal")], OpPattern.OPAQUE
+)
 @dataclass(frozen=True, slots=True)
 class SpectrogramAttrs:
     """Samples of a frame, samples from frame to frame, whether magnitudes stay squared."""
@@ -722,52 +633,37 @@ class SpectrogramAttrs:
         """Samples of the transform."""
         return 1 << (self.window - 1).bit_length()
 
+    def infer_type(self, data: TensorType) -> Type:
+        """float32 [samples, channels] -> float32 [channels, frames, bins]."""
+        if (
+            data.dtype != "float32"
+            or len(data.shape) != 2
+            or self.stride < 1
+            or not 2 <= self.window <= min(SPECTROGRAM_LARGEST, data.shape[0])
+        ):
+            raise TypeRuleError(f"spectrogram of {data} in frames of {self.window} samples is not valid")
+        frames = 1 + (data.shape[0] - self.window) // self.stride
+        return TensorType((data.shape[1], frames, self.length // 2 + 1), "float32")
+
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        channels, frames, bins = out_type.shape
+        starts = np.arange(frames) * self.stride
+        rows = np.zeros((channels * frames, self.length))
+        with np.errstate(all="ignore"):
+            framed = data.T[:, starts[:, None] + np.arange(self.window)] * hann(self.window)
+            rows[:, : self.window] = framed.reshape(-1, self.window)
+            points = split_radix_real_transform(rows).reshape(-1, bins - 1, 2)
+            power = np.zeros((len(rows), bins))
+            power[:, 1:-1] = points[:, 1:, 0] * points[:, 1:, 0] + points[:, 1:, 1] * points[:, 1:, 1]
+            power[:, 0], power[:, -1] = points[:, 0, 0] * points[:, 0, 0], points[:, 0, 1] * points[:, 0, 1]
+            single = power.astype(np.float32).reshape(out_type.shape)
+            return single if self.squared else np.sqrt(single)
+
 
 def hann(length: int) -> Array:
     """The periodic Hann window in double precision."""
     pi = math.atan(1.0) * 4.0
     return np.array([0.5 - 0.5 * math.cos(2.0 * pi * i / length) for i in range(length)])
-
-
-def infer_spectrogram(types: Sequence[Type], attrs: SpectrogramAttrs) -> Type:
-    """float32 [samples, channels] -> float32 [channels, frames, bins]."""
-    (data,) = tensors_of(types, 1)
-    if (
-        data.dtype != "float32"
-        or len(data.shape) != 2
-        or attrs.stride < 1
-        or not 2 <= attrs.window <= min(SPECTROGRAM_LARGEST, data.shape[0])
-    ):
-        raise TypeRuleError(f"spectrogram of {data} in frames of {attrs.window} samples is not valid")
-    frames = 1 + (data.shape[0] - attrs.window) // attrs.stride
-    return TensorType((data.shape[1], frames, attrs.length // 2 + 1), "float32")
-
-
-def evaluate_spectrogram(data: Array, *, attrs: SpectrogramAttrs, out_type: TensorType) -> Array:
-    channels, frames, bins = out_type.shape
-    starts = np.arange(frames) * attrs.stride
-    rows = np.zeros((channels * frames, attrs.length))
-    with np.errstate(all="ignore"):
-        framed = data.T[:, starts[:, None] + np.arange(attrs.window)] * hann(attrs.window)
-        rows[:, : attrs.window] = framed.reshape(-1, attrs.window)
-        points = split_radix_real_transform(rows).reshape(-1, bins - 1, 2)
-        power = np.zeros((len(rows), bins))
-        power[:, 1:-1] = points[:, 1:, 0] * points[:, 1:, 0] + points[:, 1:, 1] * points[:, 1:, 1]
-        power[:, 0], power[:, -1] = points[:, 0, 0] * points[:, 0, 0], points[:, 0, 1] * points[:, 0, 1]
-        single = power.astype(np.float32).reshape(out_type.shape)
-        return single if attrs.squared else np.sqrt(single)
-
-
-register_op(
-    "signal.spectrogram",
-    1,
-    arguments=[("data", "float32 [samples, channels]", "the signal")],
-    attrs_type=SpectrogramAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_spectrogram,
-    evaluate=evaluate_spectrogram,
-    doc="AudioSpectrogram; float32",
-)
 
 
 # signal.mfcc: Mfcc of TFLite: mel-frequency cepstral coefficients of a spectrogram of squared magnitudes, in double precision.
@@ -782,6 +678,15 @@ FLOOR = 1e-12
 MOST_CHANNELS = 1 << 14
 
 
+@operator(
+    "signal.mfcc",
+    "Mfcc; float32",
+    [
+        ("data", "float32 [channels, frames, bins]", "squared magnitudes"),
+        ("rate?", "int32 [1]", "samples a second, where the attribute is None"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class MfccAttrs:
     """Samples per second (None: an operand); frequency limits in Hz; triangles; coefficients."""
@@ -791,6 +696,40 @@ class MfccAttrs:
     upper: float
     channels: int
     coefficients: int
+
+    def infer_type(self, *types: TensorType) -> Type:
+        """float32 [channels, frames, bins], the rate unless it is an attribute -> float32 [channels, frames, coefficients]."""
+        data, *rate = tensors_of(types, 1 if self.rate is not None else 2)
+        if rate and (rate[0].dtype, rate[0].shape) != ("int32", (1,)):
+            raise TypeRuleError(f"mfcc at the rate {rate[0]} is not valid")
+        sizes_fit = 1 <= self.coefficients <= self.channels <= MOST_CHANNELS and 0 <= self.lower < self.upper
+        if data.dtype != "float32" or len(data.shape) != 3 or data.shape[2] < 2 or not sizes_fit:
+            raise TypeRuleError(f"mfcc of {data} by {self} is not valid")
+        if self.rate is not None and not reaches(data.shape[2], self):
+            raise TypeRuleError(f"mfcc of {data} up to {self.upper} Hz is not valid")
+        return TensorType((*data.shape[:2], self.coefficients), "float32")
+
+    def evaluate(self, data: Array, rate: Array | None = None, *, out_type: TensorType) -> Array:
+        if rate is not None:
+            known = replace(self, rate=int(rate[0]))
+            return (
+                known.evaluate(data, out_type=out_type) if reaches(data.shape[2], known) else np.zeros(out_type.shape, np.float32)
+            )
+        bank, table = mel_bank(data.shape[2], self), cosines(self)
+        with np.errstate(all="ignore"):
+            rows = np.sqrt(data.astype(np.float64)).reshape(-1, data.shape[2])
+            mel = np.zeros((len(rows), self.channels))
+            for i, (channel, weight) in enumerate(zip(bank.channel, bank.weight, strict=True), bank.first):
+                weighted = rows[:, i] * weight
+                if channel >= 0:
+                    mel[:, channel] += weighted
+                if channel + 1 < self.channels:
+                    mel[:, channel + 1] += rows[:, i] - weighted
+            logs = np.array([math.log(v) if 0 < v < math.inf else v for v in np.where(mel < FLOOR, FLOOR, mel).ravel().tolist()])
+            out = np.zeros((len(rows), self.coefficients))
+            for j in range(self.channels):
+                out += table[:, j] * logs.reshape(mel.shape)[:, j : j + 1]
+            return np.where(np.isnan(out), np.nan, out).astype(np.float32).reshape(out_type.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -844,53 +783,3 @@ def cosines(attrs: MfccAttrs) -> Array:
 def reaches(bins: int, attrs: MfccAttrs) -> bool:
     """Whether a spectrogram with `bins` bins has the frequencies up to the limit."""
     return attrs.rate is not None and attrs.rate > 0 and mel_bank(bins, attrs).last < bins
-
-
-def infer_mfcc(types: Sequence[Type], attrs: MfccAttrs) -> Type:
-    """float32 [channels, frames, bins], and the rate if it is not an attribute -> float32 [channels, frames, coefficients]."""
-    data, *rate = tensors_of(types, 1 if attrs.rate is not None else 2)
-    if rate and (rate[0].dtype, rate[0].shape) != ("int32", (1,)):
-        raise TypeRuleError(f"mfcc at the rate {rate[0]} is not valid")
-    sizes_fit = 1 <= attrs.coefficients <= attrs.channels <= MOST_CHANNELS and 0 <= attrs.lower < attrs.upper
-    if data.dtype != "float32" or len(data.shape) != 3 or data.shape[2] < 2 or not sizes_fit:
-        raise TypeRuleError(f"mfcc of {data} by {attrs} is not valid")
-    if attrs.rate is not None and not reaches(data.shape[2], attrs):
-        raise TypeRuleError(f"mfcc of {data} up to {attrs.upper} Hz is not valid")
-    return TensorType((*data.shape[:2], attrs.coefficients), "float32")
-
-
-def evaluate_mfcc(data: Array, rate: Array | None = None, *, attrs: MfccAttrs, out_type: TensorType) -> Array:
-    if rate is not None:
-        attrs = replace(attrs, rate=int(rate[0]))
-        if not reaches(data.shape[2], attrs):
-            return np.zeros(out_type.shape, np.float32)
-    bank, table = mel_bank(data.shape[2], attrs), cosines(attrs)
-    with np.errstate(all="ignore"):
-        rows = np.sqrt(data.astype(np.float64)).reshape(-1, data.shape[2])
-        mel = np.zeros((len(rows), attrs.channels))
-        for i, (channel, weight) in enumerate(zip(bank.channel, bank.weight, strict=True), bank.first):
-            weighted = rows[:, i] * weight
-            if channel >= 0:
-                mel[:, channel] += weighted
-            if channel + 1 < attrs.channels:
-                mel[:, channel + 1] += rows[:, i] - weighted
-        logs = np.array([math.log(v) if 0 < v < math.inf else v for v in np.where(mel < FLOOR, FLOOR, mel).ravel().tolist()])
-        out = np.zeros((len(rows), attrs.coefficients))
-        for j in range(attrs.channels):
-            out += table[:, j] * logs.reshape(mel.shape)[:, j : j + 1]
-        return np.where(np.isnan(out), np.nan, out).astype(np.float32).reshape(out_type.shape)
-
-
-register_op(
-    "signal.mfcc",
-    VARIABLE,
-    arguments=[
-        ("data", "float32 [channels, frames, bins]", "squared magnitudes"),
-        ("rate?", "int32 [1]", "samples a second, where the attribute is None"),
-    ],
-    attrs_type=MfccAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_mfcc,
-    evaluate=evaluate_mfcc,
-    doc="Mfcc; float32",
-)

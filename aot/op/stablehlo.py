@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
 
-from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import clamped_index, tensors_of
+from aot.op.common.operator import Index, operator
+from aot.op.common.tensors import clamped_index
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
+
 
 # stablehlo.gather: STABLEHLO_GATHER of TFLite: slices of one size, each starting where a vector of indices says.
 #
 # The result's dimensions in `offset_dims` run through a slice (without its `collapsed_dims`), the others through the
 # indices, whose dimension `index_vector_dim` holds one vector each; its entry k is the start along dimension
 # `start_index_map[k]`.  A start is moved so that the whole slice is inside.  Oracle: `kernels/stablehlo_gather.cc`.
-
-
+@operator(
+    "stablehlo.gather",
+    "STABLEHLO_GATHER; indices at run time",
+    [("data", "any", "what slices are taken of"), ("indices", "int32, int64", "where they begin")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
 @dataclass(frozen=True, slots=True)
 class GatherAttrs:
     """The fields of StableHLO's gather."""
@@ -37,6 +42,44 @@ class GatherAttrs:
     def kept(self) -> list[int]:
         """The data's dimensions that the result keeps."""
         return [i for i in range(len(self.slice_sizes)) if i not in self.collapsed_dims]
+
+    def infer_type(self, data: TensorType, indices: TensorType) -> Type:
+        """Data, int32 or int64 indices -> slices in the place of the index vectors."""
+        problem = gather_misfit(data, indices, self)
+        if problem or indices.dtype not in ("int32", "int64"):
+            raise TypeRuleError(problem or f"gather by {indices}")
+        offsets = iter([self.slice_sizes[d] for d in self.kept])
+        batch = iter([n for d, n in enumerate(indices.shape) if d != self.index_vector_dim])
+        rank = len(self.offset_dims) + len(indices.shape) - 1
+        return TensorType(tuple(next(offsets if d in self.offset_dims else batch) for d in range(rank)), data.dtype, data.quant)
+
+    def evaluate(self, data: Array, indices: Array, *, out_type: TensorType) -> Array:
+        vectors = np.moveaxis(indices, self.index_vector_dim, -1)
+        places = np.indices(out_type.shape)
+        batch = tuple(places[d] for d in range(len(out_type.shape)) if d not in self.offset_dims)
+        offsets = dict(zip(self.kept, (places[d] for d in sorted(self.offset_dims)), strict=True))
+        position = []
+        for dim, (extent, size) in enumerate(zip(data.shape, self.slice_sizes, strict=True)):
+            start: Array = np.zeros(out_type.shape, np.int64)
+            if dim in self.start_index_map:
+                start = np.clip(vectors[(*batch, self.start_index_map.index(dim))], 0, extent - size).astype(np.int64)
+            position.append(start + offsets.get(dim, 0))
+        return np.asarray(data[tuple(position)]).reshape(out_type.shape)
+
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, indices: TensorFn, *, out_type: TensorType) -> Expr:
+        rank = len(out_type.shape)
+        batch = [i[d] for d in range(rank) if d not in self.offset_dims]
+        offsets = dict(zip(self.kept, (i[d] for d in sorted(self.offset_dims)), strict=True))
+        position = []
+        for dim, (extent, size) in enumerate(zip(data.shape, self.slice_sizes, strict=True)):
+            at: Expr = offsets.get(dim, imm(0))
+            if dim in self.start_index_map and size < extent:
+                entry = list(batch)
+                entry.insert(self.index_vector_dim, imm(self.start_index_map.index(dim)))
+                start = clamped_index(b, indices.at(b, tuple(entry)), extent - size + 1)
+                at = start + at if dim in offsets else start
+            position.append(at)
+        return data.at(b, tuple(position))
 
 
 def gather_misfit(data: TensorType, indices: TensorType, attrs: GatherAttrs) -> str:
@@ -60,66 +103,6 @@ def gather_misfit(data: TensorType, indices: TensorType, attrs: GatherAttrs) -> 
     return ""
 
 
-def infer_gather(types: Sequence[Type], attrs: GatherAttrs) -> Type:
-    """Data, int32 or int64 indices -> slices in the place of the index vectors."""
-    data, indices = tensors_of(types, 2)
-    problem = gather_misfit(data, indices, attrs)
-    if problem or indices.dtype not in ("int32", "int64"):
-        raise TypeRuleError(problem or f"gather by {indices}")
-    offsets = iter([attrs.slice_sizes[d] for d in attrs.kept])
-    batch = iter([n for d, n in enumerate(indices.shape) if d != attrs.index_vector_dim])
-    rank = len(attrs.offset_dims) + len(indices.shape) - 1
-    return TensorType(tuple(next(offsets if d in attrs.offset_dims else batch) for d in range(rank)), data.dtype, data.quant)
-
-
-def evaluate_gather(data: Array, indices: Array, *, attrs: GatherAttrs, out_type: TensorType) -> Array:
-    vectors = np.moveaxis(indices, attrs.index_vector_dim, -1)
-    places = np.indices(out_type.shape)
-    batch = tuple(places[d] for d in range(len(out_type.shape)) if d not in attrs.offset_dims)
-    offsets = dict(zip(attrs.kept, (places[d] for d in sorted(attrs.offset_dims)), strict=True))
-    position = []
-    for dim, (extent, size) in enumerate(zip(data.shape, attrs.slice_sizes, strict=True)):
-        start: Array = np.zeros(out_type.shape, np.int64)
-        if dim in attrs.start_index_map:
-            start = np.clip(vectors[(*batch, attrs.start_index_map.index(dim))], 0, extent - size).astype(np.int64)
-        position.append(start + offsets.get(dim, 0))
-    return np.asarray(data[tuple(position)]).reshape(out_type.shape)
-
-
-def te_gather(_ctx: TeContext, args: Sequence[TensorFn], attrs: GatherAttrs, out_type: TensorType) -> TensorFn:
-    data, indices = args
-    rank = len(out_type.shape)
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        batch = [i[d] for d in range(rank) if d not in attrs.offset_dims]
-        offsets = dict(zip(attrs.kept, (i[d] for d in sorted(attrs.offset_dims)), strict=True))
-        position = []
-        for dim, (extent, size) in enumerate(zip(data.shape, attrs.slice_sizes, strict=True)):
-            at: Expr = offsets.get(dim, imm(0))
-            if dim in attrs.start_index_map and size < extent:
-                entry = list(batch)
-                entry.insert(attrs.index_vector_dim, imm(attrs.start_index_map.index(dim)))
-                start = clamped_index(b, indices.at(b, tuple(entry)), extent - size + 1)
-                at = start + at if dim in offsets else start
-            position.append(at)
-        return data.at(b, tuple(position))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "stablehlo.gather",
-    2,
-    arguments=[("data", "any", "what slices are taken of"), ("indices", "int32, int64", "where they begin")],
-    attrs_type=GatherAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_gather,
-    evaluate=evaluate_gather,
-    doc="STABLEHLO_GATHER; indices at run time",
-)
-F_TE.set("stablehlo.gather", te_gather)
-
-
 # stablehlo.scatter: STABLEHLO_SCATTER of TFLite: a copy of a tensor with slices combined into it at index vectors.
 #
 # The updates' dimensions in `window_dims` run through a slice, the others through the indices, whose dimension
@@ -138,6 +121,12 @@ KINDS = {
 """Operators of the subgraph -> how an element is combined."""
 
 
+@operator(
+    "stablehlo.scatter",
+    "STABLEHLO_SCATTER; indices at run time",
+    [("data", "any", "what is copied"), ("indices", "int32, int64", "where slices go"), ("updates", "as data", "the slices")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class ScatterAttrs:
     """How elements are combined, and the fields of StableHLO's scatter."""
@@ -151,6 +140,25 @@ class ScatterAttrs:
     def window_of(self, rank: int) -> list[int]:
         """The data's dimensions of the window dimensions, in order."""
         return [d for d in range(rank) if d not in self.inserted_dims]
+
+    def infer_type(self, data: TensorType, indices: TensorType, updates: TensorType) -> Type:
+        """Data, int32 or int64 indices, updates of the data's type -> the data's type."""
+        problem = scatter_misfit(data, indices, updates, self)
+        if problem or indices.dtype not in ("int32", "int64") or updates.dtype != data.dtype or self.kind not in KINDS.values():
+            raise TypeRuleError(problem or f"scatter of {updates} into {data} by {indices}")
+        return data
+
+    def evaluate(self, data: Array, indices: Array, updates: Array, *, out_type: TensorType) -> Array:
+        out = np.array(data)
+        join = _JOIN[self.kind]
+        with np.errstate(all="ignore"):
+            for at, place in _places(data, indices, updates, self):
+                out[place] = join(out[place], updates[at])
+        return out.reshape(out_type.shape)
+
+    def domain(self, data: TensorType, _indices: TensorType, _updates: TensorType) -> dict[int, tuple[float, float]]:
+        """Indices are within the smallest of the dimensions."""
+        return {1: (0, min((data.shape[d] for d in self.index_map), default=1) - 1)}
 
 
 def scatter_misfit(data: TensorType, indices: TensorType, updates: TensorType, attrs: ScatterAttrs) -> str:
@@ -170,15 +178,6 @@ def scatter_misfit(data: TensorType, indices: TensorType, updates: TensorType, a
     if not fits or rank != len(attrs.window_dims) + len(attrs.inserted_dims) or not data.size:
         return f"updates {updates} of {data} by {indices}"
     return ""
-
-
-def infer_scatter(types: Sequence[Type], attrs: ScatterAttrs) -> Type:
-    """Data, int32 or int64 indices, updates of the data's type -> the data's type."""
-    data, indices, updates = tensors_of(types, 3)
-    problem = scatter_misfit(data, indices, updates, attrs)
-    if problem or indices.dtype not in ("int32", "int64") or updates.dtype != data.dtype or attrs.kind not in KINDS.values():
-        raise TypeRuleError(problem or f"scatter of {updates} into {data} by {indices}")
-    return data
 
 
 _JOIN: dict[str, Callable[[Array, Array], Array]] = {
@@ -206,37 +205,3 @@ def _places(
             position[dim] += at[d]
         if all(0 <= p < n for p, n in zip(position, data.shape, strict=True)):
             yield at, tuple(position)
-
-
-def evaluate_scatter(data: Array, indices: Array, updates: Array, *, attrs: ScatterAttrs, out_type: TensorType) -> Array:
-    out = np.array(data)
-    join = _JOIN[attrs.kind]
-    with np.errstate(all="ignore"):
-        for at, place in _places(data, indices, updates, attrs):
-            out[place] = join(out[place], updates[at])
-    return out.reshape(out_type.shape)
-
-
-register_op(
-    "stablehlo.scatter",
-    3,
-    arguments=[
-        ("data", "any", "what is copied"),
-        ("indices", "int32, int64", "where slices go"),
-        ("updates", "as data", "the slices"),
-    ],
-    attrs_type=ScatterAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_scatter,
-    evaluate=evaluate_scatter,
-    doc="STABLEHLO_SCATTER; indices at run time",
-)
-
-
-def domain_scatter(types: Sequence[Type], attrs: ScatterAttrs) -> dict[int, tuple[float, float]]:
-    """Indices are within the smallest of the dimensions."""
-    data, _, _ = tensors_of(types, 3)
-    return {1: (0, min((data.shape[d] for d in attrs.index_map), default=1) - 1)}
-
-
-F_DOMAIN.set("stablehlo.scatter", domain_scatter)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import named
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import tensors_of
+from aot.op.common.operator import operator
+from aot.op.common.te_rule import TeContext
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -41,6 +41,12 @@ class Line:
     upper_weight: tuple[float, ...]
 
 
+@operator(
+    "image.resize_bilinear",
+    "RESIZE_BILINEAR; int8, int16, uint8, float32",
+    [("data", "int8, int16, float32 [N, H, W, C]", "the image")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,  # each element is read up to four times: producers must not be fused into it
+)
 @dataclass(frozen=True, slots=True)
 class ResizeBilinearAttrs:
     """Rows and columns of the result."""
@@ -48,36 +54,62 @@ class ResizeBilinearAttrs:
     rows: Line
     columns: Line
 
+    def infer_type(self, data: TensorType) -> Type:
+        """[N, H, W, C] -> [N, rows, columns, C]."""
+        if len(data.shape) != 4 or data.dtype not in RESIZABLE:
+            raise TypeRuleError(f"resize_bilinear of {data} is not valid")
+        for line, size in ((self.rows, data.shape[1]), (self.columns, data.shape[2])):
+            positions = (*line.lower, *line.upper)
+            if not positions or not 0 <= min(positions) <= max(positions) < size:
+                raise TypeRuleError(f"resize_bilinear reads positions {positions} of {size}")
+        shape = (data.shape[0], len(self.rows.lower), len(self.columns.lower), data.shape[3])
+        return TensorType(shape, data.dtype, data.quant)
 
-def infer_resize_bilinear(types: Sequence[Type], attrs: ResizeBilinearAttrs) -> Type:
-    """[N, H, W, C] -> [N, rows, columns, C]."""
-    (data,) = tensors_of(types, 1)
-    if len(data.shape) != 4 or data.dtype not in RESIZABLE:
-        raise TypeRuleError(f"resize_bilinear of {data} is not valid")
-    for line, size in ((attrs.rows, data.shape[1]), (attrs.columns, data.shape[2])):
-        positions = (*line.lower, *line.upper)
-        if not positions or not 0 <= min(positions) <= max(positions) < size:
-            raise TypeRuleError(f"resize_bilinear reads positions {positions} of {size}")
-    shape = (data.shape[0], len(attrs.rows.lower), len(attrs.columns.lower), data.shape[3])
-    return TensorType(shape, data.dtype, data.quant)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        fixed = out_type.dtype in FIXED_POINT
+        wide = np.int64 if fixed else np.float32
+        rows, columns = self.rows, self.columns
+        total: Array = np.zeros((), wide)
+        for x, x_weight in ((columns.lower, columns.lower_weight), (columns.upper, columns.upper_weight)):
+            for y, y_weight in ((rows.lower, rows.lower_weight), (rows.upper, rows.upper_weight)):
+                part: Array = data[:, list(y)][:, :, list(x)].astype(wide)
+                for weights in (np.array(y_weight, wide)[:, None, None], np.array(x_weight, wide)[:, None]):
+                    part = np.multiply(part, weights)
+                total = part if total.ndim == 0 else total + part
+        if fixed:
+            rounded = np.abs(total) + (ONE * ONE // 2) >> 20
+            return np.asarray(np.sign(total) * rounded, out_type.dtype)
+        total = total + np.float32(0.5 if out_type.dtype == "uint8" else 0.0)  # turns -0 into 0
+        return total.astype(out_type.dtype)
 
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        (data,) = args
+        fixed = out_type.dtype in FIXED_POINT
+        largest = 1 << (7 if out_type.dtype == "int8" else 15)
+        wide = "float32" if not fixed else "int32" if _fits_int32(self, largest) else "int64"
+        tables = [_tables(ctx, line, name, fixed=fixed) for line, name in ((self.rows, "row"), (self.columns, "column"))]
 
-def evaluate_resize_bilinear(data: Array, *, attrs: ResizeBilinearAttrs, out_type: TensorType) -> Array:
-    fixed = out_type.dtype in FIXED_POINT
-    wide = np.int64 if fixed else np.float32
-    rows, columns = attrs.rows, attrs.columns
-    total: Array = np.zeros((), wide)
-    for x, x_weight in ((columns.lower, columns.lower_weight), (columns.upper, columns.upper_weight)):
-        for y, y_weight in ((rows.lower, rows.lower_weight), (rows.upper, rows.upper_weight)):
-            part: Array = data[:, list(y)][:, :, list(x)].astype(wide)
-            for weights in (np.array(y_weight, wide)[:, None, None], np.array(x_weight, wide)[:, None]):
-                part = np.multiply(part, weights)
-            total = part if total.ndim == 0 else total + part
-    if fixed:
-        rounded = np.abs(total) + (ONE * ONE // 2) >> 20
-        return np.asarray(np.sign(total) * rounded, out_type.dtype)
-    total = total + np.float32(0.5 if out_type.dtype == "uint8" else 0.0)  # turns -0 into 0
-    return total.astype(out_type.dtype)
+        def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+            (y_positions, y_weights), (x_positions, x_weights) = (
+                (
+                    [b.let("at", cast("int32", t.at(b, (i,)))) for t in table[:2]],
+                    [b.let("weight", cast(wide, t.at(b, (i,)))) for t in table[2:]],
+                )
+                for table, i in zip(tables, (y, x), strict=True)
+            )
+            total: Expr | None = None
+            for x_position, x_weight in zip(x_positions, x_weights, strict=True):
+                for y_position, y_weight in zip(y_positions, y_weights, strict=True):
+                    part = cast(wide, data.at(b, (n, y_position, x_position, c))) * y_weight * x_weight
+                    total = part if total is None else total + part
+            assert total is not None
+            if not fixed:
+                return cast(out_type.dtype, total + imm(0.5 if out_type.dtype == "uint8" else 0.0, wide))
+            total = named(b, "total", total)
+            half = ONE * ONE // 2
+            return cast(out_type.dtype, (total + select(total > 0, imm(half, wide), imm(-half, wide))) / (ONE * ONE))
+
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _fits_int32(attrs: ResizeBilinearAttrs, largest: int) -> bool:
@@ -89,36 +121,6 @@ def _fits_int32(attrs: ResizeBilinearAttrs, largest: int) -> bool:
     return largest * sums[0] * sums[1] + ONE * ONE < 1 << 31
 
 
-def te_resize_bilinear(ctx: TeContext, args: Sequence[TensorFn], attrs: ResizeBilinearAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-    fixed = out_type.dtype in FIXED_POINT
-    largest = 1 << (7 if out_type.dtype == "int8" else 15)
-    wide = "float32" if not fixed else "int32" if _fits_int32(attrs, largest) else "int64"
-    tables = [_tables(ctx, line, name, fixed=fixed) for line, name in ((attrs.rows, "row"), (attrs.columns, "column"))]
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        (y_positions, y_weights), (x_positions, x_weights) = (
-            (
-                [b.let("at", cast("int32", t.at(b, (i,)))) for t in table[:2]],
-                [b.let("weight", cast(wide, t.at(b, (i,)))) for t in table[2:]],
-            )
-            for table, i in zip(tables, (y, x), strict=True)
-        )
-        total: Expr | None = None
-        for x_position, x_weight in zip(x_positions, x_weights, strict=True):
-            for y_position, y_weight in zip(y_positions, y_weights, strict=True):
-                part = cast(wide, data.at(b, (n, y_position, x_position, c))) * y_weight * x_weight
-                total = part if total is None else total + part
-        assert total is not None
-        if not fixed:
-            return cast(out_type.dtype, total + imm(0.5 if out_type.dtype == "uint8" else 0.0, wide))
-        total = named(b, "total", total)
-        half = ONE * ONE // 2
-        return cast(out_type.dtype, (total + select(total > 0, imm(half, wide), imm(-half, wide))) / (ONE * ONE))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
 def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[TensorFn]:
     """Positions and weights of an axis, in flash."""
     weight_type = np.int16 if fixed else np.float32
@@ -126,26 +128,16 @@ def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[Tenso
     return [ctx.constant(name, np.array(values, dtype)) for values, dtype in columns]
 
 
-# an anchor: each element is read up to four times, so producers must not be fused into it
-register_op(
-    "image.resize_bilinear",
-    1,
-    arguments=[("data", "int8, int16, float32 [N, H, W, C]", "the image")],
-    attrs_type=ResizeBilinearAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_resize_bilinear,
-    evaluate=evaluate_resize_bilinear,
-    doc="RESIZE_BILINEAR; int8, int16, uint8, float32",
-)
-F_TE.set("image.resize_bilinear", te_resize_bilinear)
-
-
 # image.resize_nearest: RESIZE_NEAREST_NEIGHBOR of TFLite; only moves data.
 #
 # The source row and column of each output position are computed here, in float32 as in the reference.
 # Oracle: `reference_ops::ResizeNearestNeighbor` (`GetNearestNeighbor`).
-
-
+@operator(
+    "image.resize_nearest",
+    "RESIZE_NEAREST_NEIGHBOR; align_corners, half_pixel_centers",
+    [("data", "any [N, H, W, C]", "the image")],
+    OpPattern.INJECTIVE,
+)
 @dataclass(frozen=True, slots=True)
 class ResizeNearestAttrs:
     """The source row of each output row, the source column of each output column."""
@@ -153,20 +145,27 @@ class ResizeNearestAttrs:
     rows: tuple[int, ...]
     columns: tuple[int, ...]
 
+    def infer_type(self, data: TensorType) -> Type:
+        """[N, H, W, C] -> [N, len(rows), len(columns), C]."""
+        if len(data.shape) != 4:
+            raise TypeRuleError(f"resize needs one 4-D tensor, not {data}")
+        for indices, size in ((self.rows, data.shape[1]), (self.columns, data.shape[2])):
+            if not indices or not 0 <= min(indices) <= max(indices) < size:
+                raise TypeRuleError(f"resize reads positions {indices} of {size}")
+        return TensorType((data.shape[0], len(self.rows), len(self.columns), data.shape[3]), data.dtype, data.quant)
 
-def infer_resize_nearest(types: Sequence[Type], attrs: ResizeNearestAttrs) -> Type:
-    """[N, H, W, C] -> [N, len(rows), len(columns), C]."""
-    (data,) = types
-    if not isinstance(data, TensorType) or len(data.shape) != 4:
-        raise TypeRuleError(f"resize needs one 4-D tensor, not {data}")
-    for indices, size in ((attrs.rows, data.shape[1]), (attrs.columns, data.shape[2])):
-        if not indices or not 0 <= min(indices) <= max(indices) < size:
-            raise TypeRuleError(f"resize reads positions {indices} of {size}")
-    return TensorType((data.shape[0], len(attrs.rows), len(attrs.columns), data.shape[3]), data.dtype, data.quant)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        return np.ascontiguousarray(data[:, list(self.rows)][:, :, list(self.columns)])
 
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        (data,) = args
 
-def evaluate_resize_nearest(data: Array, *, attrs: ResizeNearestAttrs, out_type: TensorType) -> Array:
-    return np.ascontiguousarray(data[:, list(attrs.rows)][:, :, list(attrs.columns)])
+        def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+            row = _position(ctx, y, self.rows, data.shape[1])
+            column = _position(ctx, x, self.columns, data.shape[2])
+            return data.at(b, (n, row, column, c))
+
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _position(ctx: TeContext, index: Expr, table: tuple[int, ...], size: int) -> Expr:
@@ -181,38 +180,24 @@ def _position(ctx: TeContext, index: Expr, table: tuple[int, ...], size: int) ->
     return cast("int32", ctx.constant("positions", np.asarray(table, np.int16)).at(ctx.builder, (index,)))
 
 
-def te_resize_nearest(ctx: TeContext, args: Sequence[TensorFn], attrs: ResizeNearestAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        row = _position(ctx, y, attrs.rows, data.shape[1])
-        column = _position(ctx, x, attrs.columns, data.shape[2])
-        return data.at(b, (n, row, column, c))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "image.resize_nearest",
-    1,
-    arguments=[("data", "any [N, H, W, C]", "the image")],
-    attrs_type=ResizeNearestAttrs,
-    pattern=OpPattern.INJECTIVE,
-    infer_type=infer_resize_nearest,
-    evaluate=evaluate_resize_nearest,
-    doc="RESIZE_NEAREST_NEIGHBOR; align_corners, half_pixel_centers",
-)
-F_TE.set("image.resize_nearest", te_resize_nearest)
-
-
 # vision.soft_nms: NON_MAX_SUPPRESSION_V4 and NON_MAX_SUPPRESSION_V5 of TFLite: the best boxes that do not overlap.
 #
 # Candidates wait in a heap of the C++ library, whose order of equal scores is kept.  The best one is dropped if it overlaps a
 # chosen box by the threshold or more; with a sigma its score decreases with every overlap, and it is queued again.  A chosen
 # candidate is also queued again, and then overlaps itself: only a box without area is chosen twice.  Results after the chosen
 # ones are 0.  Oracle: `reference_ops::NonMaxSuppression`.
-
-
+@operator(
+    "vision.soft_nms",
+    "NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5; float32",
+    [
+        ("boxes", "float32 [N, 4]", "corners of boxes"),
+        ("scores", "float32 [N]", "one score for each box"),
+        ("limit", "float32 [1]", "the overlap from which a box is dropped"),
+        ("lowest", "float32 [1]", "what a score has to exceed"),
+        ("sigma", "float32 [1]", "how slowly scores fall with overlaps; 0: they do not"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class SoftNmsAttrs:
     """The number of boxes to choose; whether scores decrease with overlaps."""
@@ -220,17 +205,54 @@ class SoftNmsAttrs:
     count: int
     soft: bool
 
+    def infer_type(self, boxes: TensorType, scores: TensorType, *numbers: TensorType) -> Type:
+        """float32 corners [N, 4], scores [N], overlap [1], lowest score [1], sigma [1] -> int32 [1 + 2 * count].
 
-def infer_non_max_suppression(types: Sequence[Type], attrs: SoftNmsAttrs) -> Type:
-    """float32 corners [N, 4], scores [N], overlap [1], lowest score [1], sigma [1] -> int32 [1 + 2 * count].
+        The number of chosen boxes, their indices, the bits of their float32 scores.
+        """
+        fits = boxes.shape == (*scores.shape, 4) and len(scores.shape) == 1 and all(n.shape == (1,) for n in numbers)
+        if not fits or any(t.dtype != "float32" for t in (boxes, scores, *numbers)) or self.count < 1:
+            raise TypeRuleError(f"soft_nms of {boxes} by {scores} is not valid")
+        return TensorType((1 + 2 * self.count,), "int32")
 
-    The number of chosen boxes, their indices, the bits of their float32 scores.
-    """
-    boxes, scores, *numbers = tensors_of(types, 5)
-    fits = boxes.shape == (*scores.shape, 4) and len(scores.shape) == 1 and all(n.shape == (1,) for n in numbers)
-    if not fits or any(t.dtype != "float32" for t in (boxes, scores, *numbers)) or attrs.count < 1:
-        raise TypeRuleError(f"soft_nms of {boxes} by {scores} is not valid")
-    return TensorType((1 + 2 * attrs.count,), "int32")
+    def evaluate(self, boxes: Array, scores: Array, limit: Array, lowest: Array, sigma: Array, *, out_type: TensorType) -> Array:
+        heap: list[Candidate] = []
+        for i, score in enumerate(scores.tolist()):
+            if score > lowest[0]:
+                heap.append((score, i, 0))
+                push(heap, heap[-1], len(heap) - 1)
+        most = min(len(heap), self.count)
+        chosen: list[int] = []
+        kept: list[np.float32] = []
+        soft = self.soft and bool(sigma[0] > 0)
+        with np.errstate(all="ignore"):
+            scale = np.float32(-0.5 / np.float64(sigma[0])) if soft else np.float32(0)
+            while len(chosen) < most and heap:
+                original, box, begin = pop(heap)
+                score, dropped = np.float32(original), False
+                for other in reversed(chosen[begin:]):
+                    share = overlap_of_two(boxes[box], boxes[other])
+                    if share >= limit[0]:
+                        dropped = True
+                        break
+                    if soft:
+                        score = np.float32(score * apply("exp", np.array([scale * share * share], np.float32))[0])
+                    if score <= lowest[0]:
+                        break
+                now = len(chosen)
+                if dropped:
+                    continue
+                if score == np.float32(original):
+                    chosen.append(box)
+                    kept.append(score)
+                if score > lowest[0]:
+                    heap.append((float(score), box, now))
+                    push(heap, heap[-1], len(heap) - 1)
+        out = np.zeros(out_type.shape, np.int32)
+        out[0] = len(chosen)
+        out[1 : 1 + len(chosen)] = chosen
+        out[1 + self.count : 1 + self.count + len(chosen)] = np.array(kept, np.float32).view(np.int32)
+        return out
 
 
 def turns(boxes: int, attrs: SoftNmsAttrs) -> int:
@@ -278,66 +300,6 @@ def pop(heap: list[Candidate]) -> Candidate:
     return top
 
 
-def evaluate_non_max_suppression(
-    boxes: Array, scores: Array, limit: Array, lowest: Array, sigma: Array, *, attrs: SoftNmsAttrs, out_type: TensorType
-) -> Array:  # fmt: skip
-    heap: list[Candidate] = []
-    for i, score in enumerate(scores.tolist()):
-        if score > lowest[0]:
-            heap.append((score, i, 0))
-            push(heap, heap[-1], len(heap) - 1)
-    most = min(len(heap), attrs.count)
-    chosen: list[int] = []
-    kept: list[np.float32] = []
-    soft = attrs.soft and bool(sigma[0] > 0)
-    with np.errstate(all="ignore"):
-        scale = np.float32(-0.5 / np.float64(sigma[0])) if soft else np.float32(0)
-        while len(chosen) < most and heap:
-            original, box, begin = pop(heap)
-            score, dropped = np.float32(original), False
-            for other in reversed(chosen[begin:]):
-                share = overlap_of_two(boxes[box], boxes[other])
-                if share >= limit[0]:
-                    dropped = True
-                    break
-                if soft:
-                    score = np.float32(score * apply("exp", np.array([scale * share * share], np.float32))[0])
-                if score <= lowest[0]:
-                    break
-            now = len(chosen)
-            if dropped:
-                continue
-            if score == np.float32(original):
-                chosen.append(box)
-                kept.append(score)
-            if score > lowest[0]:
-                heap.append((float(score), box, now))
-                push(heap, heap[-1], len(heap) - 1)
-    out = np.zeros(out_type.shape, np.int32)
-    out[0] = len(chosen)
-    out[1 : 1 + len(chosen)] = chosen
-    out[1 + attrs.count : 1 + attrs.count + len(chosen)] = np.array(kept, np.float32).view(np.int32)
-    return out
-
-
-register_op(
-    "vision.soft_nms",
-    5,
-    arguments=[
-        ("boxes", "float32 [N, 4]", "corners of boxes"),
-        ("scores", "float32 [N]", "one score for each box"),
-        ("limit", "float32 [1]", "the overlap from which a box is dropped"),
-        ("lowest", "float32 [1]", "what a score has to exceed"),
-        ("sigma", "float32 [1]", "how slowly scores fall with overlaps; 0: they do not"),
-    ],
-    attrs_type=SoftNmsAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_non_max_suppression,
-    evaluate=evaluate_non_max_suppression,
-    doc="NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5; float32",
-)
-
-
 # vision.decode_boxes and vision.nms: TFLite_Detection_PostProcess, the custom operator at the end of SSD detectors.
 #
 # Boxes are decoded from centres and sizes relative to anchors, then the best box is chosen repeatedly (the first of equal
@@ -353,6 +315,15 @@ Real = tuple[float, int]
 """Scale and zero point; (1, 0) for floats."""
 
 
+@operator(
+    "vision.decode_boxes",
+    "TFLite_Detection_PostProcess: boxes from centres and sizes",
+    [
+        ("encodings", "float32, int8, uint8 [N, 4]", "centres and sizes relative to the anchors"),
+        ("anchors", "float32, int8, uint8 [N, 4]", "centres and sizes"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class DecodeBoxesAttrs:
     """Quantisation of encodings and anchors; divisors of y, x, h, w."""
@@ -361,7 +332,27 @@ class DecodeBoxesAttrs:
     anchors: Real
     scales: tuple[float, float, float, float]
 
+    def infer_type(self, encodings: TensorType, anchors: TensorType) -> Type:
+        """Encodings [N, 4 or more] and anchors [N, 4] -> float32 corners [N, 4] (ymin, xmin, ymax, xmax)."""
+        fits = len(encodings.shape) == 2 and encodings.shape[1] >= 4 and anchors.shape == (encodings.shape[0], 4)
+        if not fits or encodings.dtype not in BOX_TYPES or anchors.dtype not in BOX_TYPES:
+            raise TypeRuleError(f"boxes of {encodings} with {anchors} are not valid")
+        return TensorType(anchors.shape, "float32")
 
+    def evaluate(self, encodings: Array, anchors: Array, *, out_type: TensorType) -> Array:
+        y, x, h, w = decoded_parts(encodings, self)
+        anchor = real(anchors, self.anchors).astype(np.float64)
+        centre_y, centre_x = ((p * anchor[:, 2 + i] + anchor[:, i]).astype(np.float32) for i, p in enumerate((y, x)))
+        half_h, half_w = ((p * anchor[:, 2 + i]).astype(np.float32) for i, p in enumerate((h, w)))
+        return np.stack([centre_y - half_h, centre_x - half_w, centre_y + half_h, centre_x + half_w], axis=1)
+
+
+@operator(
+    "vision.nms",
+    "TFLite_Detection_PostProcess: the best boxes that do not overlap",
+    [("boxes", "float32 [N, 4]", "corners of boxes"), ("scores", "float32 [N, classes]", "one score for each box and class")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class NmsAttrs:
     """The number of boxes to choose; the first column of scores that counts; thresholds (the score's in units of its type)."""
@@ -371,6 +362,25 @@ class NmsAttrs:
     score_threshold: float
     iou_threshold: float
 
+    def infer_type(self, boxes: TensorType, scores: TensorType) -> Type:
+        """float32 corners [N, 4] and scores [N, classes] -> int32 [count]: chosen boxes, then -1."""
+        fits = boxes.dtype == "float32" and boxes.shape[1:] == (4,) and len(scores.shape) == 2
+        if not fits or scores.shape[0] != boxes.shape[0] or not 0 <= self.first_class < scores.shape[1] or self.count < 1:
+            raise TypeRuleError(f"nms of {boxes} by {scores} is not valid")
+        return TensorType((self.count,), "int32")
+
+    def evaluate(self, boxes: Array, scores: Array, *, out_type: TensorType) -> Array:
+        best = scores[:, self.first_class :].max(axis=1).astype(np.float64)
+        active = best >= self.score_threshold
+        chosen = np.full(self.count, -1, np.int32)
+        for k in range(self.count):
+            if not active.any():
+                break
+            chosen[k] = int(np.argmax(np.where(active, best, -np.inf)))
+            active[chosen[k]] = False
+            active &= overlap(boxes[chosen[k]], boxes) <= np.float32(self.iou_threshold)
+        return chosen
+
 
 def real(codes: Array, quant: Real) -> Array:
     """Quantised values as float32, as the reference's Dequantizer computes them."""
@@ -379,37 +389,11 @@ def real(codes: Array, quant: Real) -> Array:
     return np.asarray((codes.astype(np.float32) - np.float32(quant[1])) * np.float32(quant[0]))
 
 
-def infer_decode_boxes(types: Sequence[Type], attrs: DecodeBoxesAttrs) -> Type:
-    """Encodings [N, 4 or more] and anchors [N, 4] -> float32 corners [N, 4] (ymin, xmin, ymax, xmax)."""
-    encodings, anchors = tensors_of(types, 2)
-    fits = len(encodings.shape) == 2 and encodings.shape[1] >= 4 and anchors.shape == (encodings.shape[0], 4)
-    if not fits or encodings.dtype not in BOX_TYPES or anchors.dtype not in BOX_TYPES:
-        raise TypeRuleError(f"boxes of {encodings} with {anchors} are not valid")
-    return TensorType(anchors.shape, "float32")
-
-
 def decoded_parts(encodings: Array, attrs: DecodeBoxesAttrs) -> list[Array]:
     """y and x divided by their scales, half of e to the h and w divided by theirs; float64."""
     wide = [real(encodings[..., i], attrs.encodings).astype(np.float64) / attrs.scales[i] for i in range(4)]
     with np.errstate(over="ignore"):
         return [wide[0], wide[1], 0.5 * np.exp(wide[2]), 0.5 * np.exp(wide[3])]
-
-
-def evaluate_decode_boxes(encodings: Array, anchors: Array, *, attrs: DecodeBoxesAttrs, out_type: TensorType) -> Array:
-    y, x, h, w = decoded_parts(encodings, attrs)
-    anchor = real(anchors, attrs.anchors).astype(np.float64)
-    centre_y, centre_x = ((p * anchor[:, 2 + i] + anchor[:, i]).astype(np.float32) for i, p in enumerate((y, x)))
-    half_h, half_w = ((p * anchor[:, 2 + i]).astype(np.float32) for i, p in enumerate((h, w)))
-    return np.stack([centre_y - half_h, centre_x - half_w, centre_y + half_h, centre_x + half_w], axis=1)
-
-
-def infer_nms(types: Sequence[Type], attrs: NmsAttrs) -> Type:
-    """float32 corners [N, 4] and scores [N, classes] -> int32 [count]: chosen boxes, then -1."""
-    boxes, scores = tensors_of(types, 2)
-    fits = boxes.dtype == "float32" and boxes.shape[1:] == (4,) and len(scores.shape) == 2
-    if not fits or scores.shape[0] != boxes.shape[0] or not 0 <= attrs.first_class < scores.shape[1] or attrs.count < 1:
-        raise TypeRuleError(f"nms of {boxes} by {scores} is not valid")
-    return TensorType((attrs.count,), "int32")
 
 
 def overlap(box: Array, others: Array) -> Array:
@@ -422,47 +406,6 @@ def overlap(box: Array, others: Array) -> Array:
     with np.errstate(all="ignore"):
         ratio = shared / (area + areas - shared)
     return np.where((area <= 0) | (areas <= 0), np.float32(0), ratio)
-
-
-def evaluate_nms(boxes: Array, scores: Array, *, attrs: NmsAttrs, out_type: TensorType) -> Array:
-    best = scores[:, attrs.first_class :].max(axis=1).astype(np.float64)
-    active = best >= attrs.score_threshold
-    chosen = np.full(attrs.count, -1, np.int32)
-    for k in range(attrs.count):
-        if not active.any():
-            break
-        chosen[k] = int(np.argmax(np.where(active, best, -np.inf)))
-        active[chosen[k]] = False
-        active &= overlap(boxes[chosen[k]], boxes) <= np.float32(attrs.iou_threshold)
-    return chosen
-
-
-register_op(
-    "vision.decode_boxes",
-    2,
-    arguments=[
-        ("encodings", "float32, int8, uint8 [N, 4]", "centres and sizes relative to the anchors"),
-        ("anchors", "float32, int8, uint8 [N, 4]", "centres and sizes"),
-    ],
-    attrs_type=DecodeBoxesAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_decode_boxes,
-    evaluate=evaluate_decode_boxes,
-    doc="TFLite_Detection_PostProcess: boxes from centres and sizes",
-)
-register_op(
-    "vision.nms",
-    2,
-    arguments=[
-        ("boxes", "float32 [N, 4]", "corners of boxes"),
-        ("scores", "float32 [N, classes]", "one score for each box and class"),
-    ],
-    attrs_type=NmsAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_nms,
-    evaluate=evaluate_nms,
-    doc="TFLite_Detection_PostProcess: the best boxes that do not overlap",
-)
 
 
 # vision.decode_poses: persons from PoseNet's maps, the custom operator PosenetDecoderOp of Coral's pose and BodyPix networks. #
@@ -492,6 +435,16 @@ Linear = tuple[float, int]
 """A float32 factor and a zero point: a number stands for (number - zero point) * factor."""
 
 
+@operator(
+    "vision.decode_poses",
+    "PosenetDecoderOp: persons and their keypoints from PoseNet's maps",
+    [
+        ("scores", "uint8, float32 [H, W, 17]", "scores of keypoints before the logistic"),
+        ("shorts", "uint8, float32 [H, W, 34]", "offsets to the keypoint nearby: all y, then all x"),
+        ("mids", "uint8, float32 [H, W, 64]", "offsets along the edges: y and x forwards, y and x backwards"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class DecodePosesAttrs:
     """Scaling of heat map, short and mid offsets; pixels per cell; maximum number of persons; their least score.
@@ -516,6 +469,45 @@ class DecodePosesAttrs:
         """The largest squared distance that counts as near."""
         return np.float32(self.radius) * np.float32(self.radius)
 
+    def infer_type(self, scores: TensorType, shorts: TensorType, mids: TensorType) -> Type:
+        """Scores [H, W, 17], short offsets [H, W, 34], mid offsets [H, W, 64], uint8 or float32 -> float32 [52 * count + 1].
+
+        Keypoints [count, 17, 2] in pixels, y before x, their scores [count, 17], persons' scores [count], their number.
+        """
+        maps = scores, shorts, mids
+        channels = (KEYPOINTS, 2 * KEYPOINTS, 4 * EDGES)
+        fits = all(t.shape == (*maps[0].shape[:2], c) and t.dtype in POSE_TYPES for t, c in zip(maps, channels, strict=True))
+        if not fits or self.count < 1 or self.stride < 1:
+            raise TypeRuleError(f"decode_poses of {', '.join(map(str, maps))} is not valid")
+        return TensorType((ROW * self.count + 1,), "float32")
+
+    def evaluate(self, scores: Array, shorts: Array, mids: Array, *, out_type: TensorType) -> Array:
+        with np.errstate(all="ignore"):
+            maps = [linear(m, what) for m, what in zip((scores, shorts, mids), self.maps, strict=True)]
+            persons: list[tuple[Array, Array]] = []
+            values: list[np.float32] = []
+            heap = _candidates(maps[0], self.least_score)
+            while heap and len(persons) < self.count:
+                y, x, root = (int(i) for i in np.unravel_index(pop(heap)[1], scores.shape))
+                start = moved(np.array([y, x], np.float32), maps[1][y, x, [root, root + KEYPOINTS]], scores.shape)
+                if any(_near(start, pose[root], self) for pose, _ in persons):
+                    continue
+                person = _person(maps, root, start)
+                value = _mean(person[1], visible=np.ones(KEYPOINTS, bool))
+                if value >= np.float32(self.threshold):
+                    persons.append(person)
+                    values.append(value)
+            order = sorted(range(len(persons)), key=lambda i: -values[i])
+            for place, i in enumerate(order):
+                hidden = [_near(persons[i][0], persons[j][0], self) for j in order[:place]]
+                values[i] = _mean(persons[i][1], visible=~np.any([np.zeros(KEYPOINTS, bool), *hidden], axis=0))
+            order = [i for i in sorted(range(len(persons)), key=lambda i: -values[i]) if values[i] >= np.float32(self.threshold)]
+            poses, parts, own = (np.zeros((self.count, n), np.float32) for n in (2 * KEYPOINTS, KEYPOINTS, 1))
+            for place, i in enumerate(order):
+                poses[place] = persons[i][0].ravel() * np.float32(self.stride)
+                parts[place], own[place] = persons[i][1], values[i]
+        return np.concatenate([poses.ravel(), parts.ravel(), own.ravel(), np.array([len(order)], np.float32)])
+
 
 def steps() -> Array:
     """For each root the 16 steps to the other keypoints, uint8 [17, 16, 3]: from, to, channel of the mid offset's y.
@@ -533,19 +525,6 @@ def steps() -> Array:
                         walk.append((source, target, channel))
         table[root] = walk
     return table
-
-
-def infer_decode_poses(types: Sequence[Type], attrs: DecodePosesAttrs) -> Type:
-    """Scores [H, W, 17], short offsets [H, W, 34], mid offsets [H, W, 64], uint8 or float32 -> float32 [52 * count + 1].
-
-    Keypoints [count, 17, 2] in pixels, y before x, their scores [count, 17], persons' scores [count], their number.
-    """
-    maps = tensors_of(types, 3)
-    channels = (KEYPOINTS, 2 * KEYPOINTS, 4 * EDGES)
-    fits = all(t.shape == (*maps[0].shape[:2], c) and t.dtype in POSE_TYPES for t, c in zip(maps, channels, strict=True))
-    if not fits or attrs.count < 1 or attrs.stride < 1:
-        raise TypeRuleError(f"decode_poses of {', '.join(map(str, maps))} is not valid")
-    return TensorType((ROW * attrs.count + 1,), "float32")
 
 
 def linear(data: Array, what: Linear) -> Array:
@@ -613,50 +592,6 @@ def _near(a: Array, b: Array, attrs: DecodePosesAttrs) -> Array:
     return np.asarray(square[..., 0] + square[..., 1] <= attrs.near)
 
 
-def evaluate_decode_poses(scores: Array, shorts: Array, mids: Array, *, attrs: DecodePosesAttrs, out_type: TensorType) -> Array:
-    with np.errstate(all="ignore"):
-        maps = [linear(m, what) for m, what in zip((scores, shorts, mids), attrs.maps, strict=True)]
-        persons: list[tuple[Array, Array]] = []
-        values: list[np.float32] = []
-        heap = _candidates(maps[0], attrs.least_score)
-        while heap and len(persons) < attrs.count:
-            y, x, root = (int(i) for i in np.unravel_index(pop(heap)[1], scores.shape))
-            start = moved(np.array([y, x], np.float32), maps[1][y, x, [root, root + KEYPOINTS]], scores.shape)
-            if any(_near(start, pose[root], attrs) for pose, _ in persons):
-                continue
-            person = _person(maps, root, start)
-            value = _mean(person[1], visible=np.ones(KEYPOINTS, bool))
-            if value >= np.float32(attrs.threshold):
-                persons.append(person)
-                values.append(value)
-        order = sorted(range(len(persons)), key=lambda i: -values[i])
-        for place, i in enumerate(order):
-            hidden = [_near(persons[i][0], persons[j][0], attrs) for j in order[:place]]
-            values[i] = _mean(persons[i][1], visible=~np.any([np.zeros(KEYPOINTS, bool), *hidden], axis=0))
-        order = [i for i in sorted(range(len(persons)), key=lambda i: -values[i]) if values[i] >= np.float32(attrs.threshold)]
-        poses, parts, own = (np.zeros((attrs.count, n), np.float32) for n in (2 * KEYPOINTS, KEYPOINTS, 1))
-        for place, i in enumerate(order):
-            poses[place] = persons[i][0].ravel() * np.float32(attrs.stride)
-            parts[place], own[place] = persons[i][1], values[i]
-    return np.concatenate([poses.ravel(), parts.ravel(), own.ravel(), np.array([len(order)], np.float32)])
-
-
-register_op(
-    "vision.decode_poses",
-    3,
-    arguments=[
-        ("scores", "uint8, float32 [H, W, 17]", "scores of keypoints before the logistic"),
-        ("shorts", "uint8, float32 [H, W, 34]", "offsets to the keypoint nearby: all y, then all x"),
-        ("mids", "uint8, float32 [H, W, 64]", "offsets along the edges: y and x forwards, y and x backwards"),
-    ],
-    attrs_type=DecodePosesAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_decode_poses,
-    evaluate=evaluate_decode_poses,
-    doc="PosenetDecoderOp: persons and their keypoints from PoseNet's maps",
-)
-
-
 # vision.pose_masks: the person to which each cell of the image belongs, the last result of PosenetDecoderOp in BodyPix networks.
 # # From every cell the long offsets lead to the expected positions of its person's 17 keypoints, with two refinements; the cell
 # belongs to the person whose keypoints are nearest by the sum of squares (the first of equal ones).  Without any person all cells
@@ -669,6 +604,15 @@ CELLS = 33
 """Rows and columns of the masks: the original supports no other number."""
 
 
+@operator(
+    "vision.pose_masks",
+    "PosenetDecoderOp of BodyPix: the person that each cell belongs to",
+    [
+        ("longs", "uint8, float32 [33, 33, 34]", "offsets to the keypoints of a cell's person: all y, then all x"),
+        ("persons", "float32 [52 * count + 1]", "the result of decode_poses"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class PoseMasksAttrs:
     """Scaling of the long offsets; pixels per cell; maximum number of persons."""
@@ -677,44 +621,26 @@ class PoseMasksAttrs:
     stride: int
     count: int
 
+    def infer_type(self, longs: TensorType, persons: TensorType) -> Type:
+        """Long offsets [33, 33, 34] and the result of decode_poses -> float32 [count, 33, 33], 1 for a cell of the person."""
+        fits = longs.shape == (CELLS, CELLS, 2 * KEYPOINTS) and longs.dtype in POSE_TYPES and self.stride >= 1
+        if not fits or persons.dtype != "float32" or persons.shape != (ROW * self.count + 1,):
+            raise TypeRuleError(f"pose_masks of {longs} and {persons} is not valid")
+        return TensorType((self.count, CELLS, CELLS), "float32")
 
-def infer_pose_masks(types: Sequence[Type], attrs: PoseMasksAttrs) -> Type:
-    """Long offsets [33, 33, 34] and the result of decode_poses -> float32 [count, 33, 33], 1 for a cell of the person."""
-    longs, persons = tensors_of(types, 2)
-    fits = longs.shape == (CELLS, CELLS, 2 * KEYPOINTS) and longs.dtype in POSE_TYPES and attrs.stride >= 1
-    if not fits or persons.dtype != "float32" or persons.shape != (ROW * attrs.count + 1,):
-        raise TypeRuleError(f"pose_masks of {longs} and {persons} is not valid")
-    return TensorType((attrs.count, CELLS, CELLS), "float32")
-
-
-def evaluate_pose_masks(longs: Array, persons: Array, *, attrs: PoseMasksAttrs, out_type: TensorType) -> Array:
-    masks = np.zeros(out_type.shape, np.float32)
-    number = int(persons[-1])
-    poses = persons[: 2 * KEYPOINTS * attrs.count].reshape(attrs.count, KEYPOINTS, 2)
-    with np.errstate(all="ignore"):
-        offsets = linear(longs, attrs.longs)
-        for cell in np.ndindex(CELLS, CELLS):
-            sums = np.zeros(max(number, 1), np.float32)
-            for k in range(KEYPOINTS):
-                at = np.array(cell, np.float32)
-                for _ in range(1 + MASK_REFINEMENTS):
-                    at = moved(at, sampled(offsets, at, (k, k + KEYPOINTS)), offsets.shape)
-                square = (poses[: sums.size, k] - at * np.float32(attrs.stride)) ** 2
-                sums = np.asarray(sums + (square[:, 0] + square[:, 1]))
-            masks[(int(sums.argmin()), *cell)] = 1
-    return masks
-
-
-register_op(
-    "vision.pose_masks",
-    2,
-    arguments=[
-        ("longs", "uint8, float32 [33, 33, 34]", "offsets to the keypoints of a cell's person: all y, then all x"),
-        ("persons", "float32 [52 * count + 1]", "the result of decode_poses"),
-    ],
-    attrs_type=PoseMasksAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_pose_masks,
-    evaluate=evaluate_pose_masks,
-    doc="PosenetDecoderOp of BodyPix: the person that each cell belongs to",
-)
+    def evaluate(self, longs: Array, persons: Array, *, out_type: TensorType) -> Array:
+        masks = np.zeros(out_type.shape, np.float32)
+        number = int(persons[-1])
+        poses = persons[: 2 * KEYPOINTS * self.count].reshape(self.count, KEYPOINTS, 2)
+        with np.errstate(all="ignore"):
+            offsets = linear(longs, self.longs)
+            for cell in np.ndindex(CELLS, CELLS):
+                sums = np.zeros(max(number, 1), np.float32)
+                for k in range(KEYPOINTS):
+                    at = np.array(cell, np.float32)
+                    for _ in range(1 + MASK_REFINEMENTS):
+                        at = moved(at, sampled(offsets, at, (k, k + KEYPOINTS)), offsets.shape)
+                    square = (poses[: sums.size, k] - at * np.float32(self.stride)) ** 2
+                    sums = np.asarray(sums + (square[:, 0] + square[:, 1]))
+                masks[(int(sums.argmin()), *cell)] = 1
+        return masks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.op.qnn.quantize import DequantizeAttrs
 from aot.op.tensor.shape import StridedSliceAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Function, tensor_type
@@ -75,7 +75,7 @@ class RandomNet(QuantNet):
 
     def add_product(self, x: Expr) -> Expr:
         multiplier, shift = quantize_multiplier(1 / 90)
-        return self.op("qnn.multiply", x, self.like(x), attrs=RescaledAttrs((3, 3), multiplier, shift, 1, -128, 127))
+        return self.op("qnn.multiply", x, self.like(x), attrs=MultiplyAttrs((3, 3), multiplier, shift, 1, -128, 127))
 
     def add_pool(self, x: Expr) -> Expr:
         stride = int(self.rng.integers(1, 3))

@@ -6,8 +6,7 @@ import numpy as np
 
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
-from aot.op.common.tensors import RescaledAttrs
-from aot.op.qnn.arithmetic import AddAttrs
+from aot.op.qnn.arithmetic import AddAttrs, MultiplyAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
 from aot.op.qnn.softmax import SoftmaxAttrs
@@ -96,7 +95,7 @@ def _binary(kind: str, rng: np.random.Generator) -> Group:
     if kind == "multiply":
         clip = (-128, 127) if rng.random() < 0.6 else (min(zp, -100), max(zp, 90)) if rng.random() < 0.5 else (zp, 127)
         multiplier, shift = int(rng.integers(1 << 30, 1 << 31)), pick(rng, 0, -3, -7, -8, -9, -15)
-        return params, call("qnn.multiply", operands, RescaledAttrs(zps, multiplier, shift, zp, *clip))
+        return params, call("qnn.multiply", operands, MultiplyAttrs(zps, multiplier, shift, zp, *clip))
     return params, call("qnn.add", operands, _sum(rng, zps, zp))
 
 

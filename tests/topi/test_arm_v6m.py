@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.relay.expr import Var, call, const
 from tests.topi.drawn import KERNELS, random_cases
 from tests.topi.generic.test_copy import ADD
@@ -22,7 +22,7 @@ def test_some_in_the_interpreter(name: str) -> None:
     interpreted(islice(random_cases(name, 4), 3))
 
 
-MUL = RescaledAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
+MUL = MultiplyAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
 CPU = "cortex-m0plus"
 
 

@@ -16,7 +16,7 @@ from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, real_multiplier, round_half_away
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS
-from aot.op.common.tensors import MOVABLE, RescaledAttrs
+from aot.op.common.tensors import MOVABLE
 from aot.op.math.arithmetic import BINARY, COMPARISONS, BinaryAttrs, CompareAttrs, Rescale, SelectAttrs
 from aot.op.math.arithmetic import COMPARABLE as COMPARE_DTYPES
 from aot.op.math.unary import BUCKETIZED, COMPLEX_PARTS, BucketizeAttrs, UnaryAttrs
@@ -28,6 +28,7 @@ from aot.op.qnn.arithmetic import (
     AddAttrs,
     AddNAttrs,
     DivideAttrs,
+    MultiplyAttrs,
     SquaredDifferenceAttrs,
     add_attrs,
 )
@@ -312,7 +313,7 @@ def convert_multiply(op: Operator) -> Expr:
     real = real_multiplier(op.opcode, types[0].dtype, (scale_a, scale_b), (scale,), oracle=op.oracle)
     multiplier, shift = quantize_multiplier(real)
     lo, hi = op.fused_range(types[2])
-    attrs = RescaledAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
+    attrs = MultiplyAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
     return op.call("qnn.multiply", op.operands(0, 1), attrs)
 
 

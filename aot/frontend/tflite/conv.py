@@ -41,7 +41,7 @@ from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs, FloatTransposeAttrs
 from aot.op.nn.conv3d import Conv3DAttrs, Triple
 from aot.op.nn.pool import ARGMAX, UnpoolAttrs
 from aot.op.nn.pool import UNPOOLING as MAX_UNPOOLING_NAME
-from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
+from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs
 from aot.op.tensor.shape import ConcatenateAttrs
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dtype import is_float
@@ -280,15 +280,13 @@ def convert_conv2d_transpose(op: Operator) -> Expr:
     return finish_layer(view, acc, layer=layer, rounding="double")
 
 
-ASYMMETRIC = DynamicQuantizeAttrs(asymmetric=True)
-
-
 def convert_hybrid_transposed(op: Operator, attrs: FloatTransposeAttrs) -> Expr:
     """The layer; `ctx` shows data, weights and bias as operands 0, 1 and 2."""
     scales, weight = hybrid_weights(op, channel_axis=0)
     data = op.operand(0)
-    params = op.call(PARAMS, [op.call(RANGE, [data])], ASYMMETRIC)
-    operands: list[Expr] = [op.call(QUANTIZE, [data, params], ASYMMETRIC), params, weight, const(scales)]
+    params = op.call(PARAMS, [op.call(RANGE, [data])], DynamicParamsAttrs(asymmetric=True))
+    integers = op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric=True))
+    operands: list[Expr] = [integers, params, weight, const(scales)]
     bias = op.input(2)
     if bias is not None:
         if op.type(2).dtype != "float32":

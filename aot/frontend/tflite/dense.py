@@ -32,12 +32,11 @@ from aot.op.nn.dense import (
     BatchMatmulAttrs,
     DenseAttrs,
     DenseBlockwiseAttrs,
-    infer_batch_matmul,
     matrix_of,
     packed,
 )
 from aot.op.nn.dense import DENSE_FLOAT as DENSE_FLOAT_NAME
-from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs
+from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.op.tensor.shape import ReshapeAttrs
 from aot.relay.expr import Constant, Expr, call, const
@@ -134,7 +133,7 @@ def convert_blockwise(op: Operator, blocks: Blocks) -> Expr:
         op.refuse(f"blocks of {blocks.size} weights are not supported; only even numbers up to {MOST}", code="E1220")
     (rows, shape) = dense_shapes(op)
     x = op.reshaped(op.operand(0), rows)
-    params = op.call(PARAMS, [op.call(RANGE, [x])], DynamicQuantizeAttrs(True))
+    params = op.call(PARAMS, [op.call(RANGE, [x])], DynamicParamsAttrs(True))
     integers = op.call(QUANTIZE, [x, params], DynamicQuantizeAttrs(True))
     args: list[Expr] = [integers, params, const(packed(op.constant(1))), const(blocks.scales)]
     bias = op.input(2)
@@ -160,7 +159,7 @@ def convert_batch_matmul(op: Operator) -> Expr:
         attrs = BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32")
         if _is_one_matrix(right) and right.stored is None and not adj_x:
             dense = op.call("nn.dense_float", [_matmul_rows(left, a, span), _matmul_weights(right, adj_y=adj_y)], Bounds())
-            return op.call("reshape", [dense], ReshapeAttrs(infer_batch_matmul([a, b], attrs).shape))
+            return op.call("reshape", [dense], ReshapeAttrs(attrs.infer_type(a, b).shape))
         return op.call("nn.batch_matmul", [left, right], attrs)
     if kind not in _MATMUL_KINDS:
         op.refuse(f"{kind[0]} by {kind[1]} giving {kind[2]} is not supported", code="E1202")
@@ -182,7 +181,7 @@ def convert_batch_matmul(op: Operator) -> Expr:
     if _is_one_matrix(right) and not adj_x:
         weights = _matmul_weights(right, adj_y=adj_y, quant=b.quant)
         acc = op.call("nn.dense", [_matmul_rows(left, a, span), weights], DenseAttrs(a_zp, b_zp, acc_dtype))
-        shape = infer_batch_matmul([a, b], BatchMatmulAttrs(adj_x, adj_y)).shape
+        shape = BatchMatmulAttrs(adj_x, adj_y).infer_type(a, b).shape
         return op.call("reshape", [op.call("qnn.requantize", [acc], requant)], ReshapeAttrs(shape))
     acc = op.call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, a_zp, b_zp, acc_dtype))
     return op.call("qnn.requantize", [acc], requant)

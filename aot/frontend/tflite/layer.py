@@ -16,7 +16,7 @@ from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, r
 from aot.numerics.ties import Rescaling, as_fixed_point, cast_sums, rounded_once
 from aot.op.common.float_layer import FLOAT_ACTIVATIONS, FloatWindowAttrs
 from aot.op.common.window import Padding
-from aot.op.qnn.hybrid import HYBRID, PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs
+from aot.op.qnn.hybrid import HYBRID, PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs, HybridOutputAttrs
 from aot.op.qnn.quantize import CastSumsAttrs, ClipAttrs, RequantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, Var, const, post_order, tensor_type
 from aot.support.dataclass import dataclass
@@ -313,7 +313,7 @@ def convert_hybrid(
     """
     scales, weight = hybrid_weights(op, channel_axis=channel_axis)
     ends = op.call(RANGE, [data])
-    params = op.call(PARAMS, [ends], DynamicQuantizeAttrs(asymmetric))
+    params = op.call(PARAMS, [ends], DynamicParamsAttrs(asymmetric))
     integers = op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric))
     operands = [layer(integers, weight), params, const(scales)]
     bias = op.input(2)

@@ -15,7 +15,7 @@ from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.hybrid import HYBRID as HYBRID_OUTPUT
-from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs
+from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs, HybridOutputAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.op.recurrent.lstm import DENSE_LANES, LSTM_BASIC, LstmAttrs, LstmBasicAttrs, LstmFloatAttrs, Scale
 from aot.op.recurrent.lstm import LSTM_FLOAT as LSTM_FLOAT_NAME
@@ -657,9 +657,9 @@ def _hybrid_svdf(op: Operator) -> tuple[Expr, Expr]:
     """The integer feature; the time weights as the float32 values that the reference computes in its first run."""
     data = op.operand(0)
     scale, time_scale = (np.float32(op.quant(op.type(i), what="a weight")[0]) for i in (1, 2))
-    attrs = DynamicQuantizeAttrs(bool(op.option("asymmetric_quantize_inputs")))
-    params = op.call(PARAMS, [op.call(RANGE, [data])], attrs)
-    integers = op.call(QUANTIZE, [data, params], attrs)
+    asymmetric = bool(op.option("asymmetric_quantize_inputs"))
+    params = op.call(PARAMS, [op.call(RANGE, [data])], DynamicParamsAttrs(asymmetric))
+    integers = op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric))
     sums = op.call("nn.dense", [integers, const(op.constant(1))], DenseAttrs())
     feature = op.call(HYBRID_OUTPUT, [sums, params, const(np.array([scale], np.float32))], HybridOutputAttrs())
     return feature, const(op.constant(2).astype(np.float32) * time_scale)

@@ -31,7 +31,7 @@ from aot.op.math.cast import BITCASTABLE as BITCAST_DTYPES
 from aot.op.math.cast import CASTABLE, BitcastAttrs, CastAttrs, FakeQuantAttrs, bitcast_shape
 from aot.op.math.unary import UNARY, VECTOR, UnaryAttrs, gelu, sigmoid
 from aot.op.qnn.lut import Lut16Attrs, LutAttrs, PreluAttrs, Sigmoid16Attrs, Sqrt16Attrs, populate, quantized_sqrt
-from aot.op.qnn.quantize import CODES, SOURCES, ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs, evaluate_dequantize
+from aot.op.qnn.quantize import CODES, SOURCES, ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
 from aot.op.qnn.quantize import DEQUANTIZABLE as DEQUANTIZE_DTYPES
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dataclass import dataclass
@@ -83,7 +83,7 @@ def _half_value(op: Operator, x: Constant) -> Constant:
     quant, shape = x.type.quant, x.type.shape
     if quant is None or not quant.is_per_channel:
         attrs = DequantizeAttrs(*op.quant(x.type, may_be_zero=True))
-        return const(evaluate_dequantize(x.data, attrs=attrs, out_type=x.type.with_dtype("float32")), span=op.span)
+        return const(attrs.evaluate(x.data, out_type=x.type.with_dtype("float32")), span=op.span)
     op.require_dtype(x.type, ("int4", "int8", "uint8"), what="data with per-channel scales")
     axis = quant.axis
     assert axis is not None

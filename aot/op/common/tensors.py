@@ -8,9 +8,10 @@ from typing import Self
 
 import numpy as np
 
-from aot.ir.op import TypeRuleError
+from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.support.dataclass import dataclass
+from aot.numerics.fixed_point import requantize, tir_multiply_by_quantized_multiplier
+from aot.numerics.linear import Rescaling
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
@@ -31,6 +32,30 @@ class Clamped:
         return replace(self, lo=min(max(self.lo, lo), hi), hi=max(min(self.hi, hi), lo))  # type: ignore[type-var]
 
 
+class Rescaled(Clamped):
+    """Attributes of an operator whose result is clamp(zero_point + x * multiplier * 2^(shift - 31)), rounded twice."""
+
+    __slots__ = ()
+
+    multiplier: int
+    shift: int
+    zero_point: int
+
+    @property
+    def rescaling(self) -> Rescaling:
+        """The numbers alone."""
+        return Rescaling(self.multiplier, self.shift, self.zero_point, self.lo, self.hi)
+
+    def rescaled(self, x: Array) -> Array:
+        """The results of integers x."""
+        return requantize(x, self.multiplier, self.shift, zero_point=self.zero_point, lo=self.lo, hi=self.hi)
+
+    def tir_rescaled(self, b: IRBuilder, x: Expr) -> Expr:
+        """The same of an int32 expression, int32."""
+        scaled = tir_multiply_by_quantized_multiplier(b, x, self.multiplier, self.shift)
+        return clamp(scaled + self.zero_point, self.lo, self.hi)
+
+
 # Shared by operators that move data: element types, constant operands, axes.
 
 
@@ -40,12 +65,20 @@ MOVABLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64
 INDEX_TYPES = ("int16", "int32", "int64")
 
 
-def tensors_of(types: Sequence[Type], count: int) -> list[TensorType]:
-    """The operands' types, which must be `count` single tensors."""
+def tensors_of(types: Sequence[Type], count: int | None = None) -> list[TensorType]:
+    """The operands' types, which must be single tensors, `count` of them (None: any number)."""
     tensors = [t for t in types if isinstance(t, TensorType)]
+    count = len(types) if count is None else count
     if len(tensors) != count or len(types) != count:
         raise TypeRuleError(f"{count} tensors are expected, not {', '.join(map(str, types))}")
     return tensors
+
+
+def require(data: TensorType, name: str, *dtypes: str, least_rank: int = 0) -> None:
+    """TypeRuleError unless the operand of operator `name` has one of these element types and enough dimensions."""
+    if data.dtype not in dtypes or len(data.shape) < least_rank:
+        choice = " or ".join(filter(None, (", ".join(dtypes[:-1]), dtypes[-1])))
+        raise TypeRuleError(f"{name} needs {'an' if choice.startswith('int') else 'a'} {choice} tensor, not {data}")
 
 
 def broadcast_index(data: TensorFn, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -65,19 +98,6 @@ def clamped_index(b: IRBuilder, value: Expr, extent: int) -> Expr:
 # Shared by broadcasting operators on two tensors.
 
 
-@dataclass(frozen=True, slots=True)
-class RescaledAttrs(Clamped):
-    """Zero points of the operands; multiplier, shift and zero point of the result; the clamp [lo, hi]."""
-
-    input_zp: tuple[int, int]
-    multiplier: int
-    shift: int
-    zero_point: int
-    lo: int
-    hi: int
-    quant: QuantParams | None = None
-
-
 def broadcast_shape(a: TensorType, b: TensorType) -> tuple[int, ...]:
     """The common shape of two tensors; TypeRuleError if there is none."""
     try:
@@ -86,17 +106,13 @@ def broadcast_shape(a: TensorType, b: TensorType) -> tuple[int, ...]:
         raise TypeRuleError(f"shapes of {a} and {b} do not broadcast") from None
 
 
-def two_of_one_type(types: tuple[Type, ...] | list[Type], name: str, dtypes: tuple[str, ...]) -> tuple[TensorType, TensorType]:
-    """Two tensors of one element type of `dtypes`."""
-    a, b = types
-    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.dtype != b.dtype or a.dtype not in dtypes:
+def broadcast_type(
+    a: TensorType, b: TensorType, *, name: str, dtypes: Sequence[str], dtype: str = "", quant: QuantParams | None = None
+) -> TensorType:
+    """The type rule of two tensors of one of `dtypes` whose shapes broadcast; the result has that type too, or `dtype`."""
+    if a.dtype != b.dtype or a.dtype not in dtypes:
         raise TypeRuleError(f"{name} needs two tensors of one type of {', '.join(dtypes)}, not {a} and {b}")
-    return a, b
-
-
-def broadcast_type(a: TensorType, b: TensorType, dtype: str, quant: QuantParams | None = None) -> TensorType:
-    """The result's type."""
-    return TensorType(broadcast_shape(a, b), dtype, quant)
+    return TensorType(broadcast_shape(a, b), dtype or a.dtype, quant)
 
 
 def broadcast_at(b: IRBuilder, data: TensorFn, indices: tuple[Expr, ...]) -> Expr:

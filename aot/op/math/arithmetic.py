@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aot.ir.op import F_DOMAIN, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import ATAN2, FMOD, POW, atan2f, powf
 from aot.numerics.fixed_point import multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import broadcast_at, broadcast_index, broadcast_type, tensors_of, two_of_one_type
+from aot.op.common.operator import Index, elementwise, operator, register
+from aot.op.common.tensors import broadcast_at, broadcast_index, broadcast_type, tensors_of
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, minimum, select
 
@@ -41,11 +41,16 @@ class BinaryAttrs:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """One operator: element types, meaning in numpy on equal types, and the expression of one element."""
+    """One operator: its line in `aot ops`, element types, meaning in numpy on equal types, and the expression of one element.
 
+    `least_divisor`: the smallest meaningful right operand of integers; None if all are meaningful.
+    """
+
+    doc: str
     dtypes: tuple[str, ...]
     evaluate: Callable[[Array, Array], Array]
     rule: Callable[[IRBuilder, Expr, Expr], Expr]
+    least_divisor: int | None = None
 
 
 def _wrapping(op: str) -> Callable[[IRBuilder, Expr, Expr], Expr]:
@@ -215,53 +220,45 @@ def _bitwise(op: str) -> Callable[[IRBuilder, Expr, Expr], Expr]:
 
 
 BINARY: dict[str, Binary] = {
-    "add": Binary((*NUMBERS, "int16"), lambda a, b: a + b, _wrapping("+")),
-    "subtract": Binary((*NUMBERS, "int16"), lambda a, b: a - b, _wrapping("-")),
-    "multiply": Binary((*NUMBERS, "int16", "uint32"), lambda a, b: a * b, _wrapping("*")),
-    "divide": Binary(("float32", "int32"), _np_div, _div),
-    "floor_divide": Binary(("float32", "int32", "int16", "int8"), _np_floor_div, _floor_div),
-    "floor_mod": Binary(("float32", "int32", "int64", "int16", "int8"), _np_floor_mod, _floor_mod),
-    "maximum": Binary(ANY, lambda a, b: np.where(a > b, a, b), _larger),
-    "minimum": Binary(ANY, lambda a, b: np.where(a < b, a, b), _smaller),
-    "squared_difference": Binary(("float32", "int32"), _np_squared_difference, _squared_difference),
-    "atan2": Binary(("float32",), atan2f, lambda _b, x, y: ATAN2(x, y)),
-    "power": Binary(("float32", "int32"), _np_power, _power),
-    "bitwise_xor": Binary(BITS, np.bitwise_xor, _bitwise("^")),
-    "bitwise_and": Binary((*BITS, "int64"), np.bitwise_and, _bitwise("&")),
-    "left_shift": Binary(("int8", "int16", "int32"), _np_left_shift, _left_shift),
-    "right_shift": Binary(BITS, _np_right_shift, _right_shift),
-    "logical_and": Binary(("bool",), np.logical_and, lambda _b, x, y: logical_and(x, y)),
-    "logical_or": Binary(("bool",), np.logical_or, lambda _b, x, y: binop("||", x, y)),
+    "add": Binary("ADD; float32, int32, int64", (*NUMBERS, "int16"), lambda a, b: a + b, _wrapping("+")),
+    "subtract": Binary("SUB; float32, int32, int64", (*NUMBERS, "int16"), lambda a, b: a - b, _wrapping("-")),
+    "multiply": Binary("MUL; float32, int32, int64, uint32", (*NUMBERS, "int16", "uint32"), lambda a, b: a * b, _wrapping("*")),
+    "divide": Binary("DIV; float32, int32", ("float32", "int32"), _np_div, _div, 1),
+    "floor_divide": Binary(
+        "FLOOR_DIV; float32, int32, int16, int8", ("float32", "int32", "int16", "int8"), _np_floor_div, _floor_div, 1
+    ),
+    "floor_mod": Binary(
+        "FLOOR_MOD; float32, int64, int32, int16, int8",
+        ("float32", "int32", "int64", "int16", "int8"),
+        _np_floor_mod,
+        _floor_mod,
+        1,
+    ),
+    "maximum": Binary(
+        "MAXIMUM; all numbers, or quantised values of one quantisation", ANY, lambda a, b: np.where(a > b, a, b), _larger
+    ),
+    "minimum": Binary(
+        "MINIMUM; all numbers, or quantised values of one quantisation", ANY, lambda a, b: np.where(a < b, a, b), _smaller
+    ),
+    "squared_difference": Binary(
+        "SQUARED_DIFFERENCE; float32, int32", ("float32", "int32"), _np_squared_difference, _squared_difference
+    ),
+    "atan2": Binary("ATAN2; float32", ("float32",), atan2f, lambda _b, x, y: ATAN2(x, y)),
+    "power": Binary("POW; float32, int32", ("float32", "int32"), _np_power, _power, 0),
+    "bitwise_xor": Binary("BITWISE_XOR; all integers", BITS, np.bitwise_xor, _bitwise("^")),
+    "bitwise_and": Binary("STABLEHLO_AND; all integers", (*BITS, "int64"), np.bitwise_and, _bitwise("&")),
+    "left_shift": Binary("STABLEHLO_SHIFT_LEFT; int8, int16, int32", ("int8", "int16", "int32"), _np_left_shift, _left_shift),
+    "right_shift": Binary("RIGHT_SHIFT; all integers", BITS, _np_right_shift, _right_shift),
+    "logical_and": Binary("LOGICAL_AND; bool", ("bool",), np.logical_and, lambda _b, x, y: logical_and(x, y)),
+    "logical_or": Binary("LOGICAL_OR; bool", ("bool",), np.logical_or, lambda _b, x, y: binop("||", x, y)),
 }
 """By name."""
 
-DOC = {
-    "add": "ADD; float32, int32, int64",
-    "subtract": "SUB; float32, int32, int64",
-    "multiply": "MUL; float32, int32, int64, uint32",
-    "divide": "DIV; float32, int32",
-    "floor_divide": "FLOOR_DIV; float32, int32, int16, int8",
-    "floor_mod": "FLOOR_MOD; float32, int64, int32, int16, int8",
-    "maximum": "MAXIMUM; all numbers, or quantised values of one quantisation",
-    "minimum": "MINIMUM; all numbers, or quantised values of one quantisation",
-    "squared_difference": "SQUARED_DIFFERENCE; float32, int32",
-    "atan2": "ATAN2; float32",
-    "power": "POW; float32, int32",
-    "bitwise_xor": "BITWISE_XOR; all integers",
-    "bitwise_and": "STABLEHLO_AND; all integers",
-    "left_shift": "STABLEHLO_SHIFT_LEFT; int8, int16, int32",
-    "right_shift": "RIGHT_SHIFT; all integers",
-    "logical_and": "LOGICAL_AND; bool",
-    "logical_or": "LOGICAL_OR; bool",
-}
-
 
 def _register_binary(name: str, binary: Binary) -> None:
-    """Registers type rule, meaning and te rule of one operator."""
-
     def infer_type(types: Sequence[Type], _attrs: BinaryAttrs) -> Type:
-        a, b = two_of_one_type(list(types), name, binary.dtypes)
-        return broadcast_type(a, b, a.dtype, a.quant)
+        a, b = tensors_of(types, 2)
+        return broadcast_type(a, b, name=name, dtypes=binary.dtypes, quant=a.quant)
 
     def evaluate(a: Array, b: Array, *, attrs: BinaryAttrs, out_type: TensorType) -> Array:
         with np.errstate(all="ignore"):
@@ -272,52 +269,35 @@ def _register_binary(name: str, binary: Binary) -> None:
             result = np.where(result > (hi := np.asarray(attrs.hi, result.dtype)), hi, result)
         return result.astype(a.dtype).reshape(out_type.shape)
 
-    def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: BinaryAttrs, out_type: TensorType) -> TensorFn:
-        def rule(b: IRBuilder, *i: Expr) -> Expr:
-            value = binary.rule(b, broadcast_at(b, args[0], i), broadcast_at(b, args[1], i))
-            for bound, op in ((attrs.lo, "<"), (attrs.hi, ">")):
-                if bound is not None:
-                    value = named(b, "value", value)
-                    limit = imm(bound if is_float(value.dtype) else int(bound), value.dtype)
-                    value = select(binop(op, value, limit), limit, value)
-            return value
+    def element(attrs: BinaryAttrs, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
+        value = binary.rule(b, *(broadcast_at(b, t, i) for t in tensors))
+        for bound, op in ((attrs.lo, "<"), (attrs.hi, ">")):
+            if bound is not None:
+                value = named(b, "value", value)
+                limit = imm(bound if is_float(value.dtype) else int(bound), value.dtype)
+                value = select(binop(op, value, limit), limit, value)
+        return value
 
-        return tensor_fn(out_type.shape, out_type.dtype, rule)
+    def domain(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
+        _, divisor = tensors_of(types, 2)
+        least = binary.least_divisor
+        return {} if least is None or is_float(divisor.dtype) else {1: (least, int_range(divisor.dtype)[1])}
 
-    register_op(
+    register(
         name,
-        2,
-        arguments=[("a", "numbers", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
-        attrs_type=BinaryAttrs,
-        pattern=OpPattern.BROADCAST,
+        binary.doc,
+        [("a", "numbers", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+        OpPattern.BROADCAST,
+        attrs=BinaryAttrs,
         infer_type=infer_type,
         evaluate=evaluate,
-        doc=DOC[name],
+        te=elementwise(element),
+        domain=None if binary.least_divisor is None else domain,
     )
-    F_TE.set(name, te_rule)
 
 
 for _name, _binary in BINARY.items():
     _register_binary(_name, _binary)
-
-
-def domain_divisor(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
-    """Integers, and floats that are divided to integers, are not divided by 0."""
-    _, divisor = tensors_of(types, 2)
-    return {1: (1, int_range(divisor.dtype)[1])} if not is_float(divisor.dtype) else {}
-
-
-def domain_power(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
-    """Integers have no negative powers."""
-    _, exponent = tensors_of(types, 2)
-    return {1: (0, int_range(exponent.dtype)[1])} if not is_float(exponent.dtype) else {}
-
-
-for _name in ("divide", "floor_divide", "floor_mod"):
-    F_DOMAIN.set(_name, domain_divisor)
-
-
-F_DOMAIN.set("power", domain_power)
 
 
 # equal, less, ...: comparisons of two tensors with broadcasting; bool.
@@ -346,12 +326,6 @@ class CompareAttrs:
     """How the operands' quantised values are brought to one scale; None for plain numbers."""
 
     rescale: tuple[Rescale, Rescale] | None = None
-
-
-def infer_compare(types: Sequence[Type], _attrs: CompareAttrs) -> Type:
-    """Two tensors of one type whose shapes broadcast -> bool."""
-    a, b = two_of_one_type(list(types), "a comparison", COMPARABLE)
-    return broadcast_type(a, b, "bool")
 
 
 def _scaled(x: Array, rescale: Rescale) -> Array:
@@ -383,28 +357,24 @@ def _register_comparison(name: str, symbol: str, opcode: str) -> None:
             a, b = _scaled(a, attrs.rescale[0]), _scaled(b, attrs.rescale[1])
         return np.asarray(function(a, b)).reshape(out_type.shape)
 
-    def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: CompareAttrs, out_type: TensorType) -> TensorFn:
-        def rule(b: IRBuilder, *i: Expr) -> Expr:
-            x, y = broadcast_at(b, args[0], i), broadcast_at(b, args[1], i)
-            if attrs.rescale is not None:
-                x, y = _tir_scaled(b, x, attrs.rescale[0]), _tir_scaled(b, y, attrs.rescale[1])
-            elif x.dtype == "bool":
-                x, y = cast("int32", x), cast("int32", y)
-            return binop(symbol, x, y)
+    def element(attrs: CompareAttrs, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
+        x, y = (broadcast_at(b, t, i) for t in tensors)
+        if attrs.rescale is not None:
+            x, y = _tir_scaled(b, x, attrs.rescale[0]), _tir_scaled(b, y, attrs.rescale[1])
+        elif x.dtype == "bool":
+            x, y = cast("int32", x), cast("int32", y)
+        return binop(symbol, x, y)
 
-        return tensor_fn(out_type.shape, "bool", rule)
-
-    register_op(
+    register(
         name,
-        2,
-        arguments=[("a", "numbers, int8", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
-        attrs_type=CompareAttrs,
-        pattern=OpPattern.BROADCAST,
-        infer_type=infer_compare,
+        f"{opcode}; all types",
+        [("a", "numbers, int8", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
+        OpPattern.BROADCAST,
+        attrs=CompareAttrs,
+        infer_type=lambda types, _: broadcast_type(*tensors_of(types, 2), name="a comparison", dtypes=COMPARABLE, dtype="bool"),
         evaluate=evaluate,
-        doc=f"{opcode}; all types",
+        te=elementwise(element),
     )
-    F_TE.set(name, te_rule)
 
 
 for _name, (_symbol, _opcode) in COMPARISONS.items():
@@ -414,35 +384,32 @@ for _name, (_symbol, _opcode) in COMPARISONS.items():
 # select: SELECT and SELECT_V2 of TFLite: out = cond ? a : b, with broadcasting.
 #
 # Oracles: `reference_ops::Select`, `RankOneSelect`, `BroadcastSelect5DSlow`; data of any type are moved, never rescaled.
-
-
+@operator(
+    "select",
+    "SELECT, SELECT_V2; with broadcasting",
+    [("cond", "bool", "which"), ("a", "any", "the values where it is true"), ("b", "as a", "the values where it is false")],
+    OpPattern.BROADCAST,
+)
 @dataclass(frozen=True, slots=True)
 class SelectAttrs:
     """The result's parameters."""
 
     quant: QuantParams | None = None
 
+    def infer_type(self, cond: TensorType, a: TensorType, b: TensorType) -> Type:
+        """bool, T, T whose shapes broadcast -> T."""
+        if cond.dtype != "bool" or a.dtype != b.dtype:
+            raise TypeRuleError(f"select by {cond} of {a} and {b} is not valid")
+        try:
+            shape = np.broadcast_shapes(cond.shape, a.shape, b.shape)
+        except ValueError:
+            raise TypeRuleError(f"shapes of {cond}, {a} and {b} do not broadcast") from None
+        return TensorType(tuple(map(int, shape)), a.dtype, self.quant)
 
-def infer_select(types: Sequence[Type], attrs: SelectAttrs) -> Type:
-    """bool, T, T whose shapes broadcast -> T."""
-    cond, a, b = tensors_of(types, 3)
-    if cond.dtype != "bool" or a.dtype != b.dtype:
-        raise TypeRuleError(f"select by {cond} of {a} and {b} is not valid")
-    try:
-        shape = np.broadcast_shapes(cond.shape, a.shape, b.shape)
-    except ValueError:
-        raise TypeRuleError(f"shapes of {cond}, {a} and {b} do not broadcast") from None
-    return TensorType(tuple(map(int, shape)), a.dtype, attrs.quant)
+    def evaluate(self, cond: Array, a: Array, b: Array, *, out_type: TensorType) -> Array:
+        return np.where(cond, a, b)
 
-
-def evaluate_select(cond: Array, a: Array, b: Array, *, attrs: SelectAttrs, out_type: TensorType) -> Array:
-    return np.where(cond, a, b)
-
-
-def te_select(_ctx: TeContext, args: Sequence[TensorFn], attrs: SelectAttrs, out_type: TensorType) -> TensorFn:
-    cond, x, y = args
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def element(self, b: IRBuilder, i: Index, cond: TensorFn, x: TensorFn, y: TensorFn, *, out_type: TensorType) -> Expr:
         # branches instead of a select: only the chosen operand is computed
         value = b.local("value", (1,), out_type.dtype)
         with b.if_(cond.at(b, broadcast_index(cond, i))):
@@ -450,22 +417,3 @@ def te_select(_ctx: TeContext, args: Sequence[TensorFn], attrs: SelectAttrs, out
         with b.else_():
             b.store(value, 0, y.at(b, broadcast_index(y, i)))
         return value[0]
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "select",
-    3,
-    arguments=[
-        ("cond", "bool", "which"),
-        ("a", "any", "the values where it is true"),
-        ("b", "as a", "the values where it is false"),
-    ],
-    attrs_type=SelectAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_select,
-    evaluate=evaluate_select,
-    doc="SELECT, SELECT_V2; with broadcasting",
-)
-F_TE.set("select", te_select)

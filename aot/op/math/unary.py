@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import named
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import operator, register
+from aot.op.common.te_rule import TeContext
 from aot.op.common.tensors import tensors_of
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
@@ -265,17 +266,16 @@ def _register(name: str, unary: Unary) -> None:
 
         return tensor_fn(out_type.shape, out_type.dtype, rule)
 
-    register_op(
+    register(
         name,
-        1,
-        arguments=[("data", "numbers", "the operand")],
-        attrs_type=UnaryAttrs,
-        pattern=OpPattern.ELEMWISE,
+        unary.doc,
+        [("data", "numbers", "the operand")],
+        OpPattern.ELEMWISE,
+        attrs=UnaryAttrs,
         infer_type=infer_type,
         evaluate=evaluate,
-        doc=unary.doc,
+        te=te_rule,
     )
-    F_TE.set(name, te_rule)
 
 
 for _name, _unary in UNARY.items():
@@ -313,15 +313,14 @@ def evaluate_gelu(data: Array, *, attrs: UnaryAttrs, out_type: TensorType) -> Ar
     return np.concatenate([first, left_over]).reshape(out_type.shape)
 
 
-register_op(
+register(
     "gelu_uneven",
-    1,
-    arguments=[("data", "float32", "the operand")],
-    attrs_type=UnaryAttrs,
-    pattern=OpPattern.OPAQUE,
+    "GELU; float32, a size that is not a multiple of four",
+    [("data", "float32", "the operand")],
+    OpPattern.OPAQUE,
+    attrs=UnaryAttrs,
     infer_type=infer_gelu,
     evaluate=evaluate_gelu,
-    doc="GELU; float32, a size that is not a multiple of four",
 )
 
 
@@ -360,15 +359,13 @@ COMPLEX_PARTS = {"COMPLEX_ABS": "complex_abs", "REAL": "real", "IMAG": "imag"}
 _MEANINGS: dict[str, Callable[..., Array]] = {"complex_abs": evaluate_abs, "real": evaluate_real, "imag": evaluate_imag}
 
 for _opcode, _name in COMPLEX_PARTS.items():
-    register_op(
+    register(
         _name,
-        1,
-        arguments=[("data", "complex64", "the operand")],
-        attrs_type=None,
-        pattern=OpPattern.OPAQUE,
+        f"{_opcode}; complex64 to float32",
+        [("data", "complex64", "the operand")],
+        OpPattern.OPAQUE,
         infer_type=infer_complex,
         evaluate=_MEANINGS[_name],
-        doc=f"{_opcode}; complex64 to float32",
     )
 
 
@@ -380,46 +377,30 @@ for _opcode, _name in COMPLEX_PARTS.items():
 BUCKETIZED = ("int32", "int64", "float32")
 
 
+@operator("bucketize", "BUCKETIZE; int32, int64, float32", [("data", "int32, int64, float32", "numbers")], OpPattern.OPAQUE)
 @dataclass(frozen=True, slots=True)
 class BucketizeAttrs:
     """float32 numbers, sorted."""
 
     boundaries: tuple[float, ...]
 
+    def infer_type(self, data: TensorType) -> Type:
+        """Numbers -> int32 of the same shape."""
+        if data.dtype not in BUCKETIZED or not self.boundaries or list(self.boundaries) != sorted(self.boundaries):
+            raise TypeRuleError(f"bucketize of {data} by {self.boundaries} is not valid")
+        return TensorType(data.shape, "int32")
 
-def infer_bucketize(types: Sequence[Type], attrs: BucketizeAttrs) -> Type:
-    """Numbers -> int32 of the same shape."""
-    (data,) = tensors_of(types, 1)
-    if data.dtype not in BUCKETIZED or not attrs.boundaries or list(attrs.boundaries) != sorted(attrs.boundaries):
-        raise TypeRuleError(f"bucketize of {data} by {attrs.boundaries} is not valid")
-    return TensorType(data.shape, "int32")
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        below = data.astype(np.float32)[..., None] < np.array(self.boundaries, np.float32)
+        return np.asarray((~below).sum(axis=-1), np.int32)
 
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        (data,) = args
+        table = ctx.constant("boundaries", np.array(self.boundaries, np.float32))
 
-def evaluate_bucketize(data: Array, *, attrs: BucketizeAttrs, out_type: TensorType) -> Array:
-    below = data.astype(np.float32)[..., None] < np.array(attrs.boundaries, np.float32)
-    return np.asarray((~below).sum(axis=-1), np.int32)
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            x = b.let("x", cast("float32", data.at(b, i)))
+            axis = reduce_axis(len(self.boundaries), name="k")
+            return te_sum(b, [axis], lambda k: select(x < table.at(b, (k,)), imm(0), imm(1)))
 
-
-def te_bucketize(ctx: TeContext, args: Sequence[TensorFn], attrs: BucketizeAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-    table = ctx.constant("boundaries", np.array(attrs.boundaries, np.float32))
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        x = b.let("x", cast("float32", data.at(b, i)))
-        axis = reduce_axis(len(attrs.boundaries), name="k")
-        return te_sum(b, [axis], lambda k: select(x < table.at(b, (k,)), imm(0), imm(1)))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "bucketize",
-    1,
-    arguments=[("data", "int32, int64, float32", "numbers")],
-    attrs_type=BucketizeAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_bucketize,
-    evaluate=evaluate_bucketize,
-    doc="BUCKETIZE; int32, int64, float32",
-)
-F_TE.set("bucketize", te_bucketize)
+        return tensor_fn(out_type.shape, out_type.dtype, rule)

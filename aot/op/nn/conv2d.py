@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import FloatWindowAttrs, np_layer, np_taps, tap, te_window, window_types
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import Index, operator, register
+from aot.op.common.te_rule import TeContext
 from aot.op.common.window import padded, spatial_shape, tap_value, window
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
+
 
 # nn.conv2d: CONV_2D of TFLite on int8 or int16 data.
 #
 # acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, y*sy + ky*dy - top, x*sx + kx*dx - left, i] -
 # input_zp), where data outside the image is `pad_value`.  Oracle: TFLite's reference kernels `ConvPerChannel` (int8,
 # int16) and `Conv` (uint8, shifted to int8).
-
-
+@operator(
+    "nn.conv2d",
+    "CONV_2D; int8, int16 x int8, int8 x int4, uint8; per-tensor and per-channel, also in groups",
+    [
+        ("data", "int8, int16 [N, H, W, I]", "the image"),
+        ("weight", "int8, int4 [O, KH, KW, I]", "one filter for each output channel"),
+    ],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
 @dataclass(frozen=True, slots=True)
 class Conv2DAttrs:
     """padding is (top, left, bottom, right); everything else is (vertical, horizontal)."""
@@ -37,70 +45,51 @@ class Conv2DAttrs:
     weight_zp: int = 0
     acc_dtype: str = "int32"
 
+    def infer_type(self, data: TensorType, weight: TensorType) -> Type:
+        """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, H', W', O]."""
+        if len(data.shape) != 4 or len(weight.shape) != 4:
+            raise TypeRuleError(f"conv2d needs 4-D data and weights, not {data} and {weight}")
+        if data.shape[3] != weight.shape[3]:
+            raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
+        height, width = spatial_shape(data, weight.shape[1:3], self)
+        if height <= 0 or width <= 0:
+            raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
+        return TensorType((data.shape[0], height, width, weight.shape[0]), self.acc_dtype)
 
-def infer_conv2d(types: Sequence[Type], attrs: Conv2DAttrs) -> Type:
-    """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, H', W', O]."""
-    data, weight = types
-    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
-        raise TypeRuleError(f"conv2d needs 4-D data and weights, not {data} and {weight}")
-    if data.shape[3] != weight.shape[3]:
-        raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
-    height, width = spatial_shape(data, weight.shape[1:3], attrs)
-    if height <= 0 or width <= 0:
-        raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
-    return TensorType((data.shape[0], height, width, weight.shape[0]), attrs.acc_dtype)
+    def evaluate(self, data: Array, weight: Array, *, out_type: TensorType) -> Array:
+        x = padded(data, self)
+        w = weight.astype(np.float64) - self.weight_zp
+        n, height, width, channels = out_type.shape
+        acc = np.zeros((n * height * width, channels), np.float64)
+        for ky in range(weight.shape[1]):
+            for kx in range(weight.shape[2]):
+                acc += window(x, ky, kx, attrs=self, height=height, width=width).reshape(-1, x.shape[3]) @ w[:, ky, kx, :].T
+        return acc.astype(np.int64).astype(out_type.dtype).reshape(out_type.shape)
 
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
+        n, y, x, o = index
+        wide = wrapping(self.acc_dtype)
+        _, kh, kw, channels = weight.shape
 
-def evaluate_conv2d(data: Array, weight: Array, *, attrs: Conv2DAttrs, out_type: TensorType) -> Array:
-    x = padded(data, attrs)
-    w = weight.astype(np.float64) - attrs.weight_zp
-    n, height, width, channels = out_type.shape
-    acc = np.zeros((n * height * width, channels), np.float64)
-    for ky in range(weight.shape[1]):
-        for kx in range(weight.shape[2]):
-            acc += window(x, ky, kx, attrs=attrs, height=height, width=width).reshape(-1, x.shape[3]) @ w[:, ky, kx, :].T
-    return acc.astype(np.int64).astype(out_type.dtype).reshape(out_type.shape)
-
-
-def te_conv2d(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DAttrs, out_type: TensorType) -> TensorFn:
-    data, weight = args
-    wide = wrapping(attrs.acc_dtype)
-    _, kh, kw, channels = weight.shape
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
         def term(ky: Expr, kx: Expr, i: Expr) -> Expr:
-            tap = tap_value(b, data, (n, y, x, i), tap=(ky, kx), attrs=attrs)
-            w = cast("int32", weight.at(b, (o, ky, kx, i))) - attrs.weight_zp
+            tap = tap_value(b, data, (n, y, x, i), tap=(ky, kx), attrs=self)
+            w = cast("int32", weight.at(b, (o, ky, kx, i))) - self.weight_zp
             return cast(wide, w) * cast(wide, tap)
 
         axes = [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx"), reduce_axis(channels, name="i")]
-        return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "nn.conv2d",
-    2,
-    arguments=[
-        ("data", "int8, int16 [N, H, W, I]", "the image"),
-        ("weight", "int8, int4 [O, KH, KW, I]", "one filter for each output channel"),
-    ],
-    attrs_type=Conv2DAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_conv2d,
-    evaluate=evaluate_conv2d,
-    doc="CONV_2D; int8, int16 x int8, int8 x int4, uint8; per-tensor and per-channel, also in groups",
-)
-F_TE.set("nn.conv2d", te_conv2d)
+        return cast(self.acc_dtype, te_sum(b, axes, term, dtype=wide))
 
 
 # nn.depthwise_conv2d: DEPTHWISE_CONV_2D of TFLite, any channel multiplier.
 #
 # acc[n, y, x, c*M + m] = sum over ky, kx of w[0, ky, kx, c*M + m] * (data[n, .., .., c] - input_zp); see conv2d for the window.
 # Oracle: TFLite's reference kernels `DepthwiseConvPerChannel` (int8, int16) and `DepthwiseConv` (uint8, shifted to int8).
-
-
+@operator(
+    "nn.depthwise_conv2d",
+    "DEPTHWISE_CONV_2D; int8, int16 x int8, int8 x int4, uint8; any channel multiplier",
+    [("data", "int8, int16 [N, H, W, C]", "the image"), ("weight", "int8, int4 [1, KH, KW, C*M]", "M filters for each channel")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
 @dataclass(frozen=True, slots=True)
 class DepthwiseConv2DAttrs:
     """As Conv2DAttrs; `multiplier` output channels per input channel."""
@@ -114,101 +103,62 @@ class DepthwiseConv2DAttrs:
     weight_zp: int = 0
     acc_dtype: str = "int32"
 
+    def infer_type(self, data: TensorType, weight: TensorType) -> Type:
+        """data [N, H, W, C], weight [1, KH, KW, C*M] -> attrs.acc_dtype [N, H', W', C*M]."""
+        if len(data.shape) != 4 or len(weight.shape) != 4:
+            raise TypeRuleError(f"depthwise_conv2d needs 4-D data and weights, not {data} and {weight}")
+        if weight.shape[0] != 1 or weight.shape[3] != data.shape[3] * self.multiplier:
+            raise TypeRuleError(f"weights {weight} do not match {data.shape[3]} channels with multiplier {self.multiplier}")
+        height, width = spatial_shape(data, weight.shape[1:3], self)
+        if height <= 0 or width <= 0:
+            raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
+        return TensorType((data.shape[0], height, width, weight.shape[3]), self.acc_dtype)
 
-def infer_depthwise(types: Sequence[Type], attrs: DepthwiseConv2DAttrs) -> Type:
-    """data [N, H, W, C], weight [1, KH, KW, C*M] -> attrs.acc_dtype [N, H', W', C*M]."""
-    data, weight = types
-    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
-        raise TypeRuleError(f"depthwise_conv2d needs 4-D data and weights, not {data} and {weight}")
-    if weight.shape[0] != 1 or weight.shape[3] != data.shape[3] * attrs.multiplier:
-        raise TypeRuleError(f"weights {weight} do not match {data.shape[3]} channels with multiplier {attrs.multiplier}")
-    height, width = spatial_shape(data, weight.shape[1:3], attrs)
-    if height <= 0 or width <= 0:
-        raise TypeRuleError(f"the window {weight.shape[1:3]} is larger than the padded image")
-    return TensorType((data.shape[0], height, width, weight.shape[3]), attrs.acc_dtype)
+    def evaluate(self, data: Array, weight: Array, *, out_type: TensorType) -> Array:
+        x = padded(data, self)
+        _, height, width, _ = out_type.shape
+        acc = np.zeros(out_type.shape, np.float64)
+        for ky in range(weight.shape[1]):
+            for kx in range(weight.shape[2]):
+                taps = window(x, ky, kx, attrs=self, height=height, width=width)
+                acc += np.repeat(taps, self.multiplier, axis=3) * (weight[0, ky, kx, :].astype(np.float64) - self.weight_zp)
+        return acc.astype(np.int64).astype(out_type.dtype)
 
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
+        n, y, x, o = index
+        wide = wrapping(self.acc_dtype)
+        _, kh, kw, _ = weight.shape
 
-def evaluate_depthwise(data: Array, weight: Array, *, attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> Array:
-    x = padded(data, attrs)
-    _, height, width, _ = out_type.shape
-    acc = np.zeros(out_type.shape, np.float64)
-    for ky in range(weight.shape[1]):
-        for kx in range(weight.shape[2]):
-            taps = window(x, ky, kx, attrs=attrs, height=height, width=width)
-            acc += np.repeat(taps, attrs.multiplier, axis=3) * (weight[0, ky, kx, :].astype(np.float64) - attrs.weight_zp)
-    return acc.astype(np.int64).astype(out_type.dtype)
-
-
-def te_depthwise(_ctx: TeContext, args: Sequence[TensorFn], attrs: DepthwiseConv2DAttrs, out_type: TensorType) -> TensorFn:
-    data, weight = args
-    wide = wrapping(attrs.acc_dtype)
-    _, kh, kw, _ = weight.shape
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
         def term(ky: Expr, kx: Expr) -> Expr:
-            tap = tap_value(b, data, (n, y, x, o // attrs.multiplier), tap=(ky, kx), attrs=attrs)
-            w = cast("int32", weight.at(b, (imm(0), ky, kx, o))) - attrs.weight_zp
+            tap = tap_value(b, data, (n, y, x, o // self.multiplier), tap=(ky, kx), attrs=self)
+            w = cast("int32", weight.at(b, (imm(0), ky, kx, o))) - self.weight_zp
             return cast(wide, w) * cast(wide, tap)
 
-        return cast(attrs.acc_dtype, te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=wide))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "nn.depthwise_conv2d",
-    2,
-    arguments=[
-        ("data", "int8, int16 [N, H, W, C]", "the image"),
-        ("weight", "int8, int4 [1, KH, KW, C*M]", "M filters for each channel"),
-    ],
-    attrs_type=DepthwiseConv2DAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_depthwise,
-    evaluate=evaluate_depthwise,
-    doc="DEPTHWISE_CONV_2D; int8, int16 x int8, int8 x int4, uint8; any channel multiplier",
-)
-F_TE.set("nn.depthwise_conv2d", te_depthwise)
+        return cast(self.acc_dtype, te_sum(b, [reduce_axis(kh, name="ky"), reduce_axis(kw, name="kx")], term, dtype=wide))
 
 
 # nn.bias_add: an int32 bias for each index of the last axis.
-
-
-def infer_bias_add(types: Sequence[Type], _attrs: Any) -> Type:
-    """data [..., C] and bias [C] of one integer type -> the type of data."""
-    data, bias = types
-    if not isinstance(data, TensorType) or not isinstance(bias, TensorType):
-        raise TypeRuleError("bias_add needs tensors")
-    if bias.shape != (data.shape[-1],) or bias.dtype != data.dtype:
-        raise TypeRuleError(f"a bias of {bias} does not match {data}")
-    return data
-
-
-def evaluate_bias_add(data: Array, bias: Array, *, attrs: Any, out_type: TensorType) -> Array:
-    return (data.astype(np.int64) + bias).astype(data.dtype)
-
-
-def te_bias_add(_ctx: TeContext, args: Sequence[TensorFn], _attrs: Any, out_type: TensorType) -> TensorFn:
-    data, bias = args
-    dtype, wide = out_type.dtype, wrapping(out_type.dtype)
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return cast(dtype, cast(wide, data.at(b, i)) + cast(wide, bias.at(b, i[-1:])))
-
-    return tensor_fn(out_type.shape, dtype, rule)
-
-
-register_op(
+@operator(
     "nn.bias_add",
-    2,
-    arguments=[("data", "int32, int64 [..., C]", "the sums of a layer"), ("bias", "as data [C]", "one value for each channel")],
-    attrs_type=None,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_bias_add,
-    evaluate=evaluate_bias_add,
-    doc="adds a bias to each channel; part of convolutions and fully connected layers",
+    "adds a bias to each channel; part of convolutions and fully connected layers",
+    [("data", "int32, int64 [..., C]", "the sums of a layer"), ("bias", "as data [C]", "one value for each channel")],
+    OpPattern.BROADCAST,
 )
-F_TE.set("nn.bias_add", te_bias_add)
+class BiasAdd:
+    """No attributes."""
+
+    def infer_type(self, data: TensorType, bias: TensorType) -> Type:
+        """data [..., C] and bias [C] of one integer type -> the type of data."""
+        if bias.shape != (data.shape[-1],) or bias.dtype != data.dtype:
+            raise TypeRuleError(f"a bias of {bias} does not match {data}")
+        return data
+
+    def evaluate(self, data: Array, bias: Array, *, out_type: TensorType) -> Array:
+        return (data.astype(np.int64) + bias).astype(data.dtype)
+
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, bias: TensorFn, *, out_type: TensorType) -> Expr:
+        dtype, wide = out_type.dtype, wrapping(out_type.dtype)
+        return cast(dtype, cast(wide, data.at(b, i)) + cast(wide, bias.at(b, i[-1:])))
 
 
 # nn.conv2d_float: CONV_2D of TFLite on float32, also grouped.
@@ -251,21 +201,20 @@ def te_conv2d_float(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatWindo
     return te_window(args, product, attrs=attrs, out_type=out_type, depth=depth)
 
 
-register_op(
+register(
     CONV2D_FLOAT,
-    VARIABLE,
-    arguments=[
+    "CONV_2D; float32, also in groups",
+    [
         ("data", "float32 [N, H, W, I]", "the image"),
         ("weight", "float32 [O, KH, KW, I]", "one filter for each output channel"),
         ("bias?", "float32 [O]", "what is added to each output channel"),
     ],
-    attrs_type=FloatWindowAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    attrs=FloatWindowAttrs,
     infer_type=infer_conv2d_float,
     evaluate=evaluate_conv2d_float,
-    doc="CONV_2D; float32, also in groups",
+    te=te_conv2d_float,
 )
-F_TE.set(CONV2D_FLOAT, te_conv2d_float)
 
 
 # nn.depthwise_conv2d_float: DEPTHWISE_CONV_2D of TFLite on float32.
@@ -304,18 +253,17 @@ def te_depthwise_float(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatWi
     return te_window(args, product, attrs=attrs, out_type=out_type)
 
 
-register_op(
+register(
     DEPTHWISE_FLOAT,
-    VARIABLE,
-    arguments=[
+    "DEPTHWISE_CONV_2D; float32, any channel multiplier",
+    [
         ("data", "float32 [N, H, W, C]", "the image"),
         ("weight", "float32 [1, KH, KW, C*M]", "M filters for each channel"),
         ("bias?", "float32 [C*M]", "what is added to each output channel"),
     ],
-    attrs_type=FloatWindowAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    attrs=FloatWindowAttrs,
     infer_type=infer_depthwise_float,
     evaluate=evaluate_depthwise_float,
-    doc="DEPTHWISE_CONV_2D; float32, any channel multiplier",
+    te=te_depthwise_float,
 )
-F_TE.set(DEPTHWISE_FLOAT, te_depthwise_float)

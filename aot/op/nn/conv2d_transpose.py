@@ -6,24 +6,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import Index, elementwise, operator, register
 from aot.op.common.window import TransposedWindow
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn, wrapping
+from aot.te.tensor import TensorFn, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm
+
 
 # nn.conv2d_transpose: TRANSPOSE_CONV of TFLite: each input pixel adds a window of products to the output.
 #
 # acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] -
 # input_zp), over the taps for which both quotients are whole and inside the image.  Oracle:
 # `reference_integer_ops::TransposeConv`.
-
-
+@operator(
+    "nn.conv2d_transpose",
+    "TRANSPOSE_CONV; int8, int16 x int8, uint8",
+    [("data", "int8, int16 [N, H, W, I]", "the image"), ("weight", "int8 [O, KH, KW, I]", "one filter for each output channel")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
 @dataclass(frozen=True, slots=True)
 class Conv2DTransposeAttrs:
     """(vertical, horizontal) strides, rows and columns cut off at the top and the left, and the output's height and width."""
@@ -35,72 +40,48 @@ class Conv2DTransposeAttrs:
     weight_zp: int = 0
     acc_dtype: str = "int32"
 
+    def infer_type(self, data: TensorType, weight: TensorType) -> Type:
+        """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, *attrs.size, O]."""
+        if len(data.shape) != 4 or len(weight.shape) != 4:
+            raise TypeRuleError(f"conv2d_transpose needs 4-D data and weights, not {data} and {weight}")
+        if data.shape[3] != weight.shape[3]:
+            raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
+        if min(*self.strides, *self.size) < 1 or min(self.padding) < 0:
+            raise TypeRuleError(f"strides {self.strides}, padding {self.padding}, size {self.size}")
+        return TensorType((data.shape[0], *self.size, weight.shape[0]), self.acc_dtype)
 
-def infer_transpose(types: Sequence[Type], attrs: Conv2DTransposeAttrs) -> Type:
-    """data [N, H, W, I], weight [O, KH, KW, I] -> attrs.acc_dtype [N, *attrs.size, O]."""
-    data, weight = types
-    if not isinstance(data, TensorType) or not isinstance(weight, TensorType) or len(data.shape) != 4 or len(weight.shape) != 4:
-        raise TypeRuleError(f"conv2d_transpose needs 4-D data and weights, not {data} and {weight}")
-    if data.shape[3] != weight.shape[3]:
-        raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
-    if min(*attrs.strides, *attrs.size) < 1 or min(attrs.padding) < 0:
-        raise TypeRuleError(f"strides {attrs.strides}, padding {attrs.padding}, size {attrs.size}")
-    return TensorType((data.shape[0], *attrs.size, weight.shape[0]), attrs.acc_dtype)
+    def evaluate(self, data: Array, weight: Array, *, out_type: TensorType) -> Array:
+        x, w = data.astype(np.float64) - self.input_zp, weight.astype(np.float64) - self.weight_zp
+        (n, height, width, _), (channels, kh, kw, _) = data.shape, weight.shape
+        (sy, sx), (top, left) = self.strides, self.padding
+        rows = max((height - 1) * sy + kh, top + self.size[0])
+        columns = max((width - 1) * sx + kw, left + self.size[1])
+        whole = np.zeros((n, rows, columns, channels))
+        for ky in range(kh):
+            for kx in range(kw):
+                whole[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] += x @ w[:, ky, kx].T
+        result = whole[:, top : top + self.size[0], left : left + self.size[1]]
+        return result.astype(np.int64).astype(out_type.dtype)
 
-
-def evaluate_transpose(data: Array, weight: Array, *, attrs: Conv2DTransposeAttrs, out_type: TensorType) -> Array:
-    x, w = data.astype(np.float64) - attrs.input_zp, weight.astype(np.float64) - attrs.weight_zp
-    (n, height, width, _), (channels, kh, kw, _) = data.shape, weight.shape
-    (sy, sx), (top, left) = attrs.strides, attrs.padding
-    rows = max((height - 1) * sy + kh, top + attrs.size[0])
-    columns = max((width - 1) * sx + kw, left + attrs.size[1])
-    whole = np.zeros((n, rows, columns, channels))
-    for ky in range(kh):
-        for kx in range(kw):
-            whole[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx] += x @ w[:, ky, kx].T
-    result = whole[:, top : top + attrs.size[0], left : left + attrs.size[1]]
-    return result.astype(np.int64).astype(out_type.dtype)
-
-
-def te_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv2DTransposeAttrs, out_type: TensorType) -> TensorFn:
-    data, weight = args
-    wide = wrapping(attrs.acc_dtype)
-    window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
-    sy, sx = attrs.strides
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
+        n, y, x, o = index
+        wide = wrapping(self.acc_dtype)
+        window = TransposedWindow(data.shape[1:3], weight.shape[1:3], self.strides, self.padding)
+        sy, sx = self.strides
         row, column = window.taps(b, y, x)
 
         def term(ty: Expr, tx: Expr, i: Expr) -> Expr:
             w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
             value = data.at(b, (n, row.quotient - ty, column.quotient - tx, i))
-            left_side = cast("int32", w) - attrs.weight_zp
-            return cast(wide, left_side) * cast(wide, cast("int32", value) - attrs.input_zp)
+            left_side = cast("int32", w) - self.weight_zp
+            return cast(wide, left_side) * cast(wide, cast("int32", value) - self.input_zp)
 
         axes = [
             reduce_axis(row.last, start=row.first, name="ty"),
             reduce_axis(column.last, start=column.first, name="tx"),
             reduce_axis(weight.shape[3], name="i"),
         ]
-        return cast(attrs.acc_dtype, te_sum(b, axes, term, dtype=wide))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "nn.conv2d_transpose",
-    2,
-    arguments=[
-        ("data", "int8, int16 [N, H, W, I]", "the image"),
-        ("weight", "int8 [O, KH, KW, I]", "one filter for each output channel"),
-    ],
-    attrs_type=Conv2DTransposeAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_transpose,
-    evaluate=evaluate_transpose,
-    doc="TRANSPOSE_CONV; int8, int16 x int8, uint8",
-)
-F_TE.set("nn.conv2d_transpose", te_transpose)
+        return cast(self.acc_dtype, te_sum(b, axes, term, dtype=wide))
 
 
 # nn.conv2d_transpose_float: TRANSPOSE_CONV of TFLite on float32.
@@ -155,45 +136,48 @@ def evaluate_float_transpose(data: Array, weight: Array, *bias: Array, attrs: Fl
     return np_layer(products, last, attrs=attrs.clamp, out_type=out_type, first=first)
 
 
-def te_float_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttrs, out_type: TensorType) -> TensorFn:
-    data, weight, *bias = args
+def element_float_transpose(
+    attrs: FloatTransposeAttrs,
+    b: IRBuilder,
+    index: Index,
+    data: TensorFn,
+    weight: TensorFn,
+    *bias: TensorFn,
+    out_type: TensorType,
+) -> Expr:
+    n, y, x, o = index
     window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
     sy, sx = attrs.strides
+    row, column = window.taps(b, y, x)
 
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        row, column = window.taps(b, y, x)
+    def product(uy: Expr, ux: Expr, i: Expr) -> Expr:
+        ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
+        w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
+        return w * data.at(b, (n, row.quotient - ty, column.quotient - tx, i))
 
-        def product(uy: Expr, ux: Expr, i: Expr) -> Expr:
-            ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
-            w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
-            return w * data.at(b, (n, row.quotient - ty, column.quotient - tx, i))
-
-        axes = [
-            reduce_axis(row.last, start=row.first, name="uy"),
-            reduce_axis(column.last, start=column.first, name="ux"),
-            reduce_axis(weight.shape[3], name="i"),
-        ]
-        first, last = (bias, []) if attrs.bias_first else ([], bias)
-        return tir_layer(b, axes, product, bias=last, channel=o, attrs=attrs.clamp, first=first)
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+    axes = [
+        reduce_axis(row.last, start=row.first, name="uy"),
+        reduce_axis(column.last, start=column.first, name="ux"),
+        reduce_axis(weight.shape[3], name="i"),
+    ]
+    first, last = (bias, []) if attrs.bias_first else ([], bias)
+    return tir_layer(b, axes, product, bias=last, channel=o, attrs=attrs.clamp, first=first)
 
 
-register_op(
+register(
     FLOAT_TRANSPOSE,
-    VARIABLE,
-    arguments=[
+    "TRANSPOSE_CONV, Convolution2DTransposeBias; float32",
+    [
         ("data", "float32 [N, H, W, I]", "the image"),
         ("weight", "float32 [O, KH, KW, I]", "one filter for each output channel"),
         ("bias?", "float32 [O]", "what is added to each output channel"),
     ],
-    attrs_type=FloatTransposeAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    attrs=FloatTransposeAttrs,
     infer_type=infer_float_transpose,
     evaluate=evaluate_float_transpose,
-    doc="TRANSPOSE_CONV, Convolution2DTransposeBias; float32",
+    te=elementwise(element_float_transpose),
 )
-F_TE.set(FLOAT_TRANSPOSE, te_float_transpose)
 
 
 # qnn.conv2d_transpose_hybrid: TRANSPOSE_CONV of TFLite on float32 data with integer weights.
@@ -250,46 +234,51 @@ def evaluate_hybrid_transpose(
     return np_layer(products, bias, attrs=attrs.clamp, out_type=out_type)
 
 
-def te_hybrid_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: FloatTransposeAttrs, out_type: TensorType) -> TensorFn:
-    data, params, weight, scales, *bias = args
+def element_hybrid_transpose(
+    attrs: FloatTransposeAttrs,
+    b: IRBuilder,
+    index: Index,
+    data: TensorFn,
+    params: TensorFn,
+    weight: TensorFn,
+    scales: TensorFn,
+    *bias: TensorFn,
+    out_type: TensorType,
+) -> Expr:
+    n, y, x, o = index
     window = TransposedWindow(data.shape[1:3], weight.shape[1:3], attrs.strides, attrs.padding)
     sy, sx = attrs.strides
+    row, column = window.taps(b, y, x)
+    of_weight = b.let("of_weight", scales.at(b, (o if scales.shape[0] > 1 else imm(0),)))
+    of_image = b.let("of_image", params.at(b, (n, imm(0))))
 
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        row, column = window.taps(b, y, x)
-        of_weight = b.let("of_weight", scales.at(b, (o if scales.shape[0] > 1 else imm(0),)))
-        of_image = b.let("of_image", params.at(b, (n, imm(0))))
+    def product(uy: Expr, ux: Expr, i: Expr) -> Expr:
+        ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
+        w = cast("int32", weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i)))
+        value = cast("int32", data.at(b, (n, row.quotient - ty, column.quotient - tx, i)))
+        return cast("float32", w * value) * of_weight * of_image
 
-        def product(uy: Expr, ux: Expr, i: Expr) -> Expr:
-            ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
-            w = cast("int32", weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i)))
-            value = cast("int32", data.at(b, (n, row.quotient - ty, column.quotient - tx, i)))
-            return cast("float32", w * value) * of_weight * of_image
-
-        axes = [
-            reduce_axis(row.last, start=row.first, name="uy"),
-            reduce_axis(column.last, start=column.first, name="ux"),
-            reduce_axis(weight.shape[3], name="i"),
-        ]
-        return tir_layer(b, axes, product, bias=bias, channel=o, attrs=attrs.clamp)
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+    axes = [
+        reduce_axis(row.last, start=row.first, name="uy"),
+        reduce_axis(column.last, start=column.first, name="ux"),
+        reduce_axis(weight.shape[3], name="i"),
+    ]
+    return tir_layer(b, axes, product, bias=bias, channel=o, attrs=attrs.clamp)
 
 
-register_op(
+register(
     HYBRID_TRANSPOSE,
-    VARIABLE,
-    arguments=[
+    "TRANSPOSE_CONV; float32 x int8",
+    [
         ("data", "int16 [N, H, W, I]", "the image, quantised, its zero point taken off"),
         ("params", "float32 [N, 3]", "of the quantised images"),
         ("weight", "int8 [O, KH, KW, I]", "one filter for each output channel"),
         ("scales", "float32 [1] or [O]", "of the weights"),
         ("bias?", "float32 [O]", "what is added to each output channel"),
     ],
-    attrs_type=FloatTransposeAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    attrs=FloatTransposeAttrs,
     infer_type=infer_hybrid_transpose,
     evaluate=evaluate_hybrid_transpose,
-    doc="TRANSPOSE_CONV; float32 x int8",
+    te=elementwise(element_hybrid_transpose),
 )
-F_TE.set(HYBRID_TRANSPOSE, te_hybrid_transpose)

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import register
+from aot.op.common.te_rule import TeContext
 from aot.op.common.tensors import tensors_of
 from aot.support.dataclass import dataclass
 from aot.te.tensor import IterVar, TensorFn, reduce_axis, sum, tensor_fn
@@ -167,17 +168,13 @@ for _name, _infer, _evaluate, _rule, _weights, _opcode in (
     ("nn.conv3d", infer_conv3d, evaluate_conv3d, te_conv3d, "I, O", "CONV_3D"),
     ("nn.conv3d_transpose", infer_transpose, evaluate_transpose, te_transpose, "O, I", "CONV_3D_TRANSPOSE"),
 ):
-    register_op(
+    register(
         _name,
-        2,
-        arguments=[
-            ("data", "float32 [N, D, H, W, I]", "volumes"),
-            ("weight", f"float32 [KD, KH, KW, {_weights}]", "the window"),
-        ],
-        attrs_type=Conv3DAttrs,
-        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        f"{_opcode}; float32",
+        [("data", "float32 [N, D, H, W, I]", "volumes"), ("weight", f"float32 [KD, KH, KW, {_weights}]", "the window")],
+        OpPattern.OUT_ELEMWISE_FUSABLE,
+        attrs=Conv3DAttrs,
         infer_type=_infer,
         evaluate=_evaluate,
-        doc=f"{_opcode}; float32",
+        te=_rule,
     )
-    F_TE.set(_name, _rule)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import Index, elementwise, operator, register
 from aot.op.common.tensors import Clamped
 from aot.op.common.window import PoolAttrs, infer_pool, inside, pad_widths, taps, window_axes
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, lowest
-from aot.te.tensor import TensorFn, reduce, tensor_fn
+from aot.te.tensor import TensorFn, reduce
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, as_expr, cast, clamp, imm, logical_and, maximum, select
@@ -43,46 +42,45 @@ def evaluate_avg_pool2d(data: Array, *, attrs: PoolAttrs, out_type: TensorType) 
     return clamp_array(mean, attrs.lo, attrs.hi, out_type.dtype)
 
 
-def te_avg_pool2d(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        axes = rows, columns = window_axes(b, y, x, image=data.shape[1:3], attrs=attrs)
-        count: Expr | int = prod(attrs.pool_size)
-        if any(attrs.padding):
-            count = b.let("count", (rows.stop - rows.start) * (columns.stop - columns.start))
-        if is_float(out_type.dtype):
-            zero = imm(0.0, "float32")
-            total = te_sum(b, axes, lambda ry, rx: data.at(b, (n, ry, rx, c)), init=zero, dtype="float32")
-            return total / (imm(float(count), "float32") if isinstance(count, int) else cast("float32", count))
-        acc = b.let("total", te_sum(b, axes, lambda ry, rx: cast("int32", data.at(b, (n, ry, rx, c)))))
-        n_window = as_expr(count)
-        half = n_window / 2
-        mean = select(acc > 0, acc + half, acc - half) / n_window
-        return cast(out_type.dtype, clamp(mean, attrs.lo, attrs.hi))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+def element_avg_pool2d(attrs: PoolAttrs, b: IRBuilder, index: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+    n, y, x, c = index
+    axes = rows, columns = window_axes(b, y, x, image=data.shape[1:3], attrs=attrs)
+    count: Expr | int = prod(attrs.pool_size)
+    if any(attrs.padding):
+        count = b.let("count", (rows.stop - rows.start) * (columns.stop - columns.start))
+    if is_float(out_type.dtype):
+        zero = imm(0.0, "float32")
+        total = te_sum(b, axes, lambda ry, rx: data.at(b, (n, ry, rx, c)), init=zero, dtype="float32")
+        return total / (imm(float(count), "float32") if isinstance(count, int) else cast("float32", count))
+    acc = b.let("total", te_sum(b, axes, lambda ry, rx: cast("int32", data.at(b, (n, ry, rx, c)))))
+    n_window = as_expr(count)
+    half = n_window / 2
+    mean = select(acc > 0, acc + half, acc - half) / n_window
+    return cast(out_type.dtype, clamp(mean, attrs.lo, attrs.hi))
 
 
-register_op(
+register(
     "nn.avg_pool2d",
-    1,
-    arguments=[("data", "int8, int16, float32 [N, H, W, C]", "the image")],
-    attrs_type=PoolAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    "AVERAGE_POOL_2D; int8, int16, uint8, float32",
+    [("data", "int8, int16, float32 [N, H, W, C]", "the image")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    attrs=PoolAttrs,
     infer_type=infer_pool,
     evaluate=evaluate_avg_pool2d,
-    doc="AVERAGE_POOL_2D; int8, int16, uint8, float32",
+    te=elementwise(element_avg_pool2d),
 )
-F_TE.set("nn.avg_pool2d", te_avg_pool2d)
 
 
 # nn.avg_of_sums: nn.avg_pool2d's results from the sums of its windows.
 #
 # For moving windows, whose sums are kept between runs (relay/transform/slide_window.py).
 # Oracle: the end of `reference_integer_ops::AveragePool`: halves away from zero, then the clamp.
-
-
+@operator(
+    "nn.avg_of_sums",
+    "AVERAGE_POOL_2D over a window that moves",
+    [("sums", "int32", "sums of `count` numbers each")],
+    OpPattern.ELEMWISE,
+)
 @dataclass(frozen=True, slots=True)
 class AvgOfSumsAttrs(Clamped):
     """Each sum is of `count` numbers of type `dtype`; the result is in [lo, hi]."""
@@ -93,44 +91,22 @@ class AvgOfSumsAttrs(Clamped):
     dtype: str = "int8"
     quant: QuantParams | None = None
 
+    def infer_type(self, sums: TensorType) -> Type:
+        """int32 sums -> means in the type of the summed values."""
+        if sums.dtype != "int32" or self.count < 1:
+            raise TypeRuleError(f"avg_of_sums needs int32 sums of one number or more, not {sums} of {self.count}")
+        return TensorType(sums.shape, self.dtype, self.quant)
 
-def infer_avg_of_sums(types: Sequence[Type], attrs: AvgOfSumsAttrs) -> Type:
-    """int32 sums -> means in the type of the summed values."""
-    (sums,) = types
-    if not isinstance(sums, TensorType) or sums.dtype != "int32" or attrs.count < 1:
-        raise TypeRuleError(f"avg_of_sums needs int32 sums of one number or more, not {sums} of {attrs.count}")
-    return TensorType(sums.shape, attrs.dtype, attrs.quant)
+    def evaluate(self, sums: Array, *, out_type: TensorType) -> Array:
+        wide = sums.astype(np.int64)
+        mean = np.sign(wide) * ((np.abs(wide) + self.count // 2) // self.count)
+        return clamp_array(mean, self.lo, self.hi, out_type.dtype)
 
-
-def evaluate_avg_of_sums(sums: Array, *, attrs: AvgOfSumsAttrs, out_type: TensorType) -> Array:
-    wide = sums.astype(np.int64)
-    mean = np.sign(wide) * ((np.abs(wide) + attrs.count // 2) // attrs.count)
-    return clamp_array(mean, attrs.lo, attrs.hi, out_type.dtype)
-
-
-def te_avg_of_sums(_ctx: TeContext, args: Sequence[TensorFn], attrs: AvgOfSumsAttrs, out_type: TensorType) -> TensorFn:
-    (sums,) = args
-    half = attrs.count // 2
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def element(self, b: IRBuilder, i: Index, sums: TensorFn, *, out_type: TensorType) -> Expr:
+        half = self.count // 2
         total = b.let("total", sums.at(b, i))
-        mean = select(total > 0, total + half, total - half) / attrs.count
-        return cast(out_type.dtype, clamp(mean, attrs.lo, attrs.hi))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "nn.avg_of_sums",
-    1,
-    arguments=[("sums", "int32", "sums of `count` numbers each")],
-    attrs_type=AvgOfSumsAttrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=infer_avg_of_sums,
-    evaluate=evaluate_avg_of_sums,
-    doc="AVERAGE_POOL_2D over a window that moves",
-)
-F_TE.set("nn.avg_of_sums", te_avg_of_sums)
+        mean = select(total > 0, total + half, total - half) / self.count
+        return cast(out_type.dtype, clamp(mean, self.lo, self.hi))
 
 
 # nn.max_pool2d: MAX_POOL_2D of TFLite on int8, int16, uint8 and float32.
@@ -148,38 +124,34 @@ def evaluate_max_pool2d(data: Array, *, attrs: PoolAttrs, out_type: TensorType) 
     return result if is_float(out_type.dtype) else np.clip(result, attrs.lo, attrs.hi).astype(data.dtype)
 
 
-def te_max_pool2d(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
+def element_max_pool2d(attrs: PoolAttrs, b: IRBuilder, index: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+    n, y, x, c = index
     dtype = "float32" if is_float(out_type.dtype) else "int32"
 
     def larger(a: Expr, b: Expr) -> Expr:
         return select(a < b, b, a) if dtype == "float32" else maximum(a, b)
 
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        def term(ry: Expr, rx: Expr) -> Expr:
-            return cast(dtype, data.at(b, (n, ry, rx, c)))
+    def term(ry: Expr, rx: Expr) -> Expr:
+        return cast(dtype, data.at(b, (n, ry, rx, c)))
 
-        axes = window_axes(b, y, x, image=data.shape[1:3], attrs=attrs)
-        best = reduce(b, axes, term, combine=larger, init=lowest(out_type.dtype), dtype=dtype)
-        if dtype == "float32":
-            return best
-        low, high = int_range(out_type.dtype)
-        return cast(out_type.dtype, best if (attrs.lo, attrs.hi) == (low, high) else clamp(best, attrs.lo, attrs.hi))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+    axes = window_axes(b, y, x, image=data.shape[1:3], attrs=attrs)
+    best = reduce(b, axes, term, combine=larger, init=lowest(out_type.dtype), dtype=dtype)
+    if dtype == "float32":
+        return best
+    low, high = int_range(out_type.dtype)
+    return cast(out_type.dtype, best if (attrs.lo, attrs.hi) == (low, high) else clamp(best, attrs.lo, attrs.hi))
 
 
-register_op(
+register(
     "nn.max_pool2d",
-    1,
-    arguments=[("data", "int8, int16, float32 [N, H, W, C]", "the image")],
-    attrs_type=PoolAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    "MAX_POOL_2D; int8, int16, uint8, float32",
+    [("data", "int8, int16, float32 [N, H, W, C]", "the image")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    attrs=PoolAttrs,
     infer_type=infer_pool,
     evaluate=evaluate_max_pool2d,
-    doc="MAX_POOL_2D; int8, int16, uint8, float32",
+    te=elementwise(element_max_pool2d),
 )
-F_TE.set("nn.max_pool2d", te_max_pool2d)
 
 
 # mediapipe.argmax: the position of a maximum pool's largest element in its window, as MaxPoolingWithArgmax2D counts.
@@ -202,39 +174,34 @@ def evaluate_argmax(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> A
     return np.asarray(where + np.float32(_REST), np.float32)
 
 
-def te_argmax(_ctx: TeContext, args: Sequence[TensorFn], attrs: PoolAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
+def element_argmax(attrs: PoolAttrs, b: IRBuilder, index: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+    n, y, x, c = index
     (kh, kw), (sy, sx), (top, left, _, _) = attrs.pool_size, attrs.strides, attrs.padding
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
-        best = b.local("best", (1,), "float32", init=lowest("float32"))
-        where = b.local("where", (1,), "int32", init=0)
-        (first, last), (begin, end) = (
-            inside(y, stride=sy, before=top, kernel=kh, size=data.shape[1]),
-            inside(x, stride=sx, before=left, kernel=kw, size=data.shape[2]),
-        )
-        row, column = b.let("row", y * sy - top), b.let("column", x * sx - left)
-        with b.for_("iy", last, start=first) as iy, b.for_("ix", end, start=begin) as ix:
-            value = b.let("value", data.at(b, (n, iy, ix, c)))
-            with b.if_(value > best[0]):
-                b.store(best, 0, value)
-                b.store(where, 0, (iy - row) * kw + (ix - column))
-        return cast("float32", where[0]) + imm(_REST, "float32")
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+    best = b.local("best", (1,), "float32", init=lowest("float32"))
+    where = b.local("where", (1,), "int32", init=0)
+    (first, last), (begin, end) = (
+        inside(y, stride=sy, before=top, kernel=kh, size=data.shape[1]),
+        inside(x, stride=sx, before=left, kernel=kw, size=data.shape[2]),
+    )
+    row, column = b.let("row", y * sy - top), b.let("column", x * sx - left)
+    with b.for_("iy", last, start=first) as iy, b.for_("ix", end, start=begin) as ix:
+        value = b.let("value", data.at(b, (n, iy, ix, c)))
+        with b.if_(value > best[0]):
+            b.store(best, 0, value)
+            b.store(where, 0, (iy - row) * kw + (ix - column))
+    return cast("float32", where[0]) + imm(_REST, "float32")
 
 
-register_op(
+register(
     ARGMAX,
-    1,
-    arguments=[("data", "float32 [N, H, W, C]", "the image")],
-    attrs_type=PoolAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+    "MaxPoolingWithArgmax2D of MediaPipe: the places of the maxima",
+    [("data", "float32 [N, H, W, C]", "the image")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+    attrs=PoolAttrs,
     infer_type=infer_pool,
     evaluate=evaluate_argmax,
-    doc="MaxPoolingWithArgmax2D of MediaPipe: the places of the maxima",
+    te=elementwise(element_argmax),
 )
-F_TE.set(ARGMAX, te_argmax)
 
 
 # mediapipe.unpool: MaxUnpooling2D, which puts each element back where a maximum pool found it, with zeros elsewhere.
@@ -247,55 +214,40 @@ F_TE.set(ARGMAX, te_argmax)
 UNPOOLING = "mediapipe.unpool"
 
 
+@operator(
+    UNPOOLING,
+    "MaxUnpooling2D of MediaPipe",
+    [("data", "float32 [N, H, W, C]", "the maxima"), ("indices", "as data", "their places in the windows")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
 @dataclass(frozen=True, slots=True)
 class UnpoolAttrs:
     """(Vertical, horizontal) window, which is also the stride."""
 
     window: tuple[int, int]
 
+    def infer_type(self, data: TensorType, indices: TensorType) -> Type:
+        """Two float32 [N, H, W, C] -> float32 [N, H * window, W * window, C]."""
+        if len(data.shape) != 4:
+            raise TypeRuleError(f"{UNPOOLING} does not accept {data} and {indices}")
+        if data.shape != indices.shape or {data.dtype, indices.dtype} != {"float32"} or min(self.window) < 1:
+            raise TypeRuleError(f"{UNPOOLING} does not accept {data} and {indices} with a window of {self.window}")
+        n, h, w, c = data.shape
+        return TensorType((n, h * self.window[0], w * self.window[1], c), "float32")
 
-def infer_unpooling(types: Sequence[Type], attrs: UnpoolAttrs) -> Type:
-    """Two float32 [N, H, W, C] -> float32 [N, H * window, W * window, C]."""
-    data, indices = types
-    if not isinstance(data, TensorType) or not isinstance(indices, TensorType) or len(data.shape) != 4:
-        raise TypeRuleError(f"{UNPOOLING} does not accept {data} and {indices}")
-    if data.shape != indices.shape or {data.dtype, indices.dtype} != {"float32"} or min(attrs.window) < 1:
-        raise TypeRuleError(f"{UNPOOLING} does not accept {data} and {indices} with a window of {attrs.window}")
-    n, h, w, c = data.shape
-    return TensorType((n, h * attrs.window[0], w * attrs.window[1], c), "float32")
+    def evaluate(self, data: Array, indices: Array, *, out_type: TensorType) -> Array:
+        (n, h, w, c), (kh, kw) = data.shape, self.window
+        place = np.floor(indices)[:, :, None, :, None, :]
+        taps = np.arange(kh * kw, dtype=np.float32).reshape(kh, 1, kw, 1)
+        spread = np.where(place == taps, data[:, :, None, :, None, :], np.float32(0))
+        return np.asarray(spread.reshape(n, h * kh, w * kw, c), np.float32)
 
-
-def evaluate_unpooling(data: Array, indices: Array, *, attrs: UnpoolAttrs, out_type: TensorType) -> Array:
-    (n, h, w, c), (kh, kw) = data.shape, attrs.window
-    place = np.floor(indices)[:, :, None, :, None, :]
-    taps = np.arange(kh * kw, dtype=np.float32).reshape(kh, 1, kw, 1)
-    spread = np.where(place == taps, data[:, :, None, :, None, :], np.float32(0))
-    return np.asarray(spread.reshape(n, h * kh, w * kw, c), np.float32)
-
-
-def te_unpooling(_ctx: TeContext, args: Sequence[TensorFn], attrs: UnpoolAttrs, out_type: TensorType) -> TensorFn:
-    data, indices = args
-    kh, kw = attrs.window
-
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, indices: TensorFn, *, out_type: TensorType) -> Expr:
+        n, y, x, c = index
+        kh, kw = self.window
         source = (n, b.let("row", y // kh), b.let("column", x // kw), c)
         tap = (y - source[1] * kh) * kw + (x - source[2] * kw)
         number = b.let("number", cast("float32", tap))
         place = b.let("place", indices.at(b, source))
         here = logical_and(place >= number, place < number + imm(1.0, "float32"))
         return select(here, data.at(b, source), imm(0.0, "float32"))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    UNPOOLING,
-    2,
-    arguments=[("data", "float32 [N, H, W, C]", "the maxima"), ("indices", "as data", "their places in the windows")],
-    attrs_type=UnpoolAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_unpooling,
-    evaluate=evaluate_unpooling,
-    doc="MaxUnpooling2D of MediaPipe",
-)
-F_TE.set(UNPOOLING, te_unpooling)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache, reduce
 
 import numpy as np
 
-from aot.ir.op import F_DOMAIN, VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import (
     Int64,
@@ -26,12 +25,12 @@ from aot.numerics.fixed_point import (
     tir_saturating_rounding_doubling_high_mul,
     wrap_int32,
 )
-from aot.numerics.linear import Rescaling, rescaling_of_products
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import Clamped, RescaledAttrs, broadcast_at, broadcast_type, tensors_of, two_of_one_type
+from aot.numerics.linear import rescaling_of_products
+from aot.op.common.operator import Index, operator
+from aot.op.common.tensors import Clamped, Rescaled, broadcast_at, broadcast_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
 
@@ -47,10 +46,13 @@ from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
 # 65,536 pairs: `linear_form` searches for them and keeps only what it has checked on every pair.
 
 
+CODES = ("int8", "int16")
+PAIR = [("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")]
 ADD_LEFT_SHIFT = {"int8": 20, "int16": 15}
 """Bits by which the operands are scaled up before they are rescaled."""
 
 
+@operator("qnn.add", "ADD, SUB; int8, int16, uint8, with broadcasting", PAIR, OpPattern.BROADCAST)
 @dataclass(frozen=True, slots=True)
 class AddAttrs(Clamped):
     """Zero point, multiplier and shift of each operand and of the result; the clamp [lo, hi]; the result's parameters."""
@@ -67,23 +69,31 @@ class AddAttrs(Clamped):
     left_shift: int = ADD_LEFT_SHIFT["int8"]
     sign: int = 1
 
+    def infer_type(self, a: TensorType, b: TensorType) -> Type:
+        """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+        return broadcast_type(a, b, name="qnn.add", dtypes=CODES, quant=self.quant)
 
-def infer_add(types: Sequence[Type], attrs: AddAttrs) -> Type:
-    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
-    a, b = two_of_one_type(list(types), "qnn.add", tuple(ADD_LEFT_SHIFT))
-    return broadcast_type(a, b, a.dtype, attrs.quant)
+    def evaluate(self, a: Array, b: Array, *, out_type: TensorType) -> Array:
+        total = _rescaled(a, self, 0) + self.sign * _rescaled(b, self, 1)
+        scaled = multiply_by_quantized_multiplier(total, self.output_multiplier, self.output_shift)
+        return np.clip(scaled + self.zero_point, self.lo, self.hi).astype(out_type.dtype)
+
+    def element(self, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
+        form = linear_form(self) if out_type.dtype == "int8" else None
+        x, y = (broadcast_at(b, t, i) for t in tensors)
+        if form is not None:
+            total = cast("int32", x) * form.a_factor + form.bias + cast("int32", y) * form.b_factor
+            return cast("int8", clamp(total >> form.shift, self.lo, self.hi))
+        left, right = _tir_rescaled(b, x, self, 0), _tir_rescaled(b, y, self, 1)
+        total = named(b, "sum", left + right if self.sign > 0 else left - right)
+        scaled = tir_multiply_by_quantized_multiplier(b, total, self.output_multiplier, self.output_shift)
+        return cast(out_type.dtype, clamp(scaled + self.zero_point, self.lo, self.hi))
 
 
 def _rescaled(values: Array, attrs: AddAttrs, side: int) -> Int64:
     """One operand in the common scale, int64."""
     shifted = (values.astype(np.int64) - attrs.input_zp[side]) << attrs.left_shift
     return multiply_by_quantized_multiplier(shifted, attrs.multiplier[side], attrs.shift[side])
-
-
-def evaluate_add(a: Array, b: Array, *, attrs: AddAttrs, out_type: TensorType) -> Array:
-    total = _rescaled(a, attrs, 0) + attrs.sign * _rescaled(b, attrs, 1)
-    scaled = multiply_by_quantized_multiplier(total, attrs.output_multiplier, attrs.output_shift)
-    return np.clip(scaled + attrs.zero_point, attrs.lo, attrs.hi).astype(out_type.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +117,7 @@ def linear_form(attrs: AddAttrs) -> LinearForm | None:
     """The finest 32-bit coefficients that give ADD's result for all pairs of int8; None if none are found."""
     codes = np.arange(-128, 128, dtype=np.int64)
     type_ = TensorType((256, 256), "int8")
-    expected = evaluate_add(codes[:, None], codes[None, :], attrs=attrs, out_type=type_).astype(np.int64)
+    expected = attrs.evaluate(codes[:, None], codes[None, :], out_type=type_).astype(np.int64)
     if attrs.lo == attrs.hi:
         return LinearForm(0, 0, 0, 0)
     output = attrs.output_multiplier * 2.0 ** (attrs.output_shift - 31)
@@ -177,22 +187,6 @@ def _tir_rescaled(b: IRBuilder, value: Expr, attrs: AddAttrs, side: int) -> Expr
     return tir_multiply_by_quantized_multiplier(b, centred * (1 << attrs.left_shift), multiplier, shift)
 
 
-def te_add(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddAttrs, out_type: TensorType) -> TensorFn:
-    form = linear_form(attrs) if out_type.dtype == "int8" else None
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        x, y = (broadcast_at(b, t, i) for t in args)
-        if form is not None:
-            total = cast("int32", x) * form.a_factor + form.bias + cast("int32", y) * form.b_factor
-            return cast("int8", clamp(total >> form.shift, attrs.lo, attrs.hi))
-        left, right = _tir_rescaled(b, x, attrs, 0), _tir_rescaled(b, y, attrs, 1)
-        total = named(b, "sum", left + right if attrs.sign > 0 else left - right)
-        scaled = tir_multiply_by_quantized_multiplier(b, total, attrs.output_multiplier, attrs.output_shift)
-        return cast(out_type.dtype, clamp(scaled + attrs.zero_point, attrs.lo, attrs.hi))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
 def add_attrs(
     dtype: str,
     scales: tuple[float, ...],
@@ -215,19 +209,6 @@ def add_attrs(
     return AddAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, *limits, quant, left_shift, sign)
 
 
-register_op(
-    "qnn.add",
-    2,
-    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
-    attrs_type=AddAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_add,
-    evaluate=evaluate_add,
-    doc="ADD, SUB; int8, int16, uint8, with broadcasting",
-)
-F_TE.set("qnn.add", te_add)
-
-
 # ADD_N: the sum of several tensors of one shape: a chain of `add` for numbers, qnn.add_n for int8 values.
 #
 # Oracle: `reference_ops::AddN`, for numbers (float32, int32) in the order of the operands.  For quantised values TFLM's, as
@@ -239,6 +220,7 @@ SUM_SHIFT = 19
 """Bits by which a sum of quantised values is scaled up before it is rescaled: 20, minus one for the operands' factor 1/2."""
 
 
+@operator("qnn.add_n", "ADD_N; int8", [("*tensors", "int8", "two or more operands of one shape")], OpPattern.ELEMWISE)
 @dataclass(frozen=True, slots=True)
 class AddNAttrs:
     """The operands' zero point; multiplier, shift and zero point of the result."""
@@ -249,18 +231,20 @@ class AddNAttrs:
     zero_point: int
     quant: QuantParams | None = None
 
+    def infer_type(self, *types: TensorType) -> Type:
+        """int8 tensors of one shape -> int8."""
+        first, *others = types
+        if first.dtype != "int8" or any((t.dtype, t.shape) != (first.dtype, first.shape) for t in others):
+            raise TypeRuleError(f"add_n needs int8 tensors of one shape, not {', '.join(map(str, types))}")
+        return first.with_dtype("int8", self.quant)
 
-def infer_add_n(types: Sequence[Type], attrs: AddNAttrs) -> Type:
-    """int8 tensors of one shape -> int8."""
-    first, *others = tensors_of(types, len(types))
-    if first.dtype != "int8" or any((t.dtype, t.shape) != (first.dtype, first.shape) for t in others):
-        raise TypeRuleError(f"add_n needs int8 tensors of one shape, not {', '.join(map(str, types))}")
-    return first.with_dtype("int8", attrs.quant)
+    def evaluate(self, *tensors: Array, out_type: TensorType) -> Array:
+        total = reduce(np.add, [t.astype(np.int64) for t in tensors])
+        return sum_codes(total - self.input_zp * (len(tensors) + 1), self)
 
-
-def evaluate_add_n(*tensors: Array, attrs: AddNAttrs, out_type: TensorType) -> Array:
-    total = reduce(np.add, [t.astype(np.int64) for t in tensors])
-    return sum_codes(total - attrs.input_zp * (len(tensors) + 1), attrs)
+    def element(self, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
+        codes = reduce(lambda x, y: x + y, [cast("int32", t.at(b, i)) for t in tensors])
+        return tir_sum_code(b, codes - self.input_zp * (len(tensors) + 1), self)
 
 
 def sum_codes(total: Int64, attrs: AddNAttrs) -> Array:
@@ -276,27 +260,6 @@ def tir_sum_code(b: IRBuilder, total: Expr, attrs: AddNAttrs) -> Expr:
     return cast("int8", tir_requantize(b, scaled, multiplier=multiplier, shift=shift, zero_point=zp, lo=-128, hi=127))
 
 
-def te_add_n(_ctx: TeContext, args: Sequence[TensorFn], attrs: AddNAttrs, out_type: TensorType) -> TensorFn:
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        codes = reduce(lambda x, y: x + y, [cast("int32", t.at(b, i)) for t in args])
-        return tir_sum_code(b, codes - attrs.input_zp * (len(args) + 1), attrs)
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.add_n",
-    VARIABLE,
-    arguments=[("*tensors", "int8", "two or more operands of one shape")],
-    attrs_type=AddNAttrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=infer_add_n,
-    evaluate=evaluate_add_n,
-    doc="ADD_N; int8",
-)
-F_TE.set("qnn.add_n", te_add_n)
-
-
 # qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
 #
 # out = clamp(zp + rescale((a - zp_a) * (b - zp_b)), lo, hi) with double rounding.
@@ -304,54 +267,32 @@ F_TE.set("qnn.add_n", te_add_n)
 # Oracle: `reference_integer_ops::Mul` with the parameters of `mul.cc`, which multiplies the scales in float32 (TFLM in double).
 
 
-CODES = ("int8", "int16")
+@operator("qnn.multiply", "MUL; int8, int16, uint8, with broadcasting", PAIR, OpPattern.BROADCAST)
+@dataclass(frozen=True, slots=True)
+class MultiplyAttrs(Rescaled):
+    """Zero points of the operands; multiplier, shift and zero point of the result; the clamp [lo, hi]."""
 
+    input_zp: tuple[int, int]
+    multiplier: int
+    shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    quant: QuantParams | None = None
 
-def infer_multiply(types: Sequence[Type], attrs: RescaledAttrs) -> Type:
-    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
-    a, b = two_of_one_type(list(types), "qnn.multiply", CODES)
-    return broadcast_type(a, b, a.dtype, attrs.quant)
+    def infer_type(self, a: TensorType, b: TensorType) -> Type:
+        """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+        return broadcast_type(a, b, name="qnn.multiply", dtypes=CODES, quant=self.quant)
 
+    def evaluate(self, a: Array, b: Array, *, out_type: TensorType) -> Array:
+        product = (a.astype(np.int64) - self.input_zp[0]) * (b.astype(np.int64) - self.input_zp[1])
+        return self.rescaled(product).astype(out_type.dtype)
 
-def evaluate_multiply(a: Array, b: Array, *, attrs: RescaledAttrs, out_type: TensorType) -> Array:
-    product = (a.astype(np.int64) - attrs.input_zp[0]) * (b.astype(np.int64) - attrs.input_zp[1])
-    scaled = requantize(product, attrs.multiplier, attrs.shift, zero_point=attrs.zero_point, lo=attrs.lo, hi=attrs.hi)
-    return scaled.astype(out_type.dtype)
-
-
-def te_multiply(_ctx: TeContext, args: Sequence[TensorFn], attrs: RescaledAttrs, out_type: TensorType) -> TensorFn:
-    numbers = Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi)
-    form = rescaling_of_products(attrs.input_zp, numbers) if out_type.dtype == "int8" else None
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        x, y = (cast("int32", broadcast_at(b, t, i)) - zp for t, zp in zip(args, attrs.input_zp, strict=True))
-        if form is not None:
-            return cast(out_type.dtype, form.emit(b, x * y))
-        value = tir_requantize(
-            b,
-            named(b, "product", x * y),
-            multiplier=attrs.multiplier,
-            shift=attrs.shift,
-            zero_point=attrs.zero_point,
-            lo=attrs.lo,
-            hi=attrs.hi,
-        )
+    def element(self, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
+        form = rescaling_of_products(self.input_zp, self.rescaling) if out_type.dtype == "int8" else None
+        x, y = (cast("int32", broadcast_at(b, t, i)) - zp for t, zp in zip(tensors, self.input_zp, strict=True))
+        value = self.tir_rescaled(b, named(b, "product", x * y)) if form is None else form.emit(b, x * y)
         return cast(out_type.dtype, value)
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.multiply",
-    2,
-    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
-    attrs_type=RescaledAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_multiply,
-    evaluate=evaluate_multiply,
-    doc="MUL; int8, int16, uint8, with broadcasting",
-)
-F_TE.set("qnn.multiply", te_multiply)
 
 
 # qnn.divide: DIV of TFLite on int8, int16 and legacy uint8 with broadcasting (plain numbers: `arithmetic.py`).
@@ -370,24 +311,49 @@ INVERSE_OF_ZERO = -1515870788
 """Result of gemmlowp's three Newton steps from 0, in 32 bits that wrap; treated as the reciprocal of half a bit."""
 
 
+@operator("qnn.divide", "DIV; int8, int16, uint8, with broadcasting", PAIR, OpPattern.BROADCAST)
 @dataclass(frozen=True, slots=True)
-class DivideAttrs(RescaledAttrs):
-    """With a flag: whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
+class DivideAttrs(Clamped):
+    """As MultiplyAttrs; `inverts_zero`: whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
 
+    input_zp: tuple[int, int]
+    multiplier: int
+    shift: int
+    zero_point: int
+    lo: int
+    hi: int
+    quant: QuantParams | None = None
     inverts_zero: bool = False
 
+    def infer_type(self, a: TensorType, b: TensorType) -> Type:
+        """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+        return broadcast_type(a, b, name="qnn.divide", dtypes=CODES, quant=self.quant)
 
-def infer_divide(types: Sequence[Type], attrs: DivideAttrs) -> Type:
-    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
-    a, b = two_of_one_type(list(types), "qnn.divide", tuple(BITS))
-    return broadcast_type(a, b, a.dtype, attrs.quant)
+    def evaluate(self, a: Array, b: Array, *, out_type: TensorType) -> Array:
+        x, y = (v.astype(np.int64) - zp for v, zp in zip((a, b), self.input_zp, strict=True))
+        x, y = np.where(y < 0, -x, x), np.abs(y)
+        inverse, over_unit = reciprocal(np.maximum(y, 1), 31)
+        if self.inverts_zero:
+            inverse, over_unit = np.where(y == 0, INVERSE_OF_ZERO, inverse), np.where(y == 0, -1, over_unit)
+        headroom = _sign_bits(x)
+        quotient = saturating_rounding_doubling_high_mul(x << headroom, inverse)
+        scaled = saturating_rounding_doubling_high_mul(quotient, self.multiplier)
+        result = _shifted_right(scaled, headroom + over_unit - self.shift)
+        result = result if self.inverts_zero else np.where(y == 0, 0, result)
+        return clamp_array(result + self.zero_point, self.lo, self.hi, out_type.dtype)
 
+    def element(self, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
+        x, y = (
+            named(b, name, cast("int32", broadcast_at(b, t, i)) - zp)
+            for name, t, zp in zip("xy", tensors, self.input_zp, strict=True)
+        )
+        value = _tir_quotient(b, x, y, attrs=self, bits=BITS[out_type.dtype])
+        return cast(out_type.dtype, clamp(value + self.zero_point, self.lo, self.hi))
 
-def domain_divide(types: Sequence[Type], attrs: DivideAttrs) -> dict[int, tuple[float, float]]:
-    """The reference aborts at a divisor of 0."""
-    _, divisor = two_of_one_type(list(types), "qnn.divide", tuple(BITS))
-    (low, high), zp = int_range(divisor.dtype), attrs.input_zp[1]
-    return {1: (zp + 1, high) if zp < high else (low, zp - 1)}
+    def domain(self, _: TensorType, divisor: TensorType) -> dict[int, tuple[float, float]]:
+        """The reference aborts at a divisor of 0."""
+        (low, high), zp = int_range(divisor.dtype), self.input_zp[1]
+        return {1: (zp + 1, high) if zp < high else (low, zp - 1)}
 
 
 def _sign_bits(x: Int64) -> Int64:
@@ -399,20 +365,6 @@ def _shifted_right(x: Int64, exponent: Int64) -> Int64:
     """RoundingDivideByPOT as the reference's machine computes it, for exponents in [0, 128)."""
     mask = np.where(exponent & 32, -1, (np.int64(1) << (exponent & 31)) - 1)
     return (x >> (exponent & 31)) + ((x & mask) > (mask >> 1) + (x < 0))
-
-
-def evaluate_divide(a: Array, b: Array, *, attrs: DivideAttrs, out_type: TensorType) -> Array:
-    x, y = (v.astype(np.int64) - zp for v, zp in zip((a, b), attrs.input_zp, strict=True))
-    x, y = np.where(y < 0, -x, x), np.abs(y)
-    inverse, over_unit = reciprocal(np.maximum(y, 1), 31)
-    if attrs.inverts_zero:
-        inverse, over_unit = np.where(y == 0, INVERSE_OF_ZERO, inverse), np.where(y == 0, -1, over_unit)
-    headroom = _sign_bits(x)
-    quotient = saturating_rounding_doubling_high_mul(x << headroom, inverse)
-    scaled = saturating_rounding_doubling_high_mul(quotient, attrs.multiplier)
-    result = _shifted_right(scaled, headroom + over_unit - attrs.shift)
-    result = result if attrs.inverts_zero else np.where(y == 0, 0, result)
-    return clamp_array(result + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype)
 
 
 def _normalized(b: IRBuilder, name: str, x: Expr, *, bits: int) -> tuple[Expr, Expr]:
@@ -449,32 +401,6 @@ def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: i
     return result if attrs.inverts_zero else select(equal(y, 0), imm(0), result)
 
 
-def te_divide(_ctx: TeContext, args: Sequence[TensorFn], attrs: DivideAttrs, out_type: TensorType) -> TensorFn:
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        x, y = (
-            named(b, name, cast("int32", broadcast_at(b, t, i)) - zp)
-            for name, t, zp in zip("xy", args, attrs.input_zp, strict=True)
-        )
-        value = _tir_quotient(b, x, y, attrs=attrs, bits=BITS[out_type.dtype])
-        return cast(out_type.dtype, clamp(value + attrs.zero_point, attrs.lo, attrs.hi))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.divide",
-    2,
-    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
-    attrs_type=DivideAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_divide,
-    evaluate=evaluate_divide,
-    doc="DIV; int8, int16, uint8, with broadcasting",
-)
-F_TE.set("qnn.divide", te_divide)
-F_DOMAIN.set("qnn.divide", domain_divide)
-
-
 # qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 and int16 with broadcasting (plain numbers: `arithmetic.py`).
 #
 # d = rescale_a((a - zp_a) << n) - rescale_b((b - zp_b) << n); out = clamp(zp + rescale(d * d)), double rounding; n is 7 for
@@ -486,6 +412,7 @@ DIFFERENCE_LEFT_SHIFT = {"int8": 7, "int16": 0}
 """Bits by which the operands are scaled up before they are rescaled."""
 
 
+@operator("qnn.squared_difference", "SQUARED_DIFFERENCE; int8, int16, with broadcasting", PAIR, OpPattern.BROADCAST)
 @dataclass(frozen=True, slots=True)
 class SquaredDifferenceAttrs:
     """Zero point, multiplier and shift of each operand and of the result."""
@@ -498,59 +425,27 @@ class SquaredDifferenceAttrs:
     zero_point: int
     quant: QuantParams | None = None
 
+    def infer_type(self, a: TensorType, b: TensorType) -> Type:
+        """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
+        return broadcast_type(a, b, name="qnn.squared_difference", dtypes=CODES, quant=self.quant)
 
-def infer_squared_difference(types: Sequence[Type], attrs: SquaredDifferenceAttrs) -> Type:
-    """Two int8 or int16 tensors whose shapes broadcast -> the same type."""
-    a, b = two_of_one_type(list(types), "qnn.squared_difference", tuple(DIFFERENCE_LEFT_SHIFT))
-    return broadcast_type(a, b, a.dtype, attrs.quant)
-
-
-def evaluate_squared_difference(a: Array, b: Array, *, attrs: SquaredDifferenceAttrs, out_type: TensorType) -> Array:
-    sides = []
-    for i, x in enumerate((a, b)):
-        shifted = (x.astype(np.int64) - attrs.input_zp[i]) << DIFFERENCE_LEFT_SHIFT[out_type.dtype]
-        sides.append(multiply_by_quantized_multiplier(shifted, attrs.multiplier[i], attrs.shift[i]))
-    square = (sides[0] - sides[1]) ** 2
-    zp = attrs.zero_point
-    lo, hi = int_range(out_type.dtype)
-    scaled = requantize(square, attrs.output_multiplier, attrs.output_shift, zero_point=zp, lo=lo, hi=hi)
-    return scaled.astype(out_type.dtype)
-
-
-def te_squared_difference(
-    _ctx: TeContext, args: Sequence[TensorFn], attrs: SquaredDifferenceAttrs, out_type: TensorType
-) -> TensorFn:
-    factor = 1 << DIFFERENCE_LEFT_SHIFT[out_type.dtype]
-    lo, hi = int_range(out_type.dtype)
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def evaluate(self, a: Array, b: Array, *, out_type: TensorType) -> Array:
         sides = []
-        for k, x in enumerate(args):
-            shifted = named(b, "x", (cast("int32", broadcast_at(b, x, i)) - attrs.input_zp[k]) * factor)
-            sides.append(tir_multiply_by_quantized_multiplier(b, shifted, attrs.multiplier[k], attrs.shift[k]))
+        for i, x in enumerate((a, b)):
+            shifted = (x.astype(np.int64) - self.input_zp[i]) << DIFFERENCE_LEFT_SHIFT[out_type.dtype]
+            sides.append(multiply_by_quantized_multiplier(shifted, self.multiplier[i], self.shift[i]))
+        return self._result(out_type.dtype).rescaled((sides[0] - sides[1]) ** 2).astype(out_type.dtype)
+
+    def element(self, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
+        factor = 1 << DIFFERENCE_LEFT_SHIFT[out_type.dtype]
+        sides = []
+        for k, x in enumerate(tensors):
+            shifted = named(b, "x", (cast("int32", broadcast_at(b, x, i)) - self.input_zp[k]) * factor)
+            sides.append(tir_multiply_by_quantized_multiplier(b, shifted, self.multiplier[k], self.shift[k]))
         difference = named(b, "difference", sides[0] - sides[1])
-        value = tir_requantize(
-            b,
-            named(b, "square", difference * difference),
-            multiplier=attrs.output_multiplier,
-            shift=attrs.output_shift,
-            zero_point=attrs.zero_point,
-            lo=lo,
-            hi=hi,
-        )
-        return cast(out_type.dtype, value)
+        square = named(b, "square", difference * difference)
+        return cast(out_type.dtype, self._result(out_type.dtype).tir_rescaled(b, square))
 
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.squared_difference",
-    2,
-    arguments=[("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")],
-    attrs_type=SquaredDifferenceAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_squared_difference,
-    evaluate=evaluate_squared_difference,
-    doc="SQUARED_DIFFERENCE; int8, int16, with broadcasting",
-)
-F_TE.set("qnn.squared_difference", te_squared_difference)
+    def _result(self, dtype: str) -> MultiplyAttrs:
+        """How the square is rescaled."""
+        return MultiplyAttrs((0, 0), self.output_multiplier, self.output_shift, self.zero_point, *int_range(dtype))

@@ -8,63 +8,64 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import Index, operator
 from aot.op.qnn.quantize import tir_nearest
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import TensorFn, reduce_axis
 from aot.te.tensor import max as te_max
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
 
-# qnn.dynamic_range, qnn.dynamic_params and qnn.dynamic_quantize: float32 data quantised at run time, for hybrid layers. # Each of
-# B batches (rows of a fully connected layer, images of a convolution) has its own scale, from its smallest and largest value,
-# zero included: # symmetric:   scale = max|x| / 127, factor = 127 / max|x|, q = clamp(round(x * factor), -127, 127) asymmetric:
-# scale = (max - min) / 255, factor = 1 / scale, q = clamp(zp + round(x * factor), -128, 127) # Everything is in float32, except
-# for the zero point of an asymmetric quantisation, which is found in double precision.  Halves round away from zero; since the
-# reference rounds whole vectors of eight by adding 0.5 and truncating, 0.49999997 becomes 1 there and 0 in the left-over elements
-# at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and needs no zero point afterwards.  The
-# factor of the smallest data is infinite; it is 0 if the scale of an asymmetric quantisation rounds to 0.  A product that is
-# infinite, or NaN (from a zero), becomes what the reference's x86-64 build computes: # symmetric:   in vectors 127 for infinity;
-# everything else, and everything at the end, INT_MIN and so -127 asymmetric:  in vectors INT_MAX for infinity and INT_MIN for the
-# rest, to which the zero point is added and may wrap; at the end the sum with the zero point saturates, and NaN is 0 # Infinite
-# data and NaN have no defined result in the reference; here they follow the same rule. Oracles: `NeonSymmetricQuantizeFloats`,
-# `NeonAsymmetricQuantizeFloats` (x86 also runs them).
+# qnn.dynamic_range, qnn.dynamic_params and qnn.dynamic_quantize: float32 data quantised at run time, for hybrid layers.
+#
+# Each of B batches (rows of a fully connected layer, images of a convolution) has its own scale, from its smallest and largest
+# value, zero included:
+#
+#   symmetric:   scale = max|x| / 127, factor = 127 / max|x|, q = clamp(round(x * factor), -127, 127)
+#   asymmetric:  scale = (max - min) / 255, factor = 1 / scale, q = clamp(zp + round(x * factor), -128, 127)
+#
+# Everything is in float32, except for the zero point of an asymmetric quantisation, which is found in double precision.  Halves
+# round away from zero; since the reference rounds whole vectors of eight by adding 0.5 and truncating, 0.49999997 becomes 1 there
+# and 0 in the left-over elements at a batch's end.  The result of an asymmetric quantisation is q - zp, which fits int16 and
+# needs no zero point afterwards.  The factor of the smallest data is infinite; it is 0 if the scale of an asymmetric quantisation
+# rounds to 0.  A product that is infinite, or NaN (from a zero), becomes what the reference's x86-64 build computes:
+#
+#   symmetric:   in vectors 127 for infinity; everything else, and everything at the end, INT_MIN and so -127
+#   asymmetric:  in vectors INT_MAX for infinity and INT_MIN for the rest, to which the zero point is added and may wrap; at the
+#                end the sum with the zero point saturates, and NaN is 0
+#
+# Infinite data and NaN have no defined result in the reference; here they follow the same rule.  Oracles:
+# `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 also runs them).
 
 
 RANGE, PARAMS, QUANTIZE = "qnn.dynamic_range", "qnn.dynamic_params", "qnn.dynamic_quantize"
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicQuantizeAttrs:
-    """Whether zero points follow the data (`asymmetric`) or are zero."""
-
-    asymmetric: bool = False
+_DATA = ("data", "float32 [B, ...]", "batches")
+_PARAMETERS = ("params", "float32 [B, 3]", "scale, its inverse and zero point of each batch")
 
 
-# ---- qnn.dynamic_range
+@operator(RANGE, "hybrid layers: least and largest value of each batch", [_DATA], OpPattern.COMM_REDUCE)
+class DynamicRange:
+    """No attributes."""
 
+    def infer_type(self, data: TensorType) -> Type:
+        """float32 [B, ...] -> float32 [B, 2]: max(-x, 0) and max(x, 0) over each batch."""
+        if data.dtype != "float32" or not data.size:
+            raise TypeRuleError(f"{RANGE} needs float32 data, not {data}")
+        return TensorType((data.shape[0], 2), "float32")
 
-def infer_range(types: Sequence[Type], _attrs: None) -> Type:
-    """float32 [B, ...] -> float32 [B, 2]: max(-x, 0) and max(x, 0) over each batch."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "float32" or not data.size:
-        raise TypeRuleError(f"{RANGE} needs float32 data, not {data}")
-    return TensorType((data.shape[0], 2), "float32")
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        rows = data.reshape(len(data), -1)
+        zero = np.float32(0)
+        ends = np.stack([np.fmax.reduce(-rows, axis=1, initial=zero), np.fmax.reduce(rows, axis=1, initial=zero)], axis=1)
+        return np.asarray(ends + zero, np.float32)  # -0 is not the end of a range
 
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+        batch, side = index
 
-def evaluate_range(data: Array, *, attrs: None, out_type: TensorType) -> Array:
-    rows = data.reshape(len(data), -1)
-    zero = np.float32(0)
-    ends = np.stack([np.fmax.reduce(-rows, axis=1, initial=zero), np.fmax.reduce(rows, axis=1, initial=zero)], axis=1)
-    return np.asarray(ends + zero, np.float32)  # -0 is not the end of a range
-
-
-def te_range(_ctx: TeContext, args: Sequence[TensorFn], _attrs: None, out_type: TensorType) -> TensorFn:
-    (data,) = args
-
-    def rule(b: IRBuilder, batch: Expr, side: Expr) -> Expr:
         def term(*index: Expr) -> Expr:
             value = b.let("x", data.at(b, (batch, *index)))
             return select(binop("==", side, 0), zero - value, value)
@@ -72,22 +73,34 @@ def te_range(_ctx: TeContext, args: Sequence[TensorFn], _attrs: None, out_type: 
         zero = imm(0.0, "float32")
         return te_max(b, [reduce_axis(extent, name="r") for extent in data.shape[1:]], term, init=zero, dtype="float32")
 
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
+@operator(
+    PARAMS,
+    "hybrid layers: scale, its inverse and zero point of each batch",
+    [("ends", "float32 [B, 2]", "least and largest value of each batch")],
+    OpPattern.BROADCAST,
+)
+@dataclass(frozen=True, slots=True)
+class DynamicParamsAttrs:
+    """Whether zero points follow the data (`asymmetric`) or are zero."""
 
-# ---- qnn.dynamic_params
+    asymmetric: bool = False
 
+    def infer_type(self, ends: TensorType) -> Type:
+        """Ends float32 [B, 2] -> float32 [B, 3]: scale, factor from data to integers, zero point."""
+        if ends.dtype != "float32" or len(ends.shape) != 2 or ends.shape[1] != 2:
+            raise TypeRuleError(f"{PARAMS} needs float32 [batches, 2], not {ends}")
+        return TensorType((ends.shape[0], 3), "float32")
 
-def infer_params(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
-    """Ends float32 [B, 2] -> float32 [B, 3]: scale, factor from data to integers, zero point."""
-    (ends,) = types
-    if not isinstance(ends, TensorType) or ends.dtype != "float32" or len(ends.shape) != 2 or ends.shape[1] != 2:
-        raise TypeRuleError(f"{PARAMS} needs float32 [batches, 2], not {ends}")
-    return TensorType((ends.shape[0], 3), "float32")
+    def evaluate(self, ends: Array, *, out_type: TensorType) -> Array:
+        return np.asarray([(_asymmetric if self.asymmetric else _symmetric)(*row) for row in ends], np.float32)
 
-
-def evaluate_params(ends: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
-    return np.asarray([(_asymmetric if attrs.asymmetric else _symmetric)(*row) for row in ends], np.float32)
+    def element(self, b: IRBuilder, index: Index, ends: TensorFn, *, out_type: TensorType) -> Expr:
+        batch, which = index
+        below, above = (b.let(name, ends.at(b, (batch, imm(i)))) for i, name in enumerate(("below", "above")))
+        params = _tir_asymmetric(b, below, above) if self.asymmetric else _tir_symmetric(b, below, above)
+        scale, factor, zero_point = params
+        return select(binop("==", which, 0), scale, select(binop("==", which, 1), factor, zero_point))
 
 
 def _symmetric(below: np.float32, above: np.float32) -> tuple[float, float, float]:
@@ -109,18 +122,6 @@ def _asymmetric(below: np.float32, above: np.float32) -> tuple[float, float, flo
         zero_point = min(max(np.sign(nearer) * np.floor(abs(nearer) + 0.5), -128.0), 127.0)
         narrow = np.float32(scale)
         return float(narrow), float(np.float32(1) / narrow) if narrow else 0.0, float(zero_point)
-
-
-def te_params(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
-    (ends,) = args
-
-    def rule(b: IRBuilder, batch: Expr, which: Expr) -> Expr:
-        below, above = (b.let(name, ends.at(b, (batch, imm(i)))) for i, name in enumerate(("below", "above")))
-        params = _tir_asymmetric(b, below, above) if attrs.asymmetric else _tir_symmetric(b, below, above)
-        scale, factor, zero_point = params
-        return select(binop("==", which, 0), scale, select(binop("==", which, 1), factor, zero_point))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _tir_symmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr, Expr]:
@@ -145,17 +146,47 @@ def _tir_asymmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr,
     return narrow, select(is_zero, zero, factor), select(is_zero, zero, zero_point)
 
 
-# ---- qnn.dynamic_quantize
+@operator(QUANTIZE, "hybrid layers: float32 to integers by each batch's parameters", [_DATA, _PARAMETERS], OpPattern.BROADCAST)
+@dataclass(frozen=True, slots=True)
+class DynamicQuantizeAttrs:
+    """Whether zero points follow the data (`asymmetric`) or are zero."""
 
+    asymmetric: bool = False
 
-def infer_quantize(types: Sequence[Type], attrs: DynamicQuantizeAttrs) -> Type:
-    """data float32 [B, ...], params float32 [B, 3] -> int8, or int16 where `asymmetric`, of the data's shape."""
-    data, params = types
-    if not isinstance(data, TensorType) or data.dtype != "float32" or not isinstance(params, TensorType):
-        raise TypeRuleError(f"{QUANTIZE} needs float32 data and parameters, not {data} and {params}")
-    if params.dtype != "float32" or params.shape != (data.shape[0], 3):
-        raise TypeRuleError(f"{QUANTIZE} of {data} has parameters {params}")
-    return data.with_dtype("int16" if attrs.asymmetric else "int8")
+    def infer_type(self, data: TensorType, params: TensorType) -> Type:
+        """data float32 [B, ...], params float32 [B, 3] -> int8, or int16 where `asymmetric`, of the data's shape."""
+        if data.dtype != "float32":
+            raise TypeRuleError(f"{QUANTIZE} needs float32 data and parameters, not {data} and {params}")
+        if params.dtype != "float32" or params.shape != (data.shape[0], 3):
+            raise TypeRuleError(f"{QUANTIZE} of {data} has parameters {params}")
+        return data.with_dtype("int16" if self.asymmetric else "int8")
+
+    def evaluate(self, data: Array, params: Array, *, out_type: TensorType) -> Array:
+        factor, zero_point = params[:, 1:2], params[:, 2:3]
+        with np.errstate(all="ignore"):
+            product = data.reshape(len(params), -1) * factor
+        whole = np.arange(product.shape[1]) < product.shape[1] // _VECTOR * _VECTOR
+        in_vectors, at_end = _bounds(zero_point if self.asymmetric else None)
+        with np.errstate(all="ignore"):
+            kind = np.where(product >= _FAR, 0, np.where(product <= -_FAR, 1, 2))
+            far = np.where(whole, np.choose(kind, in_vectors), np.choose(kind, at_end))
+            value = np.where(np.abs(product) < _FAR, product, far).astype(np.float32)
+        wide = np.abs(np.where(whole, value, value.astype(np.float64)))  # float32 numbers
+        added = np.where(whole, (np.abs(value) + np.float32(0.5)).astype(np.float64), wide + 0.5)
+        nearest = np.sign(value) * np.floor(added)
+        low = -128 if self.asymmetric else -127
+        return np.asarray(np.clip(nearest, low - zero_point, 127 - zero_point), out_type.dtype).reshape(data.shape)
+
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, params: TensorFn, *, out_type: TensorType) -> Expr:
+        each = prod(data.shape[1:])
+        value = b.let("value", data.at(b, i) * params.at(b, (i[0], imm(1))))
+        position = _position(i[1:], data.shape[1:])
+        zero_point = params.at(b, (i[0], imm(2))) if self.asymmetric else None
+        code = b.let("code", _rounded(b, _bounded(b, value, zero_point, position, each), position, each))
+        if zero_point is None:
+            return cast(out_type.dtype, clamp(code, -127, 127))
+        zp = b.let("zp", cast("int32", zero_point))
+        return cast(out_type.dtype, maximum(imm(-128) - zp, minimum(code, imm(127) - zp)))
 
 
 _VECTOR = 8
@@ -165,46 +196,12 @@ _FAR = 512.0
 """Above all products with a finite factor: anything not smaller is infinite or NaN."""
 
 
-def evaluate_quantize(data: Array, params: Array, *, attrs: DynamicQuantizeAttrs, out_type: TensorType) -> Array:
-    factor, zero_point = params[:, 1:2], params[:, 2:3]
-    with np.errstate(all="ignore"):
-        product = data.reshape(len(params), -1) * factor
-    whole = np.arange(product.shape[1]) < product.shape[1] // _VECTOR * _VECTOR
-    in_vectors, at_end = _bounds(zero_point if attrs.asymmetric else None)
-    with np.errstate(all="ignore"):
-        kind = np.where(product >= _FAR, 0, np.where(product <= -_FAR, 1, 2))
-        far = np.where(whole, np.choose(kind, in_vectors), np.choose(kind, at_end))
-        value = np.where(np.abs(product) < _FAR, product, far).astype(np.float32)
-    wide = np.abs(np.where(whole, value, value.astype(np.float64)))  # float32 numbers
-    added = np.where(whole, (np.abs(value) + np.float32(0.5)).astype(np.float64), wide + 0.5)
-    nearest = np.sign(value) * np.floor(added)
-    low = -128 if attrs.asymmetric else -127
-    return np.asarray(np.clip(nearest, low - zero_point, 127 - zero_point), out_type.dtype).reshape(data.shape)
-
-
 def _bounds(zero_point: Array | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The values of infinity, minus infinity and NaN before they are clamped: in vectors, and at the end."""
     if zero_point is None:
         return (_FAR, -_FAR, -_FAR), (-_FAR, -_FAR, -_FAR)
     other = np.where(zero_point < 0, _FAR, -_FAR)
     return (np.where(zero_point > 0, -_FAR, _FAR), other, other), (_FAR, -_FAR, -zero_point)
-
-
-def te_quantize(_ctx: TeContext, args: Sequence[TensorFn], attrs: DynamicQuantizeAttrs, out_type: TensorType) -> TensorFn:
-    data, params = args
-    each = prod(data.shape[1:])
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        value = b.let("value", data.at(b, i) * params.at(b, (i[0], imm(1))))
-        position = _position(i[1:], data.shape[1:])
-        zero_point = params.at(b, (i[0], imm(2))) if attrs.asymmetric else None
-        code = b.let("code", _rounded(b, _bounded(b, value, zero_point, position, each), position, each))
-        if zero_point is None:
-            return cast(out_type.dtype, clamp(code, -127, 127))
-        zp = b.let("zp", cast("int32", zero_point))
-        return cast(out_type.dtype, maximum(imm(-128) - zp, minimum(code, imm(127) - zp)))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _bounded(b: IRBuilder, value: Expr, zero_point: Expr | None, position: Expr, each: int) -> Expr:
@@ -244,52 +241,16 @@ def _position(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
     return flat
 
 
-_DATA = ("data", "float32 [B, ...]", "batches")
-_PARAMETERS = ("params", "float32 [B, 3]", "scale, its inverse and zero point of each batch")
-
-register_op(
-    RANGE,
-    1,
-    arguments=[_DATA],
-    attrs_type=None,
-    pattern=OpPattern.COMM_REDUCE,
-    infer_type=infer_range,
-    evaluate=evaluate_range,
-    doc="hybrid layers: least and largest value of each batch",
-)
-register_op(
-    PARAMS,
-    1,
-    arguments=[("ends", "float32 [B, 2]", "least and largest value of each batch")],
-    attrs_type=DynamicQuantizeAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_params,
-    evaluate=evaluate_params,
-    doc="hybrid layers: scale, its inverse and zero point of each batch",
-)
-register_op(
-    QUANTIZE,
-    2,
-    arguments=[_DATA, _PARAMETERS],
-    attrs_type=DynamicQuantizeAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_quantize,
-    evaluate=evaluate_quantize,
-    doc="hybrid layers: float32 to integers by each batch's parameters",
-)
-for _name, _te in ((RANGE, te_range), (PARAMS, te_params), (QUANTIZE, te_quantize)):
-    F_TE.set(_name, _te)
-
-
 # One float32 vector quantised at run time, as hybrid recurrent layers need it at each step.
 
 
 def quantized(x: Array, *, asymmetric: bool) -> tuple[Array, np.float32]:
     """A vector as integers without zero point, and its scale."""
-    attrs, row = DynamicQuantizeAttrs(asymmetric), x[None]
-    ends = evaluate_range(row, attrs=None, out_type=TensorType((1, 2), "float32"))
-    params = evaluate_params(ends, attrs=attrs, out_type=TensorType((1, 3), "float32"))
-    integers = evaluate_quantize(row, params, attrs=attrs, out_type=TensorType(row.shape, integer_type(asymmetric)))
+    row = x[None]
+    ends = DynamicRange().evaluate(row, out_type=TensorType((1, 2), "float32"))
+    params = DynamicParamsAttrs(asymmetric).evaluate(ends, out_type=TensorType((1, 3), "float32"))
+    type_ = TensorType(row.shape, integer_type(asymmetric))
+    integers = DynamicQuantizeAttrs(asymmetric).evaluate(row, params, out_type=type_)
     return integers[0], np.float32(params[0, 0])
 
 
@@ -314,6 +275,17 @@ def integer_type(asymmetric: bool) -> str:
 HYBRID = "qnn.hybrid_output"
 
 
+@operator(
+    HYBRID,
+    "hybrid layers: integer sums to float32, bias and activation",
+    [
+        ("acc", "int32 [B, ..., C]", "the sums of a layer"),
+        ("params", "float32 [B, 3]", "of the quantised data"),
+        ("scales", "float32 [1] or [C]", "of the weights"),
+        ("bias?", "float32 [C]", "what is added to each channel"),
+    ],
+    OpPattern.BROADCAST,
+)
 @dataclass(frozen=True, slots=True)
 class HybridOutputAttrs:
     """Whether the weight scale is applied to the sum separately, before the data's (`weight_first`); clamp (None: none)."""
@@ -322,66 +294,39 @@ class HybridOutputAttrs:
     lo: float | None = None
     hi: float | None = None
 
+    def infer_type(self, *types: TensorType) -> Type:
+        """acc int32 [B, ..., C], params float32 [B, 3], scales float32 [1] or [C], bias float32 [C] -> float32, as acc."""
+        if len(types) not in (3, 4) or types[0].dtype != "int32" or not types[0].shape:
+            raise TypeRuleError(f"{HYBRID} does not accept {', '.join(map(str, types))}")
+        acc, params, scales, *bias = types
+        if any(t.dtype != "float32" for t in types[1:]) or params.shape != (acc.shape[0], 3):
+            raise TypeRuleError(f"{HYBRID} of {acc} has parameters {params}")
+        if scales.size not in (1, acc.shape[-1]) or any(t.size != acc.shape[-1] for t in bias):
+            raise TypeRuleError(f"{HYBRID} of {acc.shape[-1]} channels has {scales.size} scales or a bias of another size")
+        return acc.with_dtype("float32")
 
-def infer_hybrid(types: Sequence[Type], _attrs: HybridOutputAttrs) -> Type:
-    """acc int32 [B, ..., C], params float32 [B, 3], weight scales float32 [1] or [C], bias float32 [C] -> float32 [B, ..., C]."""
-    tensors = [t for t in types if isinstance(t, TensorType)]
-    if len(tensors) != len(types) or len(tensors) not in (3, 4) or tensors[0].dtype != "int32" or not tensors[0].shape:
-        raise TypeRuleError(f"{HYBRID} does not accept {', '.join(map(str, types))}")
-    acc, params, scales, *bias = tensors
-    if any(t.dtype != "float32" for t in tensors[1:]) or params.shape != (acc.shape[0], 3):
-        raise TypeRuleError(f"{HYBRID} of {acc} has parameters {params}")
-    if scales.size not in (1, acc.shape[-1]) or any(t.size != acc.shape[-1] for t in bias):
-        raise TypeRuleError(f"{HYBRID} of {acc.shape[-1]} channels has {scales.size} scales or a bias of another size")
-    return acc.with_dtype("float32")
+    def evaluate(self, acc: Array, params: Array, scales: Array, *bias: Array, out_type: TensorType) -> Array:
+        data_scale = params[:, 0].reshape((-1,) + (1,) * (acc.ndim - 1))
+        weight_scale = scales.reshape(-1)
+        total = acc.astype(np.float32)
+        with np.errstate(all="ignore"):
+            value = total * weight_scale * data_scale if self.weight_first else total * (weight_scale * data_scale)
+            value = value + (bias[0].reshape(-1) if bias else np.float32(0))
+            value = value if self.lo is None else np.where(value < np.float32(self.lo), np.float32(self.lo), value)
+            value = value if self.hi is None else np.where(value > np.float32(self.hi), np.float32(self.hi), value)
+        return np.asarray(value, np.float32)
 
-
-def evaluate_hybrid(
-    acc: Array, params: Array, scales: Array, *bias: Array, attrs: HybridOutputAttrs, out_type: TensorType
-) -> Array:
-    data_scale = params[:, 0].reshape((-1,) + (1,) * (acc.ndim - 1))
-    weight_scale = scales.reshape(-1)
-    total = acc.astype(np.float32)
-    with np.errstate(all="ignore"):
-        value = total * weight_scale * data_scale if attrs.weight_first else total * (weight_scale * data_scale)
-        value = value + (bias[0].reshape(-1) if bias else np.float32(0))
-        value = value if attrs.lo is None else np.where(value < np.float32(attrs.lo), np.float32(attrs.lo), value)
-        value = value if attrs.hi is None else np.where(value > np.float32(attrs.hi), np.float32(attrs.hi), value)
-    return np.asarray(value, np.float32)
-
-
-def te_hybrid(_ctx: TeContext, args: Sequence[TensorFn], attrs: HybridOutputAttrs, out_type: TensorType) -> TensorFn:
-    acc, params, scales, *bias = args
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def element(
+        self, b: IRBuilder, i: Index, acc: TensorFn, params: TensorFn, scales: TensorFn, *bias: TensorFn, out_type: TensorType
+    ) -> Expr:
         total = cast("float32", acc.at(b, i))
         weight_scale = scales.at(b, (i[-1] if scales.shape[0] > 1 else imm(0),))
         data_scale = params.at(b, (i[0], imm(0)))
-        value = total * weight_scale * data_scale if attrs.weight_first else total * (weight_scale * data_scale)
+        value = total * weight_scale * data_scale if self.weight_first else total * (weight_scale * data_scale)
         value = value + (bias[0].at(b, (i[-1],)) if bias else imm(0.0, "float32"))
-        for bound, below in ((attrs.lo, True), (attrs.hi, False)):
+        for bound, below in ((self.lo, True), (self.hi, False)):
             if bound is not None:
                 value = b.let("value", value)
                 limit = imm(float(np.float32(bound)), "float32")
                 value = select(value < limit if below else value > limit, limit, value)
         return value
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    HYBRID,
-    VARIABLE,
-    arguments=[
-        ("acc", "int32 [B, ..., C]", "the sums of a layer"),
-        ("params", "float32 [B, 3]", "of the quantised data"),
-        ("scales", "float32 [1] or [C]", "of the weights"),
-        ("bias?", "float32 [C]", "what is added to each channel"),
-    ],
-    attrs_type=HybridOutputAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_hybrid,
-    evaluate=evaluate_hybrid,
-    doc="hybrid layers: integer sums to float32, bias and activation",
-)
-F_TE.set(HYBRID, te_hybrid)

@@ -9,23 +9,29 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import clamp_array, multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import Clamped, broadcast_at, broadcast_shape
+from aot.op.common.operator import Index, operator
+from aot.op.common.te_rule import TeContext
+from aot.op.common.tensors import Clamped, broadcast_at, broadcast_shape, require
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
 
+
 # qnn.lut: int8 to int8 through a table of 256 values.
 #
 # The table has the reference's result for each value, so the operator is exact for any function of one element.
 # `activation.py` has the functions and their oracles.
-
-
+@operator(
+    "qnn.lut",
+    "functions of one int8 or uint8 value: LOGISTIC, TANH, RELU ..., ELU, GELU, HARD_SWISH, LEAKY_RELU, ABS, EXP, LOG, RSQRT",
+    [("data", "int8", "indices into the table")],
+    OpPattern.ELEMWISE,
+)
 @dataclass(frozen=True, slots=True)
 class LutAttrs:
     """`table[q + 128]` is the result for value q; the result's parameters."""
@@ -47,90 +53,56 @@ class LutAttrs:
         """The same, followed by a clamp to [lo, hi]."""
         return replace(self, table=tuple(min(max(v, lo), hi) for v in self.table))
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int8 -> int8 of the same shape."""
+        require(data, "lut", "int8")
+        if len(self.table) != 256 or not -128 <= min(self.table) <= max(self.table) <= 127:
+            raise TypeRuleError("lut needs a table of 256 int8 values")
+        return data.with_dtype("int8", self.quant)
 
-def infer_lut(types: Sequence[Type], attrs: LutAttrs) -> Type:
-    """int8 -> int8 of the same shape."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int8":
-        raise TypeRuleError(f"lut needs an int8 tensor, not {data}")
-    if len(attrs.table) != 256 or not -128 <= min(attrs.table) <= max(attrs.table) <= 127:
-        raise TypeRuleError("lut needs a table of 256 int8 values")
-    return data.with_dtype("int8", attrs.quant)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        table: Array = np.asarray(self.table, np.int8)
+        return np.asarray(table[data.astype(np.int64) + 128])
 
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        table = ctx.constant("table", np.roll(np.asarray(self.table, np.int8), 128))
 
-def evaluate_lut(data: Array, *, attrs: LutAttrs, out_type: TensorType) -> Array:
-    table: Array = np.asarray(attrs.table, np.int8)
-    return np.asarray(table[data.astype(np.int64) + 128])
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
 
-
-def te_lut(ctx: TeContext, args: Sequence[TensorFn], attrs: LutAttrs, out_type: TensorType) -> TensorFn:
-    # ordered by the quantised values' bits, so that a byte is the index
-    table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.int8), 128))
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.lut",
-    1,
-    arguments=[("data", "int8", "indices into the table")],
-    attrs_type=LutAttrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=infer_lut,
-    evaluate=evaluate_lut,
-    doc="functions of one int8 or uint8 value: LOGISTIC, TANH, RELU ..., ELU, GELU, HARD_SWISH, LEAKY_RELU, ABS, EXP, LOG, RSQRT",
-)
-F_TE.set("qnn.lut", te_lut)
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 # qnn.lut_float: int8 to float32 through a table of 256 values: functions of a DEQUANTIZE whose result stays a float.
-
-
+@operator(
+    "qnn.lut_float",
+    "functions of one int8 value whose result is float32: DEQUANTIZE with LOGISTIC, EXP, TANH ... behind it",
+    [("data", "int8", "indices into the table")],
+    OpPattern.ELEMWISE,
+)
 @dataclass(frozen=True, slots=True)
 class LutFloatAttrs:
     """`table[q + 128]` is the result for value q."""
 
     table: tuple[float, ...]
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int8 -> float32 of the same shape."""
+        require(data, "lut_float", "int8")
+        if len(self.table) != 256:
+            raise TypeRuleError("lut_float needs a table of 256 numbers")
+        return data.with_dtype("float32")
 
-def infer_lut_float(types: Sequence[Type], attrs: LutFloatAttrs) -> Type:
-    """int8 -> float32 of the same shape."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int8":
-        raise TypeRuleError(f"lut_float needs an int8 tensor, not {data}")
-    if len(attrs.table) != 256:
-        raise TypeRuleError("lut_float needs a table of 256 numbers")
-    return data.with_dtype("float32")
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        return np.asarray(np.asarray(self.table, np.float32)[data.astype(np.int64) + 128])
 
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        table = ctx.constant("table", np.roll(np.asarray(self.table, np.float32), 128))
 
-def evaluate_lut_float(data: Array, *, attrs: LutFloatAttrs, out_type: TensorType) -> Array:
-    return np.asarray(np.asarray(attrs.table, np.float32)[data.astype(np.int64) + 128])
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
 
-
-def te_lut_float(ctx: TeContext, args: Sequence[TensorFn], attrs: LutFloatAttrs, out_type: TensorType) -> TensorFn:
-    # ordered by the quantised values' bits, so that a byte is the index
-    table = ctx.constant("table", np.roll(np.asarray(attrs.table, np.float32), 128))
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.lut_float",
-    1,
-    arguments=[("data", "int8", "indices into the table")],
-    attrs_type=LutFloatAttrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=infer_lut_float,
-    evaluate=evaluate_lut_float,
-    doc="functions of one int8 value whose result is float32: DEQUANTIZE with LOGISTIC, EXP, TANH ... behind it",
-)
-F_TE.set("qnn.lut_float", te_lut_float)
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 # qnn.lut16 and qnn.sigmoid16: functions of int16 values as TFLite computes them, by tables with interpolation.
@@ -145,6 +117,7 @@ STEPS = 512
 Real = Callable[[Array], Array]
 
 
+@operator("qnn.lut16", "EXP, LOG, RSQRT, GELU on int16", [("data", "int16", "the operand")], OpPattern.ELEMWISE)
 @dataclass(frozen=True, slots=True)
 class Lut16Attrs:
     """513 values; the result's parameters."""
@@ -152,27 +125,23 @@ class Lut16Attrs:
     table: tuple[int, ...]
     quant: QuantParams | None = None
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int16 -> int16 of the same shape."""
+        require(data, "a table of int16", "int16")
+        if len(self.table) != STEPS + 1:
+            raise TypeRuleError("lut16 needs a table of 513 values")
+        return data.with_dtype("int16", self.quant)
 
-@dataclass(frozen=True, slots=True)
-class Sigmoid16Attrs:
-    """(x * multiplier + half) >> shift is the argument in steps of 1/12288 (half as much for tanh); `function`
-    logistic or tanh.
-    """
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        return look_up(data, np.asarray(self.table))
 
-    function: str
-    multiplier: int
-    shift: int
-    quant: QuantParams | None = None
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        table = ctx.constant("table", np.asarray(self.table, np.int16))
 
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            return cast("int16", tir_look_up(b, cast("int32", args[0].at(b, i)), table))
 
-def _infer(types: Sequence[Type], attrs: Lut16Attrs | Sigmoid16Attrs) -> Type:
-    """int16 -> int16 of the same shape."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int16":
-        raise TypeRuleError(f"a table of int16 needs an int16 tensor, not {data}")
-    if isinstance(attrs, Lut16Attrs) and len(attrs.table) != STEPS + 1:
-        raise TypeRuleError("lut16 needs a table of 513 values")
-    return data.with_dtype("int16", attrs.quant)
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def look_up(x: Array, table: Array) -> Array:
@@ -190,19 +159,6 @@ def tir_look_up(b: IRBuilder, x: Expr, table: TensorFn) -> Expr:
     base = b.let("base", cast("int32", table.at(b, (index,))))
     slope = cast("int32", cast("int16", cast("int32", table.at(b, (index + 1,))) - base))
     return cast("int32", cast("int16", base + ((slope * (x & 127) + 64) >> 7)))
-
-
-def evaluate_lut16(data: Array, *, attrs: Lut16Attrs, out_type: TensorType) -> Array:
-    return look_up(data, np.asarray(attrs.table))
-
-
-def te_lut16(ctx: TeContext, args: Sequence[TensorFn], attrs: Lut16Attrs, out_type: TensorType) -> TensorFn:
-    table = ctx.constant("table", np.asarray(attrs.table, np.int16))
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return cast("int16", tir_look_up(b, cast("int32", args[0].at(b, i)), table))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def _round(x: Array) -> Array:
@@ -248,27 +204,43 @@ def sigmoid_table() -> Array:
     return np.array([*(round(v) for v in values), 65535], np.uint16)
 
 
-def evaluate_sigmoid16(data: Array, *, attrs: Sigmoid16Attrs, out_type: TensorType) -> Array:
-    half = 1 << (attrs.shift - 1) if attrs.shift else 0
-    argument = (data.astype(np.int64) * attrs.multiplier + half) >> attrs.shift
-    bits = 9 if attrs.function == "logistic" else 8
-    size = np.abs(argument)
-    index = np.minimum(size >> bits, 254)
-    t = sigmoid_table().astype(np.int64)
-    inside = (t[index] << bits) + (size & ((1 << bits) - 1)) * (t[index + 1] - t[index])
-    value = np.where(size >> bits >= 255, 0x7FFF << 10 if bits == 9 else 0xFFFF << 8, inside)
-    if attrs.function == "logistic":
-        return (np.where(argument >= 0, value + 512, (1 << 25) - value + 511) >> 10).astype(np.int16)
-    return (np.where(argument >= 0, value - (1 << 23) + 128, (1 << 23) - value + 127) >> 8).astype(np.int16)
+@operator("qnn.sigmoid16", "LOGISTIC, TANH on int16", [("data", "int16", "the operand")], OpPattern.ELEMWISE)
+@dataclass(frozen=True, slots=True)
+class Sigmoid16Attrs:
+    """(x * multiplier + half) >> shift is the argument in steps of 1/12288 (half as much for tanh); `function`
+    logistic or tanh.
+    """
 
+    function: str
+    multiplier: int
+    shift: int
+    quant: QuantParams | None = None
 
-def te_sigmoid16(ctx: TeContext, args: Sequence[TensorFn], attrs: Sigmoid16Attrs, out_type: TensorType) -> TensorFn:
-    table = ctx.constant("sigmoid", sigmoid_table())
+    def infer_type(self, data: TensorType) -> Type:
+        """int16 -> int16 of the same shape."""
+        require(data, "a table of int16", "int16")
+        return data.with_dtype("int16", self.quant)
 
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return tir_sigmoid16(b, cast("int32", args[0].at(b, i)), table, attrs)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        half = 1 << (self.shift - 1) if self.shift else 0
+        argument = (data.astype(np.int64) * self.multiplier + half) >> self.shift
+        bits = 9 if self.function == "logistic" else 8
+        size = np.abs(argument)
+        index = np.minimum(size >> bits, 254)
+        t = sigmoid_table().astype(np.int64)
+        inside = (t[index] << bits) + (size & ((1 << bits) - 1)) * (t[index + 1] - t[index])
+        value = np.where(size >> bits >= 255, 0x7FFF << 10 if bits == 9 else 0xFFFF << 8, inside)
+        if self.function == "logistic":
+            return (np.where(argument >= 0, value + 512, (1 << 25) - value + 511) >> 10).astype(np.int16)
+        return (np.where(argument >= 0, value - (1 << 23) + 128, (1 << 23) - value + 127) >> 8).astype(np.int16)
 
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        table = ctx.constant("sigmoid", sigmoid_table())
+
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            return tir_sigmoid16(b, cast("int32", args[0].at(b, i)), table, self)
+
+        return tensor_fn(out_type.shape, out_type.dtype, rule)
 
 
 def tir_sigmoid16(b: IRBuilder, x: Expr, table: TensorFn, attrs: Sigmoid16Attrs) -> Expr:
@@ -288,30 +260,6 @@ def tir_sigmoid16(b: IRBuilder, x: Expr, table: TensorFn, attrs: Sigmoid16Attrs)
     return cast("int16", select(argument >= 0, value - (1 << 23) + 128, imm((1 << 23) + 127) - value) >> 8)
 
 
-register_op(
-    "qnn.lut16",
-    1,
-    arguments=[("data", "int16", "the operand")],
-    attrs_type=Lut16Attrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=_infer,
-    evaluate=evaluate_lut16,
-    doc="EXP, LOG, RSQRT, GELU on int16",
-)
-register_op(
-    "qnn.sigmoid16",
-    1,
-    arguments=[("data", "int16", "the operand")],
-    attrs_type=Sigmoid16Attrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=_infer,
-    evaluate=evaluate_sigmoid16,
-    doc="LOGISTIC, TANH on int16",
-)
-F_TE.set("qnn.lut16", te_lut16)
-F_TE.set("qnn.sigmoid16", te_sigmoid16)
-
-
 # qnn.sqrt16: SQRT of int16, in floats: sqrt(scale_in * x) / scale, each step in float32, truncated to an integer.
 #
 # A table of 513 values, as for other functions of int16, would not give the reference's bits: `SqrtEvalQuantized` of
@@ -322,6 +270,7 @@ F_TE.set("qnn.sigmoid16", te_sigmoid16)
 TOO_LARGE = 2.0**31
 
 
+@operator("qnn.sqrt16", "SQRT on int16", [("data", "int16", "the operand")], OpPattern.ELEMWISE)
 @dataclass(frozen=True, slots=True)
 class Sqrt16Attrs:
     """The scales of data and result, both float32; the result's parameters."""
@@ -330,13 +279,20 @@ class Sqrt16Attrs:
     scale: float
     quant: QuantParams | None = None
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int16 -> int16 of the same shape."""
+        require(data, "sqrt16", "int16")
+        return data.with_dtype("int16", self.quant)
 
-def infer_sqrt16(types: Sequence[Type], attrs: Sqrt16Attrs) -> Type:
-    """int16 -> int16 of the same shape."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int16":
-        raise TypeRuleError(f"sqrt16 needs an int16 tensor, not {data}")
-    return data.with_dtype("int16", attrs.quant)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        return np.clip(quantized_sqrt(data, self.scale_in, self.scale), -32768, 32767).astype(np.int16)
+
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+        x = cast("float32", maximum(cast("int32", data.at(b, i)), 0))
+        root = b.let("root", MATH["sqrt"](x * imm(self.scale_in, "float32")) / imm(self.scale, "float32"))
+        largest = imm(32767.0, "float32")
+        inside = cast("int32", select(root < largest, root, largest))
+        return cast("int16", select(root < imm(TOO_LARGE, "float32"), inside, imm(-32768)))
 
 
 def quantized_sqrt(x: Array, scale_in: float, scale: float) -> Array:
@@ -347,41 +303,17 @@ def quantized_sqrt(x: Array, scale_in: float, scale: float) -> Array:
     return result
 
 
-def evaluate_sqrt16(data: Array, *, attrs: Sqrt16Attrs, out_type: TensorType) -> Array:
-    return np.clip(quantized_sqrt(data, attrs.scale_in, attrs.scale), -32768, 32767).astype(np.int16)
-
-
-def te_sqrt16(_ctx: TeContext, args: Sequence[TensorFn], attrs: Sqrt16Attrs, out_type: TensorType) -> TensorFn:
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        x = cast("float32", maximum(cast("int32", args[0].at(b, i)), 0))
-        root = b.let("root", MATH["sqrt"](x * imm(attrs.scale_in, "float32")) / imm(attrs.scale, "float32"))
-        largest = imm(32767.0, "float32")
-        inside = cast("int32", select(root < largest, root, largest))
-        return cast("int16", select(root < imm(TOO_LARGE, "float32"), inside, imm(-32768)))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.sqrt16",
-    1,
-    arguments=[("data", "int16", "the operand")],
-    attrs_type=Sqrt16Attrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=infer_sqrt16,
-    evaluate=evaluate_sqrt16,
-    doc="SQRT on int16",
-)
-F_TE.set("qnn.sqrt16", te_sqrt16)
-
-
 # qnn.prelu: PRELU of TFLite on quantised values, and LEAKY_RELU on int16 values (8-bit ones go through a table).
 #
 # x = q - zp_in; out = clamp(zp + (x >= 0 ? rescale(x) : rescale'(x * (alpha - zp_alpha)))), double rounding.
 # LEAKY_RELU has alpha = 1 and its slope in the second multiplier.  Oracles: `reference_ops::BroadcastPrelu4DSlow`,
 # `QuantizeLeakyRelu`.
-
-
+@operator(
+    "qnn.prelu",
+    "PRELU on int8, int16, uint8; LEAKY_RELU on int16",
+    [("data", "int8, int16", "the operand"), ("alpha", "as data", "the slopes below zero; shapes broadcast")],
+    OpPattern.BROADCAST,
+)
 @dataclass(frozen=True, slots=True)
 class PreluAttrs(Clamped):
     """Zero points of data, alpha and result; (multiplier, shift) for x >= 0 and for x < 0; the clamp [lo, hi]."""
@@ -395,47 +327,27 @@ class PreluAttrs(Clamped):
     hi: int
     quant: QuantParams | None = None
 
+    def infer_type(self, data: TensorType, alpha: TensorType) -> Type:
+        """data int8 or int16, alpha int8 that broadcasts to its shape -> the type of data."""
+        if alpha.dtype != "int8":
+            raise TypeRuleError(f"prelu needs quantised values and an int8 alpha, not {data} and {alpha}")
+        if data.dtype not in ("int8", "int16") or broadcast_shape(data, alpha) != data.shape:
+            raise TypeRuleError(f"prelu of {data} with alpha {alpha} is not valid")
+        return data.with_dtype(data.dtype, self.quant)
 
-def infer_prelu(types: Sequence[Type], attrs: PreluAttrs) -> Type:
-    """data int8 or int16, alpha int8 that broadcasts to its shape -> the type of data."""
-    data, alpha = types
-    if not isinstance(data, TensorType) or not isinstance(alpha, TensorType) or alpha.dtype != "int8":
-        raise TypeRuleError(f"prelu needs quantised values and an int8 alpha, not {data} and {alpha}")
-    if data.dtype not in ("int8", "int16") or broadcast_shape(data, alpha) != data.shape:
-        raise TypeRuleError(f"prelu of {data} with alpha {alpha} is not valid")
-    return data.with_dtype(data.dtype, attrs.quant)
+    def evaluate(self, data: Array, alpha: Array, *, out_type: TensorType) -> Array:
+        x, slope = data.astype(np.int64) - self.input_zp, alpha.astype(np.int64) - self.alpha_zp
+        above = multiply_by_quantized_multiplier(x, *self.positive)
+        below = multiply_by_quantized_multiplier(x * slope, *self.negative)
+        return clamp_array(np.where(x >= 0, above, below) + self.zero_point, self.lo, self.hi, out_type.dtype)
 
-
-def evaluate_prelu(data: Array, alpha: Array, *, attrs: PreluAttrs, out_type: TensorType) -> Array:
-    x, slope = data.astype(np.int64) - attrs.input_zp, alpha.astype(np.int64) - attrs.alpha_zp
-    above = multiply_by_quantized_multiplier(x, *attrs.positive)
-    below = multiply_by_quantized_multiplier(x * slope, *attrs.negative)
-    return clamp_array(np.where(x >= 0, above, below) + attrs.zero_point, attrs.lo, attrs.hi, out_type.dtype)
-
-
-def te_prelu(_ctx: TeContext, args: Sequence[TensorFn], attrs: PreluAttrs, out_type: TensorType) -> TensorFn:
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        x = named(b, "x", cast("int32", args[0].at(b, i)) - attrs.input_zp)
-        slope = cast("int32", broadcast_at(b, args[1], i)) - attrs.alpha_zp
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, alpha: TensorFn, *, out_type: TensorType) -> Expr:
+        x = named(b, "x", cast("int32", data.at(b, i)) - self.input_zp)
+        slope = cast("int32", broadcast_at(b, alpha, i)) - self.alpha_zp
         product = named(b, "product", select(x >= 0, imm(0), x * slope))
-        above = tir_multiply_by_quantized_multiplier(b, named(b, "above", select(x >= 0, x, imm(0))), *attrs.positive)
-        below = tir_multiply_by_quantized_multiplier(b, product, *attrs.negative)
-        return cast(out_type.dtype, clamp(above + below + attrs.zero_point, attrs.lo, attrs.hi))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "qnn.prelu",
-    2,
-    arguments=[("data", "int8, int16", "the operand"), ("alpha", "as data", "the slopes below zero; shapes broadcast")],
-    attrs_type=PreluAttrs,
-    pattern=OpPattern.BROADCAST,
-    infer_type=infer_prelu,
-    evaluate=evaluate_prelu,
-    doc="PRELU on int8, int16, uint8; LEAKY_RELU on int16",
-)
-F_TE.set("qnn.prelu", te_prelu)
+        above = tir_multiply_by_quantized_multiplier(b, named(b, "above", select(x >= 0, x, imm(0))), *self.positive)
+        below = tir_multiply_by_quantized_multiplier(b, product, *self.negative)
+        return cast(out_type.dtype, clamp(above + below + self.zero_point, self.lo, self.hi))
 
 
 # qnn.steps: float32 to int8 by comparisons: the result of a chain of functions that ends in QUANTIZE.
@@ -446,6 +358,12 @@ F_TE.set("qnn.prelu", te_prelu)
 Floats = npt.NDArray[np.float32]
 
 
+@operator(
+    "qnn.steps",
+    "functions of one float32 value that end in QUANTIZE, such as MISH: EXP, LOG, TANH, LOGISTIC between two tensors",
+    [("data", "float32", "the operand")],
+    OpPattern.ELEMWISE,
+)
 @dataclass(frozen=True, slots=True)
 class StepsAttrs:
     """codes[i + 1] from starts[i] on, which ascend; codes[0] before; `nan` for NaN; the result's parameters."""
@@ -454,6 +372,45 @@ class StepsAttrs:
     codes: tuple[int, ...]
     nan: int
     quant: QuantParams | None = None
+
+    def infer_type(self, data: TensorType) -> Type:
+        """float32 -> int8 of the same shape."""
+        require(data, "steps", "float32")
+        if len(self.codes) != len(self.starts) + 1 or list(self.starts) != sorted(set(self.starts)):
+            raise TypeRuleError("steps needs ascending floats, and one more value than these")
+        if not -128 <= min(self.nan, *self.codes) <= max(self.nan, *self.codes) <= 127:
+            raise TypeRuleError("steps needs int8 values")
+        return data.with_dtype("int8", self.quant)
+
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        starts = np.asarray(self.starts, np.float32)
+        codes = np.asarray(self.codes, np.int8)[np.searchsorted(starts, data, side="right") * ~np.isnan(data)]
+        return np.asarray(np.where(np.isnan(data), np.int8(self.nan), codes))
+
+    def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        if not self.starts:
+            return tensor_fn(
+                out_type.shape, "int8", lambda b, *i: _or_nan(b.let("x", args[0].at(b, i)), self, imm(self.codes[0]))
+            )
+        cells = cells_of(np.asarray(self.starts, np.float32))
+        spare = (1 << cells.levels) - 1
+        starts = ctx.constant("starts", np.asarray([*self.starts, *[self.starts[-1]] * spare], np.float32))
+        codes = ctx.constant("codes", np.asarray([*self.codes, *[self.codes[-1]] * spare], np.int8))
+        before = ctx.constant("before", cells.before)
+        origin, last, factor = (imm(float(v), "float32") for v in (cells.origin, np.float32(self.starts[-1]), cells.factor))
+
+        def rule(b: IRBuilder, *i: Expr) -> Expr:
+            x = b.let("x", args[0].at(b, i))
+            above = b.let("above", select(x > origin, x, origin))
+            inside = b.let("inside", select(above < last, above, last))
+            cell = b.let("cell", cast("int32", (inside - origin) * factor))
+            step: Expr = b.let("step", cast("int32", before.at(b, (cell,))))
+            for level in reversed(range(cells.levels)):
+                far = binop(">=", x, starts.at(b, (step + ((1 << level) - 1),)))
+                step = b.let("step", step + select(far, imm(1 << level), imm(0)))
+            return _or_nan(x, self, codes.at(b, (step,)))
+
+        return tensor_fn(out_type.shape, "int8", rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,24 +421,6 @@ class Cells:
     factor: np.float32
     before: npt.NDArray[np.int16]
     levels: int
-
-
-def infer_steps(types: Sequence[Type], attrs: StepsAttrs) -> Type:
-    """float32 -> int8 of the same shape."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "float32":
-        raise TypeRuleError(f"steps needs a float32 tensor, not {data}")
-    if len(attrs.codes) != len(attrs.starts) + 1 or list(attrs.starts) != sorted(set(attrs.starts)):
-        raise TypeRuleError("steps needs ascending floats, and one more value than these")
-    if not -128 <= min(attrs.nan, *attrs.codes) <= max(attrs.nan, *attrs.codes) <= 127:
-        raise TypeRuleError("steps needs int8 values")
-    return data.with_dtype("int8", attrs.quant)
-
-
-def evaluate_steps(data: Array, *, attrs: StepsAttrs, out_type: TensorType) -> Array:
-    starts = np.asarray(attrs.starts, np.float32)
-    codes = np.asarray(attrs.codes, np.int8)[np.searchsorted(starts, data, side="right") * ~np.isnan(data)]
-    return np.asarray(np.where(np.isnan(data), np.int8(attrs.nan), codes))
 
 
 def cell_of(x: Floats, origin: np.float32, factor: np.float32) -> npt.NDArray[np.int64]:
@@ -505,45 +444,8 @@ def cells_of(starts: Floats) -> Cells:
     return min(options, key=lambda f: f[:2])[2]
 
 
-def te_steps(ctx: TeContext, args: Sequence[TensorFn], attrs: StepsAttrs, out_type: TensorType) -> TensorFn:
-    if not attrs.starts:
-        return tensor_fn(out_type.shape, "int8", lambda b, *i: _or_nan(b.let("x", args[0].at(b, i)), attrs, imm(attrs.codes[0])))
-    cells = cells_of(np.asarray(attrs.starts, np.float32))
-    spare = (1 << cells.levels) - 1
-    starts = ctx.constant("starts", np.asarray([*attrs.starts, *[attrs.starts[-1]] * spare], np.float32))
-    codes = ctx.constant("codes", np.asarray([*attrs.codes, *[attrs.codes[-1]] * spare], np.int8))
-    before = ctx.constant("before", cells.before)
-    origin, last, factor = (imm(float(v), "float32") for v in (cells.origin, np.float32(attrs.starts[-1]), cells.factor))
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        x = b.let("x", args[0].at(b, i))
-        above = b.let("above", select(x > origin, x, origin))
-        inside = b.let("inside", select(above < last, above, last))
-        cell = b.let("cell", cast("int32", (inside - origin) * factor))
-        step: Expr = b.let("step", cast("int32", before.at(b, (cell,))))
-        for level in reversed(range(cells.levels)):
-            far = binop(">=", x, starts.at(b, (step + ((1 << level) - 1),)))
-            step = b.let("step", step + select(far, imm(1 << level), imm(0)))
-        return _or_nan(x, attrs, codes.at(b, (step,)))
-
-    return tensor_fn(out_type.shape, "int8", rule)
-
-
 def _or_nan(x: Expr, attrs: StepsAttrs, code: Expr) -> Expr:
     """The value, or the one for NaN if it is not the first one."""
     if attrs.nan == attrs.codes[0]:
         return cast("int8", code)
     return cast("int8", select(binop("==", x, x), cast("int32", code), imm(attrs.nan)))
-
-
-register_op(
-    "qnn.steps",
-    1,
-    arguments=[("data", "float32", "the operand")],
-    attrs_type=StepsAttrs,
-    pattern=OpPattern.ELEMWISE,
-    infer_type=infer_steps,
-    evaluate=evaluate_steps,
-    doc="functions of one float32 value that end in QUANTIZE, such as MISH: EXP, LOG, TANH, LOGISTIC between two tensors",
-)
-F_TE.set("qnn.steps", te_steps)

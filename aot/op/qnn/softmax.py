@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import POW_DOUBLE, apply, pow_double
 from aot.numerics.fixed_point import (
@@ -24,12 +23,12 @@ from aot.numerics.fixed_point import (
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
 )
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import tensors_of
+from aot.op.common.operator import Index, operator
+from aot.op.common.tensors import require
 from aot.op.qnn.lut import look_up, populate
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import TensorFn, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, imm, maximum, minimum
@@ -47,6 +46,9 @@ from aot.tir.expr import Expr, cast, imm, maximum, minimum
 ACCUMULATION_INTEGER_BITS = 12
 
 
+@operator(
+    "qnn.softmax", "SOFTMAX; int8 to int8 or int16, last axis", [("data", "int8 [..., C]", "the operand")], OpPattern.OPAQUE
+)
 @dataclass(frozen=True, slots=True)
 class SoftmaxAttrs:
     """multiplier * 2^(left_shift - 31) scales a difference of quantised values to Q5.26; differences below `diff_min` count as 0.
@@ -64,13 +66,19 @@ class SoftmaxAttrs:
         """The zero point of the result."""
         return int_range(self.out_dtype)[0]
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int8 [..., C] -> the same shape, int8 with scale 1/256 and zero point -128, or int16 with 1/65536 and -32768."""
+        require(data, "softmax", "int8", least_rank=1)
+        return data.with_dtype(self.out_dtype, QuantParams((2.0 ** -bits(self.out_dtype),), (self.zero_point,)))
 
-def infer_softmax(types: Sequence[Type], attrs: SoftmaxAttrs) -> Type:
-    """int8 [..., C] -> the same shape, int8 with scale 1/256 and zero point -128, or int16 with 1/65536 and -32768."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int8" or not data.shape:
-        raise TypeRuleError(f"softmax needs an int8 tensor, not {data}")
-    return data.with_dtype(attrs.out_dtype, QuantParams((2.0 ** -bits(attrs.out_dtype),), (attrs.zero_point,)))
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        wide = data.astype(np.int64)
+        exps = exp_table(self)[wide.max(axis=-1, keepdims=True) - wide]
+        total = rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS).sum(axis=-1, keepdims=True)
+        scale, bits_over_unit = reciprocal(total, ACCUMULATION_INTEGER_BITS)
+        right = bits_over_unit + 31 - bits(self.out_dtype)
+        result = rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scale, exps), right)
+        return clamp_array(result + self.zero_point, *int_range(self.out_dtype), self.out_dtype)
 
 
 def exp_table(attrs: SoftmaxAttrs) -> Int64:
@@ -79,28 +87,6 @@ def exp_table(attrs: SoftmaxAttrs) -> Int64:
     counts = diff >= attrs.diff_min
     scaled = saturating_rounding_doubling_high_mul(np.where(counts, diff, 0) << attrs.left_shift, attrs.multiplier)
     return np.where(counts, exp_on_negative_values(scaled), 0)
-
-
-def evaluate_softmax(data: Array, *, attrs: SoftmaxAttrs, out_type: TensorType) -> Array:
-    wide = data.astype(np.int64)
-    exps = exp_table(attrs)[wide.max(axis=-1, keepdims=True) - wide]
-    total = rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS).sum(axis=-1, keepdims=True)
-    scale, bits_over_unit = reciprocal(total, ACCUMULATION_INTEGER_BITS)
-    right = bits_over_unit + 31 - bits(attrs.out_dtype)
-    result = rounding_divide_by_pot(saturating_rounding_doubling_high_mul(scale, exps), right)
-    return clamp_array(result + attrs.zero_point, *int_range(attrs.out_dtype), attrs.out_dtype)
-
-
-register_op(
-    "qnn.softmax",
-    1,
-    arguments=[("data", "int8 [..., C]", "the operand")],
-    attrs_type=SoftmaxAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_softmax,
-    evaluate=evaluate_softmax,
-    doc="SOFTMAX; int8 to int8 or int16, last axis",
-)
 
 
 # qnn.softmax16: SOFTMAX of TFLite on int16 over the last axis, by two tables with interpolation.
@@ -116,6 +102,7 @@ RANGE = 65535
 KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 
 
+@operator("qnn.softmax16", "SOFTMAX; int16, last axis", [("data", "int16 [..., C]", "the operand")], OpPattern.OPAQUE)
 @dataclass(frozen=True, slots=True)
 class Softmax16Attrs:
     """multiplier * 2^(shift - 31) scales a difference to steps of 10 / 65535; the type in which tables are computed."""
@@ -124,13 +111,24 @@ class Softmax16Attrs:
     shift: int
     tables: str = "float64"
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int16 [..., C] -> int16 of the same shape with scale 2^-15."""
+        require(data, "softmax16", "int16", least_rank=1)
+        return data.with_dtype("int16", QuantParams((2.0**-15,), (0,)))
 
-def infer_softmax16(types: Sequence[Type], _attrs: Softmax16Attrs) -> Type:
-    """int16 [..., C] -> int16 of the same shape with scale 2^-15."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int16" or not data.shape:
-        raise TypeRuleError(f"softmax16 needs an int16 tensor, not {data}")
-    return data.with_dtype("int16", QuantParams((2.0**-15,), (0,)))
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        wide = data.astype(np.int64)
+        difference = wide - wide.max(axis=-1, keepdims=True)
+        scaled = multiply_by_quantized_multiplier(difference, self.multiplier, self.shift)
+        exps = look_up(np.clip(scaled + 32767, -32768, 32767), np.asarray(exp_table16(self.tables))).astype(np.int64)
+        total = exps.sum(axis=-1, keepdims=True)
+        zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
+        mantissa = ((total << (zeros - 1)) + (1 << 13)) >> 14
+        centred = np.clip(mantissa - ((1 << 15) + (1 << 16)), -32768, 32767)
+        scale = look_up(centred, np.asarray(reciprocal_table(self.tables))).astype(np.int64)
+        right = 31 - zeros
+        result = (exps * scale + (np.int64(1) << (right - 1))) >> right
+        return np.asarray(np.clip(result, 0, 32767)).astype(np.int16)
 
 
 @cache
@@ -145,33 +143,6 @@ def reciprocal_table(kind: str) -> tuple[int, ...]:
     """1 / (1 + x) over [0, 1], Q0.15, computed in `kind`."""
     one = KINDS[kind](1)
     return populate(lambda x: one / (one + x), (1.0 / RANGE, -32768), (2.0 / RANGE, 0), KINDS[kind])
-
-
-def evaluate_softmax16(data: Array, *, attrs: Softmax16Attrs, out_type: TensorType) -> Array:
-    wide = data.astype(np.int64)
-    difference = wide - wide.max(axis=-1, keepdims=True)
-    scaled = multiply_by_quantized_multiplier(difference, attrs.multiplier, attrs.shift)
-    exps = look_up(np.clip(scaled + 32767, -32768, 32767), np.asarray(exp_table16(attrs.tables))).astype(np.int64)
-    total = exps.sum(axis=-1, keepdims=True)
-    zeros = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
-    mantissa = ((total << (zeros - 1)) + (1 << 13)) >> 14
-    centred = np.clip(mantissa - ((1 << 15) + (1 << 16)), -32768, 32767)
-    scale = look_up(centred, np.asarray(reciprocal_table(attrs.tables))).astype(np.int64)
-    right = 31 - zeros
-    result = (exps * scale + (np.int64(1) << (right - 1))) >> right
-    return np.asarray(np.clip(result, 0, 32767)).astype(np.int16)
-
-
-register_op(
-    "qnn.softmax16",
-    1,
-    arguments=[("data", "int16 [..., C]", "the operand")],
-    attrs_type=Softmax16Attrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_softmax16,
-    evaluate=evaluate_softmax16,
-    doc="SOFTMAX; int16, last axis",
-)
 
 
 # qnn.log_softmax: LOG_SOFTMAX of TFLite on int8 over the last axis, in fixed point; on float32 see `row_norm`.
@@ -203,6 +174,7 @@ ALPHA_N, ALPHA_D, ALPHA_I, ALPHA_F = 117049297, 127690142, 1057819769, 638450708
 """Q0.31, with r = the fourth root of 2: 11/240 * r, 1/20 * r, 2/r - r, 1/4 * r."""
 
 
+@operator("qnn.log_softmax", "LOG_SOFTMAX; int8, last axis", [("data", "int8 [..., C]", "the operand")], OpPattern.OPAQUE)
 @dataclass(frozen=True, slots=True)
 class LogSoftmaxAttrs:
     """multiplier * 2^(left_shift - 31) scales a difference of values to Q5.26, reverse_multiplier * 2^(reverse_shift - 31)
@@ -215,13 +187,18 @@ class LogSoftmaxAttrs:
     reverse_multiplier: int
     reverse_shift: int
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int8 [..., C] -> int8 of the same shape with scale 1/16 and zero point 127."""
+        require(data, "log_softmax", "int8", least_rank=1)
+        return data.with_dtype("int8", QuantParams((OUTPUT_SCALE,), (OUTPUT_ZERO_POINT,)))
 
-def infer_log_softmax(types: Sequence[Type], _attrs: LogSoftmaxAttrs) -> Type:
-    """int8 [..., C] -> int8 of the same shape with scale 1/16 and zero point 127."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int8" or not data.shape:
-        raise TypeRuleError(f"log_softmax needs an int8 tensor, not {data}")
-    return data.with_dtype("int8", QuantParams((OUTPUT_SCALE,), (OUTPUT_ZERO_POINT,)))
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        wide = data.astype(np.int64)
+        below = wide.max(axis=-1, keepdims=True) - wide
+        logs = log(log_exp_table(self)[below].sum(axis=-1, keepdims=True))
+        limit = multiply_by_quantized_multiplier(logs + INT32_MIN, self.reverse_multiplier, self.reverse_shift)
+        codes = rounding_divide_by_pot(scaled_differences(self)[below] - logs, FRACTION_BITS) + OUTPUT_ZERO_POINT
+        return np.where(-below > np.maximum(limit, self.diff_min - 1), np.clip(codes, -128, 127), -128).astype(np.int8)
 
 
 def scaled_differences(attrs: LogSoftmaxAttrs) -> Int64:
@@ -263,27 +240,6 @@ def _leading_zeros(x: Int64) -> Int64:
     return 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
 
 
-def evaluate_log_softmax(data: Array, *, attrs: LogSoftmaxAttrs, out_type: TensorType) -> Array:
-    wide = data.astype(np.int64)
-    below = wide.max(axis=-1, keepdims=True) - wide
-    logs = log(log_exp_table(attrs)[below].sum(axis=-1, keepdims=True))
-    limit = multiply_by_quantized_multiplier(logs + INT32_MIN, attrs.reverse_multiplier, attrs.reverse_shift)
-    codes = rounding_divide_by_pot(scaled_differences(attrs)[below] - logs, FRACTION_BITS) + OUTPUT_ZERO_POINT
-    return np.where(-below > np.maximum(limit, attrs.diff_min - 1), np.clip(codes, -128, 127), -128).astype(np.int8)
-
-
-register_op(
-    "qnn.log_softmax",
-    1,
-    arguments=[("data", "int8 [..., C]", "the operand")],
-    attrs_type=LogSoftmaxAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_log_softmax,
-    evaluate=evaluate_log_softmax,
-    doc="LOG_SOFTMAX; int8, last axis",
-)
-
-
 # qnn.l2_normalize: L2_NORMALIZATION of TFLite on int8 over the last axis, in fixed point; on float32 see `row_norm`.
 #
 # out = clamp(round(128 * (x - zp) / sqrt(sum of (x - zp)^2))) with the inverse root in 31 bits by Newton's method; a row of zero
@@ -297,6 +253,7 @@ OUTPUT_BITS = 7
 """The result has scale 2^-7 and zero point 0."""
 
 
+@operator("qnn.l2_normalize", "L2_NORMALIZATION; int8, last axis", [("data", "int8 [..., C]", "the operand")], OpPattern.OPAQUE)
 @dataclass(frozen=True, slots=True)
 class L2NormalizeAttrs:
     """The zero point of the data (their scale does not matter), and by how many of the result's 7 bits their values are shifted
@@ -305,43 +262,26 @@ class L2NormalizeAttrs:
     input_zp: int
     left_shift: int = 0
 
+    def infer_type(self, data: TensorType) -> Type:
+        """int8 [..., C] -> int8 of the same shape with scale 1/128 and zero point 0."""
+        require(data, "l2_normalize", "int8", least_rank=1)
+        return data.with_dtype("int8", QuantParams((2.0**-OUTPUT_BITS,), (0,)))
 
-def infer_l2(types: Sequence[Type], _attrs: L2NormalizeAttrs) -> Type:
-    """int8 [..., C] -> int8 of the same shape with scale 1/128 and zero point 0."""
-    (data,) = types
-    if not isinstance(data, TensorType) or data.dtype != "int8" or not data.shape:
-        raise TypeRuleError(f"l2_normalize needs an int8 tensor, not {data}")
-    return data.with_dtype("int8", QuantParams((2.0**-OUTPUT_BITS,), (0,)))
-
-
-def evaluate_l2(data: Array, *, attrs: L2NormalizeAttrs, out_type: TensorType) -> Array:
-    wide = data.astype(np.int64) - attrs.input_zp
-    sums, rows = np.unique((wide * wide).sum(axis=-1, keepdims=True), return_inverse=True)
-    multiplier, shift = np.array([inverse_sqrt(int(s)) for s in sums], np.int64).reshape(-1, 2).T
-    rows = rows.reshape(*wide.shape[:-1], 1)
-    exponent = shift[rows] + (OUTPUT_BITS - attrs.left_shift)
-    scaled = multiply_by_quantized_multiplier(wide << attrs.left_shift, multiplier[rows], exponent)
-    return clamp_array(scaled, -128, 127, "int8")
-
-
-register_op(
-    "qnn.l2_normalize",
-    1,
-    arguments=[("data", "int8 [..., C]", "the operand")],
-    attrs_type=L2NormalizeAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_l2,
-    evaluate=evaluate_l2,
-    doc="L2_NORMALIZATION; int8, last axis",
-)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        wide = data.astype(np.int64) - self.input_zp
+        sums, rows = np.unique((wide * wide).sum(axis=-1, keepdims=True), return_inverse=True)
+        multiplier, shift = np.array([inverse_sqrt(int(s)) for s in sums], np.int64).reshape(-1, 2).T
+        rows = rows.reshape(*wide.shape[:-1], 1)
+        exponent = shift[rows] + (OUTPUT_BITS - self.left_shift)
+        scaled = multiply_by_quantized_multiplier(wide << self.left_shift, multiplier[rows], exponent)
+        return clamp_array(scaled, -128, 127, "int8")
 
 
 # nn.lrn: LOCAL_RESPONSE_NORMALIZATION of TFLite: each number times a power of the sum of squares of neighbouring channels.
 #
 # out[c] = x[c] * (bias + alpha * sum of x[k]^2) ^ -beta over k from c - radius to c + radius - 1, the sum in float32,
 # the power in double precision.  Oracle: `reference_ops::LocalResponseNormalization`.
-
-
+@operator("nn.lrn", "LOCAL_RESPONSE_NORMALIZATION; float32", [("data", "float32 [..., C]", "channels last")], OpPattern.OPAQUE)
 @dataclass(frozen=True, slots=True)
 class LrnAttrs:
     """Channels on either side, and the numbers of the formula."""
@@ -351,35 +291,28 @@ class LrnAttrs:
     alpha: float
     beta: float
 
+    def infer_type(self, data: TensorType) -> Type:
+        """float32 [..., C] -> float32."""
+        if data.dtype != "float32" or not data.shape or self.radius < 0:
+            raise TypeRuleError(f"lrn of {data} by {self} is not valid")
+        return data
 
-def infer_lrn(types: Sequence[Type], attrs: LrnAttrs) -> Type:
-    """float32 [..., C] -> float32."""
-    (data,) = tensors_of(types, 1)
-    if data.dtype != "float32" or not data.shape or attrs.radius < 0:
-        raise TypeRuleError(f"lrn of {data} by {attrs} is not valid")
-    return data
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        depth = data.shape[-1]
+        sums = np.zeros(data.shape, np.float32)
+        with np.errstate(all="ignore"):
+            squares = data * data
+            for c in range(depth):
+                for k in range(max(0, c - self.radius), min(depth, c + self.radius)):
+                    sums[..., c] += squares[..., k]
+            base = self.bias + self.alpha * sums.astype(np.float64)
+            powers = np.array([pow_double(v, -self.beta) for v in base.ravel().tolist()]).reshape(data.shape)
+            return np.asarray(data * powers.astype(np.float32), np.float32)
 
-
-def evaluate_lrn(data: Array, *, attrs: LrnAttrs, out_type: TensorType) -> Array:
-    depth = data.shape[-1]
-    sums = np.zeros(data.shape, np.float32)
-    with np.errstate(all="ignore"):
-        squares = data * data
-        for c in range(depth):
-            for k in range(max(0, c - attrs.radius), min(depth, c + attrs.radius)):
-                sums[..., c] += squares[..., k]
-        base = attrs.bias + attrs.alpha * sums.astype(np.float64)
-        powers = np.array([pow_double(v, -attrs.beta) for v in base.ravel().tolist()]).reshape(data.shape)
-        return np.asarray(data * powers.astype(np.float32), np.float32)
-
-
-def te_lrn(_ctx: TeContext, args: Sequence[TensorFn], attrs: LrnAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-    bias, alpha, power = (imm(v, "float64") for v in (attrs.bias, attrs.alpha, -attrs.beta))
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+        bias, alpha, power = (imm(v, "float64") for v in (self.bias, self.alpha, -self.beta))
         c = i[-1]
-        axis = reduce_axis(minimum(c + attrs.radius, data.shape[-1]), start=maximum(c - attrs.radius, 0), name="k")
+        axis = reduce_axis(minimum(c + self.radius, data.shape[-1]), start=maximum(c - self.radius, 0), name="k")
 
         def square(k: Expr) -> Expr:
             value = b.let("value", data.at(b, (*i[:-1], k)))
@@ -387,18 +320,3 @@ def te_lrn(_ctx: TeContext, args: Sequence[TensorFn], attrs: LrnAttrs, out_type:
 
         total = te_sum(b, [axis], square, init=imm(0.0, "float32"), dtype="float32")
         return data.at(b, i) * cast("float32", POW_DOUBLE(bias + alpha * cast("float64", total), power))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "nn.lrn",
-    1,
-    arguments=[("data", "float32 [..., C]", "channels last")],
-    attrs_type=LrnAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_lrn,
-    evaluate=evaluate_lrn,
-    doc="LOCAL_RESPONSE_NORMALIZATION; float32",
-)
-F_TE.set("nn.lrn", te_lrn)

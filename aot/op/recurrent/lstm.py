@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, TupleType, Type
 from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import inverse_sqrt, multiply_by_quantized_multiplier, sigmoid16, tanh16
 from aot.op.common.float_layer import LANES, np_eigen_sum, np_lane_sum, tir_lane_sum
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.operator import Index, operator
 from aot.op.qnn.hybrid import quantized
-from aot.op.qnn.lut import Sigmoid16Attrs, evaluate_sigmoid16
+from aot.op.qnn.lut import Sigmoid16Attrs
 from aot.op.recurrent.rnn import Sequences
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 
@@ -29,39 +28,29 @@ from aot.tir.expr import Expr
 DENSE_LANES = "nn.dense_lanes"
 
 
-def infer_dense_lanes(types: Sequence[Type], _attrs: Any) -> Type:
-    """data [M, K], weight [O, K] -> float32 [M, O]."""
-    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32" and len(t.shape) == 2]
-    if len(tensors) != 2 or tensors[0].shape[1] != tensors[1].shape[1]:
-        raise TypeRuleError(f"{DENSE_LANES} needs rows and a matrix of float32, not {', '.join(map(str, types))}")
-    return TensorType((tensors[0].shape[0], tensors[1].shape[0]), "float32")
-
-
-def evaluate_dense_lanes(data: Array, weight: Array, *, attrs: Any, out_type: TensorType) -> Array:
-    with np.errstate(all="ignore"):
-        return np.float32(0) + np_lane_sum(weight[None] * data[:, None, :])
-
-
-def te_dense_lanes(_ctx: TeContext, args: Sequence[TensorFn], _attrs: Any, out_type: TensorType) -> TensorFn:
-    data, weight = args
-
-    def rule(b: IRBuilder, m: Expr, o: Expr) -> Expr:
-        return tir_lane_sum(b, weight.shape[1], lambda k: weight.at(b, (o, k)) * data.at(b, (m, k)))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
+@operator(
     DENSE_LANES,
-    2,
-    arguments=[("data", "float32 [M, K]", "rows of data"), ("weight", "float32 [O, K]", "one row for each output")],
-    attrs_type=None,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_dense_lanes,
-    evaluate=evaluate_dense_lanes,
-    doc="matrix products of SVDF; float32, in the order of four partial sums",
+    "matrix products of SVDF; float32, in the order of four partial sums",
+    [("data", "float32 [M, K]", "rows of data"), ("weight", "float32 [O, K]", "one row for each output")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-F_TE.set(DENSE_LANES, te_dense_lanes)
+class DenseLanes:
+    """No attributes."""
+
+    def infer_type(self, data: TensorType, weight: TensorType) -> Type:
+        """data [M, K], weight [O, K] -> float32 [M, O]."""
+        fits = (data.dtype, weight.dtype) == ("float32", "float32") and len(data.shape) == len(weight.shape) == 2
+        if not fits or data.shape[1] != weight.shape[1]:
+            raise TypeRuleError(f"{DENSE_LANES} needs rows and a matrix of float32, not {data}, {weight}")
+        return TensorType((data.shape[0], weight.shape[0]), "float32")
+
+    def evaluate(self, data: Array, weight: Array, *, out_type: TensorType) -> Array:
+        with np.errstate(all="ignore"):
+            return np.float32(0) + np_lane_sum(weight[None] * data[:, None, :])
+
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
+        m, o = index
+        return tir_lane_sum(b, weight.shape[1], lambda k: weight.at(b, (o, k)) * data.at(b, (m, k)))
 
 
 # nn.lstm: LSTM over all time steps of a sequence of float32, each batch separately.
@@ -86,6 +75,20 @@ LSTM_FLOAT = "nn.lstm"
 _F = np.float32
 
 
+@operator(
+    LSTM_FLOAT,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; float32, hybrid",
+    [
+        ("data", "float32 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
+        ("output", "float32 [B, O]", "of the last step"),
+        ("cell", "float32 [B, N]", "of the last step"),
+        ("input_weight", "float32, int8 [G * N, I]", "gate by gate"),
+        ("recurrent_weight", "float32, int8 [G * N, O]", "gate by gate"),
+        ("bias", "float32 [G * N]", "gate by gate"),
+        ("*others", "float32", "auxiliary data and weights; peepholes; layer normalisation; projection and its bias"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class LstmFloatAttrs:
     """Which optional operands exist; `backward`: from the last step to the first.  Clips are 0 if there are none.
@@ -131,19 +134,35 @@ class LstmFloatAttrs:
         names += ["peephole"] * self.peephole + ["norm"] * self.norm
         return names + ["projection"] * self.projection + ["projection_bias"] * self.projection_bias
 
+    def infer_type(self, *types: TensorType) -> Type:
+        """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
+        matrices = ("int8", "float32") if self.scales else ("float32",)
+        fits = all(t.dtype in matrices for t in types) and len(types) == 3 + len(self.names())
+        if not fits or len(types[0].shape) != 3:
+            raise TypeRuleError(f"{LSTM_FLOAT} does not accept {', '.join(map(str, types))}")
+        data, output, cell, weight, recurrent, bias, *_ = types
+        batch, rows = Sequences(data.shape, time_major=self.time_major).batch, self.gates * cell.shape[-1]
+        expected = [(batch, output.shape[-1]), (batch, cell.shape[-1]), (rows, data.shape[2]), (rows, output.shape[-1]), (rows,)]
+        if [output.shape, cell.shape, weight.shape, recurrent.shape, bias.shape] != expected:
+            raise TypeRuleError(f"{LSTM_FLOAT}: {output}, {cell}, {weight}, {recurrent}, {bias} do not match {data}")
+        return TupleType((TensorType((*data.shape[:2], output.shape[-1]), "float32"), output, cell))
 
-def infer_lstm_float(types: Sequence[Type], attrs: LstmFloatAttrs) -> Type:
-    """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
-    matrices = ("int8", "float32") if attrs.scales else ("float32",)
-    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
-    if len(tensors) != len(types) or len(tensors) != 3 + len(attrs.names()) or len(tensors[0].shape) != 3:
-        raise TypeRuleError(f"{LSTM_FLOAT} does not accept {', '.join(map(str, types))}")
-    data, output, cell, weight, recurrent, bias, *_ = tensors
-    batch, rows = Sequences(data.shape, time_major=attrs.time_major).batch, attrs.gates * cell.shape[-1]
-    expected = [(batch, output.shape[-1]), (batch, cell.shape[-1]), (rows, data.shape[2]), (rows, output.shape[-1]), (rows,)]
-    if [output.shape, cell.shape, weight.shape, recurrent.shape, bias.shape] != expected:
-        raise TypeRuleError(f"{LSTM_FLOAT}: {output}, {cell}, {weight}, {recurrent}, {bias} do not match {data}")
-    return TupleType((TensorType((*data.shape[:2], output.shape[-1]), "float32"), output, cell))
+    def evaluate(
+        self, data: Array, output: Array, cell: Array, *others: Array, out_type: TupleType
+    ) -> tuple[Array, Array, Array]:
+        operands = dict(zip(self.names(), others, strict=True))
+        sizes = Sequences(data.shape, time_major=self.time_major)
+        steps = sizes.by_time(data)
+        extra = sizes.by_time(operands["auxiliary"]) if self.auxiliary else steps
+        result = np.zeros((sizes.steps, sizes.batch, output.shape[-1]), np.float32)
+        h, c = output.copy(), cell.copy()
+        order = range(sizes.steps)[::-1] if self.backward else range(sizes.steps)
+        for t in order:
+            for batch in range(sizes.batch):
+                row = _Row(operands, self, batch, sizes.batch)
+                h[batch], c[batch] = row.step(steps[t, batch], extra[t, batch], h[batch], c[batch])
+                result[t, batch] = h[batch]
+        return sizes.from_time(result), h, c
 
 
 def first_vector(place: int, cells: int, *, batch: int, batches: int) -> tuple[int, int]:
@@ -168,24 +187,6 @@ def activated(x: Array, activation: str) -> Array:
         case "RELU6":
             return np.clip(x, _F(0), _F(6))
     return np.clip(x, _F(-1), _F(1))
-
-
-def evaluate_lstm_float(
-    data: Array, output: Array, cell: Array, *others: Array, attrs: LstmFloatAttrs, out_type: TupleType
-) -> tuple[Array, Array, Array]:
-    operands = dict(zip(attrs.names(), others, strict=True))
-    sizes = Sequences(data.shape, time_major=attrs.time_major)
-    steps = sizes.by_time(data)
-    extra = sizes.by_time(operands["auxiliary"]) if attrs.auxiliary else steps
-    result = np.zeros((sizes.steps, sizes.batch, output.shape[-1]), np.float32)
-    h, c = output.copy(), cell.copy()
-    order = range(sizes.steps)[::-1] if attrs.backward else range(sizes.steps)
-    for t in order:
-        for batch in range(sizes.batch):
-            row = _Row(operands, attrs, batch, sizes.batch)
-            h[batch], c[batch] = row.step(steps[t, batch], extra[t, batch], h[batch], c[batch])
-            result[t, batch] = h[batch]
-    return sizes.from_time(result), h, c
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,26 +259,6 @@ def float_normalized(x: Array) -> Array:
     return np.asarray((x - mean) * (_F(1) / np.sqrt(squares / count + _F(1e-8))))
 
 
-register_op(
-    LSTM_FLOAT,
-    VARIABLE,
-    arguments=[
-        ("data", "float32 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
-        ("output", "float32 [B, O]", "of the last step"),
-        ("cell", "float32 [B, N]", "of the last step"),
-        ("input_weight", "float32, int8 [G * N, I]", "gate by gate"),
-        ("recurrent_weight", "float32, int8 [G * N, O]", "gate by gate"),
-        ("bias", "float32 [G * N]", "gate by gate"),
-        ("*others", "float32", "auxiliary data and weights; peepholes; layer normalisation; projection and its bias"),
-    ],
-    attrs_type=LstmFloatAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_lstm_float,
-    evaluate=evaluate_lstm_float,
-    doc="UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; float32, hybrid",
-)
-
-
 # qnn.lstm: LSTM over all time steps of a sequence, int8 or int16 data, int8 weights, int16 gates and cells.
 #
 # At each step, with x the data, h the last output, c the cell (gates in the order input, forget, cell, output; without an input
@@ -297,6 +278,21 @@ Scale = tuple[int, int]
 """Multiplier and shift."""
 
 
+@operator(
+    LSTM_INTEGER,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; int8, int16 x int8",
+    [
+        ("data", "int8, int16 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
+        ("output", "as data [B, O]", "of the last step"),
+        ("cell", "int16 [B, N]", "of the last step"),
+        ("input_weight", "int8 [G * N, I]", "gate by gate"),
+        ("recurrent_weight", "int8 [G * N, O]", "gate by gate"),
+        ("input_bias", "int32 [G * N]", "with the data's zero point in it"),
+        ("recurrent_bias", "int32 [G * N]", "the output's zero point"),
+        ("*others", "int16, int8, int32", "peepholes; layer normalisation and its bias; projection and its bias"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class LstmAttrs:
     """`input_scales`, `recurrent_scales`: per gate; three gates make a CIFG LSTM.
@@ -346,6 +342,33 @@ class LstmAttrs:
         """The gate that has tanh, no peephole."""
         return self.gates - 2
 
+    def infer_type(self, *types: TensorType) -> Type:
+        """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
+        if len(types) < 7 or len(types[0].shape) != 3:
+            raise TypeRuleError(f"{LSTM_INTEGER} does not accept {', '.join(map(str, types))}")
+        data, output, cell, input_weight, recurrent_weight = types[:5]
+        sizes = Sequences(data.shape, time_major=self.time_major)
+        cells, outputs, rows = cell.shape[-1], output.shape[-1], self.gates * cell.shape[-1]
+        expected = [(sizes.batch, outputs), (sizes.batch, cells), (rows, sizes.depth), (rows, outputs)]
+        if [t.shape for t in types[1:5]] != expected or data.dtype != output.dtype or cell.dtype != "int16":
+            raise TypeRuleError(f"{LSTM_INTEGER}: {output}, {cell}, {input_weight}, {recurrent_weight} do not match {data}")
+        result = TensorType((*data.shape[:2], outputs), data.dtype, self.quant)
+        return TupleType((result, output, cell))
+
+    def evaluate(
+        self, data: Array, output: Array, cell: Array, *constants: Array, out_type: TupleType
+    ) -> tuple[Array, Array, Array]:
+        weights = weights_of(self, [c.astype(np.int64) for c in constants])
+        sizes = Sequences(data.shape, time_major=self.time_major)
+        steps = sizes.by_time(data.astype(np.int64))
+        h, c = output.astype(np.int64), cell.astype(np.int64)
+        results = []
+        for x in steps:
+            h, c = _step(x, h, c, weights, self, str(data.dtype))
+            results.append(h)
+        outputs_by_step = sizes.from_time(np.stack(results)).astype(data.dtype)
+        return outputs_by_step, h.astype(output.dtype), c.astype(cell.dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class LstmWeights:
@@ -370,21 +393,6 @@ def weights_of(attrs: LstmAttrs, constants: Sequence[Array]) -> LstmWeights:
     return LstmWeights(**dict(zip(names, constants, strict=True)))
 
 
-def infer_lstm_integer(types: Sequence[Type], attrs: LstmAttrs) -> Type:
-    """data [T, B, I] (or [B, T, I]), output [B, O], cell [B, N], weights -> (outputs [T, B, O], output, cell)."""
-    tensors = [t for t in types if isinstance(t, TensorType)]
-    if len(tensors) != len(types) or len(tensors) < 7 or len(tensors[0].shape) != 3:
-        raise TypeRuleError(f"{LSTM_INTEGER} does not accept {', '.join(map(str, types))}")
-    data, output, cell, input_weight, recurrent_weight = tensors[:5]
-    sizes = Sequences(data.shape, time_major=attrs.time_major)
-    cells, outputs = cell.shape[-1], output.shape[-1]
-    expected = [(sizes.batch, outputs), (sizes.batch, cells), (attrs.gates * cells, sizes.depth), (attrs.gates * cells, outputs)]
-    if [t.shape for t in tensors[1:5]] != expected or data.dtype != output.dtype or cell.dtype != "int16":
-        raise TypeRuleError(f"{LSTM_INTEGER}: {output}, {cell}, {input_weight}, {recurrent_weight} do not match {data}")
-    result = TensorType((*data.shape[:2], outputs), data.dtype, attrs.quant)
-    return TupleType((result, output, cell))
-
-
 def sigmoid(x: Array, attrs: LstmAttrs) -> Array:
     """The sigmoid of a gate, int64."""
     if attrs.activation == "fixed":
@@ -399,7 +407,7 @@ def tanh(x: Array, attrs: LstmAttrs, bits: int = 3) -> Array:
 
 def _table(function: str, x: Array, bits: int) -> Array:
     attrs = table_attrs(function, bits)
-    return evaluate_sigmoid16(x, attrs=attrs, out_type=TensorType(x.shape, "int16")).astype(np.int64)
+    return attrs.evaluate(x, out_type=TensorType(x.shape, "int16")).astype(np.int64)
 
 
 def table_attrs(function: str, bits: int) -> Sigmoid16Attrs:
@@ -437,21 +445,6 @@ def normalized(x: Array, weight: Array, bias: Array, scale: tuple[int, int, int]
         value = (np.abs(value) + 512) // 1024 * np.where(value > 0, 1, -1)
         rows.append(_saturated(multiply_by_quantized_multiplier(value, multiplier, shift + 12)))
     return np.asarray(rows).reshape(x.shape)
-
-
-def evaluate_lstm_integer(
-    data: Array, output: Array, cell: Array, *constants: Array, attrs: LstmAttrs, out_type: TupleType
-) -> tuple[Array, Array, Array]:
-    weights = weights_of(attrs, [c.astype(np.int64) for c in constants])
-    sizes = Sequences(data.shape, time_major=attrs.time_major)
-    steps = sizes.by_time(data.astype(np.int64))
-    h, c = output.astype(np.int64), cell.astype(np.int64)
-    results = []
-    for x in steps:
-        h, c = _step(x, h, c, weights, attrs, str(data.dtype))
-        results.append(h)
-    outputs_by_step = sizes.from_time(np.stack(results)).astype(data.dtype)
-    return outputs_by_step, h.astype(output.dtype), c.astype(cell.dtype)
 
 
 def _step(x: Array, h: Array, c: Array, weights: LstmWeights, attrs: LstmAttrs, dtype: str) -> tuple[Array, Array]:
@@ -509,27 +502,6 @@ def peephole_of(attrs: LstmAttrs, gate: int) -> int:
     return gate if gate < attrs.cell_gate else gate - 1
 
 
-register_op(
-    LSTM_INTEGER,
-    VARIABLE,
-    arguments=[
-        ("data", "int8, int16 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
-        ("output", "as data [B, O]", "of the last step"),
-        ("cell", "int16 [B, N]", "of the last step"),
-        ("input_weight", "int8 [G * N, I]", "gate by gate"),
-        ("recurrent_weight", "int8 [G * N, O]", "gate by gate"),
-        ("input_bias", "int32 [G * N]", "with the data's zero point in it"),
-        ("recurrent_bias", "int32 [G * N]", "the output's zero point"),
-        ("*others", "int16, int8, int32", "peepholes; layer normalisation and its bias; projection and its bias"),
-    ],
-    attrs_type=LstmAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_lstm_integer,
-    evaluate=evaluate_lstm_integer,
-    doc="UNIDIRECTIONAL_SEQUENCE_LSTM, LSTM; int8, int16 x int8",
-)
-
-
 # nn.lstm_basic: one step of TFLite's LSTM with the basic kernel, whose gates share one matrix.
 #
 # With v the data followed by the last output, gates in the order input, cell, forget, output:
@@ -551,6 +523,17 @@ LSTM_BASIC = "nn.lstm_basic"
 DATA_ZP = 128
 
 
+@operator(
+    LSTM_BASIC,
+    "LSTM with the basic kernel; float32, uint8",
+    [
+        ("data", "float32, uint8 [B, I + N]", "the data of the step, then the last output"),
+        ("cell", "float32, int16 [B, N]", "of the last step"),
+        ("weight", "float32, uint8 [4 * N, I + N]", "gate by gate"),
+        ("bias", "float32, int32 [4 * N]", "gate by gate"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class LstmBasicAttrs:
     """For integers: the weights' zero point and the scaling of sums to gates; `quants` of the results (output, cell, gates)."""
@@ -560,28 +543,25 @@ class LstmBasicAttrs:
     shift: int = 0
     quants: tuple[QuantParams | None, ...] = (None, None, None)
 
+    def infer_type(self, data: TensorType, cell: TensorType, weight: TensorType, bias: TensorType) -> Type:
+        """v [B, I + N], cell [B, N], weight [4 N, I + N], bias [4 N] -> (output [B, N], cell [B, N], gates [B, 4 N])."""
+        kinds = data.dtype, cell.dtype, weight.dtype, bias.dtype
+        ranks = {len(t.shape) for t in (data, cell, weight)}
+        if kinds not in (("float32",) * 4, ("uint8", "int16", "uint8", "int32")) or ranks != {2}:
+            raise TypeRuleError(f"{LSTM_BASIC} does not accept {data}, {cell}, {weight}, {bias}")
+        (batch, cells), depth = cell.shape, data.shape[1]
+        if data.shape[0] != batch or weight.shape != (4 * cells, depth) or bias.shape != (4 * cells,) or cells >= depth:
+            raise TypeRuleError(f"{LSTM_BASIC}: {data}, {cell}, {weight}, {bias} do not match")
+        shapes = ((batch, cells), (batch, cells), (batch, 4 * cells))
+        dtypes = (data.dtype, cell.dtype, cell.dtype)
+        return TupleType(tuple(map(TensorType, shapes, dtypes, self.quants)))
 
-def infer_lstm_basic(types: Sequence[Type], attrs: LstmBasicAttrs) -> Type:
-    """v [B, I + N], cell [B, N], weight [4 N, I + N], bias [4 N] -> (output [B, N], cell [B, N], gates [B, 4 N])."""
-    tensors = [t for t in types if isinstance(t, TensorType)]
-    kinds = tuple(t.dtype for t in tensors)
-    if kinds not in (("float32",) * 4, ("uint8", "int16", "uint8", "int32")) or {len(t.shape) for t in tensors[:3]} != {2}:
-        raise TypeRuleError(f"{LSTM_BASIC} does not accept {', '.join(map(str, types))}")
-    data, cell, weight, bias = tensors
-    (batch, cells), depth = cell.shape, data.shape[1]
-    if data.shape[0] != batch or weight.shape != (4 * cells, depth) or bias.shape != (4 * cells,) or cells >= depth:
-        raise TypeRuleError(f"{LSTM_BASIC}: {data}, {cell}, {weight}, {bias} do not match")
-    shapes = ((batch, cells), (batch, cells), (batch, 4 * cells))
-    dtypes = (data.dtype, cell.dtype, cell.dtype)
-    return TupleType(tuple(map(TensorType, shapes, dtypes, attrs.quants)))
-
-
-def evaluate_lstm_basic(
-    data: Array, cell: Array, weight: Array, bias: Array, *, attrs: LstmBasicAttrs, out_type: TupleType
-) -> tuple[Array, Array, Array]:
-    if data.dtype == np.float32:
-        return _floats(data, cell, weight, bias)
-    return _integers(data, cell, weight, bias, attrs)
+    def evaluate(
+        self, data: Array, cell: Array, weight: Array, bias: Array, *, out_type: TupleType
+    ) -> tuple[Array, Array, Array]:
+        if data.dtype == np.float32:
+            return _floats(data, cell, weight, bias)
+        return _integers(data, cell, weight, bias, self)
 
 
 def _floats(data: Array, cell: Array, weight: Array, bias: Array) -> tuple[Array, Array, Array]:
@@ -624,20 +604,3 @@ def _halves_away(x: Array, shift: int) -> Array:
 
 def _clamped(x: Array, bits: int) -> Array:
     return np.clip(x, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-
-register_op(
-    LSTM_BASIC,
-    4,
-    arguments=[
-        ("data", "float32, uint8 [B, I + N]", "the data of the step, then the last output"),
-        ("cell", "float32, int16 [B, N]", "of the last step"),
-        ("weight", "float32, uint8 [4 * N, I + N]", "gate by gate"),
-        ("bias", "float32, int32 [4 * N]", "gate by gate"),
-    ],
-    attrs_type=LstmBasicAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_lstm_basic,
-    evaluate=evaluate_lstm_basic,
-    doc="LSTM with the basic kernel; float32, uint8",
-)

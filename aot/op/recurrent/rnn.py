@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, TupleType, Type
 from aot.numerics.elementary import apply
 from aot.op.common.float_layer import np_lane_sum, tir_lane_sum
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import tensors_of
+from aot.op.common.operator import Index, operator
+from aot.op.common.te_rule import TeContext
 from aot.op.qnn.hybrid import quantized
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
@@ -64,6 +64,19 @@ _F = np.float32
 BOUNDS: dict[str, tuple[float, float | None]] = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 
 
+@operator(
+    RNN,
+    "RNN, UNIDIRECTIONAL_SEQUENCE_RNN, BIDIRECTIONAL_SEQUENCE_RNN; float32, hybrid",
+    [
+        ("data", "float32 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
+        ("output", "float32 [B, N]", "of the last step"),
+        ("weight", "float32, int8 [N, I]", "of the data"),
+        ("recurrent_weight", "float32, int8 [N, N]", "of the last output"),
+        ("bias", "float32 [N]", "of each unit"),
+        ("*auxiliary", "float32, int8", "auxiliary data and its weights"),
+    ],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class RnnAttrs:
     """`activation`: NONE, TANH or one of BOUNDS; `backward`: from the last step to the first.
@@ -80,36 +93,34 @@ class RnnAttrs:
     asymmetric: bool = False
     passes: int = 1
 
+    def infer_type(self, *types: TensorType) -> Type:
+        """data [T, B, I] (or [B, T, I]), output [B, N], weights, bias -> (outputs [T, B, N], output)."""
+        matrices = ("int8", "float32") if self.scales else ("float32",)
+        fits = all(t.dtype in matrices for t in types) and len(types) == 5 + 2 * self.auxiliary
+        if not fits or len(types[0].shape) != 3:
+            raise TypeRuleError(f"{RNN} does not accept {', '.join(map(str, types))}")
+        data, output, weight, recurrent, bias = types[:5]
+        units = output.shape[-1]
+        batch = Sequences(data.shape, time_major=self.time_major).batch
+        expected = [(batch, units), (units, data.shape[2]), (units, units), (units,)]
+        if [t.shape for t in (output, weight, recurrent, bias)] != expected:
+            raise TypeRuleError(f"{RNN}: {output}, {weight}, {recurrent}, {bias} do not match {data}")
+        return TupleType((TensorType((*data.shape[:2], units), "float32"), output))
 
-def infer_rnn(types: Sequence[Type], attrs: RnnAttrs) -> Type:
-    """data [T, B, I] (or [B, T, I]), output [B, N], weights, bias -> (outputs [T, B, N], output)."""
-    matrices = ("int8", "float32") if attrs.scales else ("float32",)
-    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype in matrices]
-    if len(tensors) != len(types) or len(tensors) != 5 + 2 * attrs.auxiliary or len(tensors[0].shape) != 3:
-        raise TypeRuleError(f"{RNN} does not accept {', '.join(map(str, types))}")
-    data, output, weight, recurrent, bias = tensors[:5]
-    units = output.shape[-1]
-    batch = Sequences(data.shape, time_major=attrs.time_major).batch
-    expected = [(batch, units), (units, data.shape[2]), (units, units), (units,)]
-    if [t.shape for t in (output, weight, recurrent, bias)] != expected:
-        raise TypeRuleError(f"{RNN}: {output}, {weight}, {recurrent}, {bias} do not match {data}")
-    return TupleType((TensorType((*data.shape[:2], units), "float32"), output))
-
-
-def evaluate_rnn(
-    data: Array, output: Array, weight: Array, recurrent: Array, bias: Array, *more: Array, attrs: RnnAttrs, out_type: TupleType
-) -> tuple[Array, Array]:
-    sizes = Sequences(data.shape, time_major=attrs.time_major)
-    steps = sizes.by_time(data)
-    extra = sizes.by_time(more[0]) if attrs.auxiliary else steps
-    result, h = np.zeros((sizes.steps, *output.shape), np.float32), output.copy()
-    for t in list(range(sizes.steps)[::-1] if attrs.backward else range(sizes.steps)) * attrs.passes:
-        for batch in range(sizes.batch):
-            value = _added(bias, weight, steps[t, batch], attrs, 0)
-            value = _added(value, more[1], extra[t, batch], attrs, 2) if attrs.auxiliary else value
-            h[batch] = activated(_added(value, recurrent, h[batch], attrs, 1), attrs.activation)
-        result[t] = h
-    return sizes.from_time(result), h
+    def evaluate(
+        self, data: Array, output: Array, weight: Array, recurrent: Array, bias: Array, *more: Array, out_type: TupleType
+    ) -> tuple[Array, Array]:
+        sizes = Sequences(data.shape, time_major=self.time_major)
+        steps = sizes.by_time(data)
+        extra = sizes.by_time(more[0]) if self.auxiliary else steps
+        result, h = np.zeros((sizes.steps, *output.shape), np.float32), output.copy()
+        for t in list(range(sizes.steps)[::-1] if self.backward else range(sizes.steps)) * self.passes:
+            for batch in range(sizes.batch):
+                value = _added(bias, weight, steps[t, batch], self, 0)
+                value = _added(value, more[1], extra[t, batch], self, 2) if self.auxiliary else value
+                h[batch] = activated(_added(value, recurrent, h[batch], self, 1), self.activation)
+            result[t] = h
+        return sizes.from_time(result), h
 
 
 def _added(value: Array, matrix: Array, x: Array, attrs: RnnAttrs, which: int) -> Array:
@@ -131,25 +142,6 @@ def activated(x: Array, activation: str) -> Array:
     return apply("eigen_tanh", x) if activation == "TANH" else x
 
 
-register_op(
-    RNN,
-    VARIABLE,
-    arguments=[
-        ("data", "float32 [T, B, I]", "the sequence; [B, T, I] if not time-major"),
-        ("output", "float32 [B, N]", "of the last step"),
-        ("weight", "float32, int8 [N, I]", "of the data"),
-        ("recurrent_weight", "float32, int8 [N, N]", "of the last output"),
-        ("bias", "float32 [N]", "of each unit"),
-        ("*auxiliary", "float32, int8", "auxiliary data and its weights"),
-    ],
-    attrs_type=RnnAttrs,
-    pattern=OpPattern.OPAQUE,
-    infer_type=infer_rnn,
-    evaluate=evaluate_rnn,
-    doc="RNN, UNIDIRECTIONAL_SEQUENCE_RNN, BIDIRECTIONAL_SEQUENCE_RNN; float32, hybrid",
-)
-
-
 # nn.svdf_memory and nn.svdf_time: the two halves of SVDF's filter in time.
 #
 # nn.svdf_memory: state [B, F * M] has the last M features of each of F filters, oldest first:
@@ -163,13 +155,50 @@ register_op(
 MEMORY, TIME = "nn.svdf_memory", "nn.svdf_time"
 
 
+@operator(
+    MEMORY,
+    "SVDF's state: every filter forgets its oldest feature",
+    [("state", "int8, int16, float32 [B, F * M]", "the last features"), ("feature", "as state [B, F]", "the newest")],
+    OpPattern.INJECTIVE,
+)
 @dataclass(frozen=True, slots=True)
 class SvdfMemoryAttrs:
     """The offset that turns a feature into a value of the state."""
 
     state_zp: int = 0
 
+    def infer_type(self, state: TensorType, feature: TensorType) -> Type:
+        """state [B, F * M] and feature [B, F] of one type -> the type of state."""
+        if len(state.shape) != 2 or len(feature.shape) != 2 or state.dtype != feature.dtype:
+            raise TypeRuleError(f"{MEMORY} needs a state and features, not {state} and {feature}")
+        if state.shape[0] != feature.shape[0] or state.shape[1] % feature.shape[1]:
+            raise TypeRuleError(f"{MEMORY}: features {feature} do not fit the state {state}")
+        return state
 
+    def evaluate(self, state: Array, feature: Array, *, out_type: TensorType) -> Array:
+        filters = state.reshape(*feature.shape, -1)
+        newest = feature if feature.dtype == np.float32 else (feature.astype(np.int32) + self.state_zp).astype(state.dtype)
+        return np.concatenate([filters[..., 1:], newest[..., None]], axis=-1).reshape(state.shape)
+
+    def element(self, b: IRBuilder, index: Index, state: TensorFn, feature: TensorFn, *, out_type: TensorType) -> Expr:
+        batch, place = index
+        depth = state.shape[1] // feature.shape[1]
+        newest = feature.at(b, (batch, place // depth))
+        if self.state_zp:
+            newest = cast(state.dtype, cast("int32", newest) + self.state_zp)
+        older = logical_and(place % depth < depth - 1, place < state.shape[1] - 1)
+        return select(older, state.at(b, (batch, place + 1)), newest)
+
+
+@operator(
+    TIME,
+    "SVDF's filter in time; int8, int16, float32",
+    [
+        ("state", "int8, int16, float32 [B, F * M]", "the last features of each filter"),
+        ("weight", "int8, int16, float32 [F, M]", "one for each of them"),
+    ],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
 @dataclass(frozen=True, slots=True)
 class SvdfTimeAttrs:
     """Filters of one unit; the state's zero point."""
@@ -177,109 +206,48 @@ class SvdfTimeAttrs:
     rank: int
     state_zp: int = 0
 
+    def infer_type(self, state: TensorType, weight: TensorType) -> Type:
+        """state [B, F * M], weight [F, M] -> int32 or float32 [B, F / rank]."""
+        if len(state.shape) != 2 or len(weight.shape) != 2 or state.shape[1] != weight.size:
+            raise TypeRuleError(f"{TIME} needs a state and weights of as many values, not {state} and {weight}")
+        if (state.dtype == "float32") != (weight.dtype == "float32") or self.rank < 1 or weight.shape[0] % self.rank:
+            raise TypeRuleError(f"{TIME}: rank {self.rank} or types do not fit {state} and {weight}")
+        dtype = "float32" if state.dtype == "float32" else "int32"
+        return TensorType((state.shape[0], weight.shape[0] // self.rank), dtype)
+
+    def evaluate(self, state: Array, weight: Array, *, out_type: TensorType) -> Array:
+        filters = state.reshape(len(state), *weight.shape)
+        units = (len(state), -1, self.rank)
+        if out_type.dtype == "float32":
+            with np.errstate(all="ignore"):
+                return np_lane_sum(np_lane_sum(weight * filters).reshape(units))
+        products = weight.astype(np.int64) * (filters.astype(np.int64) - self.state_zp)
+        return np.asarray(products.sum(-1).reshape(units).sum(-1).astype(np.int32))
+
+    def te_rule(self, _ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
+        state, weight = args
+        depth = weight.shape[1]
+
+        def exact(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
+            def term(r: Expr, m: Expr) -> Expr:
+                row = unit * self.rank + r
+                value = cast("int32", state.at(b, (batch, row * depth + m))) - self.state_zp
+                return cast("uint32", cast("int32", weight.at(b, (row, m))) * value)
+
+            axes = [reduce_axis(self.rank, name="r"), reduce_axis(depth, name="m")]
+            return cast("int32", te_sum(b, axes, term, dtype="uint32"))
+
+        def floating(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
+            def filtered(r: Expr) -> Expr:
+                row = b.let("row", unit * self.rank + r)
+                return tir_lane_sum(b, depth, lambda m: weight.at(b, (row, m)) * state.at(b, (batch, row * depth + m)))
+
+            return tir_lane_sum(b, self.rank, filtered)
+
+        return tensor_fn(out_type.shape, out_type.dtype, floating if out_type.dtype == "float32" else exact)
+
 
 # ---- nn.svdf_memory
 
 
-def infer_memory(types: Sequence[Type], _attrs: SvdfMemoryAttrs) -> Type:
-    """state [B, F * M] and feature [B, F] of one type -> the type of state."""
-    state, feature = tensors_of(types, 2)
-    if len(state.shape) != 2 or len(feature.shape) != 2 or state.dtype != feature.dtype:
-        raise TypeRuleError(f"{MEMORY} needs a state and features, not {state} and {feature}")
-    if state.shape[0] != feature.shape[0] or state.shape[1] % feature.shape[1]:
-        raise TypeRuleError(f"{MEMORY}: features {feature} do not fit the state {state}")
-    return state
-
-
-def evaluate_memory(state: Array, feature: Array, *, attrs: SvdfMemoryAttrs, out_type: TensorType) -> Array:
-    filters = state.reshape(*feature.shape, -1)
-    newest = feature if feature.dtype == np.float32 else (feature.astype(np.int32) + attrs.state_zp).astype(state.dtype)
-    return np.concatenate([filters[..., 1:], newest[..., None]], axis=-1).reshape(state.shape)
-
-
-def te_memory(_ctx: TeContext, args: Sequence[TensorFn], attrs: SvdfMemoryAttrs, out_type: TensorType) -> TensorFn:
-    state, feature = args
-    depth = state.shape[1] // feature.shape[1]
-
-    def rule(b: IRBuilder, batch: Expr, place: Expr) -> Expr:
-        newest = feature.at(b, (batch, place // depth))
-        if attrs.state_zp:
-            newest = cast(state.dtype, cast("int32", newest) + attrs.state_zp)
-        older = logical_and(place % depth < depth - 1, place < state.shape[1] - 1)
-        return select(older, state.at(b, (batch, place + 1)), newest)
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
 # ---- nn.svdf_time
-
-
-def infer_time(types: Sequence[Type], attrs: SvdfTimeAttrs) -> Type:
-    """state [B, F * M], weight [F, M] -> int32 or float32 [B, F / rank]."""
-    state, weight = tensors_of(types, 2)
-    if len(state.shape) != 2 or len(weight.shape) != 2 or state.shape[1] != weight.size:
-        raise TypeRuleError(f"{TIME} needs a state and weights of as many values, not {state} and {weight}")
-    if (state.dtype == "float32") != (weight.dtype == "float32") or attrs.rank < 1 or weight.shape[0] % attrs.rank:
-        raise TypeRuleError(f"{TIME}: rank {attrs.rank} or types do not fit {state} and {weight}")
-    dtype = "float32" if state.dtype == "float32" else "int32"
-    return TensorType((state.shape[0], weight.shape[0] // attrs.rank), dtype)
-
-
-def evaluate_time(state: Array, weight: Array, *, attrs: SvdfTimeAttrs, out_type: TensorType) -> Array:
-    filters = state.reshape(len(state), *weight.shape)
-    units = (len(state), -1, attrs.rank)
-    if out_type.dtype == "float32":
-        with np.errstate(all="ignore"):
-            return np_lane_sum(np_lane_sum(weight * filters).reshape(units))
-    products = weight.astype(np.int64) * (filters.astype(np.int64) - attrs.state_zp)
-    return np.asarray(products.sum(-1).reshape(units).sum(-1).astype(np.int32))
-
-
-def te_time(_ctx: TeContext, args: Sequence[TensorFn], attrs: SvdfTimeAttrs, out_type: TensorType) -> TensorFn:
-    state, weight = args
-    depth = weight.shape[1]
-
-    def exact(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
-        def term(r: Expr, m: Expr) -> Expr:
-            row = unit * attrs.rank + r
-            value = cast("int32", state.at(b, (batch, row * depth + m))) - attrs.state_zp
-            return cast("uint32", cast("int32", weight.at(b, (row, m))) * value)
-
-        axes = [reduce_axis(attrs.rank, name="r"), reduce_axis(depth, name="m")]
-        return cast("int32", te_sum(b, axes, term, dtype="uint32"))
-
-    def floating(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
-        def filtered(r: Expr) -> Expr:
-            row = b.let("row", unit * attrs.rank + r)
-            return tir_lane_sum(b, depth, lambda m: weight.at(b, (row, m)) * state.at(b, (batch, row * depth + m)))
-
-        return tir_lane_sum(b, attrs.rank, filtered)
-
-    return tensor_fn(out_type.shape, out_type.dtype, floating if out_type.dtype == "float32" else exact)
-
-
-register_op(
-    MEMORY,
-    2,
-    arguments=[("state", "int8, int16, float32 [B, F * M]", "the last features"), ("feature", "as state [B, F]", "the newest")],
-    attrs_type=SvdfMemoryAttrs,
-    pattern=OpPattern.INJECTIVE,
-    infer_type=infer_memory,
-    evaluate=evaluate_memory,
-    doc="SVDF's state: every filter forgets its oldest feature",
-)
-register_op(
-    TIME,
-    2,
-    arguments=[
-        ("state", "int8, int16, float32 [B, F * M]", "the last features of each filter"),
-        ("weight", "int8, int16, float32 [F, M]", "one for each of them"),
-    ],
-    attrs_type=SvdfTimeAttrs,
-    pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
-    infer_type=infer_time,
-    evaluate=evaluate_time,
-    doc="SVDF's filter in time; int8, int16, float32",
-)
-F_TE.set(MEMORY, te_memory)
-F_TE.set(TIME, te_time)

@@ -7,43 +7,41 @@ from math import prod
 
 import numpy as np
 
-from aot.ir.op import VARIABLE, Array, OpPattern, TypeRuleError, register_op
+from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import tensors_of
+from aot.op.common.operator import Index, operator
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
+
 
 # reshape: RESHAPE, EXPAND_DIMS and SQUEEZE of TFLite: other dimensions over the same bytes, at no cost at run time.
 #
 # Oracle: TFLite copies the bytes.
-
-
+@operator(
+    "reshape",
+    "RESHAPE, EXPAND_DIMS, SQUEEZE; no instruction at run time",
+    [("data", "any", "the operand")],
+    OpPattern.INJECTIVE,
+    is_view=True,
+)
 @dataclass(frozen=True, slots=True)
 class ReshapeAttrs:
     """The new dimensions, all known."""
 
     newshape: tuple[int, ...]
 
+    def infer_type(self, data: TensorType) -> Type:
+        """A tensor -> the same elements in `newshape`."""
+        if prod(self.newshape) != data.size or any(n < 0 for n in self.newshape):
+            raise TypeRuleError(f"reshape of {data} to {list(self.newshape)} is not valid")
+        return TensorType(self.newshape, data.dtype, data.quant)
 
-def infer_reshape(types: Sequence[Type], attrs: ReshapeAttrs) -> Type:
-    """A tensor -> the same elements in `newshape`."""
-    (data,) = types
-    if not isinstance(data, TensorType) or prod(attrs.newshape) != data.size or any(n < 0 for n in attrs.newshape):
-        raise TypeRuleError(f"reshape of {data} to {list(attrs.newshape)} is not valid")
-    return TensorType(attrs.newshape, data.dtype, data.quant)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        return data.reshape(self.newshape)
 
-
-def evaluate_reshape(data: Array, *, attrs: ReshapeAttrs, out_type: TensorType) -> Array:
-    return data.reshape(attrs.newshape)
-
-
-def te_reshape(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReshapeAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
         flat: Expr = imm(0)
         for extent, index in zip(out_type.shape, i, strict=True):
             flat = flat * extent + index
@@ -53,105 +51,65 @@ def te_reshape(_ctx: TeContext, args: Sequence[TensorFn], attrs: ReshapeAttrs, o
             flat = flat / extent
         return data.at(b, tuple(reversed([*source, flat])) if data.shape else ())
 
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "reshape",
-    1,
-    arguments=[("data", "any", "the operand")],
-    attrs_type=ReshapeAttrs,
-    pattern=OpPattern.INJECTIVE,
-    infer_type=infer_reshape,
-    evaluate=evaluate_reshape,
-    doc="RESHAPE, EXPAND_DIMS, SQUEEZE; no instruction at run time",
-    is_view=True,
-)
-F_TE.set("reshape", te_reshape)
-
 
 # transpose: TRANSPOSE of TFLite with a constant permutation; only moves data.
 #
 # Oracle: `reference_ops::Transpose`: dimension i of the result is dimension axes[i] of the data.
-
-
+@operator("transpose", "TRANSPOSE; constant permutation", [("data", "any", "the operand")], OpPattern.INJECTIVE)
 @dataclass(frozen=True, slots=True)
 class TransposeAttrs:
     """A permutation of the dimensions."""
 
     axes: tuple[int, ...]
 
+    def infer_type(self, data: TensorType) -> Type:
+        """A tensor -> the same elements with permuted dimensions."""
+        if sorted(self.axes) != list(range(len(data.shape))):
+            raise TypeRuleError(f"transpose of {data} by {self.axes} is not valid")
+        return TensorType(tuple(data.shape[a] for a in self.axes), data.dtype, data.quant)
 
-def infer_transpose(types: Sequence[Type], attrs: TransposeAttrs) -> Type:
-    """A tensor -> the same elements with permuted dimensions."""
-    (data,) = types
-    if not isinstance(data, TensorType) or sorted(attrs.axes) != list(range(len(data.shape))):
-        raise TypeRuleError(f"transpose of {data} by {attrs.axes} is not valid")
-    return TensorType(tuple(data.shape[a] for a in attrs.axes), data.dtype, data.quant)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        return np.ascontiguousarray(np.transpose(data, self.axes))
 
-
-def evaluate_transpose(data: Array, *, attrs: TransposeAttrs, out_type: TensorType) -> Array:
-    return np.ascontiguousarray(np.transpose(data, attrs.axes))
-
-
-def te_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: TransposeAttrs, out_type: TensorType) -> TensorFn:
-    (data,) = args
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return data.at(b, tuple(i[attrs.axes.index(axis)] for axis in range(len(data.shape))))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+        return data.at(b, tuple(i[self.axes.index(axis)] for axis in range(len(data.shape))))
 
 
-register_op(
-    "transpose",
-    1,
-    arguments=[("data", "any", "the operand")],
-    attrs_type=TransposeAttrs,
-    pattern=OpPattern.INJECTIVE,
-    infer_type=infer_transpose,
-    evaluate=evaluate_transpose,
-    doc="TRANSPOSE; constant permutation",
-)
-F_TE.set("transpose", te_transpose)
-
-
-# concatenate: CONCATENATION of TFLite along one axis; only moves data. # Oracle: `reference_ops::Concatenation`; TFLite requires
+# concatenate: CONCATENATION of TFLite along one axis; only moves data.
+#
+# Oracle: `reference_ops::Concatenation`; TFLite requires
 # the same quantisation for all int8 operands and the result.  Legacy uint8 operands with another quantisation go through a table
 # with the results of `ConcatenationWithScaling`.
-
-
+@operator(
+    "concatenate",
+    "CONCATENATION",
+    [("*tensors", "any", "the parts, of one type but for the extent of the axis")],
+    OpPattern.INJECTIVE,
+)
 @dataclass(frozen=True, slots=True)
 class ConcatenateAttrs:
     """The axis, not negative."""
 
     axis: int
 
+    def infer_type(self, first: TensorType, *others: TensorType) -> Type:
+        """Tensors that differ only in the extent of `axis` -> their extents added."""
+        if not 0 <= self.axis < len(first.shape):
+            raise TypeRuleError(f"concatenate of {first} along axis {self.axis} is not valid")
+        for t in others:
+            if t.dtype != first.dtype or len(t.shape) != len(first.shape):
+                raise TypeRuleError(f"concatenate of {first} and {t} is not valid")
+            if any(a != b for i, (a, b) in enumerate(zip(t.shape, first.shape, strict=True)) if i != self.axis):
+                raise TypeRuleError(f"concatenate of {first} and {t} along axis {self.axis} is not valid")
+        total = sum(t.shape[self.axis] for t in (first, *others))
+        shape = (*first.shape[: self.axis], total, *first.shape[self.axis + 1 :])
+        return TensorType(shape, first.dtype, first.quant)
 
-def infer_concatenate(types: Sequence[Type], attrs: ConcatenateAttrs) -> Type:
-    """Tensors that differ only in the extent of `axis` -> their extents added."""
-    first = types[0] if types else None
-    if not isinstance(first, TensorType) or not 0 <= attrs.axis < len(first.shape):
-        raise TypeRuleError(f"concatenate of {first} along axis {attrs.axis} is not valid")
-    total = 0
-    for t in types:
-        if not isinstance(t, TensorType) or t.dtype != first.dtype or len(t.shape) != len(first.shape):
-            raise TypeRuleError(f"concatenate of {first} and {t} is not valid")
-        if any(a != b for i, (a, b) in enumerate(zip(t.shape, first.shape, strict=True)) if i != attrs.axis):
-            raise TypeRuleError(f"concatenate of {first} and {t} along axis {attrs.axis} is not valid")
-        total += t.shape[attrs.axis]
-    shape = (*first.shape[: attrs.axis], total, *first.shape[attrs.axis + 1 :])
-    return TensorType(shape, first.dtype, first.quant)
+    def evaluate(self, *tensors: Array, out_type: TensorType) -> Array:
+        return np.concatenate(tensors, axis=self.axis)
 
-
-def evaluate_concatenate(*tensors: Array, attrs: ConcatenateAttrs, out_type: TensorType) -> Array:
-    return np.concatenate(tensors, axis=attrs.axis)
-
-
-def te_concatenate(_ctx: TeContext, args: Sequence[TensorFn], attrs: ConcatenateAttrs, out_type: TensorType) -> TensorFn:
-    axis = attrs.axis
-
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
+    def element(self, b: IRBuilder, i: Index, *args: TensorFn, out_type: TensorType) -> Expr:
+        axis = self.axis
         # branches instead of selects: what `at` appends must not run outside its tensor
         value = b.local("value", (1,), out_type.dtype)
 
@@ -170,21 +128,6 @@ def te_concatenate(_ctx: TeContext, args: Sequence[TensorFn], attrs: Concatenate
         choose([t for t in args if t.shape[axis]], 0)
         return value[0]
 
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "concatenate",
-    VARIABLE,
-    arguments=[("*tensors", "any", "the parts, of one type but for the extent of the axis")],
-    attrs_type=ConcatenateAttrs,
-    pattern=OpPattern.INJECTIVE,
-    infer_type=infer_concatenate,
-    evaluate=evaluate_concatenate,
-    doc="CONCATENATION",
-)
-F_TE.set("concatenate", te_concatenate)
-
 
 # strided_slice: STRIDED_SLICE, SLICE, SPLIT, SPLIT_V and UNPACK of TFLite; only moves data.
 #
@@ -192,8 +135,12 @@ F_TE.set("concatenate", te_concatenate)
 # one strided_slice each; dimensions that appear or vanish (masks, UNPACK) are a reshape, which costs nothing.
 # Oracles: `reference_ops::StridedSlice`, `Slice`, `Split`, `Unpack`; begin, end, size and strides must be constant, except for
 # a STRIDED_SLICE that picks one position of leading dimensions (`x[t]`, `x[t, 0]`): that is a gather_nd.
-
-
+@operator(
+    "strided_slice",
+    "STRIDED_SLICE (all masks), SLICE, SPLIT, SPLIT_V, UNPACK; constant positions",
+    [("data", "any", "the operand")],
+    OpPattern.INJECTIVE,
+)
 @dataclass(frozen=True, slots=True)
 class StridedSliceAttrs:
     """First position, step (not 0) and extent in each dimension."""
@@ -207,38 +154,18 @@ class StridedSliceAttrs:
         """The selected positions per dimension."""
         return [range(b, b + s * n, s) for b, s, n in zip(self.begin, self.strides, self.extents, strict=True)]
 
+    def infer_type(self, data: TensorType) -> Type:
+        """A tensor -> the same type with the slice's extents."""
+        if not len(data.shape) == len(self.begin) == len(self.strides) == len(self.extents) or 0 in self.strides:
+            raise TypeRuleError(f"strided_slice of {data} by {self} is not valid")
+        for positions, size in zip(self.ranges, data.shape, strict=True):
+            if len(positions) and not (0 <= positions[0] < size and 0 <= positions[-1] < size):
+                raise TypeRuleError(f"strided_slice of {data} reads {positions}")
+        return TensorType(self.extents, data.dtype, data.quant)
 
-def infer_strided_slice(types: Sequence[Type], attrs: StridedSliceAttrs) -> Type:
-    """A tensor -> the same type with the slice's extents."""
-    (data,) = tensors_of(types, 1)
-    if not len(data.shape) == len(attrs.begin) == len(attrs.strides) == len(attrs.extents) or 0 in attrs.strides:
-        raise TypeRuleError(f"strided_slice of {data} by {attrs} is not valid")
-    for positions, size in zip(attrs.ranges, data.shape, strict=True):
-        if len(positions) and not (0 <= positions[0] < size and 0 <= positions[-1] < size):
-            raise TypeRuleError(f"strided_slice of {data} reads {positions}")
-    return TensorType(attrs.extents, data.dtype, data.quant)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        slices = tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) for r in self.ranges)
+        return np.ascontiguousarray(data[slices]).reshape(out_type.shape)
 
-
-def evaluate_strided_slice(data: Array, *, attrs: StridedSliceAttrs, out_type: TensorType) -> Array:
-    slices = tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) for r in attrs.ranges)
-    return np.ascontiguousarray(data[slices]).reshape(out_type.shape)
-
-
-def te_strided_slice(_ctx: TeContext, args: Sequence[TensorFn], attrs: StridedSliceAttrs, out_type: TensorType) -> TensorFn:
-    def rule(b: IRBuilder, *i: Expr) -> Expr:
-        return args[0].at(b, tuple(x * s + o for x, s, o in zip(i, attrs.strides, attrs.begin, strict=True)))
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-register_op(
-    "strided_slice",
-    1,
-    arguments=[("data", "any", "the operand")],
-    attrs_type=StridedSliceAttrs,
-    pattern=OpPattern.INJECTIVE,
-    infer_type=infer_strided_slice,
-    evaluate=evaluate_strided_slice,
-    doc="STRIDED_SLICE (all masks), SLICE, SPLIT, SPLIT_V, UNPACK; constant positions",
-)
-F_TE.set("strided_slice", te_strided_slice)
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+        return data.at(b, tuple(x * s + o for x, s, o in zip(i, self.strides, self.begin, strict=True)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs, RequantizeAttrs, tir_quantize
 from aot.support.dataclass import dataclass
@@ -331,7 +331,7 @@ def _joined(runs: Runs) -> int:
     return max(even or [1])
 
 
-def short_requant(attrs: RescaledAttrs, target: Target) -> HighMultiply | None:
+def short_requant(attrs: MultiplyAttrs, target: Target) -> HighMultiply | None:
     """Return the requantisation in the short form, for all products of two bytes."""
     ends = [(-128 - zp, 127 - zp) for zp in attrs.input_zp]
     corners = [a * b for a in ends[0] for b in ends[1]]

@@ -24,8 +24,7 @@ import numpy as np
 from aot.ir.op import T_OP_PATTERN, Array, Op, OpPattern
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.tensors import RescaledAttrs
-from aot.op.qnn.arithmetic import linear_form
+from aot.op.qnn.arithmetic import MultiplyAttrs, linear_form
 from aot.relay.analysis import BY_CHANNEL
 from aot.relay.expr import Call, Constant, Expr, Var, call, const, is_call, post_order, tensor_type
 from aot.relay.interpreter import call_op
@@ -524,7 +523,7 @@ def table_of_codes(expr: Call, data: Expr) -> Array:
 
 
 @lru_cache(256)  # every form of the loop asks
-def _needs_sign(attrs: RescaledAttrs, requant: tuple[int, int, int]) -> bool:
+def _needs_sign(attrs: MultiplyAttrs, requant: tuple[int, int, int]) -> bool:
     """Whether some product of two bytes would round wrongly without the term for negative ones.
 
     `requant`: multiplier, constant, and shift of the short form.

@@ -16,7 +16,6 @@ from aot.op.qnn.quantize import (
     QuantizeAttrs,
     Requantize8Attrs,
     RequantizeAttrs,
-    evaluate_requantize8,
     tir_quantize,
 )
 from aot.support.dataclass import dataclass
@@ -290,7 +289,7 @@ def _table(attrs: LutAttrs | Requantize8Attrs, dtype: str, result: TensorType) -
     if isinstance(attrs, LutAttrs):
         return np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
     codes = np.arange(CODES, dtype=np.uint8).view(numpy_dtype(dtype))
-    return evaluate_requantize8(codes, attrs=attrs, out_type=TensorType((CODES,), result.dtype))
+    return attrs.evaluate(codes, out_type=TensorType((CODES,), result.dtype))
 
 
 for _op in ("lut", "requantize8"):

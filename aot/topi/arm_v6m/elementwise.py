@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal
 
 from aot.numerics.linear import SPLIT, Rescaling, rescaling_of_products
-from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder
@@ -199,7 +199,7 @@ def plan(group: Group, target: Target) -> RowPlan | None:
     runs = match_runs(group, least=LEAST, outer=True) if target.has("v6m") else None
     if runs is None:
         return None
-    attrs: RescaledAttrs = group.anchor.attrs
+    attrs: MultiplyAttrs = group.anchor.attrs
     numbers = Rescaling(attrs.multiplier, attrs.shift, attrs.zero_point, attrs.lo, attrs.hi)
     form = rescaling_of_products(attrs.input_zp, numbers)
     if form is None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs, evaluate_dequantize, evaluate_quantize
+from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Var, tensor_type
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
@@ -83,7 +83,7 @@ def _steps(scale: float) -> tuple[int, ...]:
     tried = halves[:, None] + np.arange(-NEAR, NEAR + 1)
     attrs = QuantizeAttrs(scale, 0, 0, 2 * MAGNITUDES, "int16")
     floats = tried.astype(np.uint32).view(np.float32)
-    there = evaluate_quantize(floats, attrs=attrs, out_type=TensorType(tried.shape, "int16")) > np.arange(MAGNITUDES)[:, None]
+    there = attrs.evaluate(floats, out_type=TensorType(tried.shape, "int16")) > np.arange(MAGNITUDES)[:, None]
     if there[:, 0].any() or not there[:, -1].all():
         raise AssertionError("a step between quantised values is not near its estimate")
     return tuple(int(v) for v in tried[np.arange(MAGNITUDES), there.argmax(axis=1)])
@@ -146,7 +146,7 @@ def lower_dequantize(group: Group, _target: Target, name: str) -> Lowered:
     attrs: DequantizeAttrs = group.anchor.attrs
     b, (data,), out = kernel.b, kernel.args, kernel.out
     codes = np.arange(256, dtype=np.uint8).view(data.dtype)
-    floats = evaluate_dequantize(codes, attrs=attrs, out_type=TensorType((256,), "float32"))
+    floats = attrs.evaluate(codes, out_type=TensorType((256,), "float32"))
     table = kernel.table("floats", floats)
     unroll = next(u for u in (4, 2, 1) if out.size % u == 0)
     with b.for_("i", out.size, step=unroll) as i:

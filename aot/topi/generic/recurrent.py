@@ -9,8 +9,7 @@ from aot.ir.type import TensorType
 from aot.numerics.elementary import MATH
 from aot.numerics.fixed_point import SIGMOID16, TANH16, tir_rounding_divide_by_pot
 from aot.op.common.float_layer import LANES, tir_eigen_sum, tir_lane_sum
-from aot.op.common.te_rule import TeContext
-from aot.op.qnn.hybrid import DynamicQuantizeAttrs, integer_type, te_params, te_quantize, te_range
+from aot.op.qnn.hybrid import DynamicParamsAttrs, DynamicQuantizeAttrs, DynamicRange, integer_type
 from aot.op.recurrent.lstm import DATA_ZP, LSTM_BASIC, LstmBasicAttrs, LstmFloatAttrs
 from aot.op.recurrent.rnn import BOUNDS, RnnAttrs, Sequences
 from aot.relay.expr import Constant, tensor_type
@@ -31,28 +30,28 @@ class IntegerVectors:
     """The quantised vectors of a kernel, by name, in scratch memory."""
 
     def __init__(self, b: IRBuilder, *, asymmetric: bool) -> None:
-        self._b, self._ctx, self._attrs = b, TeContext(b), DynamicQuantizeAttrs(asymmetric)
+        self._b, self._asymmetric = b, asymmetric
         self._dtype = integer_type(asymmetric)
         self._buffers: dict[str, Buffer] = {}
         self._scales: dict[str, Expr] = {}
 
     def quantize(self, name: str, data: Buffer, first: Expr, depth: int) -> None:
         """Emit the quantisation of `depth` values from element `first` on."""
-        b, ctx = self._b, self._ctx
+        b = self._b
         vector = TensorFn((1, depth), "float32", lambda _b, i: data[first + i[1]])
         extremes = b.local("ends", (2,), "float32")
-        span = te_range(ctx, [vector], None, TensorType((1, 2), "float32"))
         for i in range(2):
-            b.store(extremes, i, span.at(b, (imm(0), imm(i))))
+            end = DynamicRange().element(b, (imm(0), imm(i)), vector, out_type=TensorType((1, 2), "float32"))
+            b.store(extremes, i, end)
         ends = TensorFn((1, 2), "float32", lambda _b, i: extremes[i[1]])
-        chosen = te_params(ctx, [ends], self._attrs, TensorType((1, 3), "float32"))
-        values = [b.let("param", chosen.at(b, (imm(0), imm(i)))) for i in range(3)]
+        chosen, type_ = DynamicParamsAttrs(self._asymmetric), TensorType((1, 3), "float32")
+        values = [b.let("param", chosen.element(b, (imm(0), imm(i)), ends, out_type=type_)) for i in range(3)]
         params = TensorFn((1, 3), "float32", lambda _b, i: values[_constant(i[1])])
-        integers = te_quantize(ctx, [vector, params], self._attrs, TensorType((1, depth), self._dtype))
+        integers, type_ = DynamicQuantizeAttrs(self._asymmetric), TensorType((1, depth), self._dtype)
         if name not in self._buffers:
             self._buffers[name] = b.scratch("integers", (depth,), self._dtype)
         with b.for_("k", depth) as k:
-            b.store(self._buffers[name], k, integers.at(b, (imm(0), k)))
+            b.store(self._buffers[name], k, integers.element(b, (imm(0), k), vector, params, out_type=type_))
         self._scales[name] = values[0]
 
     def product(self, name: str, row: tuple[Buffer, Expr], depth: int, *, scale: float) -> Expr:

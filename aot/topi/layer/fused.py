@@ -19,7 +19,7 @@ from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.arithmetic import linear_form
-from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
@@ -170,7 +170,7 @@ def settle_constant_channels(
     """
     shape = TensorType(low.shape, dtype)
     accs = [np.clip(a, *int_range(dtype)).astype(dtype) for a in (low, high)]
-    ends = [evaluate_requantize(a, attrs=requant, out_type=shape).astype(np.int64) for a in accs]
+    ends = [requant.evaluate(a, out_type=shape).astype(np.int64) for a in accs]
     constant = ends[0] == ends[1]
     if not constant.any():
         return constant, requant, low

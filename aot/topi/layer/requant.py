@@ -29,7 +29,7 @@ import numpy as np
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import is_reduced, tir_multiply_by_quantized_multiplier, tir_multiply_long, tir_multiply_wide
-from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 from aot.target.target import Target
@@ -372,7 +372,7 @@ def _thresholds(attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes) -> 
     def short(d: int) -> Array:
         """Whether the accumulator d above the estimate gives too small a result."""
         acc = estimate + d
-        results = evaluate_requantize(np.clip(acc, low, high).astype(np.int32), attrs=attrs, out_type=out)
+        results = attrs.evaluate(np.clip(acc, low, high).astype(np.int32), out_type=out)
         below: Array = (acc < low) | (acc <= high) & (results < expected)
         return below
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.ir.op import TypeRuleError
+from aot.ir.op import F_INFER_TYPE, TypeRuleError
 from aot.ir.type import TensorType
-from aot.op.nn.conv2d import infer_bias_add
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from tests.op._differential import check_lowering
@@ -36,4 +35,4 @@ def test_sums_wrap() -> None:
 @pytest.mark.parametrize("bias", [TensorType((4,), "int32"), TensorType((5,), "int64"), TensorType((1, 5), "int32")])
 def test_one_value_of_the_same_type_for_each_channel(bias: TensorType) -> None:
     with pytest.raises(TypeRuleError, match="a bias of"):
-        infer_bias_add([TensorType((2, 5), "int32"), bias], None)
+        F_INFER_TYPE.get("nn.bias_add")([TensorType((2, 5), "int32"), bias], None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.qnn.hybrid import DynamicQuantizeAttrs, evaluate_params, evaluate_quantize, evaluate_range
+from aot.op.qnn.hybrid import DynamicParamsAttrs, DynamicQuantizeAttrs, DynamicRange
 from tests.op._differential import check
 from tests.op._layer_models import Kind, LayerModel
 from tests.op.qnn.test_hybrid import build
@@ -14,10 +14,10 @@ from tests.op.qnn.test_hybrid import build
 
 def test_what_is_not_finite_becomes_the_lowest_number() -> None:
     data = np.array([[np.inf, -1, np.nan, 2]], np.float32)
-    ends = evaluate_range(data, attrs=None, out_type=TensorType((1, 2), "float32"))
+    ends = DynamicRange().evaluate(data, out_type=TensorType((1, 2), "float32"))
     assert ends.tolist() == [[1, np.inf]]
-    params = evaluate_params(ends, attrs=DynamicQuantizeAttrs(), out_type=TensorType((1, 3), "float32"))
-    found = evaluate_quantize(data, params, attrs=DynamicQuantizeAttrs(), out_type=TensorType((1, 4), "int8"))
+    params = DynamicParamsAttrs().evaluate(ends, out_type=TensorType((1, 3), "float32"))
+    found = DynamicQuantizeAttrs().evaluate(data, params, out_type=TensorType((1, 4), "int8"))
     assert found.tolist() == [[-127, 0, -127, 0]]
 
 
@@ -28,7 +28,7 @@ def test_rounding_depends_on_the_place() -> None:
     """0.49999997 becomes 1 where the reference takes eight values at once, and 0 behind them."""
     data = np.full((1, 9), JUST_BELOW, np.float32)
     params = np.array([[1, 1, 0]], np.float32)
-    found = evaluate_quantize(data, params, attrs=DynamicQuantizeAttrs(), out_type=TensorType((1, 9), "int8"))
+    found = DynamicQuantizeAttrs().evaluate(data, params, out_type=TensorType((1, 9), "int8"))
     assert found.tolist() == [[1] * 8 + [0]]
 
 

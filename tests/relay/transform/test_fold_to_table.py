@@ -10,9 +10,9 @@ import pytest
 from aot import op as operators
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
-from aot.op.common.tensors import RescaledAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
+from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, make_tuple, post_order
@@ -27,7 +27,7 @@ TABLE = tuple((7 * i) % 256 - 128 for i in range(256))
 
 
 def multiply(a: Expr, b: Expr) -> Expr:
-    return call("qnn.multiply", [a, b], RescaledAttrs((3, -5), 1518500250, -6, 1, -128, 127, QUANT))
+    return call("qnn.multiply", [a, b], MultiplyAttrs((3, -5), 1518500250, -6, 1, -128, 127, QUANT))
 
 
 def silu(x: Expr) -> Expr:

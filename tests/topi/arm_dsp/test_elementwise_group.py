@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.common.tensors import RescaledAttrs
-from aot.op.qnn.arithmetic import AddAttrs, add_attrs
+from aot.op.qnn.arithmetic import AddAttrs, MultiplyAttrs, add_attrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.tensor.shape import StridedSliceAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, post_order
@@ -24,7 +23,7 @@ from tests.topi.groups import check_group, data_of, lowered
 from tests.topi.runs import interpreted
 
 LANES = (1, 2, 4)
-MUL = RescaledAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
+MUL = MultiplyAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
 SIGMOID = LutAttrs(tuple(int(256 / (1 + np.exp(-q / 20))) - 128 for q in range(-128, 128)))
 
 
@@ -154,7 +153,7 @@ def _operator(rng: np.random.Generator, one: Expr, other: Expr) -> Expr:
     zps = (pick(rng, -128, 0, 127, -7), pick(rng, -128, -128, 0, 127, 9))
     multiplier = int(rng.integers(1 << 30, 1 << 31)) if rng.random() < 0.8 else 1 << 30
     shift, zp = -pick(rng, 1, 5, 6, 7, 8, 9), pick(rng, -128, 0, 127, 5)
-    return call("qnn.multiply", pair, RescaledAttrs(zps, multiplier, shift, zp, *limits))
+    return call("qnn.multiply", pair, MultiplyAttrs(zps, multiplier, shift, zp, *limits))
 
 
 def used(params: tuple[Var, ...], body: Expr) -> tuple[Var, ...]:

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
 from aot.relay.expr import Var, call
 from aot.support.dtype import int_range
@@ -21,7 +21,7 @@ from tests.topi.runs import interpreted
 
 def test_other_cores_and_shapes_are_left_to_others() -> None:
     (x, y), zps = (Var(n, TensorType((1, 4, 4, 32), "int8")) for n in "xy"), (0, 0)
-    attrs = RescaledAttrs(zps, 1 << 30, -5, 0, -128, 127)
+    attrs = MultiplyAttrs(zps, 1 << 30, -5, 0, -128, 127)
     assert lowered("arm_mve.multiply", (x, y), call("qnn.multiply", [x, y], attrs), cpu="cortex-m55") is not None
     assert lowered("arm_mve.multiply", (x, y), call("qnn.multiply", [x, y], attrs), cpu="cortex-m55+nomve") is None
     x, y = Var("x", TensorType((1, 4, 4, 8), "int8")), Var("y", TensorType((1, 4, 1, 8), "int8"))
@@ -30,7 +30,7 @@ def test_other_cores_and_shapes_are_left_to_others() -> None:
 
 def test_the_result_of_two_tensors_may_lie_over_either() -> None:
     pair = Var("x", TensorType((1, 37), "int8")), Var("y", TensorType((1, 37), "int8"))
-    product = call("qnn.multiply", pair, RescaledAttrs((3, -5), 1 << 30, -5, 0, -128, 127))
+    product = call("qnn.multiply", pair, MultiplyAttrs((3, -5), 1 << 30, -5, 0, -128, 127))
     for name, body in (("add", call("qnn.add", pair, ADD)), ("multiply", product)):
         low = lowered(f"arm_mve.{name}", pair, body, cpu="cortex-m55")
         assert low is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.qnn.quantize import QuantizeAttrs, evaluate_quantize
+from aot.op.qnn.quantize import QuantizeAttrs
 from aot.topi.arm_mve.elementwise import LEAST_DIVISOR, Reciprocal, is_proven, reciprocal
 
 
@@ -26,7 +26,7 @@ def test_products_give_the_codes_of_quotients(scale: float) -> None:
     x = x.astype(np.float32)
     product = factors.product(x).astype(np.float64)
     codes = np.clip(np.copysign(np.floor(np.abs(product) + 0.5), product), -255, 255)
-    expected = evaluate_quantize(x, attrs=QuantizeAttrs(scale, 0, -255, 255, "int16"), out_type=type_)
+    expected = QuantizeAttrs(scale, 0, -255, 255, "int16").evaluate(x, out_type=type_)
     np.testing.assert_array_equal(codes, expected)
 
 

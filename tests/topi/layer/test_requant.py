@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
 from aot.tir.interpreter import run
@@ -53,7 +53,7 @@ def test_short_form(cpu: str, rounding: str, zero_point: int, lo: int, hi: int, 
         low, high = np.array([-limit]), np.array([limit])
         plan = plan_high_multiply(attrs, low, high, target=find_target(cpu), prescale=max(prescale, 1))
         assert plan is not None
-        expected = evaluate_requantize(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
+        expected = attrs.evaluate(acc, out_type=TensorType(acc.shape, "int8"))
         np.testing.assert_array_equal(run_plan(plan, acc, prescale=prescale), expected)
 
 
@@ -64,7 +64,7 @@ def test_any_shift_has_a_form(shift: int, rounding: str) -> None:
     limit = 1 << 20
     acc = np.random.default_rng(1).integers(-limit, limit, 500).astype(np.int32)
     plan = plan_requantize(attrs, np.array([-limit]), np.array([limit]), find_target("cortex-m4"))
-    expected = evaluate_requantize(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
+    expected = attrs.evaluate(acc, out_type=TensorType(acc.shape, "int8"))
     np.testing.assert_array_equal(run_plan(plan, acc), expected)
 
 
@@ -82,7 +82,7 @@ def test_no_shift(prescale: int, rounding: str, lo: int) -> None:
         return
     assert plan is not None
     np.testing.assert_array_equal(
-        run_plan(plan, acc, prescale=prescale), evaluate_requantize(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
+        run_plan(plan, acc, prescale=prescale), attrs.evaluate(acc, out_type=TensorType(acc.shape, "int8"))
     )
 
 
@@ -105,6 +105,6 @@ def test_shift_to_the_left(shift: int, prescale: int, multiplier: int, rounding:
     acc = np.arange(-3000, 3001).astype(np.int32)
     plan = plan_high_multiply(attrs, np.array([-3000]), np.array([3000]), target=find_target("cortex-m4"), prescale=prescale)
     assert plan is not None
-    expected = evaluate_requantize(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
+    expected = attrs.evaluate(acc, out_type=TensorType(acc.shape, "int8"))
     np.testing.assert_array_equal(run_plan(plan, acc, prescale=prescale), expected)
     assert plan_high_multiply(attrs, np.array([-3000]), np.array([3000]), target=find_target("cortex-m4"), prescale=1) is None

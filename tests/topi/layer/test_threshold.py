@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.qnn.quantize import RequantizeAttrs, evaluate_requantize
+from aot.op.qnn.quantize import RequantizeAttrs
 from aot.target.target import find_target
 from aot.topi.layer.requant import plan_folded, plan_uniform, thresholds
 
@@ -43,7 +43,7 @@ def test_equal_for_every_accumulator(rounding: str, seed: int) -> None:
     for c in range(5):
         one = RequantizeAttrs((attrs.multiplier[c],), (attrs.shift[c],), attrs.zero_point, attrs.lo, attrs.hi, rounding)
         acc = np.arange(low[c], high[c] + 1).reshape(-1, 1)
-        expected = evaluate_requantize(acc, attrs=one, out_type=TensorType(acc.shape, "int8"))
+        expected = one.evaluate(acc, out_type=TensorType(acc.shape, "int8"))
         columns = np.repeat(acc, 5, axis=1)
         np.testing.assert_array_equal(form(columns, plan, attrs, 8)[:, c], expected[:, 0])
 
@@ -67,7 +67,7 @@ def test_folded_equals_for_every_accumulator(rounding: str, seed: int) -> None:
         scaled = (acc << 11) + added[c]
         assert np.abs(scaled).max() < 1 << 31
         result = np.clip(((scaled * multiplier[c]) >> 32) >> shift[c], attrs.lo, attrs.hi)
-        np.testing.assert_array_equal(result, evaluate_requantize(acc, attrs=one, out_type=TensorType(acc.shape, "int8")))
+        np.testing.assert_array_equal(result, one.evaluate(acc, out_type=TensorType(acc.shape, "int8")))
 
 
 def test_folded_where_a_multiplier_has_to_move() -> None:
@@ -114,7 +114,7 @@ def test_channels_with_one_result_do_not_limit_the_shift() -> None:
     assert plan is not None
     assert plan.params[2].values[0] == 8 + 8 - 1
     for acc in (np.array([[40, -9000, 7]]), np.array([[40, 8999, 8999]])):
-        expected = evaluate_requantize(acc, attrs=attrs, out_type=TensorType(acc.shape, "int8"))
+        expected = attrs.evaluate(acc, out_type=TensorType(acc.shape, "int8"))
         np.testing.assert_array_equal(form(acc, plan, attrs, 8), expected)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 
 from aot.errors import UnsupportedError
-from aot.op.qnn.arithmetic import AddAttrs, LinearForm, evaluate_add, linear_form
+from aot.op.qnn.arithmetic import AddAttrs, LinearForm, linear_form
 from aot.relay.expr import Call
 from aot.testing import Quant, add_model, reference
 from tests.op._differential import ACTIVATIONS, EVERY_PAIR, FAST, SEEDS, SLOW, check, main_of, quants
@@ -33,14 +33,14 @@ def test_constant_operand() -> None:
 
 
 def every_pair(a: Quant, b: Quant, y: Quant, activation: str) -> None:
-    """`evaluate_add` is the reference's function, and so is the 32-bit form wherever one is found."""
+    """`AddAttrs.evaluate` is the reference's function, and so is the 32-bit form wherever one is found."""
     model = add_model(shape_a=EVERY_PAIR[0].shape, a=a, b=b, y=y, activation=activation)  # type: ignore[arg-type]
     func = main_of(model)
     (wanted,) = reference(model, EVERY_PAIR)
     assert isinstance(func.body, Call)
     attrs = func.body.attrs
     assert isinstance(attrs, AddAttrs)
-    found = evaluate_add(*EVERY_PAIR, attrs=attrs, out_type=func.body.type)
+    found = attrs.evaluate(*EVERY_PAIR, out_type=func.body.type)
     np.testing.assert_array_equal(found, wanted)
     form = linear_form(attrs)
     if form is not None:
@@ -107,6 +107,6 @@ def test_clipped_composes(lo: int, hi: int) -> None:
     lo, hi = min(lo, hi), max(lo, hi)
     func = main_of(add_model(y=Quant(0.05, 3)))
     assert isinstance(func.body, Call)
-    plain = evaluate_add(*EVERY_PAIR, attrs=func.body.attrs, out_type=func.body.type)
-    once = evaluate_add(*EVERY_PAIR, attrs=func.body.attrs.clipped(-20, 60).clipped(lo, hi), out_type=func.body.type)
+    plain = func.body.attrs.evaluate(*EVERY_PAIR, out_type=func.body.type)
+    once = func.body.attrs.clipped(-20, 60).clipped(lo, hi).evaluate(*EVERY_PAIR, out_type=func.body.type)
     np.testing.assert_array_equal(once, np.clip(np.clip(plain, -20, 60), lo, hi))

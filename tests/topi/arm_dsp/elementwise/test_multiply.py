@@ -10,7 +10,7 @@ import pytest
 
 from aot.ir.type import TensorType
 from aot.micro.board import load_board
-from aot.op.common.tensors import RescaledAttrs
+from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.relay.expr import Expr, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
@@ -22,7 +22,7 @@ from tests.topi.intrin.test_intrin import needs_board
 from tests.topi.runs import on_board
 
 KERNEL = "arm_dsp.multiply"
-MUL = RescaledAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
+MUL = MultiplyAttrs((-128, 3), 1340000000, -7, 5, -128, 127)
 
 
 def variables(own: tuple[int, ...], other: tuple[int, ...]) -> tuple[Var, Var]:
@@ -63,9 +63,9 @@ def test_the_result_may_lie_over_every_operand_of_its_size(other: tuple[int, ...
 def test_what_is_left_to_others() -> None:
     x, y = variables((1, 33), (1, 33))
     assert lowered(KERNEL, (x, y), call("qnn.multiply", [x, y], MUL), cpu="cortex-m3") is None
-    clipped = RescaledAttrs(MUL.input_zp, MUL.multiplier, MUL.shift, 5, -20, 100)
+    clipped = MultiplyAttrs(MUL.input_zp, MUL.multiplier, MUL.shift, 5, -20, 100)
     assert lowered(KERNEL, (x, y), call("qnn.multiply", [x, y], clipped)) is None
-    larger = RescaledAttrs(MUL.input_zp, MUL.multiplier, 1, 5, -128, 127)
+    larger = MultiplyAttrs(MUL.input_zp, MUL.multiplier, 1, 5, -128, 127)
     assert lowered(KERNEL, (x, y), call("qnn.multiply", [x, y], larger)) is None
     few = variables((1, 15), (1, 15))
     assert lowered(KERNEL, few, call("qnn.multiply", few, MUL)) is None
@@ -83,7 +83,7 @@ def draw(rng: np.random.Generator) -> tuple[tuple[Var, ...], Expr]:
     operands: list[Expr] = [x, second] if rng.random() < 0.5 else [second, x]
     zps = (pick(rng, -128, 0, 127, -7), pick(rng, -128, -128, 0, 127, 9))
     multiplier = int(rng.integers(1 << 30, 1 << 31)) if rng.random() < 0.8 else 1 << 30
-    attrs = RescaledAttrs(zps, multiplier, -pick(rng, 1, 3, 6, 7, 8, 9, 15), pick(rng, -128, 0, 127, 5), -128, 127)
+    attrs = MultiplyAttrs(zps, multiplier, -pick(rng, 1, 3, 6, 7, 8, 9, 15), pick(rng, -128, 0, 127, 5), -128, 127)
     return (x, y) if second is y else (x,), call("qnn.multiply", operands, attrs)
 
 
@@ -106,7 +106,7 @@ def cases(seed: int, *, kernel: str = KERNEL, cpu: str = "cortex-m4") -> Iterato
 def test_a_run_as_long_as_the_requantisation_s_constant(tmp_path: Path) -> None:
     """GCC gave both one register, which counts down, as long as the counter was not an operand written early."""
     x, y = variables((1, 3, 1, 64), (1, 3, 1, 1))
-    params, body = (x, y), call("qnn.multiply", [x, y], RescaledAttrs((-7, -128), 1889253549, -7, 0, -128, 127))
+    params, body = (x, y), call("qnn.multiply", [x, y], MultiplyAttrs((-7, -128), 1889253549, -7, 0, -128, 127))
     low = lowered(KERNEL, params, body)
     assert low is not None
     inputs = [data_of(v, i) for i, v in enumerate(params)]
@@ -121,7 +121,7 @@ def test_seven_instructions_an_element_whatever_the_zero_points() -> None:
     funcs = []
     for n, zps in enumerate(pairs):
         x, y = variables((1, 1024 + 4 * (n % 2)), (1, 1024 + 4 * (n % 2)))
-        product = call("qnn.multiply", [x, y], RescaledAttrs(zps, 1340000000, -7, -90, -128, 127))
+        product = call("qnn.multiply", [x, y], MultiplyAttrs(zps, 1340000000, -7, -90, -128, 127))
         funcs.append(Function((x, y), product, {"Primitive": 1}))
     given = [MeasureInput(str(i), func, (KERNEL,)) for i, func in enumerate(funcs)]
     for result, func in zip(measure(given, load_board("mps2-an386"), find_target("cortex-m4")), funcs, strict=True):
