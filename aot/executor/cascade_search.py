@@ -134,7 +134,7 @@ class CascadeSearch:
         tensors = self._resident(call)
         names = {t: f"t{k}" for k, t in enumerate(tensors)}
         scratch = [f"s{k}" for k in range(len(func.scratch))]
-        keys = [names.get(root(t), "") for t in (*call.inputs, *call.outputs)] + scratch
+        keys = [names.get(root(t), "") for t in call.tensors] + scratch
         ending = {names[t] for t in tensors if t in call.outputs or self._lives[t][1] <= last}
         buffers = [BufferInfo(names[t], t.type.nbytes, 4, 0, 0) for t in tensors]
         buffers += [BufferInfo(n, b.nbytes, max(4, b.align), 0, 0) for n, b in zip(scratch, func.scratch, strict=True)]
@@ -143,7 +143,7 @@ class CascadeSearch:
 
     def _resident(self, call: KernelCall) -> list[TensorRef]:
         """The tensors of a call that occupy memory, each once; constants and views occupy none."""
-        return [t for t in dict.fromkeys(map(self._lowered.root, (*call.inputs, *call.outputs))) if t in self._lives]
+        return [t for t in dict.fromkeys(map(self._lowered.root, call.tensors)) if t in self._lives]
 
     def _others(self, first: int, last: int, own: set[TensorRef]) -> int:
         """Bytes of other tensors that are live while layers first .. last run."""
@@ -367,7 +367,7 @@ def _lives(lowered: LoweredModule) -> dict[TensorRef, tuple[int, int]]:
     for i, call in enumerate(lowered.calls):
         for t in call.outputs:
             lives[t] = (i, i)
-        for t in (*call.inputs, *call.outputs):
+        for t in call.tensors:
             root = lowered.root(t)
             if root in lives:
                 lives[root] = lives[root][0], max(i, lives[root][1])

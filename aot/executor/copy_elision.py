@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef
+from aot.executor.lowered import Alias, KernelCall, LoweredModule, State, TensorRef
+from aot.executor.overlaps import reads_before_writes
 from aot.ir.type import TensorType
 from aot.memory.liveness import Nested, nested, with_steps, without_step
 from aot.support.dtype import itemsize
-from aot.tir.analysis import in_place_pairs, safe_distances
 from aot.tir.buffer import Buffer
 from aot.tir.expr import Imm, Load, Var
 from aot.tir.function import FuncAttrs, Move, PrimFunc
 from aot.tir.stmt import For, Store
-
-Alias = dict[TensorRef, tuple[TensorRef, int]]
-"""View -> the tensor whose bytes it shows, and the offset of the first one."""
 
 
 def moves_of(func: PrimFunc) -> tuple[Move, ...]:
@@ -34,26 +32,25 @@ def with_aliases(lowered: LoweredModule, *, slices: bool = True, parts: bool = T
     for call in lowered.calls:
         moves = moves_of(lowered.kernel(call))
         alias: Alias | None = None
-        if slices and len(moves) == 1:
+        changing = {*map(lowered.root, call.tensors)} & lowered.variables  # bytes would change while the view is read
+        if slices and len(moves) == 1 and not changing:
             alias = _slice(lowered, call, moves[0])
-        if alias is None and parts and len(moves) > 1:
+        if parts and len(moves) > 1 and not changing:
             alias = _parts(lowered, call, moves)
         if alias is not None:
             lowered = without_call(lowered, call, alias)
     return lowered
 
 
-def without_call(lowered: LoweredModule, call: KernelCall, alias: Alias) -> LoweredModule:
+L = TypeVar("L", bound=LoweredModule)
+
+
+def without_call(lowered: L, call: KernelCall, alias: Alias) -> L:
     """The module without a call that the views of `alias` replace; unchanged if a branch or loop contains nothing else."""
     controls = without_step(lowered.controls, lowered.calls.index(call))
     if controls is None:
         return lowered
-    return replace(
-        lowered.with_calls([c for c in lowered.calls if c is not call]),
-        controls=controls,
-        views={**lowered.views, **{t: root for t, (root, _) in alias.items()}},
-        offsets={**lowered.offsets, **{t: offset for t, (_, offset) in alias.items() if offset}},
-    )
+    return replace(lowered.with_views(alias).with_calls([c for c in lowered.calls if c is not call]), controls=controls)
 
 
 def _slice(lowered: LoweredModule, call: KernelCall, move: Move) -> Alias | None:
@@ -61,8 +58,6 @@ def _slice(lowered: LoweredModule, call: KernelCall, move: Move) -> Alias | None
     (result,) = call.outputs
     if move.size != result.type.nbytes or is_output(lowered, result) or result in lowered.views:
         return None  # a part of another tensor already has its place there
-    if {lowered.root(result), lowered.root(call.inputs[move.operand])} & lowered.variables:
-        return None  # its bytes change while the view is read
     _, start = lowered.place_in_root(call.inputs[move.operand])
     return {result: (call.inputs[move.operand], move.source)} if fits_offset(lowered, result, start + move.source) else None
 
@@ -70,22 +65,26 @@ def _slice(lowered: LoweredModule, call: KernelCall, move: Move) -> Alias | None
 def _parts(lowered: LoweredModule, call: KernelCall, moves: Sequence[Move]) -> Alias | None:
     """All operands as views of the result; each must be a whole tensor that a layer computes, and not part of another one."""
     (result,) = call.outputs
-    if lowered.root(result) in lowered.variables or {lowered.root(t) for t in call.inputs} & lowered.variables:
-        return None
-    alias: Alias = {}
-    computed = {t for c in lowered.calls for t in c.outputs} | {lowered.root(t) for c in lowered.calls for t in c.outputs}
-    computed -= {lowered.root(s.old) for s in lowered.states}  # states have places of their own
+    alias: dict[TensorRef, tuple[TensorRef, int]] = {}
     end = 0
     for move in moves:
-        root, start = lowered.place_in_root(call.inputs[move.operand])
-        whole = start == 0 and move.source == 0 and move.size == root.type.nbytes
-        if not whole or root not in computed or root in alias or move.target != end:
+        part = _part(lowered, call.inputs[move.operand], move, alias)
+        if part is None or move.target != end:
             return None
-        if is_output(lowered, root) or not fits_offset(lowered, root, move.target):
-            return None
-        alias[root] = (result, move.target)
+        alias[part] = (result, end)
         end += move.size
     return alias if end == result.type.nbytes else None
+
+
+def _part(lowered: LoweredModule, operand: TensorRef, move: Move, alias: Alias) -> TensorRef | None:
+    """The result of layers that can be inside another tensor, instead of being moved there as a whole; None if there is none."""
+    root = lowered.root(operand)
+    if root in alias or root.type.nbytes != move.size or is_output(lowered, root):
+        return None
+    if root in {lowered.root(s.old) for s in lowered.states}:  # states have places of their own
+        return None
+    computed = any(root in (t, lowered.root(t)) for c in lowered.calls for t in c.outputs)
+    return root if computed and fits_offset(lowered, root, move.target) else None
 
 
 def is_output(lowered: LoweredModule, root: TensorRef) -> bool:
@@ -98,7 +97,7 @@ def fits_offset(lowered: LoweredModule, tensor: TensorRef, offset: int) -> bool:
     needed = itemsize(tensor.type.dtype)
     for call in lowered.calls:
         func = lowered.kernel(call)
-        for buffer, operand in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
+        for buffer, operand in zip(func.inputs + func.outputs, call.tensors, strict=True):
             if lowered.shows(operand, tensor):
                 needed = max(needed, buffer.align, itemsize(buffer.dtype))
     return offset % needed == 0
@@ -128,7 +127,7 @@ def without_copies(lowered: LoweredModule) -> LoweredModule:
             lowered = without_call(lowered, call, {source: (target, 0)})
     for state in lowered.states:  # as if the new value were copied to the old one at the end
         if _may_share(lowered, source=state.old, target=state.new):
-            lowered = replace(lowered, views={**lowered.views, lowered.root(state.old): lowered.root(state.new)})
+            lowered = lowered.with_views({lowered.root(state.old): (lowered.root(state.new), 0)})
         else:
             lowered = _kept_apart(lowered, state) or lowered
     return lowered
@@ -150,7 +149,7 @@ def _kept_apart(lowered: LoweredModule, state: State) -> LoweredModule | None:
 
     calls = (*lowered.calls[:at], replace(copies[0], outputs=(kept,)), *map(reading, lowered.calls[at + 1 :]))
     trial = lowered.with_calls(calls)
-    return replace(trial, views={**trial.views, old: target}) if _may_share(trial, source=old, target=target) else None
+    return trial.with_views({old: (target, 0)}) if _may_share(trial, source=old, target=target) else None
 
 
 def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, copy: KernelCall | None = None) -> bool:
@@ -174,27 +173,13 @@ def _may_share(lowered: LoweredModule, *, source: TensorRef, target: TensorRef, 
             if any(lowered.root(t) is written for t in call.outputs):
                 if other in live[i]:
                     return False
-                if any(lowered.root(t) is other for t in call.inputs) and not _works_in_place(lowered, call, other):
+                if not reads_before_writes(lowered, call, read=other, written=written):
                     return False
     return True
 
 
 def _parts_are_written(lowered: LoweredModule, root: TensorRef) -> bool:
     return any(lowered.root(t) is root and not lowered.is_whole(t) for call in lowered.calls for t in call.outputs)
-
-
-def _works_in_place(lowered: LoweredModule, call: KernelCall, operand: TensorRef) -> bool:
-    """Whether the layer may write its only result exactly over an operand."""
-    func = lowered.kernel(call)
-    if func.attrs.distances is not None or len(call.outputs) != 1 or not lowered.is_whole(call.outputs[0]):
-        return False
-    (out,) = func.outputs
-    reads = [a for a, t in zip(func.inputs, call.inputs, strict=True) if lowered.root(t) is operand]
-    whole = all(lowered.is_whole(t) for t in call.inputs if lowered.root(t) is operand)
-    if len(reads) != 1 or not whole or reads[0].nbytes != out.nbytes:
-        return False
-    distance = safe_distances(func, lowered.prim_funcs).get((reads[0], out))
-    return (distance is not None and min(distance.up, distance.down) <= 0) or (reads[0], out) in in_place_pairs(func)
 
 
 def live_after(lowered: LoweredModule) -> list[Live]:
@@ -253,38 +238,35 @@ def _gathered(lowered: LoweredModule, call: KernelCall) -> LoweredModule:
     alias: dict[TensorRef, tuple[TensorRef, int]] = {}
     copies: Parts = []
     for move in moves:
-        operand = call.inputs[move.operand]
-        root = lowered.root(operand)
-        computed = any(root in c.outputs for c in lowered.calls) and root not in olds
-        whole = computed and move.size == root.type.nbytes and root not in alias and not is_output(lowered, root)
-        if whole and fits_offset(lowered, root, move.target):
-            alias[root] = (result, move.target)
+        part = _part(lowered, call.inputs[move.operand], move, alias)
+        if part is None:
+            copies.append((call.inputs[move.operand], move))
         else:
-            copies.append((operand, move))
+            alias[part] = (result, move.target)
     if not alias or sum(m.size for m in moves) != result.type.nbytes:
         return lowered
     return without_call(with_copies(lowered, call, copies, result), call, alias)
 
 
-def with_copies(lowered: LoweredModule, call: KernelCall, copies: Parts, result: TensorRef) -> LoweredModule:
+def with_copies(lowered: L, call: KernelCall, copies: Parts, result: TensorRef) -> L:
     """Insert a call before `call` for each operand that has to be copied into its result."""
-    functions, views, offsets, copy_calls = dict(lowered.functions), dict(lowered.views), dict(lowered.offsets), []
+    functions, alias, copy_calls = dict(lowered.functions), dict[TensorRef, tuple[TensorRef, int]](), []
     for operand, move in copies:
         type_, start = operand.type, lowered.place_in_root(operand)[1] + move.source
         if move.size != type_.nbytes:
             type_ = replace(type_, shape=rows_of(type_, move.size))
             source = TensorRef(f"{operand.name}_part", type_)
-            views[source], offsets[source] = operand, move.source
+            alias[source] = operand, move.source
             operand = source
         func = _copy(move, start)
         functions.setdefault(func.name, func)
         part = TensorRef(f"{operand.name}_kept", type_)
-        views[part], offsets[part] = result, move.target
+        alias[part] = result, move.target
         copy_calls.append(KernelCall(func.name, (operand,), (part,), span=call.span, operators=call.operators))
     at = lowered.calls.index(call)
     calls = (*lowered.calls[:at], *copy_calls, *lowered.calls[at:])
     controls = with_steps(lowered.controls, at, len(copy_calls))
-    return replace(lowered, functions=functions, views=views, offsets=offsets, calls=calls, controls=controls)
+    return replace(lowered.with_views(alias), functions=functions, calls=calls, controls=controls)
 
 
 def rows_of(type_: TensorType, size: int) -> tuple[int, ...]:
@@ -349,17 +331,12 @@ def _always_runs(lowered: LoweredModule, call: KernelCall) -> bool:
 
 def _sliced(lowered: LoweredModule, state: State) -> LoweredModule:
     """The new value as a view of the tensor that it is sliced from."""
-    maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
+    maker = lowered.maker(state.new)
     moves = () if maker is None else moves_of(lowered.kernel(maker))
-    if maker is None or len(moves) != 1 or moves[0].size != state.new.type.nbytes or not _always_runs(lowered, maker):
+    if maker is None or len(moves) != 1 or not _always_runs(lowered, maker):
         return lowered
-    if is_output(lowered, state.new) or state.new in lowered.views:
-        return lowered
-    source = maker.inputs[moves[0].operand]
-    _, start = lowered.place_in_root(source)
-    if not fits_offset(lowered, state.new, start + moves[0].source):
-        return lowered
-    return without_call(lowered, maker, {state.new: (source, moves[0].source)})
+    alias = _slice(lowered, maker, moves[0])
+    return lowered if alias is None else without_call(lowered, maker, alias)
 
 
 def _joined(lowered: LoweredModule, call: KernelCall, state: State) -> LoweredModule | None:
@@ -368,7 +345,7 @@ def _joined(lowered: LoweredModule, call: KernelCall, state: State) -> LoweredMo
     if is_output(lowered, result) or state.old in lowered.views:
         return None
     alias: dict[TensorRef, tuple[TensorRef, int]] = {}
-    copies: list[tuple[TensorRef, Move]] = []
+    copies: Parts = []
     end = 0
     parts = [(call.inputs[move.operand], move) for move in moves_of(lowered.kernel(call))]
     kept, parts = _cut(lowered, state, parts)
@@ -376,8 +353,7 @@ def _joined(lowered: LoweredModule, call: KernelCall, state: State) -> LoweredMo
         if move.target != end:
             return None
         end += move.size
-        whole = move.size == operand.type.nbytes
-        part = _part(lowered, operand, kept, alias, move) if whole else None
+        part = _inside(lowered, operand, kept, move, alias)
         if part is None:
             copies.append((operand, move))
         else:
@@ -388,8 +364,7 @@ def _joined(lowered: LoweredModule, call: KernelCall, state: State) -> LoweredMo
     if kept is not state:
         first = state.old.type.nbytes - kept.old.type.nbytes
         states = tuple(kept if s is state else s for s in lowered.states)
-        views, offsets = {**lowered.views, kept.new: state.new}, {**lowered.offsets, kept.new: first}
-        lowered = replace(lowered, states=states, views=views, offsets=offsets)
+        lowered = replace(lowered.with_views({kept.new: (state.new, first)}), states=states)
     return lowered
 
 
@@ -409,15 +384,12 @@ def _cut(lowered: LoweredModule, state: State, parts: Parts) -> tuple[State, Par
     return kept, [(remaining_rows, replace(move, source=0)), *parts[1:]]
 
 
-def _part(
-    lowered: LoweredModule, operand: TensorRef, state: State, alias: dict[TensorRef, tuple[TensorRef, int]], move: Move
-) -> TensorRef | None:
+def _inside(lowered: LoweredModule, operand: TensorRef, state: State, move: Move, alias: Alias) -> TensorRef | None:
     """The tensor that can be inside the result: the state itself in front, or a whole result of a layer."""
     root = lowered.root(operand)
-    if root in alias or root.type.nbytes != move.size or is_output(lowered, root) or root in lowered.variables:
-        return None
     if root is state.old:
-        return root if move.target == 0 else None
-    computed = any(root in c.outputs for c in lowered.calls)
-    kept = any(lowered.root(t) is root for s in lowered.states for t in (s.old, s.new))
-    return root if computed and not kept and fits_offset(lowered, root, move.target) else None
+        fits = move.target == 0 and move.size == operand.type.nbytes == root.type.nbytes
+        return root if fits and root not in alias and not is_output(lowered, root) else None
+    if root in lowered.variables or root in {lowered.root(s.new) for s in lowered.states}:
+        return None
+    return _part(lowered, operand, move, alias)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from typing import Self
 
 from aot.errors import InternalError, Problem, UsageError
 from aot.executor.config import PlanConfig, SelectionConfig
@@ -40,6 +41,10 @@ class TensorRef:
     channels: tuple[int, ...] = ()
 
 
+Alias = Mapping[TensorRef, tuple[TensorRef, int]]
+"""View -> the tensor whose bytes it shows, and the offset of the first one."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
     """One layer: a call of the module's function `func` with the tensors in the order of its input and output buffers.
@@ -69,6 +74,11 @@ class KernelCall:
     callees: tuple[str, ...] = ()
     feed: tuple[str, int, int] | None = None
     carried: int = 0
+
+    @property
+    def tensors(self) -> tuple[TensorRef, ...]:
+        """The inputs and the outputs, as the function's buffers."""
+        return *self.inputs, *self.outputs
 
     @property
     def does(self) -> str:
@@ -171,7 +181,7 @@ class LoweredModule(IRModule):
         functions = {k: f for k, f in result.functions.items() if k != name}
         return replace(self, functions=functions, constants={k: c for k, c in result.constants.items() if k != name})
 
-    def with_calls(self, calls: Sequence[KernelCall]) -> LoweredModule:
+    def with_calls(self, calls: Sequence[KernelCall]) -> Self:
         """The module with other calls, and without the functions that none of these calls needs."""
         used = {name for c in calls for name in (*c.callees, c.func, c.emitted)}
         return replace(
@@ -180,6 +190,18 @@ class LoweredModule(IRModule):
             functions={k: f for k, f in self.functions.items() if k in used},
             constants={k: c for k, c in self.constants.items() if k in used},
         )
+
+    def with_views(self, alias: Alias) -> Self:
+        """The module with more views."""
+        return replace(
+            self,
+            views={**self.views, **{t: shown for t, (shown, _) in alias.items()}},
+            offsets={**self.offsets, **{t: offset for t, (_, offset) in alias.items()}},
+        )
+
+    def maker(self, tensor: TensorRef) -> KernelCall | None:
+        """The call whose only result is this very tensor; None if there is none."""
+        return next((c for c in self.calls if c.outputs == (tensor,)), None)
 
     @property
     def max_iterations(self) -> int:
@@ -265,7 +287,7 @@ def main_of(lowered: LoweredModule) -> tuple[PrimFunc, dict[str, Array]]:
     calls: list[CallPrim] = []
     for i, call in enumerate(lowered.calls):
         func = lowered.kernel(call)
-        tensors = zip((*call.inputs, *call.outputs), (*func.inputs, *func.outputs), strict=True)
+        tensors = zip(call.tensors, (*func.inputs, *func.outputs), strict=True)
         operands = [region(t, b.dtype) for t, b in tensors]
         for b in func.consts:
             params.append(Buffer(supply.fresh(f"{call.func}_{b.name}"), b.shape, b.dtype, "const", b.align))
@@ -418,7 +440,7 @@ def _call_faults(lowered: LoweredModule, call: KernelCall) -> Iterator[str]:
     ):
         yield "the number of operands differs from the function's"
         return
-    for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
+    for buffer, tensor in zip(func.inputs + func.outputs, call.tensors, strict=True):
         if buffer.nbytes != tensor.type.nbytes:
             yield f"{tensor.name} has {tensor.type.nbytes} bytes, buffer {buffer.name} {buffer.nbytes}"
     constants = lowered.constants.get(call.func, {})

@@ -72,6 +72,28 @@ def _conflict(a: str, b: str, distance: Distance, *, sizes: tuple[int, int]) -> 
     return [Conflict(b, a, distance.up) if up <= down else Conflict(a, b, distance.down)]
 
 
+def reads_before_writes(
+    lowered: LoweredModule, call: KernelCall, *, read: TensorRef, written: TensorRef, gap: int = 0
+) -> bool:  # fmt: skip
+    """Whether a call is done with each byte of `read` before it writes a byte of `written` to the same place.
+
+    Both own their bytes; `read` starts `gap` bytes after `written`.
+    """
+    func = lowered.kernel(call)
+    sources = [(b, *lowered.place_in_root(t)) for b, t in zip(func.inputs, call.inputs, strict=True)]
+    targets = [(b, *lowered.place_in_root(t)) for b, t in zip(func.outputs, call.outputs, strict=True)]
+    pairs = [(a, b, start - at) for a, one, start in sources if one is read for b, other, at in targets if other is written]
+    if not pairs or func.attrs.distances is not None:
+        return not pairs
+    safe, in_place = safe_distances(func, lowered.prim_funcs), in_place_pairs(func)
+    for a, b, offset in pairs:
+        distance, apart = safe.get((a, b)), gap + offset
+        proven = distance is not None and (apart >= distance.up or -apart >= distance.down)
+        if not proven and (apart or (a, b) not in in_place):
+            return False
+    return True
+
+
 # ---- results in the storage of an operand: layers whose kernels may write exactly over what they read
 
 

@@ -103,7 +103,7 @@ def _planned_faults(module: IRModule) -> Iterator[str]:
         return
     for i, (call, scratch) in enumerate(zip(planned.calls, layout.scratch, strict=True)):
         func = planned.kernel(call)
-        for tensor, buffer in zip((*call.inputs, *call.outputs), (*func.inputs, *func.outputs), strict=True):
+        for tensor, buffer in zip(call.tensors, (*func.inputs, *func.outputs), strict=True):
             root, offset = planned.place_in_root(tensor)
             place = layout.places.get(root)
             where = f"layer {i} ({call.func}): {tensor.name}"

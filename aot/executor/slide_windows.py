@@ -10,8 +10,9 @@ import numpy as np
 from aot.errors import InternalError, Problem, internal
 from aot.executor.copy_elision import fits_offset, moves_of, with_copies, without_call
 from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef
+from aot.executor.overlaps import reads_before_writes
 from aot.executor.storage_map import STATE_ALIGN, Planned, StorageInfo, StorageMap, WriteBack, fresh_bytes
-from aot.ir.module import BaseFunc, of_phase
+from aot.ir.module import BaseFunc
 from aot.ir.op import Array
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType
@@ -21,7 +22,6 @@ from aot.memory.pool_choice import UsedPool
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
-from aot.tir.analysis import safe_distances
 from aot.tir.function import Move, PrimFunc, Shift
 from aot.tir.transform import merge_functions
 
@@ -33,21 +33,21 @@ def slide_windows(module: Planned, _context: PassContext) -> Planned:
     In: a Planned.  Out: a Planned with the same workspace and, if windows advance, another layout of the state (E9005 if two
     windows would ever collide).
     """
-    return _with_windows(module)
+    return _with_windows(module, slide=module.planning.rings == "slide")
 
 
 def least_state(planned: Planned) -> int:
     """Bytes of the state with its windows packed, without room to advance."""
-    return _with_windows(replace(planned, planning=replace(planned.planning, rings="copy"))).layout.state_size
+    return _with_windows(planned, slide=False).layout.state_size
 
 
-def _with_windows(planned: Planned) -> Planned:
+def _with_windows(planned: Planned, *, slide: bool) -> Planned:
     if any(call.feed for call in planned.calls):
         return planned
-    shifted = shifted_states(planned) if planned.planning.rings == "slide" else []
+    shifted = shifted_states(planned) if slide else None
     most = _most_state(planned)
     for rings in _choices(planned, shifted, most):
-        chosen = [s for s in shifted if s.ring in rings.windows]
+        chosen = [s for s in shifted or () if s.ring in rings.windows]
         slid = without_shifts(planned, chosen) if chosen else planned
         layout = _laid_out(slid, rings)
         if _fits(planned, layout, most):
@@ -63,9 +63,12 @@ def _most_state(planned: Planned) -> int | None:
     return kept + kept // share if share else None
 
 
-def _choices(planned: Planned, shifted: Sequence[ShiftedState], most: int | None) -> Iterator[Rings]:
-    """Choices to try, the best first: windows that advance, within `most` bytes if given; then windows without room for it."""
-    if planned.planning.rings == "slide":
+def _choices(planned: Planned, shifted: Sequence[ShiftedState] | None, most: int | None) -> Iterator[Rings]:
+    """Choices to try, the best first: windows that advance, within `most` bytes if given; then windows without room for it.
+
+    `shifted`: the states that layers shift; None if no window is to advance.
+    """
+    if shifted is not None:
         slid = without_shifts(planned, shifted)
         windows = list(_windows(slid).values())
         least = tight_rings(windows)
@@ -236,7 +239,7 @@ def shifted_states(planned: Planned) -> list[ShiftedState]:
     olds = [planned.root(s.old) for s in planned.states]
     for state, start in zip(planned.states, planned.layout.states, strict=True):
         old, new, places = state.old, state.new, planned.layout.places
-        maker = next((c for c in planned.calls if c.outputs == (new,)), None)
+        maker = planned.maker(new)
         if maker is None or {old, new} & planned.views.keys():
             continue
         shift = planned.kernel(maker).attrs.shift or _copied(planned, maker, state)
@@ -252,7 +255,7 @@ def shifted_states(planned: Planned) -> list[ShiftedState]:
 
 def shifted_by_copy(lowered: LoweredModule, state: State) -> Move | None:
     """The copy by which a pure copy layer puts the new rows behind the remaining old ones; None if no layer does so."""
-    maker = next((c for c in lowered.calls if c.outputs == (state.new,)), None)
+    maker = lowered.maker(state.new)
     return None if maker is None else _copied(lowered, maker, state)
 
 
@@ -271,18 +274,14 @@ def without_shifts(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned
     for one in shifted:
         old, new = one.state.old, one.state.new
         window = TensorRef(f"{old.name}_window", TensorType((one.ring.size // itemsize(old.type.dtype),), old.type.dtype))
-        planned = replace(
-            planned, views={**planned.views, old: window, new: window}, offsets={**planned.offsets, new: one.ring.hop}
-        )
+        planned = planned.with_views({old: (window, 0), new: (window, one.ring.hop)})
         places[window], aligns[window] = places[old], aligns[old]
     planned = _with_rests(planned, [one for one in shifted if isinstance(one.shift, Shift)])
     for one in shifted:
         if isinstance(one.shift, Move):
             parts = [(one.call.inputs[one.shift.operand], one.shift)]
-            copied = without_call(with_copies(planned, one.call, parts, one.state.new), one.call, {})
-            planned = of_phase(copied, Planned, "slide_windows")
-    layout = replace(planned.layout, places=places, aligns=aligns)
-    return of_phase(replace(planned, layout=layout), Planned, "slide_windows")
+            planned = without_call(with_copies(planned, one.call, parts, one.state.new), one.call, {})
+    return replace(planned, layout=replace(planned.layout, places=places, aligns=aligns))
 
 
 def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
@@ -299,7 +298,7 @@ def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
     if planned.config.mode.shares_functions:
         made = [calls.index(c) for c in calls if c.outputs in {one.call.outputs for one in shifted}]
         _share(calls, made, functions=functions, names=names)
-    return of_phase(replace(planned, functions=functions, states=tuple(states)).with_calls(calls), Planned, "slide_windows")
+    return replace(planned, functions=functions, states=tuple(states)).with_calls(calls)
 
 
 def _share(calls: list[KernelCall], numbers: Sequence[int], *, functions: dict[str, BaseFunc], names: NameSupply) -> None:
@@ -335,24 +334,8 @@ def may_share(planned: Planned, below: TensorRef, above: TensorRef, *, gap: int)
     write = first_write(planned, below)
     for i, call in enumerate(planned.calls):
         reads = any(planned.root(t) is above for t in call.inputs)
-        if reads and (i > write or (i == write and not _is_proven(planned, call, below=below, above=above, gap=gap))):
+        if reads and (i > write or (i == write and not reads_before_writes(planned, call, read=above, written=below, gap=gap))):
             return False
-    return True
-
-
-def _is_proven(planned: Planned, call: KernelCall, *, below: TensorRef, above: TensorRef, gap: int) -> bool:
-    """Whether a call has finished with each byte of `above` before it overwrites it."""
-    func = planned.kernel(call)
-    if func.attrs.distances is not None:
-        return False
-    known = safe_distances(func, planned.prim_funcs)
-    for source, given in zip(func.inputs, call.inputs, strict=True):
-        for target, made in zip(func.outputs, call.outputs, strict=True):
-            (one, start), (other, at) = planned.place_in_root(given), planned.place_in_root(made)
-            if one is above and other is below:
-                distance = known.get((source, target))
-                if distance is None or gap + start - at < distance.up:
-                    return False
     return True
 
 

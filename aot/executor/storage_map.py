@@ -11,7 +11,7 @@ from aot.errors import AotError, Problem, TargetError, UsageError
 from aot.executor.config import Io
 from aot.executor.copy_elision import with_aliases, with_gathered_rows, with_windows, without_copies
 from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef, check_lowered
-from aot.executor.overlaps import Operand, call_distances, in_place_results, merge_alignments
+from aot.executor.overlaps import Operand, call_distances, in_place_results, merge_alignments, reads_before_writes
 from aot.ir.module import in_phase
 from aot.memory.circular_state import Rings
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts
@@ -27,7 +27,6 @@ from aot.support.names import NameSupply
 from aot.support.text import printable
 from aot.system.disk_memo import recall
 from aot.target.source_module import Param
-from aot.tir.analysis import in_place_pairs, safe_distances
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,9 @@ def in_place_states(lowered: LoweredModule) -> dict[TensorRef, TensorRef]:
         reads = [i for i, c in enumerate(lowered.calls) if old in map(lowered.root, c.inputs)]
         if not writes or any(i > writes[0] for i in reads):
             continue
-        if writes[0] not in reads or (len(writes) == 1 and _is_proven(lowered, lowered.calls[writes[0]], old=old, new=root)):
+        if writes[0] not in reads or (
+            len(writes) == 1 and reads_before_writes(lowered, lowered.calls[writes[0]], read=old, written=root)
+        ):
             old_of[root] = old
     return old_of
 
@@ -101,24 +102,6 @@ def is_written_by_copy(lowered: LoweredModule, state: State) -> bool:
     root = lowered.root(state.new)
     olds = {lowered.root(s.old) for s in lowered.states}
     return root in (*lowered.inputs, *lowered.values) or (root not in olds and not lowered.is_whole(state.new))
-
-
-def _is_proven(lowered: LoweredModule, call: KernelCall, *, old: TensorRef, new: TensorRef) -> bool:
-    """Whether a call is done with each byte of `old` before it writes that byte of `new`, if both are in the same place."""
-    func = lowered.kernel(call)
-    places = [lowered.place_in_root(t) for t in call.outputs]
-    outs = [b for b, (root, _) in zip(func.outputs, places, strict=True) if root is new]
-    if func.attrs.distances is not None or len(outs) != 1 or outs[0].nbytes != new.type.nbytes:
-        return False
-    safe, pairs = safe_distances(func, lowered.prim_funcs), in_place_pairs(func)
-    for buffer, tensor in zip(func.inputs, call.inputs, strict=True):
-        root, offset = lowered.place_in_root(tensor)
-        if root is not old or (offset == 0 and (buffer, outs[0]) in pairs):
-            continue
-        distance = safe.get((buffer, outs[0]))
-        if distance is None or (offset < distance.up and -offset < distance.down):
-            return False
-    return True
 
 
 def without_state(pooling: Pooling, size: int) -> tuple[Pooling, Pool | None]:
@@ -200,7 +183,7 @@ def count_accesses(lowered: LoweredModule, keys: Mapping[TensorRef, str], scratc
     count: dict[str, int] = {}
     for call, names in zip(lowered.calls, scratch, strict=True):
         func = lowered.kernel(call)
-        for k, tensor in enumerate((*call.inputs, *call.outputs)):
+        for k, tensor in enumerate(call.tensors):
             key = keys.get(lowered.root(tensor))
             if key:
                 work = func.attrs.macs // REUSE if k == 0 and call.inputs else 0
@@ -394,7 +377,7 @@ def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
         table[root] = max(table.get(root, 1), itemsize(tensor.type.dtype))
     for call in lowered.calls:
         func = lowered.kernel(call)
-        for buffer, tensor in zip(func.inputs + func.outputs, call.inputs + call.outputs, strict=True):
+        for buffer, tensor in zip(func.inputs + func.outputs, call.tensors, strict=True):
             root = lowered.root(tensor)
             table[root] = max(table[root], buffer.align, itemsize(buffer.dtype))
     return table
@@ -501,7 +484,7 @@ def _program(
         there = tuple(begun.intersection(writes) - rewritten)
         begun.update(writes)
         operands = []
-        for tensor in (*call.inputs, *call.outputs):
+        for tensor in call.tensors:
             root, offset = lowered.place_in_root(tensor)
             key = "" if tensor in call.outputs and places[root].key in there else places[root].key
             operands.append(Operand(key, offset, root.type.nbytes))
