@@ -80,15 +80,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits in bytes; None: no limit.
-
-    `flash`: constants and kernel code together; `code`: kernel code alone; `scratch`: per layer, by its place in the lowered
-    module.
-    """
+    """Limits in bytes for constants and kernel code together, and for kernel code alone; None: no limit."""
 
     flash: int | None = None
     code: int | None = None
-    scratch: Sequence[int] | None = None
 
 
 NODE_LIMIT = 50_000
@@ -115,21 +110,22 @@ class Selection:
 def choose(layers: Layers, budget: Budget) -> Selection:
     """The best candidate of each layer.
 
-    If no candidate of a layer respects its scratch limit, the layer keeps the one with the least scratch.  If no choice fits, the
-    limit on code is dropped; if still none fits, the choice with the least flash is used.
+    If no choice fits, the limit on code is dropped; if still none fits, the choice with the least flash is used.
     """
     if not layers:
         return Selection()
-    allowed = [_allowed(c, None if budget.scratch is None else budget.scratch[i]) for i, c in enumerate(layers)]
+    chosen: Sequence[int] | None
     if budget.flash is None and budget.code is None:
-        return _fastest(layers, [min(options, key=lambda k: _speed_first(layers[i][k])) for i, options in enumerate(allowed)])
-    fastest = _fastest_within(layers, allowed, budget)
-    if fastest is not None:
-        return _fastest(layers, fastest)
-    quick = _without_slow(layers, allowed, budget)
+        chosen = [min(range(len(c)), key=lambda k: (c[k].instructions, c[k].constants + c[k].code)) for c in layers]
+    else:
+        chosen = _fastest_within(layers, budget)
+    if chosen is not None:  # no layer has a faster candidate
+        total = sum(layer[k].instructions for layer, k in zip(layers, chosen, strict=True))
+        return Selection(tuple(chosen), total=total, lower_bound=total)
+    quick = _without_slow(layers, budget)
     if quick is not None:
         return quick
-    program, proven = _Program(layers, allowed), True
+    program, proven = _Program(layers), True
     for code in dict.fromkeys((budget.code, None)):
         solution = program.solve(program.instructions, flash=budget.flash, code=code)
         proven = proven and solution.proven  # also that nothing fits the limit on code
@@ -140,38 +136,25 @@ def choose(layers: Layers, budget: Budget) -> Selection:
     return program.selection(smallest, "flash", proven=proven and smallest.proven)
 
 
-def _fastest(layers: Layers, chosen: Sequence[int]) -> Selection:
-    """A choice in which no layer has a faster candidate."""
-    total = sum(layer[k].instructions for layer, k in zip(layers, chosen, strict=True))
-    return Selection(tuple(chosen), total=total, lower_bound=total)
-
-
-def _allowed(candidates: Sequence[Candidate], limit: int | None) -> tuple[int, ...]:
-    fitting = tuple(k for k, c in enumerate(candidates) if limit is None or c.scratch <= limit)
-    if fitting:
-        return fitting
-    return (min(range(len(candidates)), key=lambda k: (candidates[k].scratch, candidates[k].instructions)),)
-
-
-def _fastest_within(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Budget) -> tuple[int, ...] | None:
+def _fastest_within(layers: Layers, budget: Budget) -> Sequence[int] | None:
     """The candidates with the fewest instructions if they fit together, which is then the optimum; else None.
 
     Most networks have room for them, and then no other candidate's code key is needed.
     """
-    least = [min(layers[i][k].instructions for k in options) for i, options in enumerate(allowed)]
-    options = [tuple(k for k in ks if layers[i][k].instructions == least[i]) for i, ks in enumerate(allowed)]
+    least = [min(c.instructions for c in layer) for layer in layers]
+    options = [[k for k, c in enumerate(layer) if c.instructions == n] for layer, n in zip(layers, least, strict=True)]
+    if any(len(ks) > 1 for ks in options):
+        program = _Program(layers, options)
+        solution = program.solve(program.instructions, flash=budget.flash, code=budget.code)
+        return None if solution.values is None else program.chosen(solution)
     flash, code = (float("inf") if limit is None else limit for limit in (budget.flash, budget.code))
-    if all(len(ks) == 1 for ks in options):
-        chosen = [layers[i][k] for i, (k,) in enumerate(options)]
-        most = sum(c.code for c in chosen)  # as if none shared code
-        fits = most <= code and sum(c.constants for c in chosen) + most <= flash
-        if not fits:
-            program = _Program(layers, options)
-            fits = bool(program.code.sum() <= code and program.flash @ program.upper <= flash)
-        return tuple(k for (k,) in options) if fits else None
-    program = _Program(layers, options)
-    solution = program.solve(program.instructions, flash=budget.flash, code=budget.code)
-    return None if solution.values is None else program.chosen(solution)
+    chosen = [layers[i][k] for i, (k,) in enumerate(options)]
+    most = sum(c.code for c in chosen)  # as if none shared code
+    fits = most <= code and sum(c.constants for c in chosen) + most <= flash
+    if not fits:
+        program = _Program(layers, options)
+        fits = bool(program.code.sum() <= code and program.flash @ program.upper <= flash)
+    return [k for (k,) in options] if fits else None
 
 
 PART = 1e-6
@@ -181,15 +164,15 @@ SLOW = 2
 """Candidates above this multiple of the instructions of their layer's fastest are hardly ever chosen."""
 
 
-def _without_slow(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Budget) -> Selection | None:
+def _without_slow(layers: Layers, budget: Budget) -> Selection | None:
     """The optimum if it has no slow candidate, without their keys, which take longer to compute than everything else; else None.
 
     Slow candidates with the same interface count as if they shared one code, the smallest of theirs, and as if they had none if
     another candidate may share it.  This never overestimates a choice, so if the best one has none of them, it is the best of
     all, and its cost is exact.
     """
-    least = [min(layers[i][k].instructions for k in options) for i, options in enumerate(allowed)]
-    every = {(i, k): layers[i][k] for i, options in enumerate(allowed) for k in options}
+    least = [min(c.instructions for c in layer) for layer in layers]
+    every = {(i, k): c for i, layer in enumerate(layers) for k, c in enumerate(layer)}
     slow = {(i, k): c for (i, k), c in every.items() if c.interface and c.instructions > SLOW * least[i]}
     if not slow:
         return None
@@ -199,8 +182,7 @@ def _without_slow(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Bu
         shares = "" in others or c.interface in others
         code[c.interface] = 0 if shares else min(c.code, code.get(c.interface, c.code))
     cheaper = {p: replace(c, key=("slow", c.interface), code=code[c.interface]) for p, c in slow.items()}
-    layers_of_one_code = [[cheaper.get((i, k), c) for k, c in enumerate(layer)] for i, layer in enumerate(layers)]
-    program = _Program(layers_of_one_code, allowed)
+    program = _Program([[cheaper.get((i, k), c) for k, c in enumerate(layer)] for i, layer in enumerate(layers)])
     if program.wants(slow, budget):  # then so does the optimum, most likely, which costs more to find
         return None
     solution = program.solve(program.instructions, flash=budget.flash, code=budget.code)
@@ -210,37 +192,41 @@ def _without_slow(layers: Layers, allowed: Sequence[tuple[int, ...]], budget: Bu
     return None if any(place in slow for place in enumerate(selection.chosen)) else selection
 
 
-def _speed_first(candidate: Candidate) -> tuple[int, int]:
-    return candidate.instructions, candidate.constants + candidate.code
-
-
 class _Program:
     """The integer program: columns for candidates of equal layers, then for code keys and for arrays of several candidates."""
 
-    def __init__(self, layers: Layers, allowed: Sequence[tuple[int, ...]]) -> None:
-        every = [(i, layers[i][k]) for i, options in enumerate(allowed) for k in options]
-        code, shared = _largest((c.key, c.code) for _, c in every), _shared(every)
+    def __init__(self, layers: Layers, options: Sequence[Sequence[int]] | None = None) -> None:
+        """`options`: the candidates of each layer that may be chosen (None: all)."""
+        options = [range(len(layer)) for layer in layers] if options is None else options
+        every = {(i, k): layers[i][k] for i, ks in enumerate(options) for k in ks}
+        code, shared = dict[Hashable, int](), _shared(every)
+        for candidate in every.values():
+            code[candidate.key] = max(candidate.code, code.get(candidate.key, 0))
+        costs = {pair: _Cost.of(c, shared) for pair, c in every.items()}
         equal: dict[Hashable, list[int]] = {}
-        for i, options in enumerate(allowed):
-            equal.setdefault(tuple((k, *_terms(layers[i][k], shared)) for k in options), []).append(i)
+        for i, ks in enumerate(options):
+            equal.setdefault(tuple((k, *costs[i, k].terms) for k in ks), []).append(i)
         self._equal = list(equal.values())
-        pairs = {(n, k): layers[members[0]][k] for n, members in enumerate(self._equal) for k in allowed[members[0]]}
+        pairs = {(n, k): costs[members[0], k] for n, members in enumerate(self._equal) for k in options[members[0]]}
         users = Counter(c.key for c in pairs.values())
-        alone = {c.key for (n, _), c in pairs.items() if users[c.key] == len(self._equal[n]) == 1}
-        terms = {pair: _paid(c, shared, alone) for pair, c in pairs.items()}
-        self._pairs = _first_of_each(terms)
-        for key in alone:
-            del code[key]
+        alone = {c.key: code.pop(c.key) for (n, _), c in pairs.items() if users[c.key] == len(self._equal[n]) == 1}
+        first: dict[Hashable, tuple[int, int]] = {}  # of a layer's candidates with the same cost, as any of them could be chosen
+        for (n, k), c in pairs.items():
+            own = c.instructions, c.constants + alone.get(c.key, 0), alone.get(c.key, 0), *c.needs(alone)
+            first.setdefault((n, own), (n, k))
+        self._pairs = list(first.values())
         once = [*(("code", k) for k in code), *(("array", k) for k in shared)]
         columns: dict[Hashable, int] = {key: len(self._pairs) + n for n, key in enumerate(once)}
-        chosen = [terms[pair] for pair in self._pairs]
-        self._needs = [(pair, columns[key]) for pair, c in enumerate(chosen) for key in c.needs]
+        chosen = [pairs[pair] for pair in self._pairs]
+        own_code = [alone.get(c.key, 0) for c in chosen]
+        self._needs = [(pair, columns[key]) for pair, c in enumerate(chosen) for key in c.needs(alone)]
         counts = [len(self._equal[n]) for n, _ in self._pairs]
-        self.upper: Array = np.array([*counts, *([1] * (len(code) + len(shared)))], float)
-        none = np.zeros(len(shared))
-        self.code: Array = np.concatenate([[c.code for c in chosen], list(code.values()), none]).astype(float)
-        self.flash: Array = np.concatenate([[c.flash for c in chosen], list(code.values()), list(shared.values())]).astype(float)
-        self.instructions: Array = np.concatenate([[c.instructions for c in chosen], np.zeros(len(code)), none]).astype(float)
+        none, bytes_ = np.zeros(len(shared)), [*code.values()]
+        self.upper: Array = np.array([*counts, *([1] * len(once))], float)
+        self.code: Array = np.concatenate([own_code, bytes_, none]).astype(float)
+        own_flash = [c.constants + n for c, n in zip(chosen, own_code, strict=True)]
+        self.flash: Array = np.concatenate([own_flash, bytes_, list(shared.values())]).astype(float)
+        self.instructions: Array = np.concatenate([[c.instructions for c in chosen], np.zeros(len(once))]).astype(float)
 
     def solve(self, objective: Array, *, flash: int | None, code: int | None) -> Solution:
         """The columns with the least objective within the limits; without values if nothing fits."""
@@ -286,52 +272,41 @@ class _Program:
         return Entries(n, np.repeat(np.arange(n), 2), columns, values), -np.inf, 0
 
 
-def _shared(candidates: Iterable[tuple[int, Candidate]]) -> dict[Hashable, int]:
-    """The bytes of arrays that candidates of different layers share; `candidates` come with the number of their layer."""
+def _shared(candidates: Mapping[tuple[int, int], Candidate]) -> dict[Hashable, int]:
+    """The bytes of arrays that candidates of different layers share; `candidates` by the number of their layer and their own."""
     users: dict[Hashable, set[int]] = {}
     sizes: dict[Hashable, int] = {}
-    for i, c in candidates:
+    for (i, _), c in candidates.items():
         for a in c.arrays:
             users.setdefault(a.key, set()).add(i)
             sizes[a.key] = a.nbytes
     return {key: size for key, size in sizes.items() if len(users[key]) > 1}
 
 
-def _own(candidate: Candidate, shared: Mapping[Hashable, int]) -> int:
-    """Bytes of constants used by this layer only."""
-    return candidate.constants - distinct_bytes(a for a in candidate.arrays if a.key in shared)
-
-
-def _terms(candidate: Candidate, shared: Mapping[Hashable, int]) -> tuple[Hashable, ...]:
-    """Everything that the program uses of a candidate."""
-    arrays = frozenset(a.key for a in candidate.arrays if a.key in shared)
-    return candidate.instructions, _own(candidate, shared), candidate.key, arrays
-
-
 @dataclass(frozen=True, slots=True)
-class _Paid:
-    """The cost of a candidate wherever it is chosen; `needs`: the keys of code and arrays that count once for all."""
+class _Cost:
+    """Everything that the program uses of a candidate: `constants` of this layer only, and keys of shared `arrays`."""
 
     instructions: int
-    flash: int
-    code: int
-    needs: tuple[Hashable, ...]
+    constants: int
+    key: Hashable
+    arrays: tuple[Hashable, ...]
 
+    @staticmethod
+    def of(candidate: Candidate, shared: Mapping[Hashable, int]) -> _Cost:
+        arrays = [a for a in candidate.arrays if a.key in shared]
+        own = candidate.constants - distinct_bytes(arrays)
+        return _Cost(candidate.instructions, own, candidate.key, tuple(dict.fromkeys(a.key for a in arrays)))
 
-def _paid(candidate: Candidate, shared: Mapping[Hashable, int], alone: Container[Hashable]) -> _Paid:
-    """The cost of a candidate; if it is the only user of its code (`alone`), the code needs no column of its own."""
-    code = candidate.code if candidate.key in alone else 0
-    keys = [("array", a.key) for a in candidate.arrays if a.key in shared]
-    needs = dict.fromkeys(keys if candidate.key in alone else [("code", candidate.key), *keys])
-    return _Paid(candidate.instructions, _own(candidate, shared) + code, code, tuple(needs))
+    @property
+    def terms(self) -> tuple[Hashable, ...]:
+        """The same for layers with equal candidates."""
+        return self.instructions, self.constants, self.key, frozenset(self.arrays)
 
-
-def _first_of_each(paid: Mapping[tuple[int, int], _Paid]) -> list[tuple[int, int]]:
-    """Of a layer's candidates with the same cost only the first, as the search could choose any of them."""
-    first: dict[Hashable, tuple[int, int]] = {}
-    for pair, terms in paid.items():
-        first.setdefault((pair[0], terms), pair)
-    return list(first.values())
+    def needs(self, alone: Container[Hashable]) -> list[Hashable]:
+        """The code and arrays that count once for all candidates; code with one user (`alone`) counts with the candidate."""
+        code = [] if self.key in alone else [("code", self.key)]
+        return [*code, *(("array", key) for key in self.arrays)]
 
 
 def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
@@ -363,11 +338,3 @@ def _minimise(objective: Array, rows: Sequence[Row], upper: Array) -> Solution:
         return [places.tolist(), solution.values[places].astype(int).tolist(), solution.bound, solution.proven]
 
     return recall("selection", depends, solve, pack=packed, unpack=unpacked)
-
-
-def _largest(pairs: Iterable[tuple[Hashable, int]]) -> dict[Hashable, int]:
-    """The largest number per key, in the order in which keys first appear."""
-    largest: dict[Hashable, int] = {}
-    for key, number in pairs:
-        largest[key] = max(largest.get(key, 0), number)
-    return largest

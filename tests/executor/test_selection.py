@@ -121,8 +121,7 @@ def test_choices_without_slow_candidates_are_those_with_them() -> None:
         layers = random_layers(seed)
         layers = [[replace(c, instructions=c.instructions + 150 * (k % 2)) for k, c in enumerate(layer)] for layer in layers]
         budget = Budget(*(int(v) for v in rng.integers((100, 20), (400, 120))))
-        allowed = [tuple(range(len(layer))) for layer in layers]
-        found = selection._without_slow(layers, allowed, budget)
+        found = selection._without_slow(layers, budget)
         if found is not None:
             short += 1
             whole = choose([[replace(c, interface="") for c in layer] for layer in layers], budget)
@@ -183,15 +182,6 @@ def test_a_search_that_stops_says_how_far_it_is_from_its_bound(monkeypatch: pyte
     monkeypatch.setattr(selection, "NODE_LIMIT", 0)
     unknown = choose(layers, budget)
     assert (unknown.minimised, unknown.optimal) == ("flash", False)
-
-
-def test_scratch_limit_leaves_the_smallest_where_none_fits() -> None:
-    layers = [
-        [Candidate("a", NO_KERNEL, "a", 1, 0, 0, 100), Candidate("b", NO_KERNEL, "b", 9, 0, 0, 10)],
-        [Candidate("c", NO_KERNEL, "c", 1, 0, 0, 50), Candidate("d", NO_KERNEL, "d", 9, 0, 0, 60)],
-    ]
-    assert choose(layers, Budget(scratch=[20, 5])).chosen == (1, 0)
-    assert choose(layers, Budget()).chosen == (0, 0)
 
 
 def test_the_solver_says_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
