@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aot.executor.artifact import Artifact, check_names
-from aot.executor.lower_main import TURN, Main, StateInit
-from aot.executor.lowered import LoweredModule
+from aot.executor.lower_main import TURN, Main, TirModule
 from aot.executor.metadata import Names
-from aot.executor.storage_map import STATE_ALIGN, StorageInfo, StorageMap
+from aot.executor.storage_map import STATE_ALIGN, StorageInfo
 from aot.executor.templates import aot_workspace_c, aot_workspace_h, model_c, model_h
 from aot.ir.type import TensorType
 from aot.support.dataclass import dataclass
@@ -19,7 +18,7 @@ from aot.support.dtype import ctype, itemsize
 from aot.support.text import commas
 from aot.target.c_text import PARAMETERS, comment, float_literal, spdx_line
 from aot.target.codegen_c import print_calls
-from aot.target.source_module import NamedFunc, Param, internal_header, kernels_source, params_source
+from aot.target.source_module import internal_header, kernels_source, params_source
 from aot.target.target import Target
 from aot.tir.expr import BinOp, Expr, Imm, Load
 from aot.tir.function import PrimFunc
@@ -27,24 +26,20 @@ from aot.tir.functor import walk
 from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, While
 from aot.version import __version__
 
-if TYPE_CHECKING:
-    from aot.executor.lower_main import Layer
-
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the C files need: the lowered module, the places of its tensors, and its calls, functions and arrays by name."""
+    """What the C files need: the module with its main function, the names of the caller's tensors, and the metadata."""
 
-    lowered: LoweredModule
-    layout: StorageMap
-    layers: Sequence[Layer]
-    functions: Sequence[NamedFunc]
-    arrays: Sequence[Param]
-    names: Names
+    module: TirModule
     main: Main
-    init: StateInit
-    shared: bool = False
-    steps: bool = False
+    names: Names
+    metadata: Mapping[str, Any]
+
+    @property
+    def shared(self) -> bool:
+        """Whether the workspace is one that several models share."""
+        return bool(self.metadata["options"].get("share_workspace")) and self.module.layout.plan.size > 0
 
     def address(self, region: Region) -> str:
         """The C expression for a region's first byte; void * in the workspace."""
@@ -76,15 +71,15 @@ class Program:
 
     def _field(self, struct: str, field: str) -> str:
         """The caller's pointer; if slots replace NULL pointers, the struct may be NULL too."""
-        return f"{struct}->{field}" if self.layout.io == "user" else f"{struct} != NULL ? {struct}->{field} : NULL"
+        return f"{struct}->{field}" if self.module.layout.io == "user" else f"{struct} != NULL ? {struct}->{field} : NULL"
 
     def at(self, place: StorageInfo) -> str:
         """The address of a place in the workspace."""
-        return self._at(self.layout.offset(place))
+        return self._at(self.module.layout.offset(place))
 
     def _at(self, offset: int) -> str:
         """A byte of the plan in C: the first pool is the workspace; the others have arrays of their own."""
-        pools = self.layout.pools
+        pools = self.module.layout.pools
         pool = max((k for k, u in enumerate(pools) if u.base <= offset), default=0)
         return f"AT_{pools[pool].pool.name}({offset - pools[pool].base})" if pool else f"AT({offset})"
 
@@ -156,7 +151,7 @@ class MainPrinter:
         return [f"  {line}" if line else "" for line in (lines[1:] if lines[:1] == [""] else lines)]
 
     def _layer(self, stmt: CallPrim, number: int) -> list[str]:
-        layer = self._program.layers[number]
+        layer = self._program.module.layers[number]
         call = layer.call
         shapes = f"{', '.join(str(t.type) for t in call.inputs)} -> {', '.join(str(t.type) for t in call.outputs)}"
         what = comment(f"{call.does or layer.func.name} {call.outputs[0].name[:60]}")
@@ -177,20 +172,20 @@ class MainPrinter:
 
 def reset_call(program: Program) -> str:
     """What a run that ends half-way does to its state; nothing if there is no state."""
-    if not program.lowered.states:
+    if not program.module.lowered.states:
         return ""
-    return f"{program.lowered.name}_reset({'state' if program.layout.io == 'user' else ''});"
+    return f"{program.module.lowered.name}_reset({'state' if program.module.layout.io == 'user' else ''});"
 
 
 def copies_in(program: Program) -> int:
     """How many inputs are copied into the workspace."""
-    return sum(p.where != "input" for p in map(program.layout.places.__getitem__, program.lowered.inputs))
+    return sum(p.where != "input" for p in map(program.module.layout.places.__getitem__, program.module.lowered.inputs))
 
 
 def probe(program: Program, index: int) -> str:
     """What a harness sees of a layer: the address and size of its first result."""
     call = next(s for s in walk(program.main.run.body) if isinstance(s, CallPrim) and s.layer == index)
-    layer = program.layers[index]
+    layer = program.module.layers[index]
     result = call.operands[len(layer.func.inputs)]
     assert isinstance(result, Region)
     return f"AOT_LAYER({index}, {program.address(result)}, {layer.call.outputs[0].type.nbytes}u);"
@@ -356,7 +351,7 @@ def _work(program: Program, layer: int) -> int:
     """Instructions of a step, at least one: the kernel's estimate, or our own if it has none (softmax)."""
     if layer < 0:
         return 1
-    row = program.layers[layer]
+    row = program.module.layers[layer]
     largest = max(t.type.size for t in (*row.call.inputs, *row.call.outputs))
     return row.call.estimate or max(row.func.attrs.macs, UNKNOWN * largest, 1)
 
@@ -370,7 +365,7 @@ def step_values(program: Program, target: Target) -> dict[str, Any]:
     printer = MainPrinter(program, text_of)
     lets = [line for let in plan.lets for line in text_of(let).splitlines()]
     cases = [_case(step, printer, program) for step in plan.steps]
-    user_state = program.layout.io == "user" and bool(program.lowered.states)
+    user_state = program.module.layout.io == "user" and bool(program.module.lowered.states)
     writes_out = any(o.buffer in program.main.buffers.outputs for o in _regions(plan))
     return {
         "count": plan.count,
@@ -426,15 +421,17 @@ _ROUNDING = {"litert": "TensorFlow Lite's reference kernels do", "tflm": "Tensor
 """The header's wording for each oracle."""
 
 
-def interface_files(program: Program, *, target: Target, metadata: Mapping[str, Any]) -> dict[str, str]:
+def interface_files(program: Program) -> dict[str, str]:
     """All files by name: `<name>.h .c _kernels.c _params.c _internal.h`."""
-    functions, arrays, name = program.functions, program.arrays, program.lowered.name
+    functions, arrays, name = program.module.kernels, program.module.arrays, program.module.name
+    target = program.module.lowered.target
+    assert target is not None
     generated = f"/* {name}: generated by aot {__version__} for {target.name}. Do not edit. */"
     banner = f"{spdx_line()}\n{generated}"
-    values = _values(program, metadata)
+    values = _values(program)
     values |= {"banner": banner, "feed": _feed(program, target)}
     values["body"] = "\n".join(main_lines(program, program.main.run, target))
-    values["steps"] = step_values(program, target) if program.steps else None
+    values["steps"] = step_values(program, target) if program.metadata["options"].get("in_steps") else None
     header = f"{name}_internal.h"
     return {
         f"{name}.h": "".join(model_h(values)),
@@ -445,9 +442,9 @@ def interface_files(program: Program, *, target: Target, metadata: Mapping[str, 
     }
 
 
-def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _values(program: Program) -> dict[str, Any]:
     """The values that both templates use."""
-    lowered, layout = program.lowered, program.layout
+    lowered, layout, metadata = program.module.lowered, program.module.layout, program.metadata
     workspace = metadata["workspace"]
     model = metadata["model"]
     inputs = [_tensor(row, t.type) for row, t in zip(metadata["inputs"], lowered.inputs, strict=True)]
@@ -473,7 +470,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "section": f".bss.aot_pool_{workspace['pools'][0]['name']}" if workspace["pools"] else ".bss.aot_workspace",
         "pools": workspace["pools"][1:],
         "liveness_bound": commas(workspace["liveness_bound"]),
-        "shared": bool(metadata["options"].get("share_workspace")) and workspace["size"] > 0,
+        "shared": program.shared,
         "macs": commas(metadata["macs"]),
         "layers": len(metadata["layers"]),
         "max_iterations": max((c.get("max_iterations", 0) for c in metadata.get("control", ())), default=0),
@@ -481,7 +478,7 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
         "outputs": outputs,
         "memcpy": layout.io == "arena"
         or bool(layout.copies or layout.write_backs or layout.rings)
-        or any(s.array for s in program.init.steps),
+        or any(s.array for s in program.module.init.steps),
         "state": _state(program),
         "slide": _slide(metadata),
         "bools": any(row["ctype"] == "bool" for row in inputs + outputs),
@@ -490,20 +487,20 @@ def _values(program: Program, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _state(program: Program) -> dict[str, Any] | None:
     """The values of the templates for persistent tensors; None if there are none."""
-    if not program.lowered.states:
+    if not program.module.lowered.states:
         return None
-    pool = program.layout.state_pool
+    pool = program.module.layout.state_pool
     return {
-        "size": program.layout.state_size,
-        "text": commas(program.layout.state_size),
+        "size": program.module.layout.state_size,
+        "text": commas(program.module.layout.state_size),
         "align": STATE_ALIGN,
-        "zero": program.init.is_zero,
+        "zero": program.module.init.is_zero,
         "section": ".bss.aot_state" if pool is None else f".bss.aot_pool_{pool.name}",
-        "turns": None if program.layout.rings is None else program.layout.rings.turns,
-        "counter": None if program.layout.rings is None else program.layout.rings.counter,
-        "steps": [asdict(s) for s in program.init.steps],
-        "fills": any(not s.array for s in program.init.steps),
-        "count": len(program.lowered.states),
+        "turns": None if program.module.layout.rings is None else program.module.layout.rings.turns,
+        "counter": None if program.module.layout.rings is None else program.module.layout.rings.counter,
+        "steps": [asdict(s) for s in program.module.init.steps],
+        "fills": any(not s.array for s in program.module.init.steps),
+        "count": len(program.module.lowered.states),
     }
 
 

@@ -10,33 +10,24 @@ import numpy as np
 from aot.executor.artifact import Artifact
 from aot.executor.c_files import Program, interface_files
 from aot.executor.config import Io
-from aot.executor.lower_main import Layer, Main, StateInit, TirModule, aot_lower_main, function_table
+from aot.executor.lower_main import TirModule, aot_lower_main
 from aot.executor.lowered import LoweredModule
 from aot.executor.metadata import BuildInfo, Names, make_graph, make_metadata
 from aot.executor.plan_memory import plan_memory
-from aot.executor.storage_map import StorageMap
-from aot.ir.module import of_phase
+from aot.ir.module import in_phase, of_phase
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
-from aot.target.source_module import NamedFunc, Param
 from aot.target.target import Target
 from aot.tir.interpreter import InterpreterError, OnCall, run_module
 from aot.tir.intrin import BUILTINS
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredOutput:
-    """Everything the executor knows about a compiled model; `artifact` is what users get, `main` and `functions` its TIR."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredOutput(TirModule):
+    """Everything the executor knows about a compiled model; `artifact` is what users get."""
 
-    lowered: LoweredModule
-    layout: StorageMap
-    layers: tuple[Layer, ...]
-    functions: tuple[NamedFunc, ...]
-    arrays: tuple[Param, ...]
-    main: Main
     artifact: Artifact
-    init: StateInit
 
     def initial_state(self) -> Array:
         """The bytes of the persistent tensors before the first run."""
@@ -50,7 +41,7 @@ class LoweredOutput:
         `state` holds the persistent tensors, which the run changes; without it, this is the first run.  A run that ends with an
         InterpreterError resets it to the initial state.
         """
-        main, table = self.main.run, {**BUILTINS, **function_table(self.functions)}
+        main, table = self.main.run, {**BUILTINS, **{k.name: k.func for k in self.kernels}}
         buffers: dict[str, Array] = {a.name: a.data for a in self.arrays}
         given = [np.ascontiguousarray(array) for array in inputs]
         buffers |= {b.name: a for b, a in zip(main.inputs, given, strict=True)}
@@ -87,14 +78,7 @@ def compile_lowered(lowered: LoweredModule, *, target: Target, io: Io = "arena",
 
 def emit(module: TirModule, *, info: BuildInfo) -> LoweredOutput:
     """The C files and the metadata of a module that contains only PrimFuncs."""
-    lowered, layout, layers, arrays = module.planned, module.layout, module.layers, module.arrays
-    kernels, main = module.kernels, module.main
-    assert lowered.target is not None
-    names = Names.of(lowered)
-    metadata = make_metadata(lowered, layout=layout, layers=layers, arrays=arrays, names=names, target=lowered.target, info=info)
-    shared = bool(metadata["options"].get("share_workspace")) and layout.plan.size > 0
-    steps = bool(metadata["options"].get("in_steps"))
-    program = Program(lowered, layout, layers, kernels, arrays, names, main, module.init, shared, steps)
-    files = interface_files(program, target=lowered.target, metadata=metadata)
-    artifact = Artifact(lowered.name, files, metadata, make_graph(lowered, layers, arrays=arrays, tensors=module.tensors))
-    return LoweredOutput(lowered, layout, layers, kernels, arrays, main, artifact, module.init)
+    names = Names.of(module.lowered)
+    metadata = make_metadata(module, names, info)
+    files = interface_files(Program(module, module.main, names, metadata))
+    return in_phase(module, LoweredOutput, artifact=Artifact(module.name, files, metadata, make_graph(module)))

@@ -129,11 +129,6 @@ def kernel_word(func: PrimFunc) -> str:
     return c_identifier(word)
 
 
-def function_table(functions: Sequence[NamedFunc]) -> Mapping[str, PrimFunc]:
-    """Kernels by C name, as `run_module` expects them."""
-    return {f.name: f.func for f in functions}
-
-
 # ---- constants: each distinct constant once
 
 
@@ -156,15 +151,10 @@ def merge_constants(lowered: LoweredModule) -> tuple[tuple[Param, ...], list[tup
     calls = []
     for i, call in enumerate(lowered.calls):
         data = lowered.constants.get(call.func, {})
+        note = _note(i, call)
         calls.append(
             tuple(
-                enter(
-                    f"{b.name}_{i}",
-                    data[b.name],
-                    b.dtype,
-                    align=max(b.align, itemsize(b.dtype)),
-                    note=_note(i, call),
-                )
+                enter(f"{b.name}_{i}", data[b.name], b.dtype, align=max(b.align, itemsize(b.dtype)), note=note)
                 for b in lowered.kernel(call).consts
             )
         )
@@ -211,8 +201,9 @@ class StateInit:
         return not self.image.any()
 
 
-def state_init(lowered: LoweredModule, layout: StorageMap) -> StateInit:
+def state_init(lowered: Planned) -> StateInit:
     """How the array of persistent tensors gets its initial values; a gap between tensors belongs to the fill before it."""
+    layout = lowered.layout
     image = np.zeros(layout.state_size, np.uint8)
     steps: list[InitStep] = []
     arrays: list[Param] = []
@@ -302,17 +293,13 @@ class Main:
 
 
 def main_functions(
-    lowered: LoweredModule,
-    *,
-    layout: StorageMap,
-    layers: Sequence[Layer],
-    arrays: Sequence[Param],
-    functions: Mapping[str, PrimFunc],
-) -> Main:
+    lowered: Planned, *, layers: Sequence[Layer], arrays: Sequence[Param], functions: Mapping[str, PrimFunc]
+) -> Main:  # fmt: skip
     """The main function in TIR: copies of the inputs into the workspace, a CallPrim per layer, copies of the results out.
 
     `functions`: the kernels by their C names.
     """
+    layout = lowered.layout
     buffers = MainBuffers(
         Buffer("workspace", (layout.plan.size,), "uint8", "arena", 16),
         tuple(Buffer(f"input_{i}", *stored(t.type.shape, t.type.dtype)) for i, t in enumerate(lowered.inputs)),
@@ -321,20 +308,24 @@ def main_functions(
         Buffer("state", (layout.state_size,), "uint8", "state", STATE_ALIGN) if lowered.states else None,
     )
     state = () if buffers.state is None else (buffers.state,)
-    body: list[Stmt] = _turn(buffers, layout)
-    if layout.io == "arena":
-        for i, tensor in enumerate(lowered.inputs):
-            body += _copy(buffers, layout, StorageInfo("input", index=i), layout.places[tensor], size=tensor.type.nbytes)
-    calls = [_call(buffers, layout, layer, i, functions[layer.function]) for i, layer in enumerate(layers)]
-    body += structured(lowered, calls, _conditions(buffers, layout))
+    write, in_arena = _Statements(buffers, layout), layout.io == "arena"
+    body: list[Stmt] = []
+    if layout.rings is not None:
+        at = write.region(StorageInfo("state", offset=layout.rings.counter), COUNTER)
+        body.append(Let(TURN, Load(at.buffer, (at.index,), COUNTER)))
+    for i, tensor in enumerate(lowered.inputs if in_arena else ()):
+        body += write.copy(StorageInfo("input", index=i), layout.places[tensor], tensor.type.nbytes)
+    calls = [write.call(layer, i, functions[layer.function]) for i, layer in enumerate(layers)]
+    decided = [write.region(place, "bool") for place in layout.conditions]
+    body += structured(lowered, calls, [Load(r.buffer, (r.index,), "bool") for r in decided])
+    sizes = [t.type.nbytes for t in lowered.outputs]
     for place, k in layout.copies:
-        body += _copy(buffers, layout, place, layout.output_slots[k], size=lowered.outputs[k].type.nbytes, name=MOVE)
-    if layout.io == "arena":
-        for k, slot in enumerate(layout.output_slots):
-            body += _copy(buffers, layout, slot, StorageInfo("output", index=k), size=lowered.outputs[k].type.nbytes)
+        body += write.copy(place, layout.output_slots[k], sizes[k], MOVE)
+    for k, slot in enumerate(layout.output_slots if in_arena else ()):
+        body += write.copy(slot, StorageInfo("output", index=k), sizes[k])
     for back in layout.write_backs:
-        body += _copy(buffers, layout, back.source, back.target, size=back.size, name=MOVE)
-    body += _moved_on(buffers, layout)
+        body += write.copy(back.source, back.target, back.size, MOVE)
+    body += write.moved_on()
     run = PrimFunc(
         f"{lowered.name}_run", buffers.inputs, buffers.outputs, tuple(body), buffers.arrays, (buffers.workspace,), (),
         FuncAttrs("main", macs=sum(layer.func.attrs.macs for layer in layers)), state,
@@ -350,14 +341,10 @@ def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, P
     (name,) = {s.func for s in walk(functions[layers[0].function].body) if isinstance(s, CallPrim)}
     whole = main.run.body[0]
     assert isinstance(whole, CallPrim)
-    type_ = layers[0].call.inputs[0].type
+    type_, number = layers[0].call.inputs[0].type, Var("next_row")
     row = Buffer("row", (type_.size // type_.shape[1],), type_.dtype, align=functions[name].inputs[0].align)
-    number = Var("next_row")
-    operands: tuple[Region | Expr, ...] = (
-        Region(row, Imm(0), row.dtype),
-        *(o for o in whole.operands[1:] if isinstance(o, Region)),
-        number,
-    )
+    others = (o for o in whole.operands[1:] if isinstance(o, Region))
+    operands: tuple[Region | Expr, ...] = (Region(row, Imm(0), row.dtype), *others, number)
     take = PrimFunc(
         "take", (row,), (), (CallPrim(name, operands),), main.buffers.arrays, (main.buffers.workspace,), (number,),
         state=main.run.state,
@@ -366,82 +353,63 @@ def _with_feeding(main: Main, layers: Sequence[Layer], functions: Mapping[str, P
     return Main(replace(main.buffers, row=row), main.run, Feeding(take, end, feed[1], feed[2], type_.shape[1]))
 
 
-def _turn(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
-    """The definition of TURN, if windows of the state advance."""
-    if layout.rings is None:
-        return []
-    assert buffers.state is not None
-    return [Let(TURN, Load(buffers.state, (Imm(layout.rings.counter // itemsize(COUNTER)),), COUNTER))]
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """What the main function consists of, on its buffers and by its layout."""
 
+    buffers: MainBuffers
+    layout: StorageMap
 
-def _moved_on(buffers: MainBuffers, layout: StorageMap) -> list[Stmt]:
-    """Statements that advance the windows of the state, or after the last turn move them back to their start."""
-    rings, state = layout.rings, buffers.state
-    if rings is None:
-        return []
-    assert state is not None
-    at = (Imm(rings.counter // itemsize(COUNTER)),)
-    back: list[Stmt] = []
-    for w in rings.windows:
-        source, target = StorageInfo("state", offset=w.start + rings.turns * w.hop), StorageInfo("state", offset=w.start)
-        back += _copy(buffers, layout, source, target, size=w.kept, name=MOVE)
-    on = Store(state, at, binop("+", TURN, Imm(1, COUNTER)), COUNTER)
-    cond = binop("<", TURN, Imm(rings.turns - 1, COUNTER))
-    return [If(cond, (on,), (*back, Store(state, at, Imm(0, COUNTER), COUNTER)))]
+    def region(self, place: StorageInfo, dtype: str) -> Region:
+        """The memory of a place, as elements of `dtype`."""
+        buffers = self.buffers
+        match place.where:
+            case "workspace":
+                base = buffers.workspace
+            case "input":
+                base = buffers.inputs[place.index]
+            case "output":
+                base = buffers.outputs[place.index]
+            case "state":
+                assert buffers.state is not None
+                base = buffers.state
+            case "const":
+                base = buffers.arrays[place.index]
+        size, offset = itemsize(dtype), self.layout.offset(place)
+        if offset % size or place.hop % size:
+            raise internal(f"offset {offset} is not aligned for {dtype}", where=base.name)
+        index: Expr = Imm(offset // size)
+        if place.hop:
+            index = binop("+", index, TURN if place.hop == size else binop("*", TURN, Imm(place.hop // size)))
+        return Region(base, index, dtype)
 
+    def copy(self, source: StorageInfo, target: StorageInfo, size: int, name: str = COPY) -> list[Stmt]:
+        """A call that copies `size` bytes; empty if they are already in place."""
+        regions = (self.region(source, "uint8"), self.region(target, "uint8"))
+        return [] if source == target else [CallPrim(name, (*regions, Imm(size, "uint32")))]
 
-def _region(buffers: MainBuffers, layout: StorageMap, place: StorageInfo, dtype: str) -> Region:
-    """The memory of a place, as elements of `dtype`."""
-    offset = layout.offset(place) if place.where == "workspace" else place.offset
-    match place.where:
-        case "workspace":
-            base = buffers.workspace
-        case "input":
-            base = buffers.inputs[place.index]
-        case "output":
-            base = buffers.outputs[place.index]
-        case "state":
-            assert buffers.state is not None
-            base = buffers.state
-        case "const":
-            base = buffers.arrays[place.index]
-    size = itemsize(dtype)
-    if offset % size or place.hop % size:
-        raise internal(f"offset {offset} is not aligned for {dtype}", where=base.name)
-    index: Expr = Imm(offset // size)
-    if place.hop:
-        index = binop("+", index, TURN if place.hop == size else binop("*", TURN, Imm(place.hop // size)))
-    return Region(base, index, dtype)
+    def call(self, layer: Layer, index: int, called: PrimFunc) -> CallPrim:
+        places = [*layer.inputs, *layer.outputs, *(StorageInfo("const", index=k) for k in layer.constants)]
+        places += [StorageInfo("workspace", key) for key in layer.scratch]
+        regions = [self.region(place, buffer.dtype) for buffer, place in zip(layer.func.buffers, places, strict=True)]
+        scalars = [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, called.scalars, strict=True)]
+        return CallPrim(layer.function, (*regions, *scalars), index)
 
-
-def _copy(
-    buffers: MainBuffers, layout: StorageMap, source: StorageInfo, target: StorageInfo, *, size: int, name: str = COPY
-) -> list[Stmt]:  # fmt: skip
-    """A call that copies `size` bytes; empty if they are already in place."""
-    if source == target:
-        return []
-    regions = [_region(buffers, layout, place, "uint8") for place in (source, target)]
-    return [CallPrim(name, (*regions, Imm(size, "uint32")))]
-
-
-def _conditions(buffers: MainBuffers, layout: StorageMap) -> list[Expr]:
-    """The condition of each branch and loop: a bool loaded from its place."""
-    found: list[Expr] = []
-    for place in layout.conditions:
-        region = _region(buffers, layout, place, "bool")
-        found.append(Load(region.buffer, (region.index,), "bool"))
-    return found
-
-
-def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, called: PrimFunc) -> CallPrim:
-    func = layer.func
-    places = [*layer.inputs, *layer.outputs]
-    places += [StorageInfo("const", index=k) for k in layer.constants]
-    places += [StorageInfo("workspace", key) for key in layer.scratch]
-    operands: list[Region | Expr] = []
-    operands += [_region(buffers, layout, place, buffer.dtype) for buffer, place in zip(func.buffers, places, strict=True)]
-    operands += [Imm(v, var.dtype) for v, var in zip(layer.call.scalars, called.scalars, strict=True)]
-    return CallPrim(layer.function, tuple(operands), index)
+    def moved_on(self) -> list[Stmt]:
+        """Statements that advance the windows of the state, or after the last turn move them back to their start."""
+        rings = self.layout.rings
+        if rings is None:
+            return []
+        counter = self.region(StorageInfo("state", offset=rings.counter), COUNTER)
+        back: list[Stmt] = []
+        for w in rings.windows:
+            source, target = StorageInfo("state", offset=w.start + rings.turns * w.hop), StorageInfo("state", offset=w.start)
+            back += self.copy(source, target, w.kept, MOVE)
+        on, reset = (
+            Store(counter.buffer, (counter.index,), value, COUNTER)
+            for value in (binop("+", TURN, Imm(1, COUNTER)), Imm(0, COUNTER))
+        )
+        return [If(binop("<", TURN, Imm(rings.turns - 1, COUNTER)), (on,), (*back, reset))]
 
 
 # ---- the pass: from a planned module to one in which everything is a PrimFunc
@@ -451,32 +419,33 @@ def _call(buffers: MainBuffers, layout: StorageMap, layer: Layer, index: int, ca
 class TirModule(IRModule):
     """The main function, the functions that it calls, by their C names, and `arrays`, the constants of all of them.
 
-    `planned` is the module that it was lowered from; `tensors` are the array numbers of its constant tensors.
+    `lowered` is the module that it was made from, in whose layout constants have the numbers of their arrays; `tensors` are the
+    array numbers of its constant tensors.  `first_main` and `first_kernels` are the functions before any later pass.
     """
 
-    planned: Planned
-    layout: StorageMap
+    lowered: Planned
     layers: tuple[Layer, ...]
-    named: tuple[NamedFunc, ...]
+    first_kernels: tuple[NamedFunc, ...]
     arrays: tuple[Param, ...]
     tensors: tuple[int, ...]
-    lowered_main: Main
+    first_main: Main
     init: StateInit
+
+    @property
+    def layout(self) -> StorageMap:
+        return self.lowered.layout
 
     @property
     def main(self) -> Main:
         """The main function as the last pass left it."""
-        main, of = self.lowered_main, self._prim_func
-        if main.feeding is None:
-            return replace(main, run=of(main.run))
-        return replace(
-            main, run=of(main.run), feeding=replace(main.feeding, take=of(main.feeding.take), end=of(main.feeding.end))
-        )
+        main, of = self.first_main, self._prim_func
+        feeding = main.feeding and replace(main.feeding, take=of(main.feeding.take), end=of(main.feeding.end))
+        return replace(main, run=of(main.run), feeding=feeding)
 
     @property
     def kernels(self) -> tuple[NamedFunc, ...]:
         """The functions that main and other functions call, as the last pass left them."""
-        return tuple(replace(k, func=self._prim_func(k.func, k.name)) for k in self.named)
+        return tuple(replace(k, func=self._prim_func(k.func, k.name)) for k in self.first_kernels)
 
     def _prim_func(self, func: PrimFunc, name: str = "") -> PrimFunc:
         now = self[name or func.name]
@@ -495,48 +464,39 @@ def aot_lower_main(planned: Planned, _context: PassContext) -> TirModule:
     kernels, names = named_functions(planned, planned.target)
     arrays, constants, tensors = merge_constants(planned)
     arrays, choice = place_constants(arrays, planned, constants, planned.planning.pooling)
+
+    def numbered(place: StorageInfo) -> StorageInfo:
+        """A place; for a constant tensor, the tensor's number is replaced by the number of its array."""
+        return replace(place, index=tensors[place.index]) if place.where == "const" else place
+
+    def place_of(tensor: TensorRef) -> StorageInfo:
+        root, offset = planned.place_in_root(tensor)
+        place = numbered(layout.places[root])
+        return replace(place, offset=place.offset + offset)
+
     layout = planned.layout
     layers = tuple(
         Layer(
-            call,
-            planned.kernel(call),
-            names[i],
-            constants[i],
-            tuple(_place(planned, layout, t, tensors) for t in call.inputs),
-            tuple(_place(planned, layout, t, tensors) for t in call.outputs),
-            layout.scratch[i],
+            call, planned.kernel(call), names[i], constants[i],
+            tuple(map(place_of, call.inputs)), tuple(map(place_of, call.outputs)), layout.scratch[i],
         )
         for i, call in enumerate(planned.calls)
-    )
-    backs = tuple(replace(b, source=_array_place(b.source, tensors)) for b in layout.write_backs)
+    )  # fmt: skip
     layout = replace(
         layout,
-        copies=tuple((_array_place(p, tensors), k) for p, k in layout.copies),
-        conditions=tuple(_array_place(p, tensors) for p in layout.conditions),
-        write_backs=backs,
+        copies=tuple((numbered(p), k) for p, k in layout.copies),
+        conditions=tuple(map(numbered, layout.conditions)),
+        write_backs=tuple(replace(b, source=numbered(b.source)) for b in layout.write_backs),
         constant_choice=choice,
     )
-    table = function_table(kernels)
-    init = state_init(planned, layout)
-    arrays = (*arrays, *init.arrays)
-    main = main_functions(planned, layout=layout, layers=layers, arrays=arrays, functions=table)
+    table, init = {k.name: k.func for k in kernels}, state_init(planned)
+    arrays, planned = (*arrays, *init.arrays), replace(planned, layout=layout)
+    main = main_functions(planned, layers=layers, arrays=arrays, functions=table)
     halves = () if main.feeding is None else (main.feeding.take, main.feeding.end)
     known = {a.name: a.data for a in arrays}
     return TirModule(
         {**{f.name: f for f in (main.run, *halves)}, **table},
         planned.name,
         {f.name: known for f in (main.run, *halves)},
-        planned=planned, layout=layout, layers=layers, named=kernels, arrays=arrays, tensors=tuple(tensors), lowered_main=main,
-        init=init,
+        lowered=planned, layers=layers, first_kernels=kernels, arrays=arrays, tensors=tuple(tensors), first_main=main, init=init,
     )  # fmt: skip
-
-
-def _place(lowered: LoweredModule, layout: StorageMap, tensor: TensorRef, tensors: Sequence[int]) -> StorageInfo:
-    root, offset = lowered.place_in_root(tensor)
-    place = _array_place(layout.places[root], tensors)
-    return replace(place, offset=place.offset + offset)
-
-
-def _array_place(place: StorageInfo, tensors: Sequence[int]) -> StorageInfo:
-    """A place; for a constant tensor, the tensor's number is replaced by the number of its array."""
-    return replace(place, index=tensors[place.index]) if place.where == "const" else place

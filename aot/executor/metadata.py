@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from aot.executor.lower_main import Layer
+from aot.executor.lower_main import Layer, TirModule
 from aot.executor.lowered import CascadeRuns, KernelCall, LoweredModule, State, TensorRef
 from aot.executor.plan_memory import Bounds
 from aot.executor.selection import Selection
 from aot.executor.slide_windows import shifted_by_copy
-from aot.executor.storage_map import STATE_ALIGN, StorageMap, fresh_bytes, is_written_by_copy
+from aot.executor.storage_map import STATE_ALIGN, Planned, StorageMap, fresh_bytes, is_written_by_copy
 from aot.ir.type import TensorType
 from aot.memory.liveness import runs
 from aot.memory.order import Order
@@ -22,7 +22,6 @@ from aot.support.dtype import ctype
 from aot.support.names import NameSupply, c_identifier
 from aot.support.text import printable
 from aot.target.source_module import Param
-from aot.target.target import Target
 from aot.tir.function import PrimFunc
 from aot.version import __version__
 
@@ -75,37 +74,26 @@ class BuildInfo:
     chain: Mapping[str, Any] | None = None
 
 
-def make_metadata(
-    lowered: LoweredModule,
-    *,
-    layout: StorageMap,
-    layers: Sequence[Layer],
-    arrays: Sequence[Param],
-    names: Names,
-    target: Target,
-    info: BuildInfo,
-) -> dict[str, Any]:
+def make_metadata(module: TirModule, names: Names, info: BuildInfo) -> dict[str, Any]:
     """The content of metadata.json."""
+    lowered, layout, layers, arrays = module.lowered, module.layout, module.layers, module.arrays
+    assert lowered.target is not None
+    inputs = enumerate(_tensors(lowered, lowered.inputs, names.inputs))
     return {
         "schema": SCHEMA,
         "tool": {"name": "aot", "version": __version__},
         "name": lowered.name,
         "model": {"sha256": info.model_sha256, "file": info.model_file},
-        "target": {"cpu": target.name, "features": sorted(target.features)},
+        "target": {"cpu": lowered.target.name, "features": sorted(lowered.target.features)},
         "oracle": info.oracle,
         "opt": info.opt,
         "io": layout.io,
         "options": dict(info.options),
         **_feed(layers),
-        "inputs": [
-            {**row, **info.input_values.get(i, {})}
-            for i, row in enumerate(
-                _tensors(lowered.inputs, names.inputs, [layout.aligns[lowered.root(t)] for t in lowered.inputs])
-            )
-        ],
-        "outputs": _tensors(lowered.outputs, names.outputs, [layout.aligns[lowered.root(t)] for t in lowered.outputs]),
+        "inputs": [{**row, **info.input_values.get(i, {})} for i, row in inputs],
+        "outputs": _tensors(lowered, lowered.outputs, names.outputs),
         "workspace": _workspace(layout, info.bounds) | _order(lowered.order) | _cascades(lowered.cascade_runs),
-        **_state(lowered, layout),
+        **_state(lowered),
         **({"slide": dict(info.slide)} if info.slide else {}),
         **({"chain": dict(info.chain)} if info.chain else {}),
         "constants": {"size": sum(a.data.nbytes for a in arrays), "pools": _constant_pools(lowered, arrays)}
@@ -170,13 +158,14 @@ def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
     return {"feed": {"rows": type_.shape[1], "row_size": type_.nbytes // type_.shape[1]}}
 
 
-def _state(lowered: LoweredModule, layout: StorageMap) -> dict[str, Any]:
+def _state(lowered: Planned) -> dict[str, Any]:
     """`state`: the persistent tensors, their bytes that are new in each run, and those that are only moved to be kept.
 
     `bytes_moved` is the average over the runs; `bytes_moved_most` is for the worst run.
     """
     if not lowered.states:
         return {}
+    layout = lowered.layout
     rows, pool, rings = [], layout.state_pool, layout.rings
     always = _copied(lowered) + sum(back.size for back in layout.write_backs)
     always -= sum(s.old.type.nbytes - s.kept for s in lowered.states if s.new is not s.old and is_written_by_copy(lowered, s))
@@ -241,9 +230,9 @@ def _constant_pools(lowered: LoweredModule, arrays: Sequence[Param]) -> list[dic
     return [row for row in rows if row["arrays"]]
 
 
-def _tensors(tensors: Sequence[TensorRef], c_names: Sequence[str], aligns: Sequence[int]) -> list[dict[str, Any]]:
+def _tensors(lowered: Planned, tensors: Sequence[TensorRef], c_names: Sequence[str]) -> list[dict[str, Any]]:
     rows = []
-    for i, (tensor, c_name, align) in enumerate(zip(tensors, c_names, aligns, strict=True)):
+    for i, (tensor, c_name) in enumerate(zip(tensors, c_names, strict=True)):
         row = {
             "index": i,
             "name": printable(tensor.name, limit=200),
@@ -252,7 +241,7 @@ def _tensors(tensors: Sequence[TensorRef], c_names: Sequence[str], aligns: Seque
             "dtype": tensor.type.dtype,
             "ctype": ctype(tensor.type.dtype),
             "size": tensor.type.nbytes,
-            "align": align,
+            "align": lowered.layout.aligns[lowered.root(tensor)],
         }
         rows.append(row | _quant(tensor.type))
     return rows
@@ -343,21 +332,19 @@ def _array_names(layer: Layer, arrays: Sequence[Param]) -> list[str]:
 GRAPH_SCHEMA = "aot-graph/1"
 
 
-def make_graph(
-    lowered: LoweredModule, layers: Sequence[Layer], *, arrays: Sequence[Param], tensors: Sequence[int]
-) -> dict[str, Any]:
+def make_graph(module: TirModule) -> dict[str, Any]:
     """Nodes in order of execution, tensors, and storage: one for each tensor that is not a view of another.
 
     `states` are pairs: the tensor of a persistent value before a run, and its tensor afterwards.
 
-    The plan of the workspace is not included, so running the graph checks the plan independently.  `tensors` are the array
-    numbers of the constant tensors.
+    The plan of the workspace is not included, so running the graph checks the plan independently.
     """
-    table = _Tensors(lowered, arrays, tensors)
+    lowered, arrays = module.lowered, module.arrays
+    table = _Tensors(lowered, arrays, module.tensors)
     nodes: list[dict[str, Any]] = [
         {"op": "input", "name": printable(t.name, limit=200), "outputs": [table.number(t)]} for t in lowered.inputs
     ]
-    for i, layer in enumerate(layers):
+    for i, layer in enumerate(module.layers):
         call = layer.call
         nodes.append(
             {

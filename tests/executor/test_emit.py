@@ -99,7 +99,7 @@ def test_several_models_link_together(tmp_path: Path) -> None:
 def test_equal_functions_and_constants_appear_once() -> None:
     lowered = small_net()
     exe = build(lowered)
-    assert [f.name for f in exe.functions] == ["small_dense_0", "small_add_2"]
+    assert [f.name for f in exe.kernels] == ["small_dense_0", "small_add_2"]
     assert [a.name for a in exe.arrays] == ["small_params_0", "small_params_1"]
     exe = build(replace(lowered, constants={name: lowered.constants["dense_1"] for name in ("dense_1", "dense_2")}))
     assert [a.name for a in exe.arrays] == ["small_params_0"]

@@ -173,7 +173,7 @@ def test_a_changed_kernel_is_the_one_that_is_emitted(after: str, opt: str) -> No
 
     with PassContext(add_pass=[(after, marked)]):
         exe = compile_model(MODELS / "graph_residual.tflite", options=Options(opt=opt))
-    assert all(f.func.attrs.kernel.startswith("mine.") for f in exe.functions)
+    assert all(f.func.attrs.kernel.startswith("mine.") for f in exe.kernels)
 
 
 def test_main_is_made_of_the_layers() -> None:
