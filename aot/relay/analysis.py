@@ -5,15 +5,16 @@ counts of loops, which values the inputs may have.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from math import prod
+from typing import TypeGuard
 
 import numpy as np
 
 from aot.errors.tvm_names import missing_in
-from aot.ir.op import F_DOMAIN, T_OP_PATTERN, Array, Op, OpPattern
+from aot.ir.op import F_DOMAIN, F_IS_VIEW, T_OP_PATTERN, Array, OpPattern
 from aot.ir.type import QuantParams, TensorType
 from aot.relay.expr import (
     Call,
@@ -24,10 +25,11 @@ from aot.relay.expr import (
     TupleGetItem,
     Var,
     While,
-    call,
+    again,
     const,
     get_item,
     inner_functions,
+    is_call,
     make_tuple,
     operands,
     post_order,
@@ -70,7 +72,8 @@ def workload_key(func: Function) -> str | None:
     Of trained numbers, only what kernels look at counts: whether a zero point is 0, whether there is a clamp, one multiplier or
     many, and the direction of shifts.  So networks with the same architecture have the same workloads.
     """
-    text = "\n".join(_lines(func))
+    nodes, body = _numbered(func)
+    text = "\n".join([*(f"{_node(e)} {read}" for e, read in nodes), f"{body} {func.attrs.get('Compiler', '')}"])
     return None if "?" in text else hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -78,18 +81,17 @@ def workload_text(func: Function) -> str:
     """A readable description of a workload: its operators, and the shapes of operands, constants and result."""
     nodes = post_order(func.body)
     calls = [e for e in nodes if isinstance(e, Call)]
-    names = "+".join(getattr(c.op, "name", "?") for c in calls)
+    names = "+".join(c.name or "?" for c in calls)
     constants = [e.type for e in nodes if isinstance(e, Constant) and len(e.type.shape) > 1]
     operands_ = " ".join(str(t) for t in [*(p.type for p in func.params), *constants])
     return f"{names} {operands_} -> {func.body.type}"
 
 
-def _lines(func: Function) -> Iterator[str]:
+def _numbered(func: Function) -> tuple[list[tuple[Expr, list[int]]], int]:
+    """The parameters and other nodes of a function, each with the numbers of its operands in this list; and the body's number."""
     nodes = [*func.params, *(e for e in post_order(func.body) if not isinstance(e, Var))]
     place = {id(e): i for i, e in enumerate(nodes)}
-    for expr in nodes:
-        yield f"{_node(expr)} {[place[id(o)] for o in operands(expr)]}"
-    yield f"{place[id(func.body)]} {func.attrs.get('Compiler', '')}"
+    return [(e, [place[id(o)] for o in operands(e)]) for e in nodes], place[id(func.body)]
 
 
 def _node(expr: Expr) -> str:
@@ -101,16 +103,12 @@ def _node(expr: Expr) -> str:
         case Call():
             if isinstance(expr.op, Function):
                 return "?"
-            return f"call {expr.op.name} {_attrs(expr.attrs, _dtype(expr))} {expr.type}"
+            return f"call {expr.name} {_attrs(expr.attrs, getattr(expr.type, 'dtype', ''))} {expr.type}"
         case Tuple():
             return "tuple"
         case TupleGetItem():
             return f"field {expr.index}"
     return "?"
-
-
-def _dtype(expr: Call) -> str:
-    return expr.type.dtype if isinstance(expr.type, TensorType) else ""
 
 
 def _attrs(attrs: object, dtype: str) -> str:
@@ -157,18 +155,17 @@ def group_key(func: Function) -> bytes | None:
     None for a function that contains anything but operator calls, or attributes that are not plain values.
     """
     digest = hashlib.sha256()
-    nodes = [*func.params, *(e for e in post_order(func.body) if not isinstance(e, Var))]
-    place = {id(e): i for i, e in enumerate(nodes)}
-    for expr in nodes:
+    nodes, body = _numbered(func)
+    for expr, read in nodes:
         text = _text(expr)
         if text is None:
             return None
-        digest.update(f"{text} {[place[id(o)] for o in operands(expr)]}\n".encode())
+        digest.update(f"{text} {read}\n".encode())
         if isinstance(expr, Constant):
             digest.update(np.ascontiguousarray(expr.data).tobytes())
     if not all(map(_is_plain, func.attrs.values())):
         return None
-    digest.update(f"{place[id(func.body)]} {sorted((k, repr(v)) for k, v in func.attrs.items())}".encode())
+    digest.update(f"{body} {sorted((k, repr(v)) for k, v in func.attrs.items())}".encode())
     return digest.digest()
 
 
@@ -222,7 +219,7 @@ def cost(func: Function) -> Cost:
     for expr in post_order(func.body):
         if isinstance(expr, Call) and isinstance(expr.op, Function):
             total += cost(expr.op)
-        elif isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in LAYERS:
+        elif is_call(expr, *LAYERS):
             total += layer_cost(expr)
     return total
 
@@ -231,8 +228,7 @@ def layer_cost(expr: Call) -> Cost:
     """One layer: each output element needs its channel's weights; in a transposed convolution, each input element does."""
     weight = tensor_type(expr.args[1])
     stored = weight.nbytes if isinstance(expr.args[1], Constant) else 0
-    assert isinstance(expr.op, Op)
-    name = expr.op.name.removesuffix("_float")
+    name = expr.name.removesuffix("_float")
     if name == "nn.conv2d_transpose":
         return Cost(tensor_type(expr.args[0]).size * prod(weight.shape[:-1]), stored)
     taps = prod(weight.shape[:-1]) if name == "nn.depthwise_conv2d" else prod(weight.shape[1:])
@@ -355,10 +351,9 @@ def source_of(expr: Expr, sources: dict[int, Expr], dtype: str) -> Expr | None:
 
     `sources` holds the results for the nodes before it.
     """
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
+    if not isinstance(expr, Call) or not expr.name or not isinstance(expr.type, TensorType):
         return None
-    name = expr.op.name
-    if name in BY_CHANNEL or T_OP_PATTERN.get(name) > OpPattern.BROADCAST:
+    if expr.name in BY_CHANNEL or T_OP_PATTERN.get(expr.name) > OpPattern.BROADCAST:
         return None
     origins: list[Expr] = []
     for arg in expr.args:
@@ -390,8 +385,7 @@ def chain_to(expr: Expr, x: Expr) -> list[Call]:
 
 def is_costly(expr: Expr, x: Expr) -> bool:
     """Whether a table of one or two kilobytes pays off: a costly function of x with many elements."""
-    functions = [c.op.name for c in chain_to(expr, x) if isinstance(c.op, Op)]
-    return tensor_type(expr).size >= LEAST_ELEMENTS and not COSTLY.isdisjoint(functions)
+    return tensor_type(expr).size >= LEAST_ELEMENTS and any(c.name in COSTLY for c in chain_to(expr, x))
 
 
 def on_values(expr: Call, args: list[Array]) -> Array:
@@ -400,8 +394,7 @@ def on_values(expr: Call, args: list[Array]) -> Array:
     for old, data in zip(expr.args, args, strict=True):
         type_ = tensor_type(old)
         new.append(const(data, dtype=type_.dtype, quant=type_.quant))
-    assert isinstance(expr.op, Op)
-    alone = call(expr.op, new, expr.attrs, span=expr.span)
+    alone = again(expr, new)
     with np.errstate(all="ignore"):
         return np.asarray(call_op(alone, [a.data for a in alone.args if isinstance(a, Constant)]))
 
@@ -416,6 +409,18 @@ def results(expr: Expr, x: Expr, data: Array) -> Array:
     for step in chain_to(expr, x):
         values[id(step)] = on_values(step, [scalar_of(a) if isinstance(a, Constant) else values[id(a)] for a in step.args])
     return values[id(expr)]
+
+
+def is_moved(expr: Expr) -> TypeGuard[Call]:
+    """Whether an expression is a slice or a view of its operand."""
+    return isinstance(expr, Call) and (expr.name == "strided_slice" or (bool(expr.name) and bool(F_IS_VIEW.find(expr.name))))
+
+
+def moved_from(expr: Expr) -> Expr:
+    """The expression of which this one is a slice or a view, of a slice or view, ..."""
+    while is_moved(expr):
+        expr = expr.args[0]
+    return expr
 
 
 # Ranges of a graph's inputs, if operators do not accept all values: positions in a table, divisors.
@@ -485,9 +490,9 @@ def _limited(func: Function) -> list[_Limited]:
     """Operands, computed or passed in, for which an operator accepts only some values."""
     restricted = []
     for node in post_order(func.body):
-        if not isinstance(node, Call) or not isinstance(node.op, Op) or node.op.name not in F_DOMAIN:
+        if not isinstance(node, Call) or not node.name or node.name not in F_DOMAIN:
             continue
-        domain = F_DOMAIN.get(node.op.name)([a.type for a in node.args], node.attrs)
+        domain = F_DOMAIN.get(node.name)([a.type for a in node.args], node.attrs)
         restricted += [_Limited(node.args[i], *limits) for i, limits in domain.items() if not isinstance(node.args[i], Constant)]
     return restricted
 
@@ -495,7 +500,7 @@ def _limited(func: Function) -> list[_Limited]:
 def _is_short(expr: Expr) -> bool:
     nodes = [e for e in post_order(expr) if not isinstance(e, Constant)]
     sizes = (e.type.size for e in nodes if isinstance(e.type, TensorType))
-    layers = any(isinstance(e, Call) and isinstance(e.op, Op) and e.op.name.startswith("nn.") for e in nodes)
+    layers = any(isinstance(e, Call) and e.name.startswith("nn.") for e in nodes)
     return (
         len(nodes) <= MOST_NODES and sum(sizes) <= MOST_ELEMENTS and not layers and not any(isinstance(e, Tuple) for e in nodes)
     )

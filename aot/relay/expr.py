@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -47,6 +47,11 @@ class Call:
     attrs: Any
     type: Type
     span: Span = NO_SPAN
+
+    @property
+    def name(self) -> str:
+        """The name of the operator; empty for a function."""
+        return self.op.name if isinstance(self.op, Op) else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,6 +204,11 @@ def call_with(name: str, args: Sequence[Expr], *values: Any, span: Span = NO_SPA
     attrs_type = op_info(name).attrs_type
     assert attrs_type is not None
     return call(name, args, attrs_type(*values, **named), span=span)
+
+
+def again(expr: Call, args: Sequence[Expr], attrs: Any = None) -> Call:
+    """The operator of `expr` applied to other operands, with other attributes if given."""
+    return call(expr.name, args, expr.attrs if attrs is None else attrs, span=expr.span)
 
 
 def _call_type(name: str, args: Sequence[Expr], attrs: Any) -> Type:
@@ -441,9 +451,9 @@ def users(func: Function) -> dict[int, list[Expr]]:
     return table
 
 
-def is_call(expr: Expr, name: str) -> bool:
-    """Whether `expr` is a call of the operator `name`."""
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
+def is_call(expr: Expr, *names: str) -> TypeGuard[Call]:
+    """Whether `expr` is a call of one of these operators."""
+    return isinstance(expr, Call) and expr.name in names
 
 
 # Visitors and mutators of graphs: subclass one and override the methods you need.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from aot.errors.tvm_names import missing_in
 from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.transform.canonicalize import canonicalize
+from aot.relay.transform.channels import fold_zero_taps, remove_constant_channels
 from aot.relay.transform.cleanup import dead_code, eliminate_common_subexpr, fold_constant
-from aot.relay.transform.constant_channels import fold_zero_taps, remove_constant_channels
 from aot.relay.transform.fold_to_table import fold_to_steps, fold_to_table
 from aot.relay.transform.fuse_ops import fuse_ops
 from aot.relay.transform.infer_type import infer_type

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Array, Op
+from aot.ir.op import Array
 from aot.ir.transform import PassContext, function_pass
 from aot.relay.dataflow_pattern import CallPattern, is_constant, wildcard
 from aot.relay.expr import (
@@ -16,6 +15,7 @@ from aot.relay.expr import (
     Constant,
     Expr,
     Function,
+    again,
     call,
     const,
     is_call,
@@ -25,7 +25,7 @@ from aot.relay.expr import (
 )
 from aot.relay.interpreter import call_op
 from aot.relay.verify import same_type
-from aot.support.dtype import bits, int_range, lowest
+from aot.support.dtype import bits, int_range, is_int, lowest
 
 
 class Uses:
@@ -78,8 +78,8 @@ def _sweep(func: Function) -> Function:
 
     def normal_form(old: Expr, new: Expr) -> Expr:
         uses.replace(old, new)
-        while isinstance(new, Call) and isinstance(new.op, Op):
-            better = next((b for rule in RULES.get(new.op.name, ()) if (b := rule(new, uses)) is not None), None)
+        while isinstance(new, Call):
+            better = next((b for rule in RULES.get(new.name, ()) if (b := rule(new, uses)) is not None), None)
             if better is None:
                 break
             uses.replace(new, better)
@@ -87,12 +87,6 @@ def _sweep(func: Function) -> Function:
         return new
 
     return replace(func, body=rebuild(func.body, normal_form))
-
-
-def _again(expr: Call, args: Sequence[Expr], attrs: Any) -> Call:
-    """The same operator with other operands or attributes."""
-    assert isinstance(expr.op, Op)
-    return call(expr.op, args, attrs, span=expr.span)
 
 
 # Convolutions and fully connected layers.
@@ -104,17 +98,20 @@ def zero_point_into_bias(expr: Call, _uses: Uses) -> Expr | None:
     Padding is unaffected: outside the image x is `pad_value`, which stays.  Weights must be constant, and no sum on the right
     side may overflow; then neither does the result on the left side.
     """
-    weight = expr.args[1]
-    zp = expr.attrs.input_zp
-    if zp == 0 or not isinstance(weight, Constant):
+    weight, zp = effective_weight(expr), expr.attrs.input_zp
+    if zp == 0 or weight is None:
         return None
-    moved = replace(expr.attrs, input_zp=0)
-    bias = -zp * _effective_weight(expr).sum(axis=_reduction_axes(expr))
-    layer = _again(expr, expr.args, moved)
-    if not _cannot_overflow(layer, bias):
-        return None
-    data = bias.astype(np.dtype(tensor_type(expr).dtype))
-    return call("nn.bias_add", [layer, const(data, span=expr.span)], span=expr.span)
+    bias = -zp * weight.sum(axis=_reduction_axes(expr))
+    layer = again(expr, expr.args, replace(expr.attrs, input_zp=0))
+    return with_bias(layer, bias) if _cannot_overflow(layer, bias) else None
+
+
+def with_bias(layer: Call, bias: Array) -> Call:
+    """`layer` + bias per output channel; no new node if the bias is zero."""
+    if not bias.any():
+        return layer
+    data = bias.astype(np.dtype(tensor_type(layer).dtype))
+    return call("nn.bias_add", [layer, const(data, span=layer.span)], span=layer.span)
 
 
 def merge_biases(expr: Call, _uses: Uses) -> Expr | None:
@@ -148,12 +145,12 @@ _FIRST_BIAS, _SECOND_BIAS = is_constant(), is_constant()
 _TWO_BIASES = _is("nn.bias_add")(_is("nn.bias_add")(_LAYER, _FIRST_BIAS), _SECOND_BIAS)
 
 
-def _effective_weight(layer: Call) -> Array:
-    """Weights less their zero point, int64."""
+def effective_weight(layer: Call) -> Array | None:
+    """A layer's constant integer weights less their zero point, int64, in their own order; None for other weights."""
     weight = layer.args[1]
-    assert isinstance(weight, Constant)
-    result: Array = weight.data.astype(np.int64) - getattr(layer.attrs, "weight_zp", 0)
-    return result
+    if not isinstance(weight, Constant) or not is_int(weight.type.dtype):
+        return None
+    return np.asarray(weight.data).astype(np.int64) - getattr(layer.attrs, "weight_zp", 0)
 
 
 def _reduction_axes(layer: Call) -> tuple[int, ...]:
@@ -164,9 +161,11 @@ def _reduction_axes(layer: Call) -> tuple[int, ...]:
 
 def _cannot_overflow(layer: Call, bias: Array) -> bool:
     """Whether bias plus any partial sum of w*(x - input_zp) fits the accumulator's type, for every x of the data's type."""
+    weight = effective_weight(layer)
+    assert weight is not None
     low, high = int_range(tensor_type(layer.args[0]).dtype)
     widest = max(abs(low - layer.attrs.input_zp), abs(high - layer.attrs.input_zp))
-    bound = np.abs(_effective_weight(layer)).sum(axis=_reduction_axes(layer)) * widest + np.abs(bias)
+    bound = np.abs(weight).sum(axis=_reduction_axes(layer)) * widest + np.abs(bias)
     return bool((bound <= int_range(tensor_type(layer).dtype)[1]).all())
 
 
@@ -179,7 +178,7 @@ def pad_into_window(expr: Call, uses: Uses) -> Expr | None:
     Applies only if all readers of the bordered image can absorb the border, so that it is never stored.
     """
     pad = expr.args[0]
-    if not isinstance(pad, Call) or not is_call(pad, "nn.pad"):
+    if not is_call(pad, "nn.pad"):
         return None
     padding = _padding_with(pad, expr)
     if padding is None or any(_padding_with(pad, r) is None for r in uses.readers(pad)):
@@ -187,7 +186,7 @@ def pad_into_window(expr: Call, uses: Uses) -> Expr | None:
     attrs = replace(expr.attrs, padding=padding)
     if hasattr(attrs, "pad_value"):
         attrs = replace(attrs, pad_value=pad.attrs.pad_value)
-    return _again(expr, [pad.args[0], *expr.args[1:]], attrs)
+    return again(expr, [pad.args[0], *expr.args[1:]], attrs)
 
 
 def _padding_with(pad: Call, reader: Expr | None) -> tuple[int, ...] | None:
@@ -195,15 +194,15 @@ def _padding_with(pad: Call, reader: Expr | None) -> tuple[int, ...] | None:
 
     The border may only be in height and width, and must be smaller than the window, so that no window misses the image.
     """
-    if not isinstance(reader, Call) or not isinstance(reader.op, Op) or len(pad.attrs.pad_width) != 4:
+    if not isinstance(reader, Call) or not reader.name or len(pad.attrs.pad_width) != 4:
         return None
     batch, height, width, channel = (tuple(w) for w in pad.attrs.pad_width)
     window = _window_reading(reader, pad.attrs.pad_value)
     if window is None or batch != (0, 0) or channel != (0, 0):
         return None
     border = (height[0], width[0], height[1], width[1])
-    padding = tuple(a + b for a, b in zip(reader.attrs.padding, border, strict=True))
-    return padding if _reaches_image(padding, window) else None
+    top, left, bottom, right = padding = tuple(a + b for a, b in zip(reader.attrs.padding, border, strict=True))
+    return padding if max(top, bottom) < window[0] and max(left, right) < window[1] else None
 
 
 def _window_reading(reader: Call, value: int | float) -> Sequence[int] | None:
@@ -214,17 +213,12 @@ def _window_reading(reader: Call, value: int | float) -> Sequence[int] | None:
     nothing.
     """
     attrs, data = reader.attrs, tensor_type(reader.args[0])
-    if reader.op in (Op("nn.conv2d"), Op("nn.depthwise_conv2d")) and (attrs.pad_value == value or not any(attrs.padding)):
+    if is_call(reader, "nn.conv2d", "nn.depthwise_conv2d") and (attrs.pad_value == value or not any(attrs.padding)):
         kernel = tensor_type(reader.args[1]).shape[1:3]
         return [(k - 1) * d + 1 for k, d in zip(kernel, attrs.dilation, strict=True)]
     if is_call(reader, "nn.max_pool2d") and value <= lowest(data.dtype):
         return [int(k) for k in attrs.pool_size]
     return None
-
-
-def _reaches_image(padding: Sequence[int], window: Sequence[int]) -> bool:
-    top, left, bottom, right = padding
-    return max(top, bottom) < window[0] and max(left, right) < window[1]
 
 
 # Clamps.
@@ -233,7 +227,7 @@ def _reaches_image(padding: Sequence[int], window: Sequence[int]) -> bool:
 def clip_of_clip(expr: Call, _uses: Uses) -> Expr | None:
     """clip(clip(x, a, b), c, d) = clip(x, a', b') where a' and b' are a and b clamped to [c, d]."""
     inner = expr.args[0]
-    if not isinstance(inner, Call) or not is_call(inner, "clip"):
+    if not is_call(inner, "clip"):
         return None
     lo, hi = (min(max(v, expr.attrs.lo), expr.attrs.hi) for v in (inner.attrs.lo, inner.attrs.hi))
     return call("clip", inner.args, replace(expr.attrs, lo=lo, hi=hi), span=expr.span)
@@ -244,7 +238,7 @@ def clip_into_producer(expr: Call, uses: Uses) -> Expr | None:
     inner = expr.args[0]
     if not isinstance(inner, Call) or not hasattr(inner.attrs, "clipped") or uses.count(inner) != 1:
         return None
-    return replace(_again(inner, inner.args, inner.attrs.clipped(expr.attrs.lo, expr.attrs.hi)), span=expr.span)
+    return replace(again(inner, inner.args, inner.attrs.clipped(expr.attrs.lo, expr.attrs.hi)), span=expr.span)
 
 
 def drop_wide_clip(expr: Call, _uses: Uses) -> Expr | None:
@@ -267,7 +261,7 @@ _TWO_TRANSPOSES = _is("transpose")(_TRANSPOSE)
 def reshape_of_reshape(expr: Call, _uses: Uses) -> Expr | None:
     """Only the second of two shapes counts."""
     match = _TWO_RESHAPES.find(expr)
-    return None if match is None else _again(expr, [match[_X]], expr.attrs)
+    return None if match is None else again(expr, [match[_X]], expr.attrs)
 
 
 def drop_reshape(expr: Call, _uses: Uses) -> Expr | None:
@@ -288,66 +282,55 @@ def transpose_of_transpose(expr: Call, _uses: Uses) -> Expr | None:
     inner = match[_TRANSPOSE]
     assert isinstance(inner, Call)
     axes = tuple(inner.attrs.axes[i] for i in expr.attrs.axes)
-    return _again(expr, inner.args, replace(expr.attrs, axes=axes))
+    return again(expr, inner.args, replace(expr.attrs, axes=axes))
 
 
 def drop_requantize8(expr: Call, _uses: Uses) -> Expr | None:
-    """A map that leaves every 8-bit value unchanged (all are tried) is x."""
-    dtype = tensor_type(expr.args[0]).dtype
-    if dtype != tensor_type(expr).dtype or bits(dtype) != 8:
-        return None
-    low, high = int_range(dtype)
-    codes = np.arange(low, high + 1).astype(dtype)
-    return expr.args[0] if np.array_equal(_mapped(expr, codes), codes) else None
-
-
-def drop_requantize8_pair(expr: Call, _uses: Uses) -> Expr | None:
-    """g(f(x)) = x for maps f and g of 8-bit values that undo each other (all are tried), also with a reshape in between."""
+    """A map, or two in turn, that leaves every 8-bit value unchanged (all are tried) is x, also with a reshape in between."""
+    if _is_identity([expr]):
+        return expr.args[0]
     inner = expr.args[0]
-    if isinstance(inner, Call) and is_call(inner, "reshape") and is_call(inner.args[0], "qnn.requantize8"):
-        moved = _again(expr, inner.args, expr.attrs)
-        inverse = drop_requantize8_pair(moved, _uses)
-        return None if inverse is None else _again(inner, [inverse], inner.attrs)
-    if not isinstance(inner, Call) or not is_call(inner, "qnn.requantize8"):
-        return None
-    x = inner.args[0]
-    dtype = tensor_type(x).dtype
-    if dtype != tensor_type(expr).dtype or bits(dtype) != 8 or bits(tensor_type(inner).dtype) != 8:
-        return None
+    if is_call(inner, "reshape") and is_call(inner.args[0], "qnn.requantize8"):
+        inverse = drop_requantize8(again(expr, inner.args), _uses)
+        return None if inverse is None else again(inner, [inverse])
+    return inner.args[0] if is_call(inner, "qnn.requantize8") and _is_identity([inner, expr]) else None
+
+
+def _is_identity(maps: Sequence[Call]) -> bool:
+    dtype = tensor_type(maps[0].args[0]).dtype
+    if dtype != tensor_type(maps[-1]).dtype or any(bits(t.dtype) != 8 for t in map(tensor_type, (maps[0].args[0], *maps))):
+        return False
     low, high = int_range(dtype)
-    codes = np.arange(low, high + 1).astype(dtype)
-    return x if np.array_equal(_mapped(expr, _mapped(inner, codes)), codes) else None
+    codes = every = np.arange(low, high + 1).astype(dtype)
+    for step in maps:
+        codes = _mapped(step, codes)
+    return np.array_equal(codes, every)
 
 
 def map_of_lut(expr: Call, uses: Uses) -> Expr | None:
     """f(T[x]) = (f . T)[x] for a map f from int8 to int8, if nothing else reads T[x]."""
     inner = expr.args[0]
-    if (
-        not isinstance(inner, Call)
-        or not is_call(inner, "qnn.lut")
-        or uses.count(inner) != 1
-        or tensor_type(expr).dtype != "int8"
-    ):
+    if not is_call(inner, "qnn.lut") or uses.count(inner) != 1 or tensor_type(expr).dtype != "int8":
         return None
     table = _mapped(expr, np.asarray(inner.attrs.table, np.int8))
     attrs = replace(inner.attrs, table=tuple(table.tolist()), quant=tensor_type(expr).quant)
-    return replace(_again(inner, inner.args, attrs), span=expr.span)
+    return replace(again(inner, inner.args, attrs), span=expr.span)
 
 
 def lut_of_map(expr: Call, uses: Uses) -> Expr | None:
     """T[f(x)] = (T . f)[x] for a map f from int8 to int8, if nothing else reads f(x)."""
     inner = expr.args[0]
-    if not isinstance(inner, Call) or not is_call(inner, "qnn.requantize8") or uses.count(inner) != 1:
+    if not is_call(inner, "qnn.requantize8") or uses.count(inner) != 1:
         return None
     if (tensor_type(inner.args[0]).dtype, tensor_type(inner).dtype) != ("int8", "int8"):
         return None
     table = _mapped(expr, _mapped(inner, np.arange(-128, 128).astype(np.int8)))
-    return _again(expr, inner.args, replace(expr.attrs, table=tuple(table.tolist())))
+    return again(expr, inner.args, replace(expr.attrs, table=tuple(table.tolist())))
 
 
 def _mapped(expr: Call, codes: Array) -> Array:
     """The result of a one-operand operator for these values."""
-    alone = _again(expr, [const(codes)], expr.attrs)
+    alone = again(expr, [const(codes)], expr.attrs)
     return np.asarray(call_op(alone, [codes]))
 
 
@@ -374,7 +357,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "transpose": (transpose_of_transpose, drop_transpose),
     "nn.pad": (drop_pad,),
     "concatenate": (drop_concatenate,),
-    "qnn.requantize8": (drop_requantize8, drop_requantize8_pair, map_of_lut),
+    "qnn.requantize8": (drop_requantize8, map_of_lut),
     "qnn.lut": (map_of_lut, lut_of_map),
 }
 """Rules per operator, tried in this order."""

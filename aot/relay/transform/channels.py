@@ -1,21 +1,40 @@
-"""Which values each channel of each tensor can have, and which channels must be computed."""
+"""Which values each channel of each tensor can have, and which channels must be computed.
+
+The passes at the end remove channels and taps of convolutions on which nothing depends, or only by a constant.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from math import gcd, prod
 
 import numpy as np
 import numpy.typing as npt
 
-from aot.ir.op import F_EVALUATE, Array, Op
-from aot.ir.type import TensorType
-from aot.relay.expr import Call, Constant, Expr, Function, is_call, operands, post_order, tensor_type
+from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
+from aot.ir.transform import PassContext, function_pass, register_option
+from aot.ir.type import QuantParams, TensorType
+from aot.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    again,
+    is_call,
+    operands,
+    post_order,
+    rewrite,
+    tensor_type,
+    with_operands,
+)
+from aot.relay.stored import inheriting
+from aot.relay.transform.canonicalize import Uses, effective_weight, merge_biases, with_bias
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range, is_int, numpy_dtype
 
 Int64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,10 +45,9 @@ class Interval:
     hi: Int64
 
     @property
-    def is_constant(self) -> npt.NDArray[np.bool_]:
+    def is_constant(self) -> Bools:
         """Where only a single value is possible."""
-        result: npt.NDArray[np.bool_] = self.lo == self.hi
-        return result
+        return np.asarray(self.lo == self.hi)
 
     def __getitem__(self, index: slice) -> Interval:
         return Interval(self.lo[index], self.hi[index])
@@ -62,9 +80,6 @@ def span_of(values: Array) -> Interval:
     """From the smallest to the largest value along the first axis of [points, channels]."""
     wide = np.asarray(values).astype(np.int64)
     return Interval(wide.min(axis=0), wide.max(axis=0))
-
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +151,10 @@ def channel_intervals(func: Function) -> dict[int, Interval]:
     """
     intervals: dict[int, Interval] = {}
     for expr in post_order(func.body):
-        if isinstance(expr.type, TensorType) and _is_followed(expr.type):
+        if isinstance(expr.type, TensorType) and is_int(expr.type.dtype) and bits(expr.type.dtype) <= 32 and expr.type.size > 0:
+            # sums and products of 32 bits fit into 64
             intervals[id(expr)] = _bounded(_of(expr, intervals), expr.type)
     return intervals
-
-
-def _is_followed(type_: TensorType) -> bool:
-    """Integers of up to 32 bits, whose sums and products fit into 64 bits; not empty tensors."""
-    return is_int(type_.dtype) and bits(type_.dtype) <= 32 and type_.size > 0
 
 
 def _of(expr: Expr, intervals: dict[int, Interval]) -> Interval | None:
@@ -165,14 +176,12 @@ def _bounded(interval: Interval | None, type_: TensorType) -> Interval:
     return Interval(np.where(leaves, whole.lo, interval.lo), np.where(leaves, whole.hi, interval.hi))
 
 
-def _evaluate(expr: Call, *arrays: Array) -> Array:
-    """Evaluate the operator on other arrays than its own: points, with the channels along the last axis."""
-    assert isinstance(expr.op, Op)
-    type_ = tensor_type(expr)
+def _evaluate(expr: Call, *arrays: Array, out_type: TensorType | None = None) -> Array:
+    """Evaluate the operator on other arrays than its own: by default points, with the channels along the last axis."""
     converted = [np.asarray(a).astype(numpy_dtype(tensor_type(o).dtype)) for a, o in zip(arrays, expr.args, strict=True)]
-    shape = np.broadcast_shapes(*(a.shape for a in converted))
-    out = TensorType(tuple(map(int, shape)), type_.dtype, type_.quant)
-    return np.asarray(F_EVALUATE.get(expr.op.name)(*converted, attrs=expr.attrs, out_type=out))
+    shape = tuple(map(int, np.broadcast_shapes(*(a.shape for a in converted))))
+    out = out_type or replace(tensor_type(expr), shape=shape)
+    return np.asarray(F_EVALUATE.get(expr.name)(*converted, attrs=expr.attrs, out_type=out))
 
 
 # Layers: sums of products.
@@ -198,15 +207,6 @@ def layer(expr: Call, args: Sequence[Interval]) -> Interval | None:
     return Interval(positive @ lo + negative @ hi, positive @ hi + negative @ lo)
 
 
-def effective_weight(expr: Call) -> Int64 | None:
-    """A layer's constant integer weights less their zero point, in their own order; None for other weights."""
-    weight = expr.args[1]
-    if not isinstance(weight, Constant) or not is_int(weight.type.dtype):
-        return None
-    result: Int64 = np.asarray(weight.data).astype(np.int64) - getattr(expr.attrs, "weight_zp", 0)
-    return result
-
-
 def bias_add(_expr: Call, args: Sequence[Interval]) -> Interval:
     return Interval(args[0].lo + args[1].lo, args[0].hi + args[1].hi)
 
@@ -224,13 +224,9 @@ def requantize(expr: Call, args: Sequence[Interval]) -> Interval:
     return Interval(np.where(wraps, expr.attrs.lo, ends.lo), np.where(wraps, expr.attrs.hi, ends.hi))
 
 
-def clip(expr: Call, args: Sequence[Interval]) -> Interval:
-    return _clamped(args[0], expr)
-
-
-def _clamped(data: Interval, expr: Call) -> Interval:
-    lo, hi = expr.attrs.lo, expr.attrs.hi
-    return Interval(np.clip(data.lo, lo, hi), np.clip(data.hi, lo, hi))
+def clamped(expr: Call, args: Sequence[Interval]) -> Interval:
+    """Clip; and pooling: the rounded mean and the maximum of values in [lo, hi] are in [lo, hi], and padding does not count."""
+    return Interval(*(np.clip(end, expr.attrs.lo, expr.attrs.hi) for end in (args[0].lo, args[0].hi)))
 
 
 def every_code(expr: Call, args: Sequence[Interval]) -> Interval | None:
@@ -259,11 +255,6 @@ def add(expr: Call, args: Sequence[Interval]) -> Interval | None:
 # Windows and reductions.
 
 
-def pool(expr: Call, args: Sequence[Interval]) -> Interval:
-    """The rounded mean and the maximum of values in [lo, hi] are in [lo, hi]; padding does not count."""
-    return _clamped(args[0], expr)
-
-
 def mean(expr: Call, args: Sequence[Interval]) -> Interval | None:
     """Monotone in the sum, so tensors of lower and of upper ends give the ends, unless the sum leaves 32 bits."""
     type_ = tensor_type(expr.args[0])
@@ -271,14 +262,8 @@ def mean(expr: Call, args: Sequence[Interval]) -> Interval | None:
     widest = np.maximum(np.abs(args[0].lo - expr.attrs.input_zp), np.abs(args[0].hi - expr.attrs.input_zp)).max()
     if int(widest) * prod(type_.shape[a] for a in axes) << max(expr.attrs.shift, 0) > int_range("int32")[1]:
         return None
-    ends = [_evaluate_as_typed(expr, np.broadcast_to(v, type_.shape)) for v in (args[0].lo, args[0].hi)]
+    ends = [_evaluate(expr, np.broadcast_to(v, type_.shape), out_type=tensor_type(expr)) for v in (args[0].lo, args[0].hi)]
     return hull([of_array(e) for e in ends])
-
-
-def _evaluate_as_typed(expr: Call, data: Array) -> Array:
-    assert isinstance(expr.op, Op)
-    typed = data.astype(numpy_dtype(tensor_type(expr.args[0]).dtype))
-    return np.asarray(F_EVALUATE.get(expr.op.name)(typed, attrs=expr.attrs, out_type=expr.type))
 
 
 # Movement of data.
@@ -335,10 +320,10 @@ RULES: dict[str, Rule] = {
     "qnn.requantize": requantize,
     "qnn.requantize8": every_code,
     "qnn.lut": every_code,
-    "clip": clip,
+    "clip": clamped,
     "qnn.add": add,
-    "nn.avg_pool2d": pool,
-    "nn.max_pool2d": pool,
+    "nn.avg_pool2d": clamped,
+    "nn.max_pool2d": clamped,
     "mean": mean,
     "image.resize_nearest": same,
     "nn.pad": pad,
@@ -360,21 +345,10 @@ RULES: dict[str, Rule] = {
 LAYERS = frozenset({"nn.conv2d", "nn.dense"})
 """Operators whose input and output channels are independent."""
 
-CHANNELWISE = frozenset(
-    {
-        "clip",
-        "image.resize_nearest",
-        "nn.avg_pool2d",
-        "nn.bias_add",
-        "nn.max_pool2d",
-        "qnn.add",
-        "qnn.lut",
-        "qnn.mul",
-        "qnn.requantize",
-        "qnn.requantize8",
-        "qnn.sub",
-    }
-)
+CHANNELWISE = frozenset({
+    "clip", "image.resize_nearest", "nn.avg_pool2d", "nn.bias_add", "nn.max_pool2d", "qnn.add", "qnn.lut", "qnn.mul",
+    "qnn.requantize", "qnn.requantize8", "qnn.sub",
+})  # fmt: skip
 """Operators whose channel c depends only on channel c of each operand (or on an operand's only channel), with attributes that are
 the same for all channels.  nn.bias_add and qnn.requantize have values per channel, which the rebuilding code handles.
 """
@@ -430,13 +404,13 @@ def _read(expr: Expr, state: _State) -> list[Expr]:
 
 def joins_channels(expr: Expr) -> bool:
     """Whether `expr` concatenates along the last axis."""
-    return isinstance(expr, Call) and is_call(expr, "concatenate") and expr.attrs.axis == len(tensor_type(expr).shape) - 1
+    return is_call(expr, "concatenate") and expr.attrs.axis == len(tensor_type(expr).shape) - 1
 
 
 def _align(state: _State, live: frozenset[int], align: int) -> bool:
     """Keep more channels of the first layer whose count is not a multiple of `align`; return whether there was one."""
     for expr in state.order:
-        if id(expr) not in live or not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.op.name not in LAYERS:
+        if id(expr) not in live or not is_call(expr, *LAYERS):
             continue
         mask = state.needed[id(expr)]
         spare = np.flatnonzero(~mask)[: -int(mask.sum()) % align]
@@ -503,8 +477,8 @@ class _State:
         return self.reads[id(layer)]
 
     def _link(self, expr: Expr) -> None:
-        if isinstance(expr, Call) and isinstance(expr.op, Op):
-            LINKS.get(expr.op.name, _opaque)(expr, self)
+        if isinstance(expr, Call) and expr.name:
+            LINKS.get(expr.name, _opaque)(expr, self)
         elif not isinstance(expr.type, TensorType) or operands(expr):
             _opaque(expr, self)
 
@@ -567,18 +541,12 @@ def _channelwise(expr: Call, state: _State) -> None:
     # An operand with a single channel is live if the result is, and then keeps it.
 
 
-def _with_constants(expr: Call, state: _State) -> None:
-    """Channel-wise, if the other operands are constants that can be cut."""
-    (_channelwise if all(isinstance(o, Constant) for o in expr.args[1:]) else _opaque)(expr, state)
+def _channelwise_if(holds: Callable[[Call], bool]) -> Link:
+    return lambda expr, state: (_channelwise if holds(expr) else _opaque)(expr, state)
 
 
-def _mean(expr: Call, state: _State) -> None:
-    last = len(tensor_type(expr.args[0]).shape) - 1
-    (_opaque if any(a in (last, -1) for a in expr.attrs.axes) else _channelwise)(expr, state)
-
-
-def _transpose(expr: Call, state: _State) -> None:
-    (_channelwise if expr.attrs.axes[-1] == len(expr.attrs.axes) - 1 else _opaque)(expr, state)
+def _reduces_channels(expr: Call) -> bool:
+    return any(a in (len(tensor_type(expr.args[0]).shape) - 1, -1) for a in expr.attrs.axes)
 
 
 def _pad(expr: Call, state: _State) -> None:
@@ -594,19 +562,16 @@ def _pad(expr: Call, state: _State) -> None:
 
 def _concatenate(expr: Call, state: _State) -> None:
     if not joins_channels(expr):
-        _channelwise(expr, state) if not any(isinstance(o, Constant) for o in expr.args) else _opaque(expr, state)
+        _channelwise_if(lambda e: not any(isinstance(o, Constant) for o in e.args))(expr, state)
         return
-    begin = 0
+    end = 0
     for o in expr.args:
-        end = begin + channels(tensor_type(o))
-        if isinstance(o, Constant):
-            begin = end
-            continue
-        mask = np.zeros(len(state.needed[id(expr)]), np.bool_)
-        mask[begin:end] = state.needed[id(o)]
-        state.require(expr, mask)
-        state.require(o, state.needed[id(expr)][begin:end])
-        begin = end
+        begin, end = end, end + channels(tensor_type(o))
+        if not isinstance(o, Constant):
+            mask = np.zeros(len(state.needed[id(expr)]), np.bool_)
+            mask[begin:end] = state.needed[id(o)]
+            state.require(expr, mask)
+            state.require(o, state.needed[id(expr)][begin:end])
 
 
 def _reshape(expr: Call, state: _State) -> None:
@@ -624,12 +589,284 @@ def _reshape(expr: Call, state: _State) -> None:
 LINKS: dict[str, Link] = {
     **dict.fromkeys(LAYERS, _layer),
     **dict.fromkeys(CHANNELWISE, _channelwise),
-    "nn.bias_add": _with_constants,
+    "nn.bias_add": _channelwise_if(lambda expr: all(isinstance(o, Constant) for o in expr.args[1:])),
     "nn.depthwise_conv2d": _depthwise,
-    "mean": _mean,
-    "transpose": _transpose,
+    "mean": _channelwise_if(lambda expr: not _reduces_channels(expr)),
+    "transpose": _channelwise_if(lambda expr: bool(expr.attrs.axes[-1] == len(expr.attrs.axes) - 1)),
     "nn.pad": _pad,
     "concatenate": _concatenate,
     "reshape": _reshape,
 }
 """Per operator; any other operator keeps all channels of its operands and its result."""
+
+
+# The passes.
+
+
+ALIGN = register_option(
+    "channels.align", 4, "keep removable channels until a convolution's channel count is a multiple of this (1: remove all)"
+)
+
+
+@function_pass(opt_level=2)
+def remove_constant_channels(func: Function, context: PassContext) -> Function:
+    """Cut every tensor down to the channels (indices of the last axis) that the results depend on.
+
+    In and out: operator calls over the same parameters, with bit-identical results.  Tensors in between may have fewer channels,
+    at least one.  Laws, for a convolution or fully connected layer acc[o] = sum of w[o, i]*x[i] (also over taps):
+    1. w[o, i] = 0 for every needed output o: x[i] is not read;
+    2. x[i] = c for every input of the model (by intervals of all values, aot.relay.transform.channels), and what is read through
+       non-zero taps outside the image is c as well: acc[o] = sum over the others + c * sum of w[o, i], which is added to the
+       bias; done only if no sum of the layer's products can leave 32 bits;
+    3. outputs o that no reader needs are not computed.
+    Other operators have their channels in correspondence: a channel is removed only from all operands and readers at once.  If
+    the rules do not know an operator, and at inputs and outputs of the function, all channels stay.
+
+    For comparisons with a reference interpreter's tensors (`reference[..., kept]`), attrs["channels"] maps the .tflite index of
+    each reduced tensor to the kept indices; in metadata.json it is each layer's `output.channels`.  With the option
+    channels.align, layers keep removable channels, lowest first, until their number is a multiple of it (or all).
+    """
+    # One pass is nearly always enough: only a depthwise convolution reduced to one input channel gains freedom.
+    while (smaller := _smaller(func, align=context.option(ALIGN.key))) is not None:
+        func = smaller
+    return func
+
+
+def _smaller(func: Function, *, align: int) -> Function | None:
+    """One step; None if every channel is needed."""
+    intervals = channel_intervals(func)
+    liveness = channel_liveness(func, intervals, align=align)
+    if all(liveness.mask(e).all() for e in post_order(func.body) if isinstance(e.type, TensorType)):
+        return None
+    body = _Cutter(func, intervals, liveness).result()
+    kept = kept_channels(func, liveness)
+    return Function(func.params, body, {**func.attrs, "channels": kept} if kept else func.attrs)
+
+
+def kept_channels(func: Function, liveness: Liveness) -> dict[int, tuple[int, ...]]:
+    """Kept indices of the tensors that were reduced, now or before; the last node with an index is the tensor."""
+    before: Mapping[int, tuple[int, ...]] = func.attrs.get("channels", {})
+    masks = {
+        e.span.tensor: liveness.mask(e)
+        for e in post_order(func.body)
+        if e.span.tensor >= 0 and id(e) in liveness.live and isinstance(e.type, TensorType) and isinstance(e, Call)
+    }
+    kept = dict(before)
+    for tensor, mask in masks.items():
+        if not mask.all():
+            old = before.get(tensor, tuple(range(len(mask))))
+            kept[tensor] = tuple(old[i] for i in np.flatnonzero(mask))
+    return dict(sorted(kept.items()))
+
+
+class _Cutter:
+    """Rebuilds the live nodes with only the needed channels."""
+
+    def __init__(self, func: Function, intervals: Mapping[int, Interval], liveness: Liveness) -> None:
+        self._func = func
+        self._intervals = intervals
+        self._liveness = liveness
+        self._uses = Uses(func)
+
+    def result(self) -> Expr:
+        done: dict[int, Expr] = {}
+        for expr in post_order(self._func.body):
+            if id(expr) in self._liveness.live:
+                done[id(expr)] = self._cut(expr, done)
+        return done[id(self._func.body)]
+
+    def _cut(self, expr: Expr, done: dict[int, Expr]) -> Expr:
+        if not isinstance(expr, Call) or not expr.name or not isinstance(expr.type, TensorType):
+            return with_operands(expr, [done[id(o)] for o in operands(expr)])
+        if joins_channels(expr):
+            return self._concatenate(expr, done)
+        args = [done[id(o)] for o in expr.args]
+        mask = self._liveness.mask(expr)
+        if all(a is o for a, o in zip(args, expr.args, strict=True)) and mask.all():
+            return expr
+        if expr.name in LAYERS:
+            return self._layer(expr, args[0])
+        if is_call(expr, "nn.depthwise_conv2d"):
+            return _cut_depthwise(expr, args[0], mask)
+        args = [_cut_constant(a, mask) if isinstance(a, Constant) else a for a in args]
+        new = again(expr, args, _cut_attrs(expr, mask))
+        return merged_bias(new, self._uses) if is_call(new, "nn.bias_add") else new
+
+    def _layer(self, expr: Call, data: Expr) -> Expr:
+        """Laws 1 to 3: cut the weights; the contribution of removed inputs is added to the bias."""
+        old, weight = expr.args
+        if not isinstance(weight, Constant):
+            return with_operands(expr, [data, weight])
+        outputs, inputs = self._liveness.mask(expr), self._liveness.mask(old)
+        middle = [np.arange(n) for n in weight.type.shape[1:-1]]
+        new = cut(weight, [np.flatnonzero(outputs), *middle, np.flatnonzero(inputs)])
+        layer = again(expr, [data, new])
+        return layer if inputs.all() else with_bias(layer, self._contribution(expr, outputs, inputs))
+
+    def _contribution(self, expr: Call, outputs: Bools, inputs: Bools) -> Int64:
+        """Contribution of the removed input channels to each remaining output: sum of w*x, where x is constant."""
+        weight = effective_weight(expr)
+        assert weight is not None, "channels of data under unknown weights are not removed"
+        taps = tap_values(expr, self._intervals[id(expr.args[0])])
+        removed = weight[outputs][..., ~inputs].reshape(int(outputs.sum()), -1)
+        values, is_known = taps.lo[..., ~inputs].reshape(-1), taps.is_constant[..., ~inputs].reshape(-1)
+        assert not removed[:, ~is_known].any(), "a removed channel's value is unknown, but read"
+        result: Int64 = removed @ values
+        return result
+
+    def _concatenate(self, expr: Call, done: dict[int, Expr]) -> Expr:
+        """Operands without any needed channel are dropped."""
+        mask, begin = self._liveness.mask(expr), 0
+        args: list[Expr] = []
+        for o in expr.args:
+            part = mask[begin : begin + channels(tensor_type(o))]
+            begin += len(part)
+            if part.any():
+                args.append(_cut_constant(o, part) if isinstance(o, Constant) else done[id(o)])
+        if len(args) == len(expr.args) and all(a is b for a, b in zip(args, expr.args, strict=True)):
+            return expr
+        return again(expr, args)
+
+
+def _cut_depthwise(expr: Call, data: Expr, mask: Bools) -> Expr:
+    """Each input channel keeps all of its outputs or is removed; a single input channel keeps any number."""
+    weight = expr.args[1]
+    if not isinstance(weight, Constant):
+        return with_operands(expr, [data, weight])
+    new = cut(weight, [np.arange(n) for n in weight.type.shape[:3]] + [np.flatnonzero(mask)])
+    attrs = replace(expr.attrs, multiplier=int(mask.sum()) // channels(tensor_type(data)))
+    return again(expr, [data, new], attrs)
+
+
+def _cut_constant(value: Constant, mask: Bools) -> Constant:
+    """The kept channels of an operand, if it has that many; a single value for all channels stays."""
+    shape = value.type.shape
+    if not shape or shape[-1] != len(mask) or mask.all():
+        return value
+    return cut(value, [*(np.arange(n) for n in shape[:-1]), np.flatnonzero(mask)])
+
+
+def _cut_attrs(expr: Call, mask: Bools) -> object:
+    """Attributes of an operator other than a layer, for fewer channels."""
+    attrs = expr.attrs
+    if is_call(expr, "qnn.requantize") and attrs.per_channel:
+        fraction = _kept(attrs.fraction, mask) if attrs.fraction else ()
+        return replace(attrs, multiplier=_kept(attrs.multiplier, mask), shift=_kept(attrs.shift, mask), fraction=fraction)
+    if is_call(expr, "reshape") and not mask.all():
+        return replace(attrs, newshape=(*attrs.newshape[:-1], int(mask.sum())))
+    if is_call(expr, "nn.pad") and any(attrs.pad_width[-1]):
+        *others, (before, after) = attrs.pad_width
+        ends = int(mask[:before].sum()), int(mask[len(mask) - after :].sum())
+        return replace(attrs, pad_width=(*others, ends))
+    return attrs
+
+
+def _kept(values: tuple[int, ...], mask: Array) -> tuple[int, ...]:
+    return tuple(v for v, keep in zip(values, mask, strict=True) if keep)
+
+
+@function_pass(opt_level=2)
+def fold_zero_taps(func: Function, _context: PassContext) -> Function:
+    """Cut off outer rows and columns of nn.conv2d and nn.depthwise_conv2d kernels, one after another.
+
+    In and out: operator calls with bit-identical results; windows keep at least one tap.  Laws, for a row at either end of the
+    window (likewise for columns):
+    1. all its weights are zero: it adds 0;
+    2. it is outside the image at every position: it adds (pad_value - input_zp) * sum of its weights, which is added to the bias;
+       done only if no sum of the layer's products can leave 32 bits.
+    The padding changes with the window so that every other tap reads what it read before; a row stays if that would need a
+    negative padding.
+    """
+    uses = Uses(func)
+
+    def rule(expr: Expr) -> Expr:
+        if is_call(expr, "nn.bias_add"):
+            return merged_bias(expr, uses)
+        return _shrunk(expr) if is_call(expr, "nn.conv2d", "nn.depthwise_conv2d") else expr
+
+    new = rewrite(func, rule)
+    return func if new.body is func.body else new
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A layer with a smaller window, and the contribution of the removed taps to each output channel."""
+
+    layer: Call
+    bias: Int64
+
+
+def _shrunk(layer: Call) -> Call:
+    if effective_weight(layer) is None or not is_int(tensor_type(layer.args[0]).dtype):
+        return layer
+    bias = np.zeros(tensor_type(layer).shape[-1], np.int64)
+    while True:
+        ends = ((axis, last) for axis in (0, 1) for last in (False, True))
+        step = next((cut for axis, last in ends if (cut := _cut_end(layer, axis, last=last)) is not None), None)
+        if step is None:
+            return with_bias(layer, bias)
+        layer, bias = step.layer, bias + step.bias
+
+
+def _cut_end(layer: Call, axis: int, *, last: bool) -> _Cut | None:
+    """Remove the first or last row (axis 0) or column (axis 1) of the window; None if it must stay."""
+    weight = effective_weight(layer)
+    assert weight is not None
+    count = weight.shape[axis + 1]
+    if count == 1:
+        return None
+    tap = count - 1 if last else 0
+    end = np.take(weight, [tap], axis=axis + 1)
+    smaller = _without(layer, axis, tap)
+    if smaller is None:
+        return None
+    if not end.any():
+        return _Cut(smaller, np.zeros(tensor_type(layer).shape[-1], np.int64))
+    taps = tap_values(layer, full_range(tensor_type(layer.args[0])))
+    if axis_coverage(layer, axis).inside[tap] or not sums_fit(layer, weight, taps):
+        return None
+    axes = (0, 1, 2) if is_call(layer, "nn.depthwise_conv2d") else (1, 2, 3)
+    return _Cut(smaller, (layer.attrs.pad_value - layer.attrs.input_zp) * end.sum(axis=axes, dtype=np.int64))
+
+
+def _without(layer: Call, axis: int, tap: int) -> Call | None:
+    """The layer without its first or last tap along an axis; all others read what they read before.  None if impossible."""
+    data, weight = layer.args
+    assert isinstance(weight, Constant)
+    size, extent = tensor_type(data).shape[axis + 1], tensor_type(layer).shape[axis + 1]
+    stride, dilation = layer.attrs.strides[axis], layer.attrs.dilation[axis]
+    count = weight.type.shape[axis + 1]
+    window = (count - 2) * dilation + 1
+    before = layer.attrs.padding[axis] - (dilation if tap == 0 else 0)
+    after = max((extent - 1) * stride + window - size - before, 0)
+    if before < 0 or before >= window or after >= window:
+        return None
+    padding = list(layer.attrs.padding)
+    padding[axis], padding[axis + 2] = before, after
+    index = [np.arange(n) for n in weight.type.shape]
+    index[axis + 1] = np.delete(index[axis + 1], tap)
+    try:
+        new = again(layer, [data, cut(weight, index)], replace(layer.attrs, padding=tuple(padding)))
+    except TypeRuleError:
+        return None
+    return new if isinstance(new.type, TensorType) and new.type.shape == tensor_type(layer).shape else None
+
+
+# For both passes: cut weights, and constants that move into the bias.
+
+
+def cut(value: Constant, index: Sequence[Array]) -> Constant:
+    """The constant at the positions `index[i]` of each axis i, with the remaining quantisation parameters."""
+    data = np.ascontiguousarray(np.asarray(value.data)[np.ix_(*index)])
+    quant = value.type.quant
+    if quant is not None and quant.axis is not None and len(quant.scale) > 1:
+        kept = [int(i) for i in index[quant.axis]]
+        quant = QuantParams(tuple(quant.scale[i] for i in kept), tuple(quant.zero_point[i] for i in kept), quant.axis)
+    return inheriting(Constant(data, TensorType(data.shape, value.type.dtype, quant), value.span), [value])
+
+
+def merged_bias(expr: Call, uses: Uses) -> Call:
+    """Merge an nn.bias_add with the one that `with_bias` has inserted under it, if no sum can overflow."""
+    merged: Expr | None = merge_biases(expr, uses)
+    assert merged is None or isinstance(merged, Call)
+    return expr if merged is None else replace(merged, span=expr.span)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from aot.ir.op import Array, Op
+from aot.ir.op import Array
 from aot.ir.transform import PassContext, function_pass
 from aot.relay.analysis import chain_to, is_costly, on_values, results, scalar_of, source_of
 from aot.relay.expr import Call, Constant, Expr, Function, call_with, is_call, rebuild, rewrite, tensor_type, users
@@ -139,7 +139,7 @@ class Steps:
 def find_steps(expr: Expr, x: Expr) -> Steps | None:
     """The steps of an int8 chain of the float32 tensor x; None if there are too many, or an operator is unknown."""
     chain = chain_to(expr, x)
-    if not all(isinstance(c.op, Op) and c.op.name in KNOWN for c in chain):
+    if not all(c.name in KNOWN for c in chain):
         return None
     edges = np.linspace(_key(np.float32(-np.inf)), _key(np.float32(np.inf)) + 1, _FIRST_CELLS + 1).astype(np.int64)
     first, last = edges[:-1], edges[1:] - 1
@@ -221,8 +221,7 @@ def _decided(bounds: Bounds) -> Bounds:
 
 
 def _bounds_of(step: Call, args: list[Bounds]) -> Bounds:
-    assert isinstance(step.op, Op)
-    name = step.op.name
+    name = step.name
     if name == "select":
         (sure, perhaps), a, b = args
         low = np.where(sure, a[0], np.where(perhaps, np.minimum(a[0], b[0]), b[0]))
@@ -239,9 +238,8 @@ def _bounds_of(step: Call, args: list[Bounds]) -> Bounds:
 
 
 def _rising(step: Call, ends: Bounds, values: Bounds) -> Bounds:
-    assert isinstance(step.op, Op)
     low, high = values
-    for point in _BREAKS.get(step.op.name, ()):
+    for point in _BREAKS.get(step.name, ()):
         inside = (ends[0] <= point) & (point <= ends[1])
         value = on_values(step, [np.full_like(low, point)])
         low, high = np.where(inside, np.minimum(low, value), low), np.where(inside, np.maximum(high, value), high)
@@ -252,8 +250,7 @@ def _corners(step: Call, args: list[Bounds]) -> Bounds:
     (a, b), (c, d) = args
     values = np.stack([on_values(step, [x, y]) for x in (a, b) for y in (c, d)])
     low, high = values.min(axis=0), values.max(axis=0)  # NaN propagates
-    assert isinstance(step.op, Op)
-    if step.op.name == "divide":
+    if step.name == "divide":
         unknown = (c <= 0) & (d >= 0)
         return np.where(unknown, np.float32(-np.inf), low), np.where(unknown, np.float32(np.inf), high)
     return low, high

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, Op, OpPattern
+from aot.ir.op import F_IS_VIEW, T_OP_PATTERN, OpPattern
 from aot.ir.transform import PassContext, function_pass, register_option
 from aot.ir.type import TensorType
+from aot.relay.analysis import moved_from
 from aot.relay.expr import Call, Constant, Expr, Function, Var, is_call, operands, post_order, with_operands
 from aot.relay.state import result_exprs, state_of, state_vars
 from aot.support.dataclass import dataclass
@@ -54,9 +55,9 @@ def fuse_ops(func: Function, context: PassContext) -> Function:
 
 def pattern_kind(expr: Expr) -> OpPattern:
     """How `expr` may be fused; views, tuples, and calls that yield a tuple count as OPAQUE."""
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
+    if not isinstance(expr, Call) or not is_fusable(expr) or not isinstance(expr.type, TensorType):
         return _ALONE
-    return _ALONE if F_IS_VIEW.find(expr.op.name) else T_OP_PATTERN.get(expr.op.name)
+    return T_OP_PATTERN.get(expr.name)
 
 
 def window_joins(func: Function) -> frozenset[int]:
@@ -69,17 +70,10 @@ def window_joins(func: Function) -> frozenset[int]:
     for state, var, new in zip(state_of(func), state_vars(func), result_exprs(func)[1], strict=True):
         if state.slid:
             continue
-        join = _moved_from(new)
-        if is_call(join, "concatenate") and _moved_from(operands(join)[0]) is var:
+        join = moved_from(new)
+        if is_call(join, "concatenate") and moved_from(join.args[0]) is var:
             joins.add(id(join))
     return frozenset(joins)
-
-
-def _moved_from(expr: Expr) -> Expr:
-    """The expression of which this one is a slice or a reshaped view."""
-    while isinstance(expr, Call) and isinstance(expr.op, Op) and (is_call(expr, "strided_slice") or F_IS_VIEW.find(expr.op.name)):
-        expr = expr.args[0]
-    return expr
 
 
 class _Groups:
@@ -151,14 +145,12 @@ class _Groups:
         for i in range(len(self._root)):
             if not may_join(self._kind[i]) or self._anchored[self.find(i)]:
                 continue
-            path = self._path(i)
-            if path is not None and all(self._may_join(p) for p in path) and not self._computes_twice(i, path):
+            path = self._path(i) or ()
+            fits = (self._kind[p] <= OpPattern.INJECTIVE and not self._anchored[self.find(p)] for p in path)
+            if path and all(fits) and not self._computes_twice(i, path):
                 self._merge(i, path)
 
-    def _may_join(self, i: int) -> bool:
-        return self._kind[i] <= OpPattern.INJECTIVE and not self._anchored[self.find(i)]
-
-    def _computes_twice(self, start: int, path: list[int]) -> bool:
+    def _computes_twice(self, start: int, path: Sequence[int]) -> bool:
         """Whether a broadcast on the path reads some element of the group several times."""
         inside = {id(self._tree.order[i]) for i in (start, *path)}
         broadcasts = [self._tree.order[i] for i in path if self._kind[i] == OpPattern.BROADCAST]
@@ -175,7 +167,7 @@ class _Groups:
         joined = {self.find(p) for p in (i, *path)}
         return path if sum(self._size[g] for g in joined) <= self._max_depth else None
 
-    def _merge(self, start: int, path: list[int]) -> None:
+    def _merge(self, start: int, path: Sequence[int]) -> None:
         for i in (start, *path):
             a, b = sorted((self.find(i), self.find(path[-1])))
             if a != b:
@@ -186,7 +178,7 @@ class _Groups:
 
 def is_fusable(expr: Expr) -> bool:
     """Whether a node becomes (part of) a primitive function: an operator's call that is not a view."""
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and not F_IS_VIEW.find(expr.op.name)
+    return isinstance(expr, Call) and bool(expr.name) and not F_IS_VIEW.find(expr.name)
 
 
 def _same_shape(a: Expr, b: Expr) -> bool:
@@ -220,21 +212,17 @@ def call_group(calls: Sequence[Expr], outside: dict[int, Expr]) -> Call:
             if isinstance(o, Constant):
                 inside[id(o)] = o
                 continue
-            param = _param(len(params), outside[id(o)])
+            argument = outside[id(o)]
+            assert isinstance(argument.type, TensorType), f"{argument.span}: an operator reads a tuple"
+            inside[id(o)] = param = Var(f"p{len(params)}", argument.type, argument.span)
             params.append(param)
-            arguments.append(outside[id(o)])
-            inside[id(o)] = param
+            arguments.append(argument)
         inside[id(expr)] = with_operands(expr, [inside[id(o)] for o in operands(expr)])
         if expr is calls[0] and pattern_kind(expr) == OpPattern.OUT_ELEMWISE_FUSABLE:
             inside = {id(expr): inside[id(expr)]}
     last = calls[-1]
     attrs: dict[str, Any] = {"Primitive": 1, "name": group_name(calls)}
     return Call(Function(tuple(params), inside[id(last)], attrs), tuple(arguments), None, last.type, last.span)
-
-
-def _param(index: int, argument: Expr) -> Var:
-    assert isinstance(argument.type, TensorType), f"{argument.span}: an operator reads a tuple"
-    return Var(f"p{index}", argument.type, argument.span)
 
 
 def group_name(calls: Sequence[Expr]) -> str:

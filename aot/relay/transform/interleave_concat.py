@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from aot.ir.op import T_OP_PATTERN, Op, OpPattern
+from aot.ir.op import T_OP_PATTERN, OpPattern
 from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType
 from aot.relay.analysis import BY_CHANNEL
@@ -14,7 +14,7 @@ from aot.relay.expr import (
     Constant,
     Expr,
     Function,
-    call,
+    again,
     is_call,
     operands,
     post_order,
@@ -65,7 +65,7 @@ class _Shuffles:
         self.readers = users(self.func)
 
     def visit(self, expr: Expr) -> None:
-        if not isinstance(expr, Call) or not is_call(expr, "transpose"):
+        if not is_call(expr, "transpose"):
             return
         (view,) = operands(expr)
         axes, shape = expr.attrs.axes, tensor_type(view).shape
@@ -73,8 +73,8 @@ class _Shuffles:
         if last < 1 or tuple(axes) != (*range(last - 1), last, last - 1) or not is_call(view, "reshape"):
             return
         of = operands(view)[0]
-        root = _root(of)
-        if root is None or tensor_type(of).shape[-1] != shape[-2] * shape[-1] or len(root.args) != shape[-2]:
+        root = _way(of)[-1] if _way(of) else None
+        if not isinstance(root, Call) or tensor_type(of).shape[-1] != shape[-2] * shape[-1] or len(root.args) != shape[-2]:
             return
         if all(tensor_type(a).shape[-1] == shape[-1] for a in root.args):
             self.shuffles[id(expr)] = _Shuffle(of, root)
@@ -109,7 +109,6 @@ class _Shuffles:
 
     def _shuffled(self, expr: Expr) -> Expr:
         if id(expr) not in self.shuffled:
-            assert isinstance(expr, Call)
             if is_call(expr, "concatenate"):
                 self.shuffled[id(expr)] = self._interleaved(expr)
             else:
@@ -121,38 +120,29 @@ class _Shuffles:
         """The concatenation of the operands, interleaved element by element, in its original shape."""
         *outer, channels = tensor_type(root.args[0]).shape
         parts = [reshaped(self.done[id(a)], (*outer, channels, 1), root.span) for a in root.args]
-        assert isinstance(root.op, Op)
-        joined = call(root.op, parts, replace(root.attrs, axis=len(outer) + 1), span=root.span)
+        joined = again(root, parts, replace(root.attrs, axis=len(outer) + 1))
         return reshaped(joined, tensor_type(root).shape, root.span)
 
 
 def _way(expr: Expr) -> list[Expr]:
     """The path back to a concatenation along the last axis, over nodes that work in any order of it; empty if there is none."""
     way: list[Expr] = [expr]
-    while not is_call(way[-1], "concatenate"):
-        data = _before(way[-1])
+    while not is_call(root := way[-1], "concatenate"):
+        data = _before(root)
         if data is None:
             return []
         way.append(data)
-    root = way[-1]
-    assert isinstance(root, Call)
     return way if root.attrs.axis == len(tensor_type(root).shape) - 1 else []
-
-
-def _root(expr: Expr) -> Call | None:
-    way = _way(expr)
-    return way[-1] if way and isinstance(way[-1], Call) else None
 
 
 def _before(expr: Expr) -> Expr | None:
     """The operand of a border of other axes, or of an element-wise operator of one tensor."""
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType) or not expr.args:
+    if not isinstance(expr, Call) or not expr.name or not isinstance(expr.type, TensorType) or not expr.args:
         return None
     data, *others = expr.args
     if isinstance(data, Constant) or not all(isinstance(o, Constant) and o.data.size == 1 for o in others):
         return None
-    name = expr.op.name
-    if name == "nn.pad":
+    if expr.name == "nn.pad":
         return data if not any(expr.attrs.pad_width[-1]) else None
-    simple = name not in BY_CHANNEL and T_OP_PATTERN.get(name) <= OpPattern.BROADCAST
+    simple = expr.name not in BY_CHANNEL and T_OP_PATTERN.get(expr.name) <= OpPattern.BROADCAST
     return data if simple and tensor_type(data).shape == expr.type.shape else None

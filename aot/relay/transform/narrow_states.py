@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from aot.ir.module import IRModule
-from aot.ir.op import F_IS_VIEW, Array, Op
+from aot.ir.op import Array
 from aot.ir.transform import PassContext, module_pass
-from aot.relay.expr import Call, Expr, Function, Var, call, const, is_call, make_tuple, rewrite, tensor_type, users
+from aot.relay.analysis import is_moved, moved_from
+from aot.relay.expr import Call, Expr, Function, Var, again, call, const, is_call, make_tuple, rewrite, tensor_type, users
 from aot.relay.interpreter import call_op, same_over_time
 from aot.relay.state import STATE, result_exprs, state_of, state_vars
 from aot.support.dtype import int_range, numpy_dtype
@@ -42,7 +43,7 @@ def with_narrow_states(main: Function, *, with_shared: bool = True) -> Function:
     readers = users(main)
     for state, var, new in zip(state_of(main), state_vars(main), news, strict=True):
         codes = None
-        if isinstance(new, Call) and is_call(new, DEQUANTIZE) and (with_shared or not state.shared):
+        if is_call(new, DEQUANTIZE) and (with_shared or not state.shared):
             codes = _codes(state.initial, new)
             codes = _quantized(state.initial, var, new, readers) if codes is None else codes
         if isinstance(new, Call) and codes is not None:
@@ -71,15 +72,15 @@ def _codes(initial: Array, new: Call) -> Array | None:
 
 def _quantized(initial: Array, var: Var, new: Call, readers: dict[int, list[Expr]]) -> Array | None:
     """The quantised initial value, if the state is read only through equal quantizes that undo `new`; else None."""
-    found, todo = list[Call](), list(readers.get(id(var), []))
+    found, todo = list[Call](), list[Expr | None](readers.get(id(var), []))
     while todo:
         expr = todo.pop()
-        if not isinstance(expr, Call) or not (_is_moved(expr) or is_call(expr, "concatenate") or is_call(expr, QUANTIZE)):
+        if expr is None or not (is_moved(expr) or is_call(expr, "concatenate", QUANTIZE)):
             return None
         if is_call(expr, QUANTIZE):
             found.append(expr)
         else:
-            todo += readers.get(id(expr), [None])  # type: ignore[list-item]  # None: a result
+            todo += readers.get(id(expr), [None])  # None: a result
     if not found or any(f.attrs != found[0].attrs for f in found) or not _undoes(found[0], new):
         return None
     whole = call(QUANTIZE, [const(initial, dtype="float32")], found[0].attrs)
@@ -104,43 +105,27 @@ def _undoes(quantize: Call, dequantize: Call) -> bool:
 
 def _integers(expr: Expr, states: set[int]) -> Expr:
     """A quantize of dequantised values, or of rows joined with a narrow state, without floats; other expressions unchanged."""
-    if not isinstance(expr, Call) or not is_call(expr, QUANTIZE):
+    if not is_call(expr, QUANTIZE):
         return expr
     data = expr.args[0]
-    if not isinstance(data, Call) or not is_call(data, "concatenate"):
+    if not is_call(data, "concatenate"):
         return _undone(expr)
-    if not any(isinstance(o := _origin(a), Call) and is_call(o, DEQUANTIZE) and id(o.args[0]) in states for a in data.args):
+    if not any(is_call(o := moved_from(a), DEQUANTIZE) and id(o.args[0]) in states for a in data.args):
         return expr
     parts = [_undone(call(QUANTIZE, [a], expr.attrs, span=a.span)) for a in data.args]
     return replace(call("concatenate", parts, data.attrs, span=expr.span), type=expr.type)
 
 
-def _is_moved(expr: Expr) -> bool:
-    return (
-        isinstance(expr, Call)
-        and isinstance(expr.op, Op)
-        and bool(is_call(expr, "strided_slice") or F_IS_VIEW.find(expr.op.name))
-    )
-
-
-def _origin(expr: Expr) -> Expr:
-    """The tensor that an expression is a slice or view of."""
-    while isinstance(expr, Call) and _is_moved(expr):
-        expr = expr.args[0]
-    return expr
-
-
 def _undone(expr: Call) -> Expr:
     """quantize of a dequantised tensor, or of a slice of one, as the integers or their slice, if quantize undoes dequantize."""
-    origin = _origin(expr.args[0])
-    if not isinstance(origin, Call) or not is_call(origin, DEQUANTIZE) or not _undoes(expr, origin):
+    origin = moved_from(expr.args[0])
+    if not is_call(origin, DEQUANTIZE) or not _undoes(expr, origin):
         return expr
 
     def integers(of: Expr) -> Expr:
         if of is origin:
             return origin.args[0]
         assert isinstance(of, Call)
-        assert isinstance(of.op, Op)
-        return call(of.op.name, [integers(of.args[0])], of.attrs, span=of.span)
+        return again(of, [integers(of.args[0])])
 
     return integers(expr.args[0])

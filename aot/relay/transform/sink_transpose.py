@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Op
 from aot.ir.span import Span
 from aot.ir.transform import PassContext, function_pass
 from aot.ir.type import TensorType
 from aot.relay.construct import reshaped, transposed
-from aot.relay.expr import Call, Constant, Expr, Function, call, operands, post_order, tensor_type, with_operands
+from aot.relay.expr import Call, Constant, Expr, Function, again, operands, post_order, tensor_type, with_operands
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_int
 
@@ -105,15 +104,15 @@ class _Sinking:
 
     def _sunk(self, expr: Expr) -> Moved | None:
         """The value of a call as a tensor in another order, if possible."""
-        if not isinstance(expr, Call) or not isinstance(expr.op, Op) or id(expr) in self.barred:
+        if not isinstance(expr, Call) or not expr.name or id(expr) in self.barred:
             return None
-        if expr.op.name == "transpose":
+        if expr.name == "transpose":
             return self._transposed(expr)
         args = [self.moved.get(id(a)) for a in expr.args]
         moved = [a for a in args if a is not None]
         if all(a.by.is_identity for a in moved):
             return None
-        if expr.op.name == "reshape":
+        if expr.name == "reshape":
             return moved[0]
         new = sunk(expr, [a or self.plain[id(e)] for a, e in zip(args, expr.args, strict=True)])
         if new is None:
@@ -178,14 +177,8 @@ class Moved:
 
 def sunk(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
     """The call as a rearrangement of a call on the original operands; None if there is no such law for it."""
-    assert isinstance(expr.op, Op)
-    rule = RULES.get(expr.op.name)
+    rule = RULES.get(expr.name)
     return None if rule is None or not isinstance(expr.type, TensorType) else rule(expr, args)
-
-
-def _again(expr: Call, args: Sequence[Expr], attrs: Any = None) -> Call:
-    assert isinstance(expr.op, Op)
-    return call(expr.op, args, expr.attrs if attrs is None else attrs, span=expr.span)
 
 
 # ---- dimensions before and after
@@ -242,14 +235,14 @@ def _elementwise(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
         return None
     if len(moved) == len(args):
         own = tensor_type(first.base).shape
-        return replace(first, base=_again(expr, [reshaped(a.base, own, expr.span) for a in moved]))
+        return replace(first, base=again(expr, [reshaped(a.base, own, expr.span) for a in moved]))
     for aligned in _alignments(first, shape):
         operands = [
             reshaped(a.base, aligned.shape, expr.span) if isinstance(a, Moved) else _before(a, aligned, shape, expr) for a in args
         ]
         new = [f for f in operands if f is not None]
         if len(new) == len(operands):
-            return replace(first, base=reshaped(_again(expr, new), tensor_type(first.base).shape, expr.span))
+            return replace(first, base=reshaped(again(expr, new), tensor_type(first.base).shape, expr.span))
     return None
 
 
@@ -290,7 +283,8 @@ def _along(expr: Call, args: Sequence[Moved | Expr], dimensions: Sequence[int]) 
     return None
 
 
-"""(call, shape of its new operand, old dimension -> new dimension where that matters) -> the new attributes."""
+AttrsOf = Callable[[Call, tuple[int, ...], dict[int, int]], Any]
+"""(call, shape of its new operand, new dimension -> old dimension where that matters) -> the new attributes."""
 
 
 def _pad(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
@@ -317,19 +311,14 @@ def _cut(expr: Call, shape: tuple[int, ...], places: dict[int, int]) -> Any:
     return replace(attrs, begin=begin, strides=strides, extents=extents)
 
 
-def _sized(
-    expr: Call,
-    args: Sequence[Moved | Expr],
-    dimensions: list[int],
-    attrs_of: Callable[[Call, tuple[int, ...], dict[int, int]], Any],
-) -> Moved | None:
+def _sized(expr: Call, args: Sequence[Moved | Expr], dimensions: list[int], attrs_of: AttrsOf) -> Moved | None:
     """An operator that changes the extent of one dimension, or of several in turn."""
     aligned_dimensions = _along(expr, args, dimensions)
     if aligned_dimensions is None or not dimensions:
         return None
     value, aligned, sources = aligned_dimensions
     places = dict(zip(sources, dimensions, strict=True))
-    base = _again(expr, [reshaped(value.base, aligned.shape, expr.span)], attrs_of(expr, aligned.shape, places))
+    base = again(expr, [reshaped(value.base, aligned.shape, expr.span)], attrs_of(expr, aligned.shape, places))
     sizes = list(aligned.by.sizes)
     gone: set[int] = set()
     for e in sources:
@@ -347,7 +336,7 @@ def _reduce(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
     if aligned_dimensions is None or not aligned_dimensions[2] or aligned_dimensions[2] != sorted(aligned_dimensions[2]):
         return None
     value, aligned, sources = aligned_dimensions
-    base = _again(expr, [reshaped(value.base, aligned.shape, expr.span)], replace(expr.attrs, axes=tuple(sources)))
+    base = again(expr, [reshaped(value.base, aligned.shape, expr.span)], replace(expr.attrs, axes=tuple(sources)))
     gone = frozenset(a for e in sources for a in aligned.groups[e])
     return replace(value, base=base, by=aligned.by.without(gone).simplified())
 
@@ -364,7 +353,7 @@ def _concatenate(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
         if len(sources) > 1 or source is None or len({_beside(way, source) for way in ways}) > 1:
             continue
         bases = [reshaped(a.base, way.shape, expr.span) for a, way in zip(moved, ways, strict=True)]
-        base = _again(expr, bases, replace(expr.attrs, axis=source))
+        base = again(expr, bases, replace(expr.attrs, axis=source))
         return replace(moved[0], base=base, by=ways[0].resized(source, tensor_type(base).shape[source]))
     return None
 
@@ -395,7 +384,7 @@ def _dense(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
     columns = np.arange(depth).reshape(by.sizes[start:]).transpose([by.order[i] - start for i in inner]).reshape(-1)
     moved = np.empty_like(np.asarray(weight.data))
     moved[:, columns] = weight.data
-    layer = _again(expr, [reshaped(data.base, (rows, depth), expr.span), replace(weight, data=moved)])
+    layer = again(expr, [reshaped(data.base, (rows, depth), expr.span), replace(weight, data=moved)])
     whole = Rearrangement((prod(tensor_type(layer).shape),), (0,))
     return replace(data, base=layer, by=whole)
 
@@ -498,11 +487,6 @@ class Rearrangement:
         """The rearrangement without these atoms, which a reduction has removed."""
         kept = [a for a in range(len(self.sizes)) if a not in atoms]
         return Rearrangement(tuple(self.sizes[a] for a in kept), tuple(kept.index(a) for a in self.order if a not in atoms))
-
-    def resized(self, atom: int, size: int) -> Rearrangement:
-        """The rearrangement with another extent of one atom, which may become 1."""
-        sizes = tuple(size if a == atom else n for a, n in enumerate(self.sizes))
-        return Rearrangement(sizes, self.order) if size != 1 else Rearrangement(sizes, self.order).without(frozenset({atom}))
 
 
 def refine(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[list[int]]] | None:

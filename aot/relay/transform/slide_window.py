@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from aot.ir.module import IRModule
-from aot.ir.op import Array, Op, op_info
+from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType
@@ -30,7 +30,8 @@ from aot.relay.expr import (
     Expr,
     Function,
     Var,
-    call,
+    again,
+    call_with,
     const,
     is_call,
     make_tuple,
@@ -292,10 +293,7 @@ def finished_sum(expr: Call, total: RunningSum, sums: Expr) -> Expr:
     if not is_call(expr, "nn.avg_pool2d"):
         name = "qnn.requantize"
         own = {"multiplier": (attrs.multiplier,), "shift": (attrs.shift,), "zero_point": attrs.zero_point, "rounding": "double"}
-    kind = op_info(name).attrs_type
-    assert kind is not None
-    made = call(name, [sums], kind(**common, **own), span=expr.span)
-    return reshaped(made, type_.shape, expr.span)
+    return reshaped(call_with(name, [sums], span=expr.span, **common, **own), type_.shape, expr.span)
 
 
 # Convolutions with one position along an axis, a result of sliding windows, in forms that have faster kernels.
@@ -324,11 +322,9 @@ def with_narrow_windows(func: Function) -> Function:
 
 
 def _rule(expr: Expr) -> Expr:
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op):
-        return expr
-    if expr.op.name in _LAYERS and isinstance(expr.args[1], Constant):
+    if is_call(expr, *_LAYERS) and isinstance(expr.args[1], Constant):
         return _dense(_undilated(expr))
-    return _before_reshape(expr) if expr.op.name in _FOLLOWERS else expr
+    return _before_reshape(expr) if is_call(expr, *_FOLLOWERS) else expr
 
 
 def _undilated(layer: Call) -> Call:
@@ -344,7 +340,7 @@ def _undilated(layer: Call) -> Call:
         return layer
     taken = constructor("strided_slice")(data, begin=(0, 0, 0, 0), end=tuple(end), strides=tuple(steps))
     taken = with_span(taken, replace(layer.span, tensor=-1))
-    return call(layer.op.name, [taken, weight], replace(layer.attrs, dilation=tuple(dilation)), span=layer.span)  # type: ignore[union-attr]
+    return again(layer, [taken, weight], replace(layer.attrs, dilation=tuple(dilation)))
 
 
 def _dense(layer: Call) -> Expr:
@@ -365,19 +361,16 @@ def _dense(layer: Call) -> Expr:
 def _before_reshape(expr: Call) -> Expr:
     """Rewrite f(reshape(x)) as reshape(f(x)) if the reshape keeps the last axis, the channels."""
     inner = expr.args[0]
-    if not isinstance(inner, Call) or not is_call(inner, "reshape"):
+    if not is_call(inner, "reshape"):
         return expr
     data, shape = inner.args[0], tensor_type(expr).shape
-    if not is_call(data, "nn.dense") and not _is_layer(data):
+    if not _is_layer(data) or tensor_type(data).shape[-1:] != shape[-1:]:
         return expr
-    if tensor_type(data).shape[-1:] != shape[-1:]:
-        return expr
-    assert isinstance(expr.op, Op)
-    return reshaped(call(expr.op, [data, *expr.args[1:]], expr.attrs, span=expr.span), shape, expr.span)
+    return reshaped(again(expr, [data, *expr.args[1:]]), shape, expr.span)
 
 
 def _is_layer(expr: Expr) -> bool:
     """Whether `expr` is nn.dense, perhaps with followers."""
-    while isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in _FOLLOWERS:
+    while is_call(expr, *_FOLLOWERS):
         expr = expr.args[0]
     return is_call(expr, "nn.dense")

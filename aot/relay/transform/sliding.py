@@ -18,10 +18,10 @@ from itertools import combinations
 from math import gcd, prod
 from typing import Any
 
-from aot.ir.op import T_OP_PATTERN, Op, OpPattern
+from aot.ir.op import T_OP_PATTERN, OpPattern
 from aot.ir.type import TensorType
 from aot.relay.analysis import LAYERS, layer_cost
-from aot.relay.expr import Call, Constant, Expr, Function, Var, call, is_call, operands, post_order, tensor_type, users
+from aot.relay.expr import Call, Constant, Expr, Function, Var, again, is_call, operands, post_order, tensor_type, users
 from aot.relay.state import input_vars
 from aot.support.dataclass import dataclass
 from aot.support.dtype import bits
@@ -68,13 +68,13 @@ Rule = Callable[[Call, Axes], RowForm]
 
 def row_form(expr: Call, axes: Axes) -> RowForm:
     """How `expr` reads rows; at least one operand has rows.  NotLocalError if a result row needs rows that are not near it."""
-    if not isinstance(expr.op, Op) or not isinstance(expr.type, TensorType):
+    if not expr.name or not isinstance(expr.type, TensorType):
         raise NotLocalError("has several results")
     for arg, axis in zip(expr.args, axes, strict=True):
         if axis is None and not isinstance(arg, Constant):
             raise NotLocalError("also reads what does not slide")
-    rule = _RULES.get(expr.op.name)
-    if rule is None and T_OP_PATTERN.get(expr.op.name) <= OpPattern.BROADCAST and expr.op.name not in _SHAPED:
+    rule = _RULES.get(expr.name)
+    if rule is None and T_OP_PATTERN.get(expr.name) <= OpPattern.BROADCAST and expr.name not in _SHAPED:
         rule = _elementwise
     if rule is None:
         raise NotLocalError("reads all rows at once")
@@ -83,10 +83,8 @@ def row_form(expr: Call, axes: Axes) -> RowForm:
 
 def over_rows(expr: Call, form: RowForm, rows: Range, args: Sequence[Expr]) -> Call:
     """`expr` for a range of its rows; `args` are the operands' existing rows that the range reads."""
-    assert isinstance(expr.op, Op)
-    change = _ATTRS.get(expr.op.name)
-    attrs = expr.attrs if change is None else change(expr, form, rows)
-    return call(expr.op, args, attrs, span=expr.span)
+    change = _ATTRS.get(expr.name)
+    return again(expr, args, None if change is None else change(expr, form, rows))
 
 
 def clamped(rows: Range, size: int) -> Range:
@@ -441,7 +439,7 @@ def running_sum(expr: Expr, sliding: Sliding) -> RunningSum | None:
 
 def _axes(expr: Call) -> tuple[int, ...]:
     """The axes of a mean or sum of quantised values over whole axes; empty for anything else."""
-    if is_call(expr, "mean") or is_call(expr, "qnn.sum"):
+    if is_call(expr, "mean", "qnn.sum"):
         rank = len(tensor_type(expr.args[0]).shape)
         return tuple(sorted(a % rank for a in expr.attrs.axes))
     if is_call(expr, "nn.avg_pool2d"):
@@ -715,8 +713,7 @@ def _row_bytes(expr: Expr, slide: Slide) -> int:
 
 
 def _macs(expr: Expr) -> int:
-    is_layer = isinstance(expr, Call) and getattr(expr.op, "name", "") in LAYERS
-    return layer_cost(expr).macs if isinstance(expr, Call) and is_layer else 0
+    return layer_cost(expr).macs if is_call(expr, *LAYERS) else 0
 
 
 def _work(expr: Expr) -> float:
@@ -727,9 +724,9 @@ def _work(expr: Expr) -> float:
     if is_call(expr, "reshape"):
         return 0.0
     size = tensor_type(expr).size
-    if getattr(expr.op, "name", "") in _MOVEMENT:
+    if expr.name in _MOVEMENT:
         return _BYTE * tensor_type(expr).nbytes
-    return float(size * _STEPS.get(getattr(expr.op, "name", ""), _pooled)(expr.attrs))
+    return float(size * _STEPS.get(expr.name, _pooled)(expr.attrs))
 
 
 def _pooled(attrs: Any) -> int:
