@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.topi import drawn, drawn_float, drawn_float_elementwise
-from tests.topi.arm_dsp import test_elementwise_group, test_halfwords_int16x8, test_hybrid, test_lstm
+from tests.topi.arm_dsp import test_elementwise_group, test_halfwords_int16x8, test_lstm, test_tile_hybrid
 from tests.topi.arm_dsp.elementwise import test_multiply
 from tests.topi.arm_dsp.smlal import test_conv2d_transpose
 from tests.topi.arm_dsp.test_transpose import draw_transpose
@@ -46,8 +46,8 @@ def _others() -> Iterator[tuple[str, Drawn]]:
         yield f"{kind} arm_mve.{kind}_float", Drawn(partial(drawn_float_elementwise.random_cases, kind), BOARDS["cortex-m55"])
     for name in test_halfwords_int16x8.KERNELS:
         yield name, Drawn(partial(test_halfwords_int16x8.random_cases, name))
-    for name in test_hybrid.KERNELS:
-        yield name, Drawn(partial(test_hybrid.random_cases, name))
+    for name in test_tile_hybrid.KERNELS:
+        yield name, Drawn(partial(test_tile_hybrid.random_cases, name))
     for name in test_lstm.KERNELS:
         yield f"lstm {name}", Drawn(partial(test_lstm.random_cases, name), together=10)  # the tables are in the program for each
     for name in test_conv2d_transpose.KERNELS:

@@ -1,4 +1,5 @@
-"""Element-wise operators with DSP instructions: ADD and MUL of bytes, tables, QUANTIZE from float32 and DEQUANTIZE to float32.
+"""Element-wise operators with DSP instructions: ADD and MUL of bytes, tables, QUANTIZE from float32 and DEQUANTIZE to float32,
+alone or as the epilogue of a layer.
 
 All handle four bytes per word, with results packed back into words; each section says how.
 """
@@ -6,8 +7,8 @@ All handle four bytes per word, with results packed back into words; each sectio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from math import frexp
+from functools import cache, partial
+from math import frexp, prod
 from typing import Literal
 
 import numpy as np
@@ -15,15 +16,18 @@ import numpy as np
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.arithmetic import MultiplyAttrs
+from aot.op.qnn.hybrid import QUANTIZE, RANGE
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs, RequantizeAttrs, tir_quantize
+from aot.relay.expr import Var as RelayVar
+from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn, elements_of, tensor_fn
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Var, cast, imm
+from aot.tir.expr import Expr, Var, binop, cast, imm, maximum, minimum, select
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
@@ -32,6 +36,7 @@ from aot.topi.intrin.scalar import splat
 from aot.topi.layer.elementwise import (
     CODES,
     AddKernel,
+    Factors,
     Flat,
     Kind,
     Limits,
@@ -43,8 +48,9 @@ from aot.topi.layer.elementwise import (
     register_flat,
     register_rows,
 )
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, residual_factors, table_of
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply
-from aot.topi.strategy import Group, Lowered, register_planned
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 LANES = 4
 
@@ -572,3 +578,269 @@ def is_power_of_two(scale: float) -> bool:
 
 for _op in ("quantize", "dequantize"):
     register_flat(f"arm_dsp.{_op}", f"qnn.{_op}", _plan_floats, needs=["vfp"], least=NUMBERS_A_TURN, plevel=25)
+
+# ---- DYNAMIC_RANGE and DYNAMIC_QUANTIZE: the range of each batch of float32 data, and the quantised values from its factor ----
+#
+# The range is found with integer compares: floats other than NaN compare like integers if their signs agree.  The largest is the
+# largest signed integer from 0 on, the smallest is the largest unsigned integer from -0 on.
+#
+# Quantised values (symmetric quantisation): the reference adds 0.5 to the magnitude in float32 and truncates.  That differs from
+# rounding halves away from zero for one number only, 0.5 - 2^-25, for which the sum rounds to 1.  A VMLA with EPSILON, a little
+# over 2^-25, moves that number to 0.5, and no other number up to 127.5 across a half, because there p * EPSILON is below half of
+# the last place of p.  Then VCVT truncates to 16 bits with one fraction bit, and the halving is done as in `quantize_8`.
+
+LARGEST_CODE = 127
+INFINITE_BITS = 0x7F800000
+EPSILON = 2.0**-25 * (1 + 2.0**-22)
+SIGN = 1 << 31
+
+
+@cache
+def float_range() -> TensorIntrin:
+    """ends[0] = max(ends[0], x[i] as int32), ends[1] = max(ends[1], x[i] as uint32) for `count` numbers, whole iterations.
+
+    Operands: x float32[count]; ends uint32[2] in registers; count.
+    """
+    count = Var("count")
+    b = IRBuilder("float_range")
+    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
+    ends = b.output("ends", (2,), "uint32")
+    with b.for_("i", count) as i:
+        signed, unsigned = b.let("signed", x.load("int32", i)), b.let("unsigned", x.load("uint32", i))
+        b.store(ends, 0, cast("uint32", maximum(cast("int32", ends[0]), signed)))
+        b.store(ends, 1, maximum(ends[1], unsigned))
+    registers = ("r4", "r5", "r6", "r8")
+    text: list[str | Repeat] = ["1:"]
+    for _ in range(NUMBERS_A_TURN // len(registers)):
+        text.append(f"ldmia %[x]!, {{{', '.join(registers)}}}")
+        for r in registers:
+            text += [f"cmp {r}, %[high]", "it gt", f"movgt %[high], {r}", f"cmp {r}, %[low]", "it hi", f"movhi %[low], {r}"]
+    text += [f"subs %[n], %[n], #{NUMBERS_A_TURN}", "bne 1b"]
+
+    def emit(operands: Operands) -> BlockText:
+        ends = [f'[{n}] "+r"({s})' for n, s in zip(("high", "low"), operands["ends"].scalars, strict=True)]
+        return asm(operands, text, "x", counter="n=count", last=ends, clobbers=registers, kind="+")
+
+    return block_of(b, "arm_dsp", emit, count, requires="thumb2")
+
+
+@cache
+def quantize_symmetric() -> TensorIntrin:
+    """out[i] = the quantised value of x[i] * factor within +-127, for `count` numbers, a multiple of NUMBERS_A_TURN; 0 for NaN.
+
+    Operands: x float32[count], out int8[count], sum float32[1] in a register, factor, count.  Products of neighbours are added to
+    `sum`, which becomes infinite or NaN if one of the numbers is.
+    """
+    factor, count = Var("factor", "float32"), Var("count")
+    b = IRBuilder("quantize_symmetric")
+    x = b.input("x", (UNKNOWN_EXTENT,), "float32", align=4)
+    out = b.output("out", (UNKNOWN_EXTENT,), "int8")
+    total = b.output("sum", (1,), "float32")
+    far, zero = imm(1000.0, "float32"), imm(0.0, "float32")
+    with b.for_("i", count // 2) as i:
+        pair = []
+        for p in range(2):
+            value = b.let("value", x[2 * i + p] * factor)
+            value = b.let("value", value + value * imm(EPSILON, "float32"))
+            pair.append(value)
+            number = select(binop("==", value, value), value, zero)
+            bounded = b.let("bounded", select(value >= far, far, select(value <= zero - far, zero - far, number)))
+            halves = b.let("halves", cast("int32", bounded * imm(2.0, "float32")))
+            code = (halves + select(halves < 0, imm(0), imm(1))) >> 1
+            b.store(out, 2 * i + p, cast("int8", maximum(imm(-LARGEST_CODE), minimum(code, imm(LARGEST_CODE)))))
+        b.store(total, 0, total[0] + pair[0] * pair[1])
+    offset = 1 + 2 * LARGEST_CODE  # from 0: 0 to 254, then 1 more except for 255, so that the lowest byte is -127
+    step = [
+        "vldmia %[x]!, {s0-s3}",
+        *[f"vmul.f32 {s}, {s}, %[factor]" for s in _FLOATS],
+        *[f"vmla.f32 {s}, {s}, %[epsilon]" for s in _FLOATS],
+        *("vmla.f32 %[sum], s0, s1", "vmla.f32 %[sum], s2, s3"),
+        *rounded_codes(),
+        *("uqadd8 %[a], %[a], %[ones]", "eor %[a], %[a], #0x80808080", "str %[a], [%[out]], #4"),
+    ]
+    text: list[str | Repeat] = ["1:", Repeat(NUMBERS_A_TURN // 4, step), f"subs %[n], %[n], #{NUMBERS_A_TURN}", "bne 1b"]
+    ins = {"factor:t": "aot_factor", "epsilon:t": "aot_epsilon", "one": "0x00010001u", "ones": "0x01010101u"}
+    ins["offset"] = f"{offset | offset << 16:#x}u"
+
+    def emit(operands: Operands) -> BlockText:
+        floats = {"factor": operands["factor"].value, "epsilon": f"{float(EPSILON).hex()}f"}
+        before, last = [f"const float aot_{n} = {v};" for n, v in floats.items()], [f'[sum] "+t"({operands["sum"].scalars[0]})']
+        return asm(
+            operands, text, "x >out", ins, counter="n=count", temporaries="abcd", clobbers=_FLOATS, kind="+",
+            before=before, last=last,
+        )  # fmt: skip
+
+    return block_of(b, "arm_dsp", emit, factor, count, requires="vfp")
+
+
+def _accepts_batches(group: Group, target: Target, *, feature: str) -> bool:
+    """Accept one call with batches of whole iterations, as the reference handles a remainder differently."""
+    anchor = group.anchor
+    if group.followers or anchor is not group.result or not target.has("dsp") or not target.has(feature):
+        return False
+    if not all(isinstance(a, RelayVar) for a in anchor.args) or (anchor.attrs is not None and anchor.attrs.asymmetric):
+        return False
+    size = prod(tensor_type(anchor.args[0]).shape[1:])
+    return size > 0 and size % NUMBERS_A_TURN == 0
+
+
+def lower_range(group: Group, _target: Target, name: str) -> Lowered:
+    """Lower dynamic_range: per batch one block of integer compares, or float compares if there is a NaN."""
+    anchor = group.anchor
+    data = tensor_type(anchor.args[0])
+    batches, size = data.shape[0], prod(data.shape[1:])
+    b = IRBuilder(name)
+    x = b.input("data", (batches, size), "float32", align=4)
+    out = b.output("out", (batches, 2), "float32", align=4)
+    with b.for_("m", batches) as m:
+        ends = b.local("ends", (2,), "uint32")
+        b.store(ends, 0, imm(0, "uint32"))
+        b.store(ends, 1, imm(SIGN, "uint32"))
+        b.block(float_range(), region(x, m * size), ends, imm(size))
+        below = b.let("below", binop("^", ends[1], imm(SIGN, "uint32")))
+        infinite = imm(INFINITE_BITS, "uint32")
+        with b.if_(binop("||", ends[0] > infinite, below > infinite)):
+            _range_of_numbers(b, x, out, m=m, size=size)
+        with b.else_():
+            b.store_as(out, "uint32", m * 2, below)
+            b.store_as(out, "uint32", m * 2 + 1, ends[0])
+    func = b.finish(FuncAttrs(kernel="arm_dsp.dynamic_range", span=anchor.span))
+    return Lowered(func, {}, batches * (size // 8 * 52 + 24) + 10, 340)
+
+
+def _range_of_numbers(b: IRBuilder, x: Buffer, out: Buffer, *, m: Expr, size: int) -> None:
+    """Emit the range of a batch; NaN is left out, as every comparison with it is false."""
+    zero = imm(0.0, "float32")
+    ends = b.local("found", (2,), "float32", init=zero)
+    with b.for_("i", size) as i:
+        for side, value in enumerate((b.let("below", zero - x[m, i]), b.let("above", x[m, i]))):
+            b.store(ends, side, select(value > ends[side], value, ends[side]))
+    for side in range(2):
+        b.store(out, (m, imm(side)), ends[side])
+
+
+def lower_quantize(group: Group, _target: Target, name: str) -> Lowered:
+    """Lower dynamic_quantize: per batch one block; batches with infinity or NaN are done again by the operator's rule."""
+    anchor = group.anchor
+    data = tensor_type(anchor.args[0])
+    batches, size = data.shape[0], prod(data.shape[1:])
+    b = IRBuilder(name)
+    buffers: dict[int, Buffer] = {}
+    for var in group.params:
+        shape = (batches, size) if var is anchor.args[0] else (batches, 3)
+        buffers[id(var)] = b.input("data" if var is anchor.args[0] else "parameters", shape, "float32", align=4)
+    x, parameters = (buffers[id(a)] for a in anchor.args)
+    out = b.output("out", (batches, size), "int8")
+    tensors: list[TensorFn] = [elements_of(x), elements_of(parameters)]
+    rule = F_TE.get(QUANTIZE)(TeContext(b), tensors, anchor.attrs, TensorType((batches, size), "int8"))
+    with b.for_("m", batches) as m:
+        factor = b.let("factor", parameters[m, 1])
+        total = b.local("sum", (1,), "float32", init=imm(0.0, "float32"))
+        b.block(quantize_symmetric(), region(x, m * size), region(out, m * size), total, factor, imm(size))
+        nothing: Expr = total[0] - total[0]  # NaN unless the sum is finite
+        with b.if_(binop("!=", nothing, nothing)), b.for_("i", size) as i:
+            b.store(out, (m, i), rule.at(b, (m, i)))
+    func = b.finish(FuncAttrs(kernel="arm_dsp.dynamic_quantize", span=anchor.span))
+    return Lowered(func, {}, batches * (size // 8 * 66 + 30) + 10, 380)
+
+
+for _name, _op, _feature, _lower in (
+    ("arm_dsp.dynamic_range", RANGE, "thumb2", lower_range),
+    ("arm_dsp.dynamic_quantize", QUANTIZE, "vfp", lower_quantize),
+):
+    register_impl(OpImplementation(_name, _op, partial(_accepts_batches, feature=_feature), _lower, plevel=25))
+
+# ---- the epilogue of a layer, over stretches of results: a kernel keeps one iteration's results in scratch memory first ----
+#
+# A residual ADD handles four bytes at a time.  The runs are short, so the result may still overwrite the other operand front to
+# back.
+
+RUN = 25
+"""Instructions around a block of assembly."""
+
+FACTORS_EACH, DEQUANTIZE_EACH = 5.6, 4.0
+"""Instructions per element in such a block (from counts under QEMU)."""
+
+CLAMP_EACH = 0.75
+"""Extra instructions per element if the ADD has limits other than int8's."""
+
+KEPT = 3
+"""Instructions per element that is read back from scratch memory."""
+
+
+class EpilogueRun:
+    """Buffers `size` consecutive results: `store` each, then `finish`; `each`: instructions of the epilogue per element
+    (`epilogue_each`).
+
+    Kernels whose assembly needs all registers use this for every epilogue: after such a block GCC has no registers left for the
+    epilogue's parameters, and with some instruction orders rejects the block.
+    """
+
+    def __init__(self, b: IRBuilder, io: LayerIo, plan: Factors | DequantizeAttrs | None, *, size: int, each: int) -> None:
+        self._b, self._io, self._plan, self._size, self._each = b, io, plan, size, each
+        self._results: Buffer = b.scratch("results", (size,), "int8")
+
+    @property
+    def instructions(self) -> float:
+        """Instructions of one run, beyond those of the kernel without an epilogue."""
+        whole = self._whole
+        block = DEQUANTIZE_EACH if isinstance(self._plan, DequantizeAttrs) else FACTORS_EACH
+        if isinstance(self._plan, Factors) and self._plan.clamped:
+            block += CLAMP_EACH
+        return bool(whole) * RUN + whole * block + (self._size - whole) * (KEPT + self._each)
+
+    @property
+    def code(self) -> int:
+        """Bytes of code."""
+        return 250 if self._plan is None else 160
+
+    @property
+    def _whole(self) -> int:
+        """Elements that the block of assembly handles."""
+        lanes = NUMBERS_A_TURN if isinstance(self._plan, DequantizeAttrs) else LANES
+        return 0 if self._plan is None else self._size - self._size % lanes
+
+    def store(self, index: Expr, value: Expr) -> None:
+        """Store a requantised value; `index` counts from the start of the run."""
+        self._b.store(self._results, index, value)
+
+    def finish(self, first: Expr) -> None:
+        """Run the epilogue over the buffered results; `first` is the output index of the first one."""
+        b, io = self._b, self._io
+        done = self._block(first)
+        unroll = max(u for u in (4, 3, 2, 1) if (self._size - done) % u == 0)
+        if done < self._size:
+            with b.for_("i", self._size, start=done, step=unroll) as i:
+                for u in range(unroll):
+                    value = b.let("result", cast("int32", self._results.load("int8", i + u)))
+                    io.store((first + i + u,), value)
+
+    def _block(self, first: Expr) -> int:
+        """Emit the block of assembly; return the number of elements that it handles."""
+        whole = self._whole
+        if self._plan is None or not whole:
+            return 0
+        b, io, f = self._b, self._io, self._plan
+        if isinstance(f, DequantizeAttrs):
+            block = dequantize_8("int8", f.zero_point)
+            b.block(block, self._results, region(io.out, first), imm(f.scale, "float32"), imm(whole))
+        else:
+            operands = self._results, region(io.operands[0], first), region(io.out, first)
+            b.block(ADD.block(f, whole), *operands, *f.numbers, imm(whole))
+        return whole
+
+
+def epilogue_run(b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int) -> EpilogueRun | None:
+    """Return the buffer for a layer's epilogue; None without an epilogue, or if the epilogue is a table (one load per result)."""
+    if not layer.epilogue or table_of(layer) is not None:
+        return None
+    attrs = layer.epilogue[0].attrs
+    plan: Factors | DequantizeAttrs | None = residual_factors(layer, target) if len(io.operands) == 1 else None
+    if len(layer.epilogue) == 1 and isinstance(attrs, DequantizeAttrs) and target.has("vfp") and layer.requant.dtype == "int8":
+        plan = attrs
+    return EpilogueRun(b, io, plan, size=size, each=epilogue_each(layer))
+
+
+def run_instructions(layer: FusedLayer, run: EpilogueRun | None, *, size: int) -> float:
+    """Return the instructions of the epilogue for `size` elements; with an EpilogueRun these are one run."""
+    return epilogue_each(layer) * size if run is None else run.instructions

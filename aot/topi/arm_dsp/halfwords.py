@@ -60,6 +60,7 @@ from aot.topi.layer.fused import (
     supports_epilogue,
 )
 from aot.topi.layer.im2col import WindowRuns, is_rows, match_rows, window_at
+from aot.topi.layer.planes import channel_blocks
 from aot.topi.layer.requant import General, HighMultiply, Requant, RequantParam, load_params, plan_requantize
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -519,15 +520,6 @@ class PairStream:
             parts += [a[first : first + CHANNELS].astype(np.int32) for a in self._arrays]
         return np.concatenate(parts)
 
-    def blocks(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
-        """Iterate over the blocks, as (number, channels)."""
-        whole, remainder = divmod(self.channels, CHANNELS)
-        if whole:
-            with b.for_("n", whole) as n:
-                yield n, CHANNELS
-        if remainder:
-            yield imm(whole), remainder
-
     def weights(self, params: Buffer, n: Expr) -> Region:
         return Region(params, n * (2 * self.block_words), "int16")
 
@@ -588,7 +580,7 @@ def lower_conv2d(group: Group, _target: Target, name: str, plan: tuple[FusedLaye
         first = t * PIXELS if rows % PIXELS == 0 else b.let("pixel", minimum(t * PIXELS, rows - PIXELS))
         for p in range(PIXELS):
             _pack(b, layer, io, words, index=first + p, p=p)
-        for n, channels in stream.blocks(b):
+        for n, channels in channel_blocks(b, layer.channels, CHANNELS):
             acc = b.local("acc", (PIXELS, channels), "int32")
             for j in range(channels):
                 b.store(acc, (0, j), stream.number(params, n, 0, j))
@@ -662,7 +654,7 @@ def lower_dense(group: Group, _target: Target, name: str, plan: tuple[FusedLayer
     params = io.constant("params", stream.data(), "int32")
     results = _Results(io, layer, 1)
     with b.for_("m", rows) as m:
-        for n, channels in stream.blocks(b):
+        for n, channels in channel_blocks(b, layer.channels, CHANNELS):
             acc = b.local("acc", (CHANNELS,), "int32")
             for j in range(CHANNELS):
                 b.store(acc, j, stream.number(params, n, 0, j))

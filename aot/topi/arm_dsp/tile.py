@@ -19,27 +19,39 @@ are copied first (scratch: one byte per tap).
 
 `dense_w8_segments` is for sums beyond 2^23: the reduction is cut into segments whose sums do fit, so shifting the factor 256 away
 is exact; the sums of segments are then added.  Each block of four channels runs through all segments.
+
+`dense_hybrid` is for float32 data that were quantised to bytes at run time: the sums are converted to float32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from math import prod
 
 import numpy as np
 
+from aot.ir.op import Array, Op
+from aot.ir.type import TensorType
+from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.qnn.hybrid import HYBRID as HYBRID_OUTPUT
+from aot.relay.expr import Call, Constant, is_call, tensor_type
+from aot.relay.expr import Var as RelayVar
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
+from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, minimum
+from aot.tir.function import FuncAttrs
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.weights import (
     BYTES,
     COMMON_UNROLL,
     DIRECT_BYTES,
     MAX_UNROLL,
+    MAX_WEIGHT,
     PRESCALE,
     TAPS,
     W4,
@@ -48,16 +60,18 @@ from aot.topi.arm_dsp.weights import (
     QuadPlan,
     Weights,
     arrange,
+    bias_words,
     dot_w8,
     dot_w8_direct,
     fits_bytes,
     pack_unroll,
+    plan_quads,
     run_quads,
     swapped,
 )
-from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, match_layer, open_io
+from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_instructions, lowered, match_for, match_layer, open_io
 from aot.topi.layer.im2col import RunBytes, RunPacker, WindowRuns, data_align, first_pixel, is_rows, match_rows, window_at
-from aot.topi.layer.planes import counted
+from aot.topi.layer.planes import channel_blocks, counted
 from aot.topi.layer.requant import HighMultiply, Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
@@ -525,3 +539,106 @@ def _instructions(plan: _Segments, depth: int) -> int:
 
 for _anchor in ("nn.dense", "nn.conv2d"):
     register_planned("arm_dsp.dense_w8_segments", _anchor, plan_segments, lower_segments, plevel=26)
+
+
+# ---- rows of float32 data that were quantised at run time: sums of bytes as in dense_w8, then converted to float32 ----
+
+
+SUM_LIMIT = 1 << (31 - PRESCALE)
+"""Limit of sums, as accumulators are scaled by 256."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hybrid:
+    """A fully connected layer of float32 data that were quantised to bytes at run time.
+
+    `weight` int [O, K]; `scales` float32 [1] or [O]; `bias` float32 [O] or None; `parameters`: scale, factor, zero point.
+    """
+
+    anchor: Call
+    output: Call
+    data: RelayVar
+    parameters: RelayVar
+    weight: Array
+    scales: Array
+    bias: Array | None
+
+
+def plan_hybrid(group: Group, target: Target) -> Hybrid | None:
+    """Accept data of bytes (symmetric quantisation), sums below 2^23, and nothing after the layer's own output."""
+    anchor, (output, *others) = group.anchor, (group.followers or (None,))
+    if output is None or others or not is_call(output, HYBRID_OUTPUT) or not isinstance(anchor.op, Op) or not target.has("dsp"):
+        return None
+    data, weight = anchor.args
+    _, parameters, scales, *bias = output.args
+    constants = [c for c in (weight, scales, *bias) if isinstance(c, Constant)]
+    if len(constants) < 2 + len(bias) or not isinstance(data, RelayVar) or not isinstance(parameters, RelayVar):
+        return None
+    if data.type.dtype != "int8" or anchor.attrs.input_zp or anchor.attrs.weight_zp or tensor_type(anchor).dtype != "int32":
+        return None
+    matrix = constants[0].data.astype(np.int64)
+    if int(np.abs(matrix).max()) > MAX_WEIGHT or int(np.abs(matrix).sum(axis=1).max()) * 128 >= SUM_LIMIT:
+        return None
+    return Hybrid(
+        anchor, output, data, parameters, matrix, constants[1].data.reshape(-1), constants[2].data.reshape(-1) if bias else None
+    )
+
+
+def lower_hybrid(group: Group, _target: Target, name: str, plan: Hybrid) -> Lowered:
+    """Lower rows: for each, pack the data, then blocks of four channels.
+
+    Constants per block of n channels: start values, scales if they vary, biases if there are any, weights [quads][n].
+    """
+    rows, (channels, depth) = prod(plan.data.type.shape[:-1]), plan.weight.shape
+    quads = plan_quads(run_quads(depth), cost=14, common=False)
+    weights = arrange(plan.weight, 1, quads)
+    floats = [a for a in (plan.scales if plan.scales.size > 1 else None, plan.bias) if a is not None]
+    numbers = [bias_words(np.zeros(channels, np.int64), weights), *(a.astype(np.float32).view(np.int32) for a in floats)]
+    blocks = [slice(first, first + CHANNELS) for first in range(0, channels, CHANNELS)]
+    stream = np.concatenate([part for k in blocks for part in (*(a[k] for a in numbers), BYTES.block(weights[k]))])
+    b = IRBuilder(name)
+    buffers = {
+        id(var): b.input("data" if var is plan.data else "parameters", (prod(var.type.shape),), var.type.dtype)
+        for var in group.params
+    }
+    out = b.output("out", (rows * channels,), "float32")
+    params = b.const("params", (stream.size,), "int32", align=4)
+    words = b.scratch("words", (TAPS * quads.quads,), "int16", align=4)
+    with b.for_("m", rows) as m:
+        W8.pack_run(b, (buffers[id(plan.data)], m * depth), depth, words=region(words), total=quads.quads)
+        scale = b.let("scale", buffers[id(plan.parameters)][m * 3])
+        for n, count in channel_blocks(b, channels, CHANNELS):
+            start = b.let("start", n * (CHANNELS * (len(numbers) + quads.quads)))
+            acc = b.local("acc", (count,), "int32")
+            for j in range(count):
+                b.store(acc, j, params[start + j])
+            block = dot_w8(count, quads.unroll, quads.rest)
+            b.block(block, Region(params, (start + count * len(numbers)) * 2, "int16"), words, acc, imm(quads.quads))
+            for j in range(count):
+                loads = [params.load("float32", start + (i * count + j)) for i in range(1, len(numbers))]
+                b.store(out, m * channels + n * CHANNELS + j, _value(b, plan, acc[j] >> PRESCALE, scale, loads, j=j))
+    schedule = describe("arm_dsp.dense_hybrid", channels=CHANNELS, unroll=quads.unroll)
+    each = 10 + len(numbers) + 4 * sum(v is not None for v in (plan.output.attrs.lo, plan.output.attrs.hi))
+    sizes = [min(CHANNELS, channels - k.start) for k in blocks]
+    row = sum(quads.instructions(2 + 3 * n) + n * each + 12 for n in sizes) + W8.run_instructions(depth) + 10
+    code = 140 + sum(quads.code(2 + 3 * n) + 60 + 56 * n for n in set(sizes))
+    func = b.finish(FuncAttrs(kernel=schedule, span=plan.anchor.span, macs=rows * plan.weight.size))
+    return Lowered(func, {"params": stream}, rows * row + 12, code)
+
+
+def _value(b: IRBuilder, plan: Hybrid, total: Expr, scale: Expr, loads: Sequence[Expr], *, j: int) -> Expr:
+    """Return the value of channel j as the operator defines it, from its sum and its numbers in the stream."""
+
+    def number(dtype: str, value: Expr) -> TensorFn:
+        return TensorFn((2, 3), dtype, lambda _b, _i: value)
+
+    one_scale = [imm(float(plan.scales[0]), "float32")] if plan.scales.size == 1 else []
+    floats = [number("float32", value) for value in (*one_scale, *loads)]
+    shape = (prod(plan.data.type.shape[:-1]), len(plan.weight))
+    args = [number("int32", total), number("float32", scale), *floats]
+    value = F_TE.get(HYBRID_OUTPUT)(TeContext(b), args, plan.output.attrs, TensorType(shape, "float32"))
+    return value.at(b, (imm(0), imm(j)))
+
+
+# A layer with followers would have float32 results, four bytes each, between them.
+register_planned("arm_dsp.dense_hybrid", "nn.dense", plan_hybrid, lower_hybrid, plevel=30, cuts=False)

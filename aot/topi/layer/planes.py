@@ -134,6 +134,16 @@ def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
         yield n
 
 
+def channel_blocks(b: IRBuilder, channels: int, size: int, *, loop: bool = False) -> Iterator[tuple[Expr, int]]:
+    """Blocks of `size` channels as (number, channels): a loop over whole ones if there are any or `loop`, then the remainder."""
+    whole, remainder = divmod(channels, size)
+    if whole or loop:
+        with b.for_("n", whole) as n:
+            yield n, size
+    if remainder:
+        yield imm(whole), remainder
+
+
 def starts(b: IRBuilder, count: int, size: int, loop: str, name: str) -> Iterator[Expr]:
     """The first index of each run of `size` among `count`; if they do not divide evenly, the last run overlaps the one before."""
     if count <= size:

@@ -32,7 +32,7 @@ from aot.tir.expr import Expr, Load, Var, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.epilogue import EpilogueRun, epilogue_run, run_instructions
+from aot.topi.arm_dsp.elementwise import EpilogueRun, epilogue_run, run_instructions
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
