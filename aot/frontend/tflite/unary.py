@@ -1,16 +1,16 @@
-"""Converters of operators that change the type of elements: QUANTIZE, DEQUANTIZE, CAST and the like."""
+"""Converters of operators with one operand: changes of type (QUANTIZE, CAST, ...), activations and elementary functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
-from aot.frontend.tflite.convert import EVERY, Operator, converter, is_plain
+from aot.frontend.tflite.convert import EVERY, Converter, Operator, converter, is_plain
 from aot.frontend.tflite.retyped import legacy_uint8, widens_halves
 from aot.ir.op import Array
 from aot.numerics.elementary import apply
@@ -27,12 +27,10 @@ from aot.numerics.fixed_point import (
     wrap_int32,
 )
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
-from aot.op.math.cast import BITCASTABLE as BITCAST_DTYPES
-from aot.op.math.cast import CASTABLE, BitcastAttrs, CastAttrs, FakeQuantAttrs, bitcast_shape
+from aot.op.math.cast import BITCASTABLE, CASTABLE, BitcastAttrs, CastAttrs, FakeQuantAttrs, bitcast_shape
 from aot.op.math.unary import UNARY, VECTOR, UnaryAttrs, gelu, sigmoid
 from aot.op.qnn.lut import Lut16Attrs, LutAttrs, PreluAttrs, Sigmoid16Attrs, Sqrt16Attrs, populate, quantized_sqrt
-from aot.op.qnn.quantize import CODES, SOURCES, ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
-from aot.op.qnn.quantize import DEQUANTIZABLE as DEQUANTIZE_DTYPES
+from aot.op.qnn.quantize import CODES, DEQUANTIZABLE, SOURCES, ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
@@ -44,25 +42,22 @@ def convert_quantize(op: Operator) -> Expr:
     data, out = op.type(0, ("float32", *SOURCES)), op.result_type()
     op.require_dtype(out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")
     scale, zp = op.quant(out, what="the result")
-    low, high = int_range(out.dtype)
-    x = op.operand(0)
+    limits, x = int_range(out.dtype), op.operand(0)
     if data.dtype == "float32":
-        return op.call("qnn.quantize", [x], QuantizeAttrs(scale, zp, low, high, out.dtype))
+        return op.call("qnn.quantize", [x], QuantizeAttrs(scale, zp, *limits, out.dtype))
     scale_in, zp_in = op.quant(data, may_be_zero=True)
     multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale,), oracle=op.oracle))
-    attrs = Requantize8Attrs(zp_in, multiplier, shift, zp, low, high, out.dtype, out.quant)
-    return op.call("qnn.requantize8", [x], attrs)
+    return op.call("qnn.requantize8", [x], Requantize8Attrs(zp_in, multiplier, shift, zp, *limits, out.dtype, out.quant))
 
 
 @converter("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize cast")
 def convert_dequantize(op: Operator) -> Expr:
     """qnn.dequantize, for float16 a cast; constants (weights stored as float16 or integers, also with per-channel scales) become
     their value, with a note of how they are stored."""
-    data = op.type(0)
-    x = op.operand(0)
+    data, x = op.type(0), op.operand(0)
     if isinstance(x, Constant):
-        return _dequantized(op, x)
-    op.require_dtype(data, (*DEQUANTIZE_DTYPES, "float16"))
+        return replace(_dequantized(op, x), stored=x.type)
+    op.require_dtype(data, (*DEQUANTIZABLE, "float16"))
     op.require_dtype(op.result_type(), ("float32",), what="a result")
     if data.dtype == "float16":
         return op.call("cast", [x], CastAttrs("float32"))
@@ -71,12 +66,7 @@ def convert_dequantize(op: Operator) -> Expr:
 
 def _dequantized(op: Operator, x: Constant) -> Constant:
     """The float32 values of float16 numbers, or of integers with one scale or one per index of an axis."""
-    value = _half_value(op, x)
-    return replace(value, stored=x.type)
-
-
-def _half_value(op: Operator, x: Constant) -> Constant:
-    op.require_dtype(x.type, (*DEQUANTIZE_DTYPES, "int4", "float16"))
+    op.require_dtype(x.type, (*DEQUANTIZABLE, "int4", "float16"))
     op.require_dtype(op.result_type(), ("float32",), what="a result")
     if x.type.dtype == "float16":
         return const(x.data.astype(np.float32), span=op.span)
@@ -120,16 +110,14 @@ def convert_fake_quant(op: Operator) -> Expr:
 @converter("CAST", EVERY, "cast")
 def convert_cast(op: Operator) -> Expr:
     """cast to the declared type of the result; nothing if the operand already has it."""
-    data, out = op.type(0, CASTABLE), op.result_type(0, CASTABLE)
-    x = op.operand(0)
+    data, out, x = op.type(0, CASTABLE), op.result_type(0, CASTABLE), op.operand(0)
     return x if data.dtype == out.dtype else op.call("cast", [x], CastAttrs(out.dtype))
 
 
 @converter("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float16 float32", "bitcast")
 def convert_bitcast(op: Operator) -> Expr:
     """bitcast to the declared type of the result."""
-    data, dtype = op.type(0, BITCAST_DTYPES), op.result_type().dtype
-    op.require_dtype(op.result_type(), BITCAST_DTYPES, what="a result")
+    data, dtype = op.type(0, BITCASTABLE), op.result_type(0, BITCASTABLE).dtype
     return op.call("bitcast", [op.operand(0)], BitcastAttrs(bitcast_shape(data, dtype), dtype))
 
 
@@ -138,13 +126,10 @@ def convert_bitcast(op: Operator) -> Expr:
 # Oracle: `kernels/densify.cc`.
 
 
-SPARSE_TYPES = ("int8", "float16", "float32")
-
-
 @converter("DENSIFY", "int8 float16 float32", "")
 def convert_densify(op: Operator) -> Constant:
     """The constant itself."""
-    op.require_dtype(op.type(0), SPARSE_TYPES)
+    op.require_dtype(op.type(0), {"int8", "float16", "float32"})
     value = op.operand(0)
     if not isinstance(value, Constant):
         op.refuse("only constants can be sparse", code="E1204")
@@ -155,9 +140,7 @@ def convert_densify(op: Operator) -> Constant:
 
 
 Float32 = npt.NDArray[np.float32]
-
-
-# --- tables ---------------------------------------------------------------------------------------------------------
+Quant = tuple[float, int]
 
 
 def all_codes() -> npt.NDArray[np.int64]:
@@ -172,9 +155,8 @@ def float_table(transform: Callable[[Float32], Float32], data: tuple[float, int]
     scaled = transform(real).astype(np.float32) * (np.float32(1) / np.float32(scale))
     if np.isnan(scaled).any():
         raise NotAMultiplierError(f"scales of {scale_in:g} and {scale:g} give results that are not finite")
-    bounded = np.clip(
-        scaled, -(2.0**30), 2.0**30
-    )  # far beyond all quantised values; the reference's conversion is undefined beyond int32
+    # far beyond all quantised values; the reference's conversion is undefined beyond int32
+    bounded = np.clip(scaled, -(2.0**30), 2.0**30)
     return tuple(min(max(round_half_away(float(v)) + zp, -128), 127) for v in bounded)
 
 
@@ -201,28 +183,26 @@ def convert_unary(op: Operator, name: str, attrs: UnaryAttrs | None = None) -> E
     return op.call(name, [op.operand(0)], attrs or UnaryAttrs())
 
 
-def _unary_converter(opcode: str, name: str) -> None:
-    halves = opcode in ("NEG", "SIN", "COS", "FLOOR")
-
-    def convert(op: Operator) -> Expr:
-        return convert_unary(op, name)
-
-    dtypes, through = (*UNARY[name].dtypes, *["float16"] * halves), f"cast {name}" if halves else name
-    converter(opcode, " ".join(dtypes), through)(widens_halves(convert) if halves else convert)
+def _enter(opcode: str, types: str, through: str, convert: Converter) -> None:
+    """Register the converter, extended to quantised uint8 and to float16 if `types` name them."""
+    extended = legacy_uint8(convert) if "uint8" in types.split() else convert
+    converter(opcode, types, through)(widens_halves(extended) if "float16" in types.split() else extended)
 
 
-for _opcode, _name in (
-    ("NEG", "negative"),
-    ("SIGN", "sign"),
-    ("SQUARE", "square"),
-    ("SIN", "sin"),
-    ("COS", "cos"),
-    ("FLOOR", "floor"),
-    ("CEIL", "ceil"),
-    ("ROUND", "rint"),
-    ("LOGICAL_NOT", "logical_not"),
+for _opcode, _name, _more in (
+    ("NEG", "negative", " float16"),
+    ("SIGN", "sign", ""),
+    ("SQUARE", "square", ""),
+    ("SIN", "sin", " float16"),
+    ("COS", "cos", " float16"),
+    ("FLOOR", "floor", " float16"),
+    ("CEIL", "ceil", ""),
+    ("ROUND", "rint", ""),
+    ("LOGICAL_NOT", "logical_not", ""),
 ):
-    _unary_converter(_opcode, _name)
+    _enter(
+        _opcode, " ".join(UNARY[_name].dtypes) + _more, f"cast {_name}" if _more else _name, partial(convert_unary, name=_name)
+    )
 
 
 # Converters of functions of one tensor that exist for quantised values too: by number (float32), by table (8 bits), by
@@ -231,10 +211,6 @@ for _opcode, _name in (
 # Oracles, for quantised values: LOGISTIC, TANH, ELU, GELU, EXP, LOG: the table of `LUTPopulate` (LOGISTIC and TANH of
 # int16 have their own, see `lut16.py`); RELU ...: `QuantizedReluX`; ABS, SQRT, RSQRT: `elementwise.cc`; HARD_SWISH,
 # LEAKY_RELU: `reference_ops`.
-
-
-Real = Callable[[Array], Array]
-Quant = tuple[float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,27 +227,49 @@ class Codes:
         """The operand's scale times `factor` over the result's."""
         return real_multiplier(self.opcode, self.dtype, (self.data[0], factor), (self.out[0],), oracle=self.oracle)
 
+    @property
+    def centred(self) -> npt.NDArray[np.int64]:
+        """All 256 values of an int8 operand, less its zero point."""
+        return all_codes() - self.data[1]
 
-def real_codes(op: Operator, dtypes: tuple[str, ...] = ("int8", "int16")) -> Codes:
+
+_Quantised = Callable[[Operator, Codes], Expr]
+
+
+def real_codes(op: Operator, dtypes: tuple[str, ...]) -> Codes:
     """Operand 0 and the result, of one type of `dtypes`; int16 without zero points."""
     data, out = op.type(0, dtypes), op.result_type()
     op.require_dtype(out, (data.dtype,), what="a result")
-    parameters = op.quant(data, may_be_zero=True), op.quant(out, what="the result")
-    codes = Codes(op.opcode, data.dtype, *parameters, op.oracle)
+    codes = Codes(op.opcode, data.dtype, op.quant(data, may_be_zero=True), op.quant(out, what="the result"), op.oracle)
     if data.dtype == "int16" and (codes.data[1] or codes.out[1]):
         op.refuse("int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     return codes
 
 
+def _function(
+    opcode: str, types: str, through: str, plain: str | Callable[[Operator], Expr], *, of: tuple[str, ...] = ("int8", "int16")
+) -> Callable[[_Quantised], _Quantised]:
+    """Register a function of one tensor: the operator `plain` on numbers, the decorated one on quantised values of types `of`."""
+
+    def register(quantised: _Quantised) -> _Quantised:
+        def convert(op: Operator) -> Expr:
+            if is_plain(op.type(0)):
+                return convert_unary(op, plain) if isinstance(plain, str) else plain(op)
+            return quantised(op, real_codes(op, of))
+
+        _enter(opcode, types, through, convert)
+        return quantised
+
+    return register
+
+
 def table_call(op: Operator, table: Array | tuple[int, ...]) -> Expr:
     """qnn.lut of operand 0."""
-    attrs = LutAttrs(tuple(int(v) for v in table), op.result_type().quant)
-    return op.call("qnn.lut", [op.operand(0)], attrs)
+    return op.call("qnn.lut", [op.operand(0)], LutAttrs(tuple(int(v) for v in table), op.result_type().quant))
 
 
-def real_call(op: Operator, function: Real, dtypes: tuple[str, ...] = ("int8", "int16")) -> Expr:
+def real_call(op: Operator, codes: Codes, function: Callable[[Array], Array]) -> Expr:
     """A real function on quantised values."""
-    codes = real_codes(op, dtypes)
     if codes.dtype == "int8":
         return table_call(op, float_table(function, codes.data, codes.out))
     try:
@@ -281,16 +279,12 @@ def real_call(op: Operator, function: Real, dtypes: tuple[str, ...] = ("int8", "
     return op.call("qnn.lut16", [op.operand(0)], Lut16Attrs(table, op.result_type().quant))
 
 
-# --- sigmoid and tanh
-
-
 def _tanh(x: Array) -> Array:
     return apply("tanh", x)
 
 
-def _convert_sigmoid(op: Operator, *, function: str, shifts: tuple[int, ...]) -> Expr:
+def _sigmoid16(op: Operator, codes: Codes, function: str, shifts: tuple[int, ...]) -> Expr:
     """LOGISTIC or TANH of int16: the result has 15 fractional bits."""
-    codes = real_codes(op)
     if abs(codes.out[0] * 32768 - 1) > 1e-3:
         op.refuse(f"the result must have scale 1/32768, not {codes.out[0]:g}", code="E1225")
     multiplier, shift = sigmoid_scaling(codes.data[0], shifts)
@@ -300,41 +294,76 @@ def _convert_sigmoid(op: Operator, *, function: str, shifts: tuple[int, ...]) ->
     return op.call("qnn.sigmoid16", [op.operand(0)], attrs)
 
 
-@converter("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid")
-@widens_halves
-@legacy_uint8
-def convert_logistic(op: Operator) -> Expr:
+@_function("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid", "sigmoid")
+def _logistic(op: Operator, codes: Codes) -> Expr:
     """1 / (1 + e^-x)."""
-    data = op.type(0)
-    if is_plain(data):
-        return convert_unary(op, "sigmoid")
-    if data.dtype == "int16":
-        return _convert_sigmoid(op, function="logistic", shifts=(0,))
-    return real_call(op, sigmoid, ("int8",))
+    return _sigmoid16(op, codes, "logistic", (0,)) if codes.dtype == "int16" else real_call(op, codes, sigmoid)
 
 
-@converter("TANH", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 tanh")
-@widens_halves
-@legacy_uint8
-def convert_tanh(op: Operator) -> Expr:
-    """The hyperbolic tangent."""
-    data = op.type(0)
-    if is_plain(data):
-        return convert_unary(op, "tanh")
-    if data.dtype == "int16":
-        return _convert_sigmoid(op, function="tanh", shifts=(0, 1))
-    return real_call(op, _tanh, ("int8",))
+@_function("TANH", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 tanh", "tanh")
+def _hyperbolic_tangent(op: Operator, codes: Codes) -> Expr:
+    return _sigmoid16(op, codes, "tanh", (0, 1)) if codes.dtype == "int16" else real_call(op, codes, _tanh)
 
 
-# --- other real functions
-
-
-@converter("ELU", "int8 float32", "elu qnn.lut")
-def convert_elu(op: Operator) -> Expr:
+@_function("ELU", "int8 float32", "elu qnn.lut", "elu", of=("int8",))
+def _elu(op: Operator, codes: Codes) -> Expr:
     """x, or e^x - 1 below 0."""
-    if is_plain(op.type(0)):
-        return convert_unary(op, "elu")
-    return real_call(op, lambda x: np.where(x < 0, apply("expm1", x), x), ("int8",))
+    return real_call(op, codes, lambda x: np.where(x < 0, apply("expm1", x), x))
+
+
+@_function("EXP", "int8 int16 float32", "exp qnn.lut qnn.lut16", "exp")
+def _exp(op: Operator, codes: Codes) -> Expr:
+    return real_call(op, codes, lambda x: apply("exp", x))
+
+
+@_function("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16", "log")
+def _log(op: Operator, codes: Codes) -> Expr:
+    """The natural logarithm; for quantised values that are not positive the smallest result."""
+    lowest = np.float32(int_range(codes.dtype)[0] - codes.out[1]) * np.float32(codes.out[0])
+    return real_call(op, codes, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
+
+
+@_function("SQRT", "int8 int16 float32", "qnn.lut qnn.sqrt16 sqrt", "sqrt")
+def _sqrt(op: Operator, codes: Codes) -> Expr:
+    """The square root, truncated for quantised values; negative numbers, which the reference reports as errors, count as 0."""
+    scale_in, (scale, zp) = codes.data[0], codes.out
+    if codes.dtype == "int16":
+        return op.call("qnn.sqrt16", [op.operand(0)], Sqrt16Attrs(scale_in, scale, op.result_type().quant))
+    return table_call(op, np.clip(wrap_int32(quantized_sqrt(codes.centred, scale_in, scale) + zp), -128, 127))
+
+
+@_function("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt", "rsqrt")
+def _rsqrt(op: Operator, codes: Codes) -> Expr:
+    """1 / sqrt(x); for 0 the largest value.  (The reference reports negative numbers as errors; here they count as 0.)"""
+    scale, scale_in = np.float32(codes.out[0]), np.float32(codes.data[0])
+    if codes.dtype == "int16":
+
+        def function(x: Array) -> Array:
+            positive = np.where(x <= 0, np.float32(1), x)
+            return np.where(x <= 0, np.float32(32767) * scale, np.float32(1) / apply("sqrt", positive))
+
+        return real_call(op, codes, function)
+    if not scale_in:  # only zeros
+        return table_call(op, (127,) * 256)
+    real = real_multiplier(op.opcode, codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]), oracle=op.oracle)
+    multiplier, shift = quantize_multiplier(real)
+
+    def inverse(value: int) -> int:
+        if value <= 0:
+            return 127
+        m, s = inverse_sqrt(value)
+        root = int(multiply_by_quantized_multiplier(1, m, s + 20))
+        return int(requantize(root, multiplier, shift - 20, zero_point=codes.out[1], lo=-128, hi=127))
+
+    return table_call(op, tuple(inverse(int(value)) for value in codes.centred))
+
+
+def _plain_gelu(op: Operator) -> Expr:
+    """GELU by tanh, or by erfc: the operator for a tensor of this size."""
+    if op.option("approximate"):
+        return convert_unary(op, "gelu_tanh")
+    whole = convert_unary(op, "gelu")
+    return whole if tensor_type(whole).size % VECTOR == 0 else op.call("gelu_uneven", [op.operand(0)], UnaryAttrs())
 
 
 @widens_halves
@@ -346,75 +375,44 @@ def _gelu_of_halves(op: Operator) -> Expr:
 @legacy_uint8
 def convert_gelu(op: Operator) -> Expr | Sequence[Expr]:
     """x times the probability that a standard normal variable is less than x."""
-    approximate = bool(op.option("approximate"))
     if op.type(0).dtype == "float16":
         return _gelu_of_halves(op)
     if is_plain(op.type(0)):
-        return convert_unary(op, "gelu_tanh") if approximate else convert_gelu_by_size(op)
-    return real_call(op, lambda x: gelu(x, approximate=approximate))
-
-
-@converter("EXP", "int8 int16 float32", "exp qnn.lut qnn.lut16")
-def convert_exp(op: Operator) -> Expr:
-    """e^x."""
-    if is_plain(op.type(0)):
-        return convert_unary(op, "exp")
-    return real_call(op, lambda x: apply("exp", x))
-
-
-@converter("LOG", "int8 int16 float32", "log qnn.lut qnn.lut16")
-def convert_log(op: Operator) -> Expr:
-    """The natural logarithm; for quantised values that are not positive the smallest result."""
-    if is_plain(op.type(0)):
-        return convert_unary(op, "log")
-    codes = real_codes(op)
-    lowest = np.float32(int_range(codes.dtype)[0] - codes.out[1]) * np.float32(codes.out[0])
-    return real_call(op, lambda x: np.where(x <= 0, lowest, apply("log", np.where(x <= 0, np.float32(1), x))))
-
-
-@converter("SQRT", "int8 int16 float32", "qnn.lut qnn.sqrt16 sqrt")
-def convert_sqrt(op: Operator) -> Expr:
-    """The square root, truncated for quantised values; negative numbers, which the reference reports as errors, count as 0."""
-    if is_plain(op.type(0)):
-        return convert_unary(op, "sqrt")
-    codes = real_codes(op)
-    (scale_in, zp_in), (scale, zp) = codes.data, codes.out
-    if codes.dtype == "int16":
-        attrs = Sqrt16Attrs(scale_in, scale, op.result_type().quant)
-        return op.call("qnn.sqrt16", [op.operand(0)], attrs)
-    return table_call(op, np.clip(wrap_int32(quantized_sqrt(all_codes() - zp_in, scale_in, scale) + zp), -128, 127))
-
-
-@converter("RSQRT", "int8 int16 float32", "qnn.lut qnn.lut16 rsqrt")
-def convert_rsqrt(op: Operator) -> Expr:
-    """1 / sqrt(x); for 0 the largest value.  (The reference reports negative numbers as errors; here they count as 0.)"""
-    if is_plain(op.type(0)):
-        return convert_unary(op, "rsqrt")
-    codes = real_codes(op)
-    scale, scale_in = np.float32(codes.out[0]), np.float32(codes.data[0])
-    if codes.dtype == "int16":
-
-        def function(x: Array) -> Array:
-            positive = np.where(x <= 0, np.float32(1), x)
-            return np.where(x <= 0, np.float32(32767) * scale, np.float32(1) / apply("sqrt", positive))
-
-        return real_call(op, function)
-    if not scale_in:  # only zeros
-        return table_call(op, (127,) * 256)
-    real = real_multiplier(op.opcode, codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]), oracle=op.oracle)
-    multiplier, shift = quantize_multiplier(real)
-    table = []
-    for value in all_codes() - codes.data[1]:
-        if value <= 0:
-            table.append(127)
-            continue
-        m, s = inverse_sqrt(int(value))
-        root = int(multiply_by_quantized_multiplier(1, m, s + 20))
-        table.append(int(requantize(root, multiplier, shift - 20, zero_point=codes.out[1], lo=-128, hi=127)))
-    return table_call(op, tuple(table))
+        return _plain_gelu(op)
+    return real_call(op, real_codes(op, ("int8", "int16")), partial(gelu, approximate=bool(op.option("approximate"))))
 
 
 # --- piecewise linear functions
+
+
+def _clamped(op: Operator, codes: Codes, *, low: float | None, high: float | None) -> Expr:
+    """A clip if input and output have the same quantisation, else rescaled quantised values.
+
+    For RELU6, TFLM clamps the operand's quantised values and rescales nothing, whatever the result's quantisation.
+    """
+    as_it_is = op.opcode == "RELU6" and op.oracle == "tflm"
+    scale, zp = codes.data if as_it_is else codes.out
+    lo, hi = int_range(codes.dtype)
+    if low is not None:
+        lo = max(lo, quantize_value(low, scale, zp))
+    if high is not None:
+        hi = min(hi, quantize_value(high, scale, zp))
+    if lo > hi and not as_it_is:
+        op.refuse("no value of the result is in the activation's range", code="E1206")
+    x = op.operand(0)
+    if as_it_is or codes.data == codes.out:
+        return op.call("clip", [x], ClipAttrs(lo, hi))
+    multiplier, shift = quantize_multiplier(codes.ratio())
+    if codes.dtype == "int8":
+        return table_call(op, requantize(codes.centred, multiplier, shift, zero_point=zp, lo=lo, hi=hi))
+    return op.call(
+        "qnn.requantize8", [x], Requantize8Attrs(0, multiplier, shift, zp, lo, hi, codes.dtype, op.result_type().quant)
+    )
+
+
+def _plain_relu(op: Operator, *, low: float | None, high: float | None) -> Expr:
+    return convert_unary(op, "relu", UnaryAttrs(lo=low, hi=high))
+
 
 _BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "RELU": (0.0, None),
@@ -422,90 +420,34 @@ _BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "RELU_N1_TO_1": (-1.0, 1.0),
     "RELU_0_TO_1": (0.0, 1.0),
 }
+for _opcode, (_low, _high) in _BOUNDS.items():
+    _plain = partial(_plain_relu, low=_low, high=_high)
+    _function(_opcode, "int8 uint8 int16 float32", "clip relu", _plain)(partial(_clamped, low=_low, high=_high))
 
 
-def _register_relu(opcode: str) -> None:
-    low, high = _BOUNDS[opcode]
-
-    @converter(opcode, "int8 uint8 int16 float32", "clip relu")
-    @legacy_uint8
-    def convert(op: Operator) -> Expr:
-        """A clip if input and output have the same quantisation, else rescaled quantised values."""
-        if is_plain(op.type(0)):
-            return convert_unary(op, "relu", UnaryAttrs(lo=low, hi=high))
-        if opcode == "RELU6" and op.oracle == "tflm":
-            return _relu6_of_tflm(op)
-        return _clamped(op, low, high)
-
-
-def _relu6_of_tflm(op: Operator) -> Expr:
-    """TFLM clamps the operand's quantised values and rescales nothing, whatever the result's quantisation."""
-    codes = real_codes(op)
-    scale, zp = codes.data
-    lo, hi = int_range(codes.dtype)
-    attrs = ClipAttrs(max(lo, zp), min(hi, quantize_value(6.0, scale, zp)))
-    return op.call("clip", [op.operand(0)], attrs)
-
-
-def _clamped(op: Operator, low: float | None, high: float | None) -> Expr:
-    codes = real_codes(op)
-    out, (scale, zp) = op.result_type(), codes.out
-    lo, hi = int_range(codes.dtype)
-    if low is not None:
-        lo = max(lo, quantize_value(low, scale, zp))
-    if high is not None:
-        hi = min(hi, quantize_value(high, scale, zp))
-    if lo > hi:
-        op.refuse("no value of the result is in the activation's range", code="E1206")
-    x = op.operand(0)
-    if codes.data == codes.out:
-        return op.call("clip", [x], ClipAttrs(lo, hi))
-    multiplier, shift = quantize_multiplier(codes.ratio())
-    if codes.dtype == "int8":
-        return table_call(op, requantize(all_codes() - codes.data[1], multiplier, shift, zero_point=zp, lo=lo, hi=hi))
-    attrs = Requantize8Attrs(0, multiplier, shift, zp, lo, hi, codes.dtype, out.quant)
-    return op.call("qnn.requantize8", [x], attrs)
-
-
-for _opcode in _BOUNDS:
-    _register_relu(_opcode)
-
-
-@converter("ABS", "int8 int16 int32 float32", "abs cast qnn.lut")
-def convert_abs(op: Operator) -> Expr:
+@_function("ABS", "int8 int16 int32 float32", "abs cast qnn.lut", "abs")
+def _abs(op: Operator, codes: Codes) -> Expr:
     """The absolute value; int8 by table, int16 as int32 numbers that are rescaled."""
-    if is_plain(op.type(0)):
-        return convert_unary(op, "abs")
-    codes = real_codes(op)
     multiplier, shift = quantize_multiplier(codes.ratio())  # equal scales: 1/2 shifted left once, which is exactly 1
     lo, hi = int_range(codes.dtype)
     if codes.dtype == "int8":
-        size = np.abs(all_codes() - codes.data[1])
-        return table_call(op, requantize(size, multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi))
-    x = op.operand(0)
-    size_of = op.call("abs", [op.call("cast", [x], CastAttrs("int32"))], UnaryAttrs())
-    attrs = Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", op.result_type().quant)
-    return op.call("qnn.requantize8", [size_of], attrs)
+        return table_call(op, requantize(np.abs(codes.centred), multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi))
+    size_of = op.call("abs", [op.call("cast", [op.operand(0)], CastAttrs("int32"))], UnaryAttrs())
+    return op.call(
+        "qnn.requantize8", [size_of], Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", op.result_type().quant)
+    )
 
 
-# --- HARD_SWISH
-
-
-@converter("HARD_SWISH", "int8 uint8 float32", "hard_swish qnn.lut")
-@legacy_uint8
-def convert_hard_swish(op: Operator) -> Expr:
+@_function("HARD_SWISH", "int8 uint8 float32", "hard_swish qnn.lut", "hard_swish", of=("int8",))
+def _hard_swish(op: Operator, codes: Codes) -> Expr:
     """x * relu6(x + 3) / 6; quantised values in the reference's 16-bit fixed point."""
-    if is_plain(op.type(0)):
-        return convert_unary(op, "hard_swish")
-    codes = real_codes(op, ("int8",))
     fine = codes.data[0] / 128  # exact, as is the reference's product in float32
     out_multiplier, out_exponent = quantize_multiplier(codes.ratio(1 / 128))
     if out_exponent > 0:
         op.refuse("the result's scale is too small for the data's", code="E1226")
-    relu_multiplier, relu_exponent = quantize_multiplier(
-        real_multiplier(op.opcode, codes.dtype, (fine,), (3.0 / 32768.0,), oracle=op.oracle)
-    )
-    x = (all_codes() - codes.data[1]) << 7
+    real = real_multiplier(op.opcode, codes.dtype, (fine,), (3.0 / 32768.0,), oracle=op.oracle)
+    relu_multiplier, relu_exponent = quantize_multiplier(real)
+    x = codes.centred << 7
     relu = _saturated(x << (relu_exponent - 1)) if relu_exponent > 0 else x
     relu = _high_mul16(relu, _narrow16(relu_multiplier))
     if relu_exponent > 0:
@@ -539,67 +481,39 @@ def _high_mul16(a: Array, b: int) -> Array:
     return _saturated(np.sign(nudged) * (np.abs(nudged) >> 15))
 
 
-def leaky_multipliers(found: Codes, alpha: float) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(identity, alpha) of LeakyReluPrepare; alpha without its sign."""
-    return quantize_multiplier(found.ratio()), quantize_multiplier(abs(found.ratio(alpha)))
-
-
-def leaky_codes(x: Array, found: Codes, alpha: float) -> Array:
-    """QuantizeLeakyRelu of centred quantised values."""
-    identity, slope = leaky_multipliers(found, alpha)
-    below = multiply_by_quantized_multiplier(x, *slope) * int(math.copysign(1, alpha))
-    total = np.where(x >= 0, multiply_by_quantized_multiplier(x, *identity), below) + found.out[1]
-    return np.asarray(np.clip(total, *int_range(found.dtype)))
-
-
-def convert_gelu_by_size(op: Operator) -> Expr:
-    """GELU by erfc on float32: the operator for a tensor of this size."""
-    whole = convert_unary(op, "gelu")
-    if tensor_type(whole).size % VECTOR == 0:
-        return whole
-    return op.call("gelu_uneven", [op.operand(0)], UnaryAttrs())
-
-
-@converter("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select")
-@legacy_uint8
-def convert_prelu(op: Operator) -> Expr:
-    """qnn.prelu of quantised values; a select of float32."""
-    data, alpha = op.type(0), op.type(1)
-    x, slope = op.operands(0, 1)
-    if is_plain(data):
-        op.require_dtype(data, {"float32"})
-        return _float_prelu(x, slope, op)
-    codes = real_codes(op)
-    op.require_dtype(alpha, {"int8"}, what="an alpha")
-    scale_alpha, alpha_zp = op.quant(alpha, what="alpha", may_be_zero=True)
-    positive = quantize_multiplier(codes.ratio())
-    negative = quantize_multiplier(codes.ratio(scale_alpha))
-    lo, hi = int_range(codes.dtype)
-    attrs = PreluAttrs(codes.data[1], alpha_zp, codes.out[1], positive, negative, lo, hi, op.result_type().quant)
-    return op.call("qnn.prelu", [x, slope], attrs)
-
-
-def _float_prelu(x: Expr, slope: Expr, op: Operator) -> Expr:
+def _float_prelu(op: Operator) -> Expr:
     """x if x >= 0 (so also -0), else x * alpha."""
-    zero = const(np.zeros((), np.float32))
-    above = op.call("greater_equal", [x, zero], CompareAttrs())
+    x, slope = op.operands(0, 1)
+    op.require_dtype(op.type(0), {"float32"})
+    above = op.call("greater_equal", [x, const(np.zeros((), np.float32))], CompareAttrs())
     return op.call("select", [above, x, op.call("multiply", [x, slope], BinaryAttrs())], SelectAttrs())
 
 
-@converter("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu")
-@legacy_uint8
-def convert_leaky(op: Operator) -> Expr:
-    """x, or alpha * x below 0."""
+@_function("PRELU", "int8 uint8 int16 float32", "greater_equal multiply qnn.prelu select", _float_prelu)
+def _prelu(op: Operator, codes: Codes) -> Expr:
+    alpha = op.type(1, {"int8"}, what="an alpha")
+    scale_alpha, alpha_zp = op.quant(alpha, what="alpha", may_be_zero=True)
+    slopes = quantize_multiplier(codes.ratio()), quantize_multiplier(codes.ratio(scale_alpha))
+    attrs = PreluAttrs(codes.data[1], alpha_zp, codes.out[1], *slopes, *int_range(codes.dtype), op.result_type().quant)
+    return op.call("qnn.prelu", op.operands(0, 1), attrs)
+
+
+def _float_leaky(op: Operator) -> Expr:
+    return convert_unary(op, "leaky_relu", UnaryAttrs(alpha=float(op.option("alpha"))))
+
+
+@_function("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu", _float_leaky)
+def _leaky(op: Operator, codes: Codes) -> Expr:
+    """x, or alpha * x below 0: LeakyReluPrepare and QuantizeLeakyRelu."""
     alpha = float(op.option("alpha"))
-    if is_plain(op.type(0)):
-        return convert_unary(op, "leaky_relu", UnaryAttrs(alpha=alpha))
-    codes = real_codes(op)
+    identity, slope = quantize_multiplier(codes.ratio()), quantize_multiplier(abs(codes.ratio(alpha)))  # alpha without its sign
+    lo, hi = int_range(codes.dtype)
     if codes.dtype == "int8":
-        return table_call(op, leaky_codes(all_codes() - codes.data[1], codes, alpha))
+        x = codes.centred
+        below = multiply_by_quantized_multiplier(x, *slope) * int(math.copysign(1, alpha))
+        total = np.where(x >= 0, multiply_by_quantized_multiplier(x, *identity), below) + codes.out[1]
+        return table_call(op, np.clip(total, lo, hi))
     if alpha < 0:
         op.refuse("a negative slope on int16 is not supported", code="E1122")
-    positive, negative = leaky_multipliers(codes, alpha)
-    lo, hi = int_range("int16")
-    attrs = PreluAttrs(0, 0, 0, positive, negative, lo, hi, op.result_type().quant)
     one = const(np.ones((1,) * len(op.type(0).shape), np.int8))
-    return op.call("qnn.prelu", [op.operand(0), one], attrs)
+    return op.call("qnn.prelu", [op.operand(0), one], PreluAttrs(0, 0, 0, identity, slope, lo, hi, op.result_type().quant))
