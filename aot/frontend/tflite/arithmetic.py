@@ -20,19 +20,7 @@ from aot.op.common.tensors import MOVABLE
 from aot.op.math.arithmetic import BINARY, COMPARISONS, BinaryAttrs, CompareAttrs, Rescale, SelectAttrs
 from aot.op.math.arithmetic import COMPARABLE as COMPARE_DTYPES
 from aot.op.math.unary import BUCKETIZED, COMPLEX_PARTS, BucketizeAttrs, UnaryAttrs
-from aot.op.qnn.arithmetic import (
-    ADD_LEFT_SHIFT,
-    BITS,
-    CODES,
-    SUM_SHIFT,
-    AddAttrs,
-    AddNAttrs,
-    DivideAttrs,
-    MultiplyAttrs,
-    SquaredDifferenceAttrs,
-    add_attrs,
-)
-from aot.op.qnn.arithmetic import DIFFERENCE_LEFT_SHIFT as SQUARED_DIFFERENCE_LEFT_SHIFT
+from aot.op.qnn import arithmetic as qnn
 from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, call
 from aot.support.dtype import int_range, is_float
@@ -132,7 +120,7 @@ for _opcode, _name in (
 
 def _rescale(op: Operator, type_: TensorType) -> Rescale:
     scale, zp = op.quant(type_)
-    return Rescale(zp, *quantize_multiplier(real_multiplier(op.opcode, type_.dtype, (scale,), oracle=op.oracle)))
+    return Rescale(zp, *op.multiplier(type_.dtype, (scale,)))
 
 
 def _compares_codes(op: Operator, type_: TensorType) -> bool:
@@ -161,7 +149,7 @@ for _name, (_, _opcode) in COMPARISONS.items():
 
 @converter("SELECT", EVERY, "select")
 @converter("SELECT_V2", EVERY, "select")
-def convert_select(op: Operator) -> Expr:
+def _select(op: Operator) -> Expr:
     """select; the older SELECT's vector of conditions selects along the first dimension."""
     cond, data, out = op.type(0, ("bool",), what="a condition"), op.type(1, MOVABLE), op.result_type()
     condition = op.operand(0)
@@ -172,8 +160,7 @@ def convert_select(op: Operator) -> Expr:
 
 
 @converter("BUCKETIZE", "int32 int64 float32", "bucketize")
-def convert_bucketize(op: Operator) -> Expr:
-    """bucketize."""
+def _bucketize(op: Operator) -> Expr:
     op.require_dtype(op.type(0), BUCKETIZED)
     boundaries = tuple(float(v) for v in op.option("boundaries"))
     if not boundaries or not np.isfinite(boundaries).all() or list(boundaries) != sorted(boundaries):
@@ -184,7 +171,7 @@ def convert_bucketize(op: Operator) -> Expr:
 @converter("COMPLEX_ABS", "complex64", "complex_abs")
 @converter("REAL", "complex64", "real")
 @converter("IMAG", "complex64", "imag")
-def convert_complex(op: Operator) -> Expr:
+def _complex(op: Operator) -> Expr:
     """The operator of the same name."""
     op.require_dtype(op.type(0), {"complex64"})
     return op.call(COMPLEX_PARTS[op.opcode], [op.operand(0)], None)
@@ -212,7 +199,7 @@ def _through_float(op: Operator) -> Expr:
 @converter("ADD", "int8 uint8 int16 int32 int64 float16 float32", "add cast qnn.add relu")
 @add_halves
 @legacy_uint8
-def convert_add(op: Operator) -> Expr:
+def _add(op: Operator) -> Expr:
     """add of numbers, qnn.add of quantised values."""
     dtypes = {t.dtype for t in (op.type(0), op.type(1), op.result_type())}
     if dtypes == {"int8", "float32"}:
@@ -224,7 +211,7 @@ def convert_add(op: Operator) -> Expr:
 
 @converter("SUB", "int8 uint8 int16 int32 int64 float32", "qnn.add subtract")
 @legacy_uint8
-def convert_sub(op: Operator) -> Expr:
+def _sub(op: Operator) -> Expr:
     """subtract of numbers, qnn.add with a negative second operand of quantised values."""
     if is_plain(op.type(0), op.type(1)):
         return convert_plain(op, "subtract")
@@ -252,36 +239,36 @@ def _pot_shifts(op: Operator, types: Sequence[TensorType]) -> tuple[int, int] | 
     return shifts
 
 
-def _add_attrs(op: Operator, *, sign: int) -> AddAttrs:
+def _add_attrs(op: Operator, *, sign: int) -> qnn.AddAttrs:
     """The multipliers as AddPrepare and PrepareGeneralSubOp compute them."""
     types = (op.type(0), op.type(1), op.result_type())
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, ADD_LEFT_SHIFT)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, qnn.ADD_LEFT_SHIFT)
     lo, hi = op.fused_range(types[2])
     pot = _pot_shifts(op, types)
     if pot is not None:
         half = 1 << 30
-        return AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
+        return qnn.AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
     quant = types[2].quant
-    attrs = add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
+    attrs = qnn.add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
     if attrs is None:
         op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
     return attrs
 
 
-def sum_attrs(op: Operator) -> AddNAttrs:
+def sum_attrs(op: Operator) -> qnn.AddNAttrs:
     """The parameters of a sum of quantised values with the type of operand 0, in double precision as TFLM computes them."""
     out = op.result_type(0, {"int8"})
     (scale_in, zp_in), (scale, zp) = op.quant(op.type(0)), op.quant(out, what="the result")
     multiplier, shift = quantize_multiplier(
-        real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (SUM_SHIFT + 1), scale), oracle="tflm")
+        real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (qnn.SUM_SHIFT + 1), scale), oracle="tflm")
     )
     if shift > 0:
         op.refuse("the output's scale is too small for the inputs' scale", code="E1226")
-    return AddNAttrs(zp_in, multiplier, shift, zp, out.quant)
+    return qnn.AddNAttrs(zp_in, multiplier, shift, zp, out.quant)
 
 
 @converter("ADD_N", "int8 int32 float32", "add qnn.add_n", oracle="LiteRT; TFLM for int8")
-def convert_add_n(op: Operator) -> Expr:
+def _add_n(op: Operator) -> Expr:
     """add of add of ... of numbers, qnn.add_n of quantised values."""
     types = op.types(*range(len(op.inputs)))
     operands = op.operands(*range(len(types)))
@@ -304,56 +291,54 @@ def convert_add_n(op: Operator) -> Expr:
 )
 @add_halves
 @legacy_uint8
-def convert_multiply(op: Operator) -> Expr:
+def _multiply(op: Operator) -> Expr:
     """multiply of numbers, qnn.multiply of quantised values."""
     types = (op.type(0), op.type(1), op.result_type())
     if is_plain(*types[:2]):
         return convert_plain(op, "multiply")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, CODES, may_be_zero=True)
-    real = real_multiplier(op.opcode, types[0].dtype, (scale_a, scale_b), (scale,), oracle=op.oracle)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, qnn.CODES, may_be_zero=True)
+    real = op.real_multiplier(types[0].dtype, (scale_a, scale_b), (scale,))
     multiplier, shift = quantize_multiplier(real)
     lo, hi = op.fused_range(types[2])
-    attrs = MultiplyAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
+    attrs = qnn.MultiplyAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
     return op.call("qnn.multiply", op.operands(0, 1), attrs)
 
 
 @converter("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle="LiteRT, or TFLM with `--oracle tflm`")
 @legacy_uint8
-def convert_divide(op: Operator) -> Expr:
+def _divide(op: Operator) -> Expr:
     """divide of numbers, qnn.divide of quantised values."""
     types = (op.type(0), op.type(1), op.result_type())
     if is_plain(*types[:2]):
         return convert_plain(op, "divide")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, BITS, may_be_zero=True)
-    real = real_multiplier(op.opcode, types[0].dtype, (scale_a,), (scale_b, scale), oracle=op.oracle)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, qnn.BITS, may_be_zero=True)
+    real = op.real_multiplier(types[0].dtype, (scale_a,), (scale_b, scale))
     multiplier, shift = quantize_multiplier(min(real, 2.0**31))
     if shift > 31:
         op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
     lo, hi = op.fused_range(types[2])
-    attrs = DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, op.oracle == "tflm")
+    attrs = qnn.DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, op.oracle == "tflm")
     return op.call("qnn.divide", op.operands(0, 1), attrs)
 
 
 @converter(
     "SQUARED_DIFFERENCE", "int8 int16 int32 float32", "qnn.squared_difference squared_difference", oracle="LiteRT; TFLM for int16"
 )
-def convert_squared_difference(op: Operator) -> Expr:
+def _squared_difference(op: Operator) -> Expr:
     """squared_difference of numbers, qnn.squared_difference of quantised values."""
     types = (op.type(0), op.type(1), op.result_type())
     if is_plain(*types[:2]):
         return convert_plain(op, "squared_difference")
-    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, SQUARED_DIFFERENCE_LEFT_SHIFT)
+    (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, qnn.DIFFERENCE_LEFT_SHIFT)
     twice_max = 2.0 * max(scale_a, scale_b)
     if types[0].dtype == "int16" and (zp_a or zp_b or zp):
         op.refuse("int16 with a non-zero zero point is not supported (TFLM rejects it too)", code="E1224")
     how = precision(op.opcode, types[0].dtype, oracle=op.oracle)
-    m, s = quantize_multiplier(
-        quotient((twice_max, twice_max), (4.0 ** SQUARED_DIFFERENCE_LEFT_SHIFT[types[0].dtype], scale), how)
-    )
+    m, s = quantize_multiplier(quotient((twice_max, twice_max), (4.0 ** qnn.DIFFERENCE_LEFT_SHIFT[types[0].dtype], scale), how))
     if s > (0 if types[0].dtype == "int8" and op.oracle == "litert" else 30):
         op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
     (m_a, s_a), (m_b, s_b) = (quantize_multiplier(quotient((x,), (twice_max,), how)) for x in (scale_a, scale_b))
-    attrs = SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
+    attrs = qnn.SquaredDifferenceAttrs((zp_a, zp_b), (m_a, m_b), (s_a, s_b), m, s, zp, types[2].quant)
     return op.call("qnn.squared_difference", op.operands(0, 1), attrs)
 
 
@@ -373,7 +358,7 @@ STABLEHLO_TYPES = ("int32", "int64", "float32")
 @converter("STABLEHLO_MAXIMUM", "int32 int64 float16 float32", "cast less select")
 @converter("STABLEHLO_MINIMUM", "int32 int64 float16 float32", "cast less select")
 @widens_halves
-def convert_stablehlo(op: Operator) -> Expr:
+def _stablehlo(op: Operator) -> Expr:
     """The arithmetic operator, or a choice by a comparison."""
     a, b = op.type(0, STABLEHLO_TYPES), op.type(1)
     if (a.dtype, a.shape) != (b.dtype, b.shape):
@@ -387,7 +372,7 @@ def convert_stablehlo(op: Operator) -> Expr:
 
 @converter("STABLEHLO_AND", "bool int8 uint8 int16 uint16 int32 uint32 int64", "bitwise_and logical_and")
 @converter("STABLEHLO_SHIFT_LEFT", "int8 int16 int32", "left_shift")
-def convert_stablehlo_bits(op: Operator) -> Expr:
+def _stablehlo_bits(op: Operator) -> Expr:
     """Bit by bit."""
     a, b = op.type(0), op.type(1)
     name = "left_shift" if op.opcode == "STABLEHLO_SHIFT_LEFT" else "logical_and" if a.dtype == "bool" else "bitwise_and"

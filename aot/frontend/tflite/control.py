@@ -25,7 +25,7 @@ from aot.relay.state import Variable
 
 
 @converter("IF", EVERY, "")
-def convert_if(op: Operator) -> Sequence[Expr]:
+def _if(op: Operator) -> Sequence[Expr]:
     """The branch's results; operand 0 is the condition."""
     cond = op.operand(0)
     args = op.operands(*range(1, len(op.inputs)))
@@ -47,7 +47,7 @@ def _check_loop_shapes(op: Operator, first: Function, second: Function) -> None:
 
 
 @converter("STABLEHLO_CASE", EVERY, "")
-def convert_case(op: Operator) -> Sequence[Expr]:
+def _case(op: Operator) -> Sequence[Expr]:
     """The results of the branch selected by operand 0; every other number selects the last branch."""
     index = op.operand(0)
     op.require_dtype(tensor_type(index), ("int32",), what="a branch's number")
@@ -78,7 +78,7 @@ def _chosen_branch(args: Sequence[Expr], branches: Sequence[Function], number: i
 
 
 @converter("WHILE", EVERY, "")
-def convert_while(op: Operator) -> Sequence[Expr]:
+def _while(op: Operator) -> Sequence[Expr]:
     """The loop variables' final values; the operands are their initial values."""
     args = op.operands(*range(len(op.inputs)))
     inner = op.option("body_subgraph_index")
@@ -127,7 +127,7 @@ def _branch_results(op: Operator, whole: Expr, variables: Sequence[Variable]) ->
 
 
 @converter("STABLEHLO_COMPOSITE", EVERY, "")
-def convert_composite(op: Operator) -> Sequence[Expr]:
+def _composite(op: Operator) -> Sequence[Expr]:
     """The subgraph's outputs on the operands."""
     return op.ctx.inline(op.view, op.option("decomposition_subgraph_index"))
 
@@ -140,7 +140,7 @@ def convert_composite(op: Operator) -> Sequence[Expr]:
 
 
 @converter("VAR_HANDLE", EVERY, "")
-def convert_var_handle(op: Operator) -> Expr:
+def _var_handle(op: Operator) -> Expr:
     """The number of the variable, a constant."""
     shape = op.result_shape() or ()
     if prod(shape) != 1:
@@ -150,7 +150,7 @@ def convert_var_handle(op: Operator) -> Expr:
 
 
 @converter("READ_VARIABLE", EVERY, "")
-def convert_read_variable(op: Operator) -> Expr:
+def _read_variable(op: Operator) -> Expr:
     """The value left by the preceding operators."""
     declared, shape = op.result_type(), op.result_shape()
     type_ = None if shape is None else TensorType(shape, declared.dtype, declared.quant)
@@ -158,7 +158,7 @@ def convert_read_variable(op: Operator) -> Expr:
 
 
 @converter("ASSIGN_VARIABLE", EVERY, "")
-def convert_assign_variable(op: Operator) -> Sequence[Expr]:
+def _assign_variable(op: Operator) -> Sequence[Expr]:
     """Give the variable another value from here on."""
     value, variable = op.operand(1), op.variable(0, op.type(1))
     if (variable.type.shape, variable.type.dtype) != (op.type(1).shape, op.type(1).dtype):
@@ -169,7 +169,7 @@ def convert_assign_variable(op: Operator) -> Sequence[Expr]:
 
 
 @converter("CALL_ONCE", EVERY, "")
-def convert_call_once(op: Operator) -> Sequence[Expr]:
+def _call_once(op: Operator) -> Sequence[Expr]:
     """Initial values."""
     op.ctx.initialize(op.view, op.option("init_subgraph_index"))
     return ()

@@ -53,7 +53,7 @@ from aot.support.dtype import is_float
     "nn.conv2d nn.conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
 )
 @legacy_uint8
-def convert_conv2d(op: Operator) -> Expr:
+def _conv2d(op: Operator) -> Expr:
     """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""
     if is_float_layer(op):
         return convert_conv2d_float(op)
@@ -183,7 +183,7 @@ def _groups_as_depthwise(op: Operator, layer: QuantizedLayer, *, args: tuple[Exp
     "nn.depthwise_conv2d nn.depthwise_conv2d_float qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
 )
 @legacy_uint8
-def convert_depthwise_conv2d(op: Operator) -> Expr:
+def _depthwise_conv2d(op: Operator) -> Expr:
     """depthwise_conv2d + bias_add + requantize (+ clip).
 
     The multiplier follows from the shapes, as in the reference; the option of that name is only a hint in old files.
@@ -257,7 +257,7 @@ def _transposed_size(op: Operator, image: Sequence[int], kernel: Sequence[int]) 
     f"nn.conv2d_transpose {FLOAT} {HYBRID} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
 )
 @legacy_uint8
-def convert_conv2d_transpose(op: Operator) -> Expr:
+def _conv2d_transpose(op: Operator) -> Expr:
     """conv2d_transpose + bias_add + requantize (+ clip), conv2d_transpose_float, or the hybrid one of quantised data."""
     view = Operator(op.ctx, op.view, forms=op.forms, order=_TRANSPOSE_INPUTS)
     data, weight = view.type(0), view.type(1)
@@ -307,7 +307,7 @@ def transpose_extent(size: int, kernel: int, stride: int, *, same: bool) -> tupl
 
 
 @converter("CUSTOM:Convolution2DTransposeBias", "float32*float32", FLOAT, oracle="MediaPipe")
-def convert_transpose_bias(op: Operator) -> Expr:
+def _transpose_bias(op: Operator) -> Expr:
     """nn.conv2d_transpose_float on data, weights [O, KH, KW, I] and the bias."""
     types = data, weight, bias = op.types(0, 1, 2)
     for type_ in types:
@@ -353,7 +353,7 @@ def _conv3d_layer(op: Operator, data: int, weight: int) -> tuple[TensorType, Ten
 
 
 @converter("CONV_3D", "float32", "add nn.conv3d relu")
-def convert_conv3d(op: Operator) -> Expr:
+def _conv3d(op: Operator) -> Expr:
     """nn.conv3d, the bias, the clamp."""
     (data, weight), (strides, dilation) = _conv3d_layer(op, 0, 1), _conv3d_numbers(op)
     if data.shape[4] != weight.shape[3]:
@@ -371,7 +371,7 @@ def convert_conv3d(op: Operator) -> Expr:
 
 
 @converter("CONV_3D_TRANSPOSE", "float32", "add nn.conv3d_transpose relu")
-def convert_conv3d_transpose(op: Operator) -> Expr:
+def _conv3d_transpose(op: Operator) -> Expr:
     """nn.conv3d_transpose, the bias, the clamp; operand 0 is the result's shape."""
     (data, weight), (strides, dilation) = _conv3d_layer(op, 2, 1), _conv3d_numbers(op)
     shape = op.ints(0)
@@ -424,14 +424,12 @@ def convert_pool(op: Operator, *, name: str, dtypes: Sequence[str]) -> Expr:
 
 
 @converter("AVERAGE_POOL_2D", "int8 uint8 int16 float32", "nn.avg_pool2d")
-def convert_avg_pool2d(op: Operator) -> Expr:
-    """nn.avg_pool2d."""
+def _avg_pool2d(op: Operator) -> Expr:
     return convert_pool(op, name="nn.avg_pool2d", dtypes=("int8", "int16", "uint8", "float32"))
 
 
 @converter("MAX_POOL_2D", "int8 uint8 int16 float32", "nn.max_pool2d")
-def convert_max_pool2d(op: Operator) -> Expr:
-    """nn.max_pool2d."""
+def _max_pool2d(op: Operator) -> Expr:
     return convert_pool(op, name="nn.max_pool2d", dtypes=("int8", "int16", "uint8", "float32"))
 
 
@@ -441,7 +439,7 @@ def convert_max_pool2d(op: Operator) -> Expr:
 
 
 @converter("L2_POOL_2D", "float32", "nn.avg_pool2d relu sqrt square")
-def convert_l2_pool2d(op: Operator) -> Expr:
+def _l2_pool2d(op: Operator) -> Expr:
     """The squares, their mean, its root, and the clamp."""
     data = op.type(0, {"float32"})
     kernel, strides = (op.option("filter_height"), op.option("filter_width")), (op.option("stride_h"), op.option("stride_w"))
@@ -455,7 +453,7 @@ def convert_l2_pool2d(op: Operator) -> Expr:
 
 
 @converter("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{ARGMAX} nn.max_pool2d relu", oracle="MediaPipe")
-def convert_max_pool_argmax(op: Operator) -> list[Expr]:
+def _max_pool_argmax(op: Operator) -> list[Expr]:
     """The maxima, clamped by the activation, and their positions."""
     data = op.type(0, {"float32"})
     if len(data.shape) != 4:
@@ -472,7 +470,7 @@ def convert_max_pool_argmax(op: Operator) -> list[Expr]:
 
 
 @converter("CUSTOM:MaxUnpooling2D", "float32", MAX_UNPOOLING_NAME, oracle="MediaPipe")
-def convert_max_unpooling(op: Operator) -> Expr:
+def _max_unpooling(op: Operator) -> Expr:
     """mediapipe.unpool; windows that overlap or leave gaps are refused."""
     for i in range(2):
         op.require_dtype(op.type(i), {"float32"})

@@ -19,7 +19,7 @@ from aot.frontend.tflite.view import MAX_TENSOR_BYTES, OperatorView, stored_byte
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
-from aot.numerics.fixed_point import activation_range, is_clamp_activation
+from aot.numerics.fixed_point import activation_range, is_clamp_activation, quantize_multiplier, real_multiplier
 from aot.op.common.tensors import MOVABLE
 from aot.op.tensor.shape import ReshapeAttrs, StridedSliceAttrs
 from aot.relay.expr import Call, Constant, Expr, Function, call, const, tensor_type
@@ -37,76 +37,32 @@ class Blocks:
 
 
 class ConvertContext(Protocol):
-    """The queries that a converter may ask the graph walk."""
+    """What converters may ask the graph walk (aot.frontend.tflite.graph.GraphWalk, which says what each answer is)."""
 
     @property
-    def oracle(self) -> str:
-        """ "litert" or "tflm": whose rounding is requested."""
-
+    def oracle(self) -> str: ...
     @property
-    def to_the_letter(self) -> bool:
-        """Whether faults of LiteRT's reference kernels are to be reproduced too (`--oracle litert-reference`)."""
-
-    def input(self, op: OperatorView, i: int) -> Expr | None:
-        """Operand i as a relay expression; None if the operator leaves it out."""
-
-    def tensor(self, op: OperatorView, index: int) -> Expr:
-        """The value of a tensor of the graph by its index."""
-
-    def constant(self, op: OperatorView, i: int) -> Array:
-        """Operand i, which must be known at compile time (E1204 otherwise)."""
-
-    def input_type(self, op: OperatorView, i: int) -> TensorType:
-        """The type of operand i."""
-
-    def output_type(self, op: OperatorView, i: int = 0) -> TensorType:
-        """The declared element type and quantisation of result i, without dimensions: those follow from the operands."""
-
-    def intermediate_type(self, op: OperatorView, i: int) -> TensorType:
-        """The declared type of the operator's intermediate tensor i, which holds only quantisation parameters."""
-
-    def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None:
-        """The declared shape of result i if the file fixes it, else None; for shapes that the operands leave open."""
-
-    def blocks(self, op: OperatorView, i: int) -> Blocks | None:
-        """How operand i is quantised in blocks; None if it is not."""
-
+    def to_the_letter(self) -> bool: ...
+    def input(self, op: OperatorView, i: int) -> Expr | None: ...
+    def tensor(self, op: OperatorView, index: int) -> Expr: ...
+    def constant(self, op: OperatorView, i: int) -> Array: ...
+    def input_type(self, op: OperatorView, i: int) -> TensorType: ...
+    def output_type(self, op: OperatorView, i: int = 0) -> TensorType: ...
+    def intermediate_type(self, op: OperatorView, i: int) -> TensorType: ...
+    def output_shape(self, op: OperatorView, i: int = 0) -> tuple[int, ...] | None: ...
+    def blocks(self, op: OperatorView, i: int) -> Blocks | None: ...
     def span(self, op: OperatorView) -> Span: ...
-
-    def result_span(self, op: OperatorView, i: int) -> Span:
-        """The origin of result i of an operator with several results."""
-
-    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]:
-        """The outputs of subgraph number `subgraph` of the file on the operands of `op`."""
-
+    def result_span(self, op: OperatorView, i: int) -> Span: ...
+    def inline(self, op: OperatorView, subgraph: int) -> Sequence[Expr]: ...
     def subgraphs(
         self, op: OperatorView, indices: Sequence[int], args: Sequence[Expr], *, known: frozenset[int], loop: bool = False
-    ) -> tuple[list[Function], list[Variable]]:
-        """Subgraphs as functions of `args` and of the variables that any of them uses; args in `known` are constants inside.
-
-        Variables that change are additional results, for a loop all variables.
-        """
-
-    def handed_on(self, index: int) -> frozenset[int]:
-        """The indices i for which a subgraph's output i is its input i."""
-
-    def operators_of(self, index: int) -> tuple[str, ...]:
-        """The operators of subgraph number `index`, in their order."""
-
-    def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
-        """The persistent tensor behind operand i: a tensor that is_variable, or the resource of a handle.
-
-        `type_` is the type of a resource that has not been used before.
-        """
-
-    def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
-        """A persistent tensor that belongs to the operator and is not a tensor of the file."""
-
-    def resource_id(self, name: str) -> int:
-        """The number of a resource, which is the value of its handles."""
-
-    def initialize(self, op: OperatorView, subgraph: int) -> None:
-        """Set variables' initial values from a subgraph that runs once before everything else."""
+    ) -> tuple[list[Function], list[Variable]]: ...
+    def handed_on(self, index: int) -> frozenset[int]: ...
+    def operators_of(self, index: int) -> tuple[str, ...]: ...
+    def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable: ...
+    def own_variable(self, op: OperatorView, name: str, initial: Array) -> Variable: ...
+    def resource_id(self, name: str) -> int: ...
+    def initialize(self, op: OperatorView, subgraph: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +257,19 @@ class Operator:
         for type_ in types:
             self.require_dtype(type_, {types[0].dtype} & set(allowed) or {"int8"})
         return (*(self.quant(t, may_be_zero=may_be_zero) for t in types[:-1]), self.quant(types[-1]))
+
+    def require_symmetric(self, dtype: str, *zero_points: int, by: str = "TFLite") -> None:
+        """Refuse int16 values with a zero point."""
+        if dtype == "int16" and any(zero_points):
+            self.refuse(f"int16 with a non-zero zero point is not supported ({by} rejects it too)", code="E1224")
+
+    def real_multiplier(self, dtype: str, factors: tuple[float, ...], divisors: tuple[float, ...] = (1.0,)) -> float:
+        """Factors over divisors, with the roundings of the reference's kernel for this type."""
+        return real_multiplier(self.opcode, dtype, factors, divisors, oracle=self.oracle)
+
+    def multiplier(self, dtype: str, factors: tuple[float, ...], divisors: tuple[float, ...] = (1.0,)) -> tuple[int, int]:
+        """The same as (multiplier, shift)."""
+        return quantize_multiplier(self.real_multiplier(dtype, factors, divisors))
 
     def require_rows(self, data: TensorType, *, most: int) -> None:
         """Refuse data without a last axis of 1 to `most` elements."""

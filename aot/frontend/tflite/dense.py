@@ -24,7 +24,7 @@ from aot.frontend.tflite.layer import (
 from aot.frontend.tflite.retyped import legacy_uint8
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
-from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.op.common.float_layer import Bounds
 from aot.op.nn.dense import (
     BLOCKWISE,
@@ -50,7 +50,7 @@ from aot.support.dtype import int_range
     oracle="LiteRT, or TFLM with `--oracle tflm`",
 )
 @legacy_uint8
-def convert_dense(op: Operator) -> Expr:
+def _dense(op: Operator) -> Expr:
     """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
     blocks = op.ctx.blocks(op.view, 1)
     if blocks is not None:
@@ -149,7 +149,7 @@ _MATMUL_KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16"
 
 
 @converter("BATCH_MATMUL", "int8 int16 float32", "nn.batch_matmul")
-def convert_batch_matmul(op: Operator) -> Expr:
+def _batch_matmul(op: Operator) -> Expr:
     """batch_matmul, + requantize for integers; a fully connected layer if the right side is one constant matrix."""
     a, b, out = op.type(0), op.type(1), op.result_type()
     kind, span = (a.dtype, b.dtype, out.dtype), op.span
@@ -171,7 +171,7 @@ def convert_batch_matmul(op: Operator) -> Expr:
         op.refuse("int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
     depth = matrix_of(a.shape, adj_x)[1]
     acc_dtype = "int64" if a.dtype == "int16" and _largest_code(b.dtype) * depth << 15 >= 1 << 31 else "int32"
-    real = real_multiplier(op.opcode, a.dtype, (scale_a, scale_b), (scale,), oracle=op.oracle)
+    real = op.real_multiplier(a.dtype, (scale_a, scale_b), (scale,))
     multiplier, shift = quantize_multiplier(real)
     rounding = "double"
     if a.dtype == "int16":

@@ -36,7 +36,7 @@ def check_constant_indices(op: Operator, i: int, extents: Sequence[int]) -> None
 
 
 @converter("GATHER", EVERY, "take")
-def convert_gather(op: Operator) -> Expr:
+def _gather(op: Operator) -> Expr:
     """take; axis and batch_dims may be negative."""
     data, indices = op.type(0, MOVABLE), op.type(1, INDEX_TYPES, what="an index")
     axis = op.axis(int(op.option("axis")), len(data.shape))
@@ -47,8 +47,7 @@ def convert_gather(op: Operator) -> Expr:
 
 
 @converter("GATHER_ND", EVERY, "gather_nd")
-def convert_gather_nd(op: Operator) -> Expr:
-    """gather_nd."""
+def _gather_nd(op: Operator) -> Expr:
     data, indices = op.type(0, MOVABLE), op.type(1, INDEX_TYPES, what="an index")
     if indices.shape and indices.shape[-1] <= len(data.shape):
         check_constant_indices(op, 1, data.shape[: indices.shape[-1]])
@@ -56,8 +55,7 @@ def convert_gather_nd(op: Operator) -> Expr:
 
 
 @converter("SCATTER_ND", EVERY, "scatter_nd")
-def convert_scatter_nd(op: Operator) -> Expr:
-    """scatter_nd."""
+def _scatter_nd(op: Operator) -> Expr:
     indices = op.type(0, ("int32", "int64"), what="an index")
     op.require_dtype(op.type(1), MOVABLE)
     shape = tuple(op.ints(2))
@@ -68,7 +66,7 @@ def convert_scatter_nd(op: Operator) -> Expr:
 
 
 @converter("ONE_HOT", EVERY, "one_hot")
-def convert_one_hot(op: Operator) -> Expr:
+def _one_hot(op: Operator) -> Expr:
     """one_hot; an axis of -1 puts the new dimension last."""
     indices, on = op.type(0, ("int32", "int64"), what="an index"), op.type(2, MOVABLE)
     if on.size != 1 or op.type(3).size != 1:
@@ -82,8 +80,7 @@ def convert_one_hot(op: Operator) -> Expr:
 @converter("UNSORTED_SEGMENT_PROD", "int32 float32", "unsorted_segment")
 @converter("UNSORTED_SEGMENT_MAX", "int32 float32", "unsorted_segment")
 @converter("UNSORTED_SEGMENT_MIN", "int32 float32", "unsorted_segment")
-def convert_unsorted_segment(op: Operator) -> Expr:
-    """unsorted_segment."""
+def _unsorted_segment(op: Operator) -> Expr:
     data, ids = op.type(0, SEGMENT_TYPES), op.type(1, {"int32"}, what="an id")
     count = op.one_int(2)
     if count < 1 or data.shape[: len(ids.shape)] != ids.shape or not data.size:
@@ -93,7 +90,7 @@ def convert_unsorted_segment(op: Operator) -> Expr:
 
 
 @converter("SEGMENT_SUM", "int32 float32", "unsorted_segment")
-def convert_segment_sum(op: Operator) -> Expr:
+def _segment_sum(op: Operator) -> Expr:
     """unsorted_segment with as many segments as the constant ids name."""
     data = op.type(0, SEGMENT_TYPES)
     op.require_dtype(op.type(1), {"int32"}, what="an id")
@@ -109,8 +106,7 @@ SCATTERED_TYPES = ("int8", "uint8", "int32", "int64", "float32")
 
 
 @converter("SPARSE_TO_DENSE", "int8 uint8 int32 int64 float32", "full sparse_to_dense")
-def convert_sparse_to_dense(op: Operator) -> Expr:
-    """sparse_to_dense."""
+def _sparse_to_dense(op: Operator) -> Expr:
     indices, values, default = op.types(0, 2, 3)
     op.require_dtype(indices, ("int32", "int64"), what="an index")
     op.require_dtype(values, SCATTERED_TYPES)
@@ -142,7 +138,7 @@ EMBEDDED_FLOATS = ("float32", "float16")
 
 
 @converter("EMBEDDING_LOOKUP", EVERY, "take cast multiply")
-def convert_embedding(op: Operator) -> Expr:
+def _embedding(op: Operator) -> Expr:
     """take of rows: operand 0 has the indices, operand 1 is the table."""
     table, out = op.type(1), op.result_type()
     check_constant_indices(op, 0, table.shape[:1])
@@ -180,7 +176,7 @@ def _scaled_rows(op: Operator, table: TensorType) -> Expr:
 
 
 @converter("DYNAMIC_UPDATE_SLICE", EVERY, "dynamic_update_slice")
-def convert_dynamic_update_slice(op: Operator) -> Expr:
+def _dynamic_update_slice(op: Operator) -> Expr:
     """dynamic_update_slice; TFLite does not change scalars either."""
     op.require_dtype(op.type(0), MOVABLE)
     op.require_dtype(op.type(2), ("int32", "int64"), what="a position")
@@ -189,7 +185,7 @@ def convert_dynamic_update_slice(op: Operator) -> Expr:
 
 
 @converter("HASHTABLE_LOOKUP", EVERY, "binary_search cast greater_equal select take")
-def convert_hashtable_lookup(op: Operator) -> Sequence[Expr]:
+def _hashtable_lookup(op: Operator) -> Sequence[Expr]:
     """(rows, hits): the search, then the rows that it found."""
     sought, keys, table, span = (*op.types(0, 1, 2), op.span)
     op.require_dtype(sought, ("int32",), what="a lookup")
@@ -208,7 +204,7 @@ def convert_hashtable_lookup(op: Operator) -> Sequence[Expr]:
 
 
 @converter("EMBEDDING_LOOKUP_SPARSE", "float32", "embedding_lookup_sparse", oracles=("litert",))
-def convert_embedding_lookup_sparse(op: Operator) -> Expr:
+def _embedding_lookup_sparse(op: Operator) -> Expr:
     """embedding_lookup_sparse; the dense shape must be a constant, as the result's dimensions follow from it."""
     ids, indices, weights, table = op.types(0, 1, 3, 4)
     for name, data, dtype in (("an id", ids, "int32"), ("an index", indices, "int32"), ("a weight", weights, "float32")):
@@ -224,8 +220,7 @@ def convert_embedding_lookup_sparse(op: Operator) -> Expr:
 
 
 @converter("LSH_PROJECTION", EVERY, "lsh_projection", oracles=("litert",))
-def convert_lsh_projection(op: Operator) -> Expr:
-    """lsh_projection."""
+def _lsh_projection(op: Operator) -> Expr:
     seeds, items = op.type(0), op.type(1)
     op.require_dtype(seeds, ("float32",), what="a seed")
     op.require_dtype(items, MOVABLE)
@@ -240,7 +235,7 @@ def convert_lsh_projection(op: Operator) -> Expr:
 
 
 @converter("STABLEHLO_GATHER", EVERY, "stablehlo.gather")
-def convert_stablehlo_gather(op: Operator) -> Expr:
+def _stablehlo_gather(op: Operator) -> Expr:
     """stablehlo.gather; all its numbers are attributes."""
     data, indices = op.type(0), op.type(1)
     op.require_dtype(data, MOVABLE)
@@ -254,8 +249,7 @@ def convert_stablehlo_gather(op: Operator) -> Expr:
 
 
 @converter("STABLEHLO_SCATTER", " ".join(MOVABLE), "stablehlo.scatter")
-def convert_stablehlo_scatter(op: Operator) -> Expr:
-    """stablehlo.scatter."""
+def _stablehlo_scatter(op: Operator) -> Expr:
     data, indices, updates = op.types(0, 1, 2)
     op.require_dtype(data, MOVABLE)
     op.require_dtype(updates, (data.dtype,), what="an update")

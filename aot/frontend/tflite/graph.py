@@ -253,7 +253,8 @@ class GraphWalk:
     ) -> tuple[list[Function], list[Variable]]:
         """Other subgraphs as functions of `args` and of the variables that any of them reads or assigns, which are returned.
 
-        Assigned variables come first and are additional results; for a loop all are, and only its last function has results.
+        Args in `known` are constants inside.  Assigned variables come first and are additional results; for a loop all are, and
+        only its last function has results.
         """
         parts = [self._subgraph(op, index, args, known=known) for index in indices]
         assigned = {k: None for p in parts for k, v in p.frame.items() if v.is_assigned}
@@ -329,7 +330,9 @@ class GraphWalk:
         return [inner._value(op, index) for index in inner.graph.outputs]
 
     def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
-        """The persistent tensor behind operand i: a tensor that is_variable, or the resource of a handle."""
+        """The persistent tensor behind operand i: a tensor that is_variable, or the resource of a handle; `type_` is the type of
+        a resource that has not been used before.
+        """
         index = op.input(i)
         if index == ABSENT:
             self._refuse(op, "E1205", f"operand {i} is missing")
@@ -349,9 +352,9 @@ class GraphWalk:
         variable.is_read = True
         return Variable(variable.param, variable.initial, constant_of(variable, span=self.span(op)))
 
-    def own_variable(self, op: OperatorView, name: str, initial: Array, quant: QuantParams | None = None) -> Variable:
+    def own_variable(self, op: OperatorView, name: str, initial: Array) -> Variable:
         """A persistent tensor that belongs to the operator and is not a tensor of the file."""
-        type_ = TensorType(initial.shape, str(initial.dtype), quant)
+        type_ = TensorType(initial.shape, str(initial.dtype))
         key = (self.graph.index, op.index, name)
         self.persistent.declare(key, name, type_, initial)
         return self.persistent.here(key)

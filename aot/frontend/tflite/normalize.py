@@ -10,7 +10,7 @@ import numpy as np
 from aot.frontend.tflite.convert import Operator, converter
 from aot.frontend.tflite.retyped import is_legacy, legacy_uint8, rounded_to_half, widens_halves
 from aot.ir.span import Span
-from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, softmax_scaling
+from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.qnn.softmax import (
@@ -41,7 +41,7 @@ SOFTMAX_DEPTH = 4095
     oracle="LiteRT; of int16 TFLM with `--oracle tflm`",
 )
 @legacy_uint8
-def convert_softmax(op: Operator) -> Expr | Sequence[Expr]:
+def _softmax(op: Operator) -> Expr | Sequence[Expr]:
     """qnn.softmax with the integers of SoftmaxPrepare, qnn.softmax16, or float32 arithmetic."""
     data, out = op.type(0), op.result_type()
     if data.dtype == "int16":
@@ -58,7 +58,7 @@ def convert_softmax(op: Operator) -> Expr | Sequence[Expr]:
     if abs(out_scale * codes - 1) > 0.001 or out_zp != lowest:
         op.refuse(f"the result must have scale 1/{codes} and zero point {lowest}", code="E1225")
     op.require_rows(data, most=SOFTMAX_DEPTH)
-    real = real_multiplier(op.opcode, data.dtype, (op.option("beta"), scale), oracle=op.oracle)
+    real = op.real_multiplier(data.dtype, (op.option("beta"), scale))
     if not real * (1 << 26) > 1:
         op.refuse(f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
     attrs = SoftmaxAttrs(*softmax_scaling(real), out.dtype)
@@ -78,7 +78,7 @@ def convert_softmax16(op: Operator) -> Expr:
         op.refuse("the result must have scale 1/32768, and all zero points must be 0", code="E1225")
     op.require_rows(data, most=SOFTMAX16_DEPTH)
     beta = float(np.float32(op.option("beta")))
-    real = real_multiplier(op.opcode, "int16", (scale, beta), (10.0 / 65535.0,), oracle=op.oracle)
+    real = op.real_multiplier("int16", (scale, beta), (10.0 / 65535.0,))
     if not (0 < real < 2.0**14 or scale == 0):
         op.refuse(f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
     attrs = Softmax16Attrs(*quantize_multiplier(real), "float64" if op.oracle == "litert" else "float32")
@@ -97,7 +97,7 @@ def log_scaling(input_scale: float) -> LogSoftmaxAttrs:
 
 @converter("LOG_SOFTMAX", "int8 uint8 float32", "exp log qnn.log_softmax reduce_max subtract sum")
 @legacy_uint8
-def convert_log_softmax(op: Operator) -> Expr:
+def _log_softmax(op: Operator) -> Expr:
     """qnn.log_softmax with the integers of LogSoftmaxPrepare, or float32 arithmetic."""
     data, out = op.type(0), op.result_type()
     if data.dtype == "float32":
@@ -118,7 +118,7 @@ L2_DEPTH = 1 << 15
 
 
 @converter("L2_NORMALIZATION", "int8 uint8 float32", "divide qnn.l2_normalize relu sqrt square sum")
-def convert_l2_normalization(op: Operator) -> Expr | Sequence[Expr]:
+def _l2_normalization(op: Operator) -> Expr | Sequence[Expr]:
     """qnn.l2_normalize, or float32 arithmetic."""
     left_shift = OUTPUT_BITS if is_legacy(op.type(0)) else 0
     return legacy_uint8(partial(_l2_of_codes, left_shift=left_shift))(op)
@@ -198,8 +198,7 @@ def convert_float_l2(op: Operator) -> Expr:
 
 
 @converter("LOCAL_RESPONSE_NORMALIZATION", "float32", "nn.lrn")
-def convert_lrn(op: Operator) -> Expr:
-    """nn.lrn."""
+def _lrn(op: Operator) -> Expr:
     data = op.type(0, {"float32"})
     numbers = [float(op.option(name)) for name in ("bias", "alpha", "beta")]
     if len(data.shape) != 4 or op.option("radius") < 0 or not np.isfinite(numbers).all():

@@ -20,7 +20,7 @@ _WORDS_OF = {"int32": 1, "uint32": 1, "int64": 2, "uint64": 2}
 @converter(
     "STABLEHLO_RNG_BIT_GENERATOR", "uint64", "bitcast concatenate random.advance random.bits strided_slice", oracles=("litert",)
 )
-def convert_rng_bits(op: Operator) -> Sequence[Expr]:
+def _rng_bits(op: Operator) -> Sequence[Expr]:
     """(the next state, bits in the declared shape); the state is a key, a counter and, with three numbers, two more words."""
     state, out, shape = op.type(0, ("uint64",), what="a state"), op.result_type(1, tuple(_WORDS_OF)), op.result_shape(1)
     algorithm = "threefry" if op.option("algorithm") == "THREEFRY" else "philox"
@@ -66,7 +66,7 @@ def _drawn(op: Operator, count: int, *, blocks: int) -> Expr:
 
 @converter("RANDOM_UNIFORM", "int32", "random.advance random.bits random.uniform", oracles=("litert",))
 @converter("RANDOM_STANDARD_NORMAL", "int32", "random.advance random.bits random.normal", oracles=("litert",))
-def convert_random(op: Operator) -> Expr:
+def _random(op: Operator) -> Expr:
     """Numbers in the shape given by the operand, a constant."""
     op.require_dtype(op.type(0), ("int32",), what="a shape")
     op.require_dtype(op.result_type(), ("float32",), what="a result")
@@ -82,7 +82,7 @@ def convert_random(op: Operator) -> Expr:
 
 
 @converter("MULTINOMIAL", "float32", "random.advance random.bits random.multinomial", oracles=("litert",))
-def convert_multinomial(op: Operator) -> Expr:
+def _multinomial(op: Operator) -> Expr:
     """random.multinomial; the number of draws is a constant."""
     logits, out = op.type(0, ("float32",)), op.result_type(0, ("int32", "int64"))
     samples = op.one_int(1)

@@ -10,7 +10,7 @@ import numpy as np
 from aot.frontend.tflite.convert import Operator, converter
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
+from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.dense import DenseAttrs
@@ -410,13 +410,13 @@ EIGHT_BITS_BETWEEN = 12
     "qnn.lstm nn.lstm",
     oracle="LiteRT; of integers TFLM with `--oracle tflm`",
 )
-def convert_lstm_sequence(op: Operator) -> Expr:
+def _lstm_sequence(op: Operator) -> Expr:
     """A sequence [T, B, I], or [B, T, I] if it is not time-major."""
     return _convert_lstm(op, time_major=bool(op.option("time_major")))
 
 
 @converter("LSTM", "int8*int8 uint8*uint8 float32*int8 float32*float32", "qnn.lstm nn.lstm nn.lstm_basic concatenate")
-def convert_lstm(op: Operator) -> Expr | list[Expr]:
+def _lstm(op: Operator) -> Expr | list[Expr]:
     """One step [B, I]."""
     if op.option("kernel_type") == "BASIC":
         return convert_basic_lstm(op)
@@ -443,7 +443,7 @@ _AUXILIARY = 39
 
 
 @converter("BIDIRECTIONAL_SEQUENCE_LSTM", "float32*int8 float32*float32", "concatenate nn.lstm")
-def convert_bidirectional_lstm(op: Operator) -> list[Expr]:
+def _bidirectional_lstm(op: Operator) -> list[Expr]:
     """Two results, or with `merge_outputs` one with both side by side."""
     data = op.type(0, {"float32"})
     if len(data.shape) != 3:
@@ -486,19 +486,19 @@ class _RnnOperands:
 
 
 @converter("RNN", _RNN_TYPES, "nn.rnn")
-def convert_rnn(op: Operator) -> Expr:
+def _rnn(op: Operator) -> Expr:
     """One step [B, I]."""
     return _convert_rnn(op, _RnnOperands(0, 1, 2, 3, 4), time_major=True)
 
 
 @converter("UNIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "nn.rnn")
-def convert_rnn_sequence(op: Operator) -> Expr:
+def _rnn_sequence(op: Operator) -> Expr:
     """A sequence [T, B, I], or [B, T, I] if it is not time-major."""
     return _convert_rnn(op, _RnnOperands(0, 1, 2, 3, 4), time_major=bool(op.option("time_major")))
 
 
 @converter("BIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "concatenate nn.rnn")
-def convert_bidirectional_rnn(op: Operator) -> list[Expr]:
+def _bidirectional_rnn(op: Operator) -> list[Expr]:
     """Two results, or with `merge_outputs` one with both side by side; auxiliary data as in BIDIRECTIONAL_SEQUENCE_LSTM."""
     time_major = bool(op.option("time_major"))
     weighted = len(op.inputs) > 11 and op.input(10) is not None
@@ -575,7 +575,7 @@ _SVDF_BOUNDS: dict[str, tuple[float | None, float | None]] = {
     " qnn.hybrid_output",
     oracle="LiteRT; TFLM for int8 states",
 )
-def convert_svdf(op: Operator) -> Expr:
+def _svdf(op: Operator) -> Expr:
     """Data [B, I], feature weights [F, I], time weights [F, M], bias [F / rank], state [B, F * M]."""
     _check_svdf_shapes(op)
     data, weight = op.type(0, {"int8", "float32"}), op.type(1)
@@ -623,7 +623,7 @@ def _svdf_rescaled(
     op: Operator, scales: tuple[tuple[float, ...], tuple[float, ...]], dtype: str, out: TensorType | None = None
 ) -> RequantizeAttrs:
     """Rounded twice, and clamped to the type; `scales` are factors and divisors."""
-    multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, "int8", *scales, oracle=op.oracle))
+    multiplier, shift = op.multiplier("int8", *scales)
     quant = None if out is None else out.quant
     zero_point = quant.zero_point[0] if quant else 0
     return RequantizeAttrs((multiplier,), (shift,), zero_point, *int_range(dtype), "double", dtype, quant)

@@ -8,22 +8,8 @@ from aot.frontend.tflite.arithmetic import sum_attrs
 from aot.frontend.tflite.convert import Operator, converter
 from aot.frontend.tflite.tensor import LARGEST_PAD, dilated, padded_or_cut
 from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
+from aot.op import reduce as reductions
 from aot.op.math.cast import BitcastAttrs
-from aot.op.reduce import (
-    CUMSUM_TYPES,
-    KINDS,
-    MEAN_CODES,
-    OPERATORS,
-    PROD_CODES,
-    ArgReduceAttrs,
-    CumSumAttrs,
-    MeanAttrs,
-    ProdAttrs,
-    ReduceAttrs,
-    ReduceWindowAttrs,
-    TopKAttrs,
-)
-from aot.op.reduce import WINDOWED_TYPES as REDUCE_WINDOW_DTYPES
 from aot.op.tensor.gather import TakeAttrs
 from aot.relay.expr import Expr, call, tensor_type
 from aot.support.dtype import bits, int_range, is_float
@@ -35,10 +21,10 @@ OF_BOOL = {"SUM": "any", "REDUCE_PROD": "all", "REDUCE_MAX": "any", "REDUCE_MIN"
 def convert_reduce(op: Operator) -> Expr:
     """The reduction, or the quantised form of a sum or mean."""
     data = op.type(0)
-    kind, types = OPERATORS[op.opcode]
+    kind, types = reductions.OPERATORS[op.opcode]
     if op.opcode in ("SUM", "MEAN") and data.dtype in ("int8", "uint8", "int16"):
         return convert_quantized(op)
-    if op.opcode == "REDUCE_PROD" and data.dtype in PROD_CODES:
+    if op.opcode == "REDUCE_PROD" and data.dtype in reductions.PROD_CODES:
         return convert_prod(op)
     if op.opcode in OF_BOOL and data.dtype == "bool":
         kind, types = OF_BOOL[op.opcode], ("bool",)
@@ -47,7 +33,7 @@ def convert_reduce(op: Operator) -> Expr:
     axes = op.axes(1, len(data.shape))
     if kind == "average" and not data.size:
         op.refuse("a mean of no elements", code="E1121")
-    attrs = ReduceAttrs(kind, axes, bool(op.option("keep_dims")))
+    attrs = reductions.ReduceAttrs(kind, axes, bool(op.option("keep_dims")))
     return op.call(kind, [op.operand(0)], attrs)
 
 
@@ -62,7 +48,7 @@ _SUPPORT = {
 _ORACLE = {"SUM": "LiteRT; TFLM for int8 and int16"}
 
 
-for _opcode, (_kind, _dtypes) in OPERATORS.items():
+for _opcode, (_kind, _dtypes) in reductions.OPERATORS.items():
     converter(_opcode, *_SUPPORT.get(_opcode, (" ".join(_dtypes), _kind)), oracle=_ORACLE.get(_opcode, "LiteRT"))(convert_reduce)
 
 
@@ -75,7 +61,7 @@ def mean_multiplier(real: float, count: int) -> tuple[int, int]:
 
 def convert_quantized(op: Operator) -> Expr:
     """mean or qnn.sum of quantised values, by the operator's name."""
-    data, out = op.type(0, MEAN_CODES), op.result_type()
+    data, out = op.type(0, reductions.MEAN_CODES), op.result_type()
     op.require_dtype(out, (data.dtype,), what="a result")
     scale_in, zp_in = op.quant(data, may_be_zero=True)
     scale, zp = op.quant(out, what="the result")
@@ -84,14 +70,14 @@ def convert_quantized(op: Operator) -> Expr:
     if count == 0 or count >= 1 << (31 - bits(data.dtype)):
         op.refuse(f"a reduction of {count} elements of {data.dtype} is not supported")
     is_mean = op.opcode == "MEAN"
-    real = real_multiplier(op.opcode, data.dtype, (scale_in,), (scale,), oracle=op.oracle)
+    real = op.real_multiplier(data.dtype, (scale_in,), (scale,))
     multiplier, shift = mean_multiplier(real, count) if is_mean else quantize_multiplier(real)
     as_bytes = op.ctx.to_the_letter and not is_mean and data.dtype != "uint8"
     if as_bytes and data.dtype == "int16":
         op.refuse("the reference kernel writes only half of an int16 SUM; --oracle litert computes the intended result")
     low, high = int_range("uint8" if as_bytes else out.dtype)
     keepdims = bool(op.option("keep_dims"))
-    attrs = MeanAttrs(axes, keepdims, zp_in, multiplier, shift, zp, low, high, out.quant)
+    attrs = reductions.MeanAttrs(axes, keepdims, zp_in, multiplier, shift, zp, low, high, out.quant)
     values = _shown_as(op.operand(0), "uint8") if as_bytes else op.operand(0)
     result = op.call("mean" if is_mean else "qnn.sum", [values], attrs)
     return _shown_as(result, "int8") if as_bytes else result
@@ -122,7 +108,7 @@ def convert_prod(op: Operator) -> Expr:
     )
     if shift > _LARGEST_SHIFT:
         op.refuse("the output's scale is too small for the inputs' scale", code="E1226")
-    attrs = ProdAttrs(axes, bool(op.option("keep_dims")), zp_in, reduced_multiplier(multiplier), shift, zp, out.quant)
+    attrs = reductions.ProdAttrs(axes, bool(op.option("keep_dims")), zp_in, reduced_multiplier(multiplier), shift, zp, out.quant)
     return op.call("qnn.prod", [op.operand(0)], attrs)
 
 
@@ -131,24 +117,24 @@ ARG_TYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
 
 @converter("ARG_MAX", " ".join(ARG_TYPES), "argmax")
 @converter("ARG_MIN", " ".join(ARG_TYPES), "argmin")
-def convert_arg_reduce(op: Operator) -> Expr:
+def _arg_reduce(op: Operator) -> Expr:
     """argmax or argmin along a constant axis."""
     data, out = op.type(0, ARG_TYPES), op.result_type(0, ("int32", "int64"))
     axis = op.axis(op.one_int(1), len(data.shape))
     if not data.shape[axis]:
         op.refuse(f"axis {axis} has no elements", code="E1126")
     largest = op.opcode == "ARG_MAX"
-    attrs = ArgReduceAttrs(axis, largest, out.dtype, passes_nan=is_float(data.dtype) and op.oracle != "tflm")
+    attrs = reductions.ArgReduceAttrs(axis, largest, out.dtype, passes_nan=is_float(data.dtype) and op.oracle != "tflm")
     return op.call("argmax" if largest else "argmin", [op.operand(0)], attrs)
 
 
 @converter("CUMSUM", "int8 int32 int64 float32", "cumsum qnn.cumsum", oracle="LiteRT; TFLM for int8")
-def convert_cumsum(op: Operator) -> Expr:
+def _cumsum(op: Operator) -> Expr:
     """cumsum of numbers, qnn.cumsum of quantised values."""
-    data = op.type(0, (*CUMSUM_TYPES, "int8"))
+    data = op.type(0, (*reductions.CUMSUM_TYPES, "int8"))
     axis = op.axis(op.one_int(1), len(data.shape))
     codes = sum_attrs(op) if data.dtype == "int8" else None
-    attrs = CumSumAttrs(axis, bool(op.option("exclusive")), bool(op.option("reverse")), codes)
+    attrs = reductions.CumSumAttrs(axis, bool(op.option("exclusive")), bool(op.option("reverse")), codes)
     return op.call("cumsum" if codes is None else "qnn.cumsum", [op.operand(0)], attrs)
 
 
@@ -156,14 +142,14 @@ TOPK_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
 @converter("TOPK_V2", "int8 uint8 int16 int32 int64 float32", "take topk")
-def convert_topk(op: Operator) -> list[Expr]:
+def _topk(op: Operator) -> list[Expr]:
     """The values and their positions; k has to be constant."""
     data, positions = op.type(0, TOPK_TYPES), op.result_type(1, ("int16", "int32"), what="a position")
     k = op.one_int(1)
     if not data.shape or not 1 <= k <= data.shape[-1]:
         op.refuse(f"k = {k} is out of range for {data}", code="E1122")
     x, rank = op.operand(0), len(data.shape)
-    indices = op.call("topk", [x], TopKAttrs(k, positions.dtype))
+    indices = op.call("topk", [x], reductions.TopKAttrs(k, positions.dtype))
     values = op.call("take", [x, indices], TakeAttrs(rank - 1, rank - 1))
     return [values, indices]
 
@@ -181,17 +167,16 @@ MOST_DIMS = 6
 
 
 @converter("REDUCE_WINDOW", "bool int8 uint8 int16 int32 int64 float32", "reduce_window")
-def convert_reduce_window(op: Operator) -> Expr:
-    """reduce_window."""
+def _reduce_window(op: Operator) -> Expr:
     _check_windows(op, op.option("reduce_function"))
     window, strides, dilations = (tuple(op.ints(i)) for i in (2, 3, 4))
-    return _windows(op, op.operand(0), ReduceWindowAttrs(op.option("reduce_function"), window, strides, dilations))
+    return _windows(op, op.operand(0), reductions.ReduceWindowAttrs(op.option("reduce_function"), window, strides, dilations))
 
 
 @converter(
     "STABLEHLO_REDUCE_WINDOW", "bool int8 uint8 int16 int32 int64 float32", "nn.pad reduce_window strided_slice"
 )  # fmt: skip
-def convert_stablehlo_window(op: Operator) -> Expr:
+def _stablehlo_window(op: Operator) -> Expr:
     """Dilate, pad or cut, then reduce_window."""
     data = op.type(0)
     body = op.ctx.operators_of(int(op.option("body_subgraph_index")))
@@ -214,21 +199,21 @@ def convert_stablehlo_window(op: Operator) -> Expr:
         value = float(first) if is_float(data.dtype) else int(first)
         expr = dilated(op, expr, dilations=base, value=value)
         expr = padded_or_cut(op, expr, low=low, high=high, value=value)
-    return _windows(op, expr, ReduceWindowAttrs(kind, window, strides, dilations))
+    return _windows(op, expr, reductions.ReduceWindowAttrs(kind, window, strides, dilations))
 
 
 def _check_windows(op: Operator, kind: str) -> None:
     """Refuse unknown types and functions."""
-    data, first = op.type(0, REDUCE_WINDOW_DTYPES), op.type(1)
-    if kind not in KINDS:
-        op.refuse(f"the function {kind} is not supported; only {', '.join(KINDS)}")
+    data, first = op.type(0, reductions.WINDOWED_TYPES), op.type(1)
+    if kind not in reductions.KINDS:
+        op.refuse(f"the function {kind} is not supported; only {', '.join(reductions.KINDS)}")
     if data.dtype == "bool" and kind == "ADD":
         op.refuse("sums of bool are not supported, as the reference sums in the bytes of a bool; use ANY instead")
     if first.dtype != data.dtype or first.size != 1 or not data.shape:
         op.refuse(f"windows of {data} cannot start from {first}", code="E1207")
 
 
-def _windows(op: Operator, expr: Expr, attrs: ReduceWindowAttrs) -> Expr:
+def _windows(op: Operator, expr: Expr, attrs: reductions.ReduceWindowAttrs) -> Expr:
     data = tensor_type(expr)
     numbers = (attrs.window, attrs.strides, attrs.dilations)
     if any(len(n) != len(data.shape) or min(n) < 1 for n in numbers):

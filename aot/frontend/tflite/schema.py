@@ -8,6 +8,7 @@ Types: `i8 u8 ... f32 bool str`, `[t]` a vector, `bytes` a small vector of bytes
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 
 from aot.support.dataclass import dataclass
@@ -19,25 +20,24 @@ _TABLES = """
 CustomQuantization custom:bytes
 BlockwiseQuantization scales:i32 zero_points:i32 block_size:i32 block_shape:[i32]
 MultiAxisQuantization scales:i32 zero_points:i32 block_size:i32 quantized_dimensions:[i32]
-QuantizationParameters min:[f32] max:[f32] scale:[f32] zero_point:[i64] details_type:u8
-    details:union:QuantizationDetails quantized_dimension:i32
+QuantizationParameters min:[f32] max:[f32] scale:[f32] zero_point:[i64] details_type:u8 details:union:QuantizationDetails
+    quantized_dimension:i32
 Int32Vector values:[i32]
 Uint16Vector values:[u16]
 Uint8Vector values:[u8]
-DimensionMetadata format:DimensionType dense_size:i32 array_segments_type:u8
-    array_segments:union:SparseIndexVector array_indices_type:u8 array_indices:union:SparseIndexVector
+DimensionMetadata format:DimensionType dense_size:i32 array_segments_type:u8 array_segments:union:SparseIndexVector
+    array_indices_type:u8 array_indices:union:SparseIndexVector
 SparsityParameters traversal_order:[i32] block_map:[i32] dim_metadata:[DimensionMetadata]
 VariantSubType shape:[i32] type:TensorType has_rank:bool
 Tensor shape:[i32] type:TensorType buffer:u32 name:str quantization:QuantizationParameters is_variable:bool
-    sparsity:SparsityParameters shape_signature:[i32] has_rank:bool variant_tensors:[VariantSubType]
-    external_buffer:u32
-StablehloGatherOptions offset_dims:[i64] collapsed_slice_dims:[i64] start_index_map:[i64]
-    index_vector_dim:i64 slice_sizes:[i64] indices_are_sorted:bool
+    sparsity:SparsityParameters shape_signature:[i32] has_rank:bool variant_tensors:[VariantSubType] external_buffer:u32
+StablehloGatherOptions offset_dims:[i64] collapsed_slice_dims:[i64] start_index_map:[i64] index_vector_dim:i64 slice_sizes:[i64]
+    indices_are_sorted:bool
 StablehloTransposeOptions permutation:[i64]
-StablehloDotGeneralOptions lhs_batching_dimensions:[i64] rhs_batching_dimensions:[i64]
-    lhs_contracting_dimensions:[i64] rhs_contracting_dimensions:[i64] precision_config:[u32]
-StablehloReduceWindowOptions window_dimensions:[i64] window_strides:[i64] base_dilations:[i64]
-    window_dilations:[i64] padding:[i64] body_subgraph_index:i32
+StablehloDotGeneralOptions lhs_batching_dimensions:[i64] rhs_batching_dimensions:[i64] lhs_contracting_dimensions:[i64]
+    rhs_contracting_dimensions:[i64] precision_config:[u32]
+StablehloReduceWindowOptions window_dimensions:[i64] window_strides:[i64] base_dilations:[i64] window_dilations:[i64]
+    padding:[i64] body_subgraph_index:i32
 StablehloWhileOptions cond_subgraph_index:i32 body_subgraph_index:i32
 StablehloSortOptions dimension:i64 is_stable:bool comparator_subgraph_index:i32
 StablehloConcatenateOptions dimension:i64
@@ -46,25 +46,22 @@ StablehloCompareOptions comparison_direction:u32 compare_type:u32
 StablehloDynamicSliceOptions slice_sizes:[i64]
 StablehloPadOptions edge_padding_low:[i64] edge_padding_high:[i64] interior_padding:[i64]
 StablehloIotaOptions iota_dimension:i64
-StablehloCustomCallOptions call_target_name:str has_side_effect:bool backend_config:str api_version:i32
-    called_computations:[i32] custom_attributes:bytes
+StablehloCustomCallOptions call_target_name:str has_side_effect:bool backend_config:str api_version:i32 called_computations:[i32]
+    custom_attributes:bytes
 StablehloReduceOptions dimensions:[i64] body_subgraph_index:i32
 StablehloSliceOptions start_indices:[i64] limit_indices:[i64] strides:[i64]
-StablehloConvolutionOptions window_strides:[i64] padding:[i64] lhs_dilation:[i64] rhs_dilation:[i64]
-    window_reversal:[bool] input_batch_dimension:i64 input_feature_dimension:i64
-    input_spatial_dimensions:[i64] kernel_input_feature_dimension:i64 kernel_output_feature_dimension:i64
-    kernel_spatial_dimensions:[i64] output_batch_dimension:i64 output_feature_dimension:i64
+StablehloConvolutionOptions window_strides:[i64] padding:[i64] lhs_dilation:[i64] rhs_dilation:[i64] window_reversal:[bool]
+    input_batch_dimension:i64 input_feature_dimension:i64 input_spatial_dimensions:[i64] kernel_input_feature_dimension:i64
+    kernel_output_feature_dimension:i64 kernel_spatial_dimensions:[i64] output_batch_dimension:i64 output_feature_dimension:i64
     output_spatial_dimensions:[i64] feature_group_count:i64 batch_group_count:i64 precision_config:[u32]
 StablehloScatterOptions indices_are_sorted:bool update_window_dims:[i64] inserted_window_dims:[i64]
-    scatter_dims_to_operand_dims:[i64] index_vector_dim:i64 unique_indices:bool
-    update_computation_subgraph_index:i32
+    scatter_dims_to_operand_dims:[i64] index_vector_dim:i64 unique_indices:bool update_computation_subgraph_index:i32
 StablehloCaseOptions branch_subgraph_indices:[i32]
 StablehloRngBitGeneratorOptions algorithm:RngAlgorithm
-Conv2DOptions padding:Padding stride_w:i32 stride_h:i32 fused_activation_function:ActivationFunctionType
-    dilation_w_factor:i32=1 dilation_h_factor:i32=1 quantized_bias_type:TensorType
-Conv3DOptions padding:Padding stride_d:i32 stride_w:i32 stride_h:i32
-    fused_activation_function:ActivationFunctionType dilation_d_factor:i32=1 dilation_w_factor:i32=1
-    dilation_h_factor:i32=1
+Conv2DOptions padding:Padding stride_w:i32 stride_h:i32 fused_activation_function:ActivationFunctionType dilation_w_factor:i32=1
+    dilation_h_factor:i32=1 quantized_bias_type:TensorType
+Conv3DOptions padding:Padding stride_d:i32 stride_w:i32 stride_h:i32 fused_activation_function:ActivationFunctionType
+    dilation_d_factor:i32=1 dilation_w_factor:i32=1 dilation_h_factor:i32=1
 Pool2DOptions padding:Padding stride_w:i32 stride_h:i32 filter_width:i32 filter_height:i32
     fused_activation_function:ActivationFunctionType
 DepthwiseConv2DOptions padding:Padding stride_w:i32 stride_h:i32 depth_multiplier:i32
@@ -73,25 +70,23 @@ ConcatEmbeddingsOptions num_channels:i32 num_columns_per_channel:[i32] embedding
 LSHProjectionOptions type:LSHProjectionType
 SVDFOptions rank:i32 fused_activation_function:ActivationFunctionType asymmetric_quantize_inputs:bool
 RNNOptions fused_activation_function:ActivationFunctionType asymmetric_quantize_inputs:bool
-SequenceRNNOptions time_major:bool fused_activation_function:ActivationFunctionType
+SequenceRNNOptions time_major:bool fused_activation_function:ActivationFunctionType asymmetric_quantize_inputs:bool
+BidirectionalSequenceRNNOptions time_major:bool fused_activation_function:ActivationFunctionType merge_outputs:bool
     asymmetric_quantize_inputs:bool
-BidirectionalSequenceRNNOptions time_major:bool fused_activation_function:ActivationFunctionType
-    merge_outputs:bool asymmetric_quantize_inputs:bool
-FullyConnectedOptions fused_activation_function:ActivationFunctionType
-    weights_format:FullyConnectedOptionsWeightsFormat keep_num_dims:bool asymmetric_quantize_inputs:bool
-    quantized_bias_type:TensorType quant_spec:bytes
+FullyConnectedOptions fused_activation_function:ActivationFunctionType weights_format:FullyConnectedOptionsWeightsFormat
+    keep_num_dims:bool asymmetric_quantize_inputs:bool quantized_bias_type:TensorType quant_spec:bytes
 SoftmaxOptions beta:f32
 ConcatenationOptions axis:i32 fused_activation_function:ActivationFunctionType
 AddOptions fused_activation_function:ActivationFunctionType pot_scale_int16:bool=True
 MulOptions fused_activation_function:ActivationFunctionType
 L2NormOptions fused_activation_function:ActivationFunctionType
 LocalResponseNormalizationOptions radius:i32 bias:f32 alpha:f32 beta:f32
-LSTMOptions fused_activation_function:ActivationFunctionType cell_clip:f32 proj_clip:f32
-    kernel_type:LSTMKernelType asymmetric_quantize_inputs:bool
-UnidirectionalSequenceLSTMOptions fused_activation_function:ActivationFunctionType cell_clip:f32
-    proj_clip:f32 time_major:bool asymmetric_quantize_inputs:bool diagonal_recurrent_tensors:bool
-BidirectionalSequenceLSTMOptions fused_activation_function:ActivationFunctionType cell_clip:f32
-    proj_clip:f32 merge_outputs:bool time_major:bool=True asymmetric_quantize_inputs:bool
+LSTMOptions fused_activation_function:ActivationFunctionType cell_clip:f32 proj_clip:f32 kernel_type:LSTMKernelType
+    asymmetric_quantize_inputs:bool
+UnidirectionalSequenceLSTMOptions fused_activation_function:ActivationFunctionType cell_clip:f32 proj_clip:f32 time_major:bool
+    asymmetric_quantize_inputs:bool diagonal_recurrent_tensors:bool
+BidirectionalSequenceLSTMOptions fused_activation_function:ActivationFunctionType cell_clip:f32 proj_clip:f32 merge_outputs:bool
+    time_major:bool=True asymmetric_quantize_inputs:bool
 ResizeBilinearOptions - - align_corners:bool half_pixel_centers:bool
 ResizeNearestNeighborOptions align_corners:bool half_pixel_centers:bool
 CallOptions subgraph:u32
@@ -107,13 +102,12 @@ ReducerOptions keep_dims:bool
 SqueezeOptions squeeze_dims:[i32]
 SplitOptions num_splits:i32
 SplitVOptions num_splits:i32
-StridedSliceOptions begin_mask:i32 end_mask:i32 ellipsis_mask:i32 new_axis_mask:i32 shrink_axis_mask:i32
-    offset:bool
+StridedSliceOptions begin_mask:i32 end_mask:i32 ellipsis_mask:i32 new_axis_mask:i32 shrink_axis_mask:i32 offset:bool
 CastOptions in_data_type:TensorType out_data_type:TensorType
 ArgMaxOptions output_type:TensorType
 ArgMinOptions output_type:TensorType
-TransposeConvOptions padding:Padding stride_w:i32 stride_h:i32
-    fused_activation_function:ActivationFunctionType quantized_bias_type:TensorType
+TransposeConvOptions padding:Padding stride_w:i32 stride_h:i32 fused_activation_function:ActivationFunctionType
+    quantized_bias_type:TensorType
 SparseToDenseOptions validate_indices:bool
 ShapeOptions out_type:TensorType
 FakeQuantOptions min:f32 max:f32 num_bits:i32 narrow_range:bool
@@ -136,101 +130,76 @@ BucketizeOptions boundaries:[f32]
 GeluOptions approximate:bool
 ReduceWindowOptions reduce_function:ReduceWindowFunction
 OperatorCode deprecated_builtin_code:i8 custom_code:str version:i32=1 builtin_code:i32
-StableHLOCompositeOptions name:str decomposition_subgraph_index:i32 composite_attributes:bytes
-    composite_attributes_format:i8 version:i32
-Operator opcode_index:u32 inputs:[i32] outputs:[i32] builtin_options_type:u8
-    builtin_options:union:BuiltinOptions custom_options:bytes custom_options_format:i8
-    mutating_variable_inputs:[bool] intermediates:[i32] large_custom_options_offset:u64
-    large_custom_options_size:u64 builtin_options2_type:u8 builtin_options2:union:BuiltinOptions2
+StableHLOCompositeOptions name:str decomposition_subgraph_index:i32 composite_attributes:bytes composite_attributes_format:i8
+    version:i32
+Operator opcode_index:u32 inputs:[i32] outputs:[i32] builtin_options_type:u8 builtin_options:union:BuiltinOptions
+    custom_options:bytes custom_options_format:i8 mutating_variable_inputs:[bool] intermediates:[i32]
+    large_custom_options_offset:u64 large_custom_options_size:u64 builtin_options2_type:u8 builtin_options2:union:BuiltinOptions2
     debug_metadata_index:i32=-1
-SubGraph tensors:[Tensor] inputs:[i32] outputs:[i32] operators:[Operator] name:str
-    debug_metadata_index:i32=-1
+SubGraph tensors:[Tensor] inputs:[i32] outputs:[i32] operators:[Operator] name:str debug_metadata_index:i32=-1
 Buffer data:[u8] offset:u64 size:u64
 ExternalBufferGroup name:str
 ExternalBuffer id:u32 group:u32 offset:u64 length:u64 packing:str
 Metadata name:str buffer:u32
 TensorMap name:str tensor_index:u32
 SignatureDef inputs:[TensorMap] outputs:[TensorMap] signature_key:str - subgraph_index:u32
-Model version:u32 operator_codes:[OperatorCode] subgraphs:[SubGraph] description:str buffers:[Buffer]
-    metadata_buffer:[i32] metadata:[Metadata] signature_defs:[SignatureDef]
-    external_buffer_groups:[ExternalBufferGroup] external_buffers:[ExternalBuffer]
-"""
-_EMPTY = """
-PadOptions PadV2Options SpaceToBatchNDOptions BatchToSpaceNDOptions TopKV2Options TransposeOptions
-ExpOptions CosOptions LogSoftmaxOptions DequantizeOptions MaximumMinimumOptions TileOptions GreaterOptions
-GreaterEqualOptions LessOptions LessEqualOptions NegOptions SelectOptions SliceOptions ExpandDimsOptions
-EqualOptions NotEqualOptions RankOptions PowOptions LogicalOrOptions AbsOptions HardSwishOptions
-LogicalAndOptions LogicalNotOptions FloorDivOptions SquareOptions ZerosLikeOptions FillOptions
-FloorModOptions RangeOptions SquaredDifferenceOptions ReverseV2Options AddNOptions GatherNdOptions
-WhereOptions MatrixDiagOptions QuantizeOptions MatrixSetDiagOptions NonMaxSuppressionV4Options
-NonMaxSuppressionV5Options ScatterNdOptions SelectV2Options DensifyOptions SegmentSumOptions
-BroadcastToOptions Rfft2dOptions HashtableFindOptions HashtableImportOptions HashtableSizeOptions
-ReadVariableOptions AssignVariableOptions DynamicUpdateSliceOptions UnsortedSegmentProdOptions
-UnsortedSegmentMaxOptions UnsortedSegmentSumOptions ATan2Options UnsortedSegmentMinOptions SignOptions
-BitcastOptions BitwiseXorOptions RightShiftOptions DilateOptions StablehloShiftLeftOptions
+Model version:u32 operator_codes:[OperatorCode] subgraphs:[SubGraph] description:str buffers:[Buffer] metadata_buffer:[i32]
+    metadata:[Metadata] signature_defs:[SignatureDef] external_buffer_groups:[ExternalBufferGroup]
+    external_buffers:[ExternalBuffer]
 """
 _ENUMS = """
-TensorType FLOAT32 FLOAT16 INT32 UINT8 INT64 STRING BOOL INT16 COMPLEX64 INT8 FLOAT64 COMPLEX128 UINT64
-    RESOURCE VARIANT UINT32 UINT16 INT4 BFLOAT16 INT2 UINT4 FLOAT8_E4M3FN FLOAT8_E5M2
+TensorType FLOAT32 FLOAT16 INT32 UINT8 INT64 STRING BOOL INT16 COMPLEX64 INT8 FLOAT64 COMPLEX128 UINT64 RESOURCE VARIANT UINT32
+    UINT16 INT4 BFLOAT16 INT2 UINT4 FLOAT8_E4M3FN FLOAT8_E5M2
 QuantizationDetails NONE CustomQuantization BlockwiseQuantization MultiAxisQuantization
 DimensionType DENSE SPARSE_CSR
 SparseIndexVector NONE Int32Vector Uint16Vector Uint8Vector
-BuiltinOperator ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE
-    EMBEDDING_LOOKUP FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D
-    LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6
-    RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM
-    EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND
-    TRANSPOSE MEAN SUB DIV SQUEEZE UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE BIDIRECTIONAL_SEQUENCE_RNN EXP
-    TOPK_V2 SPLIT LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM ARG_MAX MINIMUM LESS
-    NEG PADV2 GREATER GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE
-    EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK
-    LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL
-    FLOOR_MOD RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL
-    REVERSE_V2 ADD_N GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG
-    ROUND HARD_SWISH IF WHILE NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY
-    SEGMENT_SUM BATCH_MATMUL PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D
-    IMAG REAL COMPLEX_ABS HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL
-    CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL
-    BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD
-    UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2 UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR
-    RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM
-    STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION
-    STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE
-    STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE STABLEHLO_OR
-    STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH
-    STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE
-    STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA STABLEHLO_DOT_GENERAL
-    STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE
-    STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
+BuiltinOperator ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
+    FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION LSTM
+    MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH CONCAT_EMBEDDINGS
+    SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND
+    TRANSPOSE MEAN SUB DIV SQUEEZE UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT
+    LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM ARG_MAX MINIMUM LESS NEG PADV2 GREATER GREATER_EQUAL
+    LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW
+    ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV
+    REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V
+    UNIQUE CEIL REVERSE_V2 ADD_N GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND
+    HARD_SWISH IF WHILE NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM BATCH_MATMUL
+    PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL COMPLEX_ABS HASHTABLE HASHTABLE_FIND
+    HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS
+    RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD
+    UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2 UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC
+    STABLEHLO_ADD STABLEHLO_DIVIDE STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE
+    STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS
+    STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE
+    STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH
+    STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD
+    STABLEHLO_IOTA STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER
+    STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
     STABLEHLO_CASE
-BuiltinOptions NONE Conv2DOptions DepthwiseConv2DOptions ConcatEmbeddingsOptions LSHProjectionOptions
-    Pool2DOptions SVDFOptions RNNOptions FullyConnectedOptions SoftmaxOptions ConcatenationOptions
-    AddOptions L2NormOptions LocalResponseNormalizationOptions LSTMOptions ResizeBilinearOptions CallOptions
-    ReshapeOptions SkipGramOptions SpaceToDepthOptions EmbeddingLookupSparseOptions MulOptions PadOptions
-    GatherOptions BatchToSpaceNDOptions SpaceToBatchNDOptions TransposeOptions ReducerOptions SubOptions
-    DivOptions SqueezeOptions SequenceRNNOptions StridedSliceOptions ExpOptions TopKV2Options SplitOptions
-    LogSoftmaxOptions CastOptions DequantizeOptions MaximumMinimumOptions ArgMaxOptions LessOptions
-    NegOptions PadV2Options GreaterOptions GreaterEqualOptions LessEqualOptions SelectOptions SliceOptions
-    TransposeConvOptions SparseToDenseOptions TileOptions ExpandDimsOptions EqualOptions NotEqualOptions
-    ShapeOptions PowOptions ArgMinOptions FakeQuantOptions PackOptions LogicalOrOptions OneHotOptions
-    LogicalAndOptions LogicalNotOptions UnpackOptions FloorDivOptions SquareOptions ZerosLikeOptions
-    FillOptions BidirectionalSequenceLSTMOptions BidirectionalSequenceRNNOptions
-    UnidirectionalSequenceLSTMOptions FloorModOptions RangeOptions ResizeNearestNeighborOptions
-    LeakyReluOptions SquaredDifferenceOptions MirrorPadOptions AbsOptions SplitVOptions UniqueOptions
-    ReverseV2Options AddNOptions GatherNdOptions CosOptions WhereOptions RankOptions ReverseSequenceOptions
-    MatrixDiagOptions QuantizeOptions MatrixSetDiagOptions HardSwishOptions IfOptions WhileOptions
-    DepthToSpaceOptions NonMaxSuppressionV4Options NonMaxSuppressionV5Options ScatterNdOptions
-    SelectV2Options DensifyOptions SegmentSumOptions BatchMatMulOptions CumsumOptions CallOnceOptions
-    BroadcastToOptions Rfft2dOptions Conv3DOptions HashtableOptions HashtableFindOptions
-    HashtableImportOptions HashtableSizeOptions VarHandleOptions ReadVariableOptions AssignVariableOptions
-    RandomOptions BucketizeOptions GeluOptions DynamicUpdateSliceOptions UnsortedSegmentProdOptions
-    UnsortedSegmentMaxOptions UnsortedSegmentMinOptions UnsortedSegmentSumOptions ATan2Options SignOptions
-    BitcastOptions BitwiseXorOptions RightShiftOptions
-BuiltinOptions2 NONE StablehloConcatenateOptions StablehloBroadcastInDimOptions StablehloSliceOptions
-    StablehloConvolutionOptions StablehloCustomCallOptions StablehloReduceOptions StablehloScatterOptions
-    StablehloCompareOptions StablehloDynamicSliceOptions StablehloPadOptions StablehloIotaOptions
-    StablehloDotGeneralOptions StablehloReduceWindowOptions StablehloSortOptions StablehloWhileOptions
-    StablehloGatherOptions StablehloTransposeOptions DilateOptions StablehloRngBitGeneratorOptions
+BuiltinOptions NONE Conv2DOptions DepthwiseConv2DOptions ConcatEmbeddingsOptions LSHProjectionOptions Pool2DOptions SVDFOptions
+    RNNOptions FullyConnectedOptions SoftmaxOptions ConcatenationOptions AddOptions L2NormOptions
+    LocalResponseNormalizationOptions LSTMOptions ResizeBilinearOptions CallOptions ReshapeOptions SkipGramOptions
+    SpaceToDepthOptions EmbeddingLookupSparseOptions MulOptions PadOptions GatherOptions BatchToSpaceNDOptions
+    SpaceToBatchNDOptions TransposeOptions ReducerOptions SubOptions DivOptions SqueezeOptions SequenceRNNOptions
+    StridedSliceOptions ExpOptions TopKV2Options SplitOptions LogSoftmaxOptions CastOptions DequantizeOptions
+    MaximumMinimumOptions ArgMaxOptions LessOptions NegOptions PadV2Options GreaterOptions GreaterEqualOptions LessEqualOptions
+    SelectOptions SliceOptions TransposeConvOptions SparseToDenseOptions TileOptions ExpandDimsOptions EqualOptions
+    NotEqualOptions ShapeOptions PowOptions ArgMinOptions FakeQuantOptions PackOptions LogicalOrOptions OneHotOptions
+    LogicalAndOptions LogicalNotOptions UnpackOptions FloorDivOptions SquareOptions ZerosLikeOptions FillOptions
+    BidirectionalSequenceLSTMOptions BidirectionalSequenceRNNOptions UnidirectionalSequenceLSTMOptions FloorModOptions
+    RangeOptions ResizeNearestNeighborOptions LeakyReluOptions SquaredDifferenceOptions MirrorPadOptions AbsOptions SplitVOptions
+    UniqueOptions ReverseV2Options AddNOptions GatherNdOptions CosOptions WhereOptions RankOptions ReverseSequenceOptions
+    MatrixDiagOptions QuantizeOptions MatrixSetDiagOptions HardSwishOptions IfOptions WhileOptions DepthToSpaceOptions
+    NonMaxSuppressionV4Options NonMaxSuppressionV5Options ScatterNdOptions SelectV2Options DensifyOptions SegmentSumOptions
+    BatchMatMulOptions CumsumOptions CallOnceOptions BroadcastToOptions Rfft2dOptions Conv3DOptions HashtableOptions
+    HashtableFindOptions HashtableImportOptions HashtableSizeOptions VarHandleOptions ReadVariableOptions AssignVariableOptions
+    RandomOptions BucketizeOptions GeluOptions DynamicUpdateSliceOptions UnsortedSegmentProdOptions UnsortedSegmentMaxOptions
+    UnsortedSegmentMinOptions UnsortedSegmentSumOptions ATan2Options SignOptions BitcastOptions BitwiseXorOptions
+    RightShiftOptions
+BuiltinOptions2 NONE StablehloConcatenateOptions StablehloBroadcastInDimOptions StablehloSliceOptions StablehloConvolutionOptions
+    StablehloCustomCallOptions StablehloReduceOptions StablehloScatterOptions StablehloCompareOptions StablehloDynamicSliceOptions
+    StablehloPadOptions StablehloIotaOptions StablehloDotGeneralOptions StablehloReduceWindowOptions StablehloSortOptions
+    StablehloWhileOptions StablehloGatherOptions StablehloTransposeOptions DilateOptions StablehloRngBitGeneratorOptions
     ReduceWindowOptions StableHLOCompositeOptions StablehloShiftLeftOptions StablehloCaseOptions
 RngAlgorithm DEFAULT PHILOX THREEFRY
 Padding SAME VALID
@@ -243,89 +212,15 @@ MirrorPadMode REFLECT SYMMETRIC
 ReduceWindowFunction UNSUPPORTED ADD MUL MINIMUM MAXIMUM ALL ANY
 """
 
-_OPTIONS_OF = """
-Conv2DOptions CONV_2D
-Conv3DOptions CONV_3D CONV_3D_TRANSPOSE
+_OTHER_OPTIONS = """
+Conv3DOptions CONV_3D_TRANSPOSE
 Pool2DOptions AVERAGE_POOL_2D MAX_POOL_2D L2_POOL_2D
-DepthwiseConv2DOptions DEPTHWISE_CONV_2D
-ConcatEmbeddingsOptions CONCAT_EMBEDDINGS
-LSHProjectionOptions LSH_PROJECTION
-SVDFOptions SVDF
-RNNOptions RNN
 SequenceRNNOptions UNIDIRECTIONAL_SEQUENCE_RNN
-BidirectionalSequenceRNNOptions BIDIRECTIONAL_SEQUENCE_RNN
-FullyConnectedOptions FULLY_CONNECTED
-SoftmaxOptions SOFTMAX
-ConcatenationOptions CONCATENATION
-AddOptions ADD
-MulOptions MUL
-SubOptions SUB
-DivOptions DIV
 L2NormOptions L2_NORMALIZATION
-LocalResponseNormalizationOptions LOCAL_RESPONSE_NORMALIZATION
-LSTMOptions LSTM
-UnidirectionalSequenceLSTMOptions UNIDIRECTIONAL_SEQUENCE_LSTM
-BidirectionalSequenceLSTMOptions BIDIRECTIONAL_SEQUENCE_LSTM
-ResizeBilinearOptions RESIZE_BILINEAR
-ResizeNearestNeighborOptions RESIZE_NEAREST_NEIGHBOR
-CallOptions CALL
-ReshapeOptions RESHAPE
-SkipGramOptions SKIP_GRAM
-SpaceToDepthOptions SPACE_TO_DEPTH
-DepthToSpaceOptions DEPTH_TO_SPACE
-EmbeddingLookupSparseOptions EMBEDDING_LOOKUP_SPARSE
-GatherOptions GATHER
 ReducerOptions MEAN SUM REDUCE_PROD REDUCE_MAX REDUCE_MIN REDUCE_ANY REDUCE_ALL
-SqueezeOptions SQUEEZE
-SplitOptions SPLIT
-SplitVOptions SPLIT_V
-StridedSliceOptions STRIDED_SLICE
-CastOptions CAST
-ArgMaxOptions ARG_MAX
-ArgMinOptions ARG_MIN
-TransposeConvOptions TRANSPOSE_CONV
-SparseToDenseOptions SPARSE_TO_DENSE
-ShapeOptions SHAPE
-FakeQuantOptions FAKE_QUANT
-PackOptions PACK
-UnpackOptions UNPACK
-OneHotOptions ONE_HOT
-LeakyReluOptions LEAKY_RELU
-MirrorPadOptions MIRROR_PAD
-UniqueOptions UNIQUE
-ReverseSequenceOptions REVERSE_SEQUENCE
-IfOptions IF
-WhileOptions WHILE
-CallOnceOptions CALL_ONCE
-BatchMatMulOptions BATCH_MATMUL
-CumsumOptions CUMSUM
-HashtableOptions HASHTABLE
-VarHandleOptions VAR_HANDLE
 RandomOptions RANDOM_STANDARD_NORMAL RANDOM_UNIFORM MULTINOMIAL
-BucketizeOptions BUCKETIZE
-GeluOptions GELU
-ReduceWindowOptions REDUCE_WINDOW
-StableHLOCompositeOptions STABLEHLO_COMPOSITE
-StablehloConcatenateOptions STABLEHLO_CONCATENATE
-StablehloBroadcastInDimOptions STABLEHLO_BROADCAST_IN_DIM
-StablehloSliceOptions STABLEHLO_SLICE
-StablehloConvolutionOptions STABLEHLO_CONVOLUTION
-StablehloCustomCallOptions STABLEHLO_CUSTOM_CALL
-StablehloReduceOptions STABLEHLO_REDUCE
-StablehloScatterOptions STABLEHLO_SCATTER
-StablehloCompareOptions STABLEHLO_COMPARE
-StablehloDynamicSliceOptions STABLEHLO_DYNAMIC_SLICE
-StablehloPadOptions STABLEHLO_PAD
-StablehloIotaOptions STABLEHLO_IOTA
-StablehloDotGeneralOptions STABLEHLO_DOT_GENERAL
-StablehloReduceWindowOptions STABLEHLO_REDUCE_WINDOW
-StablehloSortOptions STABLEHLO_SORT
-StablehloWhileOptions STABLEHLO_WHILE
-StablehloGatherOptions STABLEHLO_GATHER
-StablehloTransposeOptions STABLEHLO_TRANSPOSE
-StablehloRngBitGeneratorOptions STABLEHLO_RNG_BIT_GENERATOR
-StablehloCaseOptions STABLEHLO_CASE
 """
+"""Tables of options that do not have the name of their operator."""
 
 SCALARS = {
     "i8": ("<b", 1),
@@ -368,19 +263,21 @@ def enums() -> dict[str, tuple[str, ...]]:
 @cache
 def tables() -> dict[str, tuple[Field, ...]]:
     """Table name -> its used fields, in slot order."""
-    result: dict[str, tuple[Field, ...]] = {name: () for name in _EMPTY.split()}
-    entries = list(_entries(_TABLES))
-    names = {words[0] for words in entries}
-    for words in entries:
-        columns = [_field(text, slot, names) for slot, text in enumerate(words[1:]) if text != "-"]
-        result[words[0]] = tuple(columns)
-    return result
+    entries = {name: columns for name, *columns in _entries(_TABLES)}
+    options = (*enums()["BuiltinOptions"][1:], *enums()["BuiltinOptions2"][1:])  # those without fields are not in `_TABLES`
+    return {
+        name: tuple(_field(text, slot, entries) for slot, text in enumerate(entries.get(name, ())) if text != "-")
+        for name in dict.fromkeys((*options, *entries))
+    }
 
 
 @cache
 def options_tables() -> dict[str, str]:
     """Operator -> its options table; operators whose options have no fields are left out."""
-    return {op: words[0] for words in _entries(_OPTIONS_OF) for op in words[1:]}
+    by_name = {name.removesuffix("Options").lower(): name for name, fields in tables().items() if fields}
+    of_same_name = {op: by_name.get(op.replace("_", "").lower(), "") for op in enums()["BuiltinOperator"]}
+    others = {op: name for name, *ops in _entries(_OTHER_OPTIONS) for op in ops}
+    return {op: name for op, name in (of_same_name | others).items() if name}
 
 
 def _entries(text: str) -> list[list[str]]:
@@ -394,7 +291,7 @@ def _entries(text: str) -> list[list[str]]:
     return result
 
 
-def _field(text: str, slot: int, names: set[str]) -> Field:
+def _field(text: str, slot: int, names: Collection[str]) -> Field:
     name, _, type_ = text.partition(":")
     type_, _, default = type_.partition("=")
     if type_.startswith("["):

@@ -11,29 +11,8 @@ from aot.frontend.tflite.convert import CustomOptions, Operator, converter
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.numerics.kissfft import is_supported
+from aot.op import signal as signals
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
-from aot.op.signal import (
-    LONGEST,
-    MOST_CHANNELS,
-    OVERLAP_TYPES,
-    RFFT2D_LARGEST,
-    SPECTROGRAM_LARGEST,
-    TABLE,
-    EnergyAttrs,
-    FilterBankAttrs,
-    LogAttrs,
-    MfccAttrs,
-    NoiseAttrs,
-    OverlapAddAttrs,
-    PcanAttrs,
-    Rfft2dAttrs,
-    RfftAttrs,
-    SpectrogramAttrs,
-    WindowAttrs,
-    is_power_of_two,
-    reaches,
-)
-from aot.op.signal import RFFT_TYPES as RFFT_DTYPES
 from aot.op.tensor.gather import TakeAttrs
 from aot.op.tensor.pad import BroadcastToAttrs
 from aot.op.tensor.shape import ConcatenateAttrs
@@ -42,72 +21,73 @@ from aot.support.dtype import numpy_dtype
 
 
 @converter("CUSTOM:SignalWindow", "int16", "signal.window", oracle="TFLM")
-def convert_window(op: Operator) -> Expr:
-    """signal.window."""
+def _window(op: Operator) -> Expr:
     data, window = op.type(0, {"int16"}), op.type(1, {"int16"}, what="a window")
     if not data.shape or window.shape != data.shape[-1:]:
         op.refuse(f"a window {window} does not fit frames of {data}", code="E1207")
-    attrs = WindowAttrs(CustomOptions(op).integer("shift", 0, 31))
+    attrs = signals.WindowAttrs(CustomOptions(op).integer("shift", 0, 31))
     return op.call("signal.window", op.operands(0, 1), attrs)
 
 
 @converter("CUSTOM:SignalEnergy", "int16", "signal.energy", oracle="TFLM")
-def convert_energy(op: Operator) -> Expr:
-    """signal.energy."""
+def _energy(op: Operator) -> Expr:
     data = op.type(0, {"int16"})
     if len(data.shape) != 1 or data.shape[0] % 2:
         op.refuse(f"{data} has no pairs of real and imaginary parts", code="E1207")
     options = CustomOptions(op)
     start = options.integer("start_index", 0, data.shape[0] // 2)
-    attrs = EnergyAttrs(start, options.integer("end_index", start, data.shape[0] // 2))
+    attrs = signals.EnergyAttrs(start, options.integer("end_index", start, data.shape[0] // 2))
     return op.call("signal.energy", [op.operand(0)], attrs)
 
 
 def _fft_length(op: Operator, data: TensorType) -> int:
-    op.require_dtype(data, RFFT_DTYPES)
+    op.require_dtype(data, signals.RFFT_TYPES)
     length = CustomOptions(op).integer("fft_length", 1, 1 << 30)
-    if length % 2 or not 4 <= length <= LONGEST or not is_supported(length // 2):
-        what = f"an even number from 4 to {LONGEST} without prime factors above 5"
+    if length % 2 or not 4 <= length <= signals.LONGEST or not is_supported(length // 2):
+        what = f"an even number from 4 to {signals.LONGEST} without prime factors above 5"
         op.refuse(f"a transform of {length} samples is not supported; only {what}", code="E1180")
     return length
 
 
 @converter("CUSTOM:SignalRfft", "int16 int32 float32", "signal.rfft", oracle="TFLM")
-def convert_rfft(op: Operator) -> Expr:
-    """signal.rfft."""
+def _rfft(op: Operator) -> Expr:
     data = op.type(0)
     length = _fft_length(op, data)
     if not data.shape or data.shape[-1] > length:
         op.refuse(f"{data} does not fit a transform of {length} samples", code="E1122")
-    return op.call("signal.rfft", [op.operand(0)], RfftAttrs(length))
+    return op.call("signal.rfft", [op.operand(0)], signals.RfftAttrs(length))
 
 
 @converter("CUSTOM:SignalIrfft", "int16 int32 float32", "signal.irfft", oracle="TFLM")
-def convert_irfft(op: Operator) -> Expr:
-    """signal.irfft."""
+def _irfft(op: Operator) -> Expr:
     data = op.type(0)
     length = _fft_length(op, data)
     if not data.shape or data.shape[-1] != length + 2:
         op.refuse(f"{data} is not a spectrum of {length} samples, which has {length + 2} numbers", code="E1122")
-    return op.call("signal.irfft", [op.operand(0)], RfftAttrs(length))
+    return op.call("signal.irfft", [op.operand(0)], signals.RfftAttrs(length))
 
 
 @converter("RFFT2D", "float32", "signal.rfft2d")
-def convert_rfft2d(op: Operator) -> Expr:
+def _rfft2d(op: Operator) -> Expr:
     """signal.rfft2d; the sizes must be constants."""
     data = op.type(0, {"float32"})
     sizes = op.ints(1)
     if len(data.shape) < 2 or len(sizes) != 2:
         op.refuse(f"{data} with {len(sizes)} sizes is not an image", code="E1207")
     height, width = sizes
-    if not is_power_of_two(height) or not is_power_of_two(width) or width < 2 or max(sizes) > RFFT2D_LARGEST:
-        message = f"a transform of {height} x {width} points is not supported; only powers of two up to {RFFT2D_LARGEST}"
+    if (
+        not signals.is_power_of_two(height)
+        or not signals.is_power_of_two(width)
+        or width < 2
+        or max(sizes) > signals.RFFT2D_LARGEST
+    ):
+        message = f"a transform of {height} x {width} points is not supported; only powers of two up to {signals.RFFT2D_LARGEST}"
         op.refuse(message, code="E1181")
-    return op.call("signal.rfft2d", [op.operand(0)], Rfft2dAttrs(height, width))
+    return op.call("signal.rfft2d", [op.operand(0)], signals.Rfft2dAttrs(height, width))
 
 
 @converter("CUSTOM:SignalFftAutoScale", "int16", "signal.scale_bits signal.scale_up", oracle="TFLM")
-def convert_fft_auto_scale(op: Operator) -> Sequence[Expr]:
+def _fft_auto_scale(op: Operator) -> Sequence[Expr]:
     """The scaled samples, and the bits."""
     data = op.type(0, {"int16"})
     if len(data.shape) != 1:
@@ -120,7 +100,7 @@ FILTER_TABLES = ("weights", "unweights", "channel_frequency_starts", "channel_we
 
 
 @converter("CUSTOM:SignalFilterBank", "uint32", "signal.filter_bank", oracle="TFLM")
-def convert_filter_bank(op: Operator) -> Expr:
+def _filter_bank(op: Operator) -> Expr:
     """signal.filter_bank; the tables must be constants."""
     data = op.type(0, {"uint32"})
     tables = []
@@ -136,22 +116,20 @@ def convert_filter_bank(op: Operator) -> Expr:
         if min(f, w, n) < 0 or len(data.shape) != 1 or f + n > data.shape[0] or w + n > len(weights):
             op.refuse(f"a channel of bins {f} to {f + n} with weights from {w} leaves {data} or its tables", code="E1122")
     args = op.operands(0, 1, 2)
-    return op.call("signal.filter_bank", args, FilterBankAttrs(frequencies, places, widths))
+    return op.call("signal.filter_bank", args, signals.FilterBankAttrs(frequencies, places, widths))
 
 
 @converter("CUSTOM:SignalFilterBankLog", "uint32", "signal.log", oracle="TFLM")
-def convert_filter_bank_log(op: Operator) -> Expr:
-    """signal.log."""
+def _filter_bank_log(op: Operator) -> Expr:
     op.require_dtype(op.type(0), {"uint32"})
     options = CustomOptions(op)
     scale = options.integer("output_scale", -(1 << 31), (1 << 31) - 1) & 0xFFFFFFFF
-    attrs = LogAttrs(scale, options.integer("input_correction_bits", 0, 31))
+    attrs = signals.LogAttrs(scale, options.integer("input_correction_bits", 0, 31))
     return op.call("signal.log", [op.operand(0)], attrs)
 
 
 @converter("CUSTOM:SignalFilterBankSquareRoot", "uint64", "signal.square_root", oracle="TFLM")
-def convert_square_root(op: Operator) -> Expr:
-    """signal.square_root."""
+def _square_root(op: Operator) -> Expr:
     op.require_dtype(op.type(0), {"uint64"})
     shift = op.type(1, {"int32"}, what="a shift")
     if shift.size != 1:
@@ -160,7 +138,7 @@ def convert_square_root(op: Operator) -> Expr:
 
 
 @converter("CUSTOM:SignalFilterBankSpectralSubtraction", "uint32", "signal.noise_estimate signal.subtract_noise", oracle="TFLM")
-def convert_spectral_subtraction(op: Operator) -> Sequence[Expr]:
+def _spectral_subtraction(op: Operator) -> Sequence[Expr]:
     """The remaining signal, and the estimate, which is kept for the next run."""
     data = op.type(0)
     op.require_dtype(data, {"uint32"})
@@ -172,7 +150,7 @@ def convert_spectral_subtraction(op: Operator) -> Sequence[Expr]:
     def factor(name: str) -> int:
         return options.integer(name, -(1 << 31), (1 << 31) - 1) & 0xFFFFFFFF
 
-    attrs = NoiseAttrs(
+    attrs = signals.NoiseAttrs(
         (factor("smoothing"), factor("one_minus_smoothing")),
         (factor("alternate_smoothing"), factor("alternate_one_minus_smoothing")),
         factor("min_signal_remaining"),
@@ -188,23 +166,22 @@ def convert_spectral_subtraction(op: Operator) -> Sequence[Expr]:
 
 
 @converter("CUSTOM:SignalPCAN", "uint32", "signal.pcan", oracle="TFLM")
-def convert_pcan(op: Operator) -> Expr:
-    """signal.pcan."""
+def _pcan(op: Operator) -> Expr:
     data, noise, table = op.types(0, 1, 2)
     op.require_dtype(data, {"uint32"})
     op.require_dtype(noise, {"uint32"}, what="noise")
     op.require_dtype(table, {"int16"}, what="a table")
-    if len(data.shape) != 1 or noise.shape != data.shape or table.size < TABLE:
+    if len(data.shape) != 1 or noise.shape != data.shape or table.size < signals.TABLE:
         op.refuse(f"{data}, noise {noise} and table {table} do not fit", code="E1207")
-    attrs = PcanAttrs(CustomOptions(op).integer("snr_shift", 0, 63))
+    attrs = signals.PcanAttrs(CustomOptions(op).integer("snr_shift", 0, 63))
     return op.call("signal.pcan", op.operands(0, 1, 2), attrs)
 
 
 @converter("CUSTOM:SignalOverlapAdd", "int16 float32", "signal.overlap_add strided_slice", oracle="TFLM")
-def convert_overlap_add(op: Operator) -> Expr:
+def _overlap_add(op: Operator) -> Expr:
     """signal.overlap_add; its finished samples are the result, the others the state."""
     data = op.type(0)
-    op.require_dtype(data, OVERLAP_TYPES)
+    op.require_dtype(data, signals.OVERLAP_TYPES)
     if len(data.shape) < 2 or not data.size:
         op.refuse(f"{data} has no frames", code="E1207")
     *outer, frames, size = data.shape
@@ -213,7 +190,7 @@ def convert_overlap_add(op: Operator) -> Expr:
         return op.reshaped(op.operand(0), (*outer, frames * step))
     state = op.own_variable("left", np.zeros((rows, size - step), numpy_dtype(data.dtype)))
     windowed = op.reshaped(op.operand(0), (rows, frames, size))
-    both = op.call("signal.overlap_add", [windowed, state.read()], OverlapAddAttrs(step))
+    both = op.call("signal.overlap_add", [windowed, state.read()], signals.OverlapAddAttrs(step))
     state.assign(op.slice_of(both, [range(rows), range(frames * step, frames * step + size - step)]))
     return op.reshaped(op.slice_of(both, [range(rows), range(frames * step)]), (*outer, frames * step))
 
@@ -257,7 +234,7 @@ def _extended(op: Operator, data: Expr, length: int) -> Expr:
 
 
 @converter("CUSTOM:SignalDelay", "int16", "concatenate strided_slice", oracle="TFLM")
-def convert_delay(op: Operator) -> Expr:
+def _delay(op: Operator) -> Expr:
     """The samples from `delay_length` samples earlier."""
     data, rows, samples = _history_rows(op)
     length = CustomOptions(op).integer("delay_length", 0, LONGEST_HISTORY)
@@ -272,7 +249,7 @@ def _positive_number(value: int) -> Expr:
 @converter(
     "CUSTOM:SignalFramer", "int16", "add concatenate greater_equal minimum strided_slice take", oracle="TFLM"
 )  # fmt: skip
-def convert_framer(op: Operator) -> Sequence[Expr]:
+def _framer(op: Operator) -> Sequence[Expr]:
     """Overlapping frames, and whether all of them are complete."""
     data, _, samples = _history_rows(op)
     options = CustomOptions(op)
@@ -306,7 +283,7 @@ def convert_framer(op: Operator) -> Sequence[Expr]:
     "add broadcast_to concatenate equal greater_equal select strided_slice subtract",
     oracle="TFLM",
 )
-def convert_stacker(op: Operator) -> Sequence[Expr]:
+def _stacker(op: Operator) -> Sequence[Expr]:
     """The last frames as one, every `stacker_step` runs; copies of the first frame precede it."""
     data = op.type(0)
     op.require_dtype(data, {"int16"})
@@ -338,31 +315,30 @@ def convert_stacker(op: Operator) -> Sequence[Expr]:
 
 
 @converter("CUSTOM:AudioSpectrogram", "float32", "signal.spectrogram")
-def convert_spectrogram(op: Operator) -> Expr:
-    """signal.spectrogram."""
+def _spectrogram(op: Operator) -> Expr:
     data = op.type(0)
     op.require_dtype(data, {"float32"})
     options = CustomOptions(op)
     if len(data.shape) != 2 or not all(data.shape):
         op.refuse(f"{data} is not [samples, channels]", code="E1207")
-    window = options.integer("window_size", 2, min(SPECTROGRAM_LARGEST, data.shape[0]))
-    attrs = SpectrogramAttrs(window, options.integer("stride", 1, 1 << 30), options.flag("magnitude_squared"))
+    window = options.integer("window_size", 2, min(signals.SPECTROGRAM_LARGEST, data.shape[0]))
+    attrs = signals.SpectrogramAttrs(window, options.integer("stride", 1, 1 << 30), options.flag("magnitude_squared"))
     return op.call("signal.spectrogram", [op.operand(0)], attrs)
 
 
 @converter("CUSTOM:Mfcc", "float32", "signal.mfcc")
-def convert_mfcc(op: Operator) -> Expr:
+def _mfcc(op: Operator) -> Expr:
     """signal.mfcc; the sample rate should be a constant: its triangles are then computed here."""
     data, type_ = op.type(0), op.type(1)
     op.require_dtype(data, {"float32"})
     op.require_dtype(type_, {"int32"})
     options, rate_operand = CustomOptions(op), op.operand(1)
-    channels = options.integer("filterbank_channel_count", 1, MOST_CHANNELS)
+    channels = options.integer("filterbank_channel_count", 1, signals.MOST_CHANNELS)
     lower = options.integer("lower_frequency_limit", 0, 1 << 30)
     upper = options.integer("upper_frequency_limit", lower + 1, 1 << 30)
     rate = None if any(isinstance(e, Var) for e in post_order(rate_operand)) else op.one_int(1)
-    attrs = MfccAttrs(rate, lower, upper, channels, options.integer("dct_coefficient_count", 1, channels))
-    if len(data.shape) != 3 or data.shape[2] < 2 or (rate is not None and not reaches(data.shape[2], attrs)):
+    attrs = signals.MfccAttrs(rate, lower, upper, channels, options.integer("dct_coefficient_count", 1, channels))
+    if len(data.shape) != 3 or data.shape[2] < 2 or (rate is not None and not signals.reaches(data.shape[2], attrs)):
         op.refuse(f"{data} at {rate} Hz has no frequencies up to {upper} Hz", code="E1122")
     if prod(type_.shape) != 1:
         op.refuse(f"the rate {type_} is not one number", code="E1122")

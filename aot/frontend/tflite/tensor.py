@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 @converter("RESHAPE", f"{EVERY} complex64", "reshape")
 @converter("EXPAND_DIMS", f"{EVERY} complex64", "reshape")
 @converter("SQUEEZE", f"{EVERY} complex64", "reshape")
-def convert_reshape(op: Operator) -> Expr:
+def _reshape(op: Operator) -> Expr:
     """reshape to dimensions that follow from the operand and from constants."""
     shape = _NEW_SHAPES[op.opcode](op, op.type(0).shape)
     return op.call("reshape", [op.operand(0)], ReshapeAttrs(shape))
@@ -85,14 +85,14 @@ _NEW_SHAPES: dict[str, Callable[[Operator, Shape], Shape]] = {
 
 
 @converter("SHAPE", EVERY, "")
-def convert_shape(op: Operator) -> Expr:
+def _shape(op: Operator) -> Expr:
     """The extents of the operand."""
     out = op.result_type(0, INDEX_TYPES)
     return const(np.array(op.type(0).shape, numpy_dtype(out.dtype)), span=op.span)
 
 
 @converter("RANK", EVERY, "")
-def convert_rank(op: Operator) -> Expr:
+def _rank(op: Operator) -> Expr:
     """The number of dimensions, a scalar."""
     out = op.result_type(0, INDEX_TYPES)
     return const(np.array(len(op.type(0).shape), numpy_dtype(out.dtype)), span=op.span)
@@ -103,7 +103,7 @@ MAX_RANGE = 1 << 20
 
 
 @converter("RANGE", "int32 int64 float32", "")
-def convert_range(op: Operator) -> Expr:
+def _range(op: Operator) -> Expr:
     """start, start + delta, ... up to limit (exclusive), all constants."""
     out = op.result_type(0, ("int32", "int64", "float32"))
     dtype = numpy_dtype(out.dtype)
@@ -127,7 +127,7 @@ def convert_range(op: Operator) -> Expr:
 
 
 @converter("BROADCAST_ARGS", "int32 int64", "")
-def convert_broadcast_args(op: Operator) -> Expr:
+def _broadcast_args(op: Operator) -> Expr:
     """The shape that two shapes broadcast to; both and the result int32 or int64, as in the reference."""
     op.require_dtype(op.result_type(), ("int32", "int64"), what="a result")
     a, b = op.ints(0), op.ints(1)
@@ -139,7 +139,7 @@ def convert_broadcast_args(op: Operator) -> Expr:
 
 
 @converter("ZEROS_LIKE", EVERY, "full")
-def convert_zeros_like(op: Operator) -> Expr:
+def _zeros_like(op: Operator) -> Expr:
     """full of 0 (the quantised value 0 for quantised types, as in the reference)."""
     data = op.type(0, MOVABLE)
     zero = const(np.zeros((1,), numpy_dtype(data.dtype)), quant=data.quant, span=op.span)
@@ -147,7 +147,7 @@ def convert_zeros_like(op: Operator) -> Expr:
 
 
 @converter("TRANSPOSE", EVERY, "transpose")
-def convert_transpose(op: Operator) -> Expr:
+def _transpose(op: Operator) -> Expr:
     """transpose; negative axes count from the end."""
     data = op.type(0, MOVABLE)
     rank = len(data.shape)
@@ -182,7 +182,7 @@ def _rescaled_operand(op: Operator, i: int, out: TensorType) -> Expr:
 
 
 @converter("CONCATENATION", EVERY, "concatenate")
-def convert_concatenate(op: Operator) -> Expr:
+def _concatenate(op: Operator) -> Expr:
     """concatenate; a single operand is passed on."""
     out = op.result_type(0, MOVABLE, what="data")
     if op.option("fused_activation_function") != "NONE":
@@ -199,7 +199,7 @@ def convert_concatenate(op: Operator) -> Expr:
 
 
 @converter("PACK", EVERY, "concatenate")
-def convert_pack(op: Operator) -> Expr:
+def _pack(op: Operator) -> Expr:
     """Each operand with an extent of 1 at the axis, concatenated."""
     out, data = op.result_type(), op.type(0)
     op.require_dtype(out, MOVABLE)
@@ -233,7 +233,7 @@ def _pieces(op: Operator, i: int, axis: int, sizes: Sequence[int]) -> list[Expr]
 
 
 @converter("SPLIT", EVERY, "strided_slice")
-def convert_split(op: Operator) -> list[Expr]:
+def _split(op: Operator) -> list[Expr]:
     """Equal pieces, one slice each; operand 0 is the axis."""
     shape, count = op.type(1).shape, len(op.outputs)
     axis = op.axis(op.one_int(0), len(shape))
@@ -243,7 +243,7 @@ def convert_split(op: Operator) -> list[Expr]:
 
 
 @converter("SPLIT_V", EVERY, "strided_slice")
-def convert_split_v(op: Operator) -> list[Expr]:
+def _split_v(op: Operator) -> list[Expr]:
     """Pieces of the given sizes, one of which may be -1."""
     shape = op.type(0).shape
     axis = op.axis(op.one_int(2), len(shape))
@@ -254,7 +254,7 @@ def convert_split_v(op: Operator) -> list[Expr]:
 
 
 @converter("UNPACK", EVERY, "strided_slice")
-def convert_unpack(op: Operator) -> list[Expr]:
+def _unpack(op: Operator) -> list[Expr]:
     """One slice of extent 1 for each result, without that dimension."""
     shape = op.type(0).shape
     axis = op.axis(int(op.option("axis")), len(shape))
@@ -263,7 +263,7 @@ def convert_unpack(op: Operator) -> list[Expr]:
 
 
 @converter("SLICE", EVERY, "strided_slice")
-def convert_slice(op: Operator) -> Expr:
+def _slice(op: Operator) -> Expr:
     """`size` elements from `begin` on; a size of -1 means all remaining ones."""
     data = op.type(0)
     op.require_dtype(data, MOVABLE)
@@ -353,7 +353,7 @@ def _picked(op: Operator, masks: Mapping[str, int]) -> Expr | None:
 
 
 @converter("STRIDED_SLICE", EVERY, "strided_slice")
-def convert_strided_slice(op: Operator) -> Expr:
+def _strided_slice(op: Operator) -> Expr:
     """strided_slice with all masks resolved, then a reshape to the declared dimensions."""
     data = op.type(0)
     op.require_dtype(data, MOVABLE)
@@ -396,7 +396,7 @@ def _padded(op: Operator, value: int | float) -> Expr:
 
 @converter("PAD", EVERY, "bitcast nn.pad")
 @moves_halves
-def convert_pad(op: Operator) -> Expr:
+def _pad(op: Operator) -> Expr:
     """nn.pad with the output's zero point."""
     out = op.result_type()
     zero = 0.0 if is_float(out.dtype) else out.quant.zero_point[0] if out.quant is not None else 0
@@ -405,7 +405,7 @@ def convert_pad(op: Operator) -> Expr:
 
 @converter("PADV2", EVERY, "bitcast nn.pad")
 @moves_halves
-def convert_padv2(op: Operator) -> Expr:
+def _padv2(op: Operator) -> Expr:
     """nn.pad with the value of operand 2."""
     value = op.constant(2)
     if value.size != 1 or str(value.dtype) != op.type(0).dtype:
@@ -415,8 +415,7 @@ def convert_padv2(op: Operator) -> Expr:
 
 
 @converter("MIRROR_PAD", EVERY, "mirror_pad")
-def convert_mirror_pad(op: Operator) -> Expr:
-    """mirror_pad."""
+def _mirror_pad(op: Operator) -> Expr:
     data, amounts = op.type(0), op.constant(1)
     op.require_dtype(data, MOVABLE)
     if amounts.shape != (len(data.shape), 2):
@@ -441,7 +440,7 @@ LARGEST_PAD = 1 << 24
 
 @converter("DILATE", EVERY, "bitcast nn.pad strided_slice")
 @moves_halves
-def convert_dilate(op: Operator) -> Expr:
+def _dilate(op: Operator) -> Expr:
     """For each dimension: pad each element to `dilation` elements, and drop those after the last element."""
     data = op.type(0)
     op.require_dtype(data, MOVABLE)
@@ -459,7 +458,7 @@ def convert_dilate(op: Operator) -> Expr:
 
 @converter("STABLEHLO_PAD", EVERY, "bitcast nn.pad strided_slice")
 @moves_halves
-def convert_stablehlo_pad(op: Operator) -> Expr:
+def _stablehlo_pad(op: Operator) -> Expr:
     """Dilate each dimension, then pad it, then cut."""
     data, between = op.type(0), op.constant(1)
     op.require_dtype(data, MOVABLE)
@@ -525,7 +524,7 @@ def _block_image(op: Operator) -> tuple[TensorType, int]:
 
 
 @converter("SPACE_TO_DEPTH", EVERY, "transpose")
-def convert_space_to_depth(op: Operator) -> Expr:
+def _space_to_depth(op: Operator) -> Expr:
     """[N, H*b, W*b, C] -> [N, H, W, b*b*C]."""
     data, b = _block_image(op)
     n, h, w, c = data.shape
@@ -536,7 +535,7 @@ def convert_space_to_depth(op: Operator) -> Expr:
 
 
 @converter("DEPTH_TO_SPACE", EVERY, "transpose")
-def convert_depth_to_space(op: Operator) -> Expr:
+def _depth_to_space(op: Operator) -> Expr:
     """[N, H, W, b*b*C] -> [N, H*b, W*b, C]."""
     data, b = _block_image(op)
     n, h, w, c = data.shape
@@ -557,7 +556,7 @@ def _blocks(op: Operator) -> tuple[TensorType, list[int], Array]:
 
 
 @converter("SPACE_TO_BATCH_ND", EVERY, "transpose")
-def convert_space_to_batch(op: Operator) -> Expr:
+def _space_to_batch(op: Operator) -> Expr:
     """[N, S*b, C] -> [b*N, S, C] after padding S."""
     data, blocks, pairs = _blocks(op)
     x, channels = op.operand(0), len(data.shape) - 1 - len(blocks)
@@ -581,7 +580,7 @@ def convert_space_to_batch(op: Operator) -> Expr:
 
 
 @converter("BATCH_TO_SPACE_ND", EVERY, "transpose")
-def convert_batch_to_space(op: Operator) -> Expr:
+def _batch_to_space(op: Operator) -> Expr:
     """[b*N, S, C] -> [N, S*b, C], with the crops removed."""
     data, blocks, pairs = _blocks(op)
     count, *sizes = data.shape
@@ -603,7 +602,7 @@ def convert_batch_to_space(op: Operator) -> Expr:
 
 
 @converter("BROADCAST_TO", EVERY, "broadcast_to")
-def convert_broadcast_to(op: Operator) -> Expr:
+def _broadcast_to(op: Operator) -> Expr:
     """broadcast_to, or a reshape if nothing is repeated."""
     data, shape = op.type(0), tuple(op.ints(1))
     op.require_dtype(data, MOVABLE)
@@ -616,7 +615,7 @@ def convert_broadcast_to(op: Operator) -> Expr:
 
 
 @converter("TILE", EVERY, "tile")
-def convert_tile(op: Operator) -> Expr:
+def _tile(op: Operator) -> Expr:
     """tile, or the data unchanged if nothing is repeated."""
     data, reps = op.type(0), tuple(op.ints(1))
     op.require_dtype(data, MOVABLE)
@@ -627,7 +626,7 @@ def convert_tile(op: Operator) -> Expr:
 
 
 @converter("REVERSE_V2", EVERY, "reverse")
-def convert_reverse(op: Operator) -> Expr:
+def _reverse(op: Operator) -> Expr:
     """reverse along constant axes."""
     data = op.type(0)
     op.require_dtype(data, MOVABLE)
@@ -636,7 +635,7 @@ def convert_reverse(op: Operator) -> Expr:
 
 
 @converter("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
-def convert_reverse_sequence(op: Operator) -> Expr:
+def _reverse_sequence(op: Operator) -> Expr:
     """reverse_sequence; the lengths may be computed at run time."""
     data = op.type(0)
     op.require_dtype(data, MOVABLE)
@@ -649,7 +648,7 @@ def convert_reverse_sequence(op: Operator) -> Expr:
 
 
 @converter("FILL", EVERY, "full")
-def convert_fill(op: Operator) -> Expr:
+def _fill(op: Operator) -> Expr:
     """full in the shape of operand 0."""
     value, shape = op.type(1), tuple(op.ints(0))
     op.require_dtype(value, MOVABLE)
@@ -668,7 +667,7 @@ DIAGONAL_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 
 
 @converter("MATRIX_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
-def convert_matrix_diag(op: Operator) -> Expr:
+def _matrix_diag(op: Operator) -> Expr:
     """[..., n] -> [..., n, n]."""
     data = op.type(0)
     op.require_dtype(data, DIAGONAL_TYPES)
@@ -682,7 +681,7 @@ def convert_matrix_diag(op: Operator) -> Expr:
 
 
 @converter("MATRIX_SET_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
-def convert_matrix_set_diag(op: Operator) -> Expr:
+def _matrix_set_diag(op: Operator) -> Expr:
     """[..., r, c] with [..., min(r, c)] on its diagonals."""
     data, diagonal = op.type(0), op.type(1)
     op.require_dtype(data, DIAGONAL_TYPES)
@@ -706,7 +705,7 @@ UNIQUE_TYPES = "int8 uint8 int16 int32 int64 float32"
 
 
 @converter("WHERE", WHERE_TYPES, "", oracles=("litert",))
-def convert_where(op: Operator) -> Expr:
+def _where(op: Operator) -> Expr:
     """The positions of non-zero elements (as stored: quantisation is ignored), int64 [positions, dimensions]."""
     type_, out = op.type(0), op.result_type()
     op.require_dtype(type_, WHERE_TYPES.split())
@@ -717,7 +716,7 @@ def convert_where(op: Operator) -> Expr:
 
 
 @converter("UNIQUE", UNIQUE_TYPES, "", oracles=("litert",))
-def convert_unique(op: Operator) -> list[Expr]:
+def _unique(op: Operator) -> list[Expr]:
     """The distinct values in order of first occurrence, and for each element the index of its value."""
     type_, index, span = op.type(0), op.result_type(1), op.span
     op.require_dtype(type_, UNIQUE_TYPES.split())

@@ -37,7 +37,7 @@ from aot.support.dtype import int_range
 
 
 @converter("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")
-def convert_quantize(op: Operator) -> Expr:
+def _quantize(op: Operator) -> Expr:
     """qnn.quantize of float32, qnn.requantize8 of quantised values."""
     data, out = op.type(0, ("float32", *SOURCES)), op.result_type()
     op.require_dtype(out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")
@@ -46,12 +46,12 @@ def convert_quantize(op: Operator) -> Expr:
     if data.dtype == "float32":
         return op.call("qnn.quantize", [x], QuantizeAttrs(scale, zp, *limits, out.dtype))
     scale_in, zp_in = op.quant(data, may_be_zero=True)
-    multiplier, shift = quantize_multiplier(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale,), oracle=op.oracle))
+    multiplier, shift = op.multiplier(data.dtype, (scale_in,), (scale,))
     return op.call("qnn.requantize8", [x], Requantize8Attrs(zp_in, multiplier, shift, zp, *limits, out.dtype, out.quant))
 
 
 @converter("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize cast")
-def convert_dequantize(op: Operator) -> Expr:
+def _dequantize(op: Operator) -> Expr:
     """qnn.dequantize, for float16 a cast; constants (weights stored as float16 or integers, also with per-channel scales) become
     their value, with a note of how they are stored."""
     data, x = op.type(0), op.operand(0)
@@ -95,8 +95,7 @@ def nudged(low: float, high: float, bits: int) -> FakeQuantAttrs:
 
 
 @converter("FAKE_QUANT", "float32", "fake_quant")
-def convert_fake_quant(op: Operator) -> Expr:
-    """fake_quant."""
+def _fake_quant(op: Operator) -> Expr:
     op.require_dtype(op.type(0), {"float32"})
     if op.option("narrow_range"):
         op.refuse("a narrow range is not supported (TFLite rejects it too)")
@@ -108,14 +107,14 @@ def convert_fake_quant(op: Operator) -> Expr:
 
 
 @converter("CAST", EVERY, "cast")
-def convert_cast(op: Operator) -> Expr:
+def _cast(op: Operator) -> Expr:
     """cast to the declared type of the result; nothing if the operand already has it."""
     data, out, x = op.type(0, CASTABLE), op.result_type(0, CASTABLE), op.operand(0)
     return x if data.dtype == out.dtype else op.call("cast", [x], CastAttrs(out.dtype))
 
 
 @converter("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float16 float32", "bitcast")
-def convert_bitcast(op: Operator) -> Expr:
+def _bitcast(op: Operator) -> Expr:
     """bitcast to the declared type of the result."""
     data, dtype = op.type(0, BITCASTABLE), op.result_type(0, BITCASTABLE).dtype
     return op.call("bitcast", [op.operand(0)], BitcastAttrs(bitcast_shape(data, dtype), dtype))
@@ -127,7 +126,7 @@ def convert_bitcast(op: Operator) -> Expr:
 
 
 @converter("DENSIFY", "int8 float16 float32", "")
-def convert_densify(op: Operator) -> Constant:
+def _densify(op: Operator) -> Constant:
     """The constant itself."""
     op.require_dtype(op.type(0), {"int8", "float16", "float32"})
     value = op.operand(0)
@@ -345,7 +344,7 @@ def _rsqrt(op: Operator, codes: Codes) -> Expr:
         return real_call(op, codes, function)
     if not scale_in:  # only zeros
         return table_call(op, (127,) * 256)
-    real = real_multiplier(op.opcode, codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]), oracle=op.oracle)
+    real = op.real_multiplier(codes.dtype, (1.0,), (float(np.sqrt(scale_in)), codes.out[0]))
     multiplier, shift = quantize_multiplier(real)
 
     def inverse(value: int) -> int:
@@ -373,7 +372,7 @@ def _gelu_of_halves(op: Operator) -> Expr:
 
 @converter("GELU", "int8 uint8 int16 float16 float32", "cast gelu gelu_half gelu_uneven qnn.lut qnn.lut16")
 @legacy_uint8
-def convert_gelu(op: Operator) -> Expr | Sequence[Expr]:
+def _gelu(op: Operator) -> Expr | Sequence[Expr]:
     """x times the probability that a standard normal variable is less than x."""
     if op.type(0).dtype == "float16":
         return _gelu_of_halves(op)
@@ -445,7 +444,7 @@ def _hard_swish(op: Operator, codes: Codes) -> Expr:
     out_multiplier, out_exponent = quantize_multiplier(codes.ratio(1 / 128))
     if out_exponent > 0:
         op.refuse("the result's scale is too small for the data's", code="E1226")
-    real = real_multiplier(op.opcode, codes.dtype, (fine,), (3.0 / 32768.0,), oracle=op.oracle)
+    real = op.real_multiplier(codes.dtype, (fine,), (3.0 / 32768.0,))
     relu_multiplier, relu_exponent = quantize_multiplier(real)
     x = codes.centred << 7
     relu = _saturated(x << (relu_exponent - 1)) if relu_exponent > 0 else x

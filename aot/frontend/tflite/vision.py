@@ -9,6 +9,7 @@ import numpy as np
 from aot.frontend.tflite.convert import EVERY, CustomOptions, Operator, converter
 from aot.frontend.tflite.flatbuffer import FlexbufferError, Scalar, read_map
 from aot.numerics.fixed_point import round_half_away
+from aot.op import vision as images
 from aot.op.common.tensors import MOVABLE
 from aot.op.math.arithmetic import CompareAttrs, SelectAttrs
 from aot.op.math.cast import BitcastAttrs, CastAttrs
@@ -16,48 +17,26 @@ from aot.op.qnn.quantize import DequantizeAttrs
 from aot.op.reduce import ReduceAttrs, TopKAttrs
 from aot.op.tensor.gather import TakeAttrs
 from aot.op.tensor.pad import BroadcastToAttrs
-from aot.op.vision import BOX_TYPES as DETECTION_DTYPES
-from aot.op.vision import (
-    CELLS,
-    CODES,
-    EDGES,
-    FIXED_POINT,
-    KEYPOINTS,
-    ONE,
-    DecodeBoxesAttrs,
-    DecodePosesAttrs,
-    Line,
-    Linear,
-    NmsAttrs,
-    PoseMasksAttrs,
-    Real,
-    ResizeBilinearAttrs,
-    ResizeNearestAttrs,
-    SoftNmsAttrs,
-    real,
-)
-from aot.op.vision import POSE_TYPES as DECODE_POSES_DTYPES
-from aot.op.vision import RESIZABLE as RESIZE_BILINEAR_DTYPES
 from aot.relay.expr import Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 
 
-def integer_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
+def integer_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> images.Line:
     """ComputeInterpolationValuesInteger for every position of an axis of `new_size` over one of `size`; C's division."""
-    scale = (ONE * size + new_size // 2) // new_size
+    scale = (images.ONE * size + new_size // 2) // new_size
     if align_corners and new_size > 1:
-        scale = (ONE * (size - 1) + (new_size - 1) // 2) // (new_size - 1)
+        scale = (images.ONE * (size - 1) + (new_size - 1) // 2) // (new_size - 1)
     rows = []
     for i in range(new_size):
         scaled = i * scale + (scale // 2 - (1 << 9) if half_pixel_centers else 0)
-        lower = max(int(scaled / ONE), 0)
-        upper = min(int((scaled + ONE - 1) / ONE), size - 1)
-        fraction = scaled - ONE * lower
-        rows.append((min(lower, size - 1), max(upper, 0), ONE - fraction, fraction))
-    return Line(*zip(*rows, strict=True))
+        lower = max(int(scaled / images.ONE), 0)
+        upper = min(int((scaled + images.ONE - 1) / images.ONE), size - 1)
+        fraction = scaled - images.ONE * lower
+        rows.append((min(lower, size - 1), max(upper, 0), images.ONE - fraction, fraction))
+    return images.Line(*zip(*rows, strict=True))
 
 
-def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> Line:
+def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_centers: bool) -> images.Line:
     """ComputeInterpolationValues for every position of an axis, in float32."""
     f32 = np.float32
     scale = f32(size - 1) / f32(new_size - 1) if align_corners and new_size > 1 else f32(size) / f32(new_size)
@@ -68,24 +47,24 @@ def float_line(size: int, new_size: int, *, align_corners: bool, half_pixel_cent
         upper = min(int(np.ceil(scaled)), size - 1)
         fraction = f32(scaled - f32(lower))
         rows.append((min(lower, size - 1), max(upper, 0), float(f32(1) - fraction), float(fraction)))
-    return Line(*zip(*rows, strict=True))
+    return images.Line(*zip(*rows, strict=True))
 
 
 @converter("RESIZE_BILINEAR", "int8 uint8 int16 float32", "image.resize_bilinear")
-def convert_resize_bilinear(op: Operator) -> Expr:
+def _resize_bilinear(op: Operator) -> Expr:
     """image.resize_bilinear; the new size has to be constant."""
-    data = op.type(0, RESIZE_BILINEAR_DTYPES)
+    data = op.type(0, images.RESIZABLE)
     size = op.ints(1)
     if len(data.shape) != 4 or len(size) != 2 or min(size) < 1:
         op.refuse(f"a resize of {list(data.shape)} to {size} is not supported", code="E1131")
     if max(*size, *data.shape[1:3]) >= 1 << 13:
         op.refuse("images of more than 8191 rows or columns are not supported")
-    line = integer_line if data.dtype in FIXED_POINT else float_line
+    line = integer_line if data.dtype in images.FIXED_POINT else float_line
     align, half = bool(op.option("align_corners")), bool(op.option("half_pixel_centers"))
     if align and half:
         op.refuse("align_corners and half_pixel_centers are mutually exclusive", code="E1131")
     rows, columns = (line(data.shape[i + 1], size[i], align_corners=align, half_pixel_centers=half) for i in range(2))
-    return op.call("image.resize_bilinear", [op.operand(0)], ResizeBilinearAttrs(rows, columns))
+    return op.call("image.resize_bilinear", [op.operand(0)], images.ResizeBilinearAttrs(rows, columns))
 
 
 DTYPES = MOVABLE
@@ -105,7 +84,7 @@ def nearest_neighbors(size: int, new_size: int, *, align_corners: bool, half_pix
 
 
 @converter("RESIZE_NEAREST_NEIGHBOR", EVERY, "image.resize_nearest")
-def convert_resize_nearest(op: Operator) -> Expr:
+def _resize_nearest(op: Operator) -> Expr:
     """image.resize_nearest; the new size has to be constant."""
     data = op.type(0, DTYPES)
     size = [int(n) for n in op.constant(1).ravel()]
@@ -122,7 +101,7 @@ def convert_resize_nearest(op: Operator) -> Expr:
         )
         for axis in range(2)
     )
-    return op.call("image.resize_nearest", [op.operand(0)], ResizeNearestAttrs(rows, columns))
+    return op.call("image.resize_nearest", [op.operand(0)], images.ResizeNearestAttrs(rows, columns))
 
 
 MOST_BOXES = 1 << 14
@@ -131,7 +110,7 @@ MOST_BOXES = 1 << 14
 
 @converter("NON_MAX_SUPPRESSION_V4", "float32", "strided_slice vision.soft_nms")
 @converter("NON_MAX_SUPPRESSION_V5", "float32", "bitcast strided_slice vision.soft_nms")
-def convert_non_max_suppression(op: Operator) -> list[Expr]:
+def _non_max_suppression(op: Operator) -> list[Expr]:
     """Indices of boxes (and their scores), and their number; the number of results must be a constant."""
     soft = op.opcode == "NON_MAX_SUPPRESSION_V5"
     boxes, scores = op.type(0), op.type(1)
@@ -147,7 +126,7 @@ def convert_non_max_suppression(op: Operator) -> list[Expr]:
         op.refuse(f"{count} of boxes {boxes} by {scores} is not supported", code="E1207")
     numbers = [op.reshaped(op.operand(i), (1,)) for i in (3, 4, 5 if soft else 4)]
     args = [op.operand(0), op.operand(1), *numbers]
-    selected = op.call("vision.soft_nms", args, SoftNmsAttrs(count, soft))
+    selected = op.call("vision.soft_nms", args, images.SoftNmsAttrs(count, soft))
     number = op.reshaped(op.slice_of(selected, [range(1)]), ())
     chosen = op.slice_of(selected, [range(1, 1 + count)])
     if not soft:
@@ -196,23 +175,23 @@ def _detection_options(op: Operator) -> _DetectionOptions:
     return options
 
 
-def _score(op: Operator, i: int) -> Real:
-    type_ = op.type(i, DETECTION_DTYPES)
-    return op.quant(type_) if type_.dtype in CODES else (1.0, 0)
+def _score(op: Operator, i: int) -> images.Real:
+    type_ = op.type(i, images.BOX_TYPES)
+    return op.quant(type_) if type_.dtype in images.CODES else (1.0, 0)
 
 
-def score_limit(threshold: float, dtype: str, quant: Real) -> float:
+def score_limit(threshold: float, dtype: str, quant: images.Real) -> float:
     """The smallest score, in units of its type, that reaches the threshold; one more than the largest if none does."""
     if dtype == "float32":
         return threshold
     limits = np.iinfo(dtype)
     codes = np.arange(limits.min, limits.max + 1)
-    reached = codes[real(codes, quant) >= np.float32(threshold)]
+    reached = codes[images.real(codes, quant) >= np.float32(threshold)]
     return float(reached[0]) if reached.size else float(limits.max + 1)
 
 
 @converter("CUSTOM:TFLite_Detection_PostProcess", "float32", "vision.decode_boxes vision.nms")
-def convert_detection(op: Operator) -> list[Expr]:
+def _detection(op: Operator) -> list[Expr]:
     """Boxes, classes, scores and their number, all float32; anchors may be constants."""
     options = _detection_options(op)
     boxes, classes, anchors = op.types(0, 1, 2)
@@ -224,17 +203,17 @@ def convert_detection(op: Operator) -> list[Expr]:
     if not sizes_fit or first < 0:
         op.refuse(f"boxes {boxes}, classes {classes} and anchors {anchors} do not fit", code="E1122")
     encodings, scores = (op.reshaped(op.operand(i), t.shape[1:]) for i, t in enumerate((boxes, classes)))
-    decode = DecodeBoxesAttrs(quants[0], quants[2], options.scales)
+    decode = images.DecodeBoxesAttrs(quants[0], quants[2], options.scales)
     corners = op.call("vision.decode_boxes", [encodings, op.operand(2)], decode)
     limit = score_limit(options.score_threshold, classes.dtype, quants[1])
-    nms = NmsAttrs(options.max_detections, first, limit, options.iou_threshold)
+    nms = images.NmsAttrs(options.max_detections, first, limit, options.iou_threshold)
     chosen = op.call("vision.nms", [corners, scores], nms)
     count = tensor_type(scores).shape[1]
     picked = op.call("take", [scores, chosen], TakeAttrs(0))
     rows = op.slice_of(picked, [range(options.max_detections), range(first, count)])
     top = op.call("topk", [rows], TopKAttrs(options.max_classes))
     values: Expr = op.call("take", [rows, top], TakeAttrs(1, 1))
-    if classes.dtype in CODES:
+    if classes.dtype in images.CODES:
         values = op.call("qnn.dequantize", [values], DequantizeAttrs(*quants[1]))
     return _detections(op, corners, chosen, found=top, values=values)
 
@@ -267,15 +246,15 @@ MOST_POSES = 1 << 10
 """Persons."""
 
 
-def _pose_scale(op: Operator, i: int, *, stride: int) -> Linear:
+def _pose_scale(op: Operator, i: int, *, stride: int) -> images.Linear:
     """The scaling of operand i, in cells: factors are divided by `stride` in float32."""
-    type_, part = op.type(i, DECODE_POSES_DTYPES), np.float32(1.0 / stride)
+    type_, part = op.type(i, images.POSE_TYPES), np.float32(1.0 / stride)
     scale, zero_point = op.quant(type_) if type_.dtype == "uint8" else (1.0, 0)
     return float(np.float32(scale) * part), zero_point
 
 
 @converter("CUSTOM:PosenetDecoderOp", "uint8 float32", "strided_slice vision.decode_poses vision.pose_masks", oracle="libcoral")
-def convert_pose_masks(op: Operator) -> list[Expr]:
+def _pose_masks(op: Operator) -> list[Expr]:
     """Keypoints, their scores, persons' scores, their number, and masks if long offsets are given; all float32."""
     options, operand_count = CustomOptions(op), len(op.inputs)
     count, stride = options.integer("max_detections", 1, MOST_POSES), options.integer("stride", 1, 1 << 10)
@@ -283,21 +262,21 @@ def convert_pose_masks(op: Operator) -> list[Expr]:
     if (operand_count, len(op.outputs)) not in ((3, 4), (4, 5)):
         op.refuse(f"it has {operand_count} operands and {len(op.outputs)} results; expected 3 and 4, or 4 and 5", code="E1122")
     shapes = [op.type(i).shape for i in range(operand_count)]
-    channels = (KEYPOINTS, 2 * KEYPOINTS, 4 * EDGES, 2 * KEYPOINTS)
-    cells = [shapes[0][1:3]] * 3 + [(CELLS, CELLS)]
+    channels = (images.KEYPOINTS, 2 * images.KEYPOINTS, 4 * images.EDGES, 2 * images.KEYPOINTS)
+    cells = [shapes[0][1:3]] * 3 + [(images.CELLS, images.CELLS)]
     if any(s != (1, *n, c) for s, n, c in zip(shapes, cells, channels, strict=False)):
         op.refuse(f"maps of {shapes} do not match; expected {channels} channels, long offsets 33 x 33", code="E1122")
     maps = [_pose_scale(op, i, stride=stride if i else 1) for i in range(operand_count)]
     data = [op.reshaped(op.operand(i), shape[1:]) for i, shape in enumerate(shapes)]
     near = float(np.float32(radius) / np.float32(stride))
-    attrs = DecodePosesAttrs((maps[0], maps[1], maps[2]), stride, count, float(np.float32(threshold)), near)
+    attrs = images.DecodePosesAttrs((maps[0], maps[1], maps[2]), stride, count, float(np.float32(threshold)), near)
     persons = op.call("vision.decode_poses", data[:3], attrs)
     results, start = [], 0
-    for shape in ((1, count, KEYPOINTS, 2), (1, count, KEYPOINTS), (1, count), (1,)):
+    for shape in ((1, count, images.KEYPOINTS, 2), (1, count, images.KEYPOINTS), (1, count), (1,)):
         size = int(np.prod(shape))
         results.append(op.reshaped(op.slice_of(persons, [range(start, start + size)]), shape))
         start += size
     if operand_count == 4:
-        masks = op.call("vision.pose_masks", [data[3], persons], PoseMasksAttrs(maps[3], stride, count))
-        results.append(op.reshaped(masks, (1, count, CELLS, CELLS)))
+        masks = op.call("vision.pose_masks", [data[3], persons], images.PoseMasksAttrs(maps[3], stride, count))
+        results.append(op.reshaped(masks, (1, count, images.CELLS, images.CELLS)))
     return results
