@@ -20,9 +20,10 @@ one word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import Self
 
 import numpy as np
 
@@ -291,29 +292,29 @@ def band_instructions(plan: tuple[int, int, int], *, lines: int, columns: int) -
     return 40 + lines * (17 + blocks * (rows * (row + 1) + 37))
 
 
-HEADER = (
-    "channels", "height", "copied", "top", "left", "out_height", "out_width",
-    "row", "column", "out_row", "band", "bands", "pad", "plane", "stride", "stride_rows",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class HeaderPlanes(Planes):
     """Planes of an even pitch; `beyond`: columns that a kernel reads from the last output's window on."""
 
     beyond: int
+    numbers: Numbers
+    fpu: bool
 
     @classmethod
-    def of(cls, layer: FusedLayer, *, pitch: int, beyond: int) -> HeaderPlanes:
+    def of(cls, layer: FusedLayer, target: Target, *, pitch: int, beyond: int) -> Self | None:
         """Plan one band with all result rows, or else bands of equal height whose plane is within BAND_BYTES."""
+        numbers = plan_numbers(layer, target, packed=True)
         rows, columns = axes(layer)
+        if numbers is None or pitch < max(columns.used, columns.before + columns.copied) or columns.copied == 0:
+            return None
         most = max(1, (BAND_BYTES // (2 * pitch) - rows.taps) // rows.stride + 1)
-        return cls(layer, rows, columns, False, -(-rows.out // -(-rows.out // most)), pitch, beyond)
+        band = -(-rows.out // -(-rows.out // most))
+        return cls(layer, rows, columns, False, band, pitch, beyond, numbers, target.has("fpu"))
 
     @property
-    def fits(self) -> bool:
-        columns = self.columns
-        return self.pitch >= max(columns.used, columns.before + columns.copied) and columns.copied > 0
+    def rounding(self) -> RequantForm:
+        """The requantisation's form; shifts are per channel so that layers can share code."""
+        return replace(self.numbers.rounding, shift=-1)
 
     @property
     def size(self) -> int:
@@ -322,13 +323,16 @@ class HeaderPlanes(Planes):
         size = self.lines * self.pitch + max(0, last + self.beyond - self.pitch)
         return size + size % 2
 
-    def header(self) -> Array:
-        rows, columns = self.rows, self.columns
-        pad = self.layer.attrs.pad_value & 0xFFFF
-        values = (self.layer.channels, rows.size, columns.copied, rows.before, columns.before, rows.out, columns.out)
-        steps = (rows.data_step, columns.data_step, rows.out_step, self.band, self.bands)
-        more = (pad | pad << 16, self.size // 2, columns.stride, rows.stride)
-        return np.asarray([*values, *steps, *more], np.int64).astype(np.uint32).view(np.int32)
+    @property
+    def header(self) -> dict[str, int]:
+        """The first words of the constants."""
+        rows, columns, pad = self.rows, self.columns, self.layer.attrs.pad_value & 0xFFFF
+        return {
+            "channels": self.layer.channels, "height": rows.size, "copied": columns.copied, "top": rows.before,
+            "left": columns.before, "out_height": rows.out, "out_width": columns.out, "row": rows.data_step,
+            "column": columns.data_step, "out_row": rows.out_step, "band": self.band, "bands": self.bands,
+            "pad": pad | pad << 16, "plane": self.size // 2, "stride": columns.stride, "stride_rows": rows.stride,
+        }  # fmt: skip
 
     def copy_instructions(self) -> int:
         """Instructions for copying one channel (from counts under QEMU)."""
@@ -340,11 +344,11 @@ class HeaderPlanes(Planes):
 
 
 class Plane:
-    """The plane of one call; `n` are the header's fields, which are the first words of `params`, then `more`."""
+    """The plane of one call; `n` are the header's fields, which are the first words of `params`."""
 
-    def __init__(self, b: IRBuilder, params: Buffer, *, size: int) -> None:
-        self.n: dict[str, Expr] = {field: b.let(field, params[i]) for i, field in enumerate(HEADER)}
-        self._b, self.buffer = b, b.scratch("plane", (size,), "int16", align=4)
+    def __init__(self, b: IRBuilder, params: Buffer, plan: HeaderPlanes) -> None:
+        self.n: dict[str, Expr] = {field: b.let(field, params[i]) for i, field in enumerate(plan.header)}
+        self._b, self.buffer = b, b.scratch("plane", (plan.size,), "int16", align=4)
         self._fill(imm(0), self.n["plane"])
 
     def _fill(self, start: Expr, stop: Expr) -> None:
@@ -375,10 +379,10 @@ class Plane:
         return y, count
 
 
-def with_header(plan: HeaderPlanes, more: Sequence[int], records: Array) -> Array:
-    """Return the constants of a layer: the header, further numbers, the channels' records [channels, words]."""
-    extra = np.asarray(list(more), np.int32)
-    return np.concatenate([plan.header(), extra, records.reshape(-1).astype(np.int32)])
+def with_header(header: dict[str, int], records: Array) -> Array:
+    """Return the constants of a layer: the header, then the channels' records [channels, words]."""
+    words = np.asarray([*header.values()], np.int64).astype(np.uint32).view(np.int32)
+    return np.concatenate([words, records.reshape(-1).astype(np.int32)])
 
 
 TILE_PITCH = 26
@@ -386,11 +390,6 @@ TILE_PITCH = 26
 MAX_REACH = 32
 """Most rows of a window."""
 WIDTHS = (4, 2, 1)
-TILE_HEADER = (
-    "channels", "height", "width", "top", "left", "out_height", "out_width",
-    "row", "column", "out_row", "out_column", "band", "pad", "copied", "lines",
-)  # fmt: skip
-HEADER_WORDS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +408,17 @@ class TilePlanes(Planes):
     def tile(self) -> int:
         """Outputs per tile, such that the next tile starts in an even column."""
         return tile_outputs(self.columns)
+
+    @property
+    def header(self) -> dict[str, int]:
+        """The first words of the constants, padded to an even number."""
+        rows, columns = self.rows, self.columns
+        return {
+            "channels": self.layer.channels, "height": rows.size, "width": columns.size, "top": rows.before,
+            "left": columns.before, "out_height": rows.out, "out_width": columns.out, "row": rows.data_step,
+            "column": columns.data_step, "out_row": rows.out_step, "out_column": columns.out_step, "band": self.band,
+            "pad": self.layer.attrs.pad_value, "copied": columns.copied, "lines": rows.copied, "": 0,
+        }  # fmt: skip
 
     @property
     def is_small(self) -> bool:
@@ -466,25 +476,21 @@ def _plan_tiles(group: Group, target: Target) -> TilePlanes | None:
 
 
 def _lower_tiles(group: Group, _target: Target, name: str, plan: TilePlanes) -> Lowered:
-    layer, rows, columns = plan.layer, plan.rows, plan.columns
+    layer = plan.layer
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
     data = stream(layer, plan.numbers, plan.layout, swapped=plan.swapped, packed=True)
-    header = np.zeros(HEADER_WORDS, np.int32)
-    values = (layer.channels, rows.size, columns.size, rows.before, columns.before, rows.out, columns.out)
-    steps = (rows.data_step, columns.data_step, rows.out_step, columns.out_step)
-    header[: len(TILE_HEADER)] = (*values, *steps, plan.band, layer.attrs.pad_value, columns.copied, rows.copied)
-    params = io.constant("params", np.concatenate([header, data.reshape(-1)]), "int32")
+    params = io.constant("params", with_header(plan.header, data), "int32")
     table = table_regions(io)
     plane = b.scratch("plane", (plan.lines * TILE_PITCH,), "int16")
     unpacked = unpacked_weights(b, plan.layout, plan.numbers)
     # Read these where they are used: as variables, all fourteen would be spilled to the stack.
-    n: dict[str, Expr] = {field: params[i] for i, field in enumerate(TILE_HEADER)}
+    n: dict[str, Expr] = {field: params[i] for i, field in enumerate(plan.header)}
     if plan.is_small:
         with b.for_("i", plane.size) as i:
             b.store(plane, i, n["pad"])
     with b.for_("c", n["channels"]) as c:
-        at = b.let("w", c * data.shape[1] + HEADER_WORDS)
+        at = b.let("w", c * data.shape[1] + len(plan.header))
         weights = region(params, at)
         if unpacked is not None:
             unpack_stream(b, plan.layout, params, unpacked, at=at, words=data.shape[1])
@@ -579,51 +585,45 @@ RECORD = 7
 """Words per channel: three of weights, bias, constant, multiplier, shift."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResidentPlan:
+class ResidentPlanes(HeaderPlanes):
     """Planes of RESIDENT_PITCH for strips whose weights stay in registers."""
 
-    plane: HeaderPlanes
-    numbers: Numbers
-    fpu: bool
+    __slots__ = ()
 
     def strip(self, stride: int) -> Strip:
         """Return the strip; rows may have a stride of their own, but the function has one for both axes."""
-        layout, rounding = Layout(3, 3, stride == 1, True), replace(self.numbers.rounding, shift=-1)
-        return shared_strip(layout, (stride, stride), RESIDENT_PITCH, rounding, outputs=3 - stride, fpu=self.fpu)
+        layout = Layout(3, 3, stride == 1, True)
+        return shared_strip(layout, (stride, stride), RESIDENT_PITCH, self.rounding, outputs=3 - stride, fpu=self.fpu)
 
     def instructions(self) -> int:
         """Instructions of one call (from counts under QEMU)."""
-        plane, stride = self.plane, self.plane.columns.stride
-        strips = -(-plane.columns.out // (3 - stride)) * plane.bands
-        compute = strips * (instructions(self.strip(stride), plane.band) + 22)
-        return plane.layer.channels * (compute + plane.copy_instructions() + 24) + 5 * plane.size // 2 + 60
+        stride = self.columns.stride
+        strips = -(-self.columns.out // (3 - stride)) * self.bands
+        compute = strips * (instructions(self.strip(stride), self.band) + 22)
+        return self.layer.channels * (compute + self.copy_instructions() + 24) + 5 * self.size // 2 + 60
 
 
-def _plan_3x3(group: Group, target: Target) -> ResidentPlan | None:
+def _plan_3x3(group: Group, target: Target) -> ResidentPlanes | None:
     layer = plain_layer(group, target)
     if layer is None or layer.attrs.dilation != (1, 1) or layer.weight.shape[:2] != (3, 3):
         return None
-    numbers = plan_numbers(layer, target, packed=True) if layer.attrs.strides in ((1, 1), (2, 2)) else None
-    plane = HeaderPlanes.of(layer, pitch=RESIDENT_PITCH, beyond=4)
-    if numbers is None or plane_pitch(plane.rows, plane.columns) is None or not plane.fits:
+    if layer.attrs.strides not in ((1, 1), (2, 2)) or plane_pitch(*axes(layer)) is None:
         return None
-    return ResidentPlan(plane, numbers, target.has("fpu"))
+    return ResidentPlanes.of(layer, target, pitch=RESIDENT_PITCH, beyond=4)
 
 
-def _lower_3x3(group: Group, _target: Target, name: str, plan: ResidentPlan) -> Lowered:
-    layer = plan.plane.layer
+def _lower_3x3(group: Group, _target: Target, name: str, plan: ResidentPlanes) -> Lowered:
+    layer = plan.layer
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
-    own_shift = replace(plan.numbers, rounding=replace(plan.numbers.rounding, shift=-1))
-    layout = plan.strip(plan.plane.columns.stride).layout
-    data = stream(layer, own_shift, layout, swapped=False, packed=True)
+    own_shift = replace(plan.numbers, rounding=plan.rounding)
+    data = stream(layer, own_shift, plan.strip(plan.columns.stride).layout, swapped=False, packed=True)
     assert data.shape[1] == RECORD
-    params = io.constant("params", with_header(plan.plane, (), data), "int32")
+    params = io.constant("params", with_header(plan.header, data), "int32")
     table = table_regions(io)
-    plane = Plane(b, params, size=plan.plane.size)
+    plane = Plane(b, params, plan)
     with b.for_("c", plane.n["channels"]) as c:
-        weights = region(params, b.let("w", c * RECORD + len(HEADER)))
+        weights = region(params, b.let("w", c * RECORD + len(plan.header)))
         with b.for_("band", plane.n["bands"]) as band:
             y, count = plane.copy(io.data, c, band, kernel_rows=imm(3), pitch=imm(RESIDENT_PITCH))
             _compute_3x3(b, plan, plane, io=io, weights=(weights, *table), out=c + y * plane.n["out_row"], count=count)
@@ -632,7 +632,7 @@ def _lower_3x3(group: Group, _target: Target, name: str, plan: ResidentPlan) -> 
 
 
 def _compute_3x3(
-    b: IRBuilder, plan: ResidentPlan, plane: Plane, *, io: LayerIo, weights: tuple[Region, ...], out: Expr, count: Expr
+    b: IRBuilder, plan: ResidentPlanes, plane: Plane, *, io: LayerIo, weights: tuple[Region, ...], out: Expr, count: Expr
 ) -> None:
     """Compute all strips of a band; if the width is odd, the first result of the last strip overwrites its second."""
     n = plane.n
@@ -650,30 +650,27 @@ register_planned("arm_dsp.depthwise_3x3_common", "nn.depthwise_conv2d", _plan_3x
 
 
 MAX_PITCH = 512
-MORE = ("kernel_rows", "words", "pitch", "packed")
-"""Header fields after the plane's; packed: words of weights per channel."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairsPlan:
+class PairPlanes(HeaderPlanes):
     """The narrowest planes for blocks of pairs of taps."""
 
-    plane: HeaderPlanes
-    numbers: Numbers
+    __slots__ = ()
 
     @property
     def words(self) -> int:
         """Pairs per kernel row."""
-        return row_words(self.plane.columns.taps)
+        return row_words(self.columns.taps)
 
     @property
     def packed(self) -> int:
-        return -(-self.plane.rows.taps * self.words // 2)
+        """Words of weights per channel."""
+        return -(-self.rows.taps * self.words // 2)
 
     @property
-    def rounding(self) -> RequantForm:
-        """The requantisation's form; shifts are per channel so that layers can share code."""
-        return replace(self.numbers.rounding, shift=-1)
+    def more(self) -> dict[str, int]:
+        """What follows the header."""
+        return {"kernel_rows": self.rows.taps, "words": self.words, "pitch": self.pitch, "packed": self.packed}
 
     def stream(self) -> Array:
         """Return the header, int32, then for each channel its packed weights (see unpack_pairs) and the NUMBERS."""
@@ -687,42 +684,40 @@ class PairsPlan:
         multiplier, constant, shift = (f.values for f in self.numbers.requant.params)
         numbers = np.stack([self.numbers.bias, constant, multiplier, shift], axis=1).astype(np.int32)
         records = np.concatenate([quads.reshape(channels, -1).view(np.int32), numbers], axis=1)
-        return with_header(self.plane, (kh, self.words, self.plane.pitch, self.packed), records)
+        return with_header(self.header | self.more, records)
 
     def instructions(self) -> int:
         """Instructions of one call (from counts under QEMU)."""
-        plane = self.plane
-        block = (self.words, plane.columns.stride, plane.rows.taps)
-        bands = plane.bands * band_instructions(block, lines=plane.band, columns=plane.columns.out)
-        total = 60 + 12 * self.packed + plane.copy_instructions() + bands
-        return plane.layer.channels * total + 5 * plane.size // 2 + 80
+        block = (self.words, self.columns.stride, self.rows.taps)
+        bands = self.bands * band_instructions(block, lines=self.band, columns=self.columns.out)
+        total = 60 + 12 * self.packed + self.copy_instructions() + bands
+        return self.layer.channels * total + 5 * self.size // 2 + 80
 
 
-def _plan_pairs(group: Group, target: Target) -> PairsPlan | None:
+def _plan_pairs(group: Group, target: Target) -> PairPlanes | None:
     layer = plain_layer(group, target)
     if layer is None or layer.epilogue or layer.attrs.dilation != (1, 1):
         return None
     columns = axes(layer)[1]
     words = row_words(columns.taps)
-    if words > MAX_WORDS or columns.stride > 2:
-        return None
-    numbers = plan_numbers(layer, target, packed=True)
     needed = max(columns.used, columns.before + columns.copied)
     pitch = needed + needed % 2  # the narrowest plane; `beyond` covers a last block that starts at the last result
-    plane = HeaderPlanes.of(layer, pitch=pitch, beyond=rest_columns(words, columns.stride) + 2)
-    return PairsPlan(plane, numbers) if numbers is not None and pitch <= MAX_PITCH and plane.fits else None
+    if words > MAX_WORDS or columns.stride > 2 or pitch > MAX_PITCH:
+        return None
+    return PairPlanes.of(layer, target, pitch=pitch, beyond=rest_columns(words, columns.stride) + 2)
 
 
-def _lower_pairs(group: Group, _target: Target, name: str, plan: PairsPlan) -> Lowered:
-    layer = plan.plane.layer
+def _lower_pairs(group: Group, _target: Target, name: str, plan: PairPlanes) -> Lowered:
+    layer = plan.layer
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
     params = io.constant("params", plan.stream(), "int32")
     pairs = b.scratch("pairs", (8 * plan.packed,), "int16", align=4)
-    plane = Plane(b, params, size=plan.plane.size)
-    n = plane.n | {field: b.let(field, params[len(HEADER) + i]) for i, field in enumerate(MORE)}
+    plane = Plane(b, params, plan)
+    before = len(plan.header)
+    n = plane.n | {field: b.let(field, params[before + i]) for i, field in enumerate(plan.more)}
     with b.for_("c", n["channels"]) as c:
-        at = b.let("w", c * (n["packed"] + len(NUMBERS)) + (len(HEADER) + len(MORE)))
+        at = b.let("w", c * (n["packed"] + len(NUMBERS)) + (before + len(plan.more)))
         b.block(unpack_pairs(), region(params, at * 4, dtype="int8"), region(pairs), n["packed"])
         numbers = region(params, at + n["packed"])
         with b.for_("band", n["bands"]) as band:
@@ -733,7 +728,7 @@ def _lower_pairs(group: Group, _target: Target, name: str, plan: PairsPlan) -> L
     return lowered(io, layer, "arm_dsp.depthwise_pairs", plan.instructions(), 710 + 4 * text, columns=OUTPUTS)
 
 
-def _compute_pairs(b: IRBuilder, plan: PairsPlan, n: Mapping[str, Expr], *, regions: tuple[Region, ...], count: Expr) -> None:
+def _compute_pairs(b: IRBuilder, plan: PairPlanes, n: Mapping[str, Expr], *, regions: tuple[Region, ...], count: Expr) -> None:
     """Compute `count` result rows."""
     steps = (n["stride_rows"] * n["pitch"], n["channels"], n["out_row"])
     operands = (*regions, count, n["out_width"], *steps, n["kernel_rows"], n["words"], n["pitch"])
