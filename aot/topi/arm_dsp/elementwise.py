@@ -353,7 +353,7 @@ def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
     runs, second = plan.runs, plan.form.second
     zp, other_zp = (group.anchor.attrs.input_zp[i] for i in (plan.first, 1 - plan.first))
     rows = Rows(b, group, runs)
-    x, y = rows.pair[plan.first], rows.pair[1 - plan.first]
+    x, y = rows.operands[plan.first], rows.operands[1 - plan.first]
     if second == "halves":
         y = _prepared(b, y, plan, zp=other_zp)
     whole = plan.length - plan.length % LANES
@@ -381,7 +381,7 @@ def _product(b: IRBuilder, group: Group, rows: Rows, places: dict[Kind, Expr]) -
     def fixed(buffer: Buffer, place: Expr) -> TensorFn:
         return tensor_fn((1,), "int8", lambda _b, *_i: buffer.load("int8", place))
 
-    pair = [fixed(v, places[kind]) for v, kind in zip(rows.pair, rows.runs.kinds, strict=True)]
+    pair = [fixed(v, places[kind]) for v, kind in zip(rows.operands, rows.runs.kinds, strict=True)]
     rule = F_TE.get("qnn.multiply")(TeContext(b), pair, group.anchor.attrs, TensorType((1,), "int8"))
     return rule.at(b, (imm(0),))
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
-from math import prod
 
-from aot.ir.op import Array
-from aot.relay.expr import Constant, tensor_type
-from aot.relay.expr import Var as Tensor
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, binop, imm
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_fpu.conv2d import plan, plan_depthwise, plan_depthwise_stored, plan_stored, title_of
 from aot.topi.arm_fpu.dot import CHANNELS, Clamp, DotForm, Text, bits_of, constant, dot, float_operands
 from aot.topi.arm_fpu.layer import DEPTHWISE, UNROLL, FloatLayer, Tile, WindowKernel, with_relu
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, count_instructions
-from aot.topi.layer.elementwise import Kind, view_of
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of, count_instructions
+from aot.topi.layer.elementwise import Rows, Runs, runs_of
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LANES = 4
 """Numbers per vector."""
+LOAD, STORE = "vldrw{}.u32", "vstrw{}.32"
 
 _POINTERS = ("r0", "r1")
 """Registers of the data of two pixels; r2 is the stream of weights, r12 the number of remaining runs, LR counts taps."""
@@ -57,12 +52,23 @@ class VectorForm(DotForm):
         """Registers of the sums, one pixel after the other."""
         return [f"q{i}" for i in range(self.pixels * self.vectors)]
 
+    @property
+    def together(self) -> int:
+        """Taps in one part of the loop's body."""
+        return LANES
+
     def run(self, *, first: bool = False) -> Text:
         if not self.loop:
             return [*self.taps(self.unroll + self.remainder, first=first)]
-        whole, remainder = divmod(self.unroll, LANES)
-        body: Text = [Repeat(whole, self.taps(LANES)), *self.taps(remainder)]
+        whole, remainder = divmod(self.unroll, self.together)
+        body: Text = [Repeat(whole, self.taps(self.together)), *self.taps(remainder)]
         return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.remainder)]
+
+    def all_runs(self) -> Text:
+        if not self.runs:
+            return self.run(first=self.starts)
+        text: Text = [*self.run(first=True), *self.steps(), "beq 3f"] if self.starts else []
+        return [*text, "1:", *self.run(), *self.steps(), "bne 1b", "3:"]
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
         text: list[str] = []
@@ -72,21 +78,14 @@ class VectorForm(DotForm):
                 pointer, data = _POINTERS[p], ", ".join(_DATA[p][:size])
                 text.append(f"ldr {data}, [{pointer}], #4" if size == 1 else f"ldmia {pointer}!, {{{data}}}")
             for k in range(size):
-                text += self.loads("r2", "q4") + self.products(0, k, first=first and done + k == 0)
+                text += self.moves(LOAD, "r2", 4) + self.products(0, k, first=first and done + k == 0)
         return text
 
-    def loads(self, pointer: str, into: str) -> list[str]:
-        """Load a number per channel into vectors from `into` on; the pointer advances."""
-        return self._moves("vldrw", "u32", pointer, int(into[1:]))
-
-    def stores(self, pointer: str, source: str) -> list[str]:
-        """Store the channels of a pixel from vectors from `source` on."""
-        return self._moves("vstrw", "32", pointer, int(source[1:]))
-
-    def _moves(self, op: str, dtype: str, pointer: str, first: int) -> list[str]:
-        text = [f"{op}.{dtype} q{first + v}, [{pointer}], #{4 * LANES}" for v in range(self.channels // LANES)]
+    def moves(self, op: str, pointer: str, first: int) -> list[str]:
+        """LOAD or STORE a number per channel, to or from vectors from number `first` on; the pointer advances."""
+        text = [f"{op.format('')} q{first + v}, [{pointer}], #{4 * LANES}" for v in range(self.channels // LANES)]
         if self.last:
-            text += ["vpst", f"{op}t.{dtype} q{first + self.vectors - 1}, [{pointer}], #{4 * self.last}"]
+            text += ["vpst", f"{op.format('t')} q{first + self.vectors - 1}, [{pointer}], #{4 * self.last}"]
         return text
 
     def products(self, weights: int, k: int, *, first: bool = False) -> list[str]:
@@ -117,22 +116,16 @@ class VectorForm(DotForm):
 
     def text(self) -> Text:
         start: Text = [*self.mask(), *(["ldr r12, %[runs]"] if self.runs else [])]
-        start += [] if self.starts else self.zeros()
-        if not self.runs:
-            start += self.run(first=self.starts)
-        else:
-            start += [*self.run(first=True), *self.steps(), "beq 3f"] if self.starts else []
-            start += ["1:", *self.run(), *self.steps(), "bne 1b", "3:"]
-        return start + self.finish()
+        return [*start, *([] if self.starts else self.zeros()), *self.all_runs(), *self.finish()]
 
     def finish(self) -> Text:
         """Add the bias, clamp and store."""
         n = self.vectors
-        text: Text = ["ldr lr, %[bias]", *self.loads("lr", "q4")]
+        text: Text = ["ldr lr, %[bias]", *self.moves(LOAD, "lr", 4)]
         text += [f"vadd.f32 {q}, {q}, q{4 + i % n}" for i, q in enumerate(self.accumulators)]
-        text += [*self.clamped(), *(self.mask() if self.clamps else []), "ldr r3, %[o]", *self.stores("r3", "q0")]
+        text += [*self.clamped(), *(self.mask() if self.clamps else []), "ldr r3, %[o]", *self.moves(STORE, "r3", 0)]
         if self.pixels == 2:
-            text += ["ldr r3, %[o]", "ldr r4, %[step]", "add r3, r3, r4", *self.stores("r3", f"q{n}")]
+            text += ["ldr r3, %[o]", "ldr r4, %[step]", "add r3, r3, r4", *self.moves(STORE, "r3", n)]
         return text
 
     @property
@@ -174,7 +167,7 @@ def vector_dot(form: VectorForm) -> TensorIntrin:
     return replace(dot(form), name=name, emit=lambda ops: emit(form, ops), requires="mve.fp", ordered=True)
 
 
-def emit(form: VectorForm, operands: Mapping[str, COperand]) -> BlockText:
+def emit(form: VectorForm, operands: Operands) -> BlockText:
     """The assembly of a block; values needed once are read from memory."""
     moved = {**{f"x{p}": _POINTERS[p] for p in range(form.sources)}, "w": "r2"}
     inside = {"bias": operands["bias"].pointer, "o": operands["out"].pointer}
@@ -259,16 +252,14 @@ class DepthwiseVectors(VectorForm):
 
     near: int = 0
 
-    def run(self, *, first: bool = False) -> Text:
-        if not self.loop:
-            return [*self.taps(self.unroll + self.remainder, first=first)]
-        body: Text = [Repeat(self.unroll, self.taps(1))]
-        return ["ldr lr, %[trips]", "dls lr, lr", "2:", *body, "le lr, 2b", *self.taps(self.remainder)]
+    @property
+    def together(self) -> int:
+        return 1
 
     def taps(self, count: int, *, first: bool = False) -> list[str]:
         text: list[str] = []
         for k in range(count):
-            text += self.loads("r2", "q4")
+            text += self.moves(LOAD, "r2", 4)
             for p in range(self.pixels):
                 text += self._data(p) + self._products(p, first=first and k == 0)
         return text
@@ -299,18 +290,8 @@ class DepthwiseVectors(VectorForm):
         start: Text = [*self.mask(), "ldr r9, %[blocks]"]
         start += [] if self.near else ["ldr r10, %[tap]"]
         start += ["ldr r11, %[gap]"] if self.runs else []
-        return [*start, "6:", *self._block(), *self._around(), "bne 6b"]
-
-    def _block(self) -> Text:
-        """Code for up to eight channels."""
-        text: Text = [] if self.starts else self.zeros()
-        text += ["ldr r12, %[runs]"] if self.runs else []
-        if not self.runs:
-            text += self.run(first=self.starts)
-        else:
-            text += [*self.run(first=True), *self.steps(), "beq 3f"] if self.starts else []
-            text += ["1:", *self.run(), *self.steps(), "bne 1b", "3:"]
-        return text + self.finish()
+        start += ["6:", *([] if self.starts else self.zeros()), *(["ldr r12, %[runs]"] if self.runs else [])]
+        return [*start, *self.all_runs(), *self.finish(), *self._around(), "bne 6b"]
 
     def _around(self) -> Text:
         """Move to the next block's data, weights and biases."""
@@ -319,10 +300,10 @@ class DepthwiseVectors(VectorForm):
 
     def finish(self) -> Text:
         n = self.vectors
-        text: Text = [*self.loads("r5", "q4")]
+        text: Text = [*self.moves(LOAD, "r5", 4)]
         text += [f"vadd.f32 {q}, {q}, q{4 + i % n}" for i, q in enumerate(self.accumulators)]
         text += [*self.clamped(), *(self.mask() if self.clamps else [])]
-        return text + [line for p in range(self.pixels) for line in self.stores(_RESULTS[p], f"q{p * n}")]
+        return text + [line for p in range(self.pixels) for line in self.moves(STORE, _RESULTS[p], p * n)]
 
     def price(self, *, runs: float, trips: float, blocks: int) -> float:
         """Instructions per execution."""
@@ -354,12 +335,11 @@ def depthwise_vectors(form: DepthwiseVectors) -> TensorIntrin:
             at: Expr = numbers.get("step", zero) * p + n * form.channels
             for c in range(form.channels):
                 b.store(out, at + c, form.clamp.meaning(b, acc[p, c] + bias[n * numbers["each"] + c]))
-    desc = replace(b.finish(), scalars=tuple(numbers.values()))
-    name = f"arm_mve.{form.name}"
-    return TensorIntrin(name, desc, lambda ops: _emit_depthwise(form, ops), requires="mve.fp", ordered=True)
+    emit = partial(_emit_depthwise, form)
+    return block_of(b, "arm_mve", emit, *numbers.values(), requires="mve.fp", ordered=True)
 
 
-def _emit_depthwise(form: DepthwiseVectors, operands: Mapping[str, COperand]) -> BlockText:
+def _emit_depthwise(form: DepthwiseVectors, operands: Operands) -> BlockText:
     value = {n: f"({o.value})" for n, o in operands.items() if o.value}
     taps = f"({value['trips']} * {form.unroll} + {form.remainder})" if form.loop else f"{form.unroll + form.remainder}"
     runs, gap, skip = (value.get(n, other) for n, other in (("runs", "1"), ("gap", "0"), ("skip", "0")))
@@ -539,31 +519,20 @@ def elementwise(form: ElementForm) -> TensorIntrin:
     Operands: x0 and x1 (not for relu) float32; one that is a number for all elements is read at index 0 only; out (may be either
     of them); count.
     """
-    count = Var("count")
+    count, names = Var("count"), [f"x{i}" for i in range(len(form.ones))]
     b = IRBuilder(form.name)
-    *xs, out = float_operands(b, *(f"x{i}" for i in range(len(form.ones))))
+    *xs, out = float_operands(b, *names)
     with b.for_("i", count) as i:
         values: list[Expr] = [x[imm(0) if one else i] for x, one in zip(xs, form.ones, strict=True)]
         value = binop(OPERATORS[form.op][0], *values) if form.op in OPERATORS else values[0]
         b.store(out, i, form.clamp.meaning(b, value))
-    desc = replace(b.finish(), scalars=(count,))
-    name = f"arm_mve.{form.name}"
-    return TensorIntrin(name, desc, lambda ops: _emit_elements(form, ops), requires="mve.fp", ordered=True)
+    clobbers = ["lr", "q0", "q1", "q2", "q3", "q4"]
 
+    def emit(operands: Operands) -> BlockText:
+        text = [*form.before(), "dlstp.32 lr, %[n]", "1:", *form.vector_step(), "letp lr, 1b"]
+        return asm(operands, text, f"{' '.join(names)} >out", "n=count", temporaries="t", clobbers=clobbers)
 
-def _emit_elements(form: ElementForm, operands: Mapping[str, COperand]) -> BlockText:
-    names = [f"x{i}" for i in range(len(form.ones))]
-    return AsmBlock(
-        [
-            *(f"const void *aot_{n} = {operands[n].pointer};" for n in names),
-            f"void *aot_out = {operands['out'].pointer};",
-            "uint32_t aot_t;",
-        ],
-        [*form.before(), "dlstp.32 lr, %[n]", "1:", *form.vector_step(), "letp lr, 1b"],
-        outs=[*(f'[{n}] "+&r"(aot_{n})' for n in (*names, "out")), '[t] "=&r"(aot_t)'],
-        ins=[f'[n] "r"({operands["count"].value})'],
-        clobbers=["lr", "q0", "q1", "q2", "q3", "q4"],
-    ).emit()
+    return block_of(b, "arm_mve", emit, count, requires="mve.fp", ordered=True)
 
 
 # ADD, SUB, MUL and RELU of float32 in vectors, alone or followed by RELUs.  Only with --fast-float.
@@ -575,50 +544,26 @@ LEAST = 8
 """Shortest run for which vectors pay off."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ElementPlan:
-    """`rows` runs of `length` elements, how each operand relates to them, and the block for one run."""
-
-    rows: int
-    length: int
-    kinds: tuple[Kind, ...]
-    form: ElementForm
-
-
-def _plan_elements(group: Group, target: Target, op: str) -> _ElementPlan | None:
+def _plan_elements(group: Group, target: Target, op: str) -> tuple[Runs, ElementForm] | None:
     anchor = group.anchor
-    if not (target.has("mve") and target.has("ftz")) or len(anchor.args) != (2 if op in OPERATORS else 1):
+    runs = runs_of(anchor, "float32", least=LEAST, outer=True) if target.has("mve") and target.has("ftz") else None
+    if runs is None or len(runs.kinds) != (2 if op in OPERATORS else 1):
         return None
-    out = tensor_type(anchor)
-    if not all(isinstance(a, (Tensor, Constant)) and a.type.dtype == "float32" for a in anchor.args) or out.size == 0:
-        return None
-    bounds, head, epilogue = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
-    lo, hi = bounds
+    (lo, hi), head, epilogue = with_relu((anchor.attrs.lo, anchor.attrs.hi), anchor, group.followers)
     if epilogue or head is not group.result or (lo is not None and hi is not None and lo > hi):
         return None
-    views = [view_of(a, out.shape) for a in anchor.args]
-    kinds = tuple(v[0] for v in views if v is not None)
-    length = min((v[1] for v in views if v is not None), default=0)
-    if len(kinds) < len(views) or "whole" not in kinds or length < LEAST:
-        return None
-    return _ElementPlan(out.size // length, length, kinds, ElementForm(op, tuple(k == "outer" for k in kinds), Clamp(lo, hi)))
+    return runs, ElementForm(op, tuple(k == "outer" for k in runs.kinds), Clamp(lo, hi))
 
 
-def _lower_elements(group: Group, _target: Target, name: str, plan: _ElementPlan) -> Lowered:
-    b, form = IRBuilder(name), plan.form
-    constants: dict[str, Array] = {}
-    data: dict[int, Buffer] = {id(v): b.input("data", (prod(v.type.shape),), "float32", align=4) for v in group.params}
-    for a in group.anchor.args:
-        if isinstance(a, Constant) and id(a) not in data:
-            data[id(a)] = b.const("table", (a.data.size,), "float32", align=4)
-            constants[data[id(a)].name] = a.data.reshape(-1)
-    out = b.output("out", (plan.rows * plan.length,), "float32", align=4)
-    with b.for_("r", plan.rows) as r:
-        at = {"whole": r * plan.length, "inner": imm(0), "outer": r}
-        operands = [region(data[id(a)], at[kind]) for a, kind in zip(group.anchor.args, plan.kinds, strict=True)]
-        b.block(elementwise(form), *operands, region(out, at["whole"]), imm(plan.length))
+def _lower_elements(group: Group, _target: Target, name: str, plan: tuple[Runs, ElementForm]) -> Lowered:
+    b, (runs, form) = IRBuilder(name), plan
+    rows = Rows(b, group, runs, dtype="float32")
+    with b.for_("r", runs.rows) as r:
+        at = {"whole": r * runs.length, "inner": imm(0), "outer": r}
+        operands = [region(x, at[kind]) for x, kind in zip(rows.operands, runs.kinds, strict=True)]
+        b.block(elementwise(form), *operands, region(rows.out, at["whole"]), imm(runs.length))
     func = b.finish(FuncAttrs(kernel=f"arm_mve.{form.op}_float", span=group.anchor.span))
-    return Lowered(func, constants, plan.rows * (form.instructions(plan.length) + 8) + 10, form.code + 60)
+    return Lowered(func, rows.constants, runs.rows * (form.instructions(runs.length) + 8) + 10, form.code + 60)
 
 
 for _op in (*OPERATORS, "relu"):

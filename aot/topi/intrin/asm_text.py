@@ -92,7 +92,7 @@ def block_of(b: IRBuilder, family: str, emit: Emit, *scalars: Var, requires: str
 
 
 def asm(
-    operands: Operands, text: Sequence[str | Repeat], pointers: str, ins: Mapping[str, str] | None = None, *,
+    operands: Operands, text: Sequence[str | Repeat], pointers: str, ins: Mapping[str, str] | str = "", *,
     counter: str = "", temporaries: Sequence[str] = (), clobbers: Sequence[str] = (), low: str = "", kind: str = "+&",
     before: Sequence[str] = (), after: Sequence[str] = (), first: Sequence[str] = (), last: Sequence[str] = (),
     acc: str = "", end: Mapping[str, str] | None = None, temporaries_first: bool = False,
@@ -101,13 +101,16 @@ def asm(
 
     `pointers`: operands whose pointers the text changes, as `name`, or `name=operand` if the text uses another name; with `>`
     before the name the text writes there, with `*` it does not change the pointer (in memory if `*name:m`), and `name@r1` is a
-    fixed register.  `low`: those in low registers, as widening loads require.
-    `counter`: a number that the text changes, as `name=operand`.  `ins`: numbers by name, or by `name:constraint`.  `before` and
-    `after`: declarations before and after counter and temporaries; `first` and `last`: further results in GNU C syntax, before
-    and after the pointers.  `acc`: the name of accumulators without their numbers, `name=operand` if the operand is not `acc`,
-    `name:constraint` if they are in certain registers.  `end`: by `pointer:constraint`, the bytes up to that pointer's value at
-    the end of the loop, which is %[end].  `temporaries_first`: before the pointers.
+    fixed register.  `low`: those in low registers, as widening loads require.  `ins`: numbers by name, or by `name:constraint`;
+    or a list of operands that are numbers, each as `name` or `name=operand`.  `counter`: a number that the text changes, in the
+    same form.  `before` and `after`: declarations before and after counter and temporaries; `first` and `last`: further results
+    in GNU C syntax, before and after the pointers.  `acc`: the name of accumulators without their numbers, `name=operand` if the
+    operand is not `acc`, `name:constraint` if they are in certain registers.  `end`: by `pointer:constraint`, the bytes up to
+    that pointer's value at the end of the loop, which is %[end].  `temporaries_first`: before the pointers.
     """
+    if isinstance(ins, str):
+        named = [(n, o or n) for n, _, o in (spec.partition("=") for spec in ins.split())]
+        ins = {n: operands[o].value for n, o in named}
     array, _, operand = acc.partition("=")
     array, _, where = array.partition(":")
     sums = operands[operand or "acc"].scalars if acc else ()
@@ -140,7 +143,7 @@ def asm(
         declared.append(f"int32_t aot_{name} = {operands[operand or name].value};")
         outs.append(f'[{name}] "{kind}r"(aot_{name})')
     declared += [f"uint32_t {', '.join(f'aot_{t}' for t in temporaries)};"] if temporaries else []
-    pairs = [(*key.partition(":"), value) for key, value in (inputs | dict(ins or {})).items()]
+    pairs = [(*key.partition(":"), value) for key, value in (inputs | dict(ins)).items()]
     return AsmBlock(
         [*declared, *after],
         text,

@@ -18,10 +18,10 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.arithmetic import AddAttrs, linear_form
-from aot.relay.expr import Constant, Var, tensor_type
+from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.relay.expr import Expr as RelayExpr
 from aot.support.dataclass import dataclass
-from aot.support.dtype import int_range
+from aot.support.dtype import int_range, itemsize
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
@@ -49,26 +49,29 @@ class Runs:
 
     rows: int
     length: int
-    kinds: tuple[Kind, Kind]
+    kinds: tuple[Kind, ...]
 
 
 def match_runs(group: Group, *, least: int, outer: bool = False) -> Runs | None:
-    """The view of one operator on two int8 operands (tensors or constants); None for other types and shapes.
+    """The view of one operator on two int8 operands (tensors or constants); None for other types and shapes."""
+    alone = is_alone(group) and len(group.anchor.args) == 2
+    return runs_of(group.anchor, "int8", least=least, outer=outer) if alone else None
 
-    Runs have at least `least` bytes.  `outer`: an operand may have one element per run.
+
+def runs_of(call: Call, dtype: str, *, least: int, outer: bool = False) -> Runs | None:
+    """The view of an operator whose operands and result are of `dtype`; runs have at least `least` elements.
+
+    `outer`: an operand may have one element per run.
     """
-    anchor = group.anchor
-    if not is_alone(group) or len(anchor.args) != 2:
+    out = tensor_type(call)
+    if out.dtype != dtype or not all(isinstance(a, (Var, Constant)) and a.type.dtype == dtype for a in call.args):
         return None
-    out = tensor_type(anchor)
-    if out.dtype != "int8" or not all(isinstance(a, (Var, Constant)) and a.type.dtype == "int8" for a in anchor.args):
+    views = [view for a in call.args if (view := view_of(a, out.shape)) is not None]
+    kinds = tuple(kind for kind, _ in views)
+    if len(kinds) < len(call.args) or "whole" not in kinds or ("outer" in kinds and not outer):
         return None
-    views = [view_of(a, out.shape) for a in anchor.args]
-    kinds = tuple(view[0] for view in views if view is not None)
-    if len(kinds) < len(views) or "whole" not in kinds or ("outer" in kinds and not outer):
-        return None
-    length = min(view[1] for view in views if view is not None)
-    return Runs(out.size // length, length, kinds) if length >= least else None  # type: ignore[arg-type]
+    length = min(length for _, length in views)
+    return Runs(out.size // length, length, kinds) if length >= least else None
 
 
 def view_of(operand: RelayExpr, shape: tuple[int, ...]) -> tuple[Kind, int] | None:
@@ -85,18 +88,19 @@ def view_of(operand: RelayExpr, shape: tuple[int, ...]) -> tuple[Kind, int] | No
 
 
 class Rows:
-    """The flat buffers of two operands, in call order, and of the result; `constants`: contents of operands in flash."""
+    """The flat buffers of the operands, in call order, and of the result; `constants`: contents of operands in flash."""
 
-    def __init__(self, b: IRBuilder, group: Group, runs: Runs) -> None:
+    def __init__(self, b: IRBuilder, group: Group, runs: Runs, dtype: str = "int8") -> None:
         self._b, self.runs = b, runs
         self.constants: dict[str, Array] = {}
-        data = {id(v): b.input("data", (prod(v.type.shape),), "int8") for v in group.params}
+        align = itemsize(dtype)
+        data = {id(v): b.input("data", (prod(v.type.shape),), dtype, align=align) for v in group.params}
         for a in group.anchor.args:
             if isinstance(a, Constant) and id(a) not in data:
-                data[id(a)] = b.const("table", (prod(tensor_type(a).shape),), "int8", align=4)
+                data[id(a)] = b.const("table", (prod(tensor_type(a).shape),), dtype, align=4)
                 self.constants[data[id(a)].name] = a.data.reshape(-1)
-        self.pair = tuple(data[id(a)] for a in group.anchor.args)
-        self.out = b.output("out", (runs.rows * runs.length,), "int8")
+        self.operands = [data[id(a)] for a in group.anchor.args]
+        self.out = b.output("out", (runs.rows * runs.length,), dtype, align=align)
 
     @contextmanager
     def each(self, joined: int = 1, *, name: str = "at") -> Iterator[tuple[Expr, Expr]]:
@@ -107,7 +111,7 @@ class Rows:
 
     def operand(self, number: int, at: Expr) -> Region:
         """The operand (not of kind `outer`) for the run that begins at `at`."""
-        return region(self.pair[number], at if self.runs.kinds[number] == "whole" else 0)
+        return region(self.operands[number], at if self.runs.kinds[number] == "whole" else 0)
 
 
 def is_alone(group: Group) -> bool:
@@ -211,12 +215,12 @@ def _lower_rows(group: Group, _target: Target, name: str, plan: RowPlan, *, kern
     with rows.each(name=plan.at) as (r, at):
         tensors: list[Region | Expr] = [rows.operand(plan.first, at), region(rows.out, at)]
         if runs.kinds[1 - plan.first] == "outer":
-            tensors.append(b.let("factor", cast("int32", rows.pair[1 - plan.first][r]) - plan.zp))
+            tensors.append(b.let("factor", cast("int32", rows.operands[1 - plan.first][r]) - plan.zp))
         else:
             tensors.insert(1, rows.operand(1 - plan.first, at))
         b.block(plan.block, *tensors, *plan.numbers, imm(whole))
         if whole < runs.length:
-            rule = _rule(b, group, rows.pair, runs.length)
+            rule = _rule(b, group, rows.operands, runs.length)
             for i in range(whole, runs.length):
                 b.store(rows.out, at + i, rule.at(b, (at + i,)))
     return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), rows.constants, *plan.cost)
