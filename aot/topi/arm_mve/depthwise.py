@@ -14,7 +14,7 @@ A convolution of one-channel data is computed as a depthwise one with many outpu
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import prod
 
 import numpy as np
@@ -27,10 +27,10 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, TensorIntrin
+from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.elementwise import Results
 from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors
-from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, add_immediate, asm, block_of, count_instructions
+from aot.topi.intrin.asm_text import Operands, Repeat, add_immediate, asm, block_of, count_instructions
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.im2col import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -142,12 +142,9 @@ def split_channels(part: Part) -> TensorIntrin:
     to = b.output("to", (UNKNOWN_EXTENT,), "int8")
     with b.for_("r", part.taps) as r, b.for_("i", part.count) as i, b.for_("l", part.lanes) as lane:
         b.store(to, lane * part.pitch + i * part.across + r, data[r * part.tap_step + i * part.step + lane])
-    return block_of(b, "arm_mve", lambda ops: _emit_split(ops, part))
-
-
-def _emit_split(operands: Operands, part: Part) -> BlockText:
     clobbers = ["r0", "r2", "r3", "r5", "r6", "r8", "lr", "q0", "q1", "q2"]
-    return asm(operands, split_text(part), "s@r1=data >d@r4=to", kind="+", clobbers=clobbers)
+    emit = partial(asm, text=split_text(part), pointers="s@r1=data >d@r4=to", kind="+", clobbers=clobbers)
+    return block_of(b, "arm_mve", emit)
 
 
 def split_text(part: Part) -> list[str | Repeat]:
@@ -235,20 +232,11 @@ def convolve(lines: Lines, channels: int) -> TensorIntrin:
 
 
 def _emit_convolve(operands: Operands, lines: Lines, channels: int) -> BlockText:
-    loop = channels > 1
-    start = operands["params"].pointer
-    return AsmBlock(
-        [
-            *([f"const void *const aot_end = (const uint8_t *){start} + {channels * lines.record};"] if loop else []),
-            f'register const void *aot_x __asm("r1") = {operands["taps"].pointer};',
-            f'register const void *aot_p __asm("r8") = {start};',
-            f'register void *aot_o __asm("r12") = {operands["out"].pointer};',
-        ],
-        convolve_text(lines, loop=loop),
-        outs=['"+r"(aot_x)', '"+r"(aot_p)', '"+r"(aot_o)'],
-        ins=['[end] "m"(aot_end)'] if loop else [],
-        clobbers=["r0", "r2", "r3", "r4", "r5", "r6", "r7", "r9", "r10", "r11", "lr", *(f"q{i}" for i in range(8))],
-    ).emit()
+    loop, start = channels > 1, operands["params"].pointer
+    ends = {"e": COperand(f"(const uint8_t *){start} + {channels * lines.record}")}
+    clobbers = ["r0", "r2", "r3", "r4", "r5", "r6", "r7", "r9", "r10", "r11", "lr", *(f"q{i}" for i in range(8))]
+    pointers = "*end:m=e " * loop + "x@r1=taps p@r8=params >o@r12=out"
+    return asm({**operands, **ends}, convolve_text(lines, loop=loop), pointers, kind="+", clobbers=clobbers)
 
 
 _ORDER = [0, 4, 1, 5, 2, 6, 3, 7]

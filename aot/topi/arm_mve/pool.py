@@ -7,9 +7,11 @@ inside.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import prod
+from operator import add
 
 import numpy as np
 
@@ -22,13 +24,14 @@ from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, clamp, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, TensorIntrin
+from aot.tir.intrin import TensorIntrin
 from aot.topi.arm_mve.vectors import RequantForm, plan_vectors
 from aot.topi.generic.pool import MAX_LANE_TAPS, PoolLayer, exact_mean, match_pool
-from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
+from aot.topi.intrin.asm_text import Repeat, asm, block_of, count_instructions
 from aot.topi.strategy import Group, Lowered, register_planned
 
 _NEAR = 127
+Text = list[str | Repeat]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,12 @@ def largest(pixel: Pixel, dtype: str) -> TensorIntrin:
 
     Operands: data and out of `dtype` (int8, uint8), which do not overlap; rows and columns, each at least 1.
     """
-    b = IRBuilder(f"largest_{dtype}_{pixel.channels}")
-    data = b.input("data", (UNKNOWN_EXTENT,), dtype)
-    out = b.output("out", (UNKNOWN_EXTENT,), dtype)
-    rows, columns = Var("rows"), Var("columns")
-    with b.for_("c", pixel.channels) as c:
-        best = b.local("best", (1,), "int32", init=pixel.lo)
-        with b.for_("y", rows) as y, b.for_("x", columns) as x:
-            b.store(best, 0, maximum(best[0], cast("int32", data[y * pixel.line + x * pixel.channels + c])))
-        b.store(out, c, minimum(best[0], pixel.hi))
-    return block_of(b, "arm_mve", lambda ops: _emit(ops, largest_text(pixel, dtype)), rows, columns)
+
+    def finish(_b: IRBuilder, best: Expr) -> Expr:
+        return minimum(best, pixel.hi)
+
+    name, text = f"largest_{dtype}_{pixel.channels}", largest_text(pixel, dtype)
+    return _reduction(name, dtype, pixel, text, start=("best", pixel.lo), step=maximum, finish=finish)
 
 
 @cache
@@ -86,36 +85,43 @@ def mean(pixel: Pixel, numbers: Mean) -> TensorIntrin:
 
     Operands: data and out int8, which do not overlap; rows and columns, each at least 1, at most 256 elements in total.
     """
-    b = IRBuilder(f"mean_{pixel.channels}")
-    data = b.input("data", (UNKNOWN_EXTENT,), "int8")
-    out = b.output("out", (UNKNOWN_EXTENT,), "int8")
+
+    def finish(b: IRBuilder, total: Expr) -> Expr:
+        if numbers.form is not None:
+            return numbers.form.meaning(b, total, (imm(numbers.bias), imm(numbers.multiplier), imm(numbers.shift)))
+        return clamp((total * numbers.multiplier + (1 << (numbers.shift - 1))) >> numbers.shift, pixel.lo, pixel.hi)
+
+    text = mean_text(pixel, numbers)
+    return _reduction(f"mean_{pixel.channels}", "int8", pixel, text, start=("total", 0), step=add, finish=finish)
+
+
+def _reduction(
+    name: str, dtype: str, pixel: Pixel, text: Text, *, start: tuple[str, int], step: Callable[[Expr, Expr], Expr],
+    finish: Callable[[IRBuilder, Expr], Expr],
+) -> TensorIntrin:  # fmt: skip
+    """The block that combines the elements of a window by `step`, beginning with the value `start`."""
+    b = IRBuilder(name)
+    data = b.input("data", (UNKNOWN_EXTENT,), dtype)
+    out = b.output("out", (UNKNOWN_EXTENT,), dtype)
     rows, columns = Var("rows"), Var("columns")
     with b.for_("c", pixel.channels) as c:
-        total = b.local("total", (1,), "int32", init=0)
+        value = b.local(start[0], (1,), "int32", init=start[1])
         with b.for_("y", rows) as y, b.for_("x", columns) as x:
-            b.store(total, 0, total[0] + cast("int32", data[y * pixel.line + x * pixel.channels + c]))
-        if numbers.form is None:
-            rounded = (total[0] * numbers.multiplier + (1 << (numbers.shift - 1))) >> numbers.shift
-            b.store(out, c, clamp(rounded, pixel.lo, pixel.hi))
-        else:
-            b.store(out, c, numbers.form.meaning(b, total[0], (imm(numbers.bias), imm(numbers.multiplier), imm(numbers.shift))))
-    return block_of(b, "arm_mve", lambda ops: _emit(ops, mean_text(pixel, numbers)), rows, columns)
-
-
-def _emit(operands: Operands, text: list[str | Repeat]) -> BlockText:
-    ins = {n: operands[n].value for n in ("rows", "columns")}
+            b.store(value, 0, step(value[0], cast("int32", data[y * pixel.line + x * pixel.channels + c])))
+        b.store(out, c, finish(b, value[0]))
     clobbers = ["r0", "r3", "r4", "r5", "r6", "r8", "lr", *(f"q{i}" for i in range(8))]
-    return asm(operands, text, "x@r1=data >o@r2=out", ins, clobbers=clobbers)
+    emit = partial(asm, text=text, pointers="x@r1=data >o@r2=out", ins="rows columns", clobbers=clobbers)
+    return block_of(b, "arm_mve", emit, rows, columns)
 
 
-def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot: list[str]) -> list[str | Repeat]:
+def _channels(pixel: Pixel, lanes: int, *, head: list[str], tap: list[str], foot: list[str]) -> Text:
     """The loops; r5 remaining channels, r1 and r2 the current ones, r3 a line, r4 a pixel, r6 remaining lines.
 
     `tap` reads at r4.  Every vector is predicated, so nothing after the last channel is read or written.
     """
     near = pixel.channels <= _NEAR
     taps = [Repeat(pixel.unroll, [*tap, *([] if near else ["add r4, r4, r0"])])]
-    text: list[str | Repeat] = [f"movw r5, #{pixel.channels}", "1:", f"vctp.{128 // lanes} r5", *head, "mov r3, r1"]
+    text: Text = [f"movw r5, #{pixel.channels}", "1:", f"vctp.{128 // lanes} r5", *head, "mov r3, r1"]
     text += ["mov r6, %[rows]", "2:", "mov r4, r3"]
     if pixel.across == pixel.unroll:
         text += taps
@@ -142,7 +148,7 @@ def _word(register: str, value: int) -> list[str]:
     return [f"movw {register}, #{value & 0xFFFF}", f"movt {register}, #{value >> 16 & 0xFFFF}"]
 
 
-def largest_text(pixel: Pixel, dtype: str) -> list[str | Repeat]:
+def largest_text(pixel: Pixel, dtype: str) -> Text:
     """The assembly; q0 the largest so far, q2 and q3 the bounds."""
     kind = "s8" if dtype == "int8" else "u8"
     high = pixel.hi < int_range(dtype)[1]
@@ -153,7 +159,7 @@ def largest_text(pixel: Pixel, dtype: str) -> list[str | Repeat]:
     return [*setup, *loops]
 
 
-def mean_text(pixel: Pixel, numbers: Mean) -> list[str | Repeat]:
+def mean_text(pixel: Pixel, numbers: Mean) -> Text:
     """The assembly; q0 16-bit sums; r8 bias or half, q3 multiplier, q4 shift."""
     form = numbers.form
     setup = [*form.setup] if form else []
@@ -178,7 +184,7 @@ def mean_text(pixel: Pixel, numbers: Mean) -> list[str | Repeat]:
     return [*setup, *loops]
 
 
-def instructions(pixel: Pixel, text: list[str | Repeat], *, lanes: int, rows: float, columns: float) -> float:
+def instructions(pixel: Pixel, text: Text, *, lanes: int, rows: float, columns: float) -> float:
     """Instructions that one block executes for that many taps."""
     tap = 2 + (pixel.channels % lanes > 0) + (pixel.channels > _NEAR)
     straight = pixel.across == pixel.unroll
@@ -206,7 +212,7 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     layer = match_pool(group) if target.has("mve") else None
     if layer is None or layer.out[3] < LEAST:
         return None
-    numbers = None if layer.kind == "max" else _mean_numbers(layer) if layer.kind == "mean" else _average_numbers(layer)
+    numbers = None if layer.kind == "max" else _mean_numbers(layer)
     if layer.kind != "max" and numbers is None:
         return None
     width, depth = layer.image[1], layer.out[3]
@@ -216,16 +222,14 @@ def _plan(group: Group, target: Target) -> _Plan | None:
     return _Plan(layer, pixel, numbers)
 
 
-def _average_numbers(layer: PoolLayer) -> Mean | None:
-    exact = exact_mean(layer.taps) if layer.taps <= MAX_LANE_TAPS and not any(layer.padding) else None
-    return None if exact is None else Mean(exact.multiplier, exact.shift)
-
-
 def _mean_numbers(layer: PoolLayer) -> Mean | None:
-    """The numbers of the operator MEAN, which requantises the sum."""
+    """The numbers of average pooling, or of the operator MEAN, which requantises the sum."""
     attrs, taps = layer.attrs, layer.taps
     if taps > MAX_LANE_TAPS:
         return None
+    if layer.kind != "mean":
+        exact = None if any(layer.padding) else exact_mean(taps)
+        return None if exact is None else Mean(exact.multiplier, exact.shift)
     rescaling = RequantizeAttrs((attrs.multiplier,), (attrs.shift,), attrs.zero_point, attrs.lo, attrs.hi, "double")
     bias = -attrs.input_zp * taps
     requant = plan_vectors(rescaling, np.array([bias - 128 * taps]), np.array([bias + 127 * taps]))

@@ -51,32 +51,17 @@ def row_sum(depth: int) -> TensorIntrin:
     with b.for_("j", depth) as j:
         exp = cast("uint32", exps[cast("int32", x[j]) - top[0] + (CODES - 1)])
         b.store(total, 0, total[0] + ((exp + (1 << (ACCUMULATION_INTEGER_BITS - 1))) >> ACCUMULATION_INTEGER_BITS))
-    return block_of(b, "arm_mve", lambda ops: _emit_sum(ops, depth))
+    text = ["mvn %[top], #127", "mov %[b], %[x]", f"movw r12, #{depth}", "dlstp.8 lr, r12"]
+    text += ["1:", "vldrb.u8 q0, [%[b]], #16", "vmaxv.s8 %[top], q0", "letp lr, 1b"]
+    text += [*_BASE, "dlstp.32 lr, r12", "mov r12, #0", "2:", *_EXPONENTIALS]
+    text += [f"vrshr.u32 q1, q1, #{ACCUMULATION_INTEGER_BITS}", "vaddva.u32 r12, q1", "letp lr, 2b", "mov %[total], r12"]
 
+    def emit(operands: Operands) -> BlockText:
+        (largest,), (sums,) = operands["top"].scalars, operands["total"].scalars
+        last = ['[b] "=&r"(aot_b)', f'[top] "=&r"({largest})', f'[total] "=r"({sums})']
+        return asm(operands, text, "x *t=exps", low="x", before=[_POINTER], last=last, clobbers=["r12", "lr", "q0", "q1"])
 
-def _emit_sum(operands: Operands, depth: int) -> BlockText:
-    text = [
-        "mvn %[top], #127",
-        "mov %[b], %[x]",
-        f"movw r12, #{depth}",
-        "dlstp.8 lr, r12",
-        "1:",
-        "vldrb.u8 q0, [%[b]], #16",
-        "vmaxv.s8 %[top], q0",
-        "letp lr, 1b",
-        *_BASE,
-        "dlstp.32 lr, r12",
-        "mov r12, #0",
-        "2:",
-        *_EXPONENTIALS,
-        f"vrshr.u32 q1, q1, #{ACCUMULATION_INTEGER_BITS}",
-        "vaddva.u32 r12, q1",
-        "letp lr, 2b",
-        "mov %[total], r12",
-    ]
-    (top,), (total,) = operands["top"].scalars, operands["total"].scalars
-    last = ['[b] "=&r"(aot_b)', f'[top] "=&r"({top})', f'[total] "=r"({total})']
-    return asm(operands, text, "x *t=exps", low="x", before=[_POINTER], last=last, clobbers=["r12", "lr", "q0", "q1"])
+    return block_of(b, "arm_mve", emit)
 
 
 @cache
@@ -95,29 +80,18 @@ def row_results(depth: int, dtype: str, zero_point: int) -> TensorIntrin:
         product = cast("uint32", tir_saturating_rounding_doubling_high_mul(scale, exp))
         value = cast("int32", ((product >> less) + 1) >> 1)
         b.store(out, i, cast(dtype, minimum(value + zero_point, int_range(dtype)[1])))
-    # data are read before the results that belong to them are written
-    return block_of(b, "arm_mve", lambda ops: _emit_results(ops, depth, dtype, zero_point), top, scale, less, ordered=True)
-
-
-def _emit_results(operands: Operands, depth: int, dtype: str, zero_point: int) -> BlockText:
     narrow = ["vadd.i32 q1, q1, %[zp]", "vqmovnb.s32 q1, q1", "vstrh.32 q1, [%[out]], #8"]
     if dtype == "int8":
         narrow = ["vqmovnb.s32 q1, q1", "vqadd.s16 q1, q1, %[zp]", "vqmovnb.s16 q1, q1", "vstrb.32 q1, [%[out]], #4"]
-    text = [
-        *_BASE,
-        f"movw lr, #{depth}",
-        "dlstp.32 lr, lr",
-        "1:",
-        *_EXPONENTIALS,
-        "vqrdmulh.s32 q1, q1, %[scale]",
-        "vrshl.s32 q1, %[s]",
-        *narrow,
-        "letp lr, 1b",
-    ]
-    ins = {"top": operands["top"].value, "scale": operands["scale"].value, "s": f"~({operands['less'].value})"}
-    ins["zp"] = f"{zero_point}"
-    last = ['[b] "=&r"(aot_b)']
-    return asm(operands, text, "x *t=exps >out", ins, low="x out", before=[_POINTER], last=last, clobbers=["lr", "q0", "q1"])
+    text = [*_BASE, f"movw lr, #{depth}", "dlstp.32 lr, lr", "1:", *_EXPONENTIALS, "vqrdmulh.s32 q1, q1, %[scale]"]
+    text += ["vrshl.s32 q1, %[s]", *narrow, "letp lr, 1b"]
+
+    def emit(operands: Operands) -> BlockText:
+        ins = {n: operands[n].value for n in ("top", "scale")} | {"s": f"~({operands['less'].value})", "zp": f"{zero_point}"}
+        last, clobbers = ['[b] "=&r"(aot_b)'], ["lr", "q0", "q1"]
+        return asm(operands, text, "x *t=exps >out", ins, low="x out", before=[_POINTER], last=last, clobbers=clobbers)
+
+    return block_of(b, "arm_mve", emit, top, scale, less, ordered=True)  # data are read before their results are written
 
 
 def row_instructions(depth: int, dtype: str) -> int:

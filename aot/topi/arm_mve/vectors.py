@@ -11,7 +11,7 @@ When bytes are copied, the last vector of a run is predicated, so nothing outsid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from aot.support.dtype import int_range
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp
-from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.intrin.asm_text import Emit, Operands, asm, block_of
+from aot.tir.intrin import TensorIntrin
+from aot.topi.intrin.asm_text import Emit, asm, block_of
 from aot.topi.intrin.scalar import REQUANTIZE_DOUBLE, REQUANTIZE_SINGLE
 
 VECTOR = 16
@@ -187,15 +187,12 @@ def copy_rows() -> TensorIntrin:
     Operands: data, to (int8, not overlapping); rows, length, step, to_step.
     """
     scalars = tuple(Var(n) for n in ("rows", "length", "step", "to_step"))
-    return _rows_block("copy_rows", _emit_copy, scalars, scalars[1], scalars[3])
-
-
-def _emit_copy(operands: Operands) -> BlockText:
     text = ["1:", "mov r0, %[s]", "mov r1, %[d]", "wlstp.8 lr, %[n], 3f"]
     text += ["2:", "vldrb.u8 q0, [r0], #16", "vstrb.8 q0, [r1], #16", "letp lr, 2b", "3:"]
     text += ["add %[s], %[s], %[t]", "add %[d], %[d], %[u]", "subs %[rows], %[rows], #1", "bgt 1b"]
-    ins = {n: operands[o].value for n, o in (("n", "length"), ("t", "step"), ("u", "to_step"))}
-    return asm(operands, text, "s=data >d=to", ins, counter="rows", clobbers=["r0", "r1", "lr", "q0"])
+    ins, clobbers = "n=length t=step u=to_step", ["r0", "r1", "lr", "q0"]
+    emit = partial(asm, text=text, pointers="s=data >d=to", ins=ins, counter="rows", clobbers=clobbers)
+    return _rows_block("copy_rows", emit, scalars, scalars[1], scalars[3])
 
 
 def copy_rows_instructions(rows: int, length: int) -> int:
@@ -209,26 +206,21 @@ def pack_rows(length: int) -> TensorIntrin:
 
     Operands: data, to (int8, not overlapping); rows, step.  Two instructions per vector, two for the loop.
     """
-    scalars = Var("rows"), Var("step")
-    return _rows_block(f"pack_rows_{length}", lambda ops: _emit_pack(ops, length), scalars, length, length)
+    whole, remainder = divmod(length, VECTOR)
+    text = [f"mov lr, #{remainder}", "vctp.8 lr"] if remainder else []
+    text += ["dls lr, %[rows]", "1:"]
+    for v in range(whole):
+        text += [f"vldrb.u8 q0, [%[s], #{VECTOR * v}]", "vstrb.8 q0, [%[d]], #16"]
+    if remainder:
+        text += ["vpstt", f"vldrbt.u8 q0, [%[s], #{VECTOR * whole}]", f"vstrbt.8 q0, [%[d]], #{remainder}"]
+    text += ["add %[s], %[s], %[t]", "le lr, 1b"]
+    emit = partial(asm, text=text, pointers="s=data >d=to", ins="rows t=step", clobbers=["lr", "q0"])
+    return _rows_block(f"pack_rows_{length}", emit, (Var("rows"), Var("step")), length, length)
 
 
 def pack_rows_straight(length: int) -> bool:
     """Whether `pack_rows` supports rows of that length."""
     return -(-length // VECTOR) <= MOST_STRAIGHT
-
-
-def _emit_pack(operands: Operands, length: int) -> BlockText:
-    whole, remainder = divmod(length, VECTOR)
-    body: list[str] = []
-    for v in range(whole):
-        body += [f"vldrb.u8 q0, [%[s], #{VECTOR * v}]", "vstrb.8 q0, [%[d]], #16"]
-    if remainder:
-        body += ["vpstt", f"vldrbt.u8 q0, [%[s], #{VECTOR * whole}]", f"vstrbt.8 q0, [%[d]], #{remainder}"]
-    head = [f"mov lr, #{remainder}", "vctp.8 lr"] if remainder else []
-    text = [*head, "dls lr, %[rows]", "1:", *body, "add %[s], %[s], %[t]", "le lr, 1b"]
-    ins = {"rows": operands["rows"].value, "t": operands["step"].value}
-    return asm(operands, text, "s=data >d=to", ins, clobbers=["lr", "q0"])
 
 
 def pack_rows_instructions(rows: int, length: int) -> int:
@@ -245,13 +237,9 @@ def fill() -> TensorIntrin:
     value, length = Var("value"), Var("length")
     with b.for_("i", length) as i:
         b.store(to, i, value)
-    return block_of(b, "arm_mve", _emit_fill, value, length)
-
-
-def _emit_fill(operands: Operands) -> BlockText:
     text = ["vdup.8 q0, %[v]", "wlstp.8 lr, %[n], 2f", "1:", "vstrb.8 q0, [%[d]], #16", "letp lr, 1b", "2:"]
-    ins = {"v": operands["value"].value, "n": operands["length"].value}
-    return asm(operands, text, ">d=to", ins, clobbers=["lr", "q0"])
+    emit = partial(asm, text=text, pointers=">d=to", ins="v=value n=length", clobbers=["lr", "q0"])
+    return block_of(b, "arm_mve", emit, value, length)
 
 
 def fill_instructions(length: int) -> int:
