@@ -25,7 +25,7 @@ from aot.ir.type import TensorType
 from aot.relay.expr import Function
 from aot.relay.state import input_vars
 from aot.relay.stored import widen_float16
-from aot.relay.transform.compose_functions import Link, compose_functions
+from aot.relay.transform.stateful import Link, compose_functions
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.support.suggestions import did_you_mean

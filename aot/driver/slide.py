@@ -13,8 +13,8 @@ from aot.ir.transform import Sequential
 from aot.relay.expr import Call, Expr, Function, Var
 from aot.relay.state import input_vars
 from aot.relay.transform import graph_pipeline
-from aot.relay.transform.slide_window import narrow_windows, slide_window
 from aot.relay.transform.sliding import LayerRows, RunningSum, SlideFront, SlidePlan, slide_front, slide_plan, sliding
+from aot.relay.transform.stateful import narrow_windows, slide_window
 from aot.support.dataclass import dataclass
 from aot.support.names import c_identifier
 from aot.support.suggestions import did_you_mean

@@ -26,8 +26,8 @@ from aot.micro.run.runner import run
 from aot.relay.expr import Call, Function, is_call, post_order
 from aot.relay.interpreter import StatefulFunction, evaluate
 from aot.relay.state import STATE, state_of
-from aot.relay.transform.slide_window import over_new_rows
 from aot.relay.transform.sliding import SlidePlan
+from aot.relay.transform.stateful import over_new_rows
 from aot.report.measure.inputs import Sets, as_windows, fill_count, moved_windows
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
@@ -352,6 +352,6 @@ def test_a_slide_that_loses_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> N
         states = tuple(replace(s, initial=s.initial ^ 1) for s in state_of(good))
         return Function(good.params, good.body, {**good.attrs, STATE: states})
 
-    monkeypatch.setattr("aot.relay.transform.slide_window.over_new_rows", broken)
+    monkeypatch.setattr("aot.relay.transform.stateful.over_new_rows", broken)
     with PassContext(instruments=[CheckSemantics()]), pytest.raises(InternalError, match=r"E9004.*slide_window.*run 0"):
         compiled(net, 3)

@@ -73,7 +73,7 @@ register(
 
 # nn.avg_of_sums: nn.avg_pool2d's results from the sums of its windows.
 #
-# For moving windows, whose sums are kept between runs (relay/transform/slide_window.py).
+# For moving windows, whose sums are kept between runs (relay/transform/stateful.py).
 # Oracle: the end of `reference_integer_ops::AveragePool`: halves away from zero, then the clamp.
 @operator(
     "nn.avg_of_sums",

@@ -8,11 +8,9 @@ from aot.errors.tvm_names import missing_in
 from aot.ir.transform import Pass, PassContext, Sequential
 from aot.relay.transform.canonicalize import canonicalize
 from aot.relay.transform.channels import fold_zero_taps, remove_constant_channels
-from aot.relay.transform.cleanup import dead_code, eliminate_common_subexpr, fold_constant
+from aot.relay.transform.cleanup import dead_code, eliminate_common_subexpr, fold_constant, infer_type, simplify_control_flow
 from aot.relay.transform.fold_to_table import fold_to_steps, fold_to_table
 from aot.relay.transform.fuse_ops import fuse_ops
-from aot.relay.transform.infer_type import infer_type
-from aot.relay.transform.interleave_concat import interleave_concat
 from aot.relay.transform.narrow_states import narrow_states
 from aot.relay.transform.partition import (
     AnnotateTarget,
@@ -23,8 +21,7 @@ from aot.relay.transform.partition import (
     partition_for,
     register_pattern_table,
 )
-from aot.relay.transform.simplify_control_flow import simplify_control_flow
-from aot.relay.transform.sink_transpose import sink_transpose
+from aot.relay.transform.transposes import interleave_concat, sink_transpose
 
 _GRAPH_PASSES = (
     simplify_control_flow,

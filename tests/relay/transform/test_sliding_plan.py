@@ -6,8 +6,8 @@ import pytest
 
 from aot.relay.state import state_of
 from aot.relay.transform import sliding as sliding_module
-from aot.relay.transform.slide_window import over_new_rows
 from aot.relay.transform.sliding import slide_front, sliding
+from aot.relay.transform.stateful import over_new_rows
 from tests.relay.slide_nets import planned, slide_net
 
 

@@ -9,7 +9,7 @@ from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Call, Expr, Function, call, const, post_order, var
 from aot.relay.interpreter import evaluate
-from aot.relay.transform.slide_window import with_narrow_windows
+from aot.relay.transform.stateful import with_narrow_windows
 
 
 def operators(func: Function) -> list[str]:

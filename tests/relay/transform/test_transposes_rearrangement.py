@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from aot.relay.transform.sink_transpose import Rearrangement, refine
+from aot.relay.transform.transposes import Rearrangement, refine
 from tests.op._differential import FAST
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4).map(tuple)

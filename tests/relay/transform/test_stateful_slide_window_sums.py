@@ -10,7 +10,7 @@ from aot.numerics.fixed_point import quantize_multiplier
 from aot.op.reduce import MeanAttrs
 from aot.relay.expr import Function, Var, call
 from tests.relay.slide_nets import SlideNet, planned, slide_net
-from tests.relay.transform.test_slide_window import check_runs
+from tests.relay.transform.test_stateful_slide_window import check_runs
 
 
 def test_means_over_time_are_running_sums() -> None:

@@ -12,7 +12,7 @@ from aot.ir.type import TensorType
 from aot.op import load_all
 from aot.relay.construct import constructor
 from aot.relay.expr import Expr, Function, Var, const, is_call, make_tuple, post_order, tensor_type
-from aot.relay.transform.interleave_concat import interleave_concat
+from aot.relay.transform.transposes import interleave_concat
 from tests.relay.check import drawn_tests, ops, run
 
 load_all()

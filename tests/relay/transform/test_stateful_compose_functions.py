@@ -9,7 +9,7 @@ from aot.relay.construct import constructor
 from aot.relay.expr import Function, make_tuple
 from aot.relay.interpreter import StatefulFunction
 from aot.relay.state import STATE, StateTensor, state_of
-from aot.relay.transform.compose_functions import Link, composed, split
+from aot.relay.transform.stateful import Link, composed, split
 
 
 def counter(size: int) -> Function:

@@ -1,4 +1,6 @@
-"""Rewrites a network on a window as one that gets only the window's new rows, and keeps what it needs from earlier rows.
+"""Passes over functions that run again and again: slide_window, narrow_windows, compose_functions.
+
+slide_window rewrites a network on a window as one that gets only the window's new rows, and keeps what it needs of earlier rows.
 
 `main(x)` becomes `main'(rows, state ...)`: run after run, its results have exactly the bytes of `main` on the latest window.
 Before the first run the window contains only zeros (the zero point, if the input is quantised); the initial state is the one
@@ -12,7 +14,9 @@ new state is then the old one without its leaving rows, followed by the new rows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, replace
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -20,7 +24,7 @@ import numpy as np
 
 from aot.ir.module import IRModule
 from aot.ir.op import Array
-from aot.ir.span import Span
+from aot.ir.span import NO_SPAN, Span
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType
 from aot.relay.construct import constructor, reshaped, with_span
@@ -29,19 +33,22 @@ from aot.relay.expr import (
     Constant,
     Expr,
     Function,
+    If,
     Var,
+    While,
     again,
     call_with,
     const,
     is_call,
     make_tuple,
     operands,
+    post_order,
     rewrite,
     tensor_type,
     with_operands,
 )
 from aot.relay.interpreter import evaluate, same_over_time
-from aot.relay.state import STATE, StateTensor, result_exprs, state_of, zero_window
+from aot.relay.state import STATE, StateTensor, input_vars, result_exprs, state_of, state_vars, zero_window
 from aot.relay.transform.sliding import Range, RunningSum, Slide, SlidePlan, clamped, is_border, over_rows
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
@@ -61,27 +68,19 @@ def over_new_rows(main: Function, plan: SlidePlan) -> Function:
     params = []
     for var in main.params:
         slide = plan.sliding.of(var)
-        given = var if slide is None or id(var) not in plan.rows else _fresh(var, slide)
+        given = var
+        if slide is not None and id(var) in plan.rows:
+            given = replace(var, type=with_rows(var.type, slide.axis, min(slide.shift, slide.rows)))
         work.given[id(var)] = given
         params.append(given)
     outputs, assigned = ([work.whole(e) for e in exprs] for exprs in result_exprs(main))
     work.renew()
-    kept = plan.kept
-    initial = _initial(main, plan)
-    kept = [*kept, *(e for e in plan.nodes if id(e) in plan.sums)]
-    slid = [StateTensor(work.old[id(e)].name, value, slid=True) for e, value in zip(kept, initial, strict=True)]
+    kept = [*plan.kept, *(e for e in plan.nodes if id(e) in plan.sums)]
+    slid = [StateTensor(work.old[id(e)].name, value, slid=True) for e, value in zip(kept, _initial(main, plan), strict=True)]
     states = (*state_of(main), *slid)
     news = [work.new[id(e)] for e in kept]
     olds = [work.old[id(e)] for e in kept]
     return Function((*params, *olds), make_tuple([*outputs, *assigned, *news]), {**main.attrs, STATE: states})
-
-
-def _fresh(var: Var, slide: Slide) -> Var:
-    return Var(var.name, _with_rows(var.type, slide.axis, min(slide.shift, slide.rows)), var.span)
-
-
-def _with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
-    return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
 
 
 def _initial(main: Function, plan: SlidePlan) -> list[Array]:
@@ -178,7 +177,7 @@ class _Rewrite:
     def _computed(self, node: Call, slide: Slide, part: Range) -> Expr:
         assert slide.form is not None
         if is_border(node, slide.form, part):
-            type_ = _with_rows(tensor_type(node), slide.axis, part[1] - part[0])
+            type_ = with_rows(tensor_type(node), slide.axis, part[1] - part[0])
             value = np.full(type_.shape, node.attrs.pad_value, numpy_dtype(type_.dtype))
             return const(value, quant=type_.quant, dtype=type_.dtype, span=node.span)
         args = []
@@ -196,10 +195,12 @@ class _Rewrite:
         Edge rows behind the new ones are not in the state, so the state has exactly the kept rows.
         """
         fresh, stays, span = slide.fresh, kept[1] - kept[0] - slide.shift, self._span(node)
-        type_ = _with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
+        type_ = with_rows(tensor_type(node), slide.axis, kept[1] - kept[0])
         old = Var(f"kept_{len(self.old)}", type_, node.span)
         self.old[id(node)] = old
-        if part != fresh and stays > 0 and self._reads_past(node, fresh):
+        # each requested range that includes both old and new rows extends beyond the new ones
+        reads_past = all(stop > fresh[1] for first, stop in self.plan.asked(node) if first < fresh[0] < stop)
+        if part != fresh and stays > 0 and reads_past:
             self.renewed.append(node)
             return [(kept, old), (part, computed)]
         new = _slice(computed, slide.axis, (0, fresh[1] - fresh[0]), span)
@@ -221,10 +222,6 @@ class _Rewrite:
             left = _slice(old, axis, (slide.shift, old.type.shape[axis]), span)
             new = _slice(rows, axis, (first - start, stop - start), span)
             self.new[id(node)] = _concatenate([left, new], axis, span)
-
-    def _reads_past(self, node: Expr, fresh: Range) -> bool:
-        """Whether each requested range that includes both old and new rows extends beyond the new ones."""
-        return all(stop > fresh[1] for first, stop in self.plan.asked(node) if first < fresh[0] < stop)
 
     def _range(self, node: Expr, wanted: Range) -> Expr:
         """A range of rows of a sliding tensor, from one piece or from several joined ones."""
@@ -374,3 +371,116 @@ def _is_layer(expr: Expr) -> bool:
     while is_call(expr, *_FOLLOWERS):
         expr = expr.args[0]
     return is_call(expr, "nn.dense")
+
+
+# Composes functions that run one after another into one; each may run several times per run of the last.
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A function of one input and its role in a chain.
+
+    It runs `runs` times, each time on new rows along `axis` of its input; result `output` of each run goes to the next link.
+    `name` is the prefix of the names of its states.
+    """
+
+    name: str
+    main: Function
+    runs: int = 1
+    axis: int = 1
+    output: int = 0
+
+    @property
+    def input(self) -> TensorType:
+        """The type of the input of one run."""
+        (var,) = input_vars(self.main)
+        return var.type
+
+
+@module_pass(required=True)
+def compose_functions(module: IRModule, _context: PassContext, *, links: Sequence[Link] = ()) -> IRModule:
+    """Compose the functions of a chain's links, found by name in the module, into its main."""
+    if not links:
+        return module
+    functions = {k: f for k, f in module.functions.items() if k not in {link.name for link in links}}
+    parts = []
+    for link in links:
+        main = module[link.name]
+        assert isinstance(main, Function)
+        parts.append(replace(link, main=main))
+    return replace(module, functions={"main": composed(parts), **functions})
+
+
+def composed(links: Sequence[Link]) -> Function:
+    """One function of the new rows for all runs of the first link; its results are the results of the last link, which runs once.
+
+    The results of a link follow one another in memory as rows of the next link's input.  So the dimensions of that input before
+    its axis are 1, and the number of runs of a link is a multiple of the next link's.  A link's state passes from each of its
+    runs to the next, and from the last run to the first run of the next push.
+    """
+    first = links[0]
+    (given,) = input_vars(first.main)
+    x = Var(given.name, with_rows(first.input, first.axis, first.runs * first.input.shape[first.axis]), given.span)
+    parts = split(x, first.axis, first.runs, _first_span(first.main))
+    params, states = [x], list[StateTensor]()
+    news: list[Expr] = []
+    results: list[tuple[Expr, ...]] = []
+    for link, after in zip_longest(links, links[1:]):
+        olds = [Var(f"{link.name}_{v.name}", v.type, v.span) for v in state_vars(link.main)]
+        current: Sequence[Expr] = olds
+        results = []
+        for part in parts:
+            found, current = applied(link.main, part, current)
+            results.append(found)
+        params += olds
+        news += current
+        states += [replace(s, name=f"{link.name}_{s.name}", shared=False) for s in state_of(link.main)]
+        if after is not None:
+            parts = _joined([r[link.output] for r in results], after)
+    return Function(tuple(params), make_tuple([*results[-1], *news]), {**links[-1].main.attrs, STATE: tuple(states)})
+
+
+def with_rows(type_: TensorType, axis: int, rows: int) -> TensorType:
+    """The type with `rows` rows along an axis."""
+    return replace(type_, shape=(*type_.shape[:axis], rows, *type_.shape[axis + 1 :]))
+
+
+def _first_span(func: Function) -> Span:
+    """The span of the first operator, without its tensor of the file; nodes that produce its operands are attributed to it."""
+    first = next((e for e in post_order(func.body) if isinstance(e, Call | If | While)), func.body)
+    return replace(first.span, tensor=-1)
+
+
+def split(x: Expr, axis: int, count: int, span: Span = NO_SPAN) -> list[Expr]:
+    """`count` equal parts along an axis, attributed to the operator of `span`."""
+    rows = tensor_type(x).shape[axis] // count
+    return [_slice(x, axis, (i * rows, (i + 1) * rows), span) for i in range(count)]
+
+
+def applied(func: Function, x: Expr, states: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """The results and new states of a function of one input for these operands.
+
+    Nodes lose their links to tensors of the file, as there are several files and several runs.
+    """
+    given = {id(v): e for v, e in zip(func.params, [x, *states], strict=True)}
+
+    def rule(expr: Expr) -> Expr:
+        if id(expr) in given:
+            return given[id(expr)]
+        known = isinstance(expr, Call | If | While) and expr.span.tensor >= 0
+        return replace(expr, span=replace(expr.span, tensor=-1)) if known else expr
+
+    return result_exprs(rewrite(func, rule))
+
+
+def _joined(results: Sequence[Expr], link: Link) -> list[Expr]:
+    """The inputs of a link's runs, from the results of the previous link."""
+    span = _first_span(link.main)
+    row, shape = link.input.size // link.input.shape[link.axis], link.input.shape
+    rows = []
+    for result in results:
+        wanted = (*shape[: link.axis], tensor_type(result).size // row, *shape[link.axis + 1 :])
+        rows.append(reshaped(result, wanted, span))
+    each = len(rows) // link.runs
+    groups = (rows[i : i + each] for i in range(0, len(rows), each))
+    return [group[0] if each == 1 else _concatenate(group, link.axis, span) for group in groups]

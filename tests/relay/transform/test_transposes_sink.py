@@ -13,7 +13,7 @@ from aot.op import load_all
 from aot.op.reduce import ReduceAttrs
 from aot.relay.construct import constructor
 from aot.relay.expr import Constant, Expr, Function, Var, call, const, is_call, make_tuple, post_order, tensor_type
-from aot.relay.transform.sink_transpose import Rearrangement, sink_transpose
+from aot.relay.transform.transposes import Rearrangement, sink_transpose
 from tests.relay.check import drawn_tests, ops, run
 
 load_all()

@@ -10,7 +10,7 @@ from aot.op.nn.conv2d import Conv2DAttrs
 from aot.op.tensor.shape import ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import StatefulFunction, evaluate
-from aot.relay.transform.slide_window import over_new_rows, with_narrow_windows
+from aot.relay.transform.stateful import over_new_rows, with_narrow_windows
 from tests.relay.slide_nets import SlideNet, planned, slide_net, windows
 from tests.scale import cases
 
