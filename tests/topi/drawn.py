@@ -19,7 +19,7 @@ from aot.op.qnn.quantize import DequantizeAttrs
 from aot.relay.expr import Function, Var, call, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import Target, find_target
-from aot.topi.arm_dsp.pointwise_shallow import DEPTHS
+from aot.topi.arm_dsp.few_channels import DEPTHS
 from aot.topi.strategy import Lowered, OpImplementation, implementations
 from tests.topi.layers import Layer, build
 

@@ -17,7 +17,7 @@ from aot.relay.expr import Function, Var, call, const
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import imm
-from aot.topi.arm_dsp.narrow_output import LANES, MOST_STEP, Run, dot_4, widen_4
+from aot.topi.arm_dsp.few_channels import LANES, MOST_STEP, Run, dot_4, widen_4
 from aot.topi.strategy import implementations
 from aot.tune.measure import MeasureInput, measure
 from tests.topi.intrin.test_intrin import needs_board

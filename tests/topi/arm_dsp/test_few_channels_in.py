@@ -11,7 +11,7 @@ from aot.executor.candidates import group_of
 from aot.micro.build.toolchain import have_tool
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder
-from aot.topi.arm_dsp.pointwise_shallow import pixels_2, records
+from aot.topi.arm_dsp.few_channels import pixels_2, records
 from aot.topi.strategy import implementations
 from tests.topi.layers import Layer, build, check
 from tests.topi.oncore import interpret, run_on
