@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from aot.executor.artifact import Artifact
 from aot.frontend.formats import specialize
 from aot.ir.op import Array
 from aot.memory.memory_pools import ONE_POOL, Pooling
-from aot.micro.board import Board, load_board
-from aot.micro.build.project import prepare
+from aot.micro.board import load_board
+from aot.micro.build.project import Project, prepare
 from aot.report.figures.size import check_clock, parse_clock
 from aot.report.measure import verify as measure
 from aot.report.measure.fitting import Tries, advice, fit, fitting_boards, linker
@@ -209,12 +210,12 @@ def verify(
     `aot.build`.
     """
     hertz = parse_clock(clock)
-    source, artifact, place, sets = _prepared(model, board, inputs, random, name, options_of(options, keywords))
-    check_clock(artifact.metadata, hertz)
-    data = specialize(source.data, (options_of(options, keywords) or Options()).choice)
+    source, project, sets, chosen = _prepared(model, board, inputs, random, name, options_of(options, keywords) or Options())
+    check_clock(project.artifact.metadata, hertz)
     return measure.verify(
-        data, artifact, prepare(artifact, place), sets, profile=profile, poison=poison, timeout=timeout, clock=hertz
-    )
+        specialize(source.data, chosen.choice), project.artifact, project, sets, profile=profile, poison=poison, timeout=timeout,
+        clock=hertz,
+    )  # fmt: skip
 
 
 def report(
@@ -227,12 +228,11 @@ def report(
     Arguments and errors as in `aot.verify`.
     """
     hertz = parse_clock(clock)
-    source, artifact, place, sets = _prepared(model, board, inputs, random, name, options_of(options, keywords))
+    source, project, sets, chosen = _prepared(model, board, inputs, random, name, options_of(options, keywords) or Options())
+    artifact = project.artifact
     check_clock(artifact.metadata, hertz)
-    data = specialize(source.data, (options_of(options, keywords) or Options()).choice)
-    contents = make_report(data, artifact, prepare(artifact, place), sets, timeout=timeout, clock=hertz)
-    tries = Tries(source, place.cpu, artifact.name, options_of(options, keywords) or Options())
-    contents[EXTRAS]["advice"] = advice(tries, board=place)
+    contents = make_report(specialize(source.data, chosen.choice), artifact, project, sets, timeout=timeout, clock=hertz)
+    contents[EXTRAS]["advice"] = advice(Tries(source, project.board.cpu, artifact.name, chosen), board=project.board)
     return ModelReport(contents)
 
 
@@ -249,15 +249,14 @@ def _read(model: str | Path | bytes, name: str | None) -> tuple[NamedBytes, str]
 
 
 def _prepared(
-    model: str | Path | bytes, board: str, inputs: Inputs, random: int | None, name: str | None, options: Options | None
-) -> tuple[NamedBytes, Artifact, Board, Sets]:  # fmt: skip
-    """The model, compiled for a board, and the inputs to run; the board's pools are used if the options name none."""
-    from dataclasses import replace
-
+    model: str | Path | bytes, board: str, inputs: Inputs, random: int | None, name: str | None, options: Options
+) -> tuple[NamedBytes, Project, Sets, Options]:
+    """The model, its project for a board, the inputs to run, and `options`; the board's pools are used if these name none."""
     source, prefix = _read(model, name)
-    place, chosen = load_board(board), options or Options()
-    if chosen.pooling == ONE_POOL and place.pools:
-        chosen = replace(chosen, pooling=Pooling(place.pools))
+    place = load_board(board)
+    own_pools = options.pooling == ONE_POOL and place.pools
+    chosen = replace(options, pooling=Pooling(place.pools)) if own_pools else options
+
     shared: Shared = {}
 
     def compiled(asked: Options) -> Artifact:
@@ -266,7 +265,9 @@ def _prepared(
     artifact = fit(chosen, place, compiled, linker(place)).built()
     if inputs is None or isinstance(inputs, str | Path):
         path = None if inputs is None else Path(inputs)
-        return source, artifact, place, sets_for(artifact.metadata, path, random, oracle=chosen.oracle)
-    if random is not None:
+        sets = sets_for(artifact.metadata, path, random, oracle=chosen.oracle)
+    elif random is not None:
         raise UsageError(Problem("E5017", "inputs and random are mutually exclusive"))
-    return source, artifact, place, own_sets(artifact.metadata, inputs)
+    else:
+        sets = own_sets(artifact.metadata, inputs)
+    return source, prepare(artifact, place), sets, options

@@ -18,7 +18,7 @@ from aot.driver.reading import NamedBytes
 from aot.errors import AotError
 from aot.executor.lowered import LoweredModule
 from aot.micro.board import board_names, load_board
-from aot.report.measure.fitting import problems_on
+from aot.report.measure.fitting import problems_on, ram_of
 from aot.support.dataclass import dataclass
 from aot.system.executors import Opener, outcomes
 
@@ -118,13 +118,10 @@ def _beats(a: Point, b: Point) -> bool:
 
 def _modes(options: Options, limits: Limits) -> Iterator[Trial]:
     """Every mode, with whole inputs and fed rows, without limits and with the limits as budgets."""
-    budgets: list[dict[str, int]] = [{}]
     limit_options = {"ram_budget": limits.ram, "flash_budget": limits.flash}
-    limit_budget = {k: v for k, v in limit_options.items() if v is not None}
-    if limit_budget:
-        budgets.append(limit_budget)
+    budgets: list[dict[str, int]] = [{}, {k: v for k, v in limit_options.items() if v is not None}]
     fed = not options.slide and options.io == "arena"
-    for budget in budgets:
+    for budget in budgets if budgets[1] else budgets[:1]:
         for feed in (False, True) if fed else (options.feed_rows,):
             for opt in OPTS:
                 words = [f"--opt {opt}", *(["--feed-rows"] if feed else [])]
@@ -152,14 +149,8 @@ def _points(
     trials: Sequence[Trial], source: NamedBytes | bytes, *, target: str, name: str, pool: Opener | None
 ) -> list[Point | None]:  # fmt: skip
     """The point of each trial, in their order."""
-    work = partial(_make_numbered, source=source, target=target, name=name)
-    points = {number: point for (number, _), point in outcomes(work, list(enumerate(trials)), pool)}
-    return [points[i] for i in range(len(trials))]
-
-
-def _make_numbered(job: tuple[int, Trial], *, source: NamedBytes | bytes, target: str, name: str) -> Point | None:
-    """`make` for a numbered job."""
-    return make(job[1], source, target, name)
+    points = dict(outcomes(partial(make, source=source, target=target, name=name), trials, pool))
+    return [points[trial] for trial in trials]
 
 
 def make(trial: Trial, source: NamedBytes | bytes, target: str, name: str) -> Point | None:
@@ -172,11 +163,7 @@ def make(trial: Trial, source: NamedBytes | bytes, target: str, name: str) -> Po
     unlimited = {**metadata, "options": {**metadata["options"], "ram_budget": None, "flash_budget": None}}
     boards = tuple(n for n in board_names() if not problems_on(load_board(n), unlimited))
     flash = int(metadata["constants"]["size"]) + code_estimate(compiled.lowered)
-    return Point(trial.words, flash, _ram(metadata), compiled.lowered.estimate, boards)
-
-
-def _ram(metadata: Any) -> int:
-    return int(metadata["workspace"]["size"]) + int(metadata.get("state", {}).get("size", 0))
+    return Point(trial.words, flash, ram_of(metadata), compiled.lowered.estimate, boards)
 
 
 def code_estimate(lowered: LoweredModule) -> int:

@@ -16,7 +16,7 @@ from aot.errors import AotError
 from aot.frontend.problems import Problems
 from aot.frontend.tflite.flatbuffer import read_map
 from aot.frontend.tflite.specialize import Extract, NotAloneError, extract
-from aot.frontend.tflite.view import ABSENT, ModelView, OperatorView, parse
+from aot.frontend.tflite.view import ABSENT, ModelView, parse
 from aot.ir.op import Array
 from aot.micro.build.project import Project, prepare
 from aot.micro.run.runner import LayerResult, run
@@ -105,18 +105,11 @@ FAR = 10
 """Differences of at least this size are counted together."""
 
 
-def find_divergence(
-    model: bytes,
-    project: Project,
-    sets: Sets,
-    comparison: Comparison,
-    *,
-    expected: Sequence[Sequence[Array]],
-    actual: Sequence[Sequence[Array]],
-    timeout: float | None = None,
-    folder: Path | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The first difference, and all of them: (`first_divergence`, `divergence`) of a verdict (schema aot-report).
+def explain(
+    model: bytes, project: Project, sets: Sets, comparison: Comparison, *, expected: Sequence[Sequence[Array]],
+    actual: Sequence[Sequence[Array]], timeout: float | None = None, folder: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """`first_divergence`, `divergence` (all differences) and `known_fault` of a verdict (schema aot-report).
 
     The first set that differs is traced; later layers mostly differ because of earlier ones, so the first one matters.  With a
     `folder`, that set and the first wrong layer as a model of its own are written there.
@@ -145,7 +138,8 @@ def find_divergence(
         write_reproducer(folder / f"{stem}.npz", sets.inputs[number], expected[number])
         if rows:
             block["one_layer"] = _one_layer(model, project, tracer, tensors, first=rows[0], folder=folder, timeout=timeout)
-    return first, block
+    fault = explain_difference(model, project.artifact.metadata, first=first, inputs=sets.inputs, actual=actual)
+    return {"first_divergence": first, "divergence": block, "known_fault": fault}
 
 
 def inside(metadata: Mapping[str, Any]) -> int:
@@ -165,7 +159,9 @@ def compare_layers(
         expected = _kept(tensors.get(tensor), layer["output"].get("channels"))
         if expected is None or step.output is None:
             continue
-        output = _as_file_type(step.output, expected)
+        output = step.output
+        if output.dtype == np.int8 and expected.dtype == np.uint8:  # the compiled model keeps uint8 as int8, less 128
+            output = np.asarray(output.view(np.uint8) ^ np.uint8(128))
         if (expected.size, expected.dtype) != (output.size, output.dtype):
             continue
         diff = difference(expected, output)
@@ -173,13 +169,6 @@ def compare_layers(
             place = {"layer": step.index, **{k: layer[k] for k in ("op", "does", "ops", "name", "kernel")}}
             rows.append({**place, "ops": list(layer["ops"]), "tensor": tensor, **asdict(diff)})
     return rows
-
-
-def _as_file_type(output: Array, expected: Array) -> Array:
-    """A layer's output as uint8 if the reference's tensor is uint8: the compiled model keeps such tensors as int8, less 128."""
-    if output.dtype != np.int8 or expected.dtype != np.uint8:
-        return output
-    return np.asarray(output.view(np.uint8) ^ np.uint8(128))
 
 
 def _kept(tensor: Array | None, channels: Sequence[int] | None) -> Array | None:
@@ -214,15 +203,9 @@ def write_reproducer(path: Path, inputs: Sequence[Array], expected: Sequence[Arr
 
 
 def _one_layer(
-    model: bytes,
-    project: Project,
-    tracer: Reference,
-    tensors: Mapping[int, Array],
-    *,
-    first: Mapping[str, Any],
-    folder: Path,
+    model: bytes, project: Project, tracer: Reference, tensors: Mapping[int, Array], *, first: Mapping[str, Any], folder: Path,
     timeout: float | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Write a layer's operators as NAME@BOARD.layerN.tflite, with the reference's tensors around them as .npz.
 
     `reproduces`: whether that model, compiled with the same options, differs on the same board; `why_not` if there is no such
@@ -283,19 +266,13 @@ class KnownFault:
 
 KNOWN_FAULTS: tuple[KnownFault, ...] = (
     KnownFault(
-        "SUM",
-        ("int8", "int16"),
-        "litert",
-        "ai-edge-litert 2.1 to 2.3",
+        "SUM", ("int8", "int16"), "litert", "ai-edge-litert 2.1 to 2.3",
         "the reference kernel reads and writes the values as uint8",
         "eight times -128 of scale 1 are -1, not -128",
         "tflite/kernels/reduce.cc, QuantizedMeanOrSum of kReference: GetTensorData<uint8_t> for every type",
     ),
     KnownFault(
-        "FULLY_CONNECTED",
-        ("float32",),
-        "litert",
-        "ai-edge-litert 2.1 to 2.3",
+        "FULLY_CONNECTED", ("float32",), "litert", "ai-edge-litert 2.1 to 2.3",
         "the reference kernel uses a single scale for weights with per-block scales, and reads 0",
         "every result is 0, or the bias; LiteRT's own kernels without delegates give the intended result",
         "tflite/kernels/fully_connected.cc, Prepare: op_data_4bit, and with it EvalBlockwise4Bit, is not for kReference;"
@@ -303,16 +280,13 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         scales="block",
     ),
     KnownFault(
-        "DEQUANTIZE",
-        ("int8",),
-        "tflm",
-        "tflite-micro 0.dev2026",
+        "DEQUANTIZE", ("int8",), "tflm", "tflite-micro 0.dev2026",
         "the kernel uses one scale and zero point for the whole tensor, even if the weights have per-channel scales",
         "all channels are scaled like the first",
         "tensorflow/lite/micro/kernels/dequantize_common.cc, DequantizePrepare: input->params.scale",
         scales="channel",
     ),
-)
+)  # fmt: skip
 
 
 def known_fault(opcode: str, dtype: str, *, oracle: str, scales: str = "") -> KnownFault | None:
@@ -322,13 +296,9 @@ def known_fault(opcode: str, dtype: str, *, oracle: str, scales: str = "") -> Kn
 
 
 def explain_difference(
-    model: bytes,
-    metadata: Mapping[str, Any],
-    *,
-    first: Mapping[str, Any],
-    inputs: Sequence[Sequence[Array]],
+    model: bytes, metadata: Mapping[str, Any], *, first: Mapping[str, Any], inputs: Sequence[Sequence[Array]],
     actual: Sequence[Sequence[Array]],
-) -> dict[str, Any] | None:
+) -> dict[str, Any] | None:  # fmt: skip
     """Why outputs differ, if a known fault of the reference explains all differences, else None.
 
     `metadata` describes the compiled model, `first` is the first divergence, `actual[set][output]` the compiled model's results
@@ -347,7 +317,6 @@ def explain_difference(
     interpreter = graph(model, oracle)
     if not compare_sets(interpreter.outputs(inputs), actual).exact:
         return None
-    assert interpreter.tensors is not None
     tensors = interpreter.tensors(inputs[first["set"]])
     engine, agrees = _alone(model, index, result, tensors, oracle="litert" if unknown else "tflm")
     if agrees is False or (unknown and (agrees is None or _alone(model, index, result, tensors, oracle="tflm")[1] is not False)):
@@ -408,34 +377,17 @@ def with_zeros(model: bytes, sets: Sequence[Sequence[Array]]) -> list[list[Array
 
     The reference leaves the values of an earlier run there; the compiled model writes zeros.
     """
-    view = parse(model, Problems())
-    slots = [] if view is None else [s for op in view.subgraphs[0].operators if (s := _detection(view, op)) is not None]
-    return [_zeroed(outputs, slots) for outputs in sets]
-
-
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """Positions among the graph's outputs: the number of detections, and outputs [1, rows, ...] for at most `most` of them."""
-
-    number: int
-    filled: tuple[int, ...]
-    most: int
-
-
-def _detection(view: ModelView, op: OperatorView) -> _Slots | None:
+    view, zeroed = parse(model, Problems()), [list(outputs) for outputs in sets]
+    if view is None:
+        return zeroed
     outputs = list(view.subgraphs[0].outputs)
-    if op.opcode != "CUSTOM" or op.custom_name != DETECTION or len(op.outputs) != 4 or op.outputs[3] not in outputs:
-        return None
-    most = int(read_map(op.custom_options)["max_detections"])  # the converter has read them already
-    filled = tuple(outputs.index(t) for t in op.outputs[:3] if t in outputs)
-    return _Slots(outputs.index(op.outputs[3]), filled, most)
-
-
-def _zeroed(outputs: Sequence[Array], slots: Sequence[_Slots]) -> list[Array]:
-    zeroed = list(outputs)
-    for s in slots:
-        count = int(zeroed[s.number].reshape(-1)[0])
-        for position in s.filled:
-            array = zeroed[position] = np.array(zeroed[position])
-            array[:, count * (array.shape[1] // s.most) :] = 0
+    for op in view.subgraphs[0].operators:
+        if op.opcode != "CUSTOM" or op.custom_name != DETECTION or len(op.outputs) != 4 or op.outputs[3] not in outputs:
+            continue
+        number, most = outputs.index(op.outputs[3]), int(read_map(op.custom_options)["max_detections"])  # already checked
+        for arrays in zeroed:
+            count = int(arrays[number].reshape(-1)[0])
+            for place in (outputs.index(t) for t in op.outputs[:3] if t in outputs):  # [1, detections, ...]
+                array = arrays[place] = np.array(arrays[place])
+                array[:, count * (array.shape[1] // most) :] = 0
     return zeroed

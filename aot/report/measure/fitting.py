@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ def _narrower(board: Board, options: Options, artifact: Artifact, problems: Sequ
             if region in (board.code, *board.constants):
                 flash = (_flash_of(meta) if flash is None else flash) - size
             else:
-                ram = _ram_of(meta) - size
+                ram = ram_of(meta) - size
     if over_ram:
         ram = ram_room(board, meta)
     if over_flash:
@@ -150,7 +150,7 @@ def _narrower(board: Board, options: Options, artifact: Artifact, problems: Sequ
         flash = room if flash is None else min(room, flash - (int(meta["constants"]["size"]) - most))
     smaller_ram = ram is not None and (options.ram_budget is None or ram < options.ram_budget)
     smaller_flash = flash is not None and (options.flash_budget is None or flash < options.flash_budget)
-    missed = options.ram_budget is not None and ram != options.ram_budget and _ram_of(meta) > options.ram_budget
+    missed = options.ram_budget is not None and ram != options.ram_budget and ram_of(meta) > options.ram_budget
     missed |= options.flash_budget is not None and flash != options.flash_budget and _flash_of(meta) > options.flash_budget
     if not (smaller_ram or smaller_flash) or missed or min(n for n in (ram, flash) if n is not None) <= 0:
         return None
@@ -165,7 +165,8 @@ def ram_room(board: Board, metadata: Mapping[str, Any]) -> int:
     return max(board.region(name).size - (fixed if name == board.data else 0) for name in board.workspace) + state
 
 
-def _ram_of(metadata: Mapping[str, Any]) -> int:
+def ram_of(metadata: Mapping[str, Any]) -> int:
+    """Bytes of workspace and state."""
     return int(metadata["workspace"]["size"]) + int(metadata.get("state", {}).get("size", 0))
 
 
@@ -199,15 +200,17 @@ def budget_words(options: Options, asked: Options) -> str:
 
 def _text(board: Board, words: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """`with --ram-budget 15008, all that b16 has free: workspace 14,992 B instead of 35,208 B`."""
-    parts = [
-        f"{name} {new[name]['size']:,} B instead of {old[name]['size']:,} B"
-        for name in ("workspace", "state", "constants")
-        if name in new and name in old and new[name]["size"] != old[name]["size"]
-    ]
+    both = [name for name in ("workspace", "state", "constants") if name in new and name in old]
+    sizes = [(name, new[name]["size"], old[name]["size"]) for name in both]
     a, b = old["selection"], new["selection"]
-    if a["minimised"] == b["minimised"] == "instructions" and a["total"]:
-        parts.append(f"{b['total'] / a['total']:.2f} times the instructions (estimated)")
-    return f"with {words}, all that {board.name} has free: {', '.join(parts)}"
+    times = b["total"] / a["total"] if a["minimised"] == b["minimised"] == "instructions" and a["total"] else None
+    return f"with {words}, all that {board.name} has free: {_instead(sizes, times)}"
+
+
+def _instead(sizes: Iterable[tuple[str, int, int]], times: float | None) -> str:
+    """`workspace 29,658 B instead of 48,568 B, 1.04 times the instructions (estimated)`; (name, new, old) of what has a size."""
+    parts = [f"{name} {new:,} B instead of {old:,} B" for name, new, old in sizes if new != old]
+    return ", ".join(parts + ([] if times is None else [f"{times:.2f} times the instructions (estimated)"]))
 
 
 def _with_reached(
@@ -377,11 +380,8 @@ def price(compiled: Compiled, asked: Compiled) -> dict[str, Any]:
 def price_text(compiled: Compiled, asked: Compiled) -> str:
     """`with --opt ram: workspace 29,658 B instead of 48,568 B, 1.04 times the instructions (estimated)`."""
     new, old = price(compiled, asked), price(asked, asked)
-    names = {"workspace_bytes": "workspace", "constant_bytes": "constants"}
-    parts = [f"{name} {new[k]:,} B instead of {old[k]:,} B" for k, name in names.items() if new[k] != old[k]]
-    if new["instructions"] is not None:
-        parts.append(f"{new['instructions']:.2f} times the instructions (estimated)")
-    return f"with {compiled.variant.words}: {', '.join(parts)}"
+    sizes = [(name, new[k], old[k]) for name, k in (("workspace", "workspace_bytes"), ("constants", "constant_bytes"))]
+    return f"with {compiled.variant.words}: {_instead(sizes, new['instructions'])}"
 
 
 def fitting_boards(tries: Tries, place: Board | None = None) -> list[dict[str, Any]]:
@@ -424,8 +424,7 @@ class ModeFit:
     pooled: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        names = ("flash", "ram", "workspace", "stack", "image_flash", "image_ram", "image_fault")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in asdict(self).items() if name != "pooled"}
 
 
 def mode_fit(artifact: Artifact, board: Board, *, fault: str) -> ModeFit:
@@ -519,7 +518,6 @@ def mode_rows(tries: Tries, board: Board, smaller: Board | None) -> list[dict[st
 
 
 # ---- constants in tightly coupled memory: what a board has free there, and which of a model's constants fit
-# ---- constants in tightly coupled memory: what a board has free there, and which of a model's constants fit
 # A proposal, not a default: whether it pays depends on clock, wait states and caches, and only the board can tell.
 
 NAME = "HOT"
@@ -545,15 +543,18 @@ def fast_constants(tries: Tries, board: Board) -> dict[str, Any] | None:
     options = tries.options
     if not board.counts_cycles or options.pooling.constants or problems_on(board, tries.asked.metadata):
         return None
-    memories = max(((*_free(board, m, tries.asked.metadata), m) for m in board.memory if _is_fast(board, m)), default=None)
-    if memories is None or memories[0] < _STEP:
+    # constants would be copied there from flash for faster reads
+    fast = [m for m in board.memory if any(part in m.name.upper() for part in _NAMES) and copied_to(board, m.name)]
+    most = max(((*_free(board, m, tries.asked.metadata), m) for m in fast), default=None)
+    if most is None or most[0] < _STEP:
         return None
-    size, address, region = memories
+    size, address, region = most
     flash = board.region(choose_places(board, tries.asked.metadata).constants)
     if any(p.name in (NAME, flash.name) for p in options.pooling.pools):
         return None
-    variant = _with_pools(options, Pool(NAME, size, address, _SPEED), Pool(flash.name, flash.size))
-    compiled = tries.compiled(variant)
+    old, pools = options.pooling, (Pool(NAME, size, address, _SPEED), Pool(flash.name, flash.size))
+    words = f"--const-pool {NAME}={size}@{address:#x}:{_SPEED:g} --const-pool {flash.name}={flash.size}"
+    compiled = tries.compiled(Variant(words, replace(options, pooling=Pooling(old.pools, old.pins, pools)), frozenset()))
     if compiled is None or problems_on(board, compiled.metadata):
         return None
     hot = next((p for p in compiled.metadata["constants"]["pools"] if p["name"] == NAME), None)
@@ -562,7 +563,7 @@ def fast_constants(tries: Tries, board: Board) -> dict[str, Any] | None:
     return {
         "region": region.name,
         "free": size,
-        "words": variant.words,
+        "words": words,
         "bytes": hot["used"],
         **_layers(compiled.metadata, hot["arrays"]),
     }
@@ -572,11 +573,6 @@ def fast_constants_text(row: Mapping[str, Any]) -> str:
     """`DTCM has 16,384 B free: 15,824 B of constants, all those of 5 of 8 layers with 41 % of the multiply-accumulates`."""
     what = f"{row['bytes']:,} B of constants, all of {row['layers']} of {row['of_layers']} layers"
     return f"{row['region']} has {row['free']:,} B free: {what} with {100 * row['macs']:.0f} % of the multiply-accumulates"
-
-
-def _is_fast(board: Board, memory: Memory) -> bool:
-    """Whether constants would be copied there from flash for faster reads."""
-    return any(part in memory.name.upper() for part in _NAMES) and copied_to(board, memory.name)
 
 
 def _free(board: Board, memory: Memory, metadata: Mapping[str, Any]) -> tuple[int, int]:
@@ -590,13 +586,6 @@ def _free(board: Board, memory: Memory, metadata: Mapping[str, Any]) -> tuple[in
         pools = []
     start, end = -(-low // _STEP) * _STEP, min([high, *pools]) // _STEP * _STEP
     return max(0, end - start), start
-
-
-def _with_pools(options: Options, hot: Pool, flash: Pool) -> Variant:
-    """The options with the two pools for constants."""
-    words = f"--const-pool {hot.name}={hot.size}@{hot.address:#x}:{hot.speed:g} --const-pool {flash.name}={flash.size}"
-    old = options.pooling
-    return Variant(words, replace(options, pooling=Pooling(old.pools, old.pins, (hot, flash))), frozenset())
 
 
 def _layers(metadata: Mapping[str, Any], arrays: list[str]) -> dict[str, Any]:
@@ -626,33 +615,21 @@ def advice(tries: Tries, *, board: Board) -> list[dict[str, Any]]:
     asked = tries.asked
     if len(asked.metadata["layers"]) > MAX_LAYERS:
         return []
-    rows: list[dict[str, Any]] = []
-    for variant in _single_variants(tries):
-        compiled = tries.compiled(variant)
-        if compiled is not None:
-            row = _row(compiled, asked, board=board.name)
-            if row is not None and not any(_same(row, other) for other in rows):
-                rows.append(row)
-    return [*sorted(rows, key=lambda r: (r["ram"] + r["flash"], r["time"])), *_fast(tries, board)]
-
-
-def _fast(tries: Tries, board: Board) -> list[dict[str, Any]]:
-    """Constants that would move to tightly coupled memory, if there is any for them."""
-    row = fast_constants(tries, board)
-    if row is None:
-        return []
-    text = f"{fast_constants_text(row)}; measure cycles to see whether it pays"
-    return [{"words": row["words"], "command": _command("verify", tries.asked, board.name, row["words"]), "text": text}]
-
-
-def _single_variants(tries: Tries) -> list[Variant]:
-    """Each single other option, speed included."""
-    from dataclasses import replace
-
-    plain = [w for w in variants(tries.options) if w.words and w.words.count("--") == 1]
+    plain = [v for v in variants(tries.options) if v.words.count("--") == 1]
     if tries.options.opt != "speed":
         plain.append(Variant("--opt speed", replace(tries.options, opt="speed"), frozenset()))
-    return list({w.words: w for w in plain}.values())
+    rows: list[dict[str, Any]] = []
+    for variant in {v.words: v for v in plain}.values():
+        compiled = tries.compiled(variant)
+        row = None if compiled is None else _row(compiled, asked, board=board.name)
+        if row is not None and not any(all(row[k] == other[k] for k in ("ram", "flash", "time")) for other in rows):
+            rows.append(row)
+    rows.sort(key=lambda r: (r["ram"] + r["flash"], r["time"]))
+    hot = fast_constants(tries, board)
+    if hot is None:
+        return rows
+    text = f"{fast_constants_text(hot)}; measure cycles to see whether it pays"
+    return [*rows, {"words": hot["words"], "command": _command("verify", asked, board.name, hot["words"]), "text": text}]
 
 
 def _row(made: Compiled, asked: Compiled, *, board: str) -> dict[str, Any] | None:
@@ -670,10 +647,6 @@ def _row(made: Compiled, asked: Compiled, *, board: str) -> dict[str, Any] | Non
 def _command(verb: str, asked: Compiled, board: str, words: str) -> str:
     file = asked.metadata["model"]["file"] or f"{asked.metadata['name']}.tflite"
     return f"aot {verb} {file} --board {board} {words}"
-
-
-def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    return all(a[k] == b[k] for k in ("ram", "flash", "time"))
 
 
 def advice_text(row: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from aot.driver.reading import read_limited
 from aot.errors import EXIT_DOES_NOT_FIT, EXIT_VERIFICATION, Problem, UsageError
@@ -52,22 +52,15 @@ def baseline_text(reports: Iterable[Report]) -> str:
 
 def _text(value: Any, indent: str) -> str:
     """JSON with lists and objects of plain values on one line each."""
-    if not _deep(value):
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    if not any(isinstance(v, Mapping | list) for v in inner):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    inner = indent + " "
+    deeper = indent + " "
+    parts = [_text(v, deeper) for v in inner]
     if isinstance(value, Mapping):
-        parts = [f"{json.dumps(k, ensure_ascii=False)}: {_text(v, inner)}" for k, v in value.items()]
-        begin, end = "{}"
-    else:
-        parts = [_text(v, inner) for v in value]
-        begin, end = "[]"
-    return f"{begin}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{end}"
-
-
-def _deep(value: Any) -> bool:
-    """Whether a list or an object holds lists or objects."""
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return any(isinstance(v, Mapping | list) for v in parts)
+        parts = [f"{json.dumps(k, ensure_ascii=False)}: {text}" for k, text in zip(value, parts, strict=True)]
+    begin, end = "{}" if isinstance(value, Mapping) else "[]"
+    return f"{begin}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{end}"
 
 
 # ---- matching the layers of two reports: by structure first, then by name
@@ -285,11 +278,6 @@ def moved(before: int | None, after: int | None) -> dict[str, Any]:
     return {"before": before, "after": after, "change": after - before, "percent": percent}
 
 
-def _bytes_of(layer: Mapping[str, Any] | None) -> int | None:
-    parts = [] if layer is None else [layer[k] for k in ("code", "weights", "tables")]
-    return sum(parts) if parts and None not in parts else None
-
-
 def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
     """Layers whose instructions, bytes or kernel changed; the missing side of an added or removed layer counts as 0."""
     rows = []
@@ -297,6 +285,7 @@ def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
         x, y = (None if k is None else layers[k] for k, layers in ((i, a["layers"]), (j, b["layers"])))
         here = y if y is not None else x
         assert here is not None
+        before, after = _figures(x, y), _figures(y, x)
         row = {
             "layer": here["index"],
             "op": here["op"],
@@ -304,27 +293,20 @@ def _layer_movers(a: Report, b: Report) -> list[dict[str, Any]]:
             "name": here["name"],
             "status": "added" if x is None else "removed" if y is None else "changed",
             "kernel": {"before": x and x["kernel"], "after": y and y["kernel"]},
-            "instructions": moved(_figure(x, "instructions", y), _figure(y, "instructions", x)),
-            "bytes": moved(*_bytes_pair(x, y)),
-            "scratch": moved(x["scratch"] if x else 0, y["scratch"] if y else 0),
+            **{k: moved(before[k], after[k]) for k in before},
         }
-        kernels = row["kernel"]["before"] != row["kernel"]["after"]
-        if kernels or any(row[k]["change"] for k in ("instructions", "bytes", "scratch")):
+        if row["kernel"]["before"] != row["kernel"]["after"] or any(row[k]["change"] for k in before):
             rows.append(row)
     return sorted(rows, key=lambda r: (-abs(r["instructions"]["change"] or 0), -abs(r["bytes"]["change"] or 0), r["layer"]))
 
 
-def _figure(layer: Mapping[str, Any] | None, field: str, other: Mapping[str, Any] | None) -> int | None:
-    """A layer's figure; 0 if the layer exists on the other side only."""
-    if layer is not None:
-        value: int | None = layer[field]
-        return value
-    return None if other is None or other[field] is None else 0
-
-
-def _bytes_pair(x: Mapping[str, Any] | None, y: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
-    a, b = _bytes_of(x), _bytes_of(y)
-    return (0 if x is None and b is not None else a), (0 if y is None and a is not None else b)
+def _figures(layer: Layer | None, other: Layer | None) -> dict[str, int | None]:
+    """A layer's figures; for a layer that exists on the other side only, 0 for each figure that is known there."""
+    if layer is None:
+        return {} if other is None else {k: None if v is None else 0 for k, v in _figures(other, None).items()}
+    parts = [layer[k] for k in ("code", "weights", "tables")]
+    flash = None if None in parts else sum(parts)
+    return {"instructions": layer["instructions"], "bytes": flash, "scratch": layer["scratch"]}
 
 
 def _symbol_movers(a: Report, b: Report) -> list[dict[str, Any]]:
@@ -395,18 +377,8 @@ def total_rows(pair: Mapping[str, Any], metrics: Sequence[str] | None = None) ->
 
 
 METRICS = (
-    "instructions",
-    "macs",
-    "flash",
-    "code",
-    "constants",
-    "ram",
-    "workspace",
-    "stack",
-    "stack_bound",
-    "heap",
-    "estimated_cycles",
-)
+    "instructions", "macs", "flash", "code", "constants", "ram", "workspace", "stack", "stack_bound", "heap", "estimated_cycles",
+)  # fmt: skip
 WATCHED = ("instructions", "code", "constants", "workspace", "stack", "stack_bound")
 """Totals that must not grow over a baseline unless a rule allows it."""
 
@@ -519,14 +491,12 @@ def _words(value: object, where: str) -> tuple[str, ...]:
     """Options as a text, split as a shell does (but not expanded), or as a list of words (E5052)."""
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
+    if not isinstance(value, str):
+        raise UsageError(Problem("E5052", f'{value!r} is not a list of options; write "--opt ram --feed-rows"', where))
     try:
-        return tuple(shlex.split(value)) if isinstance(value, str) else _no_words(value, where)
+        return tuple(shlex.split(value))
     except ValueError as error:
         raise UsageError(Problem("E5052", f"{value!r}: {error}", where)) from None
-
-
-def _no_words(value: object, where: str) -> NoReturn:
-    raise UsageError(Problem("E5052", f'{value!r} is not a list of options; write "--opt ram --feed-rows"', where))
 
 
 def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
@@ -542,18 +512,14 @@ def parse_budget(table: Mapping[str, Any], file: Path) -> Budget:
 
     def enter(scope: str, metric: str, value: object) -> None:
         where = f"{file}: {scope + '.' if scope else ''}{metric}"
-        if metric == "options":
-            try:
-                options[scope] = _words(value, where)
-            except UsageError as error:
-                problems.extend(error.problems)
-            return
-        if metric not in METRICS:
-            text = f"unknown total{did_you_mean(metric, METRICS)}; choose one of {', '.join(METRICS)}"
-            problems.append(Problem("E5052", text, where))
-            return
         try:
-            rules.setdefault(scope, {})[metric] = _limits(value, where)
+            if metric == "options":
+                options[scope] = _words(value, where)
+            elif metric in METRICS:
+                rules.setdefault(scope, {})[metric] = _limits(value, where)
+            else:
+                text = f"unknown total{did_you_mean(metric, METRICS)}; choose one of {', '.join(METRICS)}"
+                problems.append(Problem("E5052", text, where))
         except UsageError as error:
             problems.extend(error.problems)
 
@@ -604,15 +570,13 @@ def check_report(report: Report, budget: Budget | None, baseline: Report | None)
     rules = {m: budget.limits(report, m) for m in METRICS} if budget is not None else dict.fromkeys(METRICS)
     covered = {part for whole, parts in _COVERED.items() if rules[whole] is not None for part in parts}
     findings = []
-    for metric in METRICS:
+    for metric, limits in rules.items():
         value = report["totals"].get(metric)
         before = None if baseline is None else baseline["totals"].get(metric)
-        limits = rules[metric]
         if limits is None:
-            watched = baseline is not None and metric in WATCHED and metric not in covered and before is not None
+            watched = metric in WATCHED and metric not in covered and before is not None
             limits = (Limit("no growth", Fraction(0), True),) if watched else ()
-        for limit in limits if value is not None else ():
-            findings.append(_judge(key_of(report), metric, value, limit=limit, before=before))
+        findings += [_judge(key_of(report), metric, value, limit=x, before=before) for x in limits if value is not None]
     return findings
 
 
@@ -629,10 +593,7 @@ def _judge(key: str, metric: str, value: int, *, limit: Limit, before: int | Non
 
 def check_reports(reports: Sequence[Report], budget: Budget | None, baseline: Mapping[str, Report] | None) -> list[Finding]:
     """`check_report` for all; a report that is not in the baseline is checked against the absolute limits only."""
-    findings = []
-    for report in reports:
-        findings += check_report(report, budget, None if baseline is None else baseline.get(key_of(report)))
-    return findings
+    return [f for r in reports for f in check_report(r, budget, (baseline or {}).get(key_of(r)))]
 
 
 # ---- the gate: which limits are exceeded, which outputs are not exact, and the resulting exit code
@@ -681,11 +642,10 @@ def open_gate(budget_file: Path | None, baseline: Path | None, *, accept: bool, 
 
 def judge(reports: Sequence[Report], gate: Gate) -> Judged:
     """Check the reports against budget and baseline; if the baseline is not comparable, against absolute limits only."""
-    baseline = gate.baseline
-    if baseline is None:
+    if gate.baseline is None:
         return Judged(check_reports(reports, gate.budget, None), None, None)
     by_key = {key_of(r): r for r in reports}
-    before = {k: baseline[k] for k in baseline if k in by_key}
+    before = {key: report for key, report in gate.baseline.items() if key in by_key}
     try:
         check_comparable(before, by_key, allow=gate.allow)
     except UsageError as error:

@@ -165,14 +165,11 @@ def golden_sets(
     key = "tflm" if oracle == "tflm" and f"tflm0_{numbers[0]}" in arrays else "out"
     input_sets, expected = [], []
     for n in numbers:
-        generated = rule_set(inputs, n) if any(f"in{i}_{n}" not in arrays for i in range(len(inputs))) else ()
-        input_sets.append(
-            tuple(
-                _fit(arrays.get(f"in{i}_{n}", generated[i] if generated else None), info, f"in{i}_{n}", path)
-                for i, info in enumerate(inputs)
-            )
-        )
-        expected.append(tuple(_fit(arrays.get(f"{key}{i}_{n}"), info, f"{key}{i}_{n}", path) for i, info in enumerate(outputs)))
+        made = rule_set(inputs, n) if any(f"in{i}_{n}" not in arrays for i in range(len(inputs))) else [None] * len(inputs)
+        named = [(f"in{i}_{n}", info) for i, info in enumerate(inputs)]
+        input_sets.append(tuple(_fit(arrays.get(k, a), info, k, path) for (k, info), a in zip(named, made, strict=True)))
+        named = [(f"{key}{i}_{n}", info) for i, info in enumerate(outputs)]
+        expected.append(tuple(_fit(arrays.get(k), info, k, path) for k, info in named))
     engine = "TFLM" if key == "tflm" else "TFLite reference kernels"
     return Sets(tuple(input_sets), tuple(expected), origin=path.name, expected_by=f"{path.name} ({engine})")
 
@@ -546,29 +543,24 @@ def read_array(path: Path, info: TensorInfo, rate: Fraction | None = None) -> Ar
         return read_wav(path, info, rate)
     if suffix in IMAGE_SUFFIXES:
         return read_image(path, info)
-    if suffix != ".npy":
-        return _read_raw(path, info)
-    return open_npy(path)
+    return open_npy(path) if suffix == ".npy" else _read_raw(path, info)
 
 
-def _npz_arrays(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[Array], Array | None]:
-    """The array of each input, by its name, its C name, `x` or `x{i}`; and `y`, the labels."""
-    arrays = open_npz(path)
+def _npz_arrays(arrays: Mapping[str, Array], file: str, infos: Sequence[TensorInfo]) -> list[Array]:
+    """The array of each input, by its name, its C name, `x` or `x{i}`."""
     inputs = []
     for i, info in enumerate(infos):
         names = [info["name"], info.get("c_name", ""), f"x{i}", *(["x"] if len(infos) == 1 else [])]
         key = next((n for n in names if n in arrays), None)
         if key is None:
-            raise UsageError(
-                Problem("E5012", f"'{path.name}' has none of the arrays {', '.join(dict.fromkeys(n for n in names if n))}")
-            )
+            message = f"'{file}' has none of the arrays {', '.join(dict.fromkeys(n for n in names if n))}"
+            raise UsageError(Problem("E5012", message))
         inputs.append(arrays[key])
-    return inputs, arrays.get("y")
+    return inputs
 
 
-def _golden_inputs(path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
+def _golden_inputs(arrays: Mapping[str, Array], path: Path, infos: Sequence[TensorInfo]) -> Sets | None:
     """The inputs of a golden file (`in{i}_{set}`), None if the archive is not one."""
-    arrays = open_npz(path)
     numbers = set_numbers(arrays, "in0")
     if not numbers:
         return None
@@ -589,10 +581,11 @@ def load_samples(paths: Sequence[Path], metadata: Mapping[str, Any], conversion:
     rates = [sample_rate(metadata), *[None] * (len(infos) - 1)]
     labels: Array | None = None
     if len(paths) == 1 and paths[0].suffix.lower() == ".npz":
-        golden = _golden_inputs(paths[0], infos)
+        arrays = open_npz(paths[0])
+        golden = _golden_inputs(arrays, paths[0], infos)
         if golden is not None:
             return Samples(golden)
-        raw, labels = _npz_arrays(paths[0], infos)
+        raw, labels = _npz_arrays(arrays, paths[0].name, infos), arrays.get("y")
         columns = [_split(a, info, f"'{paths[0].name}'") for a, info in zip(raw, infos, strict=True)]
     elif len(infos) == 1:
         columns = [[s for p in paths for s in _split(read_array(p, infos[0], rates[0]), infos[0], f"'{p.name}'")]]
@@ -606,15 +599,11 @@ def load_samples(paths: Sequence[Path], metadata: Mapping[str, Any], conversion:
         raise UsageError(Problem("E5012", f"the inputs have different numbers of samples: {[len(c) for c in columns]}"))
     rows = zip(*columns, strict=True)
     inputs = tuple(tuple(convert(a, info, conversion) for a, info in zip(row, infos, strict=True)) for row in rows)
-    return Samples(Sets(inputs, origin=", ".join(p.name for p in paths[:3])), _class_labels(labels, len(inputs)))
-
-
-def _class_labels(labels: Array | None, count: int) -> tuple[int, ...] | None:
-    if labels is None:
-        return None
-    if labels.shape != (count,) or labels.dtype.kind not in "iu":
-        raise UsageError(Problem("E5012", f"the labels y are {labels.dtype}{list(labels.shape)}; expected {count} integers"))
-    return tuple(int(v) for v in labels)
+    if labels is not None and (labels.shape != (len(inputs),) or labels.dtype.kind not in "iu"):
+        expected = f"the labels y are {labels.dtype}{list(labels.shape)}; expected {len(inputs)} integers"
+        raise UsageError(Problem("E5012", expected))
+    classes = None if labels is None else tuple(int(v) for v in labels)
+    return Samples(Sets(inputs, origin=", ".join(p.name for p in paths[:3])), classes)
 
 
 # ---- the sets that a caller requests: by rule, from a file, or as arrays

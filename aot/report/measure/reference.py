@@ -34,11 +34,6 @@ RunSets = Callable[[Sequence[Sequence[Array]]], list[list[Array]]]
 RunTensors = Callable[[Sequence[Array]], dict[int, Array]]
 
 
-def no_tensors(inputs: Sequence[Array]) -> dict[int, Array]:
-    """`tensors` of an engine that shows outputs only."""
-    return {}
-
-
 _PACKAGES = {"litert": "ai-edge-litert", "litert-reference": "ai-edge-litert", "tflm": "tflite-micro"}
 
 
@@ -51,7 +46,7 @@ class Reference:
 
     name: str
     outputs: RunSets
-    tensors: RunTensors = no_tensors
+    tensors: RunTensors = lambda _inputs: {}
     engine: str = OWN
 
     @property
@@ -68,14 +63,6 @@ def installed(package: str) -> str | None:
         return None
 
 
-def harms_litert(model: bytes) -> bool:
-    """Whether TensorFlow Lite would corrupt memory: its SVDF treats any state as int16 (kernels/svdf.cc), TFLM supports int8."""
-    view = parse(model, Problems())
-    graphs = () if view is None else view.subgraphs
-    layers = ((g, op) for g in graphs for op in g.operators if op.opcode == "SVDF" and len(op.inputs) > 4)
-    return any(g.tensors[op.inputs[4]].dtype == "int8" for g, op in layers)
-
-
 def litert(model: bytes) -> Reference:
     """TensorFlow Lite's reference kernels; operators that the reference set lacks run with the full set.
 
@@ -84,7 +71,9 @@ def litert(model: bytes) -> Reference:
     have = installed("ai-edge-litert")
     if have is None:
         raise ImportError("ai-edge-litert is not installed")
-    if harms_litert(model):
+    view = parse(model, Problems())
+    svdf = [(g, op) for g in (view.subgraphs if view else ()) for op in g.operators if op.opcode == "SVDF" and len(op.inputs) > 4]
+    if any(g.tensors[op.inputs[4]].dtype == "int8" for g, op in svdf):  # it would corrupt memory (kernels/svdf.cc)
         raise RefusedError("treats the int8 state of SVDF as int16 and crashes (--oracle tflm handles it)")
     engine = Litert(model)
     others = f", {' '.join(engine.full)} of its full set" if engine.full else ""
@@ -106,18 +95,18 @@ def tflm(model: bytes, output_count: int) -> Reference:
     if not fresh:
         raise RefusedError(_refusal(model, said.text))
 
-    def run(interpreter: Any, inputs: Sequence[Array]) -> list[Array]:
-        for i, value in enumerate(inputs):
-            interpreter.set_input(value, i)
-        interpreter.invoke()
-        return [interpreter.get_output(i) for i in range(output_count)]
-
     def outputs(sets: Sequence[Sequence[Array]]) -> list[list[Array]]:
         """Run all sets in one fresh interpreter."""
+        results: list[list[Array]] = []
         with heard() as said:
             try:
                 interpreter = fresh.pop() if fresh else runtime.Interpreter.from_bytes(model)
-                return [run(interpreter, s) for s in sets]
+                for inputs in sets:
+                    for i, value in enumerate(inputs):
+                        interpreter.set_input(value, i)
+                    interpreter.invoke()
+                    results.append([interpreter.get_output(i) for i in range(output_count)])
+                return results
             except RuntimeError:
                 pass
         raise RefusedError(_refusal(model, said.text), at_run=True)
@@ -197,15 +186,12 @@ def never_runs(reference: Reference, inputs: Sequence[Array]) -> bool:
 def _of_chain(chain: Chain, oracle: str) -> Reference:
     """Each stage's reference on whole windows; named after the first stage whose reference is not independent, if any."""
     models = [specialize(s.model) for s in chain.stages]
-    references = [find_reference(m, oracle, outputs=_output_count(m)) for m in models]
+    views = [parse(m, Problems()) for m in models]
+    counts = [0 if v is None else len(v.subgraphs[0].outputs) for v in views]
+    references = [find_reference(m, oracle, outputs=n) for m, n in zip(models, counts, strict=True)]
     weak = [f"{r.name} ({s.name})" for r, s in zip(references, chain.stages, strict=True) if not r.independent]
     name = weak[0] if weak else f"{', '.join(dict.fromkeys(r.name for r in references))}, stage by stage on whole windows"
     return Reference(name, lambda sets: run_chain(chain, [r.outputs for r in references], sets), engine="a stage's reference")
-
-
-def _output_count(model: bytes) -> int:
-    view = parse(model, Problems())
-    return 0 if view is None else len(view.subgraphs[0].outputs)
 
 
 def check_reference(model: bytes, oracle: str, *, outputs: int, inputs: Sequence[Array]) -> None:
@@ -374,11 +360,7 @@ class Litert:
     def tensors(self, inputs: Sequence[Array]) -> dict[int, Array]:
         """All tensors of the file that can be read after one run, by index."""
 
-        def all_of(running: _Running) -> dict[int, Array]:
-            running.outputs(inputs)
-            return running.tensors()
-
-        return self._until_it_runs(all_of, preserve=True)
+        return self._until_it_runs(lambda running: running.tensors(inputs), preserve=True)
 
     def _until_it_runs(self, work: Callable[[_Running], T], *, preserve: bool = False) -> T:
         """`work` on fresh interpreters; each time one fails, more operators run with the full set."""
@@ -466,11 +448,12 @@ def _cut(model: bytes, graph: SubgraphView, ranges: Sequence[tuple[int, int, str
     record = decode_model(reader, Problems())
     assert record is not None, "it has been parsed"
     record = {**record, "buffers": tuple(_near(reader, b) for b in record["buffers"] or ())}
-    asked = [_read_by(graph.operators[a:b]) for a, b, _ in ranges]
+    asked = [dict.fromkeys(t for op in graph.operators[a:b] for t in op.inputs if t != ABSENT) for a, b, _ in ranges]
+    known = {i for i, tensor in enumerate(graph.tensors) if tensor.raw or tensor.external or tensor.is_variable}
     pieces = []
     for i, (first, end, kernels) in enumerate(ranges):
         made = {t for op in graph.operators[first:end] for t in op.outputs}
-        inputs = tuple(t for t in asked[i] if t not in made and _is_value(graph.tensors[t]))
+        inputs = tuple(t for t in asked[i] if t not in made | known)
         outputs = tuple(sorted(made & set().union(graph.outputs, *asked[i + 1 :])))
         data = encode_model(_part(record, graph.operators[first:end], inputs=inputs, outputs=outputs))
         pieces.append(_Piece(data, kernels, first, end, inputs, outputs, frozenset(made)))
@@ -480,16 +463,6 @@ def _cut(model: bytes, graph: SubgraphView, ranges: Sequence[tuple[int, int, str
 def _near(reader: Reader, buffer: Record) -> Record:
     """A buffer with its bytes inline; one without bytes stays so: LiteRT treats an empty vector as a constant."""
     return buffer_of(reader, buffer) if buffer["offset"] > 1 else buffer
-
-
-def _read_by(operators: Sequence[OperatorView]) -> tuple[int, ...]:
-    """The tensors that operators read, each once."""
-    return tuple(dict.fromkeys(t for op in operators for t in op.inputs if t != ABSENT))
-
-
-def _is_value(tensor: TensorView) -> bool:
-    """Whether a tensor that no operator makes is an input computed at run time."""
-    return not (tensor.raw or tensor.external or tensor.is_variable)
 
 
 def _part(record: Record, operators: Sequence[OperatorView], *, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Record:
@@ -544,8 +517,9 @@ class _Running:
         for t, value in values.items():
             interpreter.set_tensor(t, value)
 
-    def tensors(self) -> dict[int, Array]:
-        """Each piece's own tensors; inputs and constants from the first piece that has them."""
+    def tensors(self, inputs: Sequence[Array]) -> dict[int, Array]:
+        """After one run, each piece's own tensors; inputs and constants from the first piece that has them."""
+        self.outputs(inputs)
         tensors: dict[int, Array] = {}
         for piece, interpreter in self._steps:
             for index in range(len(self._graph.tensors)):

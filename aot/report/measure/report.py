@@ -14,6 +14,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from aot.micro.run.runner import RunResult, run
 from aot.report.figures.attribution import attribute, berkeley, by_layer, group_sizes, sections_of, variables
 from aot.report.figures.cycles import Profile, listings, profile_cycles
 from aot.report.figures.size import load_of, next_faster, plan_data, state_figures
-from aot.report.measure.divergence import Comparison, compare_sets, explain_difference, find_divergence
+from aot.report.measure.divergence import compare_sets, explain
 from aot.report.measure.inputs import Sets, as_windows, moves
 from aot.report.measure.verify import expected_outputs, fingerprint
 from aot.support.dataclass import dataclass
@@ -48,17 +49,9 @@ EXTRAS = "extras"
 
 
 def make_report(
-    model: bytes,
-    artifact: Artifact,
-    project: Project,
-    sets: Sets,
-    *,
-    accept_known_faults: bool = True,
-    timeout: float | None = None,
-    folder: Path | None = None,
-    on_target: OnTarget | None = None,
-    clock: int | None = None,
-) -> Report:
+    model: bytes, artifact: Artifact, project: Project, sets: Sets, *, accept_known_faults: bool = True,
+    timeout: float | None = None, folder: Path | None = None, on_target: OnTarget | None = None, clock: int | None = None,
+) -> Report:  # fmt: skip
     """Build, run `sets`, compare, attribute.  Raises what `verify` raises; outputs that differ are a verdict, not an error.
 
     `on_target`: cycles counted by the user's firmware; they replace the board's own counts.  `clock` in hertz is for the load of
@@ -68,24 +61,33 @@ def make_report(
     `accept_known_faults` is False).  If they differ, files that reproduce it are written to `folder`, if given.
     """
     meta = artifact.metadata
-    whole = as_windows(sets, meta)
-    expected, by = expected_outputs(model, whole, oracle=meta["oracle"], outputs=len(meta["outputs"]))
+    expected, by = expected_outputs(model, as_windows(sets, meta), oracle=meta["oracle"], outputs=len(meta["outputs"]))
     image = None if project.board.is_host else check_image(project)
     result = run(project, sets.inputs, timeout=timeout)
     comparison = compare_sets(expected, result.outputs)
-    flash = None if image is None else _flash(project)
+    flash = None if image is None else _contents(project, project.model_image(), product=True)
     ram = _ram(project, result, image)
     spent = _spent(project, flash, sets.inputs[:1], timeout=timeout)
     if on_target is not None:
         spent = replace(spent, cycles=dict(enumerate(on_target.cycles)))
     counted = _counted(project.board, result, on_target)
-    verdict = _verdict(comparison, by)
+    pushes: dict[str, Any] = {}
+    if moves(meta) and result.every is not None:  # instructions per push over all sets; for a chain with a rate, also its load
+        load = load_of(meta, result.every, clock)
+        pushes = {"pushes": {"average": result.every[0], "most": result.every[1]}, **({} if load is None else {"load": load})}
+    verdict = {
+        "exact": comparison.exact,
+        "accepted": comparison.exact,
+        "reference": by,
+        "sets": comparison.sets,
+        "sets_exact": comparison.sets - len(comparison.bad_sets),
+        "max_abs_diff": comparison.max_abs,
+        **dict.fromkeys(("first_divergence", "divergence", "known_fault")),
+    }
     if not comparison.exact and not moves(meta):  # with moving windows, layers compute only some rows
-        verdict["first_divergence"], verdict["divergence"] = find_divergence(
+        verdict |= explain(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
-        first = verdict["first_divergence"]
-        verdict["known_fault"] = explain_difference(model, meta, first=first, inputs=sets.inputs, actual=result.outputs)
         verdict["accepted"] = accept_known_faults and verdict["known_fault"] is not None
     return {
         "name": artifact.name,
@@ -96,39 +98,15 @@ def make_report(
         "totals": _totals(meta, result, image=image, ram=ram) | _time(result, spent, counted, on_target),
         **({"board_fit": meta["board_fit"]} if "board_fit" in meta else {}),
         **({} if counted is None else {"counted": counted}),
-        **_pushes(meta, result, clock),
+        **pushes,
         "flash": flash,
-        "firmware": None if image is None else _firmware(project),
+        "firmware": None if image is None else _contents(project, project.image("measure")),
         "ram": ram,
         "memory": [] if image is None else _memory(project),
         "layers": _layers(meta, spent, flash),
         "plan": plan_data(meta["workspace"], meta["layers"]),
         "state": state_figures(meta),
         EXTRAS: listings(model, project, spent.estimates),
-    }
-
-
-def _pushes(meta: Mapping[str, Any], result: RunResult, clock: int | None) -> dict[str, Any]:
-    """For a moving window: instructions per push over all sets; for a chain with a rate, also its load."""
-    if not moves(meta) or result.every is None:
-        return {}
-    average, most = result.every
-    load = load_of(meta, result.every, clock)
-    return {"pushes": {"average": average, "most": most}, **({} if load is None else {"load": load})}
-
-
-def _verdict(comparison: Comparison, by: str) -> dict[str, Any]:
-    """The result of the comparison, before the reason for differences is known."""
-    return {
-        "exact": comparison.exact,
-        "accepted": comparison.exact,
-        "reference": by,
-        "sets": comparison.sets,
-        "sets_exact": comparison.sets - len(comparison.bad_sets),
-        "max_abs_diff": comparison.max_abs,
-        "first_divergence": None,
-        "divergence": None,
-        "known_fault": None,
     }
 
 
@@ -151,26 +129,17 @@ def key_of(report: Report) -> str:
     return f"{report['name']}@{report['board']}"
 
 
-def _flash(project: Project) -> dict[str, Any]:
-    """The model's own image: its cost in a product."""
-    elf = project.model_image()
+def _contents(project: Project, elf: Path, *, product: bool = False) -> dict[str, Any]:
+    """What is in the flash of an image: of a `product`, which is the model's own, or of the one that runs, with its harness."""
     symbols = attribute(project, elf)
+    groups = group_sizes(symbols)
+    if product:
+        del groups["startup"]
+    layers = by_layer(symbols, project.artifact.metadata["layers"])
     return {
         "bytes": sum(s.bytes for s in symbols),
-        "groups": {k: v for k, v in group_sizes(symbols).items() if k != "startup"},
-        "layers": by_layer(symbols, project.artifact.metadata["layers"]),
-        "symbols": [s.to_json() for s in symbols],
-        "size": berkeley(sections_of(elf)),
-    }
-
-
-def _firmware(project: Project) -> dict[str, Any]:
-    """The image that runs: the model's own, with start-up and the measuring harness."""
-    elf = project.image("measure")
-    symbols = attribute(project, elf)
-    return {
-        "bytes": sum(s.bytes for s in symbols),
-        "groups": group_sizes(symbols),
+        "groups": groups,
+        **({"layers": layers, "symbols": [s.to_json() for s in symbols]} if product else {}),
         "size": berkeley(sections_of(elf)),
     }
 
@@ -295,29 +264,21 @@ def _cycles(project: Project, flash: Mapping[str, Any], inputs: Sequence[Array],
     return profile_cycles(project, project.image("measure"), inputs, functions=frozenset(functions), timeout=limit)
 
 
-def _functions(layer: int, flash: Mapping[str, Any] | None) -> list[str]:
-    """The functions that a layer runs."""
-    symbols = () if flash is None else flash["symbols"]
-    return [s["name"] for s in symbols if layer in s["layers"] and s["group"] in ("kernels", "runtime")]
-
-
-def _layers(
-    meta: Mapping[str, Any],
-    spent: _Spent,
-    flash: Mapping[str, Any] | None,
-) -> list[dict[str, Any]]:
+def _layers(meta: Mapping[str, Any], spent: _Spent, flash: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    symbols = () if flash is None else [s for s in flash["symbols"] if s["group"] in ("kernels", "runtime")]
     sizes = {} if flash is None else {row["layer"]: row for row in flash["layers"]}
     rows = []
     for layer in meta["layers"]:
         count, macs = spent.instructions.get(layer["index"]), layer["macs"]
         size = sizes.get(layer["index"])
+        functions = [s["name"] for s in symbols if layer["index"] in s["layers"]]
         rows.append(
             {
                 **{k: layer[k] for k in ("index", "op", "does", "ops", "name", "function", "kernel", "macs")},
                 "instructions": count,
                 "instructions_per_mac": round(count / macs, 4) if count is not None and macs else None,
                 **({"cycles": spent.cycles.get(layer["index"])} if spent.cycles else {}),
-                "estimated_cycles": spent.estimates and spent.estimates.of(_functions(layer["index"], flash), count),
+                "estimated_cycles": spent.estimates and spent.estimates.of(functions, count),
                 **{k: None if size is None else size[k] for k in ("code", "weights", "tables", "shared")},
                 "scratch": layer["scratch"],
                 "output": {k: layer["output"][k] for k in ("shape", "dtype")},
@@ -464,11 +425,11 @@ def run_jobs(work: Work, jobs: Sequence[Job], *, pool: PoolOf | None, done: Done
         indices = [i for i, job in enumerate(jobs) if by_board[job.board] is opener]
         if opener is not None:
             indices.sort(key=lambda i: (-len(jobs[i].model.data), i))
-        tasks = [_Task(i, work, jobs[i], __version__) for i in indices]
+        attempt = partial(_attempt, work=work, version=__version__)
         try:
-            for task, outcome in outcomes(_attempt, tasks, opener):
-                outcomes_by_job[task.number] = outcome
-                done(task.job, outcome[0] is not None)
+            for (i, job), outcome in outcomes(attempt, [(i, jobs[i]) for i in indices], opener):
+                outcomes_by_job[i] = outcome
+                done(job, outcome[0] is not None)
         except ToolchainError as error:  # processes keep dying: out of memory, a signal
             for i in indices:
                 if i not in outcomes_by_job:
@@ -481,23 +442,14 @@ def run_jobs(work: Work, jobs: Sequence[Job], *, pool: PoolOf | None, done: Done
 Outcome = tuple[Report | None, dict[str, Any] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A job with its number, and the version of the compiler that submitted it."""
-
-    number: int
-    work: Work
-    job: Job
-    version: str
-
-
-def _attempt(task: _Task) -> Outcome:
-    job = task.job
+def _attempt(numbered: tuple[int, Job], *, work: Work, version: str) -> Outcome:
+    """The outcome of a job; `version` of the compiler that submitted it."""
+    _, job = numbered
     try:
-        if task.version != __version__:
-            message = f"this worker has aot {__version__}, but the report needs {task.version}"
+        if version != __version__:
+            message = f"this worker has aot {__version__}, but the report needs {version}"
             raise UsageError(Problem("E5503", message, platform.node()))
-        return task.work(job), None
+        return work(job), None
     except AotError as error:
         return None, failure(job, error)
     except Exception as error:  # one model's fault must not affect the others

@@ -22,9 +22,9 @@ from aot.micro.build.image import check_image
 from aot.micro.build.project import Project, compiler
 from aot.micro.build.toolchain import find_tool, short_version
 from aot.micro.run.runner import LayerResult, RunResult, run
-from aot.micro.run.zephyr import PREFIX, ZephyrRun, run_on_serial, run_on_zephyr
+from aot.micro.run.zephyr import PREFIX, run_on_serial, run_on_zephyr
 from aot.report.figures.size import LAYER_HEADERS, layer_rows, load_of, state_figures
-from aot.report.measure.divergence import Comparison, compare_sets, explain_difference, find_divergence, with_zeros
+from aot.report.measure.divergence import Comparison, compare_sets, explain, with_zeros
 from aot.report.measure.inputs import Sets, as_windows, moves
 from aot.report.measure.reference import OWN, find_reference, never_runs, own_interpreter
 from aot.support.dataclass import dataclass
@@ -34,10 +34,6 @@ SCHEMA = "aot-verify/1"
 
 Progress = Callable[[str, str], None]
 """Called with (step, result) during the work."""
-
-
-def _quiet(step: str, text: str) -> None:
-    """The default Progress."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,18 +106,10 @@ class Verification:
 
 
 def verify(
-    model: bytes,
-    artifact: Artifact,
-    project: Project,
-    sets: Sets,
-    *,
-    profile: bool = True,
-    poison: bool = False,
-    timeout: float | None = None,
-    folder: Path | None = None,
-    clock: int | None = None,
-    progress: Progress = _quiet,
-) -> Verification:
+    model: bytes, artifact: Artifact, project: Project, sets: Sets, *, profile: bool = True, poison: bool = False,
+    timeout: float | None = None, folder: Path | None = None, clock: int | None = None,
+    progress: Progress = lambda _step, _result: None,
+) -> Verification:  # fmt: skip
     """Run `sets` on the project's board and compare with the expected outputs of the sets, else with the oracle's engine.
 
     `model` is the .tflite that `artifact` was built from.  Raises ToolchainError if something cannot be built or run,
@@ -130,36 +118,27 @@ def verify(
     outputs must equal the plain run's.  `clock` in hertz is for the load of a chain.
     """
     meta = artifact.metadata
-    windows = as_windows(sets, meta)
-    expected, by = expected_outputs(model, windows, oracle=meta["oracle"], outputs=len(meta["outputs"]))
+    expected, by = expected_outputs(model, as_windows(sets, meta), oracle=meta["oracle"], outputs=len(meta["outputs"]))
     progress("expect", by)
     project.image("measure")
     facts = image_facts(project)
-    progress("build", build_text(project.board, facts))
+    progress("build", f"{facts.compiler} for {project.board.cpu}")
     result = run(project, sets.inputs, timeout=timeout)
     comparison = compare_sets(expected, result.outputs)
     timed = run(project, sets.inputs[:1], mode="profile", timeout=timeout).layers if profile and project.board.tick else ()
     progress("run", run_text(project.board, len(sets)))
-    poisoned = _poisoned(project, sets, result, timeout=timeout) if poison else None
-    first, divergence, fault = None, None, None
-    if not comparison.exact and windows is sets and "chain" not in meta:  # with moving windows, layers compute only some rows
+    found: dict[str, Any] = {"load": load_of(meta, result.every, clock)}
+    if poison:
+        again = run(project, sets.inputs, mode="poison", timeout=timeout).outputs
+        found["poisoned_exact"] = compare_sets(result.outputs, again).exact
+    if not comparison.exact and not moves(meta):  # with moving windows, layers compute only some rows
         progress("search", "the first operator that differs")
-        first, divergence = find_divergence(
+        found |= explain(
             model, project, sets, comparison, expected=expected, actual=result.outputs, timeout=timeout, folder=folder
         )
-        fault = explain_difference(model, meta, first=first, inputs=sets.inputs, actual=result.outputs)
     print_ = fingerprint(project, sets, result.outputs)
-    verification = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
-    load = load_of(meta, result.every, clock)
-    return replace(
-        verification, first_divergence=first, divergence=divergence, poisoned_exact=poisoned, known_fault=fault, load=load
-    )
-
-
-def _poisoned(project: Project, sets: Sets, plain: RunResult, *, timeout: float | None) -> bool:
-    """Whether the outputs stay the same if all bytes that are dead by the plan are overwritten between layers."""
-    outputs = run(project, sets.inputs, mode="poison", timeout=timeout).outputs
-    return compare_sets(plain.outputs, outputs).exact
+    checked = summary(artifact, project.board, comparison, result, by=by, facts=facts, timed=timed, fingerprint=print_)
+    return replace(checked, **found)
 
 
 def expected_outputs(model: bytes, sets: Sets, *, oracle: str, outputs: int) -> tuple[Sequence[Sequence[Array]], str]:
@@ -201,10 +180,6 @@ def image_facts(project: Project) -> ImageFacts:
     return ImageFacts(tool, report.code, report.constants, report.stack_bound, 0)
 
 
-def build_text(board: Board, facts: ImageFacts) -> str:
-    return f"{facts.compiler} for {board.cpu}"
-
-
 def run_text(board: Board, sets: int) -> str:
     """How a verification ran, for the summary."""
     if board.gdb is not None:
@@ -215,16 +190,9 @@ def run_text(board: Board, sets: int) -> str:
 
 
 def summary(
-    artifact: Artifact,
-    board: Board,
-    comparison: Comparison,
-    result: RunResult,
-    *,
-    by: str,
-    facts: ImageFacts,
-    timed: Sequence[LayerResult],
-    fingerprint: Mapping[str, Any],
-) -> Verification:
+    artifact: Artifact, board: Board, comparison: Comparison, result: RunResult, *, by: str, facts: ImageFacts,
+    timed: Sequence[LayerResult], fingerprint: Mapping[str, Any],
+) -> Verification:  # fmt: skip
     """The result of a run, without the search for differences."""
     meta = artifact.metadata
     instructions = {layer.index: layer.instructions for layer in timed}
@@ -285,16 +253,24 @@ def fingerprint(project: Project, sets: Sets, outputs: Sequence[Sequence[Array]]
 
     In the form that reading it from a file gives (lists, no tuples), so that it compares equal.
     """
-    meta = project.artifact.metadata
     name = project.artifact.name
-    return {
-        "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
-        "model": dict(meta["model"]),
-        "board": project.board.name,
-        "options": json.loads(json.dumps({k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]))),
+    tools = {
         "compiler": compiler(project.board).version,
         "flags": {"kernels": project.flags(f"{name}_kernels.c"), "main": project.flags(f"{name}.c")},
         "emulator": find_tool("qemu-system-arm").version if project.board.machine else None,
+    }
+    return _fingerprint(project.artifact.metadata, project.board.name, tools, sets, outputs)
+
+
+def _fingerprint(
+    meta: Mapping[str, Any], board: str, tools: Mapping[str, Any], sets: Sets, outputs: Sequence[Sequence[Array]]
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
+        "model": dict(meta["model"]),
+        "board": board,
+        "options": json.loads(json.dumps({k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]))),
+        **tools,
         "inputs": {"origin": sets.origin, "sets": len(sets), "crc32": crc_of(sets.inputs)},
         "outputs": {"crc32": crc_of(outputs)},
     }
@@ -305,15 +281,9 @@ def fingerprint(project: Project, sets: Sets, outputs: Sequence[Sequence[Array]]
 
 
 def verify_on_zephyr(
-    model: bytes,
-    board: str,
-    sets: Sets,
-    *,
-    compile_for: Callable[[str], Artifact],
-    like: Artifact,
-    serial: str | None = None,
+    model: bytes, board: str, sets: Sets, *, compile_for: Callable[[str], Artifact], like: Artifact, serial: str | None = None,
     timeout: float | None = None,
-) -> tuple[Verification, Artifact]:
+) -> tuple[Verification, Artifact]:  # fmt: skip
     """Run `sets` on Zephyr's `board` (without the prefix) and compare; the artifact is compiled for the board's core.
 
     `like` is the model compiled for any core, for its tensors.  `serial` is the port of a connected board; without it, the board
@@ -323,34 +293,14 @@ def verify_on_zephyr(
     with tempfile.TemporaryDirectory(prefix="aot-zephyr-") as folder:
         start = run_on_zephyr if serial is None else partial(run_on_serial, port=serial)
         done = start(board, sets.inputs, metadata=like.metadata, compile_for=compile_for, folder=Path(folder), timeout=timeout)
-    comparison = compare_sets(expected, done.outputs)
+    comparison, name = compare_sets(expected, done.outputs), PREFIX + board
+    tools = {"compiler": done.tool, "flags": {"kernels": ["-O2"], "main": []}, "emulator": done.tool}  # Zephyr's version
     verification = summary(
-        done.artifact,
-        replace(load_board("host"), name=PREFIX + board),
-        comparison,
-        RunResult(done.outputs, None, None, None, None),
-        by=by,
-        facts=ImageFacts(done.tool),
-        timed=(),
-        fingerprint=_fingerprint(done, PREFIX + board, sets),
-    )
+        done.artifact, replace(load_board("host"), name=name), comparison, RunResult(done.outputs, None, None, None, None),
+        by=by, facts=ImageFacts(done.tool), timed=(),
+        fingerprint=_fingerprint(done.artifact.metadata, name, tools, sets, done.outputs),
+    )  # fmt: skip
     if comparison.first is not None:
         number, output, difference = comparison.first
         verification = replace(verification, first_divergence={"set": number, "output": output, **asdict(difference)})
     return verification, done.artifact
-
-
-def _fingerprint(done: ZephyrRun, board: str, sets: Sets) -> dict[str, Any]:
-    """As in aot.report.measure.verify; Zephyr's version stands for its compiler and flags."""
-    meta = done.artifact.metadata
-    return {
-        "tool": f"{meta['tool']['name']} {meta['tool']['version']}",
-        "model": dict(meta["model"]),
-        "board": board,
-        "options": {k: meta[k] for k in ("oracle", "opt", "io")} | dict(meta["options"]),
-        "compiler": done.tool,
-        "flags": {"kernels": ["-O2"], "main": []},
-        "emulator": done.tool,
-        "inputs": {"origin": sets.origin, "sets": len(sets), "crc32": crc_of(sets.inputs)},
-        "outputs": {"crc32": crc_of(done.outputs)},
-    }
