@@ -499,7 +499,7 @@ def _program(
     outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
     conditions = tuple("".join(keys((c,))) for c in lowered.conditions)
     return StorageTrace(
-        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *leaving), {}, tuple(moves),
+        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *leaving), tuple(moves),
         lowered.controls, conditions,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Literal
 
 from aot.memory.plan import BufferInfo, Conflict, Kind, live_together
@@ -142,17 +142,15 @@ class Step:
 class StorageTrace:
     """An order of execution over named memory.
 
-    `inputs` hold values before the first step; `outputs` must still hold theirs after the last one.  `views` maps an alias to the
-    storage that has its bytes, possibly through other views.  `copies` happen after the last step, in order: (from, to), where an
-    empty `from` is memory outside the plan.  `controls` are branches and loops over the steps; `conditions` names the storage of
-    the condition for each of them ("": outside the plan).
+    `inputs` hold values before the first step; `outputs` must still hold theirs after the last one.  `copies` happen after the
+    last step, in order: (from, to), where an empty `from` is memory outside the plan.  `controls` are branches and loops over the
+    steps; `conditions` names the storage of the condition for each of them ("": outside the plan).
     """
 
     storages: tuple[Storage, ...]
     steps: tuple[Step, ...]
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    views: Mapping[str, str] = field(default_factory=dict)
     copies: tuple[tuple[str, str], ...] = ()
     controls: tuple[Control, ...] = ()
     conditions: tuple[str, ...] = ()
@@ -164,8 +162,6 @@ def liveness(program: StorageTrace) -> tuple[BufferInfo, ...]:
     touched: dict[str, list[int]] = {}
 
     def touch(name: str, step: int) -> None:
-        while name in program.views:
-            name = program.views[name]
         touched.setdefault(name, []).append(step)
 
     for name in program.inputs:
@@ -208,18 +204,11 @@ def _allowed(program: StorageTrace, by_name: Mapping[str, BufferInfo]) -> dict[t
     """Allowed distances of all steps per pair of storages; the largest one if a storage is several operands of a step."""
     allowed: dict[tuple[str, str], int] = {}
     for i, step in enumerate(program.steps):
-        reads = {_root(program, name) for name in step.reads}
         for c in step.distances:
-            a, b = (by_name.get(_root(program, name)) for name in (c.a, c.b))
+            a, b = by_name.get(c.a), by_name.get(c.b)
             if a is None or b is None or a is b or c.min_distance is None:
                 continue
             shared = (max(a.first, b.first), min(a.last, b.last))
-            if shared == (i, i) and all(x.last == i for x in (a, b) if x.name in reads):
+            if shared == (i, i) and all(x.last == i for x in (a, b) if x.name in step.reads):
                 allowed[a.name, b.name] = max(c.min_distance, allowed.get((a.name, b.name), c.min_distance))
     return {(a, b): Conflict(a, b, distance) for (a, b), distance in allowed.items()}
-
-
-def _root(program: StorageTrace, name: str) -> str:
-    while name in program.views:
-        name = program.views[name]
-    return name

@@ -17,6 +17,9 @@ Neighbour = tuple[int, int, int]
 Saving = tuple[int, int, int]
 """(i, j, n): buffers i and j may share n bytes."""
 
+Offsets = dict[int, int]
+"""Where each buffer begins, by its index."""
+
 _NOWHERE = -(1 << 60)
 """The offset of a buffer that is not placed yet: far from all others."""
 
@@ -36,35 +39,7 @@ class Found:
     nodes: int
 
 
-def improve(
-    buffers: Sequence[BufferInfo], clashes: Sequence[Conflict], *, current: int, bound: int, nodes: int
-) -> Found:  # fmt: skip
-    """Search for a plan smaller than `current` bytes; `bound` is proven, `nodes` and TRIALS limit the effort.
-
-    Components of more than `MOST_BUFFERS` buffers are not searched.
-    """
-    problem = _Problem(buffers, clashes)
-    core, remainder = problem.reduce(bound)
-    offsets: dict[int, int] = {}
-    height, proven, spent, trials = bound, False, 0, 0
-    for part in problem.components(core):
-        if len(part) > MOST_BUFFERS:
-            return Found(None, False, spent)
-        search = _Search(problem, part, target=height, limit=current - 1, nodes=nodes - spent, trials=TRIALS - trials)
-        search.run()
-        spent += search.nodes
-        trials += search.trials
-        if search.best is None:
-            return Found(None, search.exhausted, spent)
-        offsets |= search.best
-        if search.height > height:
-            height, proven = search.height, search.exhausted
-    for i in reversed(remainder):
-        offsets[i] = problem.lowest(i, offsets)
-    return Found({problem.buffers[i].name: at for i, at in offsets.items()}, proven or height <= bound, spent)
-
-
-class _Problem:
+class Problem:
     """Buffers by index, with their conflicts."""
 
     def __init__(self, buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> None:
@@ -83,6 +58,30 @@ class _Problem:
                     self.neighbours[i].append((j, -high, -low))
         pairs = possible_savings(buffers, clashes)
         self.saving = {(index[x], index[y]): s for (x, y), s in pairs.items()}
+
+    def improved(self, *, current: int, bound: int, nodes: int) -> Found:
+        """Search for a plan smaller than `current` bytes; `bound` is proven, `nodes` and TRIALS limit the effort.
+
+        Components of more than `MOST_BUFFERS` buffers are not searched.
+        """
+        core, remainder = self.reduce(bound)
+        offsets: dict[int, int] = {}
+        height, proven, spent, trials = bound, False, 0, 0
+        for part in self.components(core):
+            if len(part) > MOST_BUFFERS:
+                return Found(None, False, spent)
+            search = _Search(self, part, target=height, limit=current - 1, nodes=nodes - spent, trials=TRIALS - trials)
+            search.run()
+            spent += search.nodes
+            trials += search.trials
+            if search.best is None:
+                return Found(None, search.exhausted, spent)
+            offsets |= search.best
+            if search.height > height:
+                height, proven = search.height, search.exhausted
+        for i in reversed(remainder):
+            offsets[i] = self.lowest(i, offsets)
+        return Found({self.buffers[i].name: at for i, at in offsets.items()}, proven or height <= bound, spent)
 
     def reduce(self, height: int) -> tuple[list[int], list[int]]:
         """(core, remainder): each of `remainder` fits below `height` wherever the core and the ones after it in `remainder` are.
@@ -123,7 +122,54 @@ class _Problem:
             parts.append(sorted(set(part)))
         return sorted(parts, key=lambda p: -sum(self.size[i] for i in p))
 
-    def lowest(self, i: int, offsets: dict[int, int]) -> int:
+    def place(self, order: Iterable[int]) -> tuple[Offsets, int]:
+        """Put each buffer, in order, at the lowest offset that its placed neighbours allow; return the end of the topmost too."""
+        offsets: Offsets = {}
+        top = 0
+        for i in order:
+            offsets[i] = start = self.lowest(i, offsets)
+            top = max(top, start + self.size[i])
+        return offsets, top
+
+    def floor(self, *, current: int, bound: int, nodes: int) -> int:
+        """A lower bound of at most `current` bytes on any plan: the optimum if `nodes` suffice to prove it, else `bound`."""
+        result = self.improved(current=current, bound=bound, nodes=nodes)
+        if not result.proven:
+            return bound
+        return current if result.offsets is None else max(result.offsets[b.name] + b.size for b in self.buffers)
+
+    def climb(self, order: list[int], best: Offsets, *, height: int, bound: int, effort: int) -> tuple[Offsets, int]:
+        """Swap and move buffers in the order of placement and keep what is not worse; start with buffers at or near the top."""
+        rng = random.Random(len(order))
+        work = effort // max(1, sum(map(len, self.neighbours)) + len(order))
+        current, offsets, level = order, best, height
+        for _ in range(work):
+            if height <= bound:
+                break
+            candidate = self._moved(current, offsets, rng, level=level)
+            new_offsets, top = self.place(candidate)
+            if top <= level or rng.random() < 0.02:
+                current, offsets, level = candidate, new_offsets, top
+            if top < height:
+                best, height = new_offsets, top
+        return best, height
+
+    def _moved(self, order: list[int], offsets: Offsets, rng: random.Random, *, level: int) -> list[int]:
+        """Return an order in which a buffer that reaches the top, or one of its neighbours, is placed earlier or later."""
+        i = rng.choice([n for n, b in enumerate(order) if offsets[b] + self.size[b] == level])
+        near = {j for j, _, _ in self.neighbours[order[i]]}
+        others = [n for n, b in enumerate(order) if b in near] or [i]
+        if rng.random() < 0.5:
+            i = rng.choice(others)
+        k = rng.choice(others) if rng.random() < 0.7 else rng.randrange(len(order))
+        new = list(order)
+        if rng.random() < 0.5:
+            new[i], new[k] = new[k], new[i]
+        else:
+            new.insert(k, new.pop(i))
+        return new
+
+    def lowest(self, i: int, offsets: Offsets) -> int:
         """The lowest offset for buffer i that keeps clear of the placed buffers."""
         start = 0
         for low, high in sorted((offsets[j] + low, offsets[j] + high) for j, low, high in self.neighbours[i] if j in offsets):
@@ -139,7 +185,7 @@ class _Search:
     at a height of `target`.
     """
 
-    def __init__(self, problem: _Problem, part: list[int], *, target: int, limit: int, nodes: int, trials: int) -> None:
+    def __init__(self, problem: Problem, part: list[int], *, target: int, limit: int, nodes: int, trials: int) -> None:
         self.part, self.target, self.limit, self.budget, self.most_trials = part, target, limit, nodes, trials
         self.nodes = self.trials = 0
         self.best: dict[int, int] | None = None
@@ -313,11 +359,6 @@ EXACT_NODES = 20_000
 FIRST_NODES = 1_000
 """How many of them may be visited before the climb: small sets are proven at once, which saves the climb."""
 
-Forbidden = dict[str, list[tuple[str, int, int]]]
-"""Per buffer, its neighbours as (name, low, high): a start strictly between them, relative to the neighbour's, is not allowed."""
-
-Order = list[BufferInfo]
-
 
 def plan(
     buffers: Sequence[BufferInfo],
@@ -332,35 +373,26 @@ def plan(
     the same step keep apart.  The plan says whether it is proven optimal.
     """
     pairs = list(conflicts(tuple(buffers)) if clashes is None else clashes)
-    forbidden = _forbidden(buffers, pairs)
-    bound = lower_bound(buffers, pairs)
-    best_order, best, height = list(buffers), dict[str, int](), -1
+    problem, bound = Problem(buffers, pairs), lower_bound(buffers, pairs)
+    best_order, best, height = list(range(len(buffers))), Offsets(), -1
     for key in _ORDERS:
-        order = sorted(buffers, key=lambda b, key=key: (key(b), b.name))  # type: ignore[misc]
-        offsets, top = _place(order, forbidden)
+        order = sorted(range(len(buffers)), key=lambda i, key=key: (key(buffers[i]), buffers[i].name))  # type: ignore[misc]
+        offsets, top = problem.place(order)
         if height < 0 or top < height:
             best_order, best, height = order, offsets, top
         if height <= bound:
             break
-    floor = _floor(buffers, pairs, current=height, bound=bound, nodes=min(nodes, FIRST_NODES)) if height > bound else bound
+    floor = problem.floor(current=height, bound=bound, nodes=min(nodes, FIRST_NODES)) if height > bound else bound
     if height > floor:
-        best, height = _climb(best_order, forbidden, best, height=height, bound=floor, effort=effort)
-    optimal = height <= floor
+        best, height = problem.climb(best_order, best, height=height, bound=floor, effort=effort)
+    optimal, found = height <= floor, {buffers[i].name: at for i, at in best.items()}
     if not optimal and nodes:
-        result = improve(buffers, pairs, current=height, bound=bound, nodes=nodes)
+        result = problem.improved(current=height, bound=bound, nodes=nodes)
         optimal = result.proven
         if result.offsets is not None:
-            best = result.offsets
-            height = max(best[b.name] + b.size for b in buffers)
-    return MemoryPlan({b.name: best[b.name] for b in buffers}, max(height, 0), bound, optimal)
-
-
-def _floor(buffers: Sequence[BufferInfo], pairs: Sequence[Conflict], *, current: int, bound: int, nodes: int) -> int:
-    """A lower bound of at most `current` bytes on any plan: the optimum if `nodes` suffice to prove it, else `bound`."""
-    result = improve(buffers, pairs, current=current, bound=bound, nodes=nodes)
-    if not result.proven:
-        return bound
-    return current if result.offsets is None else max(result.offsets[b.name] + b.size for b in buffers)
+            found = result.offsets
+            height = max(found[b.name] + b.size for b in buffers)
+    return MemoryPlan({b.name: found[b.name] for b in buffers}, max(height, 0), bound, optimal)
 
 
 _ORDERS: tuple[Callable[[BufferInfo], tuple[int, ...]], ...] = (
@@ -370,66 +402,3 @@ _ORDERS: tuple[Callable[[BufferInfo], tuple[int, ...]], ...] = (
     lambda b: (b.first, -b.size),
     lambda b: (-b.last, -b.size),
 )
-
-
-def _forbidden(buffers: Sequence[BufferInfo], clashes: Iterable[Conflict]) -> Forbidden:
-    by_name = {b.name: b for b in buffers}
-    table: Forbidden = {b.name: [] for b in buffers}
-    for c in clashes:
-        a, b = by_name[c.a], by_name[c.b]
-        if a.size and b.size:
-            low, high = forbidden_starts(c, a, b)
-            table[b.name].append((a.name, low, high))
-            table[a.name].append((b.name, -high, -low))
-    return table
-
-
-def _place(order: Order, forbidden: Forbidden) -> tuple[dict[str, int], int]:
-    """Put each buffer, in order, at the lowest offset that its placed neighbours allow."""
-    offsets: dict[str, int] = {}
-    top = 0
-    for b in order:
-        gaps = sorted((offsets[n] + low, offsets[n] + high) for n, low, high in forbidden[b.name] if n in offsets)
-        start = 0
-        for low, high in gaps:
-            if start > low and start < high:
-                start = align_up(high, b.align)
-        offsets[b.name] = start
-        top = max(top, start + b.size)
-    return offsets, top
-
-
-def _climb(
-    order: Order, forbidden: Forbidden, best: dict[str, int], *, height: int, bound: int, effort: int
-) -> tuple[dict[str, int], int]:  # fmt: skip
-    """Swap and move buffers in the order of placement and keep what is not worse; start with buffers at or near the top."""
-    rng = random.Random(len(order))
-    work = effort // max(1, sum(map(len, forbidden.values())) + len(order))
-    current, offsets, level = order, best, height
-    for _ in range(work):
-        if height <= bound:
-            break
-        candidate = _neighbour(current, offsets, forbidden, rng, level=level)
-        new_offsets, top = _place(candidate, forbidden)
-        if top <= level or rng.random() < 0.02:
-            current, offsets, level = candidate, new_offsets, top
-        if top < height:
-            best, height = new_offsets, top
-    return best, height
-
-
-def _neighbour(order: Order, offsets: dict[str, int], forbidden: Forbidden, rng: random.Random, *, level: int) -> Order:
-    """Return an order in which a buffer that reaches the top, or one of its neighbours, is placed earlier or later."""
-    peak = [i for i, b in enumerate(order) if offsets[b.name] + b.size == level]
-    i = rng.choice(peak)
-    near = {n for n, _, _ in forbidden[order[i].name]}
-    others = [k for k, b in enumerate(order) if b.name in near] or [i]
-    if rng.random() < 0.5:
-        i = rng.choice(others)
-    k = rng.choice(others) if rng.random() < 0.7 else rng.randrange(len(order))
-    new = list(order)
-    if rng.random() < 0.5:
-        new[i], new[k] = new[k], new[i]
-    else:
-        new.insert(k, new.pop(i))
-    return new

@@ -38,15 +38,6 @@ NODE_LIMIT = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The items of `sizes` that are in pool number `pool` may have at most `most` bytes in total."""
-
-    pool: int
-    sizes: Mapping[int, int]
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
 class PoolChoice:
     """`pool` of each item by name; `total`: the time of all accesses, in bytes divided by the speed of their pool.
 
@@ -64,25 +55,6 @@ def best_of(pool: Mapping[str, str], solution: Solution, *, total: float, least:
     """Return the result of a search: proven optimal, or with the search's bound if that is above `least`."""
     bound = solution.bound if math.isfinite(solution.bound) else least
     return PoolChoice(pool, total, total if solution.proven else min(max(bound, least), total), solution.proven)
-
-
-def cheapest(costs: Sequence[Sequence[float | None]], limits: Sequence[Limit]) -> Solution:
-    """The pool of each item as `values` (None if there is no choice); `costs[i][p]` of item i in pool p, None: not allowed."""
-    items, pools = len(costs), len(costs[0])
-    each = np.kron(np.eye(items), np.ones(pools))
-    table = np.zeros((len(limits), items * pools))
-    for row, limit in zip(table, limits, strict=True):
-        for i, size in limit.sizes.items():
-            row[i * pools + limit.pool] = size
-    rows: list[Row] = [(each, 1, 1)]
-    if limits:
-        rows.append((table, -np.inf, [limit.most for limit in limits]))
-    flat = [c for row in costs for c in row]
-    upper = [0.0 if c is None else 1.0 for c in flat]
-    solution = minimise([c or 0.0 for c in flat], rows, upper=upper, node_limit=NODE_LIMIT)
-    if solution.values is None:
-        return solution
-    return replace(solution, values=tuple(int(p) for p in solution.values.reshape(items, pools).argmax(axis=1)))
 
 
 Costs = Mapping[str, Mapping[str, float]]
@@ -347,14 +319,16 @@ def fill_pools(sizes: Mapping[str, int], pools: Sequence[Pool], *, reads: Mappin
     """
     if not sizes:
         return PoolChoice({}, 0.0, 0.0)
-    costs = [[reads.get(name, 0) / p.speed for p in pools] for name in sizes]
-    numbered = dict(enumerate(sizes.values()))
-    solution = cheapest(costs, [Limit(k, numbered, p.size) for k, p in enumerate(pools)])
+    costs = np.array([[reads.get(name, 0) / p.speed for p in pools] for name in sizes])
+    one_each: Row = (np.kron(np.eye(len(sizes)), np.ones(len(pools))), 1, 1)
+    fits_in: Row = (np.kron(list(sizes.values()), np.eye(len(pools))), -np.inf, [p.size for p in pools])
+    solution = minimise(costs.ravel(), [one_each, fits_in], upper=np.ones(costs.size), node_limit=NODE_LIMIT)
     if solution.values is None:
         raise TargetError(_no_room_for_constants(sizes, pools, proven=solution.proven))
-    chosen = {name: pools[k].name for name, k in zip(sizes, solution.values, strict=True)}
-    total = sum(row[k] for row, k in zip(costs, solution.values, strict=True))
-    return best_of(chosen, solution, total=total, least=sum(map(min, costs)))
+    places = solution.values.reshape(costs.shape).argmax(axis=1)
+    chosen = {name: pools[k].name for name, k in zip(sizes, places, strict=True)}
+    total = sum(float(row[k]) for row, k in zip(costs, places, strict=True))
+    return best_of(chosen, solution, total=total, least=sum(map(float, costs.min(axis=1))))
 
 
 STOPPED = "; the search for a choice stopped at its limit, so there may be one"

@@ -67,7 +67,6 @@ def _static_faults(program: StorageTrace, plan: MemoryPlan) -> Iterator[str]:
     used = set(program.inputs) | set(program.outputs)
     used |= {n for s in program.steps for n in s.reads + s.writes} | {n for pair in program.copies for n in pair if n}
     used |= {name for name in program.conditions if name}
-    used |= {program.views[n] for n in used & set(program.views)}
     for s in program.storages:
         if s.name not in plan.offset:
             if s.name in used:
@@ -100,7 +99,6 @@ class _Replay:
 
     def __init__(self, program: StorageTrace, plan: MemoryPlan) -> None:
         self.program = program
-        self.views = program.views
         self.offset = plan.offset
         self.memory = TaggedMemory(max(plan.size, 1))
         self.size = {s.name: s.size for s in program.storages}
@@ -155,39 +153,25 @@ class _Replay:
         for name in (*step.reads, *step.writes):
             yield from self.faults(name, f"step {i}", spared=self.may_destroy(name, step))
 
-    def place(self, name: str) -> tuple[str, int, int]:
-        """Storage of a name, with its first byte and its end."""
-        seen = 0
-        while name in self.views and seen <= len(self.views):
-            name, seen = self.views[name], seen + 1
-        return name, self.offset[name], self.offset[name] + self.size[name]
-
     def write(self, name: str) -> None:
-        root, start, stop = self.place(name)
-        if root not in self.written:
-            self.written |= {root}
-        self.memory.write(start, stop, root)
+        self.written |= {name}
+        self.memory.write(self.offset[name], self.offset[name] + self.size[name], name)
 
     def faults(self, name: str, where: str, *, spared: frozenset[str] = frozenset()) -> Iterator[str]:
         """Report `name` if its bytes are not from its last write; bytes overwritten by storages in `spared` are accepted."""
-        root, start, stop = self.place(name)
-        if root not in self.written:
+        if name not in self.written:
             yield f"{where} reads {name}, which nothing has written"
             return
-        names = {t or "nothing" for t in self.memory.read(start, stop) if t != root} - spared
+        start = self.offset[name]
+        names = {t or "nothing" for t in self.memory.read(start, start + self.size[name]) if t != name} - spared
         if names:
             yield f"{where} reads {name}, but part of it was overwritten by {', '.join(sorted(names))}"
 
     def may_destroy(self, name: str, step: Step) -> frozenset[str]:
         """The storages that the step may write over `name`, given the distances that the plan keeps."""
-        root = self.place(name)[0]
-        written = {self.place(w)[0] for w in step.writes}
         kept: dict[str, bool] = {}
         for c in step.distances:
-            if c.min_distance is None:
-                continue
-            (a, low, _), (b, high, _) = self.place(c.a), self.place(c.b)
-            if root in (a, b):
-                other = b if root == a else a
-                kept[other] = kept.get(other, True) and high - low >= c.min_distance
-        return frozenset(w for w, fine in kept.items() if fine and w in written)
+            if c.min_distance is not None and name in (c.a, c.b):
+                other = c.b if name == c.a else c.a
+                kept[other] = kept.get(other, True) and self.offset[c.b] - self.offset[c.a] >= c.min_distance
+        return frozenset(w for w, fine in kept.items() if fine and w in step.writes)

@@ -15,11 +15,10 @@ def chain(*sizes: int, align: int = 1) -> StorageTrace:
 
 
 def random_program(seed: int, *, steps: int = 20) -> StorageTrace:
-    """Branches, several inputs and outputs, scratch memory, views, empty buffers, mixed alignments."""
+    """Branches, several inputs and outputs, scratch memory, empty buffers, mixed alignments."""
     rng = random.Random(seed)
     storages = [Storage(f"in{i}", rng.randint(1, 60), rng.choice([1, 4]), "input") for i in range(rng.randint(1, 2))]
     names = [s.name for s in storages]
-    views: dict[str, str] = {}
     made: list[Step] = []
     for i in range(rng.randint(1, steps)):
         reads = tuple({rng.choice(names[-6:]) for _ in range(rng.randint(1, 3))})
@@ -30,9 +29,8 @@ def random_program(seed: int, *, steps: int = 20) -> StorageTrace:
             writes.append(f"s{i}")
         made.append(Step(reads, tuple(writes)))
         names.append(f"t{i}")
-        if rng.random() < 0.2:
-            views[f"v{i}"] = f"t{i}"
-            names.append(f"v{i}")
+        if rng.random() < 0.2:  # is read more often
+            names.append(f"t{i}")
     inputs = tuple(s.name for s in storages if s.kind == "input")
     outputs = tuple(dict.fromkeys(rng.choice(names) for _ in range(rng.randint(1, 2))))
     copies: tuple[tuple[str, str], ...] = ()
@@ -40,4 +38,4 @@ def random_program(seed: int, *, steps: int = 20) -> StorageTrace:
         storages.append(Storage("copy", rng.randint(1, 20), 1, "output"))
         copies = ((rng.choice(["", names[-1]]), "copy"),)
         outputs += ("copy",)
-    return StorageTrace(tuple(storages), tuple(made), inputs, outputs, views, copies)
+    return StorageTrace(tuple(storages), tuple(made), inputs, outputs, copies)

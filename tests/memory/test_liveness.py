@@ -4,7 +4,7 @@ from aot.memory.liveness import Step, Storage, StorageTrace, liveness
 from aot.memory.plan import BufferInfo
 
 
-def test_lives_of_inputs_outputs_scratch_and_views() -> None:
+def test_lives_of_inputs_outputs_and_scratch() -> None:
     program = StorageTrace(
         (
             Storage("x", 10, 1, "input"),
@@ -14,10 +14,9 @@ def test_lives_of_inputs_outputs_scratch_and_views() -> None:
             Storage("y", 5, 1, "output"),
             Storage("ghost", 9),
         ),
-        (Step(("x",), ("a", "s")), Step((), ()), Step(("view of view",), ("y",))),
+        (Step(("x",), ("a", "s")), Step((), ()), Step(("a",), ("y",))),
         inputs=("x", "idle"),
         outputs=("y",),
-        views={"view of view": "view", "view": "a"},
     )
     assert liveness(program) == (
         BufferInfo("x", 10, 1, -1, 0, "input"),

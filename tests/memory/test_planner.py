@@ -105,13 +105,13 @@ def test_partial_overlap_is_used() -> None:
 def test_many_buffers_take_limited_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Placements times buffers and neighbours are what the climb may spend, however many buffers there are."""
     work: list[int] = []
-    place = planner._place
+    place = planner.Problem.place
 
-    def counted(order: list[BufferInfo], forbidden: planner.Forbidden) -> tuple[dict[str, int], int]:
-        work.append(len(order) + sum(map(len, forbidden.values())))
-        return place(order, forbidden)
+    def counted(problem: planner.Problem, order: list[int]) -> tuple[planner.Offsets, int]:
+        work.append(len(order) + sum(map(len, problem.neighbours)))
+        return place(problem, order)
 
-    monkeypatch.setattr(planner, "_place", counted)
+    monkeypatch.setattr(planner.Problem, "place", counted)
     rng = random.Random(1)
     buffers = [BufferInfo(f"b{i}", rng.randint(1, 5000), 4, max(0, i - rng.randint(1, 6)), i) for i in range(300)]
     plan(buffers)

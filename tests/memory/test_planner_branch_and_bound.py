@@ -9,7 +9,7 @@ import pytest
 
 from aot.memory import planner
 from aot.memory.plan import BufferInfo, Conflict, lower_bound
-from aot.memory.planner import EXACT_NODES, FIRST_NODES, improve, plan
+from aot.memory.planner import EXACT_NODES, FIRST_NODES, Problem, plan
 from aot.memory.planner import _Search as Search
 from tests.memory.allowed import allowed
 
@@ -64,7 +64,7 @@ def check_against_brute_force(seed: int) -> None:
     if result.optimal:
         assert result.size == best
     # from a bad start, so that the search has to find the plan itself
-    found = improve(buffers, pairs, current=100, bound=0, nodes=20_000)
+    found = Problem(buffers, pairs).improved(current=100, bound=0, nodes=20_000)
     assert found.offsets is not None
     height = max(found.offsets[b.name] + b.size for b in buffers)
     assert height == best if found.proven else height >= best
@@ -95,9 +95,9 @@ def test_places_that_are_tried_are_limited_too(monkeypatch: pytest.MonkeyPatch) 
         Conflict(a.name, b.name) for a, b in itertools.combinations(buffers, 2) if max(a.first, b.first) <= min(a.last, b.last)
     ]
     known = sum(b.size for b in buffers)
-    assert improve(buffers, pairs, current=known, bound=0, nodes=20_000).offsets is not None
+    assert Problem(buffers, pairs).improved(current=known, bound=0, nodes=20_000).offsets is not None
     monkeypatch.setattr(planner, "TRIALS", 3)
-    stopped = improve(buffers, pairs, current=known, bound=0, nodes=20_000)
+    stopped = Problem(buffers, pairs).improved(current=known, bound=0, nodes=20_000)
     assert (stopped.offsets, stopped.proven) == (None, False)
     assert stopped.nodes <= 4
 

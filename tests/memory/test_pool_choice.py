@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import pytest
 
+from aot.errors import TargetError
 from aot.memory import pool_choice
 from aot.memory.plan import BufferInfo, Conflict, conflicts
-from aot.memory.pool_choice import Limit, cheapest, choose_pools, fits
+from aot.memory.pool_choice import choose_pools, fill_pools, fits
 from aot.support.memory_pool import Pool
 
 
@@ -46,22 +47,29 @@ def test_against_all_choices(seed: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 5, 9, 14, 30])
-def test_cheapest_against_all_choices(limit: int) -> None:
-    """Three items in two pools, of which the first holds `limit` bytes; one item must not be in the second."""
-    costs: list[list[float | None]] = [[1.0, 5.0], [2.0, 9.0], [3.0, None]]
-    sizes = {0: 5, 1: 9, 2: 5}
-    found = cheapest(costs, [Limit(0, sizes, limit)])
+def test_constants_against_all_choices(limit: int) -> None:
+    """Three constants in two pools: the faster one holds `limit` bytes, the other one not all of them."""
+    sizes, reads = {"x": 5, "y": 9, "z": 6}, {"x": 10, "y": 27, "z": 30}
+    pools = [Pool("fast", limit, speed=3), Pool("slow", 14)]
+    rooms = {p.name: p.size for p in pools}
+    speeds = {p.name: p.speed for p in pools}
     possible = [
         choice
-        for choice in itertools.product(range(2), repeat=3)
-        if sum(sizes[i] for i, p in enumerate(choice) if p == 0) <= limit and choice[2] == 0
+        for choice in itertools.product(rooms, repeat=3)
+        if all(sum(n for n, p in zip(sizes.values(), choice, strict=True) if p == name) <= most for name, most in rooms.items())
     ]
 
-    def cost(choice: Sequence[int]) -> float:
-        return sum(costs[i][p] or 0.0 for i, p in enumerate(choice))
+    def cost(choice: Sequence[str]) -> float:
+        return sum(n / speeds[p] for n, p in zip(reads.values(), choice, strict=True))
 
-    assert found.values == (min(possible, key=cost) if possible else None)
-    assert found.proven
+    if not possible:
+        with pytest.raises(TargetError, match="E2013"):
+            fill_pools(sizes, pools, reads=reads)
+        return
+    found = fill_pools(sizes, pools, reads=reads)
+    assert tuple(found.pool.values()) == min(possible, key=cost)
+    assert found.optimal
+    assert found.total == found.lower_bound == pytest.approx(cost(min(possible, key=cost)))
 
 
 def many(count: int) -> tuple[list[BufferInfo], list[Conflict], dict[str, int]]:
