@@ -82,16 +82,21 @@ def test_exact_choice_where_the_busiest_buffer_leaves_no_room() -> None:
 
 def test_a_search_that_stops_without_a_choice_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"hot": 60, "large": 100}
-    monkeypatch.setattr(pool_choice, "cheapest", lambda *_: Solution(None, 0.0, proven=False))
-    with pytest.raises(TargetError, match=r"would help; the search for a choice stopped at its limit, so there may be one \("):
-        fill_pools(sizes, (Pool("fast", 100), Pool("slow", 60)), reads={})
-    with pytest.raises(TargetError, match=r"10 more than the pools have .* would help \("):
-        fill_pools(sizes, (Pool("fast", 100), Pool("slow", 50)), reads={})
+    with monkeypatch.context() as patched:
+        patched.setattr(pool_choice, "minimise", lambda *_, **__: Solution(None, 0.0, proven=False))
+        _constants_that_find_no_room(sizes)
     monkeypatch.setattr(pool_choice, "ROUNDS", 0)
     buffers = [BufferInfo("hot", 60, 1, 0, 0), BufferInfo("large", 100, 1, 0, 0)]
     pooling = Pooling((Pool("fast", 100, speed=2), Pool("slow", 60)))
     with pytest.raises(TargetError, match=r"fits into no pool .* stopped at its limit, so there may be one \("):
         plan_pools(buffers, conflicts(tuple(buffers)), pooling, accesses={"hot": 900, "large": 1})
+
+
+def _constants_that_find_no_room(sizes: dict[str, int]) -> None:
+    with pytest.raises(TargetError, match=r"would help; the search for a choice stopped at its limit, so there may be one \("):
+        fill_pools(sizes, (Pool("fast", 100), Pool("slow", 60)), reads={})
+    with pytest.raises(TargetError, match=r"10 more than the pools have .* would help \("):
+        fill_pools(sizes, (Pool("fast", 100), Pool("slow", 50)), reads={})
 
 
 @pytest.mark.slow
