@@ -7,7 +7,8 @@ channels: SXTAB16 adds two sign-extended bytes; cores without it add bytes offse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import product
 from math import prod
@@ -85,6 +86,36 @@ class PoolLayer:
         ends = inside(position, stride=stride, before=self.padding[axis], kernel=kernel, size=self.image[axis])
         return b.let("start", ends[0]), b.let("stop", ends[1])
 
+    @contextmanager
+    def pixels(self, b: IRBuilder) -> Iterator[tuple[Expr, Expr, Bounds]]:
+        """Loop over the pixels of the result: the image, the number of the pixel's first channel, and its window."""
+        n, height, width, depth = self.out
+        with b.for_("n", n) as image, b.for_("y", height) as y, b.for_("x", width) as x:
+            bounds = self.bounds(b, y, 0), self.bounds(b, x, 1)
+            yield image, ((image * height + y) * width + x) * depth, bounds
+
+    def taps_of(
+        self,
+        b: IRBuilder,
+        bounds: Bounds,
+        tap: Callable[[Expr], None],
+        *,
+        straight: bool,
+        end_row: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Emit all taps of a window, given each pixel's number in the image: without loops, or row by row."""
+        (top, bottom), (left, right) = bounds
+        width = self.image[1]
+        if straight:
+            for ky, kx in product(*map(range, self.window)):
+                tap((top + ky) * width + (left + kx))
+            return
+        with b.for_("ry", bottom, start=top) as ry:
+            line = b.let("line", ry * width)
+            with b.for_("rx", right, start=left) as rx:
+                tap(line + rx)
+            end_row()
+
     def counts(self, axis: int) -> list[int]:
         """Taps inside the image along an axis, for each window."""
         stride, kernel, size = self.strides[axis], self.window[axis], self.image[axis]
@@ -143,13 +174,11 @@ class ExactMean:
     multiplier: int
     shift: int
 
-    def emit(self, total: Expr) -> Expr:
-        return (total * self.multiplier + (1 << (self.shift - 1))) >> self.shift
-
 
 def exact_mean(count: int) -> ExactMean | None:
     """The numbers for sums of `count` int8 values, checked for every such sum; None if 32 bits do not suffice."""
-    return next((ExactMean(m, shift) for shift in SHIFTS if (m := _exact_multiplier(count, shift)) is not None), None)
+    means = exact_means([count])
+    return None if means is None else ExactMean(means[0][count], means[1])
 
 
 def exact_means(counts: Iterable[int]) -> tuple[dict[int, int], int] | None:
@@ -173,18 +202,16 @@ def _exact_multiplier(count: int, shift: int) -> int | None:
 
 
 class _Pool:
-    """Emits one pooling layer."""
+    """Emits one pooling layer of bytes."""
 
     def __init__(self, layer: PoolLayer, target: Target, name: str) -> None:
-        self._layer = layer
-        self._dsp = target.has("dsp")
-        self._b = IRBuilder(name)
-        size = layer.data.type.size
-        self._data = self._b.input("data", (size,), layer.dtype, align=4)
+        self._layer, self._dsp, self._b = layer, target.has("dsp"), IRBuilder(name)
+        self._data = self._b.input("data", (layer.data.type.size,), layer.dtype, align=4)
         self._out = self._b.output("out", (prod(layer.out),), layer.dtype, align=4)
         words = layer.out[3] // 4
         self._words = max(k for k in ((4, 3, 2, 1) if layer.kind == "max" else (2, 1)) if words % k == 0)
         self._exact = exact_mean(layer.taps) if layer.kind == "avg" and not any(layer.padding) else None
+        self._straight = not any(layer.padding) and layer.taps <= MAX_STRAIGHT
         self._constants: dict[str, Array] = {}
         counted = layer.kind == "avg" and any(layer.padding) and not target.has("div")
         self._multipliers, self._shift = self._table() if counted else (None, 0)
@@ -194,8 +221,7 @@ class _Pool:
 
         It replaces divisions, which are software on some cores.
         """
-        counts = [set(self._layer.counts(axis)) for axis in range(2)]
-        numbers = {y * x for y in counts[0] for x in counts[1]}
+        numbers = {y * x for y, x in product(self._layer.counts(0), self._layer.counts(1))}
         means = exact_means(numbers) if self._layer.taps <= MAX_COUNTED else None
         if means is None:
             return None, 0
@@ -205,13 +231,9 @@ class _Pool:
 
     def lowered(self, group: Group) -> Lowered:
         b, layer = self._b, self._layer
-        n, height, width, depth = layer.out
-        with b.for_("n", n) as image, b.for_("y", height) as y, b.for_("x", width) as x:
-            bounds = layer.bounds(b, y, 0), layer.bounds(b, x, 1)
-            origin = image * (prod(layer.image) * depth // 4)
-            place = ((image * height + y) * width + x) * depth
-            with b.for_("c", depth // 4, step=self._words) as c:
-                self._block(bounds, origin + c, place + c * 4)
+        _, height, width, depth = layer.out
+        with layer.pixels(b) as (image, place, bounds), b.for_("c", depth // 4, step=self._words) as c:
+            self._block(bounds, image * (prod(layer.image) * depth // 4) + c, place + c * 4)
         kernel = f"generic.{layer.kind}_pool(words={self._words})"
         each = 1 + (2 if self._dsp else 13 if layer.kind == "max" else 6)
         taps = prod(layer.out) // 4 * int(layer.mean_count(0) * layer.mean_count(1))
@@ -221,77 +243,61 @@ class _Pool:
         code = 160 + (layer.taps if self._straight else 4) * self._words * each * 4
         return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), self._constants, instructions, code)
 
-    @property
-    def _straight(self) -> bool:
-        return not any(self._layer.padding) and self._layer.taps <= MAX_STRAIGHT
-
     def _block(self, bounds: Bounds, first: Expr, place: Expr) -> None:
         """Compute `words` words of channels of one output pixel; `first` is the word index of their place in pixel (0, 0)."""
-        rows, columns = bounds
-        count: Expr = imm(self._layer.taps)
-        if any(self._layer.padding) and self._layer.kind == "avg":
-            count = self._b.let("count", (rows[1] - rows[0]) * (columns[1] - columns[0]))
-        multiplier = None if self._multipliers is None else self._b.let("multiplier", self._multipliers[count])
-        step: _Step = _Max(self._b, self._layer, self._words)
-        if self._layer.kind != "max":
-            step = _Sum(self._b, words=self._words, dsp=self._dsp)
-        by_rows = self._layer.kind != "max" and self._layer.taps > MAX_LANE_TAPS
-        totals = self._b.local("total", (4 * self._words,), "int32", init=0) if by_rows else None
-        self._taps(bounds, first, step, totals)
-        if isinstance(step, _Max):
-            step.store(self._out, place)
+        b, layer, (rows, columns) = self._b, self._layer, bounds
+        count: Expr = imm(layer.taps)
+        if any(layer.padding) and layer.kind == "avg":
+            count = b.let("count", (rows[1] - rows[0]) * (columns[1] - columns[0]))
+        multiplier = None if self._multipliers is None else b.let("multiplier", self._multipliers[count])
+        best = _Max(b, layer, self._words)
+        if layer.kind == "max":
+            self._taps(bounds, first, best)
+            best.store(self._out, place)
             return
-        assert isinstance(step, _Sum)
-        values = [totals[k] for k in range(4 * self._words)] if totals is not None else step.totals(count)
+        sums = _Sum(b, words=self._words, dsp=self._dsp)
+        if layer.taps > MAX_LANE_TAPS:
+            totals = b.local("total", (4 * self._words,), "int32", init=0)
+            self._taps(bounds, first, sums, totals)
+            values: list[Expr] = [totals[k] for k in range(totals.size)]
+        else:
+            self._taps(bounds, first, sums)
+            values = sums.totals(count)
         for k, total in enumerate(values):
-            self._b.store(self._out, place + k, self._finish(self._b.let("total", total), count, multiplier))
+            b.store(self._out, place + k, self._finish(b.let("total", total), count, multiplier))
 
-    def _taps(self, bounds: Bounds, first: Expr, step: _Step, totals: Buffer | None) -> None:
-        """Accumulate all taps of a window."""
+    def _taps(self, bounds: Bounds, first: Expr, step: _Max | _Sum, totals: Buffer | None = None) -> None:
+        """Accumulate all taps of a window; with `totals`, the sums of each row are added to these."""
         b, layer = self._b, self._layer
-        (top, bottom), (left, right) = bounds
-        width, words = layer.image[1], layer.out[3] // 4
+        words = layer.out[3] // 4
 
         def tap(index: Expr) -> None:
             step.tap([self._data.load("uint32", first + index * words + k) for k in range(self._words)])
 
-        if self._straight:
-            for ky in range(layer.window[0]):
-                for kx in range(layer.window[1]):
-                    tap((top + ky) * width + (left + kx))
-        elif layer.full_rows and totals is None:
-            unroll = max(k for k in range(1, UNROLL + 1) if layer.taps % k == 0)
-            start = b.let("start", top * width)
-            with b.for_("t", layer.taps, step=unroll) as t:
-                for k in range(unroll):
-                    tap(start + t + k)
-        else:
-            with b.for_("ry", bottom, start=top) as ry:
-                line = b.let("line", ry * width)
-                with b.for_("rx", right, start=left) as rx:
-                    tap(line + rx)
-                if totals is not None and isinstance(step, _Sum):
-                    for k, value in enumerate(step.totals(imm(layer.window[1]))):
-                        b.store(totals, k, totals[k] + value)
-                    step.clear()
+        def end_row() -> None:
+            if totals is not None and isinstance(step, _Sum):
+                for k, value in enumerate(step.totals(imm(layer.window[1]))):
+                    b.store(totals, k, totals[k] + value)
+                step.clear()
+
+        if self._straight or not layer.full_rows or totals is not None:
+            layer.taps_of(b, bounds, tap, straight=self._straight, end_row=end_row)
+            return
+        unroll = max(k for k in range(1, UNROLL + 1) if layer.taps % k == 0)
+        start = b.let("start", bounds[0][0] * layer.image[1])
+        with b.for_("t", layer.taps, step=unroll) as t:
+            for k in range(unroll):
+                tap(start + t + k)
 
     def _finish(self, total: Expr, count: Expr, multiplier: Expr | None) -> Expr:
         layer, attrs = self._layer, self._layer.attrs
         if layer.kind == "mean":
-            centred = total - attrs.input_zp * layer.taps
-            return tir_requantize(
-                self._b,
-                centred,
-                multiplier=attrs.multiplier,
-                shift=attrs.shift,
-                zero_point=attrs.zero_point,
-                lo=attrs.lo,
-                hi=attrs.hi,
-            )
-        if multiplier is not None:
-            mean = (total * multiplier + (1 << (self._shift - 1))) >> self._shift
-        else:
-            mean = self._exact.emit(total) if self._exact is not None else _divided(total, count)
+            scale = {n: getattr(attrs, n) for n in ("multiplier", "shift", "zero_point", "lo", "hi")}
+            return tir_requantize(self._b, total - attrs.input_zp * layer.taps, **scale)
+        factor, shift = multiplier, self._shift
+        if self._exact is not None:
+            factor, shift = imm(self._exact.multiplier), self._exact.shift
+        mean = _divided(total, count) if factor is None else (total * factor + (1 << (shift - 1))) >> shift
         return mean if (attrs.lo, attrs.hi) == int_range("int8") else clamp(mean, attrs.lo, attrs.hi)
 
 
@@ -348,24 +354,14 @@ class _Sum:
 
     def totals(self, count: Expr) -> list[Expr]:
         """The sums of `count` taps, channel by channel."""
-        out: list[Expr] = []
-        for k in range(self._words):
-            even, odd = self._sums[2 * k], self._sums[2 * k + 1]
-            out += [self._low(even, count), self._low(odd, count), self._high(even, count), self._high(odd, count)]
-        return out
+        places = product(range(self._words), (False, True), (0, 1))
+        return [self._lane(self._sums[2 * k + odd], count, high=high) for k, high, odd in places]
 
-    def _low(self, lanes: Expr, count: Expr) -> Expr:
+    def _lane(self, lanes: Expr, count: Expr, *, high: bool) -> Expr:
         if self._dsp:
-            return cast("int32", cast("int16", lanes))
-        return cast("int32", lanes & imm(0xFFFF, "uint32")) - count * 128
+            return cast("int32", lanes) >> 16 if high else cast("int32", cast("int16", lanes))
+        return cast("int32", lanes >> imm(16, "uint32") if high else lanes & imm(0xFFFF, "uint32")) - count * 128
 
-    def _high(self, lanes: Expr, count: Expr) -> Expr:
-        if self._dsp:
-            return cast("int32", lanes) >> 16
-        return cast("int32", lanes >> imm(16, "uint32")) - count * 128
-
-
-_Step = _Max | _Sum
 
 for _anchor in ("nn.max_pool2d", "nn.avg_pool2d", "mean"):
     register_impl(OpImplementation("generic.pool", _anchor, accepts, lower, plevel=12))
@@ -410,10 +406,25 @@ def plan_float(group: Group, _target: Target) -> FloatPlan | None:
 
 
 def lower_float(group: Group, _target: Target, name: str, plan: FloatPlan) -> Lowered:
-    b, layer = IRBuilder(name), plan.layer
+    b, layer, depth = IRBuilder(name), plan.layer, plan.layer.out[3]
     data = b.input("data", (layer.data.type.size,), "float32")
     out = b.output("out", (prod(layer.out),), "float32")
-    _FloatPool(b, plan, data, out).emit()
+    with layer.pixels(b) as (n, place, bounds):
+        count = _count(b, layer, bounds) if layer.kind == "avg" else None
+        first = n * (layer.data.type.size // layer.out[0])
+        with b.for_("c", depth, step=plan.channels) as c:
+            values = b.local("value", (plan.channels,), "float32", init=lowest("float32") if count is None else 0.0)
+
+            def tap(pixel: Expr) -> None:
+                numbers = [b.let("number", data[first + c + pixel * depth + k]) for k in range(plan.channels)]
+                for k, number in enumerate(numbers):
+                    larger = select(values[k] < number, number, values[k])
+                    b.store(values, k, larger if layer.kind == "max" else values[k] + number)
+
+            layer.taps_of(b, bounds, tap, straight=plan.straight)
+            for k in range(plan.channels):
+                value = b.let("value", values[k] if count is None else values[k] / count)
+                b.store(out, place + c + k, value if plan.clamp is None else _clamped(b, value, plan.clamp))
     func = b.finish(FuncAttrs(kernel=f"generic.{layer.kind}_pool_float(channels={plan.channels})", span=group.anchor.span))
     taps, channels, blocks = layer.taps, plan.channels, prod(layer.out) // plan.channels
     each = (5 if layer.kind == "max" else 2) * taps + 3 + 7 * (plan.clamp is not None)
@@ -422,63 +433,18 @@ def lower_float(group: Group, _target: Target, name: str, plan: FloatPlan) -> Lo
     return Lowered(func, {}, blocks * (channels * each + around) + 12 * blocks, code)
 
 
-class _FloatPool:
-    """Emits one pooling layer."""
+def _count(b: IRBuilder, layer: PoolLayer, bounds: Bounds) -> Expr:
+    """Taps inside the image."""
+    if not any(layer.padding):
+        return imm(float(layer.taps), "float32")
+    (top, bottom), (left, right) = bounds
+    return b.let("count", cast("float32", (bottom - top) * (right - left)))
 
-    def __init__(self, b: IRBuilder, plan: FloatPlan, data: Buffer, out: Buffer) -> None:
-        self._b, self._plan, self._data, self._out = b, plan, data, out
 
-    def emit(self) -> None:
-        b, plan, layer = self._b, self._plan, self._plan.layer
-        images, rows, columns, depth = layer.out
-        with b.for_("n", images) as n, b.for_("y", rows) as y, b.for_("x", columns) as x:
-            bounds = layer.bounds(b, y, 0), layer.bounds(b, x, 1)
-            count = self._count(bounds) if layer.kind == "avg" else None
-            first = n * (layer.data.type.size // images)
-            place = ((n * rows + y) * columns + x) * depth
-            with b.for_("c", depth, step=plan.channels) as c:
-                values = b.local("value", (plan.channels,), "float32", init=lowest("float32") if count is None else 0.0)
-                self._taps(bounds, first + c, values)
-                for k in range(plan.channels):
-                    value = values[k] if count is None else values[k] / count
-                    b.store(self._out, place + c + k, self._clamped(b.let("value", value)))
-
-    def _count(self, bounds: Bounds) -> Expr:
-        """Taps inside the image."""
-        if not any(self._plan.layer.padding):
-            return imm(float(self._plan.layer.taps), "float32")
-        (top, bottom), (left, right) = bounds
-        return self._b.let("count", cast("float32", (bottom - top) * (right - left)))
-
-    def _taps(self, bounds: Bounds, first: Expr, values: Buffer) -> None:
-        """Accumulate all taps of a window; `first` is the index of a channel in the image's first pixel."""
-        b, plan, layer = self._b, self._plan, self._plan.layer
-        (top, bottom), (left, right) = bounds
-        width, depth = layer.data.type.shape[2:]
-
-        def tap(pixel: Expr) -> None:
-            numbers = [b.let("number", self._data[first + pixel * depth + k]) for k in range(plan.channels)]
-            for k, number in enumerate(numbers):
-                larger = select(values[k] < number, number, values[k])
-                b.store(values, k, larger if layer.kind == "max" else values[k] + number)
-
-        if plan.straight:
-            for ky, kx in product(*map(range, layer.window)):
-                tap((top + ky) * width + (left + kx))
-            return
-        with b.for_("ry", bottom, start=top) as ry:
-            line = b.let("line", ry * width)
-            with b.for_("rx", right, start=left) as rx:
-                tap(line + rx)
-
-    def _clamped(self, value: Expr) -> Expr:
-        """The activation, by its own te rule."""
-        clamp = self._plan.clamp
-        if clamp is None:
-            return value
-        one = TensorType((1,), "float32")
-        rule = F_TE.get("relu")(TeContext(self._b), [tensor_fn((1,), "float32", lambda _b, _i: value)], clamp, one)
-        return rule.at(self._b, (imm(0),))
+def _clamped(b: IRBuilder, value: Expr, clamp: UnaryAttrs) -> Expr:
+    """The activation, by its own te rule."""
+    one = tensor_fn((1,), "float32", lambda _b, _i: value)
+    return F_TE.get("relu")(TeContext(b), [one], clamp, TensorType((1,), "float32")).at(b, (imm(0),))
 
 
 for _operator in ("nn.max_pool2d", "nn.avg_pool2d"):
