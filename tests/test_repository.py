@@ -433,8 +433,6 @@ _TESTED_BY: dict[str, str] = {
     "executor/cascade_nest.py": "tests/executor/test_cascade_search.py",
     "executor/lowered.py": "tests/executor/test_emit.py",  # lowered by hand, checked, emitted
     "topi/generic/data_dependent.py": "tests/op/reduce/test_topk.py",  # five kernels, each with its operator: topk, cumsum, ...
-    "topi/generic/normalization.py": "tests/op/qnn/test_log_softmax.py",  # and test_softmax16.py, test_l2_normalization.py
-    "topi/generic/random.py": "tests/op/random/test_bits.py",  # the kernels of all files of op/random
     "topi/generic/recurrent.py": "tests/op/recurrent/test_lstm_float.py",  # the kernels of the float ones of op/recurrent
     "topi/generic/signal.py": "tests/op/signal/test_window.py",  # the kernels of all files of op/signal
     "topi/generic/vision.py": "tests/op/vision/test_detection.py",  # the kernels of all files of op/vision

@@ -287,7 +287,7 @@ for _name, _unary in UNARY.items():
 # The reference computes float32 with Eigen, in vectors of four elements of the flat tensor; the one to three left-over elements
 # are computed one by one, and their erfc sometimes differs in the last bit.  `gelu` is the form for vectors only, where an
 # element's position does not matter; this one is not element-wise, and is not fused with anything.
-# There is no te rule: `aot.topi.generic.gelu` lowers it.  Oracle: `reference_ops::Gelu`.
+# There is no te rule: `aot.topi.generic.elementwise` lowers it.  Oracle: `reference_ops::Gelu`.
 
 
 VECTOR = 4

@@ -95,7 +95,7 @@ def exp_table(attrs: SoftmaxAttrs) -> Int64:
 # its reciprocal looked up; the products are rounded to Q0.15.  Oracle: `reference_ops::SoftmaxInt16` with the tables of
 # `activations.cc`.  TFLM computes the tables in single precision and the scale in double, TensorFlow Lite the other way round.
 #
-# There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.normalization` lowers it.
+# There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
 
 
 RANGE = 65535
@@ -152,7 +152,7 @@ def reciprocal_table(kind: str) -> tuple[int, ...]:
 # limit that the logarithm sets give -128.  Oracle: `reference_integer_ops::LogSoftmax` with
 # `log_x_for_x_greater_than_or_equal_to_1` of `kernels/internal/common.h`; legacy uint8 is shifted to int8.
 #
-# There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.normalization` lowers it.
+# There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
 
 
 LOG_ACCUMULATION_BITS = 12
@@ -246,7 +246,7 @@ def _leading_zeros(x: Int64) -> Int64:
 # points stays zero.  Oracles: `reference_integer_ops::L2Normalization`; for legacy uint8 `reference_ops::L2Normalization`, which
 # multiplies by 128 before the rounding, whereas int8 rounds first.
 #
-# There is no te rule: the row's sum must be computed once per row.  `aot.topi.generic.normalization` lowers it.
+# There is no te rule: the row's sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
 
 
 OUTPUT_BITS = 7

@@ -42,7 +42,7 @@ from aot.topi.arm_dsp.weights import (
     plan_quads,
     run_quads,
 )
-from aot.topi.generic.lstm_integer import GATE_BITS, Functions, LstmKernel, Step, accepts
+from aot.topi.generic.recurrent import GATE_BITS, Functions, LstmKernel, Step, accepts
 from aot.topi.intrin.asm_text import Operands, asm, block_of, count_instructions
 from aot.topi.intrin.scalar import saturate
 from aot.topi.layer.planes import counted

@@ -20,7 +20,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Var, cast, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.generic.softmax import accepts as accepts_any
+from aot.topi.generic.flat import accepts_tensor
 from aot.topi.generic.softmax import row_reciprocal
 from aot.topi.intrin.asm_text import Operands, asm, block_of
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
@@ -101,7 +101,7 @@ def row_instructions(depth: int, dtype: str) -> int:
 
 
 def accepts(group: Group, target: Target) -> bool:
-    return target.has("mve") and accepts_any(group, target)
+    return target.has("mve") and accepts_tensor(group, target)
 
 
 def lower(group: Group, _target: Target, name: str) -> Lowered:

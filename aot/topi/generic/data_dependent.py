@@ -1,15 +1,24 @@
-"""Operators whose result is not one expression per element: sorting, running sums, scattering, table search."""
+"""Operators whose result is not one expression per element: sorting, running sums, scattering, table search, random numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial, reduce
 from math import prod
+from operator import or_
 
 from aot.numerics import farmhash
-from aot.numerics.elementary import MATH
+from aot.numerics.elementary import EXP_DOUBLE, MATH
 from aot.numerics.farmhash import BLOCK, State, Words, blocks_of, short_hash
+from aot.numerics.random import (
+    PHILOX_FACTORS,
+    PHILOX_ROUNDS,
+    PHILOX_STEPS,
+    THREEFRY_GROUPS,
+    THREEFRY_PARITY,
+    THREEFRY_ROTATIONS,
+    WORDS,
+)
 from aot.op.common.tensors import clamped_index
 from aot.op.lookup import EmbeddingLookupSparseAttrs
 from aot.op.qnn.arithmetic import tir_sum_code
@@ -20,15 +29,10 @@ from aot.support.dtype import is_float, itemsize
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, as_expr, binop, cast, equal, imm, logical_and, select
-from aot.topi.generic.flat import FlatKernel, register_flat
+from aot.topi.generic.flat import FlatKernel, fill, flat_place, inside, register_flat
 
 WRAPPING = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64", "float16": "float32"}
 """Types in which sums wrap without overflow; float16 is added in float32, and the rounded sum equals that of float16."""
-
-
-def _inside(numbers: Sequence[Expr], shape: Sequence[int]) -> Expr:
-    """Whether all indices are within their extents."""
-    return reduce(logical_and, (logical_and(n >= 0, n < extent) for n, extent in zip(numbers, shape, strict=True)))
 
 
 def _added(b: IRBuilder, target: Buffer, index: Expr, value: Expr) -> None:
@@ -96,14 +100,11 @@ def lower_scatter_nd(kernel: FlatKernel) -> None:
     b, (indices, updates), out = kernel.b, kernel.args, kernel.out
     shape, depth = kernel.attrs.shape, kernel.shape(0)[-1]
     inner = prod(shape[depth:])
-    with b.for_("i", out.size) as i:
-        b.store(out, i, 0)
+    fill(b, out, 0)
     with b.for_("m", indices.size // depth) as m:
         numbers = [b.let("number", indices[m * depth + axis]) for axis in range(depth)]
-        row: Expr = imm(0)
-        for number, extent in zip(numbers, shape, strict=False):
-            row = row * extent + cast("int32", number)
-        with b.if_(_inside(numbers, shape[:depth])):
+        row = flat_place((cast("int32", number) for number in numbers), shape)
+        with b.if_(inside(numbers, shape[:depth])):
             base = b.let("base", row * inner)
             with b.for_("c", inner) as c:
                 _added(b, out, base + c, updates[m * inner + c])
@@ -116,8 +117,7 @@ def lower_segment(kernel: FlatKernel) -> None:
     attrs = kernel.attrs
     inner = out.size // attrs.count
     wide = WRAPPING.get(data.dtype, data.dtype)
-    with b.for_("i", out.size) as i:
-        b.store(out, i, imm(initial(attrs.kind, data.dtype), data.dtype))
+    fill(b, out, imm(initial(attrs.kind, data.dtype), data.dtype))
     with b.for_("m", ids.size) as m:
         segment = b.let("segment", ids[m])
         with b.if_(logical_and(segment >= 0, segment < attrs.count)), b.for_("c", inner) as c:
@@ -136,27 +136,18 @@ def lower_sparse_to_dense(kernel: FlatKernel) -> None:
     """The default value, then each value at its place; places outside are skipped."""
     b, (indices, values, default), out = kernel.b, kernel.args, kernel.out
     shape = kernel.attrs.shape
-    with b.for_("i", out.size) as i:
-        b.store(out, i, default[0])
+    fill(b, out, default[0])
     with b.for_("m", indices.size // len(shape)) as m:
-        numbers: list[Expr] = []
-        place: Expr = imm(0)
+        numbers, clamped = list[Expr](), list[Expr]()
         for axis, extent in enumerate(shape):
             numbers.append(b.let("number", indices[m * len(shape) + axis]))
-            # clamped, as the sum is also computed for places outside
-            place = place * extent + clamped_index(b, numbers[-1], extent)
-        with b.if_(_inside(numbers, shape)):
+            clamped.append(clamped_index(b, numbers[-1], extent))  # as the sum is also computed for places outside
+        place = flat_place(clamped, shape)
+        with b.if_(inside(numbers, shape)):
             b.store(out, place, values[m if values.size > 1 else imm(0)])
 
 
 # stablehlo.scatter: a copy, then each element of the updates at its place.
-
-
-def _flat_index(numbers: list[Expr], shape: tuple[int, ...]) -> Expr:
-    at: Expr = imm(0)
-    for number, extent in zip(numbers, shape, strict=True):
-        at = at * extent + number
-    return at
 
 
 def _joined(b: IRBuilder, kind: str, old: Expr, new: Expr) -> Expr:
@@ -190,27 +181,25 @@ def lower_scatter(kernel: FlatKernel) -> None:
     b, (data, indices, updates), out = kernel.b, kernel.args, kernel.out
     attrs: ScatterAttrs = kernel.attrs
     shape, index_shape, shape_of_updates = (tensor_type(a).shape for a in kernel.anchor.args)
-    with b.for_("i", out.size) as i:
-        b.store(out, i, data[i])
+    fill(b, out, lambda i: data[i])
     with ExitStack() as loops:
         at = [loops.enter_context(b.for_("u", extent)) for extent in shape_of_updates]
         batch = [v for d, v in enumerate(at) if d not in attrs.window_dims]
         offsets = dict(zip(attrs.window_of(len(shape)), (at[d] for d in sorted(attrs.window_dims)), strict=True))
         places: list[Expr] = []
-        inside: Expr = imm(1, "bool")
+        within: Expr = imm(1, "bool")
         for dim, extent in enumerate(shape):
             start = None
             if dim in attrs.index_map:
                 entry: list[Expr] = list(batch)
                 entry.insert(attrs.index_vector_dim, imm(attrs.index_map.index(dim)))
-                start = indices[_flat_index(entry, index_shape)]
+                start = indices[flat_place(entry, index_shape)]
             place = _place(b, extent, start, offsets.get(dim))
-            within = logical_and(place >= 0, place < extent)
-            inside = logical_and(inside, within) if dim else within
+            within = inside([place], [extent], *[within] * (dim > 0))
             places.append(cast("int32", place))
-        element = updates[_flat_index(list(at), shape_of_updates)]
-        with b.if_(inside):
-            index = b.let("at", _flat_index(places, shape))
+        element = updates[flat_place(list(at), shape_of_updates)]
+        with b.if_(within):
+            index = b.let("at", flat_place(places, shape))
             b.store(out, index, element if attrs.kind == "update" else _joined(b, attrs.kind, out[index], element))
 
 
@@ -234,21 +223,14 @@ def lower_embedding_lookup_sparse(kernel: FlatKernel) -> None:
     b, (ids, indices, weights, table), out = kernel.b, kernel.args, kernel.out
     attrs: EmbeddingLookupSparseAttrs = kernel.attrs
     depth, inner = len(attrs.places) + 1, out.size // prod(attrs.places)
-    with b.for_("i", out.size) as i:
-        b.store(out, i, 0.0)
+    fill(b, out, 0.0)
     now, number = b.local("now", (1,), "int32", init=0), b.local("number", (1,), "int32", init=0)
     sums = (b.local("total", (1,), "float32", init=0.0), b.local("squares", (1,), "float32", init=0.0))
     with b.for_("i", ids.size) as i:
         row = b.let("row", ids[i])
-        inside = logical_and(row >= 0, row < table.size // inner)
         numbers = [b.let("number", indices[i * depth + k]) for k in range(depth - 1)]
-        for k, extent in zip(numbers, attrs.places, strict=True):
-            inside = logical_and(inside, logical_and(k >= 0, k < extent))
-        with b.if_(inside):
-            place: Expr = imm(0)
-            for k, extent in zip(numbers, attrs.places, strict=True):
-                place = place * extent + k
-            place = b.let("place", place)
+        with b.if_(inside([row, *numbers], [table.size // inner, *attrs.places])):
+            place = b.let("place", flat_place(numbers, attrs.places))
             with b.if_(binop("!=", place, now[0])):
                 if attrs.combiner != "SUM":
                     with b.if_(number[0] > 0):
@@ -284,11 +266,8 @@ def _fingerprint(b: IRBuilder, key: Buffer) -> Expr:
     length, words = key.size, _words(b)
 
     def fetched(at: Expr | int, size: int) -> Expr:
-        parts = [cast("uint64", key[as_expr(at) + i]) << imm(8 * i, "uint64") for i in range(size)]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = whole | part
-        return b.let("word", whole)
+        parts = (cast("uint64", key[as_expr(at) + i]) << imm(8 * i, "uint64") for i in range(size))
+        return b.let("word", reduce(or_, parts))
 
     def fetch(at: Expr | int) -> Expr:
         return fetched(at, 8)
@@ -335,3 +314,129 @@ def lower_lsh_projection(kernel: FlatKernel) -> None:
                 b.store(signs, 0, (signs[0] << imm(1, "uint32")) | side)
         if not kernel.attrs.dense:
             b.store(out, row, cast("int32", signs[0] + (cast("uint32", row) << imm(bits, "uint32"))))
+
+
+# random.bits, random.advance, random.multinomial: block by block, number by number.
+
+
+LARGEST = 3.4028234663852886e38
+"""The largest finite float32."""
+
+
+def _word(value: int) -> Expr:
+    return imm(value, "uint32")
+
+
+def _xor(*words: Expr) -> Expr:
+    return reduce(partial(binop, "^"), words)
+
+
+def _count_up(b: IRBuilder, counter: Buffer, words: int) -> None:
+    """Increment; the carry propagates through the first `words` words."""
+    carry = b.local("carry", (1,), "uint32", init=1)
+    for w in range(words):
+        b.store(counter, w, counter[w] + carry[0])
+        b.store(carry, 0, select(logical_and(equal(carry[0], 1), equal(counter[w], 0)), _word(1), _word(0)))
+
+
+def _philox(b: IRBuilder, block: Buffer, key: Buffer) -> None:
+    """Encrypt `block` in place; overwrites `key`."""
+    with b.for_("round", PHILOX_ROUNDS):
+        products = [
+            b.let("product", cast("uint64", block[2 * i]) * imm(factor, "uint64")) for i, factor in enumerate(PHILOX_FACTORS)
+        ]
+        high = [cast("uint32", p >> imm(32, "uint64")) for p in products]
+        first, third = b.let("first", _xor(high[1], block[1], key[0])), b.let("third", _xor(high[0], block[3], key[1]))
+        for place, value in enumerate((first, cast("uint32", products[1]), third, cast("uint32", products[0]))):
+            b.store(block, place, value)
+        for i, step in enumerate(PHILOX_STEPS):
+            b.store(key, i, key[i] + _word(step))
+
+
+def _threefry(b: IRBuilder, block: Buffer, key: Buffer) -> None:
+    """Encrypt `block` in place."""
+    third = b.let("key", _xor(key[0], key[1], _word(THREEFRY_PARITY)))
+    keys = (key[0], key[1], third)
+    b.store(block, 0, block[0] + keys[0])
+    b.store(block, 1, block[1] + keys[1])
+    for group in range(THREEFRY_GROUPS):
+        for rotation in THREEFRY_ROTATIONS[group % 2]:
+            b.store(block, 0, block[0] + block[1])
+            rotated = (block[1] << _word(rotation)) | (block[1] >> _word(32 - rotation))
+            b.store(block, 1, _xor(rotated, block[0]))
+        b.store(block, 0, block[0] + keys[(group + 1) % 3])
+        b.store(block, 1, block[1] + keys[(group + 2) % 3] + _word(group + 1))
+
+
+@register_flat("random.bits", name="random_bits")
+def lower_bits(kernel: FlatKernel) -> None:
+    """Encrypt a copy of counter and key for each block; the last block may be partial."""
+    b, (counter, key), out = kernel.b, kernel.args, kernel.out
+    attrs = kernel.attrs
+    size = WORDS[attrs.algorithm]
+    now = b.local("now", (size,), "uint32")
+    for w in range(size):
+        b.store(now, w, counter[w])
+    with b.for_("i", -(-attrs.count // size)) as i:
+        block, own = b.local("block", (size,), "uint32"), b.local("own", (2,), "uint32")
+        for w in range(size):
+            b.store(block, w, now[w])
+        for w in range(2):
+            b.store(own, w, key[w])
+        (_philox if attrs.algorithm == "philox" else _threefry)(b, block, own)
+        for w in range(size):  # registers cannot be indexed at run time
+            at = b.let("at", i * size + w)
+            if attrs.count % size == 0:
+                b.store(out, at, block[w])
+                continue
+            with b.if_(at < attrs.count):
+                b.store(out, at, block[w])
+        _count_up(b, now, attrs.words)
+
+
+@register_flat("random.advance", name="random_advance")
+def lower_advance(kernel: FlatKernel) -> None:
+    """A multi-word addition."""
+    b, (counter,), out = kernel.b, kernel.args, kernel.out
+    attrs = kernel.attrs
+    total = b.local("total", (1,), "uint64", init=0)
+    for w in range(counter.size):
+        if w >= attrs.words:
+            b.store(out, w, counter[w])
+            continue
+        part = imm(attrs.blocks >> 32 * w & 0xFFFFFFFF, "uint64")
+        b.store(total, 0, total[0] + part + cast("uint64", counter[w]))
+        b.store(out, w, cast("uint32", total[0]))
+        b.store(total, 0, total[0] >> imm(32, "uint64"))
+
+
+@register_flat("random.multinomial")
+def lower_multinomial(kernel: FlatKernel) -> None:
+    """Per row, the sums up to each class, then the draws; a class is the number of sums that are not above a draw."""
+    b, (logits, bits), out = kernel.b, kernel.args, kernel.out
+    samples, (rows, classes) = kernel.attrs.samples, kernel.shape(0)
+    sums = b.scratch("sums", (classes,), "float64", align=8)
+    limit = imm(LARGEST, "float32")
+    with b.for_("m", rows) as m:
+        largest, total = (
+            b.local("largest", (1,), "float32", init=-LARGEST),
+            b.local("total", (1,), "float64", init=0.0),
+        )
+        with b.for_("c", classes) as c:
+            value = b.let("value", logits[m * classes + c])
+            with b.if_(logical_and(value <= limit, value > largest[0])):
+                b.store(largest, 0, value)
+        with b.for_("c", classes) as c:
+            value = b.let("value", logits[m * classes + c])
+            with b.if_(logical_and(value <= limit, value >= -limit)):  # finite
+                b.store(total, 0, total[0] + EXP_DOUBLE(cast("float64", value) - cast("float64", largest[0])))
+            b.store(sums, c, total[0])
+        with b.for_("j", samples) as j:
+            at = b.let("at", m * samples + j)
+            high = cast("uint64", bits[2 * at] & _word(0xFFFFF)) << imm(32, "uint64")
+            fraction = cast("float64", high | cast("uint64", bits[2 * at + 1])) * imm(2.0**-52, "float64")
+            draw = b.let("draw", fraction * total[0])
+            chosen = b.local("found", (1,), "int32", init=0)
+            with b.for_("c", classes) as c, b.if_(sums[c] <= draw):
+                b.store(chosen, 0, c + 1)
+            b.store(out, at, chosen[0])

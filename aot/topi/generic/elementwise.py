@@ -10,6 +10,7 @@ from math import prod
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.math.unary import LEFT_OVER, VECTOR, gelu_rule
 from aot.relay.expr import Call, Constant, post_order, tensor_type
 from aot.relay.stored import flattened
 from aot.support.dtype import is_float
@@ -17,6 +18,7 @@ from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of, emit_flat
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
+from aot.topi.generic.flat import FlatKernel, register_flat
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 ANCHORS = ("qnn.add", "qnn.lut", "qnn.quantize", "qnn.dequantize", "qnn.requantize8", "clip")
@@ -92,3 +94,14 @@ def _compute(ctx: TeContext, call: Call, tensors: dict[int, TensorFn], size: int
 
 for _anchor in ANCHORS:
     register_impl(OpImplementation("generic.elementwise", _anchor, accepts, lower, plevel=12))
+
+
+@register_flat("gelu_uneven")
+def lower_gelu(kernel: FlatKernel) -> None:
+    """One loop over vectors of four, and one over the remaining one to three elements."""
+    b, (data,), out = kernel.b, kernel.args, kernel.out
+    whole = out.size - out.size % VECTOR
+    for start, stop, library in ((0, whole, "eigen_"), (whole, out.size, LEFT_OVER)):
+        if start < stop:
+            with b.for_("i", stop, start=start) as i:
+                b.store(out, i, gelu_rule(b.let("x", data[i]), approximate=False, library=library))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from math import prod
 from typing import Any
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType, TupleType
-from aot.relay.expr import Call, Constant, tensor_type
+from aot.relay.expr import Call, Constant, Var, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype, stored
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
-from aot.tir.function import FuncAttrs
+from aot.tir.expr import Expr, IntoExpr, imm, logical_and
+from aot.tir.function import FuncAttrs, Shift
 from aot.topi.strategy import Accepts, Group, Lowered, OpImplementation, register_impl
 
 
@@ -27,6 +29,7 @@ class FlatKernel:
     outs: tuple[Buffer, ...]
     constants: dict[str, Array]
     group: Group
+    target: Target | None = None
 
     @property
     def out(self) -> Buffer:
@@ -41,6 +44,10 @@ class FlatKernel:
     def attrs(self) -> Any:
         return self.group.anchor.attrs
 
+    def on(self, feature: str) -> bool:
+        """Whether the core has a feature."""
+        return self.target is not None and self.target.has(feature)
+
     def shape(self, number: int) -> tuple[int, ...]:
         """Shape of an operand."""
         return tensor_type(self.group.anchor.args[number]).shape
@@ -51,14 +58,30 @@ class FlatKernel:
         self.constants[buffer.name] = data
         return buffer
 
-    def finish(self, kernel: str, *, macs: int = 0) -> Lowered:
+    def finish(self, kernel: str, cost: Cost | None = None) -> Lowered:
         """The finished kernel, with its name."""
-        attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span, macs=macs)
-        return Lowered(self.b.finish(attrs), dict(self.constants))
+        cost = cost or Cost()
+        attrs = FuncAttrs(kernel=f"generic.{kernel}", span=self.group.anchor.span, macs=cost.macs, shift=cost.shift)
+        return Lowered(self.b.finish(attrs), dict(self.constants), cost.instructions, cost.code)
 
 
-def flat_kernel(group: Group, name: str, *, constant: str = "table") -> FlatKernel:
-    """Declare the buffers of a group that is one call; `constant`: the name of constants' buffers."""
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What is known of a kernel: multiply-accumulates; instructions and bytes of code as in Lowered; a state that it moves."""
+
+    macs: int = 0
+    instructions: int = 0
+    code: int = 0
+    shift: Shift | None = None
+
+
+def flat_kernel(
+    group: Group, name: str, *, constant: str = "table", target: Target | None = None, without: slice = slice(0)
+) -> FlatKernel:
+    """Declare the buffers of a group that is one call; `constant`: the name of constants' buffers.
+
+    `without`: operands whose constants the kernel keeps in a form of its own, so that they are missing in `args`.
+    """
     b = IRBuilder(name)
     buffers = {id(v): b.input("data", *_flat(v.type)) for v in group.params}
     type_ = group.anchor.type
@@ -66,10 +89,11 @@ def flat_kernel(group: Group, name: str, *, constant: str = "table") -> FlatKern
     outs = tuple(b.output("out", *_flat(t)) for t in results)
     constants: dict[str, Array] = {}
     for arg in group.anchor.args:
-        if isinstance(arg, Constant) and id(arg) not in buffers:
+        if isinstance(arg, Constant) and id(arg) not in buffers and arg not in group.anchor.args[without]:
             buffer = buffers[id(arg)] = b.const(constant, *_flat(arg.type))
             constants[buffer.name] = arg.data.reshape(-1).view(numpy_dtype(buffer.dtype))
-    return FlatKernel(b, tuple(buffers[id(a)] for a in group.anchor.args), outs, constants, group)
+    args = tuple(buffers[id(a)] for a in group.anchor.args if id(a) in buffers)
+    return FlatKernel(b, args, outs, constants, group, target)
 
 
 def _flat(type_: TensorType) -> tuple[tuple[int], str]:
@@ -83,22 +107,71 @@ def accepts_alone(group: Group, _target: Target) -> bool:
     return not group.followers and isinstance(group.result.type, TensorType)
 
 
-Body = Callable[[FlatKernel], None]
+def accepts_tensor(group: Group, _target: Target) -> bool:
+    """Whether the group is one call on one tensor."""
+    return not group.followers and isinstance(group.anchor.args[0], Var) and len(group.params) == 1
 
 
-def register_flat(*operators: str, name: str = "", accepts: Accepts = accepts_alone) -> Callable[[Body], Body]:
-    """Register a function that emits a flat kernel, under the operator's name unless it has its own."""
+def accepts_weights(*places: slice) -> Accepts:
+    """Whether the group is a single call whose operands at some places are constants."""
+
+    def accepts(group: Group, _target: Target) -> bool:
+        weights = (a for place in places for a in group.anchor.args[place])
+        return not group.followers and all(isinstance(a, Constant) for a in weights)
+
+    return accepts
+
+
+Body = Callable[[FlatKernel], Cost | None]
+
+
+def register_flat(
+    *operators: str, name: str = "", accepts: Accepts = accepts_alone, plevel: int = 10, constant: str = "table"
+) -> Callable[[Body], Body]:
+    """Register a function that emits a flat kernel, under the operator's name unless it has its own; `constant` as above."""
 
     def register(body: Body) -> Body:
         for operator in operators:
             title = name or operator.rpartition(".")[2]
 
-            def lower(group: Group, _target: Target, func: str, title: str = title) -> Lowered:
-                kernel = flat_kernel(group, func)
-                body(kernel)
-                return kernel.finish(title)
+            def lower(group: Group, target: Target, func: str, title: str = title) -> Lowered:
+                kernel = flat_kernel(group, func, constant=constant, target=target)
+                return kernel.finish(title, body(kernel))
 
-            register_impl(OpImplementation(f"generic.{title}", operator, accepts, lower, source=body.__module__))
+            register_impl(OpImplementation(f"generic.{title}", operator, accepts, lower, plevel, source=body.__module__))
         return body
 
     return register
+
+
+# Loops that many kernels have.
+
+
+def fill(b: IRBuilder, target: Buffer, value: Callable[[Expr], IntoExpr] | IntoExpr, *, loop: str = "i") -> None:
+    """Store a value, or the value at each index, into all elements."""
+    with b.for_(loop, target.size) as i:
+        b.store(target, i, value(i) if callable(value) else value)
+
+
+def summed(
+    b: IRBuilder, loop: str, count: IntoExpr, term: Callable[[Expr], Expr], *, name: str = "total", dtype: str, init: IntoExpr = 0
+) -> Expr:
+    """The sum of a loop's terms, in a register."""
+    total = b.local(name, (1,), dtype, init=init)
+    with b.for_(loop, count) as i:
+        b.store(total, 0, total[0] + term(i))
+    return total[0]
+
+
+def flat_place(numbers: Iterable[Expr], shape: Iterable[int]) -> Expr:
+    """The number of an element from its indices."""
+    place: Expr = imm(0)
+    for number, extent in zip(numbers, shape, strict=False):
+        place = place * extent + number
+    return place
+
+
+def inside(numbers: Iterable[Expr], shape: Iterable[int], *conditions: Expr) -> Expr:
+    """Whether indices are within their extents, after other conditions."""
+    tests = (logical_and(n >= 0, n < extent) for n, extent in zip(numbers, shape, strict=False))
+    return reduce(logical_and, (*conditions, *tests))

@@ -13,7 +13,6 @@ DEQUANTIZE looks bytes up in a table of 256 floats.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from math import frexp, prod
 
@@ -21,15 +20,15 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
+from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Var, tensor_type
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, binop, cast, clamp, imm, select
-from aot.topi.generic.flat import flat_kernel
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.generic.flat import Cost, FlatKernel, register_flat
+from aot.topi.strategy import Group
 
 RATIO_BITS = 15
 MAGNITUDES = 256
@@ -101,8 +100,9 @@ def accepts_quantize(group: Group, target: Target) -> bool:
     return many and _alone(group, target) and attrs.dtype in ("int8", "uint8") and quantizer(attrs.scale) is not None
 
 
-def lower_quantize(group: Group, target: Target, name: str) -> Lowered:
-    kernel, attrs = flat_kernel(group, name), group.anchor.attrs
+@register_flat("qnn.quantize", name="quantize_steps", accepts=accepts_quantize, plevel=15)
+def lower_quantize(kernel: FlatKernel) -> Cost:
+    attrs: QuantizeAttrs = kernel.attrs
     numbers = quantizer(attrs.scale)
     assert numbers is not None
     b, (data,), out = kernel.b, kernel.args, kernel.out
@@ -110,8 +110,8 @@ def lower_quantize(group: Group, target: Target, name: str) -> Lowered:
     with b.for_("i", out.size) as i:
         bits = b.let("bits", data.load("uint32", i))
         b.store(out, i, cast(attrs.dtype, _code(b, bits, numbers, steps, attrs)))
-    each = EACH if target.has("thumb2") else EACH_V6M
-    return replace(kernel.finish("quantize_steps"), instructions=out.size * each + 20, code=100 + 2 * each)
+    each = EACH if kernel.on("thumb2") else EACH_V6M
+    return Cost(instructions=out.size * each + 20, code=100 + 2 * each)
 
 
 def _code(b: IRBuilder, bits: Expr, numbers: Quantizer, steps: Buffer, attrs: QuantizeAttrs) -> Expr:
@@ -141,10 +141,9 @@ def accepts_dequantize(group: Group, target: Target) -> bool:
     return _alone(group, target) and data.dtype in ("int8", "uint8") and prod(data.shape) >= LEAST
 
 
-def lower_dequantize(group: Group, _target: Target, name: str) -> Lowered:
-    kernel = flat_kernel(group, name)
-    attrs: DequantizeAttrs = group.anchor.attrs
-    b, (data,), out = kernel.b, kernel.args, kernel.out
+@register_flat("qnn.dequantize", name="dequantize_table", accepts=accepts_dequantize, plevel=15)
+def lower_dequantize(kernel: FlatKernel) -> Cost:
+    b, (data,), out, attrs = kernel.b, kernel.args, kernel.out, kernel.attrs
     codes = np.arange(256, dtype=np.uint8).view(data.dtype)
     floats = attrs.evaluate(codes, out_type=TensorType((256,), "float32"))
     table = kernel.table("floats", floats)
@@ -152,8 +151,4 @@ def lower_dequantize(group: Group, _target: Target, name: str) -> Lowered:
     with b.for_("i", out.size, step=unroll) as i:
         for u in range(unroll):
             b.store(out, i + u, table[cast("int32", cast("uint8", data[i + u]))])
-    return replace(kernel.finish("dequantize_table"), instructions=out.size * 5 + 20, code=80)
-
-
-register_impl(OpImplementation("generic.quantize_steps", "qnn.quantize", accepts_quantize, lower_quantize, plevel=15))
-register_impl(OpImplementation("generic.dequantize_table", "qnn.dequantize", accepts_dequantize, lower_dequantize, plevel=15))
+    return Cost(instructions=out.size * 5 + 20, code=80)

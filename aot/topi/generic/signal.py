@@ -22,7 +22,7 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, IntoExpr, binop, cast, clamp, equal, imm, logical_and, maximum, minimum, select
-from aot.topi.generic.flat import FlatKernel, accepts_alone, register_flat
+from aot.topi.generic.flat import FlatKernel, accepts_alone, fill, register_flat, summed
 from aot.topi.strategy import Group
 
 
@@ -222,15 +222,14 @@ def lower_mfcc(kernel: FlatKernel) -> None:
     if rates:
         bank, reaches = _of_rate(kernel, bins, b.let("rate", rates[0][0]))
         frames = b.let("frames", select(reaches, imm(data.size // bins), imm(0)))
-        with b.if_(equal(frames, 0)), b.for_("i", out.size) as i:
-            b.store(out, i, 0.0)
+        with b.if_(equal(frames, 0)):
+            fill(b, out, 0.0)
     else:
         bank = _known(kernel, bins)
     factors = kernel.table("cosines", cosines(attrs).reshape(-1))
     mel = b.scratch("mel", (attrs.channels + 2,), "float64", align=8)
     with b.for_("frame", frames) as frame:
-        with b.for_("i", attrs.channels + 2) as i:
-            b.store(mel, i, 0.0)
+        fill(b, mel, 0.0)
         base = b.let("base", frame * bins + bank.first)
         with b.for_("i", bank.stop, start=bank.start) as i:
             magnitude = b.let("magnitude", SQRT_DOUBLE(cast("float64", data[base + i])))
@@ -242,10 +241,9 @@ def lower_mfcc(kernel: FlatKernel) -> None:
             value = b.let("value", mel[i + 1])
             b.store(mel, i + 1, LOG_DOUBLE(select(value < imm(FLOOR, "float64"), imm(FLOOR, "float64"), value)))
         with b.for_("i", attrs.coefficients) as i:
-            total = b.local("total", (1,), "float64", init=0.0)
-            with b.for_("j", attrs.channels) as j:
-                b.store(total, 0, total[0] + factors[i * attrs.channels + j] * mel[j + 1])
-            b.store(out, frame * attrs.coefficients + i, cast("float32", total[0]))
+            products = lambda j, i=i: factors[i * attrs.channels + j] * mel[j + 1]  # noqa: E731
+            total = summed(b, "j", attrs.channels, products, dtype="float64", init=0.0)
+            b.store(out, frame * attrs.coefficients + i, cast("float32", total))
 
 
 # signal.overlap_add: frames are added one after another in the result.
@@ -628,10 +626,8 @@ def _results(kernel: FlatKernel, rows: Buffer, height: int, width: int, *, image
 @register_flat("real", "imag")
 def lower_part(kernel: FlatKernel) -> None:
     """Lower real and imag."""
-    b, (data,), out = kernel.b, kernel.args, kernel.out
-    kind = str(kernel.anchor.op)
-    with b.for_("i", out.size) as i:
-        b.store(out, i, data[i * 2 + (1 if kind == "imag" else 0)])
+    part = int(str(kernel.anchor.op) == "imag")
+    fill(kernel.b, kernel.out, lambda i: kernel.args[0][i * 2 + part])
 
 
 @register_flat("complex_abs")
@@ -655,9 +651,7 @@ def accepts_pairs(group: Group, target: Target) -> bool:
 
 @register_flat("reshape", name="copy_complex", accepts=accepts_pairs)
 def lower_copy(kernel: FlatKernel) -> None:
-    b, (data,), out = kernel.b, kernel.args, kernel.out
-    with b.for_("i", out.size) as i:
-        b.store(out, i, data[i])
+    fill(kernel.b, kernel.out, lambda i: kernel.args[0][i])
 
 
 # signal.spectrogram, frame by frame in double precision.

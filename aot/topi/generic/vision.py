@@ -27,7 +27,7 @@ from aot.support.dtype import int_range, is_float
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, equal, imm, logical_and, maximum, minimum, select
-from aot.topi.generic.flat import FlatKernel, register_flat
+from aot.topi.generic.flat import FlatKernel, fill, register_flat, summed
 
 
 def _parts(kernel: FlatKernel, base: Expr) -> list[Expr]:
@@ -229,8 +229,7 @@ def lower_soft_nms(kernel: FlatKernel) -> None:
     columns = dict(zip(("score", "box", "begin"), memory, strict=True))
     heap = Heap(b, columns, lambda item: item[0], size, n.bit_length() + 1)
     floor, bound = b.let("floor", lowest[0]), b.let("bound", limit[0])
-    with b.for_("i", out.size) as i:
-        b.store(out, i, 0)
+    fill(b, out, 0)
     with b.for_("i", n) as i:
         score = b.let("given", scores[i])
         with b.if_(score > floor):
@@ -388,8 +387,7 @@ class _Persons:
         return b.let("mean", total[0] / imm(float(KEYPOINTS), "float32"))
 
     def show_all(self) -> None:
-        with self.b.for_("k", KEYPOINTS) as k:
-            self.b.store(self.visible, k, 1)
+        fill(self.b, self.visible, 1, loop="k")
 
     def sort(self) -> None:
         """Sort, best first; of equal persons, the one found first."""
@@ -419,8 +417,7 @@ class _Persons:
     def write(self, out: Buffer) -> None:
         """Write the persons that still have the least score, in pixels, followed by zeros."""
         b, count = self.b, self.attrs.count
-        with b.for_("i", out.size) as i:
-            b.store(out, i, 0)
+        fill(b, out, 0)
         written, last = b.local("written", (1,), "int32", init=0), out.size - 1
         with b.for_("i", self.number[0]) as i:
             person, to = b.let("person", self.order[i]), b.let("to", written[0])
@@ -525,8 +522,7 @@ def lower_pose_masks(kernel: FlatKernel) -> None:
     longs = PoseMap(b, data, kernel.shape(0), attrs.longs)
     stride = imm(float(attrs.stride), "float32")
     places, at = b.scratch("places", (2 * KEYPOINTS,), "float32"), b.local("at", (2,), "float32")
-    with b.for_("i", out.size) as i:
-        b.store(out, i, 0)
+    fill(b, out, 0)
     number = b.let("number", maximum(cast("int32", persons[persons.size - 1]), 1))
     with b.for_("y", CELLS) as y, b.for_("x", CELLS) as x:
         with b.for_("k", KEYPOINTS) as k:
@@ -538,12 +534,13 @@ def lower_pose_masks(kernel: FlatKernel) -> None:
                 b.store(places, k * 2 + axis, at[axis] * stride)
         best, least = b.local("best", (1,), "int32", init=0), b.local("least", (1,), "float32", init=0)
         with b.for_("p", number) as p:
-            total = b.local("sum", (1,), "float32", init=0)
-            with b.for_("k", KEYPOINTS) as k:
+
+            def square(k: Expr, p: Expr = p) -> Expr:
                 to = b.let("to", (p * KEYPOINTS + k) * 2)
-                square = square_distance(b, (places[k * 2], places[k * 2 + 1]), (persons[to], persons[to + 1]))
-                b.store(total, 0, total[0] + square)
-            with b.if_(binop("||", p < 1, total[0] < least[0])):
-                b.store(least, 0, total[0])
+                return square_distance(b, (places[k * 2], places[k * 2 + 1]), (persons[to], persons[to + 1]))
+
+            total = summed(b, "k", KEYPOINTS, square, name="sum", dtype="float32")
+            with b.if_(binop("||", p < 1, total < least[0])):
+                b.store(least, 0, total)
                 b.store(best, 0, p)
         b.store(out, (best[0] * CELLS + y) * CELLS + x, 1)
