@@ -231,7 +231,7 @@ def verb(*, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None]], 
         def wrapper(*args: Any, **values: Any) -> None:
             if "plugin" in values:
                 load_plugins(values["plugin"] or ())
-            records = {name: _taken(hint, values) for name, hint in hints.items() if is_dataclass(hint)}
+            records = {name: _taken(hint, values, leave_out) for name, hint in hints.items() if is_dataclass(hint)}
             function(*args, **records, **values)
 
         wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -253,8 +253,9 @@ def _offered(parameter: inspect.Parameter, hint: Any, leave_out: Collection[str]
             yield from _offered(own.replace(kind=inspect.Parameter.KEYWORD_ONLY), hints[own.name], leave_out)
 
 
-def _taken(record: Any, values: dict[str, Any]) -> Any:
-    """The record, with its fields taken from `values`."""
+def _taken(record: Any, values: dict[str, Any], leave_out: Collection[str]) -> Any:
+    """The record from `values`, except fields in `leave_out`, whose names other parameters of the verb may have."""
     hints = get_type_hints(record)
-    parts = {f.name: _taken(hints[f.name], values) for f in fields(record) if is_dataclass(hints[f.name])}
-    return record(**parts, **{f.name: values.pop(f.name) for f in fields(record) if f.name in values})
+    parts = {f.name: _taken(hints[f.name], values, leave_out) for f in fields(record) if is_dataclass(hints[f.name])}
+    offered = (f.name for f in fields(record) if f.name in values and f.name not in leave_out)
+    return record(**parts, **{name: values.pop(name) for name in offered})

@@ -15,6 +15,7 @@ from aot.executor.templates import aot_workspace_c, aot_workspace_h, model_c, mo
 from aot.ir.type import TensorType
 from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, itemsize
+from aot.support.names import NameSupply, c_identifier
 from aot.support.text import commas
 from aot.target.c_text import PARAMETERS, comment, float_literal, spdx_line
 from aot.target.codegen_c import print_calls
@@ -26,6 +27,9 @@ from aot.tir.functor import walk
 from aot.tir.stmt import CallPrim, If, Let, Region, Stmt, While
 from aot.version import __version__
 
+_LONGEST = 48
+"""Characters of a tensor's name in C."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -35,6 +39,7 @@ class Program:
     main: Main
     names: Names
     metadata: Mapping[str, Any]
+    places: PlaceNames
 
     @property
     def shared(self) -> bool:
@@ -49,7 +54,7 @@ class Program:
             assert base is buffers.state
             return f"STATE({offset} + {TURN.name} * {hop})"
         if base is buffers.workspace:
-            return self._at(offset)
+            return self._at(offset, self.places.of_region.get(id(region), ""))
         if base is buffers.state:
             return f"STATE({offset})"
         text, const = base.name, "const "
@@ -73,15 +78,60 @@ class Program:
         """The caller's pointer; if slots replace NULL pointers, the struct may be NULL too."""
         return f"{struct}->{field}" if self.module.layout.io == "user" else f"{struct} != NULL ? {struct}->{field} : NULL"
 
-    def at(self, place: StorageInfo) -> str:
-        """The address of a place in the workspace."""
-        return self._at(self.module.layout.offset(place))
+    def at(self, place: StorageInfo, tensor: str) -> str:
+        """The address of a place in the workspace that holds a tensor of this name."""
+        offset = self.module.layout.offset(place)
+        return self._at(offset, self.places.of_tensor.get((tensor, offset), ""))
 
-    def _at(self, offset: int) -> str:
-        """A byte of the plan in C: the first pool is the workspace; the others have arrays of their own."""
+    def _at(self, offset: int, name: str = "") -> str:
+        """A byte of the plan in C, by the name of what begins there if it has one."""
+        pool, offset = self._in_pool(offset)
+        return f"AT{pool}({name})" if name else f"AT{pool}_OFFSET({offset})"
+
+    def _in_pool(self, offset: int) -> tuple[str, int]:
+        """The ending of the pool's macros, and the offset in it.  Pools other than the first, the workspace, are other arrays."""
         pools = self.module.layout.pools
         pool = max((k for k, u in enumerate(pools) if u.base <= offset), default=0)
-        return f"AT_{pools[pool].pool.name}({offset - pools[pool].base})" if pool else f"AT({offset})"
+        return (f"_{pools[pool].pool.name}", offset - pools[pool].base) if pool else ("", offset)
+
+    def offsets(self) -> list[tuple[str, int]]:
+        """The named places: the name and the offset in its pool."""
+        return [(name, self._in_pool(offset)[1]) for name, offset in self.places.offsets.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceNames:
+    """Names for places of the workspace: by identity of a region of main, by tensor and offset; and the offsets."""
+
+    of_region: Mapping[int, str]
+    of_tensor: Mapping[tuple[str, int], str]
+    offsets: Mapping[str, int]
+
+
+def name_places(module: TirModule, main: Main) -> PlaceNames:
+    """Operands and results of layers are called as their tensors, scratch memory as its buffer and the layer's number."""
+    supply, of_region, of_tensor, offsets = NameSupply(), dict[int, str](), dict[tuple[str, int], str](), dict[str, int]()
+    for call in (s for s in walk(main.run.body) if isinstance(s, CallPrim)):
+        for region, text in zip(call.operands, _operand_names(call, module, main), strict=False):
+            if not isinstance(region, Region) or region.buffer is not main.buffers.workspace or not text:
+                continue
+            key = text, _place(region.index)[0] * itemsize(region.dtype)
+            if key not in of_tensor:
+                of_tensor[key] = supply.fresh(c_identifier(text, default="tensor")[:_LONGEST])
+                offsets[of_tensor[key]] = key[1]
+            of_region[id(region)] = of_tensor[key]
+    return PlaceNames(of_region, of_tensor, offsets)
+
+
+def _operand_names(call: CallPrim, module: TirModule, main: Main) -> list[str]:
+    """A name for each operand of a layer, or of a copy from an input or to an output; "" for what is not in the workspace."""
+    if call.layer >= 0:
+        layer = module.layers[call.layer]
+        tensors = [t.name for t in (*layer.call.inputs, *layer.call.outputs)]
+        return [*tensors, *("" for _ in layer.constants), *(f"{b.name}_{call.layer}" for b in layer.func.scratch)]
+    source, to = (o.buffer if isinstance(o, Region) else None for o in call.operands[:2])
+    named = zip((*main.buffers.inputs, *main.buffers.outputs), (*module.lowered.inputs, *module.lowered.outputs), strict=True)
+    return [next((t.name for b, t in named if b is source or b is to), "")] * 2
 
 
 def _place(index: Expr) -> tuple[int, int]:
@@ -452,12 +502,13 @@ def _values(program: Program) -> dict[str, Any]:
     if layout.io == "arena":
         for row, t in zip(inputs, lowered.inputs, strict=True):
             row["fed"] = layout.places[t].where == "input"
-            row["at"] = program.at(layout.places[t])
-        for row, slot in zip(outputs, layout.output_slots, strict=True):
-            row["at"] = program.at(slot)
+            row["at"] = program.at(layout.places[t], t.name)
+        for row, slot, t in zip(outputs, layout.output_slots, lowered.outputs, strict=True):
+            row["at"] = program.at(slot, t.name)
     return {
         "name": lowered.name,
         "NAME": lowered.name.upper(),
+        "offsets": program.offsets(),
         "source": comment(model["file"]) or "an IRModule",
         "sha256": model["sha256"],
         "version": __version__,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from aot.executor.artifact import Artifact
-from aot.executor.c_files import Program, interface_files
+from aot.executor.c_files import Program, interface_files, name_places
 from aot.executor.config import Io
 from aot.executor.lower_main import TirModule, aot_lower_main
 from aot.executor.lowered import LoweredModule
@@ -80,5 +80,6 @@ def emit(module: TirModule, *, info: BuildInfo) -> LoweredOutput:
     """The C files and the metadata of a module that contains only PrimFuncs."""
     names = Names.of(module.lowered)
     metadata = make_metadata(module, names, info)
-    files = interface_files(Program(module, module.main, names, metadata))
+    main = module.main
+    files = interface_files(Program(module, main, names, metadata, name_places(module, main)))
     return in_phase(module, LoweredOutput, artifact=Artifact(module.name, files, metadata, make_graph(module)))
