@@ -26,8 +26,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "nn.conv2d": (
         "arm_dsp.few_channels",
         "arm_dsp.halfwords",
-        "arm_dsp.smlal.conv2d",
-        "arm_dsp.smlal.dense",
+        "arm_dsp.smlal",
         "arm_dsp.tile",
         "arm_dsp.winograd",
         "arm_mve.depthwise",
@@ -36,9 +35,9 @@ FILES: Mapping[str, tuple[str, ...]] = {
         "generic.layers",
     ),
     "nn.conv2d_float": ("arm_fpu.conv2d", "arm_mve.float32"),
-    "nn.conv2d_transpose": ("arm_dsp.few_channels", "arm_dsp.smlal.conv2d_transpose"),
+    "nn.conv2d_transpose": ("arm_dsp.few_channels", "arm_dsp.smlal_transpose"),
     "nn.conv2d_transpose_float": ("arm_fpu.conv2d",),
-    "nn.dense": ("arm_dsp.halfwords", "arm_dsp.smlal.dense", "arm_dsp.tile", "arm_mve.matmul", "arm_v6m.lanes", "generic.layers"),
+    "nn.dense": ("arm_dsp.halfwords", "arm_dsp.smlal", "arm_dsp.tile", "arm_mve.matmul", "arm_v6m.lanes", "generic.layers"),
     "nn.dense_float": ("arm_fpu.conv2d", "arm_fpu.dense_row", "arm_fpu.matmul", "arm_mve.float32"),
     "nn.depthwise_conv2d": (
         "arm_dsp.depthwise.common",

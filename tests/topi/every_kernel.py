@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.topi import drawn, drawn_float, drawn_float_elementwise
-from tests.topi.arm_dsp import test_elementwise_group, test_halfwords_int16x8, test_lstm, test_tile_hybrid
+from tests.topi.arm_dsp import test_elementwise_group, test_halfwords_int16x8, test_lstm, test_smlal_transpose, test_tile_hybrid
 from tests.topi.arm_dsp.elementwise import test_multiply
-from tests.topi.arm_dsp.smlal import test_conv2d_transpose
 from tests.topi.arm_dsp.test_transpose import draw_transpose
 from tests.topi.drawn import BOARDS, Case, target_of
 from tests.topi.drawn_elementwise import FLAT, VECTORS, draw_elementwise
@@ -50,8 +49,8 @@ def _others() -> Iterator[tuple[str, Drawn]]:
         yield name, Drawn(partial(test_tile_hybrid.random_cases, name))
     for name in test_lstm.KERNELS:
         yield f"lstm {name}", Drawn(partial(test_lstm.random_cases, name), together=10)  # the tables are in the program for each
-    for name in test_conv2d_transpose.KERNELS:
-        yield f"transposed {name}", Drawn(partial(test_conv2d_transpose.random_cases, kernel=name))
+    for name in test_smlal_transpose.KERNELS:
+        yield f"transposed {name}", Drawn(partial(test_smlal_transpose.random_cases, kernel=name))
     for lanes in test_elementwise_group.LANES:
         yield f"group {test_elementwise_group.kernel(lanes)}", Drawn(partial(test_elementwise_group.cases, lanes=lanes))
     yield f"multiply {test_multiply.KERNEL}", Drawn(test_multiply.cases)

@@ -45,7 +45,7 @@ from aot.topi.arm_dsp.depthwise.strip import (
     joined,
     requantized,
 )
-from aot.topi.arm_dsp.smlal.conv2d import INIT_HIGH, INIT_LOW, LANE_BITS, LANE_OFFSET
+from aot.topi.arm_dsp.smlal import INIT_HIGH, INIT_LOW, LANE_BITS, LANE_OFFSET
 from aot.topi.intrin.asm_text import counted_offset
 from aot.topi.layer.fused import FusedLayer, lowered, match_layer, open_flat
 from aot.topi.layer.im2col import Axis

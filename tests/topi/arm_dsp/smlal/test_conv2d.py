@@ -7,7 +7,7 @@ import pytest
 
 from aot.executor.candidates import group_of
 from aot.target.target import find_target
-from aot.topi.arm_dsp.smlal.conv2d import ChainConfig, plan_segments
+from aot.topi.arm_dsp.smlal import ChainConfig, plan_segments
 from aot.topi.strategy import implementations
 from tests.topi.layers import Layer, build, check
 

@@ -24,7 +24,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.stmt import ForKind
-from aot.topi.arm_dsp.smlal.conv2d import (
+from aot.topi.arm_dsp.smlal import (
     CHANNELS,
     CONFIG,
     LANE_LIMIT,
@@ -38,8 +38,8 @@ from aot.topi.arm_dsp.smlal.conv2d import (
     chain_start,
     chain_sums,
     columns,
-    has_short_form,
     scaled_sum,
+    short_form,
     smlal_chain,
 )
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_io, table_of
@@ -106,7 +106,7 @@ class PhaseStream(ChainStream):
 
     def sums(self, b: IRBuilder, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
         """Return the sums of block `n`: four channels x three pixels."""
-        runs, base, loop = self.runs, n * self.block_words, _tap_loop(self.length)
+        runs, base, loop = self.runs, self.base(n), _tap_loop(self.length)
         if runs.count == self.each == 1:
             return chain_sums(b, loop, region(params, base), region(words, 2 * runs.start), taps=self.length)
         if self.joined:
@@ -163,7 +163,7 @@ def plan(group: Group, target: Target) -> Plan | None:
     whole = sub_pixels(group) if target.has("thumb2") else None
     if whole is None or (whole.layer.epilogue and table_of(whole.layer) is None) or whole.rows.out * whole.columns.out < PIXELS:
         return None
-    if not all(has_short_form(phase.layer, target) for phase in whole.phases):
+    if any(short_form(phase.layer, target) is None for phase in whole.phases):
         return None
     depth = whole.layer.data_type.shape[3]
     phases = (Phase(p.remainder, p.layer, _runs(p.rows, p.columns, whole.rows, whole.columns, depth)) for p in whole.phases)
@@ -264,8 +264,8 @@ def _channels(
     for n, count in stream.each_block(b):
         lanes = stream.sums(b, params, words, n)
         for j in range(count):
-            bias = b.let("bias", stream.number(params, n, 0, j))
-            numbers = channel_params(stream.requant, stream.requant_loads(params, n, j))
+            bias = b.let("bias", stream.number(params, stream.base(n), 0, j))
+            numbers = channel_params(stream.requant, stream.requant_loads(params, stream.base(n), j))
             sums = [scaled_sum(lanes[j][p], stream.scale, bias) for p in range(PIXELS)]
             values = [stream.requant.emit_scaled(b, s, numbers) for s in sums]
             places = [(results.at(pixel, n * CHANNELS + j),) for pixel in results.pixels]

@@ -1,22 +1,26 @@
-"""Convolution of int8 data in blocks of three output pixels x four channels, with SMLAL as a packed multiplier; any window.
+"""Convolutions and fully connected layers of int8 data with SMLAL as a packed multiplier.
 
 Runs on every core with SMLAL (Armv7-M and later), with or without DSP instructions.
 
-The trick: one 64-bit multiply-accumulate does three useful products.  Two 8-bit numbers share a word, spaced z = 2^21 apart.  A
-weight word holds two output channels, a + b*z; the data words hold three pixels, p + q*z and q + r*z.  Then (a + b z)(p + q z) =
-a p + (a q + b p) z + b q z^2, and the other data word gives a q, a r + b q and b r in the same way.  So two SMLAL do six
-multiply-accumulates; the sums are separated once, after all taps.
+Convolutions: blocks of three output pixels x four channels, any window.  The trick: one 64-bit multiply-accumulate does three
+useful products.  Two 8-bit numbers share a word, spaced z = 2^21 apart.  A weight word holds two output channels, a + b*z; the
+data words hold three pixels, p + q*z and q + r*z.  Then (a + b z)(p + q z) = a p + (a q + b p) z + b q z^2, and the other data
+word gives a q, a r + b q and b r in the same way.  So two SMLAL do six multiply-accumulates; the sums are separated once, after
+all taps.
 
 Each lane must stay below 2^20 in magnitude.  The low and the middle lane start at 2^20, so that they never borrow from the lane
 above.  A reduction that is too long for the lanes is cut into segments.
 
 Scratch: the packed words of three pixels (8 bytes per tap); for small padded images also a padded copy, so that no tap needs a
 test.  Flash: two bytes per weight.  See docs/kernels.md for the configurations.
+
+Fully connected layers: blocks of one row x four channels.  The weights of two channels share a word, 2^23 apart, so that one
+SMLAL does two products; a block of two taps costs 6 instructions for eight.  Scratch: four bytes per input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial, reduce
 from math import prod
@@ -29,12 +33,11 @@ from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, Var, cast, imm, logical_and, minimum
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, Intrin, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_dsp.elementwise import EpilogueRun, epilogue_run, run_instructions
-from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_io, supports_epilogue
+from aot.topi.intrin.asm_text import Emit, Operands, Repeat, asm, block_of
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import (
     Packing,
     Pixels,
@@ -51,8 +54,17 @@ from aot.topi.layer.im2col import (
     pack_runs,
     window_pixels,
 )
-from aot.topi.layer.requant import HighMultiply, is_folded, load_params, plan_folded, plan_high_multiply, plan_uniform
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.layer.planes import channel_blocks
+from aot.topi.layer.requant import (
+    HighMultiply,
+    channel_params,
+    is_folded,
+    load_params,
+    plan_folded,
+    plan_high_multiply,
+    plan_uniform,
+)
+from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 LANE_BITS = 21
 LANE_OFFSET = 1 << 20
@@ -73,46 +85,47 @@ MAX_UNROLL = 16
 """Most taps in the body of the loop; a layer with no more taps than this needs no loop."""
 
 
-def best_tap_loop(taps: int) -> TapLoop:
+def tap_loop(taps: int) -> TapLoop:
     """Return straight code for up to MAX_UNROLL taps, else a loop whose body is the largest divisor up to MAX_UNROLL."""
     if taps <= MAX_UNROLL:
         return TapLoop(0, taps)
     return TapLoop(max(u for u in range(1, MAX_UNROLL + 1) if taps % u == 0))
 
 
-def common_tap_loop(taps: int) -> TapLoop:
-    """Return a loop over 8 taps and a remainder of less than 8, so that a few blocks of code serve all layers."""
-    return TapLoop(0, taps) if taps < 8 else TapLoop(8, taps % 8)
+Sums = list[tuple[Expr, Expr]]
+"""Two factors (int64) for each accumulator."""
+
+
+def smlal_block(
+    name: str, loop: TapLoop, accumulators: int, factors: Callable[[IRBuilder, Buffer, Buffer, Expr], Sums], emit: Emit
+) -> TensorIntrin:
+    """Build a block that adds products to 64-bit accumulators, each as low and high word, for as many taps as `loop` accepts.
+
+    Operands: w int32, x int32, acc uint32[2 * accumulators], taps.  `factors(b, w, x, tap)`: what a tap adds.
+    """
+    taps = Var("taps")
+    b = IRBuilder(f"{name}_{loop.unroll}_{loop.rest}")
+    w = b.input("w", (UNKNOWN_EXTENT,), "int32", align=4)
+    x = b.input("x", (UNKNOWN_EXTENT,), "int32", align=4)
+    acc = b.output("acc", (2 * accumulators,), "uint32")
+    wide = b.local("wide", (accumulators,), "int64")
+    for i in range(accumulators):
+        b.store(wide, i, (cast("uint64", acc[2 * i + 1]) << imm(32, "uint64")) | cast("uint64", acc[2 * i]))
+    with b.for_("k", taps if loop.unroll else loop.rest) as k:
+        for i, (weight, value) in enumerate(factors(b, w, x, k)):
+            b.store(wide, i, wide[i] + weight * value)
+    for i in range(accumulators):
+        b.store(acc, 2 * i, cast("uint32", wide[i]))
+        b.store(acc, 2 * i + 1, cast("uint32", wide[i] >> imm(32, "int64")))
+    return block_of(b, "arm_dsp", emit, taps, requires="thumb2")
 
 
 @cache
 def smlal_chain(loop: TapLoop) -> TensorIntrin:
     """acc[4] += the products of `taps` taps: 4 channels (two words per tap) by 3 pixels (two words per tap).
 
-    Operands: w int32[2 * taps], x int32[2 * taps], acc uint32[8] (the accumulators (a,pq) (a,qr) (b,pq) (b,qr), each as low and
-    high word), and taps, which `loop` must accept.
+    The accumulators are (a,pq) (a,qr) (b,pq) (b,qr).
     """
-    taps = Var("taps")
-    b = IRBuilder(f"smlal_chain_{loop.unroll}_{loop.rest}")
-    w = b.input("w", (UNKNOWN_EXTENT,), "int32", align=4)
-    x = b.input("x", (UNKNOWN_EXTENT,), "int32", align=4)
-    acc = b.output("acc", (8,), "uint32")
-    wide = b.local("wide", (4,), "int64")
-    for i in range(4):
-        joined = (cast("uint64", acc[2 * i + 1]) << imm(32, "uint64")) | cast("uint64", acc[2 * i])
-        b.store(wide, i, joined)
-    with b.for_("k", taps if loop.unroll else loop.rest) as k:
-        words = [cast("int64", w[2 * k + i]) for i in range(2)]
-        pixels = [cast("int64", x[2 * k + i]) for i in range(2)]
-        for i in range(4):
-            b.store(wide, i, wide[i] + words[i // 2] * pixels[i % 2])
-    for i in range(4):
-        b.store(acc, 2 * i, cast("uint32", wide[i]))
-        b.store(acc, 2 * i + 1, cast("uint32", wide[i] >> imm(32, "int64")))
-    return block_of(b, "arm_dsp", lambda ops: _emit_chain(ops, loop), taps, requires="thumb2")
-
-
-def _emit_chain(operands: Operands, loop: TapLoop) -> BlockText:
     names = [f"{c}{i}{h}" for c in "ab" for i in "01" for h in "lh"]
     step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #8"]
     step += [f"smlal %[{c}{i}l], %[{c}{i}h], %[w{j}], %[x{i}]" for j, c in enumerate("ab") for i in "01"]
@@ -121,27 +134,17 @@ def _emit_chain(operands: Operands, loop: TapLoop) -> BlockText:
         text += ["1:", Repeat(loop.unroll, step), "ldr %[w0], %[end]", "cmp %[xp], %[w0]", "bne 1b"]
     if loop.rest:
         text.append(Repeat(loop.rest, step))
-    end = {"xp:m": f"8 * ({operands['taps'].value}{f' - {loop.rest}' if loop.rest else ''})"} if loop.unroll else {}
-    outs = [f'[{n}] "+r"({s})' for n, s in zip(names, operands["acc"].scalars, strict=True)]
-    spare = ("w0", "w1", "x0", "x1")
-    return asm(operands, text, "wp=w xp=x", end=end, first=outs, temporaries=spare, temporaries_first=True, kind="+")
 
+    def factors(_b: IRBuilder, w: Buffer, x: Buffer, k: Expr) -> Sums:
+        return [(cast("int64", w[2 * k + i // 2]), cast("int64", x[2 * k + i % 2])) for i in range(4)]
 
-def chain_lanes(b: IRBuilder, acc: tuple[Expr, Expr, Expr, Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Return the sums of a channel pair, pixels p, q, r of channel a and of channel b, from its two accumulators (low, high
-    twice).
+    def emit(operands: Operands) -> BlockText:
+        end = {"xp:m": f"8 * ({operands['taps'].value}{f' - {loop.rest}' if loop.rest else ''})"} if loop.unroll else {}
+        outs = [f'[{n}] "+r"({s})' for n, s in zip(names, operands["acc"].scalars, strict=True)]
+        spare = ("w0", "w1", "x0", "x1")
+        return asm(operands, text, "wp=w xp=x", end=end, first=outs, temporaries=spare, temporaries_first=True, kind="+")
 
-    The sums of channel a are too large by LANE_OFFSET; the bias compensates.
-    """
-    low0, high0, low1, high1 = acc
-    mask = imm((1 << LANE_BITS) - 1, "uint32")
-    ap = b.let("ap", cast("int32", low0 & mask))
-    aq = b.let("aq", cast("int32", low1 & mask))
-    bq = b.let("bq", cast("int32", high0) >> 10)
-    br = b.let("br", cast("int32", high1) >> 10)
-    bp = b.let("bp", cast("int32", CHAIN_MID(low0, high0)) - aq)
-    ar = b.let("ar", cast("int32", CHAIN_MID(low1, high1)) - bq)
-    return (ap, aq, ar), (bp, bq, br)
+    return smlal_block("smlal_chain", loop, 4, factors, emit)
 
 
 LANE_LIMIT = (1 << 20) - 1
@@ -175,13 +178,16 @@ class ChainConfig:
     common: bool
 
     def tap_loop(self, taps: int) -> TapLoop:
-        return common_tap_loop(taps) if self.common else best_tap_loop(taps)
+        """The loop over so many taps; common: 8 taps and a remainder, so that a few blocks of code serve all layers."""
+        if not self.common:
+            return tap_loop(taps)
+        return TapLoop(0, taps) if taps < 8 else TapLoop(8, taps % 8)
 
     def segment_length(self, taps: int) -> int:
         """Return `taps`, rounded up to a multiple of 4, or to a length that loops well."""
         if self.common:
             return (taps + 3) // 4 * 4
-        return min(range(taps, taps + 8), key=lambda n: (best_tap_loop(n).instructions(n) + 2 * n, n))
+        return min(range(taps, taps + 8), key=lambda n: (tap_loop(n).instructions(n) + 2 * n, n))
 
 
 CONFIG = ChainConfig(common=False)
@@ -207,15 +213,11 @@ def accepts(group: Group, target: Target) -> bool:
     layer = match_layer(group, wide=True)
     if layer is None or not target.has("thumb2") or not supports_epilogue(layer):
         return False
-    return prod(layer.out_type.shape[:-1]) >= PIXELS and _requant(layer, target) is not None
+    return prod(layer.out_type.shape[:-1]) >= PIXELS and short_form(layer, target) is not None
 
 
-def has_short_form(layer: FusedLayer, target: Target) -> bool:
-    """Whether the requantisation of these kernels is exact for a layer."""
-    return _requant(layer, target) is not None
-
-
-def _requant(layer: FusedLayer, target: Target) -> HighMultiply | None:
+def short_form(layer: FusedLayer, target: Target) -> HighMultiply | None:
+    """Return the requantisation of these kernels if it is exact for a layer."""
     return plan_high_multiply(layer.requant, layer.acc_low, layer.acc_high, target=target, prescale=1)
 
 
@@ -225,7 +227,7 @@ def best_requant(layer: FusedLayer, target: Target, segments: int, *, common: bo
     A shift common to all channels is preferred where it is exact, unless code is shared.  The prescale costs nothing, because
     lanes are added to the bias by an instruction that can shift; the scaled lanes and their offsets must fit.
     """
-    requant = _requant(layer, target)
+    requant = short_form(layer, target)
     assert requant is not None
     largest = max(2 * segments * LANE_OFFSET, int(np.abs(layer.bias).max()) + segments * LANE_OFFSET)
     scales = () if common else range(min(8, 30 - largest.bit_length()), 3, -1)
@@ -234,9 +236,8 @@ def best_requant(layer: FusedLayer, target: Target, segments: int, *, common: bo
         folded = plan_folded(layer.requant, *spans, target=target, prescale=prescale)
         if folded is not None and (prescale in WRAPPING_SCALES or int(np.abs(folded[1]).max()) < 1 << 30):
             return folded
-    if (
-        requant.rounded and not target.has("dsp") and largest.bit_length() <= 28
-    ):  # without SMMLAR, rounding costs two instructions
+    # without SMMLAR, rounding costs two instructions
+    if requant.rounded and not target.has("dsp") and largest.bit_length() <= 28:
         scaled = plan_high_multiply(layer.requant, *spans, target=target, prescale=2)
         requant = requant if scaled is None else scaled
     for prescale in () if requant.params[-1].uniform else scales:
@@ -267,10 +268,9 @@ def lower(group: Group, target: Target, name: str, *, config: ChainConfig) -> Lo
         if run is not None:
             run.finish(first * layer.channels)
     unroll = stream.config.tap_loop(stream.segments.length).unroll
-    kernel = describe("arm_dsp.conv2d_chain", segments=stream.segments.count, unroll=unroll)
-    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     epilogue = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
-    return Lowered(func, io.constants, instructions=estimate(layer, stream, rows) + epilogue, code=code_bytes(layer, stream, run))
+    instructions, code = estimate(layer, stream, rows) + epilogue, code_bytes(layer, stream, run)
+    return lowered(io, layer, "arm_dsp.conv2d_chain", instructions, code, segments=stream.segments.count, unroll=unroll)
 
 
 def columns(layer: FusedLayer) -> Array:
@@ -278,61 +278,71 @@ def columns(layer: FusedLayer) -> Array:
     return np.pad(layer.weight.reshape(layer.channels, -1).T, ((0, 0), (0, -layer.channels % CHANNELS)))
 
 
-class ChainStream:
+class LaneStream:
     """The packed constants of a layer: per block of 4 channels the words {wa + wb z, wc + wd z} of all taps, then the header.
 
-    The header has, for each channel, the bias and the requantisation parameters that vary.
+    The header has, for each channel, the start value and the requantisation parameters that vary.  `weights`: [K, O], O padded to
+    whole blocks; `taps`: taps in the stream, at least K; z = 2^bits.
     """
+
+    def __init__(self, weights: Array, start: Array, requant: HighMultiply, *, taps: int, bits: int) -> None:
+        self.channels, self.requant, self.taps = start.size, requant, taps
+        self._weights, self._bits = weights, bits
+        self._arrays = [start, *(f.values for f in requant.params if not f.uniform)]
+
+    @property
+    def block_words(self) -> int:
+        return 2 * self.taps + CHANNELS * len(self._arrays)
+
+    def data(self) -> Array:
+        """Return the stream as int32."""
+        weights = np.pad(self._weights, ((0, self.taps - self._weights.shape[0]), (0, 0)))
+        words = (weights[:, 0::2] + (weights[:, 1::2] << self._bits)).reshape(self.taps, -1, 2).transpose(1, 0, 2)
+        blocks = len(words)
+        return (
+            np.concatenate([words.reshape(blocks, -1), self._numbers().reshape(blocks, -1)], axis=1).reshape(-1).astype(np.int32)
+        )
+
+    def _numbers(self) -> Array:
+        """Return the headers, [channels, padded][numbers]."""
+        return np.stack([np.pad(a, (0, -self.channels % CHANNELS)) for a in self._arrays], axis=1)
+
+    def each_block(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
+        return channel_blocks(b, self.channels, CHANNELS, loop=True)
+
+    def base(self, n: Expr) -> Expr:
+        """Return the word where block `n` begins."""
+        return n * self.block_words
+
+    def number(self, params: Buffer, base: Expr, row: int, j: int) -> Load:
+        """Return int32 `row` (0: the start value) of channel j of the block at `base`."""
+        return params[base + (2 * self.taps + len(self._arrays) * j + row)]
+
+    def requant_loads(self, params: Buffer, base: Expr, j: int) -> Iterator[Expr]:
+        """Iterate over the requantisation parameters of channel j of a block that are in the stream."""
+        return (self.number(params, base, row, j) for row in range(1, len(self._arrays)))
+
+
+class ChainStream(LaneStream):
+    """The constants of a convolution, whose reduction is cut into segments."""
 
     def __init__(self, layer: FusedLayer, target: Target, config: ChainConfig) -> None:
         self.layer, self.config = layer, config
         self.multiplies_high = target.has("dsp")
-        self.channels = layer.channels
-        self.blocks, self.remainder = divmod(self.channels, CHANNELS)
-        self._weights, self.segments, count = self.cut(layer)
-        offsets = np.where(np.arange(self.channels) % 2 == 0, LANE_OFFSET * count, 0)
-        self.requant, added = best_requant(layer, target, count, common=config.common)
-        self.scale = 1 << int(self.requant.prescale[0])
+        weights, self.segments, count = self.cut(layer)
+        offsets = np.where(np.arange(layer.channels) % 2 == 0, LANE_OFFSET * count, 0)
+        requant, added = best_requant(layer, target, count, common=config.common)
+        self.scale = 1 << int(requant.prescale[0])
         self.packing = TRIPLE if config.common or target.has("dsp") else TRIPLE_LONG
         bias = self.scale * (layer.bias - offsets) + added
-        self._arrays = [bias] + [f.values for f in self.requant.params if not f.uniform]
+        super().__init__(weights, bias, requant, taps=self.segments.taps, bits=LANE_BITS)
+        self.blocks, self.remainder = divmod(self.channels, CHANNELS)
 
     def cut(self, layer: FusedLayer) -> tuple[Array, Segments, int]:
         """Return the weights [K, O] in the order of the taps, the segments, and how many segments make a sum."""
         weights = columns(layer)
         segments = plan_segments(weights, self.config)
         return weights, segments, segments.count
-
-    @property
-    def block_words(self) -> int:
-        return 2 * self.segments.taps + CHANNELS * len(self._arrays)
-
-    def data(self) -> Array:
-        """Return the stream as int32."""
-        taps = self.segments.taps
-        weights = np.pad(self._weights, ((0, taps - self._weights.shape[0]), (0, 0)))
-        words = weights[:, 0::2] + (weights[:, 1::2] << LANE_BITS)
-        out = np.zeros(((self.channels + 3) // CHANNELS, self.block_words), np.int64)
-        out[:, : 2 * taps] = words.reshape(taps, -1, 2).transpose(1, 0, 2).reshape(out.shape[0], -1)
-        rows = len(self._arrays)
-        for i, values in enumerate(self._arrays):
-            out[:, 2 * taps + i :: rows] = np.pad(values, (0, -self.channels % CHANNELS)).reshape(-1, CHANNELS)
-        return out.reshape(-1).astype(np.int32)
-
-    def each_block(self, b: IRBuilder) -> Iterator[tuple[Expr, int]]:
-        """Iterate over the blocks, as (number, channels): a loop over the whole ones, then the remainder."""
-        with b.for_("n", self.blocks) as n:
-            yield n, CHANNELS
-        if self.remainder:
-            yield imm(self.blocks), self.remainder
-
-    def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load:
-        """Return int32 `row` (0: the bias) of channel j of a block."""
-        return params[block * self.block_words + (2 * self.segments.taps + len(self._arrays) * j + row)]
-
-    def requant_loads(self, params: Buffer, block: Expr, j: int) -> Iterator[Expr]:
-        """Iterate over the requantisation parameters of channel j of a block that are in the stream."""
-        return (self.number(params, block, row, j) for row in range(1, len(self._arrays)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,17 +372,27 @@ def chain_start(b: IRBuilder) -> Buffer:
 
 
 def chain_end(b: IRBuilder, acc: Buffer) -> list[tuple[Expr, ...]]:
-    """Separate the lanes of the accumulators, into the form that `chain_sums` returns."""
+    """Return the sums of pixels p, q, r of each channel; those of the first channel a of a pair are too large by LANE_OFFSET, for
+    which the bias compensates.
+    """
     lanes: list[tuple[Expr, ...]] = []
+    mask = imm((1 << LANE_BITS) - 1, "uint32")
     for pair in range(2):
-        lanes += chain_lanes(b, (acc[4 * pair], acc[4 * pair + 1], acc[4 * pair + 2], acc[4 * pair + 3]))
+        low0, high0, low1, high1 = (acc[4 * pair + i] for i in range(4))
+        ap = b.let("ap", cast("int32", low0 & mask))
+        aq = b.let("aq", cast("int32", low1 & mask))
+        bq = b.let("bq", cast("int32", high0) >> 10)
+        br = b.let("br", cast("int32", high1) >> 10)
+        bp = b.let("bp", cast("int32", CHAIN_MID(low0, high0)) - aq)
+        ar = b.let("ar", cast("int32", CHAIN_MID(low1, high1)) - bq)
+        lanes += [(ap, aq, ar), (bp, bq, br)]
     return lanes
 
 
 def block_sums(b: IRBuilder, stream: ChainStream, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
     """Return the sums of block `n`: four channels x three pixels."""
     seg = stream.segments
-    base = n * stream.block_words
+    base = stream.base(n)
     sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
 
     def accumulate(start: Expr) -> list[tuple[Expr, ...]]:
@@ -400,8 +420,9 @@ def store_block(
     io, params = place.io, place.params
     at = b.let("at", n * CHANNELS if place.run else first * stream.channels + n * CHANNELS)
     for j in range(count):
-        bias = b.let("bias", stream.number(params, n, 0, j))
-        numbers = load_params(b, stream.requant, stream.requant_loads(params, n, j))
+        base = stream.base(n)
+        bias = b.let("bias", stream.number(params, base, 0, j))
+        numbers = load_params(b, stream.requant, stream.requant_loads(params, base, j))
         values = (stream.requant.emit_scaled(b, scaled_sum(lanes[j][p], stream.scale, bias), numbers) for p in range(PIXELS))
         places = [at + (p * stream.channels + j) for p in range(PIXELS)]
         if place.run is None:
@@ -459,12 +480,8 @@ def _pack_instructions(layer: FusedLayer, packing: Packing, tiles: int) -> int:
     return int((tiles - groups) * inside + border + copy)
 
 
-def _register(name: str, config: ChainConfig, plevel: int) -> None:
-    register_impl(OpImplementation(name, "nn.conv2d", accepts, partial(lower, config=config), plevel))
-
-
-_register("arm_dsp.conv2d_chain", CONFIG, 21)
-_register("arm_dsp.conv2d_chain_common", ChainConfig(common=True), 20)
+for _name, _config, _plevel in (("conv2d_chain", CONFIG, 21), ("conv2d_chain_common", ChainConfig(common=True), 20)):
+    register_impl(OpImplementation(f"arm_dsp.{_name}", "nn.conv2d", accepts, partial(lower, config=_config), _plevel))
 
 
 # Large windows with little scratch memory: the window's rows one after another.  One row of the three windows is packed at a time
@@ -507,18 +524,19 @@ class RowStream(ChainStream):
     @property
     def block_words(self) -> int:
         """Words of one row for one block."""
-        return 2 * self.segments.taps
+        return 2 * self.taps
 
     def data(self) -> Array:
-        weights = np.pad(self._weights, ((0, 0), (0, self.segments.taps - self.depth), (0, 0)))
+        weights = np.pad(self._weights, ((0, 0), (0, self.taps - self.depth), (0, 0)))
         words = weights[:, :, 0::2] + (weights[:, :, 1::2].astype(np.int64) << LANE_BITS)
-        blocks = words.reshape(self.height, self.segments.taps, self.row_blocks, 2).transpose(0, 2, 1, 3)
-        numbers = [np.pad(v, (0, -self.channels % CHANNELS)) for v in self._arrays]
-        return np.concatenate([blocks.reshape(-1), np.stack(numbers, axis=1).reshape(-1)]).astype(np.int32)
+        blocks = words.reshape(self.height, self.taps, self.row_blocks, 2).transpose(0, 2, 1, 3)
+        return np.concatenate([blocks.reshape(-1), self._numbers().reshape(-1)]).astype(np.int32)
 
-    def number(self, params: Buffer, block: Expr, row: int, j: int) -> Load:
-        rows, start = len(self._arrays), self.height * self.row_blocks * self.block_words
-        return params[block * (CHANNELS * rows) + (start + rows * j + row)]
+    def base(self, n: Expr) -> Expr:
+        return n * (CHANNELS * len(self._arrays))
+
+    def number(self, params: Buffer, base: Expr, row: int, j: int) -> Load:
+        return params[base + (self.height * self.row_blocks * self.block_words + len(self._arrays) * j + row)]
 
 
 def lower_rows(group: Group, target: Target, name: str) -> Lowered:
@@ -543,10 +561,9 @@ def lower_rows(group: Group, target: Target, name: str) -> Lowered:
         first = b.let("pixel", minimum(tile * PIXELS, rows - PIXELS)) if rows % PIXELS else tile * PIXELS
         _sum_rows(b, stream, place, sums, window=window, first=first)
         _store_blocks(b, stream, place, sums, first=first)
-    kernel = describe("arm_dsp.conv2d_chain_rows", segments=stream.segments.count)
-    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
     epilogue = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
-    return Lowered(func, io.constants, instructions=_estimate(layer, stream) + epilogue, code=_code(layer, stream, run))
+    instructions, code = _estimate(layer, stream) + epilogue, _code(layer, stream, run)
+    return lowered(io, layer, "arm_dsp.conv2d_chain_rows", instructions, code, segments=stream.segments.count)
 
 
 class _Rows:
@@ -652,3 +669,112 @@ def _code(layer: FusedLayer, stream: RowStream, run: EpilogueRun | None) -> int:
 
 
 register_impl(OpImplementation("arm_dsp.conv2d_chain_rows", "nn.conv2d", accepts_rows, lower_rows, plevel=9, small=True))
+
+
+# ---- fully connected layers: the weights of two channels share a word ----
+
+ROW_BITS = 23
+ROW_OFFSET = 1 << (ROW_BITS - 1)
+"""Start value of the low lane, whose sum must stay within [-ROW_OFFSET, ROW_OFFSET)."""
+STEP = 2
+"""Taps per iteration: four words of weights, two words of data."""
+MAX_ROWS = 2
+"""Pointwise convolutions of more pixels are left to conv2d."""
+
+
+def row_loop(taps: int) -> TapLoop:
+    """Return straight code for few taps, else a loop over 16; `taps` is a multiple of STEP."""
+    return TapLoop(0, taps) if taps < 2 * MAX_UNROLL else TapLoop(MAX_UNROLL, taps % MAX_UNROLL)
+
+
+@cache
+def smlal_pairs(loop: TapLoop) -> TensorIntrin:
+    """acc[2] += the products of `taps` taps: 4 channels (two words per tap) by one row (one word per tap)."""
+    words = ["r4", "r5", "r6", "r8"]
+    step = [f"ldmia %[wp]!, {{{', '.join(words)}}}", "ldrd %[x0], %[x1], [%[xp]], #8"]
+    step += [f"smlal %[a{i}l], %[a{i}h], {words[2 * t + i]}, %[x{t}]" for t in range(2) for i in range(2)]
+    text: list[str | Repeat] = []
+    if loop.unroll:
+        text += ["1:", Repeat(loop.unroll // STEP, step), "cmp %[xp], %[end]", "bne 1b"]
+    text += [Repeat(loop.rest // STEP, step)] if loop.rest else []
+
+    def factors(b: IRBuilder, w: Buffer, x: Buffer, k: Expr) -> Sums:
+        value = b.let("value", cast("int64", x[k]))
+        return [(cast("int64", w[2 * k + i]), value) for i in range(2)]
+
+    def emit(operands: Operands) -> BlockText:
+        outs = [f'[{n}] "+r"({s})' for n, s in zip(("a0l", "a0h", "a1l", "a1h"), operands["acc"].scalars, strict=True)]
+        end = {"xp:r": f"4 * ({operands['taps'].value} - {loop.rest})"} if loop.unroll else {}
+        return asm(
+            operands, text, "wp=w xp=x", end=end, first=outs, temporaries=("x0", "x1"), temporaries_first=True, kind="+",
+            clobbers=words,
+        )  # fmt: skip
+
+    return smlal_block("smlal_pairs", loop, 2, factors, emit)
+
+
+def plan_dense(group: Group, target: Target) -> tuple[FusedLayer, LaneStream] | None:
+    """Accept sums within a lane and the short requantisation; with DSP only nine-bit weights, as others have better kernels."""
+    layer = match_layer(group, wide=True)
+    if layer is None or not target.has("thumb2") or not supports_epilogue(layer) or not is_rows(layer):
+        return None
+    if target.has("dsp") and match_layer(group) is not None:
+        return None
+    if layer.weight.ndim > 2 and prod(layer.out_type.shape[:-1]) > MAX_ROWS:
+        return None
+    if 128 * int(np.abs(layer.weight.reshape(layer.channels, -1)).sum(axis=1).max()) >= ROW_OFFSET:
+        return None
+    requant = short_form(layer, target) if int(np.abs(layer.bias).max()) < 1 << 29 else None
+    if requant is None:
+        return None
+    start, depth = 2 * (layer.bias - np.where(np.arange(layer.channels) % 2 == 0, ROW_OFFSET, 0)), int(layer.weight[0].size)
+    return layer, LaneStream(columns(layer), start, requant, taps=depth + depth % STEP, bits=ROW_BITS)
+
+
+def lower_dense(group: Group, _target: Target, name: str, plan: tuple[FusedLayer, LaneStream]) -> Lowered:
+    """Lower rows: for each, widen the data to words, then blocks of four channels."""
+    (layer, stream), depth, taps = plan, int(plan[0].weight[0].size), plan[1].taps
+    rows, loop = prod(layer.out_type.shape[:-1]), row_loop(taps)
+    b = IRBuilder(name)
+    io = open_io(b, group, layer, data_shape=(rows * depth,), out_shape=(rows * layer.channels,))
+    params = io.constant("params", stream.data(), "int32")
+    words = b.scratch("words", (taps,), "int32")
+    if taps > depth:
+        b.store(words, depth, 0)
+    step = max(u for u in (4, 3, 2, 1) if depth % u == 0)
+    with b.for_("m", rows) as m:
+        number = m if layer.out_type.dtype == "int8" else rows - 1 - m
+        with b.for_("k", depth, step=step) as k:
+            for u in range(step):
+                b.store(words, k + u, cast("int32", io.data.load("int8", number * depth + k + u)))
+        for n, count in stream.each_block(b):
+            base = b.let("base", stream.base(n))
+            sums = _row_sums(b, loop, region(params, base), words, taps)
+            for j in range(count):
+                requant_params = channel_params(stream.requant, stream.requant_loads(params, base, j))
+                value = stream.requant.emit_scaled(b, stream.number(params, base, 0, j) + sums[j] * 2, requant_params)
+                io.store((number * layer.channels + n * CHANNELS + j,), value)
+    (whole, remainder), blocks = divmod(layer.channels, CHANNELS), -(-layer.channels // CHANNELS)
+    each = 6 * taps // STEP + (2 * (taps // loop.unroll) if loop.unroll else 0)
+    each += CHANNELS * (10 + epilogue_each(layer)) + 18
+    code = 80 + (180 + 40 * len(layer.epilogue) + 13 * (loop.unroll + loop.rest)) * (bool(whole) + bool(remainder))
+    return lowered(io, layer, "arm_dsp.dense_chain", rows * (3 * depth + blocks * each + 20), code, unroll=loop.unroll)
+
+
+def _row_sums(b: IRBuilder, loop: TapLoop, weights: Region, words: Buffer, taps: int) -> list[Expr]:
+    """Return the sums of four channels; those of even ones are too large by ROW_OFFSET."""
+    acc = b.local("acc", (4,), "uint32")
+    for i in range(2):
+        b.store(acc, 2 * i, imm(ROW_OFFSET, "uint32"))
+        b.store(acc, 2 * i + 1, imm(0, "uint32"))
+    b.block(smlal_pairs(loop), weights, words, acc, imm(taps))
+    sums: list[Expr] = []
+    for low, high in ((acc[0], acc[1]), (acc[2], acc[3])):
+        sums.append(b.let("first", cast("int32", low & imm((1 << ROW_BITS) - 1, "uint32"))))
+        both = (low >> imm(ROW_BITS, "uint32")) | (high << imm(32 - ROW_BITS, "uint32"))
+        sums.append(b.let("second", cast("int32", both)))
+    return sums
+
+
+for _anchor in ("nn.dense", "nn.conv2d"):
+    register_planned("arm_dsp.dense_chain", _anchor, plan_dense, lower_dense, plevel=31)

@@ -1,1 +1,0 @@
-"""Convolution by the SMLAL chain."""
