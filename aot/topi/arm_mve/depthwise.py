@@ -30,7 +30,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.elementwise import Results
 from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors
-from aot.topi.intrin.asm_text import Operands, Repeat, add_immediate, asm, block_of, count_instructions
+from aot.topi.intrin.asm_text import Operands, Repeat, add_immediate, asm, block_of, count_instructions, executed
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.im2col import Axis, axes
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -195,13 +195,7 @@ def far(spare: str, register: str, base: str, value: int) -> list[str]:
 
 def split_instructions(part: Part) -> int:
     """Instructions that one block executes."""
-    total = count_instructions(split_text(part)) + 2
-    for first in range(0, part.taps, _TOGETHER):
-        taps = min(_TOGETHER, part.taps - first)
-        each = taps * (2 + (part.lanes < LANES) + (len(far("r0", "r1", "r1", part.step)) if part.step > _NEAR else 0)) + 1
-        iterations = part.count // min(4, part.count) if part.count else 0
-        total += (iterations - 1) * (4 * each + 1) if iterations > 1 else 0
-    return total
+    return int(executed(split_text(part), {"1": part.count // min(4, part.count)})) + 2
 
 
 @cache
@@ -345,21 +339,8 @@ def _results(lines: Lines, count: int) -> list[str]:
 
 def convolve_instructions(lines: Lines, channels: int) -> int:
     """Instructions that one block executes."""
-    line = count_instructions(_line(lines))
-    whole = lines.along.out // LANES
-    line += (
-        (whole - 1) * (len(_eight(lines, LANES)) + len(far("r0", "r3", "r3", LANES * lines.along.out_step)) + 1)
-        if whole > 1
-        else 0
-    )
-    band = lines.band * (line + 2 * (lines.band > 1)) + (lines.band > 1)
-    head = count_instructions(convolve_text(lines, loop=False)) - count_instructions(_load_channel(lines))
-    head -= 1 + count_instructions(_line(lines)) + 3 * (lines.band > 1)
-    return head + channels * (band + len(_load_channel(lines)) + 1 + 4 * (channels > 1)) + 6
-
-
-def code_bytes(lines: Lines, part: Part) -> int:
-    return 4 * (count_instructions(convolve_text(lines, loop=True)) + count_instructions(split_text(part)))
+    trips = {"1": channels, "2": lines.along.out // LANES, "3": lines.band}
+    return int(executed(convolve_text(lines, loop=channels > 1), trips)) + 6
 
 
 SCRATCH = 6144
@@ -371,7 +352,6 @@ class _Plan:
     layer: FusedLayer
     requant: VectorRequant
     lines: Lines
-    target: Target
 
     @property
     def groups(self) -> list[int]:
@@ -383,17 +363,6 @@ class _Plan:
         across, along = self.lines.across, self.lines.along
         return Part(taps, across.dilation * across.data_step, along.copied, along.data_step, lanes, across.taps, self.lines.pitch)
 
-    @property
-    def crosses(self) -> bool:
-        """Whether some taps across are outside of the image."""
-        return any(self.inside(line) < self.lines.across.taps for line in range(self.lines.across.out))
-
-    def inside(self, line: int) -> int:
-        """Taps of a line of outputs that are inside the image."""
-        across = self.lines.across
-        first = line * across.stride - across.before
-        return sum(0 <= first + r * across.dilation < across.size for r in range(across.taps))
-
     def cost(self) -> int:
         """Instructions per call (from counts under QEMU)."""
         lines, layer = self.lines, self.layer
@@ -403,7 +372,7 @@ class _Plan:
         for lanes in self.groups:
             total += 12 + bands * (lines.multiplier * (convolve_instructions(lines, lanes) + 6) + 10)
             for line in computed:
-                inside = self.inside(line)
+                inside = len(lines.across.inside(line))
                 if inside == lines.across.taps:
                     total += split_instructions(self.part(lines.across.taps, lanes)) + 12
                 else:
@@ -442,11 +411,11 @@ def _plan(group: Group, target: Target) -> _Plan | None:
         band = -(-across.out // -(-across.out // band))
         lines = next((n for n in (replace(line, band=band), line) if n.fits), None)
         if lines is not None:
-            plans.append(_Plan(layer, requant, lines, target))
+            plans.append(_Plan(layer, requant, lines))
     return min(plans, key=_Plan.cost, default=None)
 
 
-def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
+def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
     layer, lines = plan.layer, plan.lines
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
@@ -464,13 +433,15 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
                 kernel.group(image, g, LANES)
         if remainder:
             kernel.group(image, imm(whole), remainder)
-    results = Results(b, io, layer, target=plan.target, size=prod(layer.out_type.shape), over=True)
+    results = Results(b, io, layer, target=target, size=prod(layer.out_type.shape), over=True)
     results.finish(imm(0))
     results.end()
     epilogue = results.instructions + results.instructions_at_end
     described = describe("arm_mve.depthwise", band=lines.band, swapped=int(lines.swapped))
     func = b.finish(FuncAttrs(kernel=described, span=layer.span, macs=layer.macs))
-    code = 200 + code_bytes(lines, plan.part(lines.across.taps, LANES)) * (bool(whole) + bool(remainder)) + 150 * padded
+    block = count_instructions(convolve_text(lines, loop=True))
+    block += count_instructions(split_text(plan.part(lines.across.taps, LANES)))
+    code = 200 + 4 * block * (bool(whole) + bool(remainder)) + 150 * padded
     return Lowered(func, io.constants, instructions=plan.cost() + epilogue, code=code + results.code)
 
 
@@ -497,8 +468,8 @@ class _Groups:
 
     def __init__(self, b: IRBuilder, io: LayerIo, plan: _Plan, *, params: Buffer, taps: Buffer) -> None:
         self._b, self._io, self._plan, self._params, self._taps = b, io, plan, params, taps
-        self._padding = None
-        if plan.crosses:
+        self._padding, across = None, plan.lines.across
+        if across.taps_inside < across.taps * across.out:  # some taps across are outside of the image
             self._padding = b.scratch("padding", (LANES,), "int8", align=8)
             b.block(fill(), self._padding, imm(plan.layer.attrs.pad_value), imm(LANES))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import (
@@ -51,34 +50,17 @@ LEAST = 16
 # ---- ADD: four elements at a time in 32-bit lanes ----
 
 
-def _limits(limits: Limits) -> list[tuple[str, str, int]]:
-    """Instruction, register and value of each limit that is narrower than int8."""
-    clamps = (("vmax.s8", "q3", limits.lo, -128), ("vmin.s8", "q4", limits.hi, 127))
-    return [(instruction, register, value) for instruction, register, value, usual in clamps if value != usual]
-
-
 def _emit_add(operands: Operands, limits: Limits) -> BlockText:
-    """The loop of ADD: nine instructions per four elements, plus one for each narrower limit."""
-    own = _limits(limits)
-    text = [
-        *(line for _, q, value in own for line in (f"mov r12, #{value & 0xFF}", f"vdup.8 {q}, r12")),
-        "vdup.32 q2, %[fa]",
-        "dlstp.32 lr, %[n]",
-        "1:",
-        "vldrb.s32 q0, [%[x]], #4",
-        "vmlas.s32 q0, q2, %[bias]",
-        "vldrb.s32 q1, [%[y]], #4",
-        "vmla.s32 q0, q1, %[fb]",
-        *([f"vshr.s32 q0, q0, #{limits.shift}"] if limits.shift else []),
-        "vqmovnb.s32 q0, q0",
-        "vqmovnb.s16 q0, q0",
-        *(f"{instruction} q0, q0, {q}" for instruction, q, _ in own),
-        "vstrb.32 q0, [%[out]], #4",
-        "letp lr, 1b",
-    ]
-    ins = {n: operands[o].value for n, o in (("fa", "a"), ("fb", "b"), ("bias", "bias"), ("n", "count"))}
+    """The loop of ADD: nine instructions per four elements, plus one for each limit that is narrower than int8."""
+    clamps = (("vmax.s8", "q3", limits.lo, -128), ("vmin.s8", "q4", limits.hi, 127))
+    own = [(instruction, q, value) for instruction, q, value, usual in clamps if value != usual]
+    text = [line for _, q, value in own for line in (f"mov r12, #{value & 0xFF}", f"vdup.8 {q}, r12")]
+    text += ["vdup.32 q2, %[fa]", "dlstp.32 lr, %[n]", "1:", "vldrb.s32 q0, [%[x]], #4", "vmlas.s32 q0, q2, %[bias]"]
+    text += ["vldrb.s32 q1, [%[y]], #4", "vmla.s32 q0, q1, %[fb]", *[f"vshr.s32 q0, q0, #{limits.shift}"] * bool(limits.shift)]
+    text += ["vqmovnb.s32 q0, q0", "vqmovnb.s16 q0, q0", *(f"{instruction} q0, q0, {q}" for instruction, q, _ in own)]
+    text += ["vstrb.32 q0, [%[out]], #4", "letp lr, 1b"]
     clobbers = ["lr", "q0", "q1", "q2", *(["r12"] if own else []), *(q for _, q, _ in own)]
-    return asm(operands, text, "x y >out", ins, low="x y out", clobbers=clobbers)
+    return asm(operands, text, "x y >out", "fa=a fb=b bias n=count", low="x y out", clobbers=clobbers)
 
 
 def add_instructions(count: int, lo: int = -128, hi: int = 127) -> int:
@@ -178,13 +160,26 @@ def _plan_multiply(group: Group, target: Target) -> RowPlan | None:
 
 register_rows("arm_mve.multiply", "qnn.multiply", _plan_multiply, plevel=40)
 
-# ---- functions of one byte: a gather load with sixteen byte offsets ----
+# ---- functions of one byte: a gather load with sixteen byte offsets, or a saturating addition ----
 
 BYTES = ("int8", "uint8")
 SAME_SCALE = (1 << 30, 1)
 """Multiplier and shift of the factor 1."""
 CODE_BYTES = 44
 """Bytes of the loop and its call."""
+
+
+def _sixteen(steps: list[str], count: int) -> int:
+    """Instructions that a block executes for `count` bytes, sixteen at a time."""
+    return (len(steps) + 1) * -(-count // 16) + 8
+
+
+def _loop(steps: list[str], width: int = 8) -> list[str]:
+    """A loop over the elements of `width` bits of a vector at a time; those of the last vector are predicated."""
+    return [f"wlstp.{width} lr, %[n], 2f", "1:", *steps, "letp lr, 1b", "2:"]
+
+
+LUT = ["vldrb.u8 q0, [%[x]], #16", "vldrb.u8 q1, [%[t], q0]", "vstrb.8 q1, [%[out]], #16"]
 
 
 @cache
@@ -194,24 +189,9 @@ def lut(dtype: str = "int8", out_dtype: str = "int8") -> TensorIntrin:
     Operands: x, table out_dtype[256] indexed by the unsigned byte, out (may be x, or must not overlap it), count.  Four
     instructions per sixteen elements.
     """
-    steps = ["vldrb.u8 q0, [%[x]], #16", "vldrb.u8 q1, [%[t], q0]", "vstrb.8 q1, [%[out]], #16"]
-
-    def emit(operands: Operands) -> BlockText:
-        clobbers = ["lr", "q0", "q1"]
-        return asm(operands, _bytes(steps), "x *t=table >out", {"n": operands["count"].value}, clobbers=clobbers)
-
+    emit = partial(asm, text=_loop(LUT), pointers="x *t=table >out", ins="n=count", clobbers=["lr", "q0", "q1"])
     name = f"arm_mve.lut_{dtype}_{out_dtype}"
     return element_block(name, {"x": dtype}, out_dtype, code_of_table, emit, requires="mve", table=out_dtype)
-
-
-def _bytes(steps: list[str]) -> list[str]:
-    """A loop over sixteen bytes at a time."""
-    return ["wlstp.8 lr, %[n], 2f", "1:", *steps, "letp lr, 1b", "2:"]
-
-
-def lut_instructions(count: int) -> int:
-    """Instructions that one block executes."""
-    return 4 * -(-count // 16) + 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +215,9 @@ class Shift:
 
     @property
     def steps(self) -> list[str]:
-        """The instructions on q0."""
-        lines = ["vadd.i8 q0, q0, %[half]"] if self.dtype != self.out_dtype else []
-        if not self.offset:
-            return lines
-        if self.out_dtype == "int8":
-            return [*lines, "vqadd.s8 q0, q0, %[by]"]
-        return [*lines, f"{'vqadd' if self.offset > 0 else 'vqsub'}.u8 q0, q0, %[by]"]
+        steps = ["vldrb.u8 q0, [%[x]], #16", *(["vadd.i8 q0, q0, %[half]"] if self.dtype != self.out_dtype else [])]
+        op = "vqadd.s8" if self.out_dtype == "int8" else "vqadd.u8" if self.offset > 0 else "vqsub.u8"
+        return [*steps, *([f"{op} q0, q0, %[by]"] if self.offset else []), "vstrb.8 q0, [%[out]], #16"]
 
 
 @cache
@@ -256,10 +232,10 @@ def shift(numbers: Shift) -> TensorIntrin:
         return cast(dtype, clamp(cast("int32", x) + numbers.delta, *int_range(dtype)))
 
     def emit(operands: Operands) -> BlockText:
-        values = {"half": "128", "by": f"{numbers.offset if dtype == 'int8' else abs(numbers.offset)}"}
-        used = {name: value for name, value in values.items() if any(f"%[{name}]" in line for line in steps)}
-        text = _bytes(["vldrb.u8 q0, [%[x]], #16", *steps, "vstrb.8 q0, [%[out]], #16"])
-        return asm(operands, text, "x >out", {"n": operands["count"].value, **used}, clobbers=["lr", "q0"])
+        values = {"n": operands["count"].value, "half": "128"}
+        values["by"] = f"{numbers.offset if dtype == 'int8' else abs(numbers.offset)}"
+        used = {name: value for name, value in values.items() if any(f"%[{name}]" in line for line in _loop(steps))}
+        return asm(operands, _loop(steps), "x >out", used, clobbers=["lr", "q0"])
 
     name, suffix = f"arm_mve.shift_{numbers.dtype}_{dtype}", f"_{numbers.delta}"
     return element_block(name, {"x": numbers.dtype}, dtype, element, emit, requires="mve", suffix=suffix)
@@ -269,27 +245,16 @@ def _plan_bytes(data: TensorType, result: TensorType, attrs: LutAttrs | Requanti
     """The kernel from bytes to bytes."""
     if data.dtype not in BYTES or result.dtype not in BYTES:
         return None
-    numbers = _shift(attrs, data.dtype)
-    if numbers is not None:
-        return Flat(shift(numbers), ((3 + len(numbers.steps)) * -(-result.size // 16) + 8, CODE_BYTES + 4))
-    table = _table(attrs, data.dtype, result)
-    return Flat(lut(data.dtype, result.dtype), (lut_instructions(result.size), CODE_BYTES), table=table)
-
-
-def _shift(attrs: LutAttrs | Requantize8Attrs, dtype: str) -> Shift | None:
-    """The addition that a change of the zero point amounts to."""
-    if isinstance(attrs, LutAttrs) or (attrs.multiplier, attrs.shift) != SAME_SCALE:
-        return None
-    numbers = Shift(dtype, attrs.dtype, attrs.zero_point - attrs.input_zp)
-    return numbers if (attrs.lo, attrs.hi) == int_range(attrs.dtype) and numbers.fits else None
-
-
-def _table(attrs: LutAttrs | Requantize8Attrs, dtype: str, result: TensorType) -> Array:
-    """The results for all bytes, indexed by the unsigned byte."""
     if isinstance(attrs, LutAttrs):
-        return np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
-    codes = np.arange(CODES, dtype=np.uint8).view(numpy_dtype(dtype))
-    return attrs.evaluate(codes, out_type=TensorType((CODES,), result.dtype))
+        table = np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
+    else:
+        numbers = Shift(data.dtype, attrs.dtype, attrs.zero_point - attrs.input_zp)
+        unclamped = (attrs.lo, attrs.hi) == int_range(attrs.dtype)
+        if (attrs.multiplier, attrs.shift) == SAME_SCALE and unclamped and numbers.fits:
+            return Flat(shift(numbers), (_sixteen(numbers.steps, result.size), CODE_BYTES + 4))
+        codes = np.arange(CODES, dtype=np.uint8).view(numpy_dtype(data.dtype))
+        table = attrs.evaluate(codes, out_type=TensorType((CODES,), result.dtype))
+    return Flat(lut(data.dtype, result.dtype), (_sixteen(LUT, result.size), CODE_BYTES), table=table)
 
 
 for _op in ("lut", "requantize8"):
@@ -308,9 +273,8 @@ def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
     Operands: x, out float32, scale, count.
     """
     scale = Var("scale", "float32")
-    text = ["wlstp.32 lr, %[n], 2f", "1:", f"vldrb.{'s32' if dtype == 'int8' else 'u32'} q0, [%[x]], #4"]
-    text += ["vadd.i32 q0, q0, %[zp]"] if zero_point else []
-    text += ["vcvt.f32.s32 q0, q0", "vmul.f32 q0, q0, %[scale]", "vstrw.32 q0, [%[out]], #16", "letp lr, 1b", "2:"]
+    steps = [f"vldrb.{'s32' if dtype == 'int8' else 'u32'} q0, [%[x]], #4", *(["vadd.i32 q0, q0, %[zp]"] if zero_point else [])]
+    steps += ["vcvt.f32.s32 q0, q0", "vmul.f32 q0, q0, %[scale]", "vstrw.32 q0, [%[out]], #16"]
 
     def element(_b: IRBuilder, x: Expr) -> Expr:
         return cast("float32", cast("int32", x) - zero_point) * scale
@@ -318,7 +282,7 @@ def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
     def emit(operands: Operands) -> BlockText:
         ins = {"n": operands["count"].value, "zp": f"{-zero_point}", "scale": "aot_scale.u"}
         floats = ["union { float f; uint32_t u; } aot_scale;", f"aot_scale.f = {operands['scale'].value};"]
-        return asm(operands, text, "x >out", ins, low="x", clobbers=["lr", "q0"], before=floats)
+        return asm(operands, _loop(steps, 32), "x >out", ins, low="x", clobbers=["lr", "q0"], before=floats)
 
     name, suffix = f"arm_mve.dequantize_{dtype}", f"_zp{zero_point}"
     return element_block(
@@ -516,16 +480,8 @@ def quantize(codes: Codes) -> TensorIntrin:
 
     name, bits = f"arm_mve.quantize_{codes.dtype}", codes.reciprocal.bits[0]
     suffix = f"_zp{codes.zero_point}_{codes.lo}_{codes.hi}_{bits:08x}"
-    return element_block(
-        name,
-        {"x": "float32"},
-        codes.dtype,
-        element,
-        lambda ops: _emit_quantize(ops, codes),
-        requires="mve.fp",
-        suffix=suffix,
-        align=(4, 1),
-    )
+    emit = partial(_emit_quantize, codes=codes)
+    return element_block(name, {"x": "float32"}, codes.dtype, element, emit, requires="mve.fp", suffix=suffix, align=(4, 1))
 
 
 def _emit_quantize(operands: Operands, codes: Codes) -> BlockText:
@@ -570,7 +526,9 @@ class Results:
         self._buffer: Buffer | None = None
         if layer.epilogue and io.table is None:
             self._factors = residual_factors(layer, target) if len(io.operands) == 1 else None
-            self._floats = _only_dequantize(layer)
+            attrs, alone = layer.epilogue[0].attrs, len(layer.epilogue) == 1 and layer.requant.dtype == "int8"
+            if alone and isinstance(attrs, DequantizeAttrs) and attrs.scale >= LEAST_SCALE:
+                self._floats = attrs
             self._buffer = io.out if over else b.scratch("results", (size,), "int8")
 
     def place(self, first: Expr) -> Region:
@@ -606,7 +564,7 @@ class Results:
     @property
     def instructions_at_end(self) -> int:
         """Instructions of `end`."""
-        return 0 if self._io.table is None else lut_instructions(prod(self._layer.out_type.shape))
+        return 0 if self._io.table is None else _sixteen(LUT, prod(self._layer.out_type.shape))
 
     @property
     def instructions(self) -> int:
@@ -625,10 +583,3 @@ class Results:
         if self._buffer is None:
             return 0 if self._io.table is None else 44
         return 120 if self._factors is None and self._floats is None else 60
-
-
-def _only_dequantize(layer: FusedLayer) -> DequantizeAttrs | None:
-    """The attributes of an epilogue that is one DEQUANTIZE which vectors compute exactly; else None."""
-    attrs = layer.epilogue[0].attrs
-    alone = len(layer.epilogue) == 1 and isinstance(attrs, DequantizeAttrs) and layer.requant.dtype == "int8"
-    return attrs if alone and attrs.scale >= LEAST_SCALE else None

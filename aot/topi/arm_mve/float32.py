@@ -261,25 +261,19 @@ class DepthwiseVectors(VectorForm):
         for k in range(count):
             text += self.moves(LOAD, "r2", 4)
             for p in range(self.pixels):
-                text += self._data(p) + self._products(p, first=first and k == 0)
+                pointer, goes = _POINTERS[p], f", #{self.near}" if self.near else ""
+                for v in reversed(range(self.vectors)):
+                    place = f"[{pointer}, #{4 * LANES}]" if v else f"[{pointer}]{goes}"
+                    masked = self.last > 0 and v == self.vectors - 1
+                    text += ["vpst", f"vldrwt.u32 q{6 + v}, {place}"] if masked else [f"vldrw.u32 q{6 + v}, {place}"]
+                text += [] if self.near else [f"add {pointer}, {pointer}, r10"]
+                sums = list(enumerate(self.accumulators[p * self.vectors : (p + 1) * self.vectors]))
+                if first and k == 0:
+                    text += [f"vmul.f32 {q}, q{6 + v}, q{4 + v}" for v, q in sums]
+                else:
+                    text += [f"vmul.f32 q{6 + v}, q{6 + v}, q{4 + v}" for v, _ in sums]
+                    text += [f"vadd.f32 {q}, {q}, q{6 + v}" for v, q in sums]
         return text
-
-    def _data(self, p: int) -> list[str]:
-        """Load the channels of a pixel at a tap into q6 and q7."""
-        pointer = _POINTERS[p]
-        text, goes = [], f", #{self.near}" if self.near else ""
-        for v in reversed(range(self.vectors)):
-            place = f"[{pointer}, #{4 * LANES}]" if v else f"[{pointer}]{goes}"
-            masked = self.last > 0 and v == self.vectors - 1
-            text += ["vpst", f"vldrwt.u32 q{6 + v}, {place}"] if masked else [f"vldrw.u32 q{6 + v}, {place}"]
-        return text if self.near else [*text, f"add {pointer}, {pointer}, r10"]
-
-    def _products(self, p: int, *, first: bool) -> list[str]:
-        accumulators = self.accumulators[p * self.vectors : (p + 1) * self.vectors]
-        if first:
-            return [f"vmul.f32 {q}, q{6 + v}, q{4 + v}" for v, q in enumerate(accumulators)]
-        text = [f"vmul.f32 q{6 + v}, q{6 + v}, q{4 + v}" for v in range(self.vectors)]
-        return text + [f"vadd.f32 {q}, {q}, q{6 + v}" for v, q in enumerate(accumulators)]
 
     def steps(self) -> list[str]:
         text = [f"add {x}, {x}, r11" for x in _POINTERS[: self.pixels]]

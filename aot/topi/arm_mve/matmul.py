@@ -32,9 +32,9 @@ from aot.tir.stmt import Region
 from aot.topi.arm_mve import vectors
 from aot.topi.arm_mve.elementwise import Results
 from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, plan_vectors
-from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of, count_instructions
+from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of, count_instructions, executed
 from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_for, open_io
-from aot.topi.layer.im2col import Origin, WindowRuns, first_pixel, inside, is_rows, match_rows, window_at
+from aot.topi.layer.im2col import Origin, WindowRuns, axes, first_pixel, is_rows, match_rows, window_at
 from aot.topi.strategy import Group, Lowered, register_planned
 
 CHANNELS, PIXELS = 4, 2
@@ -211,10 +211,9 @@ class Tile:
     @property
     def instructions(self) -> int:
         """Instructions that one block executes."""
-        block = count_instructions(self.block()) + (2 + self.pixels * (not self.fixed)) * (self.blocks > 1)
-        block += (self.iterations - 1) * (len(self.vector(VECTOR, None)) * UNROLL + 2) if self.looped else 0
-        mask = 2 * bool(self.window.remainder and not (self.odd and self.pixels == 1))
-        return count_instructions(self.form.setup) + 3 + mask + self.blocks * block
+        twice = 2 * bool(self.odd and self.window.remainder and self.pixels > 1)
+        total = executed(self.text(), {"1": self.blocks, "2": self.iterations})
+        return int(total) + 3 - (self.blocks > 1) + twice
 
     @property
     def code(self) -> int:
@@ -337,7 +336,6 @@ class _Plan:
     requant: VectorRequant
     tile: Tile | None
     direct: Tile | None
-    target: Target
 
 
 def _plan(group: Group, target: Target, *, direct: bool) -> _Plan | None:
@@ -350,16 +348,16 @@ def _plan(group: Group, target: Target, *, direct: bool) -> _Plan | None:
     runs = WindowRuns(layer)
     packed = Tile(Window(1, runs.count * runs.length), layer.channels, requant.form)
     if not direct:
-        return _Plan(layer, requant, packed, None, target)
+        return _Plan(layer, requant, packed, None)
     tile = Tile(Window(runs.rows, runs.length), layer.channels, requant.form, apart=True)
     if runs.columns > 1 or tile.vectors > MOST_ROWS:
         return None
     if not any(layer.attrs.padding):
-        return _Plan(layer, requant, None, tile, target)
-    return _Plan(layer, requant, packed, tile, target) if runs.length % VECTOR == 0 else None
+        return _Plan(layer, requant, None, tile)
+    return _Plan(layer, requant, packed, tile) if runs.length % VECTOR == 0 else None
 
 
-def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
+def _lower(group: Group, target: Target, name: str, plan: _Plan) -> Lowered:
     layer = plan.layer
     rows = prod(layer.out_type.shape[:-1])
     tile = plan.direct or plan.tile
@@ -368,7 +366,8 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     io = open_io(b, group, layer, data_shape=(prod(layer.data_type.shape),), out_shape=(rows * layer.channels,))
     weights = layer.weight.reshape(layer.channels, -1)
     stream = pack(weights, tile.window, lambda c: plan.requant.pack(layer.bias, range(c, c + CHANNELS)), channels=CHANNELS)
-    kernel = _Pairs(b, io, plan, params=region(io.constant("params", stream, "int8", align=8)))
+    params = region(io.constant("params", stream, "int8", align=8))
+    kernel = _Pairs(b, io, plan, Results(b, io, layer, target=target, size=PIXELS * layer.channels), params)
     kernel.pairs(rows)
     kind = "_direct" * (plan.direct is not None)
     return lowered(io, layer, f"arm_mve.conv2d{kind}", kernel.instructions(rows), kernel.code(), vectors=tile.vectors)
@@ -377,10 +376,9 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
 class _Pairs:
     """Emits the loop over pairs of output pixels."""
 
-    def __init__(self, b: IRBuilder, io: LayerIo, plan: _Plan, *, params: Region) -> None:
-        self._b, self._io, self._plan, self._params = b, io, plan, params
+    def __init__(self, b: IRBuilder, io: LayerIo, plan: _Plan, results: Results, params: Region) -> None:
+        self._b, self._io, self._plan, self._params, self._results = b, io, plan, params, results
         self._layer = layer = plan.layer
-        self._results = Results(b, io, layer, target=plan.target, size=PIXELS * layer.channels)
         self._packer = None
         if plan.tile is not None and not is_rows(layer):
             self._packer = WindowPacker(b, layer, io.data, windows=PIXELS)
@@ -446,13 +444,10 @@ class _Pairs:
 
     def _around(self) -> int:
         """Pairs of pixels whose windows cross the border of the image (estimate)."""
-        attrs, (_, height, width, _) = self._layer.attrs, self._layer.data_type.shape
         images, rows, columns, _ = self._layer.out_type.shape
-        _, kh, kw, _ = self._layer.weight.shape
-        (sy, sx), (dy, dx), (top, left, *_rest) = attrs.strides, attrs.dilation, attrs.padding
-        lines = inside(rows, 1, (kh - 1) * dy + 1, height, axis=(sy, 0, top))
-        across = inside(columns, 1, (kw - 1) * dx + 1, width, axis=(sx, 0, left))
-        whole = lines * (across // PIXELS if columns % PIXELS == 0 and left == 0 else max(across - 1, 0) // PIXELS)
+        lines, across = (axis.whole[1] - axis.whole[0] for axis in axes(self._layer))
+        aligned = columns % PIXELS == 0 and self._layer.attrs.padding[1] == 0
+        whole = lines * ((across if aligned else max(across - 1, 0)) // PIXELS)
         return images * (-(-rows * columns // PIXELS) - whole)
 
     def code(self) -> int:
@@ -631,12 +626,8 @@ class WindowPacker:
 def pack_instructions(layer: FusedLayer) -> int:
     """Instructions for packing the windows of all output pixels once (from counts under QEMU)."""
     runs = WindowRuns(layer)
-    attrs, (_, height, width, _) = layer.attrs, layer.data_type.shape
     images, rows, columns, _ = layer.out_type.shape
-    _, kh, kw, _ = layer.weight.shape
-    (sy, sx), (dy, dx), (top, left, *_rest) = attrs.strides, attrs.dilation, attrs.padding
-    whole = images * inside(rows, 1, (kh - 1) * dy + 1, height, axis=(sy, 0, top))
-    whole *= inside(columns, 1, (kw - 1) * dx + 1, width, axis=(sx, 0, left))
+    whole = images * prod(axis.whole[1] - axis.whole[0] for axis in axes(layer))
     copied = vectors.copy_rows_instructions(runs.rows, runs.length)
     plain = runs.columns * (copied + 4) + 20
     if runs.columns == 1 and vectors.pack_rows_straight(runs.length):
@@ -659,7 +650,6 @@ class _RowPlan:
     layer: FusedLayer
     requant: VectorRequant
     row: Row
-    target: Target
 
 
 def _plan_row(group: Group, target: Target) -> _RowPlan | None:
@@ -670,10 +660,10 @@ def _plan_row(group: Group, target: Target) -> _RowPlan | None:
     numbers = {(int(m), int(s)) for m, s in zip(requant.multiplier, requant.right, strict=True)}
     uniform = min(numbers) if len(numbers) == 1 and not requant.form.left else None
     row = Row(Window(1, int(layer.weight[0].size)), layer.channels, requant.form, uniform=uniform)
-    return _RowPlan(layer, requant, row, target)
+    return _RowPlan(layer, requant, row)
 
 
-def _lower_row(group: Group, _target: Target, name: str, plan: _RowPlan) -> Lowered:
+def _lower_row(group: Group, target: Target, name: str, plan: _RowPlan) -> Lowered:
     layer, row = plan.layer, plan.row
     rows, depth = prod(layer.out_type.shape[:-1]), row.window.length
     b = IRBuilder(name)
@@ -681,7 +671,7 @@ def _lower_row(group: Group, _target: Target, name: str, plan: _RowPlan) -> Lowe
     weights = layer.weight.reshape(layer.channels, -1)
     stream = pack(weights, row.window, lambda first: _row_numbers(plan, first), channels=ROW_CHANNELS)
     params = region(io.constant("params", stream, "int8", align=8))
-    results = Results(b, io, layer, target=plan.target, size=layer.channels)
+    results = Results(b, io, layer, target=target, size=layer.channels)
     with b.for_("m", rows) as m:
         number = imm(0) if rows == 1 else rows - 1 - m if layer.out_type.dtype != "int8" else m
         at = b.let("at", number * layer.channels)

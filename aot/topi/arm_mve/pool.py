@@ -27,7 +27,7 @@ from aot.tir.function import FuncAttrs
 from aot.tir.intrin import TensorIntrin
 from aot.topi.arm_mve.vectors import RequantForm, plan_vectors
 from aot.topi.generic.pool import MAX_LANE_TAPS, PoolLayer, exact_mean, match_pool
-from aot.topi.intrin.asm_text import Repeat, asm, block_of, count_instructions
+from aot.topi.intrin.asm_text import Repeat, asm, block_of, count_instructions, executed
 from aot.topi.strategy import Group, Lowered, register_planned
 
 _NEAR = 127
@@ -184,17 +184,6 @@ def mean_text(pixel: Pixel, numbers: Mean) -> Text:
     return [*setup, *loops]
 
 
-def instructions(pixel: Pixel, text: Text, *, lanes: int, rows: float, columns: float) -> float:
-    """Instructions that one block executes for that many taps."""
-    tap = 2 + (pixel.channels % lanes > 0) + (pixel.channels > _NEAR)
-    straight = pixel.across == pixel.unroll
-    line = 5 + (pixel.line > 0xFFFF) + (0 if straight else 1 + bool(pixel.across))
-    setup = next(i for i, part in enumerate(text) if part == "1:")
-    block = count_instructions(text) - setup - pixel.unroll * tap - line - (not straight)
-    iterations = 0 if straight else columns / pixel.unroll
-    return setup + -(-pixel.channels // lanes) * (block + rows * (line + columns * tap + iterations)) + 4
-
-
 LEAST = 8
 """Fewest channels for which vectors pay off."""
 
@@ -253,7 +242,7 @@ def _lower(group: Group, _target: Target, name: str, plan: _Plan) -> Lowered:
     func = b.finish(FuncAttrs(kernel=f"arm_mve.{'max_pool' if numbers is None else 'mean'}", span=group.anchor.span))
     text, lanes = (largest_text(pixel, layer.dtype), 16) if numbers is None else (mean_text(pixel, numbers), 8)
     taps = [layer.mean_count(axis) if any(layer.padding) else layer.window[axis] for axis in range(2)]
-    each = instructions(pixel, text, lanes=lanes, rows=taps[0], columns=taps[1])
+    each = executed(text, {"1": -(-pixel.channels // lanes), "2": taps[0], "3": taps[1] / pixel.unroll}) + 4
     around = 10 + 18 * any(layer.padding)
     code = 4 * count_instructions(text) + 80 + 100 * any(layer.padding)
     return Lowered(func, {}, int(images * rows * columns * (each + around)) + 20, code)

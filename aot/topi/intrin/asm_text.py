@@ -63,6 +63,19 @@ def count_instructions(text: Sequence[str | Repeat]) -> int:
     return total
 
 
+def executed(text: Sequence[str | Repeat], trips: Mapping[str, float]) -> float:
+    """Instructions that a text executes; `trips`: how often the loop that begins at a label runs, if there is that loop."""
+    total, loops = 0.0, list[tuple[str, float]]()
+    for part in text:
+        if isinstance(part, str) and part.rstrip(":") in trips:
+            loops.append((part[:-1], total))
+        total += count_instructions([part])
+        if isinstance(part, str) and loops and part.endswith(f"{loops[-1][0]}b"):
+            label, before = loops.pop()
+            total = before + trips[label] * (total - before)
+    return total
+
+
 def asm_template(text: Sequence[str | Repeat], *, indent: str = "      ") -> list[str]:
     """The C lines of a template."""
     out: list[str] = []
