@@ -13,11 +13,10 @@ import numpy as np
 
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
-from aot.op.common.float_layer import Bounds, FloatWindowAttrs
 from aot.op.common.window import PoolAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
-from aot.op.nn.dense import DenseAttrs
+from aot.op.nn.conv2d import Conv2DAttrs, Conv2DFloatAttrs, DepthwiseConv2DAttrs, DepthwiseConv2DFloatAttrs
+from aot.op.nn.dense import DenseAttrs, DenseFloatAttrs
 from aot.op.qnn.arithmetic import AddAttrs, add_attrs
 from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
 from aot.op.qnn.softmax import SoftmaxAttrs
@@ -98,7 +97,8 @@ def conv2d(
     type_ = _tensor(name, data, rank=4)
     window = _pair(name, "strides", strides), _padding(name, padding), _pair(name, "dilation", dilation)
     if is_float(type_.dtype):
-        return _float_window("nn.conv2d_float", [data, weight, bias], window)
+        args = operands_of("nn.conv2d_float", *_given(data, weight, bias))
+        return call("nn.conv2d_float", args, Conv2DFloatAttrs(*window))
     attrs = Conv2DAttrs(*window, input_zp, input_zp if pad_value is None else pad_value, weight_zp, acc_dtype)
     return _biased(call(name, operands_of(name, data, weight), attrs), bias)
 
@@ -122,7 +122,8 @@ def depthwise_conv2d(
     type_ = _tensor(name, data, rank=4)
     window = _pair(name, "strides", strides), _padding(name, padding), _pair(name, "dilation", dilation)
     if is_float(type_.dtype):
-        return _float_window("nn.depthwise_conv2d_float", [data, weight, bias], window)
+        args = operands_of("nn.depthwise_conv2d_float", *_given(data, weight, bias))
+        return call("nn.depthwise_conv2d_float", args, DepthwiseConv2DFloatAttrs(*window))
     args = operands_of(name, data, weight)
     multiplier = _tensor(name, args[1], rank=4).shape[3] // type_.shape[3]
     value = input_zp if pad_value is None else pad_value
@@ -137,13 +138,9 @@ def dense(
     """Rows [M, K] times the rows of [O, K]; the bias as in nn.conv2d."""
     type_ = _tensor("nn.dense", data, rank=2)
     if is_float(type_.dtype):
-        return call("nn.dense_float", operands_of("nn.dense_float", *_given(data, weight, bias)), Bounds())
+        return call("nn.dense_float", operands_of("nn.dense_float", *_given(data, weight, bias)), DenseFloatAttrs())
     attrs = DenseAttrs(input_zp, weight_zp, acc_dtype)
     return _biased(call("nn.dense", operands_of("nn.dense", data, weight), attrs), bias)
-
-
-def _float_window(name: str, args: Sequence[Any], window: tuple[Any, ...]) -> Expr:
-    return call(name, operands_of(name, *_given(*args)), FloatWindowAttrs(*window))
 
 
 def _given(*args: Any) -> list[Any]:

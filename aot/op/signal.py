@@ -15,10 +15,9 @@ from aot.numerics.kissfft import inverse_real_transform, is_supported, real_tran
 from aot.numerics.split_radix import real_transform as split_radix_real_transform
 from aot.numerics.split_radix import spectrum
 from aot.op.common.operator import Index, elementwise, operator, register
-from aot.op.common.te_rule import TeContext
 from aot.op.common.tensors import tensors_of
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, tensor_fn
+from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, maximum, minimum, select
 
@@ -90,17 +89,53 @@ class EnergyAttrs:
         return energy if (self.start, self.end) == (0, out_type.size) else select(inside, energy, imm(0, "uint32"))
 
 
-# signal.scale_bits and signal.scale_up: SignalFftAutoScale of TFLM: a left shift by as many bits as the loudest sample allows. #
+# signal.scale_bits and signal.scale_up: SignalFftAutoScale of TFLM: a left shift by as many bits as the loudest sample allows.
+#
 # The bits follow from the largest magnitude, found sequentially in 16 bits: -32768 counts as -32768 there, not as 32768, and
 # later samples replace it.  Silence is not scaled.  Oracle: TFLM's `signal/src/fft_auto_scale.cc` and `max_abs.cc`.
 
 
-def infer_bits(types: Sequence[Type], _attrs: None) -> Type:
-    """int16 [n] -> int32 []: bits by which every sample can be shifted left, 0 to 14."""
-    (data,) = tensors_of(types, 1)
-    if data.dtype != "int16" or len(data.shape) != 1:
-        raise TypeRuleError(f"scale_bits of {data} is not valid")
-    return TensorType((), "int32")
+@operator(
+    "signal.scale_bits",
+    "SignalFftAutoScale of TFLM: bits that the loudest sample leaves free",
+    [("data", "int16 [n]", "a frame")],
+    OpPattern.OPAQUE,
+)
+class ScaleBits:
+    """No attributes."""
+
+    def infer_type(self, data: TensorType) -> Type:
+        """int16 [n] -> int32 []: bits by which every sample can be shifted left, 0 to 14."""
+        if data.dtype != "int16" or len(data.shape) != 1:
+            raise TypeRuleError(f"scale_bits of {data} is not valid")
+        return TensorType((), "int32")
+
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        largest = largest_magnitude(data)
+        return np.asarray(max(15 - largest.bit_length(), 0) if largest > 0 else 0, np.int32)
+
+
+@operator(
+    "signal.scale_up",
+    "SignalFftAutoScale of TFLM: samples shifted left",
+    [("data", "int16", "samples"), ("bits", "int32 []", "bits to the left")],
+    OpPattern.OPAQUE,
+)
+class ScaleUp:
+    """No attributes."""
+
+    def infer_type(self, data: TensorType, bits: TensorType) -> Type:
+        """int16 of any shape, int32 [] bits -> int16 of the same shape."""
+        if data.dtype != "int16" or bits.dtype != "int32" or bits.shape:
+            raise TypeRuleError(f"scale_up of {data} by {bits} is not valid")
+        return TensorType(data.shape, "int16")
+
+    def evaluate(self, data: Array, bits: Array, *, out_type: TensorType) -> Array:
+        return (data.astype(np.int32) << (int(bits) & 15)).astype(np.int16)
+
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, bits: TensorFn, *, out_type: TensorType) -> Expr:
+        factor = binop("<<", imm(1), bits.at(b, ()) & 15)
+        return cast("int16", cast("int32", data.at(b, i)) * factor)
 
 
 def largest_magnitude(data: Array) -> int:
@@ -111,47 +146,6 @@ def largest_magnitude(data: Array) -> int:
         if magnitude > largest:
             largest = magnitude if magnitude <= 32767 else -32768
     return largest
-
-
-def evaluate_bits(data: Array, *, attrs: None, out_type: TensorType) -> Array:
-    largest = largest_magnitude(data)
-    return np.asarray(max(15 - largest.bit_length(), 0) if largest > 0 else 0, np.int32)
-
-
-def infer_scale_up(types: Sequence[Type], _attrs: None) -> Type:
-    """int16 of any shape, int32 [] bits -> int16 of the same shape."""
-    data, bits = tensors_of(types, 2)
-    if data.dtype != "int16" or bits.dtype != "int32" or bits.shape:
-        raise TypeRuleError(f"scale_up of {data} by {bits} is not valid")
-    return TensorType(data.shape, "int16")
-
-
-def evaluate_scale_up(data: Array, bits: Array, *, attrs: None, out_type: TensorType) -> Array:
-    return (data.astype(np.int32) << (int(bits) & 15)).astype(np.int16)
-
-
-def element_scale_up(attrs: None, b: IRBuilder, i: Index, data: TensorFn, bits: TensorFn, *, out_type: TensorType) -> Expr:
-    factor = binop("<<", imm(1), bits.at(b, ()) & 15)
-    return cast("int16", cast("int32", data.at(b, i)) * factor)
-
-
-register(
-    "signal.scale_bits",
-    "SignalFftAutoScale of TFLM: bits that the loudest sample leaves free",
-    [("data", "int16 [n]", "a frame")],
-    OpPattern.OPAQUE,
-    infer_type=infer_bits,
-    evaluate=evaluate_bits,
-)
-register(
-    "signal.scale_up",
-    "SignalFftAutoScale of TFLM: samples shifted left",
-    [("data", "int16", "samples"), ("bits", "int32 []", "bits to the left")],
-    OpPattern.OPAQUE,
-    infer_type=infer_scale_up,
-    evaluate=evaluate_scale_up,
-    te=elementwise(element_scale_up),
-)
 
 
 # signal.rfft and signal.irfft: SignalRfft and SignalIrfft of TFLM, between real signals and their spectra.
@@ -166,69 +160,61 @@ LONGEST = 1 << 14
 """Maximum number of samples; positions are stored in 16 bits."""
 
 
+@operator(
+    "signal.rfft",
+    "SignalRfft of TFLM: bins of a real signal",
+    [("data", "int16, int32, float32 [..., samples]", "the signal")],
+    OpPattern.OPAQUE,
+)
 @dataclass(frozen=True, slots=True)
 class RfftAttrs:
     """Samples of the transform."""
 
     length: int
 
+    def infer_type(self, data: TensorType) -> Type:
+        """[..., samples] -> [..., length + 2]: bins as pairs of the same type."""
+        _check(data, self.length)
+        if data.shape[-1] > self.length:
+            raise TypeRuleError(f"rfft of {data.shape[-1]} samples in {self.length} is not valid")
+        return TensorType((*data.shape[:-1], self.length + 2), data.dtype)
 
-def _checked(types: Sequence[Type], attrs: RfftAttrs) -> TensorType:
-    (data,) = tensors_of(types, 1)
-    n = attrs.length
-    if data.dtype not in RFFT_TYPES or not data.shape or n % 2 or not 4 <= n <= LONGEST or not is_supported(n // 2):
-        raise TypeRuleError(f"a transform of {n} samples of {data} is not valid")
-    return data
-
-
-def infer_rfft(types: Sequence[Type], attrs: RfftAttrs) -> Type:
-    """[..., samples] -> [..., length + 2]: bins as pairs of the same type."""
-    data = _checked(types, attrs)
-    if data.shape[-1] > attrs.length:
-        raise TypeRuleError(f"rfft of {data.shape[-1]} samples in {attrs.length} is not valid")
-    return TensorType((*data.shape[:-1], attrs.length + 2), data.dtype)
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        rows = data.reshape(-1, data.shape[-1])
+        filled = np.zeros((len(rows), self.length), data.dtype)
+        filled[:, : rows.shape[1]] = rows
+        with np.errstate(all="ignore"):
+            return real_transform(filled, str(data.dtype)).reshape(out_type.shape)
 
 
-def evaluate_rfft(data: Array, *, attrs: RfftAttrs, out_type: TensorType) -> Array:
-    rows = data.reshape(-1, data.shape[-1])
-    filled = np.zeros((len(rows), attrs.length), data.dtype)
-    filled[:, : rows.shape[1]] = rows
-    with np.errstate(all="ignore"):
-        return real_transform(filled, str(data.dtype)).reshape(out_type.shape)
-
-
-def infer_irfft(types: Sequence[Type], attrs: RfftAttrs) -> Type:
-    """[..., length + 2]: bins as pairs -> [..., length]."""
-    data = _checked(types, attrs)
-    if data.shape[-1] != attrs.length + 2:
-        raise TypeRuleError(f"irfft of {data.shape[-1]} numbers to {attrs.length} samples is not valid")
-    return TensorType((*data.shape[:-1], attrs.length), data.dtype)
-
-
-def evaluate_irfft(data: Array, *, attrs: RfftAttrs, out_type: TensorType) -> Array:
-    with np.errstate(all="ignore"):
-        samples = inverse_real_transform(data.reshape(-1, attrs.length // 2 + 1, 2), str(data.dtype)).reshape(out_type.shape)
-        return samples / np.float32(attrs.length) if data.dtype == np.float32 else samples
-
-
-register(
-    "signal.rfft",
-    "SignalRfft of TFLM: bins of a real signal",
-    [("data", "int16, int32, float32 [..., samples]", "the signal")],
-    OpPattern.OPAQUE,
-    attrs=RfftAttrs,
-    infer_type=infer_rfft,
-    evaluate=evaluate_rfft,
-)
-register(
+@operator(
     "signal.irfft",
     "SignalIrfft of TFLM: a real signal from its bins",
     [("data", "int16, int32, float32 [..., bins]", "pairs of real and imaginary part")],
     OpPattern.OPAQUE,
-    attrs=RfftAttrs,
-    infer_type=infer_irfft,
-    evaluate=evaluate_irfft,
 )
+@dataclass(frozen=True, slots=True)
+class IrfftAttrs:
+    """Samples of the transform."""
+
+    length: int
+
+    def infer_type(self, data: TensorType) -> Type:
+        """[..., length + 2]: bins as pairs -> [..., length]."""
+        _check(data, self.length)
+        if data.shape[-1] != self.length + 2:
+            raise TypeRuleError(f"irfft of {data.shape[-1]} numbers to {self.length} samples is not valid")
+        return TensorType((*data.shape[:-1], self.length), data.dtype)
+
+    def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
+        with np.errstate(all="ignore"):
+            samples = inverse_real_transform(data.reshape(-1, self.length // 2 + 1, 2), str(data.dtype)).reshape(out_type.shape)
+            return samples / np.float32(self.length) if data.dtype == np.float32 else samples
+
+
+def _check(data: TensorType, n: int) -> None:
+    if data.dtype not in RFFT_TYPES or not data.shape or n % 2 or not 4 <= n <= LONGEST or not is_supported(n // 2):
+        raise TypeRuleError(f"a transform of {n} samples of {data} is not valid")
 
 
 # signal.rfft2d: RFFT2D of TFLite, the spectrum of real images (one row: of real signals), computed in double precision.
@@ -370,33 +356,30 @@ def scaled_log(x: int, scale: int, table: Sequence[int]) -> int:
 # Oracle: TFLM's `signal/src/square_root_64.cc`.
 
 
-def infer_square_root(types: Sequence[Type], _attrs: None) -> Type:
-    """uint64 [n], int32 [] shift -> uint32 [n]."""
-    data, shift = tensors_of(types, 2)
-    if data.dtype != "uint64" or shift.dtype != "int32" or shift.size != 1:
-        raise TypeRuleError(f"square_root of {data} shifted by {shift} is not valid")
-    return TensorType(data.shape, "uint32")
+@operator(
+    "signal.square_root",
+    "SignalFilterBankSquareRoot of TFLM; uint64 to uint32",
+    [("data", "uint64", "energies"), ("shift", "int32 []", "bits that the roots are shifted right by")],
+    OpPattern.OPAQUE,
+)
+class SquareRoot:
+    """No attributes."""
+
+    def infer_type(self, data: TensorType, shift: TensorType) -> Type:
+        """uint64 [n], int32 [] shift -> uint32 [n]."""
+        if data.dtype != "uint64" or shift.dtype != "int32" or shift.size != 1:
+            raise TypeRuleError(f"square_root of {data} shifted by {shift} is not valid")
+        return TensorType(data.shape, "uint32")
+
+    def evaluate(self, data: Array, shift: Array, *, out_type: TensorType) -> Array:
+        roots = [rounded_root(x) >> (int(shift.ravel()[0]) & 31) for x in data.ravel().tolist()]
+        return np.array(roots, np.uint32).reshape(data.shape)
 
 
 def rounded_root(x: int) -> int:
     """The nearest root; 65535 and 2^32 - 1 are not rounded up."""
     root = isqrt(x)
     return root + (x - root * root > root and root not in (0xFFFF, 0xFFFFFFFF))
-
-
-def evaluate_square_root(data: Array, shift: Array, *, attrs: None, out_type: TensorType) -> Array:
-    roots = [rounded_root(x) >> (int(shift.ravel()[0]) & 31) for x in data.ravel().tolist()]
-    return np.array(roots, np.uint32).reshape(data.shape)
-
-
-register(
-    "signal.square_root",
-    "SignalFilterBankSquareRoot of TFLM; uint64 to uint32",
-    [("data", "uint64", "energies"), ("shift", "int32 []", "bits that the roots are shifted right by")],
-    OpPattern.OPAQUE,
-    infer_type=infer_square_root,
-    evaluate=evaluate_square_root,
-)
 
 
 # signal.noise_estimate and signal.subtract_noise: SignalFilterBankSpectralSubtraction of TFLM.
@@ -446,39 +429,33 @@ def evaluate_subtract(data: Array, estimate: Array, *, attrs: NoiseAttrs, out_ty
     return np.asarray(np.maximum(left, least))
 
 
-def te_estimate(_ctx: TeContext, args: Sequence[TensorFn], attrs: NoiseAttrs, out_type: TensorType) -> TensorFn:
-    data, estimate = args
-
-    def rule(b: IRBuilder, i: Expr) -> Expr:
-        signal = b.let("signal", data.at(b, (i,)) << attrs.smoothing_bits)
-        is_even = equal(i % 2, 0)
-        pairs = zip(attrs.even, attrs.odd, strict=True)
-        new, old = (
-            imm(e, "uint64") if e == o else b.let("factor", select(is_even, imm(e, "uint64"), imm(o, "uint64"))) for e, o in pairs
-        )
-        total = cast("uint64", signal) * new + cast("uint64", estimate.at(b, (i,))) * old
-        new_estimate = cast("uint32", total >> attrs.bits)
-        return minimum(b.let("found", new_estimate), signal) if attrs.clamping else new_estimate
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+def element_estimate(
+    attrs: NoiseAttrs, b: IRBuilder, i: Index, data: TensorFn, estimate: TensorFn, *, out_type: TensorType
+) -> Expr:  # fmt: skip
+    signal = b.let("signal", data.at(b, i) << attrs.smoothing_bits)
+    is_even = equal(i[0] % 2, 0)
+    pairs = zip(attrs.even, attrs.odd, strict=True)
+    new, old = (
+        imm(e, "uint64") if e == o else b.let("factor", select(is_even, imm(e, "uint64"), imm(o, "uint64"))) for e, o in pairs
+    )
+    total = cast("uint64", signal) * new + cast("uint64", estimate.at(b, i)) * old
+    new_estimate = cast("uint32", total >> attrs.bits)
+    return minimum(b.let("found", new_estimate), signal) if attrs.clamping else new_estimate
 
 
-def te_subtract(_ctx: TeContext, args: Sequence[TensorFn], attrs: NoiseAttrs, out_type: TensorType) -> TensorFn:
-    data, estimate = args
-
-    def rule(b: IRBuilder, i: Expr) -> Expr:
-        value = b.let("value", data.at(b, (i,)))
-        signal = b.let("signal", value << attrs.smoothing_bits)
-        left = b.let("left", (signal - minimum(b.let("noise", estimate.at(b, (i,))), signal)) >> attrs.smoothing_bits)
-        least = b.let("least", cast("uint32", (cast("uint64", value) * attrs.remaining) >> attrs.bits))
-        return maximum(left, least)
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+def element_subtract(
+    attrs: NoiseAttrs, b: IRBuilder, i: Index, data: TensorFn, estimate: TensorFn, *, out_type: TensorType
+) -> Expr:  # fmt: skip
+    value = b.let("value", data.at(b, i))
+    signal = b.let("signal", value << attrs.smoothing_bits)
+    left = b.let("left", (signal - minimum(b.let("noise", estimate.at(b, i)), signal)) >> attrs.smoothing_bits)
+    least = b.let("least", cast("uint32", (cast("uint64", value) * attrs.remaining) >> attrs.bits))
+    return maximum(left, least)
 
 
-for _name, _evaluate, _rule, _doc in (
-    ("signal.noise_estimate", evaluate_estimate, te_estimate, "the new estimate"),
-    ("signal.subtract_noise", evaluate_subtract, te_subtract, "what remains"),
+for _name, _evaluate, _element, _doc in (
+    ("signal.noise_estimate", evaluate_estimate, element_estimate, "the new estimate"),
+    ("signal.subtract_noise", evaluate_subtract, element_subtract, "what remains"),
 ):
     register(
         _name,
@@ -488,7 +465,7 @@ for _name, _evaluate, _rule, _doc in (
         attrs=NoiseAttrs,
         infer_type=infer_spectral_subtraction,
         evaluate=_evaluate,
-        te=_rule,
+        te=elementwise(_element),
     )
 
 

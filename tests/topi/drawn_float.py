@@ -13,11 +13,12 @@ import numpy as np
 from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds, FloatWindowAttrs
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
+from aot.op.nn.conv2d import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
 from aot.op.nn.conv2d_transpose import FloatTransposeAttrs
-from aot.op.nn.dense import BatchMatmulAttrs
+from aot.op.nn.dense import BatchMatmulAttrs, DenseFloatAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Constant, Expr, Function, Var, call
 from aot.relay.interpreter import evaluate
@@ -115,7 +116,7 @@ def _function(
     names = list(FLOAT_ACTIVATIONS)
     lo, hi = (None, None) if rng.random() < 0.1 else FLOAT_ACTIVATIONS[names[int(rng.integers(len(names)))]]
     depth, channels = pick(rng, 1, 2, 3, 4, 5, 8, 12, 17), pick(rng, 1, 2, 3, 4, 5, 7, 8, 9, 16, 19)
-    attrs: Any = Bounds(lo, hi)
+    attrs: Any = DenseFloatAttrs(lo, hi)
     if anchor == "nn.dense_float":
         depth *= pick(rng, 1, 1, 3, 11)
         x, weight = Var("x", TensorType((pick(rng, 1, 1, 1, 2, 3, 5), depth), "float32")), (channels, depth)
@@ -132,7 +133,7 @@ def _function(
             pads.append((before, after))
         padding = (pads[0][0], pads[1][0], pads[0][1], pads[1][1])
         multiplier = pick(rng, 1, 1, 1, 2) if depth > 1 else pick(rng, 1, 3, 8)
-        attrs = FloatWindowAttrs(strides, padding, dilation, lo, hi)
+        attrs = (DepthwiseConv2DFloatAttrs if depthwise else Conv2DFloatAttrs)(strides, padding, dilation, lo, hi)
         x = Var("x", TensorType((pick(rng, 1, 1, 2), size[0], size[1], depth), "float32"))
         weight = (1, *kernel, depth * multiplier) if depthwise else (channels, *kernel, depth)
         channels = weight[3] if depthwise else channels
@@ -149,7 +150,7 @@ def _row(rng: np.random.Generator) -> Function:
     lo, hi = (None, None) if rng.random() < 0.1 else FLOAT_ACTIVATIONS[("NONE", "RELU")[pick(rng, 0, 1)]]
     bias = [_constant(rng, (channels,))] if rng.random() < 0.7 else []
     x, weight = Var("x", TensorType((1, depth), "float32")), _constant(rng, (channels, depth))
-    return Function((x,), call("nn.dense_float", [x, weight, *bias], Bounds(lo, hi)), {"Primitive": 1})
+    return Function((x,), call("nn.dense_float", [x, weight, *bias], DenseFloatAttrs(lo, hi)), {"Primitive": 1})
 
 
 def _transposed(rng: np.random.Generator) -> Function:
@@ -177,7 +178,7 @@ def _product(rng: np.random.Generator, anchor: str) -> Function:
         x, y = Var("x", TensorType((m, k), "float32")), Var("y", TensorType((n, k), "float32"))
         lo, hi = list(FLOAT_ACTIVATIONS.values())[int(rng.integers(len(FLOAT_ACTIVATIONS)))]
         bias = [_constant(rng, (n,))] if rng.random() < 0.7 else []
-        return _with_tail(rng, (x, y), call(anchor, [x, y, *bias], Bounds(lo, hi)))
+        return _with_tail(rng, (x, y), call(anchor, [x, y, *bias], DenseFloatAttrs(lo, hi)))
     lead = tuple(pick(rng, 1, 2, 3) for _ in range(pick(rng, 0, 1, 1, 2)))
     sides = []
     for _ in range(2):

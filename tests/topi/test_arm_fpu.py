@@ -13,8 +13,8 @@ import pytest
 from aot.executor.candidates import candidates, group_of
 from aot.executor.config import SelectionConfig
 from aot.ir.type import TensorType
-from aot.op.common.float_layer import FloatWindowAttrs
 from aot.op.math.arithmetic import BinaryAttrs
+from aot.op.nn.conv2d import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
 from aot.op.nn.dense import BatchMatmulAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate
@@ -35,7 +35,7 @@ def test_strips_are_for_speed_without_a_limit_of_ram() -> None:
     x = Var("x", TensorType((1, 8, 8, 16), "float32"))
     weight = Constant(np.ones((1, 3, 3, 16), np.float32), TensorType((1, 3, 3, 16), "float32"))
     func = Function(
-        (x,), call("nn.depthwise_conv2d_float", [x, weight], FloatWindowAttrs((1, 1), (1, 1, 1, 1))), {"Primitive": 1}
+        (x,), call("nn.depthwise_conv2d_float", [x, weight], DepthwiseConv2DFloatAttrs((1, 1), (1, 1, 1, 1))), {"Primitive": 1}
     )
 
     def kernels(policy: SelectionConfig) -> str:
@@ -50,7 +50,7 @@ def test_strips_are_for_speed_without_a_limit_of_ram() -> None:
 def test_dilated_windows_of_several_rows_are_packed(dilation: tuple[int, int], packed: bool) -> None:
     x = Var("x", TensorType((1, 12, 12, 8), "float32"))
     weight = Constant(np.ones((8, 3, 3, 8), np.float32), TensorType((8, 3, 3, 8), "float32"))
-    attrs = FloatWindowAttrs((1, 1), (0, 0, 0, 0), dilation)
+    attrs = Conv2DFloatAttrs((1, 1), (0, 0, 0, 0), dilation)
     func = Function((x,), call("nn.conv2d_float", [x, weight], attrs), {"Primitive": 1})
     found = candidates(func, find_target("cortex-m4"), "kernel", SelectionConfig())
     assert any("packed" in c.kernel for c in found) is packed
@@ -61,7 +61,7 @@ def test_one_row_of_results_of_a_column_of_taps() -> None:
     """A single row of results whose windows have several rows is none of a pointwise layer."""
     x = Var("x", TensorType((1, 2, 4, 17), "float32"))
     weight = stored_weights(np.random.default_rng(1), (9, 3, 1, 17))
-    attrs = FloatWindowAttrs((2, 1), (0, 0, 1, 0), lo=-1.0, hi=1.0)
+    attrs = Conv2DFloatAttrs((2, 1), (0, 0, 1, 0), lo=-1.0, hi=1.0)
     func = Function((x,), call("nn.conv2d_float", [x, weight], attrs), {"Primitive": 1})
     _, impl = KERNELS["conv2d_float arm_fpu.conv2d_stored_vmla"]
     data = np.random.default_rng(2).standard_normal(x.type.shape).astype(np.float32)

@@ -33,11 +33,11 @@ from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds
 from aot.op.common.window import PoolAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import CONV2D_FLOAT, Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.nn.conv2d import CONV2D_FLOAT, Conv2DAttrs, Conv2DFloatAttrs, DepthwiseConv2DAttrs, DepthwiseConv2DFloatAttrs
 from aot.op.nn.conv2d import DEPTHWISE_FLOAT as DEPTHWISE_CONV2D_FLOAT_NAME
 from aot.op.nn.conv2d_transpose import FLOAT_TRANSPOSE as FLOAT
 from aot.op.nn.conv2d_transpose import HYBRID_TRANSPOSE as HYBRID
-from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs, FloatTransposeAttrs
+from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs, FloatTransposeAttrs, HybridTransposeAttrs
 from aot.op.nn.conv3d import Conv3DAttrs, Triple
 from aot.op.nn.pool import ARGMAX, UnpoolAttrs
 from aot.op.nn.pool import UNPOOLING as MAX_UNPOOLING_NAME
@@ -105,7 +105,7 @@ def _hybrid_conv2d(op: Operator) -> Expr:
 
 def convert_conv2d_float(op: Operator) -> Expr:
     """CONV_2D whose data, weights and result are float32."""
-    return convert_window(op, CONV2D_FLOAT)
+    return convert_window(op, CONV2D_FLOAT, Conv2DFloatAttrs)
 
 
 # CONV_2D in groups: G times as many data channels as the filters have; output channel o reads those of group o / (O / G).
@@ -228,7 +228,7 @@ def _hybrid_depthwise(op: Operator) -> Expr:
 
 def convert_depthwise_float(op: Operator) -> Expr:
     """DEPTHWISE_CONV_2D whose data, weights and result are float32."""
-    return convert_window(op, DEPTHWISE_CONV2D_FLOAT_NAME)
+    return convert_window(op, DEPTHWISE_CONV2D_FLOAT_NAME, DepthwiseConv2DFloatAttrs)
 
 
 _TRANSPOSE_INPUTS = (2, 1, 3)
@@ -271,7 +271,7 @@ def _conv2d_transpose(op: Operator) -> Expr:
     if data.dtype == "float32" and op.result_type().dtype == "float32" and weight.dtype in ("float32", "int8"):
         float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view)))
         if weight.dtype == "int8":
-            return convert_hybrid_transposed(view, float_attrs)
+            return convert_hybrid_transposed(view, HybridTransposeAttrs(strides, cut, size[1:3], float_attrs.clamp))
         return op.call(FLOAT, layer_operands(view), float_attrs)
     layer = check_quantized_layer(view, channel_axis=0)
     attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
@@ -280,7 +280,7 @@ def _conv2d_transpose(op: Operator) -> Expr:
     return finish_layer(view, acc, layer=layer, rounding="double")
 
 
-def convert_hybrid_transposed(op: Operator, attrs: FloatTransposeAttrs) -> Expr:
+def convert_hybrid_transposed(op: Operator, attrs: HybridTransposeAttrs) -> Expr:
     """The layer; `ctx` shows data, weights and bias as operands 0, 1 and 2."""
     scales, weight = hybrid_weights(op, channel_axis=0)
     data = op.operand(0)

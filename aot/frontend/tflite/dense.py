@@ -25,13 +25,13 @@ from aot.frontend.tflite.retyped import legacy_uint8
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
-from aot.op.common.float_layer import Bounds
 from aot.op.nn.dense import (
     BLOCKWISE,
     MOST,
     BatchMatmulAttrs,
     DenseAttrs,
     DenseBlockwiseAttrs,
+    DenseFloatAttrs,
     matrix_of,
     packed,
 )
@@ -100,7 +100,7 @@ def convert_dense_float(op: Operator) -> Expr:
     """FULLY_CONNECTED whose data, weights and result are float32: rows, dense, the output's shape."""
     rows, shape = dense_shapes(op)
     data, *others = layer_operands(op)
-    result = op.call(DENSE_FLOAT_NAME, [op.reshaped(data, rows), *others], Bounds(*bounds(op)))
+    result = op.call(DENSE_FLOAT_NAME, [op.reshaped(data, rows), *others], DenseFloatAttrs(*bounds(op)))
     return op.reshaped(result, shape)
 
 
@@ -158,7 +158,9 @@ def _batch_matmul(op: Operator) -> Expr:
     if kind == ("float32",) * 3:
         attrs = BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32")
         if _is_one_matrix(right) and right.stored is None and not adj_x:
-            dense = op.call("nn.dense_float", [_matmul_rows(left, a, span), _matmul_weights(right, adj_y=adj_y)], Bounds())
+            dense = op.call(
+                "nn.dense_float", [_matmul_rows(left, a, span), _matmul_weights(right, adj_y=adj_y)], DenseFloatAttrs()
+            )
             return op.call("reshape", [dense], ReshapeAttrs(attrs.infer_type(a, b).shape))
         return op.call("nn.batch_matmul", [left, right], attrs)
     if kind not in _MATMUL_KINDS:

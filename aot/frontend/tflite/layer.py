@@ -14,8 +14,9 @@ from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, reduced_multiplier
 from aot.numerics.ties import Rescaling, as_fixed_point, cast_sums, rounded_once
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS, FloatWindowAttrs
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS
 from aot.op.common.window import Padding
+from aot.op.nn.conv2d import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
 from aot.op.qnn.hybrid import HYBRID, PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs, HybridOutputAttrs
 from aot.op.qnn.quantize import CastSumsAttrs, ClipAttrs, RequantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, Var, const, post_order, tensor_type
@@ -49,20 +50,15 @@ def layer_operands(op: Operator) -> list[Expr]:
     return [*operands, bias]
 
 
-def convert_window(op: Operator, name: str) -> Expr:
+def convert_window(op: Operator, name: str, attrs_type: type[Conv2DFloatAttrs] | type[DepthwiseConv2DFloatAttrs]) -> Expr:
     """A call of `name` for a convolution whose weights are [?, KH, KW, ?]."""
     shape, weight = op.type(0).shape, op.type(1).shape
     if len(shape) != 4 or len(weight) != 4:
         op.refuse("data and weights must have four dimensions")
-    return op.call(name, layer_operands(op), _window_attrs(op, weight[1:3]))
-
-
-def _window_attrs(op: Operator, kernel: tuple[int, ...]) -> FloatWindowAttrs:
-    """Strides, padding, dilation and activation of a convolution with a window of `kernel`."""
     strides = (op.option("stride_h"), op.option("stride_w"))
     dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
-    pads = explicit_padding(op.option("padding"), Window(op.type(0).shape[1:3], kernel, strides, dilation))
-    return FloatWindowAttrs(strides, pads, dilation, *bounds(op))
+    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation))
+    return op.call(name, layer_operands(op), attrs_type(strides, pads, dilation, *bounds(op)))
 
 
 # Shared by CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED: their quantisation, bias and activation.

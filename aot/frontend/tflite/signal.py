@@ -64,7 +64,7 @@ def _irfft(op: Operator) -> Expr:
     length = _fft_length(op, data)
     if not data.shape or data.shape[-1] != length + 2:
         op.refuse(f"{data} is not a spectrum of {length} samples, which has {length + 2} numbers", code="E1122")
-    return op.call("signal.irfft", [op.operand(0)], signals.RfftAttrs(length))
+    return op.call("signal.irfft", [op.operand(0)], signals.IrfftAttrs(length))
 
 
 @converter("RFFT2D", "float32", "signal.rfft2d")

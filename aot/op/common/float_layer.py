@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from aot.ir.op import Array, TypeRuleError
-from aot.ir.type import TensorType, Type
-from aot.op.common.window import Padding, inside, output_size
+from aot.ir.type import TensorType
+from aot.op.common.operator import Index
+from aot.op.common.tensors import np_bounded, tir_bounded
+from aot.op.common.window import Padding, Windowed, inside
 from aot.support.dataclass import dataclass
-from aot.te.tensor import IterVar, TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import IterVar, TensorFn, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm, logical_and, select
@@ -136,66 +137,19 @@ class Bounds:
     hi: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FloatWindowAttrs:
-    """(vertical, horizontal) strides and dilation, padding (top, left, bottom, right), bounds of the activation (None: none)."""
-
-    strides: tuple[int, int]
-    padding: Padding
-    dilation: tuple[int, int] = (1, 1)
-    lo: float | None = None
-    hi: float | None = None
-
-
-def layer_types(types: Sequence[Type], name: str, *, rank: int, channels: Callable[[TensorType], int]) -> list[TensorType]:
-    """Float32 data and weights of `rank` dimensions, and a bias with one value per output channel."""
-    tensors = [t for t in types if isinstance(t, TensorType) and t.dtype == "float32"]
-    if len(tensors) != len(types) or len(tensors) not in (2, 3) or any(len(t.shape) != rank for t in tensors[:2]):
+def check_layer(types: Sequence[TensorType], name: str, *, rank: int, channel_axis: int) -> None:
+    """TypeRuleError unless these are float32 data and weights of `rank` dimensions, and perhaps a bias, one value per channel."""
+    if any(t.dtype != "float32" for t in types) or len(types) not in (2, 3) or any(len(t.shape) != rank for t in types[:2]):
         raise TypeRuleError(f"{name} needs float32 data and weights of {rank} dimensions, not {', '.join(map(str, types))}")
-    if len(tensors) == 3 and tensors[2].size != channels(tensors[1]):
-        raise TypeRuleError(f"a bias of {tensors[2].size} values for {channels(tensors[1])} channels")
-    return tensors
-
-
-def window_types(
-    types: Sequence[Type], attrs: FloatWindowAttrs, name: str, *, channels: Callable[[TensorType], int]
-) -> tuple[TensorType, TensorType, TensorType]:
-    """Data [N, H, W, ?], weights [?, KH, KW, ?] and result [N, H', W', channels]; TypeRuleError if they do not match."""
-    data, weight, *_ = layer_types(types, name, rank=4, channels=channels)
-    height, width = _output_extents(data, weight.shape[1:3], attrs)
-    return data, weight, TensorType((data.shape[0], height, width, channels(weight)), "float32")
-
-
-def _output_extents(data: TensorType, kernel: tuple[int, ...], attrs: FloatWindowAttrs) -> tuple[int, int]:
-    """Height and width of the result; TypeRuleError if the window does not fit."""
-    top, left, bottom, right = attrs.padding
-    extents = []
-    for axis, before, after in ((0, top, bottom), (1, left, right)):
-        step = {"stride": attrs.strides[axis], "dilation": attrs.dilation[axis]}
-        extents.append(output_size(data.shape[1 + axis], kernel[axis], before=before, after=after, **step))
-    if min(extents) < 1:
-        raise TypeRuleError(f"the window {kernel} is larger than the padded image")
-    return extents[0], extents[1]
-
-
-def np_taps(
-    data: Array, kernel: tuple[int, ...], attrs: FloatWindowAttrs, out_type: TensorType
-) -> Iterator[tuple[int, int, Array]]:  # fmt: skip
-    """ky, kx and the data under that tap for all output positions, [N, H', W', C]; 0 outside the image."""
-    top, left, bottom, right = attrs.padding
-    padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)))
-    (sy, sx), (dy, dx), (height, width) = attrs.strides, attrs.dilation, out_type.shape[1:3]
-    for ky in range(kernel[0]):
-        lines = padded[:, ky * dy : ky * dy + (height - 1) * sy + 1 : sy]
-        for kx in range(kernel[1]):
-            yield ky, kx, lines[:, :, kx * dx : kx * dx + (width - 1) * sx + 1 : sx]
+    if len(types) == 3 and types[2].size != types[1].shape[channel_axis]:
+        raise TypeRuleError(f"a bias of {types[2].size} values for {types[1].shape[channel_axis]} channels")
 
 
 def np_layer(
     products: Iterable[Array],
     bias: Sequence[Array],
     *,
-    attrs: FloatWindowAttrs | Bounds,
+    attrs: FloatWindow | Bounds,
     out_type: TensorType,
     first: Sequence[Array] = (),
 ) -> Array:
@@ -205,15 +159,8 @@ def np_layer(
     with np.errstate(all="ignore"):
         for product in products:
             acc = acc + product
-        return _np_finish(acc, bias, attrs)
-
-
-def _np_finish(acc: Array, bias: Sequence[Array], attrs: FloatWindowAttrs | Bounds) -> Array:
-    if bias:
-        acc = acc + bias[0].reshape(-1)
-    acc = acc if attrs.lo is None else np.where(acc < np.float32(attrs.lo), np.float32(attrs.lo), acc)
-    acc = acc if attrs.hi is None else np.where(acc > np.float32(attrs.hi), np.float32(attrs.hi), acc)
-    return acc.astype(np.float32)
+        acc = acc + bias[0].reshape(-1) if bias else acc
+        return np_bounded(acc, attrs.lo, attrs.hi).astype(np.float32)
 
 
 def tir_layer(
@@ -223,7 +170,7 @@ def tir_layer(
     *,
     bias: Sequence[TensorFn],
     channel: Expr,
-    attrs: FloatWindowAttrs | Bounds,
+    attrs: FloatWindow | Bounds,
     first: Sequence[TensorFn] = (),
 ) -> Expr:
     """One element of channel `channel`: the sum of product(*axes), the last axis running fastest, then bias and activation.
@@ -232,58 +179,43 @@ def tir_layer(
     """
     init = first[0].at(b, (channel,)) if first else imm(0.0, "float32")
     value = te_sum(b, axes, product, init=init, dtype="float32")
-    value = value + bias[0].at(b, (channel,)) if bias else value
-    for bound, below in ((attrs.lo, True), (attrs.hi, False)):
-        if bound is not None:
-            value = b.let("value", value)
-            limit = imm(float(np.float32(bound)), "float32")
-            value = select(value < limit if below else value > limit, limit, value)
-    return value
+    return tir_bounded(b, value + bias[0].at(b, (channel,)) if bias else value, attrs.lo, attrs.hi)
 
 
-Product = Callable[..., Expr]
-"""(builder, (n, y, x, o), ky, kx, *reduced channels) -> one product of a result."""
+@dataclass(frozen=True, slots=True)
+class FloatWindow(Windowed):
+    """(vertical, horizontal) strides and dilation, padding (top, left, bottom, right), bounds of the activation (None: none)."""
 
+    strides: tuple[int, int]
+    padding: Padding
+    dilation: tuple[int, int] = (1, 1)
+    lo: float | None = None
+    hi: float | None = None
 
-def te_window(
-    args: Sequence[TensorFn], product: Product, *, attrs: FloatWindowAttrs, out_type: TensorType, depth: int | None = None
-) -> TensorFn:  # fmt: skip
-    """A convolution of (data, weight [?, KH, KW, ?], bias) over the taps and, with `depth`, that many channels per group."""
-    data, weight, *bias = args
+    def result_type(self, data: TensorType, weight: TensorType, channels: int) -> TensorType:
+        """[N, H', W', channels] from data [N, H, W, ?] and weights [?, KH, KW, ?]; TypeRuleError if the window does not fit."""
+        return TensorType((data.shape[0], *self.extents(data.shape[1:3], weight.shape[1:3]), channels), "float32")
 
-    def rule(b: IRBuilder, n: Expr, y: Expr, x: Expr, o: Expr) -> Expr:
-        axes = [
-            _tap_axis(b, y, axis=0, size=data.shape[1], kernel=weight.shape[1], attrs=attrs),
-            _tap_axis(b, x, axis=1, size=data.shape[2], kernel=weight.shape[2], attrs=attrs),
-        ]
-        if depth is not None:
-            axes.append(reduce_axis(depth, name="i"))
-        return tir_layer(b, axes, partial(product, b, (n, y, x, o)), bias=bias, channel=o, attrs=attrs)
+    def tap_axes(self, b: IRBuilder, position: Sequence[Expr], image: Sequence[int], kernel: Sequence[int]) -> list[IterVar]:
+        """The reduction axes over the taps at output position (y, x): those inside the image, unless the window is dilated."""
+        axes = []
+        for axis, (at, name) in enumerate(zip(position, ("ky", "kx"), strict=True)):
+            stride, before = self.strides[axis], self.padding[axis]
+            if not any(self.padding[axis::2]) or self.dilation[axis] > 1:
+                axes.append(reduce_axis(kernel[axis], name=name))
+                continue
+            origin = at * stride - before
+            start, stop = inside(at, stride=stride, before=before, kernel=kernel[axis], size=image[axis])
+            stop = b.let("stop", stop - origin)
+            axes.append(reduce_axis(stop, start=b.let("start", start - origin), name=name))
+        return axes
 
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def _tap_axis(b: IRBuilder, position: Expr, *, axis: int, size: int, kernel: int, attrs: FloatWindowAttrs) -> IterVar:
-    """The reduction axis over the taps of one dimension: only taps inside the image, unless the window is dilated."""
-    before, name = attrs.padding[axis], "yx"[axis]
-    if not any(attrs.padding[axis::2]) or attrs.dilation[axis] > 1:
-        return reduce_axis(kernel, name=f"k{name}")
-    origin = position * attrs.strides[axis] - before
-    start, stop = inside(position, stride=attrs.strides[axis], before=before, kernel=kernel, size=size)
-    return reduce_axis(b.let("stop", stop - origin), start=b.let("start", start - origin), name=f"k{name}")
-
-
-def tap(
-    b: IRBuilder, data: TensorFn, position: tuple[Expr, Expr, Expr, Expr], *, at: tuple[Expr, Expr], attrs: FloatWindowAttrs
-) -> Expr:  # fmt: skip
-    """The data at output position (n, y, x, channel) under tap `at`; 0 outside the image."""
-    n, y, x, channel = position
-    row = y * attrs.strides[0] + at[0] * attrs.dilation[0] - attrs.padding[0]
-    column = x * attrs.strides[1] + at[1] * attrs.dilation[1] - attrs.padding[1]
-    value = data.at(b, (n, row, column, channel))
-    zero = imm(0.0, "float32")
-    if attrs.dilation[0] > 1 and any(attrs.padding[::2]):
-        value = select(logical_and(row >= 0, row < data.shape[1]), value, zero)
-    if attrs.dilation[1] > 1 and any(attrs.padding[1::2]):
-        value = select(logical_and(column >= 0, column < data.shape[2]), value, zero)
-    return value
+    def tap(self, b: IRBuilder, data: TensorFn, index: Index, channel: Expr, at: Sequence[Expr]) -> Expr:
+        """The data at output position (n, y, x, ?) under tap `at`, in a channel; 0 outside the image."""
+        places = self.source(index[1:3], at)
+        value = data.at(b, (index[0], *places, channel))
+        for axis, place in enumerate(places):
+            if self.dilation[axis] > 1 and any(self.padding[axis::2]):
+                within = logical_and(place >= 0, place < data.shape[1 + axis])
+                value = select(within, value, imm(0.0, "float32"))
+        return value

@@ -10,11 +10,12 @@ import numpy as np
 
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import requantize, tir_multiply_by_quantized_multiplier
+from aot.numerics.fixed_point import named, requantize, tir_multiply_by_quantized_multiplier
 from aot.numerics.linear import Rescaling
+from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, clamp, imm
+from aot.tir.expr import Expr, binop, cast, clamp, imm, select
 
 # Checks shared by several converters, each ending in a coded refusal.
 
@@ -79,6 +80,25 @@ def require(data: TensorType, name: str, *dtypes: str, least_rank: int = 0) -> N
     if data.dtype not in dtypes or len(data.shape) < least_rank:
         choice = " or ".join(filter(None, (", ".join(dtypes[:-1]), dtypes[-1])))
         raise TypeRuleError(f"{name} needs {'an' if choice.startswith('int') else 'a'} {choice} tensor, not {data}")
+
+
+def np_bounded(x: Array, lo: float | None, hi: float | None) -> Array:
+    """Numbers clamped to the bounds (None: no bound); a NaN stays."""
+    for bound, beyond in ((lo, np.less), (hi, np.greater)):
+        if bound is not None:
+            limit = np.asarray(bound, x.dtype)
+            x = np.where(beyond(x, limit), limit, x)
+    return x
+
+
+def tir_bounded(b: IRBuilder, x: Expr, lo: float | None, hi: float | None) -> Expr:
+    """The same of an expression."""
+    for bound, beyond in ((lo, "<"), (hi, ">")):
+        if bound is not None:
+            x = named(b, "value", x)
+            limit = imm(float(np.float32(bound)) if is_float(x.dtype) else int(bound), x.dtype)
+            x = select(binop(beyond, x, limit), limit, x)
+    return x
 
 
 def broadcast_index(data: TensorFn, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import product
 
 import numpy as np
 
 from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.tensors import Clamped
+from aot.op.common.tensors import Clamped, tensors_of
 from aot.support.dataclass import dataclass
-from aot.te.tensor import IterVar, TensorFn, reduce_axis
+from aot.te.tensor import IterVar, reduce_axis
 from aot.tir.builder import IRBuilder
-from aot.tir.expr import Expr, cast, imm, logical_and, maximum, minimum, select
+from aot.tir.expr import Expr, maximum, minimum
 
 # Sliding windows: TFLite's SAME and VALID padding, and the part of a window inside the image.
 
@@ -66,63 +66,52 @@ def _transposed_taps(b: IRBuilder, position: Expr, *, size: int, taps: int, stri
     return TransposedTaps(quotient, rest, first, b.let("last", minimum(quotient + 1, count)))
 
 
-# Shared by nn.conv2d and nn.depthwise_conv2d: window positions, and what is read there.
+class Windowed:
+    """Attributes (a frozen dataclass) of a window that slides over an image [N, H, W, C].
 
+    Strides and dilation are (vertical, horizontal), padding is (top, left, bottom, right).
+    """
 
-def output_extent(size: int, kernel: int, *, stride: int, dilation: int, pad: int) -> int:
-    """Number of window positions along one axis; `pad` is the sum of both sides."""
-    return (size + pad - (kernel - 1) * dilation - 1) // stride + 1
+    __slots__ = ()
 
+    strides: tuple[int, int]
+    padding: Padding
+    dilation: tuple[int, int]
 
-def spatial_shape(data: TensorType, kernel: tuple[int, int], attrs: Any) -> tuple[int, int]:
-    """Output height and width of a windowed operator over NHWC data."""
-    top, left, bottom, right = attrs.padding
-    return (
-        output_extent(data.shape[1], kernel[0], stride=attrs.strides[0], dilation=attrs.dilation[0], pad=top + bottom),
-        output_extent(data.shape[2], kernel[1], stride=attrs.strides[1], dilation=attrs.dilation[1], pad=left + right),
-    )
+    def extents(self, image: Sequence[int], kernel: Sequence[int]) -> tuple[int, int]:
+        """Height and width of the result; TypeRuleError if the window is larger than the padded image."""
+        sizes = []
+        for axis in range(2):
+            before, after = self.padding[axis::2]
+            step = {"stride": self.strides[axis], "dilation": self.dilation[axis]}
+            sizes.append(output_size(image[axis], kernel[axis], before=before, after=after, **step))
+        if min(sizes) < 1:
+            raise TypeRuleError(f"the window {tuple(kernel)} is larger than the padded image")
+        return sizes[0], sizes[1]
 
+    def padded(self, data: Array, value: float = 0) -> Array:
+        """The image with its border."""
+        top, left, bottom, right = self.padding
+        return np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=value)
 
-def padded(data: Array, attrs: Any) -> Array:
-    """data - input_zp with the border added, as int64-exact float64 for BLAS."""
-    top, left, bottom, right = attrs.padding
-    wide = np.pad(data.astype(np.float64), ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=attrs.pad_value)
-    result: Array = wide - attrs.input_zp
-    return result
+    def taps(self, padded: Array, kernel: Sequence[int], out_type: TensorType) -> Iterator[tuple[int, int, Array]]:
+        """ky, kx and what is under that tap for all output positions, [N, H', W', C]."""
+        (sy, sx), (dy, dx), (height, width) = self.strides, self.dilation, out_type.shape[1:3]
+        for ky, kx in product(range(kernel[0]), range(kernel[1])):
+            rows = slice(ky * dy, ky * dy + (height - 1) * sy + 1, sy)
+            yield ky, kx, padded[:, rows, kx * dx : kx * dx + (width - 1) * sx + 1 : sx]
 
-
-def window(x: Array, ky: int, kx: int, *, attrs: Any, height: int, width: int) -> Array:
-    """The input of tap (ky, kx) for all output positions: [N, H', W', I]."""
-    (sy, sx), (dy, dx) = attrs.strides, attrs.dilation
-    return x[:, ky * dy : ky * dy + (height - 1) * sy + 1 : sy, kx * dx : kx * dx + (width - 1) * sx + 1 : sx, :]
-
-
-def tap_value(
-    b: IRBuilder,
-    data: TensorFn,
-    position: tuple[Expr, Expr, Expr, Expr],
-    *,
-    tap: tuple[Expr, Expr],
-    attrs: Any,
-) -> Expr:
-    """data - input_zp at output position (n, y, x, channel) and window tap (ky, kx), int32; the pad value outside the image."""
-    n, y, x, channel = position
-    (sy, sx), (dy, dx), (top, left, bottom, right) = attrs.strides, attrs.dilation, attrs.padding
-    row = y * sy + tap[0] * dy - top
-    column = x * sx + tap[1] * dx - left
-    inside = cast("int32", data.at(b, (n, row, column, channel)))
-    if top or left or bottom or right:
-        rows = logical_and(row >= 0, row < data.shape[1])
-        columns = logical_and(column >= 0, column < data.shape[2])
-        inside = select(logical_and(rows, columns), inside, imm(attrs.pad_value))
-    return inside - int(attrs.input_zp)
+    def source(self, position: Sequence[Expr], tap: Sequence[Expr]) -> tuple[Expr, Expr]:
+        """Row and column of the image that tap (ky, kx) of the window at output position (y, x) reads."""
+        (sy, sx), (dy, dx), (top, left, _, _) = self.strides, self.dilation, self.padding
+        return position[0] * sy + tap[0] * dy - top, position[1] * sx + tap[1] * dx - left
 
 
 # Shared by AVERAGE_POOL_2D and MAX_POOL_2D.
 
 
 @dataclass(frozen=True, slots=True)
-class PoolAttrs(Clamped):
+class PoolAttrs(Clamped, Windowed):
     """(vertical, horizontal) window and strides, padding (top, left, bottom, right), clamp [lo, hi] in quantised values."""
 
     pool_size: tuple[int, int]
@@ -130,12 +119,13 @@ class PoolAttrs(Clamped):
     padding: Padding
     lo: int
     hi: int
+    dilation = (1, 1)
 
 
 def infer_pool(types: Sequence[Type], attrs: PoolAttrs) -> Type:
     """NHWC -> NHWC of the same element type; every window must touch the image."""
-    (data,) = types
-    if not isinstance(data, TensorType) or len(data.shape) != 4:
+    (data,) = tensors_of(types, 1)
+    if len(data.shape) != 4:
         raise TypeRuleError(f"pooling needs one 4-D tensor, not {data}")
     extents = []
     for axis in range(2):
@@ -147,20 +137,6 @@ def infer_pool(types: Sequence[Type], attrs: PoolAttrs) -> Type:
             raise TypeRuleError(f"a window {attrs.pool_size} does not fit {data} with padding {attrs.padding}")
         extents.append(extent)
     return TensorType((data.shape[0], *extents, data.shape[3]), data.dtype, data.quant)
-
-
-def taps(padded: Array, attrs: PoolAttrs, out_type: TensorType) -> Iterator[Array]:
-    """For each tap of the window, the elements under it, [N, H', W', C], from the padded image."""
-    (sy, sx), (_, height, width, _) = attrs.strides, out_type.shape
-    for ky in range(attrs.pool_size[0]):
-        for kx in range(attrs.pool_size[1]):
-            yield padded[:, ky : ky + (height - 1) * sy + 1 : sy, kx : kx + (width - 1) * sx + 1 : sx, :]
-
-
-def pad_widths(attrs: PoolAttrs) -> tuple[tuple[int, int], ...]:
-    """numpy.pad widths of the four dimensions."""
-    top, left, bottom, right = attrs.padding
-    return (0, 0), (top, bottom), (left, right), (0, 0)
 
 
 def window_axes(b: IRBuilder, y: Expr, x: Expr, *, image: Sequence[int], attrs: PoolAttrs) -> tuple[IterVar, IterVar]:

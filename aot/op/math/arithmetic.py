@@ -11,7 +11,7 @@ from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import ATAN2, FMOD, POW, atan2f, powf
 from aot.numerics.fixed_point import multiply_by_quantized_multiplier, named, tir_multiply_by_quantized_multiplier
 from aot.op.common.operator import Index, elementwise, operator, register
-from aot.op.common.tensors import broadcast_at, broadcast_index, broadcast_type, tensors_of
+from aot.op.common.tensors import broadcast_at, broadcast_index, broadcast_type, np_bounded, tensors_of, tir_bounded
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize
 from aot.te.tensor import TensorFn
@@ -263,20 +263,10 @@ def _register_binary(name: str, binary: Binary) -> None:
     def evaluate(a: Array, b: Array, *, attrs: BinaryAttrs, out_type: TensorType) -> Array:
         with np.errstate(all="ignore"):
             result = np.asarray(binary.evaluate(a, b))
-        if attrs.lo is not None:
-            result = np.where(result < (lo := np.asarray(attrs.lo, result.dtype)), lo, result)  # a NaN stays
-        if attrs.hi is not None:
-            result = np.where(result > (hi := np.asarray(attrs.hi, result.dtype)), hi, result)
-        return result.astype(a.dtype).reshape(out_type.shape)
+        return np_bounded(result, attrs.lo, attrs.hi).astype(a.dtype).reshape(out_type.shape)
 
     def element(attrs: BinaryAttrs, b: IRBuilder, i: Index, *tensors: TensorFn, out_type: TensorType) -> Expr:
-        value = binary.rule(b, *(broadcast_at(b, t, i) for t in tensors))
-        for bound, op in ((attrs.lo, "<"), (attrs.hi, ">")):
-            if bound is not None:
-                value = named(b, "value", value)
-                limit = imm(bound if is_float(value.dtype) else int(bound), value.dtype)
-                value = select(binop(op, value, limit), limit, value)
-        return value
+        return tir_bounded(b, binary.rule(b, *(broadcast_at(b, t, i) for t in tensors)), attrs.lo, attrs.hi)
 
     def domain(types: Sequence[Type], _attrs: object) -> dict[int, tuple[float, float]]:
         _, divisor = tensors_of(types, 2)

@@ -14,11 +14,10 @@ import numpy as np
 
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.operator import register
-from aot.op.common.te_rule import TeContext
+from aot.op.common.operator import Index, elementwise, register
 from aot.op.common.tensors import tensors_of
 from aot.support.dataclass import dataclass
-from aot.te.tensor import IterVar, TensorFn, reduce_axis, sum, tensor_fn
+from aot.te.tensor import IterVar, TensorFn, reduce_axis, sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, equal, imm, logical_and, maximum, minimum, select
 
@@ -37,24 +36,23 @@ class Conv3DAttrs:
 
 def infer_conv3d(types: Sequence[Type], attrs: Conv3DAttrs) -> Type:
     """float32 [N, D, H, W, I], weights [KD, KH, KW, I, O] -> [N, *extents, O]."""
-    data, weight = tensors_of(types, 2)
-    _check(data, weight, attrs, channels=3)
-    return TensorType((data.shape[0], *attrs.extents, weight.shape[4]), "float32")
+    return _checked(types, attrs, channels=(3, 4))
 
 
 def infer_transpose(types: Sequence[Type], attrs: Conv3DAttrs) -> Type:
     """float32 [N, D, H, W, I], weights [KD, KH, KW, O, I] -> [N, *extents, O]."""
+    return _checked(types, attrs, channels=(4, 3))
+
+
+def _checked(types: Sequence[Type], attrs: Conv3DAttrs, *, channels: tuple[int, int]) -> Type:
+    """The result's type; `channels`: the axes of the weights with input and output channels."""
     data, weight = tensors_of(types, 2)
-    _check(data, weight, attrs, channels=4)
-    return TensorType((data.shape[0], *attrs.extents, weight.shape[3]), "float32")
-
-
-def _check(data: TensorType, weight: TensorType, attrs: Conv3DAttrs, *, channels: int) -> None:
     fits = data.dtype == weight.dtype == "float32" and len(data.shape) == len(weight.shape) == 5
-    if not fits or data.shape[4] != weight.shape[channels] or not data.size or not weight.size:
+    if not fits or data.shape[4] != weight.shape[channels[0]] or not data.size or not weight.size:
         raise TypeRuleError(f"a three-dimensional convolution of {data} by {weight} is not valid")
     if min(*attrs.strides, *attrs.dilation, *attrs.extents) < 1 or min(attrs.before) < 0:
         raise TypeRuleError(f"a three-dimensional convolution with {attrs} is not valid")
+    return TensorType((data.shape[0], *attrs.extents, weight.shape[channels[1]]), "float32")
 
 
 def evaluate_conv3d(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type: TensorType) -> Array:
@@ -96,77 +94,59 @@ def evaluate_transpose(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_ty
     return total
 
 
-def _leaves(attrs: Conv3DAttrs, axis: int, kernel: int, size: int) -> bool:
-    """Whether some window exceeds the data along an axis."""
-    last = (attrs.extents[axis] - 1) * attrs.strides[axis] - attrs.before[axis] + (kernel - 1) * attrs.dilation[axis]
-    return attrs.before[axis] > 0 or last >= size
+def element_conv3d(
+    attrs: Conv3DAttrs, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType
+) -> Expr:  # fmt: skip
+    n, *position, o = index
+    origins = [b.let("origin", i * s - p) for i, s, p in zip(position, attrs.strides, attrs.before, strict=True)]
+
+    def term(*taps: Expr) -> Expr:
+        *window, channel = taps
+        places = [o + t * d for o, t, d in zip(origins, window, attrs.dilation, strict=True)]
+        inside: Expr | None = None
+        for axis, (place, size) in enumerate(zip(places, data.shape[1:4], strict=True)):
+            reach = (attrs.extents[axis] - 1) * attrs.strides[axis] + (weight.shape[axis] - 1) * attrs.dilation[axis]
+            if attrs.before[axis] or reach >= size:
+                within = logical_and(place >= 0, place < size)
+                inside = within if inside is None else logical_and(inside, within)
+        value = data.at(b, (n, *places, channel)) * weight.at(b, (*window, channel, o))
+        # a sum that starts with +0 is never -0, so adding +0 leaves it unchanged
+        return value if inside is None else select(inside, value, imm(0.0, "float32"))
+
+    axes = [reduce_axis(extent, name="k") for extent in (*weight.shape[:3], data.shape[4])]
+    return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
 
 
-def te_conv3d(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, out_type: TensorType) -> TensorFn:
-    data, weight = args
-    image = data.shape[1:4]
+def element_transpose(
+    attrs: Conv3DAttrs, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType
+) -> Expr:  # fmt: skip
+    n, *position, o = index
+    reach = [b.let("reach", i + p) for i, p in zip(position, attrs.before, strict=True)]
 
-    def rule(b: IRBuilder, n: Expr, *rest: Expr) -> Expr:
-        origins = [b.let("origin", i * s - p) for i, s, p in zip(rest[:3], attrs.strides, attrs.before, strict=True)]
+    def axis_of(axis: int) -> IterVar:
+        """The data positions from which some tap contributes to this result position."""
+        stride, span = attrs.strides[axis], (weight.shape[axis] - 1) * attrs.dilation[axis]
+        first = maximum((reach[axis] - span + (stride - 1)) / stride, 0)
+        last = minimum(reach[axis] / stride + 1, data.shape[axis + 1])
+        return reduce_axis(b.let("last", last), start=b.let("first", first), name="p")
 
-        def term(*taps: Expr) -> Expr:
-            *window, channel = taps
-            places = [o + t * d for o, t, d in zip(origins, window, attrs.dilation, strict=True)]
-            inside: Expr = imm(1, "bool")
-            for axis, place in enumerate(places):
-                if (
-                    attrs.before[axis]
-                    or (attrs.extents[axis] - 1) * attrs.strides[axis] + (weight.shape[axis] - 1) * attrs.dilation[axis]
-                    >= image[axis]
-                ):
-                    within = logical_and(place >= 0, place < image[axis])
-                    inside = within if inside == imm(1, "bool") else logical_and(inside, within)
-            product_ = data.at(b, (n, *places, channel)) * weight.at(b, (*window, channel, rest[3]))
-            # a sum that starts with +0 is never -0, so adding +0 leaves it unchanged
-            return product_ if inside == imm(1, "bool") else select(inside, product_, imm(0.0, "float32"))
+    def term(*at: Expr) -> Expr:
+        *places, channel = at
+        steps = [r - p * s for r, p, s in zip(reach, places, attrs.strides, strict=True)]
+        taps = [s / d for s, d in zip(steps, attrs.dilation, strict=True)]
+        value = data.at(b, (n, *places, channel)) * weight.at(b, (*taps, o, channel))
+        for step, dilation in zip(steps, attrs.dilation, strict=True):
+            if dilation > 1:
+                value = select(equal(step % dilation, 0), value, imm(0.0, "float32"))
+        return value
 
-        axes = [reduce_axis(extent, name="k") for extent in (*weight.shape[:3], data.shape[4])]
-        return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
-
-
-def te_transpose(_ctx: TeContext, args: Sequence[TensorFn], attrs: Conv3DAttrs, out_type: TensorType) -> TensorFn:
-    data, weight = args
-
-    def rule(b: IRBuilder, n: Expr, *rest: Expr) -> Expr:
-        reach = [b.let("reach", i + p) for i, p in zip(rest[:3], attrs.before, strict=True)]
-
-        def axis_of(axis: int) -> IterVar:
-            """The data positions from which some tap contributes to this result position."""
-            stride, span = attrs.strides[axis], (weight.shape[axis] - 1) * attrs.dilation[axis]
-            first = maximum((reach[axis] - span + (stride - 1)) / stride, 0)
-            last = minimum(reach[axis] / stride + 1, data.shape[axis + 1])
-            return reduce_axis(b.let("last", last), start=b.let("first", first), name="p")
-
-        def term(*index: Expr) -> Expr:
-            *places, channel = index
-            taps: list[Expr] = []
-            hits: list[Expr] = []
-            for axis, place in enumerate(places):
-                steps = reach[axis] - place * attrs.strides[axis]
-                taps.append(steps / attrs.dilation[axis])
-                if attrs.dilation[axis] > 1:
-                    hits.append(equal(steps % attrs.dilation[axis], 0))
-            product_ = data.at(b, (n, *places, channel)) * weight.at(b, (*taps, rest[3], channel))
-            for hit in hits:
-                product_ = select(hit, product_, imm(0.0, "float32"))
-            return product_
-
-        axes = [*(axis_of(axis) for axis in range(3)), reduce_axis(data.shape[4], name="c")]
-        return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
-
-    return tensor_fn(out_type.shape, out_type.dtype, rule)
+    axes = [*(axis_of(axis) for axis in range(3)), reduce_axis(data.shape[4], name="c")]
+    return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
 
 
 for _name, _infer, _evaluate, _rule, _weights, _opcode in (
-    ("nn.conv3d", infer_conv3d, evaluate_conv3d, te_conv3d, "I, O", "CONV_3D"),
-    ("nn.conv3d_transpose", infer_transpose, evaluate_transpose, te_transpose, "O, I", "CONV_3D_TRANSPOSE"),
+    ("nn.conv3d", infer_conv3d, evaluate_conv3d, elementwise(element_conv3d), "I, O", "CONV_3D"),
+    ("nn.conv3d_transpose", infer_transpose, evaluate_transpose, elementwise(element_transpose), "O, I", "CONV_3D_TRANSPOSE"),
 ):
     register(
         _name,

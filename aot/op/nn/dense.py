@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.float_layer import Bounds, layer_types, np_layer, tir_layer
-from aot.op.common.operator import Index, elementwise, operator, register
+from aot.op.common.float_layer import Bounds, check_layer, np_layer, tir_layer
+from aot.op.common.operator import Index, operator
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, reduce_axis, wrapping
@@ -62,37 +60,14 @@ class DenseAttrs:
         return cast(self.acc_dtype, te_sum(b, [reduce_axis(weight.shape[1], name="k")], term, dtype=wide))
 
 
+DENSE_FLOAT = "nn.dense_float"
+
+
 # nn.dense_float: FULLY_CONNECTED of TFLite on float32.
 #
 # out[m, o] = clamp(sum over k of data[m, k] * w[o, k] + bias[o]), in this order.
 # Oracle: `reference_ops::FullyConnected` of float.
-
-
-DENSE_FLOAT = "nn.dense_float"
-
-
-def infer_dense_float(types: Sequence[Type], _attrs: Bounds) -> Type:
-    """data [M, K], weight [O, K], bias [O] -> float32 [M, O]."""
-    data, weight, *_ = layer_types(types, DENSE_FLOAT, rank=2, channels=lambda w: w.shape[0])
-    if data.shape[1] != weight.shape[1]:
-        raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
-    return TensorType((data.shape[0], weight.shape[0]), "float32")
-
-
-def evaluate_dense_float(data: Array, weight: Array, *bias: Array, attrs: Bounds, out_type: TensorType) -> Array:
-    products = (data[:, k, None] * weight[:, k] for k in range(weight.shape[1]))
-    return np_layer(products, bias, attrs=attrs, out_type=out_type)
-
-
-def element_dense_float(
-    attrs: Bounds, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *bias: TensorFn, out_type: TensorType
-) -> Expr:
-    m, o = index
-    axes = [reduce_axis(weight.shape[1], name="k")]
-    return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=attrs)
-
-
-register(
+@operator(
     DENSE_FLOAT,
     "FULLY_CONNECTED; float32",
     [
@@ -101,11 +76,28 @@ register(
         ("bias?", "float32 [O]", "what is added to each output channel"),
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
-    attrs=Bounds,
-    infer_type=infer_dense_float,
-    evaluate=evaluate_dense_float,
-    te=elementwise(element_dense_float),
 )
+@dataclass(frozen=True, slots=True)
+class DenseFloatAttrs(Bounds):
+    """The bounds of the activation."""
+
+    def infer_type(self, data: TensorType, weight: TensorType, *bias: TensorType) -> Type:
+        """data [M, K], weight [O, K], bias [O] -> float32 [M, O]."""
+        check_layer((data, weight, *bias), DENSE_FLOAT, rank=2, channel_axis=0)
+        if data.shape[1] != weight.shape[1]:
+            raise TypeRuleError(f"rows of {data.shape[1]} data values, but weights for {weight.shape[1]}")
+        return TensorType((data.shape[0], weight.shape[0]), "float32")
+
+    def evaluate(self, data: Array, weight: Array, *bias: Array, out_type: TensorType) -> Array:
+        products = (data[:, k, None] * weight[:, k] for k in range(weight.shape[1]))
+        return np_layer(products, bias, attrs=self, out_type=out_type)
+
+    def element(
+        self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *bias: TensorFn, out_type: TensorType
+    ) -> Expr:
+        m, o = index
+        axes = [reduce_axis(weight.shape[1], name="k")]
+        return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=self)
 
 
 # qnn.dense_blockwise: FULLY_CONNECTED of float32 data with 4-bit weights that have a scale per block of a row.

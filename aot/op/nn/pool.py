@@ -11,7 +11,7 @@ from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
 from aot.op.common.operator import Index, elementwise, operator, register
 from aot.op.common.tensors import Clamped
-from aot.op.common.window import PoolAttrs, infer_pool, inside, pad_widths, taps, window_axes
+from aot.op.common.window import PoolAttrs, infer_pool, inside, window_axes
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, lowest
 from aot.te.tensor import TensorFn, reduce
@@ -28,14 +28,10 @@ from aot.tir.expr import Expr, as_expr, cast, clamp, imm, logical_and, maximum, 
 
 def evaluate_avg_pool2d(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
     wide = np.float32 if is_float(out_type.dtype) else np.int64
-    total = np.zeros(out_type.shape, wide)
-    count = np.zeros((1, *out_type.shape[1:3], 1), np.int64)
-    widths = pad_widths(attrs)
-    padded = np.pad(data.astype(wide), widths)
-    ones = np.pad(np.ones((1, *data.shape[1:3], 1), np.int64), widths)
-    for part, here in zip(taps(padded, attrs, out_type), taps(ones, attrs, out_type), strict=True):
-        total += part
-        count += here
+    total, count = np.zeros(out_type.shape, wide), np.zeros((1, *out_type.shape[1:3], 1), np.int64)
+    for image, sums in ((data.astype(wide), total), (np.ones((1, *data.shape[1:3], 1), np.int64), count)):
+        for _, _, part in attrs.taps(attrs.padded(image), attrs.pool_size, out_type):
+            sums += part
     if is_float(out_type.dtype):
         return np.asarray(total / count.astype(np.float32), np.float32)
     mean = np.sign(total) * ((np.abs(total) + count // 2) // count)
@@ -117,9 +113,8 @@ class AvgOfSumsAttrs(Clamped):
 
 def evaluate_max_pool2d(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
     start = lowest(out_type.dtype)
-    padded = np.pad(data, pad_widths(attrs), constant_values=start)
     result = np.full(out_type.shape, start, data.dtype)
-    for part in taps(padded, attrs, out_type):
+    for _, _, part in attrs.taps(attrs.padded(data, start), attrs.pool_size, out_type):
         result = np.where(result < part, part, result)
     return result if is_float(out_type.dtype) else np.clip(result, attrs.lo, attrs.hi).astype(data.dtype)
 
@@ -165,10 +160,9 @@ _REST = float(np.float32(0.1))
 
 
 def evaluate_argmax(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
-    padded = np.pad(data, pad_widths(attrs), constant_values=lowest("float32"))
     best = np.full(out_type.shape, lowest("float32"), np.float32)
     where = np.zeros(out_type.shape, np.float32)
-    for number, tap in enumerate(taps(padded, attrs, out_type)):
+    for number, (_, _, tap) in enumerate(attrs.taps(attrs.padded(data, lowest("float32")), attrs.pool_size, out_type)):
         better = tap > best
         best, where = np.where(better, tap, best), np.where(better, np.float32(number), where)
     return np.asarray(where + np.float32(_REST), np.float32)

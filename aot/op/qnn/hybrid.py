@@ -11,6 +11,7 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.operator import Index, operator
+from aot.op.common.tensors import np_bounded, tir_bounded
 from aot.op.qnn.quantize import tir_nearest
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis
@@ -312,9 +313,7 @@ class HybridOutputAttrs:
         with np.errstate(all="ignore"):
             value = total * weight_scale * data_scale if self.weight_first else total * (weight_scale * data_scale)
             value = value + (bias[0].reshape(-1) if bias else np.float32(0))
-            value = value if self.lo is None else np.where(value < np.float32(self.lo), np.float32(self.lo), value)
-            value = value if self.hi is None else np.where(value > np.float32(self.hi), np.float32(self.hi), value)
-        return np.asarray(value, np.float32)
+        return np_bounded(np.asarray(value, np.float32), self.lo, self.hi)
 
     def element(
         self, b: IRBuilder, i: Index, acc: TensorFn, params: TensorFn, scales: TensorFn, *bias: TensorFn, out_type: TensorType
@@ -323,10 +322,4 @@ class HybridOutputAttrs:
         weight_scale = scales.at(b, (i[-1] if scales.shape[0] > 1 else imm(0),))
         data_scale = params.at(b, (i[0], imm(0)))
         value = total * weight_scale * data_scale if self.weight_first else total * (weight_scale * data_scale)
-        value = value + (bias[0].at(b, (i[-1],)) if bias else imm(0.0, "float32"))
-        for bound, below in ((self.lo, True), (self.hi, False)):
-            if bound is not None:
-                value = b.let("value", value)
-                limit = imm(float(np.float32(bound)), "float32")
-                value = select(value < limit if below else value > limit, limit, value)
-        return value
+        return tir_bounded(b, value + (bias[0].at(b, (i[-1],)) if bias else imm(0.0, "float32")), self.lo, self.hi)

@@ -9,7 +9,8 @@ import pytest
 
 from aot.executor.candidates import group_of
 from aot.ir.type import TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds
+from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.nn.dense import DenseFloatAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.target.target import find_target
 from aot.topi.arm_fpu.dense_row import RowLayer, schedule
@@ -33,7 +34,7 @@ def test_data_of_one_row_is_screened_where_weights_are_small() -> None:
 
     def text(weight: float) -> str:
         weights = Constant(np.full((100, 16), weight, np.float32), TensorType((100, 16), "float32"))
-        func = Function((x,), call("nn.dense_float", [x, weights], Bounds(*FLOAT_ACTIVATIONS["NONE"])), {"Primitive": 1})
+        func = Function((x,), call("nn.dense_float", [x, weights], DenseFloatAttrs(*FLOAT_ACTIVATIONS["NONE"])), {"Primitive": 1})
         _, impl = KERNELS["dense_float arm_fpu.dense_row_vmla"]
         return str(impl.lower(group_of(func), find_target("cortex-m4"), "kernel").func)
 

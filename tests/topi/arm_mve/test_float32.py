@@ -12,9 +12,10 @@ from aot.executor.candidates import candidates, group_of
 from aot.executor.config import SelectionConfig
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.common.float_layer import Bounds, FloatWindowAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
+from aot.op.nn.conv2d import Conv2DFloatAttrs
+from aot.op.nn.dense import DenseFloatAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target
@@ -32,7 +33,7 @@ def dense(weight: Array, lo: float | None = None, hi: float | None = None) -> Fu
     """One row by a matrix [O, I]."""
     x = Var("x", TensorType((1, weight.shape[1]), "float32"))
     constant = Constant(weight.astype(np.float32), TensorType(weight.shape, "float32"))
-    return Function((x,), call("nn.dense_float", [x, constant], Bounds(lo, hi)), {"Primitive": 1})
+    return Function((x,), call("nn.dense_float", [x, constant], DenseFloatAttrs(lo, hi)), {"Primitive": 1})
 
 
 def case(func: Function, data: Array, expected: Array | None = None) -> Case:
@@ -52,7 +53,7 @@ def test_vectors_only_with_the_permission(opt: str) -> None:
     """Without it the M55 takes the kernels of every core with an FPU."""
     x = Var("x", TensorType((1, 8, 8, 16), "float32"))
     weight = Constant(np.ones((8, 3, 3, 16), np.float32), TensorType((8, 3, 3, 16), "float32"))
-    conv = call("nn.conv2d_float", [x, weight], FloatWindowAttrs((1, 1), (1, 1, 1, 1)))
+    conv = call("nn.conv2d_float", [x, weight], Conv2DFloatAttrs((1, 1), (1, 1, 1, 1)))
     for func in (Function((x,), conv, {"Primitive": 1}), dense(np.ones((10, 16)))):
         plain = kernels(func, M55, opt=opt)
         assert "arm_mve" not in plain
