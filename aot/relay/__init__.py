@@ -41,39 +41,11 @@ from aot.relay.printer import print_func
 from aot.relay.verify import verify
 
 __all__ = [
-    "Call",
-    "Constant",
-    "Expr",
-    "ExprMutator",
-    "ExprVisitor",
-    "Function",
-    "If",
-    "Tuple",
-    "TupleGetItem",
-    "Var",
-    "While",
-    "analysis",
-    "bind_params_by_name",
-    "call",
-    "const",
-    "evaluate",
-    "get_item",
-    "if_then_else",
-    "image",
-    "is_constant",
-    "is_expr",
-    "is_op",
-    "is_tuple",
-    "is_tuple_get_item",
-    "is_var",
-    "make_tuple",
-    "nn",
-    "qnn",
-    "var",
-    "vision",
-    "while_loop",
-    "wildcard",
-]
+    "Call", "Constant", "Expr", "ExprMutator", "ExprVisitor", "Function", "If", "Tuple", "TupleGetItem", "Var",
+    "While", "analysis", "bind_params_by_name", "call", "const", "evaluate", "get_item", "if_then_else", "image",
+    "is_constant", "is_expr", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "make_tuple", "nn", "qnn", "var",
+    "vision", "while_loop", "wildcard",
+]  # fmt: skip
 
 nn = Namespace("nn")
 qnn = Namespace("qnn")
@@ -86,10 +58,6 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'aot.relay' has no attribute '{name}'")
     return named(name)
-
-
-def _from_expr(expr: Any) -> Function | None:
-    return Function(tuple(free_vars(expr)), expr) if isinstance(expr, Expr) else None
 
 
 def _evaluate_drawn(func: Function, inputs: Sequence[Array]) -> list[Array]:
@@ -124,7 +92,7 @@ register_dialect(
         verify=verify,
         input_types=lambda func: [p.type for p in func.params],
         evaluate=_evaluate_drawn,
-        from_expr=_from_expr,
+        from_expr=lambda expr: Function(tuple(free_vars(expr)), expr) if isinstance(expr, Expr) else None,
         to_full_text=_to_full_text,
         from_text=_from_text,
         map_inner=map_inner_functions,

@@ -42,9 +42,8 @@ from aot.support.dtype import int_range, is_float, is_int, numpy_dtype
 
 def all_vars(expr: Expr | Function) -> list[Var]:
     """All variables, each once: a function's parameters first, then others in order of first use."""
-    first = list(expr.params) if isinstance(expr, Function) else []
     body = expr.body if isinstance(expr, Function) else expr
-    return list({id(v): v for v in (*first, *(e for e in post_order(body) if isinstance(e, Var)))}.values())
+    return list({id(v): v for v in (*bound_vars(expr), *(e for e in post_order(body) if isinstance(e, Var)))}.values())
 
 
 def bound_vars(expr: Expr | Function) -> list[Var]:
@@ -465,25 +464,28 @@ def input_ranges(func: Function) -> dict[int, Range]:
 
     def passes(values: Mapping[int, float]) -> bool:
         with np.errstate(all="ignore"):
-            interval = evaluate(trial, [_filled(p, values.get(i, 0)) for i, p in enumerate(func.params)])
+            given = [np.full(p.type.shape, values.get(i, 0), numpy_dtype(p.type.dtype)) for i, p in enumerate(func.params)]
+            interval = evaluate(trial, given)
         return all(o.holds(v) for o, v in zip(limited, interval, strict=True))
 
-    first = next((v for v in FIRST_TRIED if _fits(func.params, params, v) and passes(dict.fromkeys(params, v))), None)
+    every = [_limits(func.params[i]) for i in params]
+    fitting = (v for v in FIRST_TRIED if all(low <= v <= high for low, high in every))
+    first = next((v for v in fitting if passes(dict.fromkeys(params, v))), None)
     if first is None:
         return {}
+
+    def passes_with(i: int, value: float) -> bool:
+        return passes({**dict.fromkeys(params, first), i: value})
+
     ranges = {}
     for i in sorted(params):
         limits = _limits(func.params[i])
-        interval = _around(first, limits, partial(_with_one, passes, dict.fromkeys(params, first), i))
+        interval = _around(first, limits, partial(passes_with, i))
         if interval != limits:
             low = interval[0] if interval[0] > limits[0] else max(interval[0], min(first, USUAL[0]))
             high = interval[1] if interval[1] < limits[1] else min(interval[1], max(first, USUAL[1]))
             ranges[i] = low, high
     return _together(ranges, first, passes)
-
-
-def _with_one(passes: Callable[[Mapping[int, float]], bool], values: Mapping[int, float], i: int, value: float) -> bool:
-    return passes({**values, i: value})
 
 
 def _limited(func: Function) -> list[_Limited]:
@@ -506,23 +508,11 @@ def _is_short(expr: Expr) -> bool:
     )
 
 
-def _filled(param: Var, value: float) -> Array:
-    type_ = tensor_type(param)
-    return np.full(type_.shape, value, numpy_dtype(type_.dtype))
-
-
 def _limits(param: Var) -> Range:
-    dtype = tensor_type(param).dtype
-    if is_float(dtype):
+    if is_float(param.type.dtype):
         return -FURTHEST, FURTHEST
-    if dtype == "bool":
-        return 0, 1
-    low, high = int_range(dtype)
+    low, high = (0, 1) if param.type.dtype == "bool" else int_range(param.type.dtype)
     return max(low, -FURTHEST), min(high, FURTHEST)
-
-
-def _fits(params: Sequence[Var], chosen: set[int], value: float) -> bool:
-    return all(low <= value <= high for low, high in (_limits(params[i]) for i in chosen))
 
 
 def _around(first: int, limits: Range, passes: Callable[[float], bool]) -> Range:

@@ -173,7 +173,10 @@ def make_attrs(info: OpInfo, positional: Sequence[Any], by_name: dict[str, Any])
     fitted = {key: fitted_to(value, hints[key]) for key, value in values.items()}
     for key, value in fitted.items():
         if value is MISSING:
-            raise refused(info.name, f"{key} takes {_hint_text(hints[key])}, not {values[key]!r}")
+            hint = hints[key]
+            is_class = isinstance(hint, type) and not typing.get_args(hint)
+            text = hint.__name__ if is_class else str(hint).replace("typing.", "")
+            raise refused(info.name, f"{key} takes {text}, not {values[key]!r}")
     return info.attrs_type(**fitted)
 
 
@@ -206,10 +209,6 @@ def _fitted_tuple(value: Any, inner: tuple[Any, ...]) -> Any:
         fitted_to(v, inner[0] if many else h) for v, h in zip(value, inner * len(value) if many else inner, strict=False)
     )
     return MISSING if any(f is MISSING for f in fitted) else fitted
-
-
-def _hint_text(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
 
 
 def _checked(name: str, built: Any) -> Any:

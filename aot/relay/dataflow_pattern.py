@@ -94,7 +94,11 @@ class Pattern:
             raise _wrong(
                 f"has_attr: {', '.join(missing)} is no attribute of the operator; there are {', '.join(sorted(declared or ()))}"
             )
-        return WherePattern(self, lambda e: isinstance(e, Call) and _has_attrs(e, required))
+
+        def holds(expr: Expr) -> bool:
+            return isinstance(expr, Call) and all(getattr(expr.attrs, k, Ellipsis) == v for k, v in required.items())
+
+        return WherePattern(self, holds)
 
     def has_dtype(self, dtype: str) -> Pattern:
         """The same pattern, restricted to this element type (E5106 if it is unknown)."""
@@ -249,11 +253,6 @@ def _all(patterns: Sequence[Pattern], exprs: Sequence[Expr], bound: Bound) -> It
         return
     for first in patterns[0].bindings(exprs[0], bound):
         yield from _all(patterns[1:], exprs[1:], first)
-
-
-def _has_attrs(expr: Call, required: Mapping[str, Any]) -> bool:
-    missing = object()
-    return all(getattr(expr.attrs, key, missing) == value for key, value in required.items())
 
 
 def is_op(*names: str) -> CallPattern:

@@ -5,6 +5,7 @@ The interpreter is the specification for passes, kernels and generated C.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from aot.errors import internal
 from aot.ir.instrument import difference, random_inputs
-from aot.ir.op import F_EVALUATE, Array, Op
+from aot.ir.op import F_EVALUATE, Array
 from aot.ir.type import TensorType, TupleType, Type
 from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var, While, operands, post_order
 from aot.relay.state import input_vars, state_of, zero_window
@@ -56,8 +57,7 @@ def evaluate_all(func: Function, inputs: Sequence[Array]) -> tuple[list[Array], 
 
 def call_op(expr: Call, arguments: Sequence[Value]) -> Value:
     """Evaluate a call of a registered operator; the result is checked against the call's type (E9001)."""
-    assert isinstance(expr.op, Op)
-    result = F_EVALUATE.get(expr.op.name)(*arguments, attrs=expr.attrs, out_type=expr.type)
+    result = F_EVALUATE.get(expr.name)(*arguments, attrs=expr.attrs, out_type=expr.type)
     value: Value = tuple(np.asarray(r) for r in result) if isinstance(expr.type, TupleType) else np.asarray(result)
     if not _has_type(value, expr.type):
         raise internal(f"{expr.op} evaluates to {_describe(value)}, its type is {expr.type}", where=str(expr.span))
@@ -65,11 +65,15 @@ def call_op(expr: Call, arguments: Sequence[Value]) -> Value:
 
 
 def _run(func: Function, inputs: Sequence[Any], observe: Observer | None, limit: int = MOST_ITERATIONS) -> Value:
-    env: dict[int, Value] = {}
-    _bind(func, inputs, env)
+    if len(inputs) != len(func.params):
+        raise ValueError(f"{len(func.params)} inputs are expected, not {len(inputs)}")
+    for var, value in zip(func.params, inputs, strict=True):
+        if not _has_type(value, var.type):
+            raise ValueError(f"the input {var.name} is {_describe(value)}, {var.type} is expected")
+    env: dict[int, Value] = {id(var): value for var, value in zip(func.params, inputs, strict=True)}
     order = post_order(func.body)
-    uses = _use_counts(order)
-    uses[id(func.body)] = uses.get(id(func.body), 0) + 1
+    uses = Counter(id(o) for expr in order for o in operands(expr))
+    uses[id(func.body)] += 1
     for expr in order:
         arguments = [env[id(o)] for o in operands(expr)]
         value = _step(expr, arguments, env, observe, limit)
@@ -118,23 +122,6 @@ def _loop(expr: While, variables: list[Any], observe: Observer | None, limit: in
 
 def _holds(value: Value) -> bool:
     return bool(np.asarray(value).reshape(()))
-
-
-def _bind(func: Function, inputs: Sequence[Any], env: dict[int, Value]) -> None:
-    if len(inputs) != len(func.params):
-        raise ValueError(f"{len(func.params)} inputs are expected, not {len(inputs)}")
-    for var, value in zip(func.params, inputs, strict=True):
-        if not _has_type(value, var.type):
-            raise ValueError(f"the input {var.name} is {_describe(value)}, {var.type} is expected")
-        env[id(var)] = value
-
-
-def _use_counts(order: Sequence[Expr]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for expr in order:
-        for o in operands(expr):
-            counts[id(o)] = counts.get(id(o), 0) + 1
-    return counts
 
 
 def _has_type(value: Value, expected: Type) -> bool:

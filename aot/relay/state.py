@@ -8,15 +8,14 @@ whatever reads the state next, in the order of the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field
 
 import numpy as np
 
-from aot.ir.op import F_EVALUATE, F_IS_VIEW, T_OP_PATTERN, Array, Op, OpPattern, TypeRuleError
+from aot.ir.op import F_EVALUATE, F_IS_VIEW, T_OP_PATTERN, Array, OpPattern, TypeRuleError
 from aot.ir.span import NO_SPAN, Span
 from aot.ir.type import TensorType
-from aot.relay.expr import Call, Constant, Expr, Function, Tuple, Var, const, operands, post_order, tensor_type
+from aot.relay.expr import Call, Constant, Expr, Function, Tuple, Var, const, is_call, operands, post_order, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize, numpy_dtype
 
@@ -190,19 +189,11 @@ def _run(func: Function, numbers: dict[int, Array]) -> dict[int, int]:
             inner = {id(p): numbers.get(id(a), _new(a)) for p, a in zip(expr.op.params, expr.args, strict=True)}
             _run(expr.op, inner)
             numbers[id(expr)] = inner[id(expr.op.body)]
-            if any(_moves(e) for e in _calls(expr.op)):
+            if any(is_call(e, *MOVEMENTS) for e in post_order(expr.op.body)):
                 layers[id(expr)] = itemsize(tensor_type(expr).dtype)
         else:
             numbers[id(expr)] = _step(expr, numbers)
     return layers
-
-
-def _calls(func: Function) -> Iterator[Call]:
-    return (e for e in post_order(func.body) if isinstance(e, Call))
-
-
-def _moves(expr: Call) -> bool:
-    return isinstance(expr.op, Op) and expr.op.name in MOVEMENTS
 
 
 def _new(expr: Expr) -> Array:
@@ -210,18 +201,12 @@ def _new(expr: Expr) -> Array:
 
 
 def _step(expr: Expr, numbers: dict[int, Array]) -> Array:
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op):
+    if not isinstance(expr, Call) or not expr.name:
         return _new(expr)
-    elements, name = [numbers.get(id(a)) for a in expr.args if not isinstance(a, Constant)], expr.op.name
-    shape = tensor_type(expr).shape
-    if name in MOVEMENTS:
+    if expr.name in MOVEMENTS:
         parts = [numbers[id(a)] if id(a) in numbers else _new(a) for a in expr.args]
-        return np.asarray(F_EVALUATE.get(name)(*parts, attrs=expr.attrs, out_type=tensor_type(expr)))
-    only = elements[0] if len(elements) == 1 else None
-    if (
-        only is None
-        or only.size != int(np.prod(shape))
-        or not (F_IS_VIEW.find(name) or T_OP_PATTERN.get(name) == OpPattern.ELEMWISE)
-    ):
-        return _new(expr)
-    return only.reshape(shape)
+        return np.asarray(F_EVALUATE.get(expr.name)(*parts, attrs=expr.attrs, out_type=tensor_type(expr)))
+    elements = [numbers.get(id(a)) for a in expr.args if not isinstance(a, Constant)]
+    type_, only = tensor_type(expr), elements[0] if len(elements) == 1 else None
+    keeps_elements = F_IS_VIEW.find(expr.name) or T_OP_PATTERN.get(expr.name) == OpPattern.ELEMWISE
+    return only.reshape(type_.shape) if only is not None and only.size == type_.size and keeps_elements else _new(expr)

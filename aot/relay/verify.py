@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aot.errors import InternalError, Problem
-from aot.ir.op import F_INFER_TYPE, F_IS_VIEW, Op, TypeRuleError
+from aot.ir.op import F_INFER_TYPE, F_IS_VIEW, TypeRuleError
 from aot.ir.type import TensorType, TupleType, Type
 from aot.relay.expr import (
     Call,
@@ -68,9 +68,15 @@ def _node_faults(expr: Expr, bound: set[int]) -> Iterator[str]:
             if tuple(f.type for f in expr.fields) != expr.type.fields:
                 yield f"a tuple of type {expr.type} has fields of {[str(f.type) for f in expr.fields]}"
         case TupleGetItem():
-            yield from _field_faults(expr)
+            fields = expr.value.type.fields if isinstance(expr.value.type, TupleType) else ()
+            if not 0 <= expr.index < len(fields):
+                yield f"field {expr.index} of {expr.value.type}"
+            elif not same_type(fields[expr.index], expr.type):
+                yield f"field {expr.index} of {expr.value.type} is said to be {expr.type}"
         case Call(op=Function() as func):
-            yield from _application_faults(expr, func)
+            yield from _parameter_faults(func, expr.args)
+            if not same_type(func.body.type, expr.type):
+                yield f"the function yields {func.body.type}, but the call has type {expr.type}"
         case If():
             yield from _if_faults(expr)
         case While():
@@ -79,38 +85,21 @@ def _node_faults(expr: Expr, bound: set[int]) -> Iterator[str]:
             yield from _rule_faults(expr)
 
 
-def _field_faults(expr: TupleGetItem) -> Iterator[str]:
-    fields = expr.value.type.fields if isinstance(expr.value.type, TupleType) else ()
-    if not 0 <= expr.index < len(fields):
-        yield f"field {expr.index} of {expr.value.type}"
-    elif not same_type(fields[expr.index], expr.type):
-        yield f"field {expr.index} of {expr.value.type} is said to be {expr.type}"
-
-
 def _rule_faults(expr: Call) -> Iterator[str]:
-    assert isinstance(expr.op, Op)
-    if expr.op.name not in F_INFER_TYPE:
+    if expr.name not in F_INFER_TYPE:
         yield f"the operator {expr.op} is not registered"
         return
     try:
-        inferred = F_INFER_TYPE.get(expr.op.name)([a.type for a in expr.args], expr.attrs)
+        inferred = F_INFER_TYPE.get(expr.name)([a.type for a in expr.args], expr.attrs)
     except TypeRuleError as error:
         yield f"{expr.op}: {error.message}"
         return
     if not same_type(inferred, expr.type):
         yield f"{expr.op} yields {inferred}, but the call has type {expr.type}"
-    if F_IS_VIEW.find(expr.op.name) and not _same_bytes(expr.args[0].type, expr.type):
-        yield f"{expr.op} is a view, but {expr.args[0].type} and {expr.type} differ in size"
-
-
-def _same_bytes(a: Type, b: Type) -> bool:
-    return isinstance(a, TensorType) and isinstance(b, TensorType) and a.nbytes == b.nbytes
-
-
-def _application_faults(expr: Call, func: Function) -> Iterator[str]:
-    yield from _parameter_faults(func, expr.args)
-    if not same_type(func.body.type, expr.type):
-        yield f"the function yields {func.body.type}, but the call has type {expr.type}"
+    if F_IS_VIEW.find(expr.name):
+        old, new = expr.args[0].type, expr.type
+        if not (isinstance(old, TensorType) and isinstance(new, TensorType) and old.nbytes == new.nbytes):
+            yield f"{expr.op} is a view, but {old} and {new} differ in size"
 
 
 def _if_faults(expr: If) -> Iterator[str]:

@@ -39,30 +39,11 @@ _GRAPH_PASSES = (
 """Bring a graph whose types are known into its normal form, which they leave as it is."""
 
 __all__ = [
-    "AnnotateTarget",
-    "MergeCompilerRegions",
-    "MergeComposite",
-    "PartitionGraph",
-    "canonicalize",
-    "dead_code",
-    "eliminate_common_subexpr",
-    "fold_constant",
-    "fold_to_steps",
-    "fold_to_table",
-    "fold_zero_taps",
-    "fuse_ops",
-    "get_pattern_table",
-    "graph_pipeline",
-    "infer_type",
-    "interleave_concat",
-    "narrow_states",
-    "partition_for",
-    "pipeline",
-    "register_pattern_table",
-    "remove_constant_channels",
-    "simplify_control_flow",
-    "sink_transpose",
-]
+    "AnnotateTarget", "MergeCompilerRegions", "MergeComposite", "PartitionGraph", "canonicalize", "dead_code",
+    "eliminate_common_subexpr", "fold_constant", "fold_to_steps", "fold_to_table", "fold_zero_taps", "fuse_ops",
+    "get_pattern_table", "graph_pipeline", "infer_type", "interleave_concat", "narrow_states", "partition_for",
+    "pipeline", "register_pattern_table", "remove_constant_channels", "simplify_control_flow", "sink_transpose",
+]  # fmt: skip
 
 
 def pipeline(opt_level: int = 2, *, shared_states: bool = True) -> Sequential:
@@ -80,15 +61,13 @@ def graph_pipeline(opt_level: int = 2) -> Sequential:
 
 
 def _sequence(passes: Sequence[Pass], opt_level: int) -> Sequential:
+    """The passes of this level, and the ones that the context requires, or after which it adds others."""
     context = PassContext.current()
-    return Sequential(tuple(p for p in passes if _stays(p, opt_level, context)), "relay")
 
+    def runs(p: Pass) -> bool:
+        return p.required or p.opt_level <= opt_level or p.name in context.required_pass or bool(context.added_after(p.name))
 
-def _stays(step: Pass, opt_level: int, context: PassContext) -> bool:
-    """Whether a pass runs; passes that the context requires, or after which it adds others, always do."""
-    return (
-        step.required or step.opt_level <= opt_level or step.name in context.required_pass or bool(context.added_after(step.name))
-    )
+    return Sequential(tuple(p for p in passes if runs(p)), "relay")
 
 
 __getattr__ = missing_in("relay.transform")

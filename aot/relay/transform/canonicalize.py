@@ -129,10 +129,19 @@ def merge_biases(expr: Call, _uses: Uses) -> Expr | None:
     return call("nn.bias_add", [x, const(total.astype(a.data.dtype), span=b.span)], span=expr.span)
 
 
-def drop_zero_bias(expr: Call, _uses: Uses) -> Expr | None:
-    """x + 0 = x."""
+def _drop_if(does_nothing: Callable[[Call], bool], law: str) -> Rule:
+    """The rule that an operator which changes nothing is its first operand."""
+
+    def rule(expr: Call, _uses: Uses) -> Expr | None:
+        return expr.args[0] if does_nothing(expr) else None
+
+    rule.__doc__ = law
+    return rule
+
+
+def _adds_zero(expr: Call) -> bool:
     bias = expr.args[1]
-    return expr.args[0] if isinstance(bias, Constant) and not bias.data.any() else None
+    return isinstance(bias, Constant) and not bias.data.any()
 
 
 def _is(*names: str) -> CallPattern:
@@ -264,16 +273,6 @@ def reshape_of_reshape(expr: Call, _uses: Uses) -> Expr | None:
     return None if match is None else again(expr, [match[_X]], expr.attrs)
 
 
-def drop_reshape(expr: Call, _uses: Uses) -> Expr | None:
-    """A reshape to the shape of x is x."""
-    return expr.args[0] if same_type(expr.type, expr.args[0].type) else None
-
-
-def drop_transpose(expr: Call, _uses: Uses) -> Expr | None:
-    """A transpose that keeps the order of the axes is x."""
-    return expr.args[0] if tuple(expr.attrs.axes) == tuple(range(len(expr.attrs.axes))) else None
-
-
 def transpose_of_transpose(expr: Call, _uses: Uses) -> Expr | None:
     """Axis i of the result is axis p[q[i]] of x, if x is transposed by p and then by q."""
     match = _TWO_TRANSPOSES.find(expr)
@@ -334,14 +333,12 @@ def _mapped(expr: Call, codes: Array) -> Array:
     return np.asarray(call_op(alone, [codes]))
 
 
-def drop_pad(expr: Call, _uses: Uses) -> Expr | None:
-    """A border of width 0 changes nothing."""
-    return expr.args[0] if not any(any(w) for w in expr.attrs.pad_width) else None
+def _keeps_type(expr: Call) -> bool:
+    return same_type(expr.type, expr.args[0].type)
 
 
-def drop_concatenate(expr: Call, _uses: Uses) -> Expr | None:
-    """The concatenation of a single tensor is that tensor."""
-    return expr.args[0] if len(expr.args) == 1 else None
+def _keeps_axes(expr: Call) -> bool:
+    return tuple(expr.attrs.axes) == tuple(range(len(expr.attrs.axes)))
 
 
 _LAYER_RULES: tuple[Rule, ...] = (pad_into_window, zero_point_into_bias)
@@ -350,13 +347,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "nn.conv2d": _LAYER_RULES,
     "nn.depthwise_conv2d": _LAYER_RULES,
     "nn.dense": (zero_point_into_bias,),
-    "nn.bias_add": (merge_biases, drop_zero_bias),
+    "nn.bias_add": (merge_biases, _drop_if(_adds_zero, "x + 0 = x.")),
     "nn.max_pool2d": (pad_into_window,),
     "clip": (drop_wide_clip, clip_of_clip, clip_into_producer),
-    "reshape": (reshape_of_reshape, drop_reshape),
-    "transpose": (transpose_of_transpose, drop_transpose),
-    "nn.pad": (drop_pad,),
-    "concatenate": (drop_concatenate,),
+    "reshape": (reshape_of_reshape, _drop_if(_keeps_type, "A reshape to the shape of x is x.")),
+    "transpose": (transpose_of_transpose, _drop_if(_keeps_axes, "A transpose that keeps the order of the axes is x.")),
+    "nn.pad": (_drop_if(lambda expr: not any(map(any, expr.attrs.pad_width)), "A border of width 0 changes nothing."),),
+    "concatenate": (_drop_if(lambda expr: len(expr.args) == 1, "The concatenation of a single tensor is that tensor."),),
     "qnn.requantize8": (drop_requantize8, map_of_lut),
     "qnn.lut": (map_of_lut, lut_of_map),
 }

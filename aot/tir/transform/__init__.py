@@ -19,23 +19,9 @@ from aot.tir.transform.merge_functions import (
 from aot.tir.verify import verify
 
 __all__ = [
-    "EqualKey",
-    "Merged",
-    "equal_key",
-    "flatten",
-    "flatten_buffer",
-    "interface_key",
-    "merge_functions",
-    "optimize",
-    "pipeline",
-    "sharing_key",
-    "simplified",
-    "simplify",
-    "structural_key",
-    "trial",
-    "unroll",
-    "unroll_loop",
-]
+    "EqualKey", "Merged", "equal_key", "flatten", "flatten_buffer", "interface_key", "merge_functions", "optimize",
+    "pipeline", "sharing_key", "simplified", "simplify", "structural_key", "trial", "unroll", "unroll_loop",
+]  # fmt: skip
 
 
 def pipeline() -> Sequential:
