@@ -38,14 +38,13 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Imm, Load, Var, binop, cast, clamp, imm, logical_and, maximum, minimum
-from aot.tir.function import FuncAttrs
+from aot.tir.expr import Expr, Load, Var, binop, cast, imm, logical_and, maximum, minimum
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of
-from aot.topi.intrin.scalar import SADD16, SMMLA, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8, saturate
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, epilogue_each, match_layer, open_io, supports_epilogue
-from aot.topi.layer.requant import MAX_CONSTANT_BITS, RequantParam, load_params, thresholds
-from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
+from aot.topi.intrin.scalar import SADD16, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8
+from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_layer, open_io, supports_epilogue
+from aot.topi.layer.requant import MAX_CONSTANT_BITS, HighMultiply, RequantParam, load_params, plan_smmla, thresholds
+from aot.topi.strategy import Group, Lowered, register_planned
 
 TILES, CHANNELS = 2, 4
 """The product block computes two tiles x four output channels."""
@@ -86,26 +85,10 @@ class Winograd:
         return self.n * self.n
 
 
-F2 = Winograd(
-    m=2,
-    g=((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)),
-    row_factor=(1, 1),
-    denominator=2,
-    bias_gain=1,
-    input_gain=4,
-    offset_gain=4,
-    span=2,
-)
-F4 = Winograd(
-    m=4,
-    g=((6, 0, 0), (-1, -1, -1), (-1, 1, -1), (1, 2, 4), (1, -2, 4), (0, 0, 6)),
-    row_factor=(1, 2, 4, 4),
-    denominator=24,
-    bias_gain=4,
-    input_gain=100,
-    offset_gain=68,
-    span=1,
-)
+F2 = Winograd(2, ((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)), (1, 1), denominator=2, bias_gain=1, input_gain=4, offset_gain=4,
+              span=2)  # fmt: skip
+F4 = Winograd(4, ((6, 0, 0), (-1, -1, -1), (-1, 1, -1), (1, 2, 4), (1, -2, 4), (0, 0, 6)), (1, 2, 4, 4), denominator=24,
+              bias_gain=4, input_gain=100, offset_gain=68, span=1)  # fmt: skip
 
 
 def transform_numbers(b: IRBuilder, x: Sequence[Expr]) -> list[Expr]:
@@ -184,18 +167,9 @@ def pixel_body(words: int) -> int:
     return max(u for u in range(1, 33) if words % u == 0)
 
 
-def _pixels_in(name: str, words: int) -> tuple[IRBuilder, Var, Buffer]:
-    b = IRBuilder(f"{name}_{words}")
-    return b, Var("pixels"), b.output("y", (UNKNOWN_EXTENT,), "uint32", align=4)
-
-
 @cache
 def copy_pixels(words: int) -> TensorIntrin:
     """y[i] = x[i] for i < words * pixels (0 or more pixels); operands: x and y uint32, pixels."""
-    b, pixels, y = _pixels_in("copy_pixels", words)
-    x = b.input("x", (UNKNOWN_EXTENT,), "uint32", align=4)
-    with b.for_("i", pixels * words) as i:
-        b.store(y, i, x[i])
     text: list[str | Repeat] = []
     body = pixel_body(words)
     for first in range(0, body, len(_CHUNK)):
@@ -204,27 +178,32 @@ def copy_pixels(words: int) -> TensorIntrin:
             text += ["ldr r2, [%[xp]], #4", "str r2, [%[yp]], #4"]
         else:
             text += [f"{op} %[{p}]!, {{{', '.join(regs)}}}" for op, p in (("ldmia", "xp"), ("stmia", "yp"))]
-    return block_of(b, "arm_dsp", lambda ops: _emit_pixels(ops, text, words), pixels, requires="thumb2")
+    return _pixels(f"copy_pixels_{words}", words, text)
 
 
 @cache
 def fill_pixels(words: int) -> TensorIntrin:
     """y[i] = value for i < words * pixels (0 or more pixels); operands: y uint32, pixels, value (uint32)."""
-    b, pixels, y = _pixels_in("fill_pixels", words)
-    value = Var("value", "uint32")
-    with b.for_("i", pixels * words) as i:
-        b.store(y, i, value)
     text = [Repeat(pixel_body(words), ["str %[value], [%[yp]], #4"])]
-    return block_of(b, "arm_dsp", lambda ops: _emit_pixels(ops, text, words), pixels, value, requires="thumb2")
+    return _pixels(f"fill_pixels_{words}", words, text, Var("value", "uint32"))
 
 
-def _emit_pixels(operands: Operands, body: Sequence[str | Repeat], words: int) -> BlockText:
-    """Emit a loop that runs `body` to the end of the pixels, possibly zero times."""
+def _pixels(name: str, words: int, body: Sequence[str | Repeat], value: Var | None = None) -> TensorIntrin:
+    """Build a loop that runs `body` to the end of the pixels, possibly zero times: it writes `value`, or else a copy."""
+    b, pixels = IRBuilder(name), Var("pixels")
+    y = b.output("y", (UNKNOWN_EXTENT,), "uint32", align=4)
+    x = b.input("x", (UNKNOWN_EXTENT,), "uint32", align=4) if value is None else y
+    with b.for_("i", pixels * words) as i:
+        b.store(y, i, cast("uint32", value) if value is not None else x[i])
     text: list[str | Repeat] = ["b 2f", "1:", *body, "2:", "cmp %[yp], %[end]", "bne 1b"]
-    end = {"yp:r": f"{4 * words} * ({operands['pixels'].value})"}
-    if "value" in operands:
-        return asm(operands, text, ">yp=y", {"value": operands["value"].value}, end=end, kind="+")
-    return asm(operands, text, ">yp=y xp=x", end=end, clobbers=_CHUNK[: min(words, len(_CHUNK))], kind="+")
+
+    def emit(operands: Operands) -> BlockText:
+        end = {"yp:r": f"{4 * words} * ({operands['pixels'].value})"}
+        if value is not None:
+            return asm(operands, text, ">yp=y", {"value": operands["value"].value}, end=end, kind="+")
+        return asm(operands, text, ">yp=y xp=x", end=end, clobbers=_CHUNK[: min(words, len(_CHUNK))], kind="+")
+
+    return block_of(b, "arm_dsp", emit, pixels, *([] if value is None else [value]), requires="thumb2")
 
 
 MAX_STRAIGHT = 32
@@ -334,79 +313,23 @@ def _emit_product(operands: Operands, positions: int, words: int, product: Produ
 
 
 # Requantisation of accumulators that are scaled by a gain, with one high multiply and one saturation; see aot.topi.layer.requant.
-#
-# g(a) = (hi(a * M) + C + (D if a < 0)) >> S with hi(x) = floor(x / 2^32), a = acc * gain.
 
 
 INT32_MAX = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ScaledRequant:
-    """The form above; parameters: M, C, S and, if `signed`, D."""
-
-    params: tuple[RequantParam, ...]
-    lo: int
-    hi: int
-
-    @property
-    def signed(self) -> bool:
-        return len(self.params) == 4
-
-    @property
-    def saturates(self) -> bool:
-        """Whether the limits are the limits of SSAT."""
-        return (self.lo, self.hi) == (-128, 127)
-
-    def emit(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
-        """Return the clamped int32 result of acc * gain, from the requantisation parameters of its channel."""
-        multiplier, constant, shift = requant_params[:3]
-        if self.signed:
-            scaled = b.let("acc", scaled)
-            constant = constant + _where_negative(scaled, requant_params[3])
-        total = SMMLA(scaled, multiplier, constant)
-        if not self.saturates:
-            return clamp(total >> shift, self.lo, self.hi)
-        if isinstance(shift, Imm):
-            return saturate("ssat", 8, int(shift.value))(total)
-        return saturate("ssat", 8, 0)(total >> shift)
+def plan_scaled(layer: FusedLayer, prescale: Array) -> HighMultiply | None:
+    """Return TFLite's own steps for gains 2^prescale, at least 4, per channel; None if a number does not fit."""
+    attrs = layer.requant
+    if (prescale < 2).any() or (-np.asarray(attrs.shift, np.int64) < int(attrs.rounding == "double")).any():
+        return None
+    return plan_smmla(attrs, layer.acc_low, layer.acc_high, prescale)
 
 
-def _where_negative(scaled: Expr, number: Expr) -> Expr:
-    """Return `number` if scaled < 0, else 0; minus a power of two costs one ADD with a shift."""
-    if isinstance(number, Imm):
-        return (scaled >> 31) * -int(number.value)
-    return (scaled >> 31) & number
-
-
-def plan_scaled(layer: FusedLayer, prescale: Array) -> ScaledRequant | None:
-    """Return TFLite's own steps with M = multiplier, for gains 2^prescale, at least 2, per channel; None if a number does not
-    fit.
-
-    Double rounding adds 2^(p-2) for the first rounding and subtracts 2^(p-1) if acc < 0 (ties go away from zero), which matters
-    only if negative accumulators are not clamped to the zero point.
+def plan_gain(layer: FusedLayer, gain: int, *, limit: int) -> HighMultiply | None:
+    """Return a form for any gain: one shift for all channels, a multiplier in (0, limit], no sign term; None if the thresholds do
+    not prove it exact.
     """
-    attrs, low = layer.requant, layer.acc_low.astype(np.int64)
-    multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.int64), low.shape)
-    right = -np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape)
-    shift = right + prescale - 1
-    magnitude = np.maximum(np.abs(low), np.abs(layer.acc_high)).astype(np.int64)
-    double = attrs.rounding == "double"
-    if not ((magnitude << prescale <= INT32_MAX) & (prescale >= 2) & (right >= int(double)) & (shift >= 1)).all():
-        return None
-    if shift.max() > MAX_CONSTANT_BITS:
-        return None
-    constant = (1 << (shift - 1)) + (attrs.zero_point << shift)
-    params = [RequantParam("multiplier", multiplier), RequantParam("constant", constant), RequantParam("shift", shift)]
-    if double:
-        params[1] = RequantParam("constant", constant + (1 << (prescale - 2)))
-        if attrs.lo < attrs.zero_point and bool((low < 0).any()):
-            params.append(RequantParam("negative", -(1 << (prescale - 1))))
-    return ScaledRequant(tuple(params), attrs.lo, attrs.hi)
-
-
-def plan_gain(layer: FusedLayer, gain: int, *, limit: int) -> ScaledRequant | None:
-    """Return a form for any gain: one S for all channels, 0 < M <= limit, no D; None if the thresholds do not prove it exact."""
     attrs, low, high = layer.requant, layer.acc_low.astype(np.int64), layer.acc_high.astype(np.int64)
     at = thresholds(attrs, low, high) if int(np.maximum(np.abs(low), np.abs(high) + 1).max()) * gain <= INT32_MAX else None
     if at is None:
@@ -426,7 +349,7 @@ def plan_gain(layer: FusedLayer, gain: int, *, limit: int) -> ScaledRequant | No
         RequantParam("constant", constant),
         RequantParam("shift", np.full_like(low, shift)),
     )
-    return ScaledRequant(params, attrs.lo, attrs.hi)
+    return HighMultiply(params, np.zeros_like(low), False, False, attrs.lo, attrs.hi, attrs.dtype, True)
 
 
 def _constant(at: Array, bounds: tuple[Array, Array], ratio: Array, *, codes: Array) -> Array | None:
@@ -463,7 +386,7 @@ class WinogradPlan:
 
     form: Winograd
     product: Product
-    requant: ScaledRequant
+    requant: HighMultiply
     weights: Array
     bias: Array
     factor: int
@@ -506,7 +429,7 @@ def plan_winograd(layer: FusedLayer, form: Winograd, product: Product = PAIRS) -
     return WinogradPlan(form, product, requant, weights, scaled, factor)
 
 
-def _requantise(layer: FusedLayer, form: Winograd, *, room: Array) -> tuple[ScaledRequant, Array, int] | None:
+def _requantise(layer: FusedLayer, form: Winograd, *, room: Array) -> tuple[HighMultiply, Array, int] | None:
     """Return the cheapest exact (requantisation, bits by which the weights of each channel are scaled up, factor), or None.
 
     The weights of a channel have `room` for a factor of 2^bits.  These factors make the last shift the same for all channels.
@@ -572,42 +495,27 @@ class WinogradStream:
         return load_params(b, self.plan.requant, (self._number(params, start, row) for row in range(1, len(self._rows))))
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kernel: its tile size and its products."""
+def plan(group: Group, target: Target, *, form: Winograd, product: Product) -> tuple[FusedLayer, WinogradPlan] | None:
+    """Accept layers with at least one whole tile and a plan that is provably exact.
 
-    form: Winograd
-    product: Product
-
-    def suits(self, target: Target) -> bool:
-        """Whether the target uses these products: MLA is for cores without DSP instructions, as SMLAD does two products."""
-        return target.has("thumb2") and target.has("dsp") == self.product.pair
-
-    @property
-    def name(self) -> str:
-        return "arm_dsp.conv2d_winograd" + ("" if self.product.pair else "_mla")
-
-
-def accepts(group: Group, target: Target, *, kind: Kind) -> bool:
-    """Whether the layer has at least one whole tile and a plan that is provably exact."""
+    MLA is for cores without DSP instructions, as SMLAD does two products.
+    """
     layer = match_layer(group, wide=True)
-    if layer is None or not kind.suits(target) or not supports_epilogue(layer) or not is_winograd_shape(layer, kind.product):
-        return False
+    if layer is None or not target.has("thumb2") or target.has("dsp") != product.pair:
+        return None
+    if not supports_epilogue(layer) or not is_winograd_shape(layer, product):
+        return None
     _, height, width, _ = layer.out_type.shape
-    form = kind.form
-    return height >= form.m and width >= form.m * form.span and plan_winograd(layer, form, kind.product) is not None
+    exact = plan_winograd(layer, form, product) if height >= form.m and width >= form.m * form.span else None
+    return None if exact is None else (layer, exact)
 
 
-def lower(group: Group, target: Target, name: str, *, kind: Kind) -> Lowered:
-    layer = match_layer(group, wide=True)
-    assert layer is not None
-    plan = plan_winograd(layer, kind.form, kind.product)
-    assert plan is not None
-    b = IRBuilder(name)
-    kernel = _Kernel(b, group, layer, plan)
+def lower(group: Group, _target: Target, name: str, plan: tuple[FusedLayer, WinogradPlan]) -> Lowered:
+    layer, exact = plan
+    kernel = _Kernel(IRBuilder(name), group, layer, exact)
     kernel.body()
-    func = b.finish(FuncAttrs(kernel=describe(kind.name, m=kind.form.m), span=layer.span, macs=layer.macs))
-    return Lowered(func, kernel.io.constants, instructions=kernel.instructions(), code=kernel.code())
+    described = "arm_dsp.conv2d_winograd" + "_mla" * (not exact.product.pair)
+    return lowered(kernel.io, layer, described, kernel.instructions(), kernel.code(), m=exact.form.m)
 
 
 class _Kernel:
@@ -816,7 +724,7 @@ class _Kernel:
                 if lacking not in scales:
                     scales[lacking] = b.let("scale", requant_params[0] * lacking)
                 scaled = b.let("acc", cast("int32", value))
-                result = plan.requant.emit(b, scaled, (scales[lacking], *requant_params[1:]))
+                result = plan.requant.emit_scaled(b, scaled, (scales[lacking], *requant_params[1:]))
                 step = (y * width + x) * channels
                 (result,) = self.io.finished([(places[1] + step,)], [result])
                 b.store(self.io.out, (places[0] + step,), result)
@@ -830,7 +738,13 @@ class _Kernel:
         row = form.window_width * pixel + (28 if padded else 10)
         plan, requant = self._plan, self._plan.requant
         transform = 308 if form is F2 else 868 if plan.product.pair else 1104
-        output = 3 + (plan.factor != 1) + 2 * requant.signed + (not requant.params[2].uniform) + 2 * (not requant.saturates)
+        output = (
+            3
+            + (plan.factor != 1)
+            + 2 * requant.signed
+            + (not requant.params[2].uniform)
+            + 2 * ((requant.lo, requant.hi) != (-128, 127))
+        )
         output += epilogue_each(layer)
         tile = 42 if form is F2 else 208 if plan.product.pair else 249
         channel = 22 + self._stream.numbers + TILES * (tile + form.m**2 * output)
@@ -847,10 +761,6 @@ class _Kernel:
         return int(transforms + 44 * unrolled_words(self._stream.words) + form.m**2 * form.span * output)
 
 
-def _register(name: str, kind: Kind, plevel: int) -> None:
-    register_impl(OpImplementation(name, "nn.conv2d", partial(accepts, kind=kind), partial(lower, kind=kind), plevel))
-
-
-_register("arm_dsp.conv2d_winograd_f2", Kind(F2, PAIRS), 30)
-_register("arm_dsp.conv2d_winograd_f4", Kind(F4, PAIRS), 31)
-_register("arm_dsp.conv2d_winograd_f4_mla", Kind(F4, NUMBERS), 31)
+for _name, _form, _product, _plevel in (("f2", F2, PAIRS, 30), ("f4", F4, PAIRS, 31), ("f4_mla", F4, NUMBERS, 31)):
+    _plan = partial(plan, form=_form, product=_product)
+    register_planned(f"arm_dsp.conv2d_winograd_{_name}", "nn.conv2d", _plan, lower, plevel=_plevel)

@@ -72,7 +72,10 @@ def load_params(b: IRBuilder, requant: HasParams, loads: Iterator[Expr]) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class HighMultiply:
-    """The short forms above, with the parameters multiplier, constant and shift; `prescale` is p per channel."""
+    """The short forms above, with the parameters multiplier, constant and shift; `prescale` is p per channel.
+
+    If the term with acc >> 31 differs between channels, it is a fourth parameter, for accumulators below zero.
+    """
 
     params: tuple[RequantParam, ...]
     prescale: Array
@@ -90,17 +93,17 @@ class HighMultiply:
 
     def emit_scaled(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
         """The clamped int32 result, from the accumulator times 2^p."""
-        return self._saturated(self._total(b, scaled, requant_params), requant_params[-1])
+        return self._saturated(self._total(b, scaled, requant_params), requant_params[2])
 
     def emit_wide(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
         """As emit_scaled without the clamp: a value beyond the limits stays beyond them."""
-        return self._total(b, scaled, requant_params) >> requant_params[-1]
+        return self._total(b, scaled, requant_params) >> requant_params[2]
 
     def _total(self, b: IRBuilder, scaled: Expr, requant_params: tuple[Expr, ...]) -> Expr:
-        multiplier, constant, _ = requant_params
+        multiplier, constant, _, *negative = requant_params
         if self.signed:
             scaled = b.let("acc", scaled)
-            constant = constant + sign_term(scaled, int(self.prescale[0]))
+            constant = constant + ((scaled >> 31) & negative[0] if negative else sign_term(scaled, int(self.prescale[0])))
         if self.dsp:
             return (SMMLAR if self.rounded else SMMLA)(scaled, multiplier, constant)
         return (MULHI_ROUND if self.rounded else MULHI)(scaled, multiplier) + constant
@@ -173,9 +176,15 @@ def plan_high_multiply(
     return _plan_high_multiply(attrs, *numbers, dsp=target.has("dsp"))
 
 
+def plan_smmla(attrs: RequantizeAttrs, low: Array, high: Array, prescale: Array) -> HighMultiply | None:
+    """As plan_high_multiply, with SMMLA whatever the core is, and p may differ between channels even if the sign matters."""
+    numbers = (np.asarray(n, np.int64).tobytes() for n in (low, high, prescale))
+    return _plan_high_multiply(attrs, *numbers, dsp=True, sign_param=True)
+
+
 @lru_cache(maxsize=64)  # every kernel that competes for a layer asks
 def _plan_high_multiply(
-    attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes, scale_bytes: bytes, *, dsp: bool
+    attrs: RequantizeAttrs, low_bytes: bytes, high_bytes: bytes, scale_bytes: bytes, *, dsp: bool, sign_param: bool = False
 ) -> HighMultiply | None:  # fmt: skip
     if attrs.rounding == "away":
         return None
@@ -194,7 +203,8 @@ def _plan_high_multiply(
     signed = double and attrs.lo < attrs.zero_point and bool((low < 0).any())
     if signed and (right <= 0).any():
         return None
-    if signed and not (p == p[0]).all():
+    varying = signed and not (p == p[0]).all()
+    if varying and not sign_param:
         return None
     rounded = double and bool((p == 1).any())
     if rounded and not (p == 1).all():
@@ -202,7 +212,10 @@ def _plan_high_multiply(
     constant = np.where(shift >= 1, 1 << np.clip(shift - 1, 0, 40), 0) + (attrs.zero_point << shift)
     if double:
         constant = constant + np.where((p >= 2) & (right >= 1), 1 << np.clip(p - 2, 0, 40), 0)
-    params = (RequantParam("multiplier", multiplier), RequantParam("constant", constant), RequantParam("shift", shift))
+    params: tuple[RequantParam, ...] = (
+        RequantParam("multiplier", multiplier), RequantParam("constant", constant), RequantParam("shift", shift)
+    )  # fmt: skip
+    params += (RequantParam("negative", -(1 << (p - 1))),) if varying else ()
     return HighMultiply(params, p, rounded, signed, attrs.lo, attrs.hi, attrs.dtype, dsp)
 
 
