@@ -152,8 +152,8 @@ def rings() -> list[str]:
 def slides() -> list[str]:
     """The windows of SLIDES, and a TCN over a window and as it is rewritten by hand."""
     import aot
-    from aot.testing.stateful import Tcn, tcn, tcn_by_hand
     from scripts.slide_figures import rows_of
+    from tests.stateful import Tcn, tcn, tcn_by_hand
 
     rows = []
     for name, what, hop in SLIDES:

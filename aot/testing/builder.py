@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
@@ -555,3 +555,34 @@ def quantize_bias(b: np.ndarray, input_scale: float, weight_scale: np.ndarray) -
     """int32 bias and its scale, which is the product of the input's and the weights' scales."""
     scale = (np.float32(input_scale) * weight_scale).astype(np.float32)
     return np.rint(b / scale.astype(np.float64)).astype(np.int32), scale
+
+
+# ---- variables
+
+
+def handle(graph: Subgraph, name: str) -> int:
+    """The result of VAR_HANDLE: a tensor that represents the variable of that name."""
+    tensor = graph.tensor(f"{name}/handle", (), "resource")
+    graph.op("VAR_HANDLE", [], [tensor], container="", shared_name=name)
+    return tensor
+
+
+def read(graph: Subgraph, of: int, shape: Sequence[int], dtype: str, **quant: Any) -> int:
+    """The value of a variable by its handle."""
+    tensor = graph.tensor(f"read_{len(graph.tensors)}", shape, dtype, **quant)
+    graph.op("READ_VARIABLE", [of], [tensor])
+    return tensor
+
+
+def assign(graph: Subgraph, to: int, value: int) -> None:
+    """Assign a value to a variable."""
+    graph.op("ASSIGN_VARIABLE", [to, value], [])
+
+
+def initialize(b: ModelBuilder, values: Mapping[str, np.ndarray[Any, Any]], **quants: Mapping[str, Any]) -> None:
+    """A CALL_ONCE, here in the main graph, that initialises variables; `quants` by name, as in `tensor`."""
+    init = b.subgraph("init")
+    for name, data in values.items():
+        to = handle(init, name)
+        assign(init, to, init.tensor(f"{name}/initial", data.shape, str(data.dtype), data=data, **quants.get(name, {})))
+    b.op("CALL_ONCE", [], [], init_subgraph_index=len(b.subgraphs) - 1)

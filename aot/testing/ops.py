@@ -7,7 +7,7 @@ range and clip a little at both ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -101,28 +101,11 @@ def conv2d_model(
 
     There is always a bias: the reference refuses an int8 convolution without one.
     """
-    n, h, w, c = input_shape
-    b = ModelBuilder()
-    source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
-    shape = (filters, kernel[0], kernel[1], c // groups)
-    weights, scale = _weights(b, shape, axis=0, given=weight_scale, per_channel=per_channel, peak=weight_peak, seed=seed)
-    rms = _rms(int(np.prod(shape[1:])), x) * weight_peak / 127
-    bias = _bias(b, filters, x=x, scale=scale, rms=rms, seed=seed)
-    out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
-    size = _window((h, w), kernel, strides=strides, dilation=dilation, padding=padding)
-    result = b.tensor("y", (n, *size, filters), "int8", scale=out.scale, zero_point=out.zero_point)
-    b.op(
-        "CONV_2D",
-        [source, weights, bias],
-        [result],
-        padding=padding,
-        stride_h=strides[0],
-        stride_w=strides[1],
-        dilation_h_factor=dilation[0],
-        dilation_w_factor=dilation[1],
-        fused_activation_function=activation,
-    )
-    return b.build([source], [result])
+    shape = (filters, *kernel, input_shape[-1] // groups)
+    return _window_model(
+        "CONV_2D", input_shape, shape, strides=strides, dilation=dilation, padding=padding, activation=activation, x=x, y=y,
+        weight_scale=weight_scale, per_channel=per_channel, seed=seed, peak=weight_peak,
+    )  # fmt: skip
 
 
 def depthwise_model(
@@ -142,31 +125,34 @@ def depthwise_model(
     seed: int = 0,
 ) -> bytes:
     """DEPTHWISE_CONV_2D, weights 1 x kh x kw x (c * multiplier); TFLite requires equal strides in h and w."""
-    n, h, w, c = input_shape
-    filters = c * multiplier
+    shape = (1, *kernel, input_shape[-1] * multiplier)
+    return _window_model(
+        "DEPTHWISE_CONV_2D", input_shape, shape, strides=strides, dilation=dilation, padding=padding, activation=activation,
+        x=x, y=y, weight_scale=weight_scale, per_channel=per_channel, seed=seed, biased=bias,
+        own={"depth_multiplier": multiplier},
+    )  # fmt: skip
+
+
+def _window_model(
+    operator: str, input_shape: Shape, shape: Shape, *, strides: Shape, dilation: Shape, padding: Padding, activation: Activation,
+    x: Quant, y: Quant | None, weight_scale: Sequence[float] | None, per_channel: bool, seed: int, peak: int = 127,
+    biased: bool = True, own: Mapping[str, Any] | None = None,
+) -> bytes:  # fmt: skip
+    """One convolution with weights of `shape`; `own`: options of this operator alone."""
+    depthwise = operator == "DEPTHWISE_CONV_2D"
+    axis, kernel = 3 if depthwise else 0, shape[1:3]
     b = ModelBuilder()
     source = b.tensor("x", input_shape, "int8", scale=x.scale, zero_point=x.zero_point)
-    shape = (1, kernel[0], kernel[1], filters)
-    weights, scale = _weights(b, shape, axis=3, given=weight_scale, per_channel=per_channel, seed=seed)
-    rms = _rms(kernel[0] * kernel[1], x)
-    inputs = [source, weights]
-    if bias:
-        inputs.append(_bias(b, filters, x=x, scale=scale, rms=rms, seed=seed))
+    weights, scale = _weights(b, shape, axis=axis, given=weight_scale, per_channel=per_channel, peak=peak, seed=seed)
+    rms = _rms(int(np.prod(kernel if depthwise else shape[1:])), x) * peak / 127
+    bias = [_bias(b, shape[axis], x=x, scale=scale, rms=rms, seed=seed)] if biased else []
     out = _output(y, x=x, scale=scale, rms=rms, activation=activation)
-    size = _window((h, w), kernel, strides=strides, dilation=dilation, padding=padding)
-    result = b.tensor("y", (n, *size, filters), "int8", scale=out.scale, zero_point=out.zero_point)
+    size = _window(input_shape[1:3], kernel, strides=strides, dilation=dilation, padding=padding)
+    result = b.tensor("y", (input_shape[0], *size, shape[axis]), "int8", scale=out.scale, zero_point=out.zero_point)
     b.op(
-        "DEPTHWISE_CONV_2D",
-        inputs,
-        [result],
-        padding=padding,
-        stride_h=strides[0],
-        stride_w=strides[1],
-        depth_multiplier=multiplier,
-        dilation_h_factor=dilation[0],
-        dilation_w_factor=dilation[1],
-        fused_activation_function=activation,
-    )
+        operator, [source, weights, *bias], [result], padding=padding, stride_h=strides[0], stride_w=strides[1],
+        dilation_h_factor=dilation[0], dilation_w_factor=dilation[1], fused_activation_function=activation, **(own or {}),
+    )  # fmt: skip
     return b.build([source], [result])
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from aot.testing import ModelBuilder, Quant, quant_of_range, quantize_bias, quantize_weights
-from aot.testing.builder import Subgraph
-from aot.testing.stateful import assign, handle, initialize, read
+from aot.testing.builder import Subgraph, assign, handle, initialize, read
 from examples.wakeword.frontend import FEATURE_SCALE, FEATURES
 from examples.wakeword.training import CELLS, WINDOW, Array, Params
 

@@ -31,11 +31,11 @@ from aot.relay.transform.stateful import over_new_rows
 from aot.report.measure.inputs import Sets, as_windows, fill_count, moved_windows
 from aot.runtime.module import load
 from aot.testing.reference import reference_sets
-from aot.testing.stateful import Tcn, tcn, tcn_by_hand
 from aot.testing.text_model import text_model
 from tests.executor.variable_texts import on_a_variable
 from tests.relay.slide_nets import SlideNet, slide_net, windows
 from tests.scale import cases
+from tests.stateful import Tcn, tcn, tcn_by_hand
 
 KWS = Path(__file__).parents[1] / "models" / "net_kws_dscnn.tflite"
 

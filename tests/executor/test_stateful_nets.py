@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from aot.testing.stateful import draw_branching_network, draw_network
 from tests.op.state.test_variable import check
+from tests.stateful import draw_branching_network, draw_network
 
 DRAWN = 300 if os.environ.get("AOT_FULL") else 40
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aot.testing import ModelBuilder, Quant, Sparsity
-from aot.testing.stateful import assign, handle, initialize, read
+from aot.testing.builder import assign, handle, initialize, read
 from tests.op._blockwise import blockwise
 from tests.op._lstm_basic_models import Basic, basic_model
 from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model

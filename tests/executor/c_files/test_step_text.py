@@ -17,11 +17,11 @@ from aot.driver.options import Options
 from aot.errors import AotError
 from aot.executor.artifact import Artifact
 from aot.executor.c_files import shared_files
-from aot.testing.stateful import draw_network
 from tests.c_tools import INCLUDE, compile_all
 from tests.executor.control_nets import control_net
 from tests.executor.test_control_flow import doubling
 from tests.scale import cases
+from tests.stateful import draw_network
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN = sorted((ROOT / "tests" / "models").glob("*.tflite"))

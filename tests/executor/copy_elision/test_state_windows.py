@@ -10,7 +10,7 @@ import pytest
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.testing import ModelBuilder
-from aot.testing.stateful import assign, handle, initialize, read
+from aot.testing.builder import assign, handle, initialize, read
 from aot.testing.text_model import text_model
 from tests.op.state.test_variable import check
 

@@ -8,7 +8,7 @@ import pytest
 import aot
 from aot.driver.options import Options
 from aot.executor.lower_main import period
-from aot.testing.stateful import Tcn, tcn
+from tests.stateful import Tcn, tcn
 
 ROW = np.arange(6, dtype=np.int16).reshape(1, 1, 2, 3)
 

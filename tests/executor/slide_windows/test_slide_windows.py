@@ -18,8 +18,8 @@ from aot.micro.build.project import prepare
 from aot.micro.run.runner import run
 from aot.runtime.module import load
 from aot.testing import ModelBuilder
+from aot.testing.builder import assign, handle, initialize, read
 from aot.testing.reference import reference_sets
-from aot.testing.stateful import assign, handle, initialize, read
 from tests.executor.copy_elision.test_state_windows import steps, stream
 from tests.op.state.test_variable import check, same
 

@@ -11,7 +11,7 @@ from aot.executor.lowered import TensorRef
 from aot.executor.slide_windows import may_share, replay
 from aot.executor.storage_map import Planned
 from aot.memory.circular_state import Ring
-from aot.testing.stateful import Tcn, tcn
+from tests.stateful import Tcn, tcn
 
 SMALL = Tcn(frames=60, features=8, channels=8, classes=3, dilations=(1, 2, 4))
 

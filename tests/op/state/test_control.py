@@ -17,9 +17,8 @@ from aot.relay.interpreter import StatefulFunction
 from aot.relay.verify import verify
 from aot.runtime.module import load
 from aot.testing import ModelBuilder
-from aot.testing.builder import Subgraph
+from aot.testing.builder import Subgraph, assign, handle, initialize, read
 from aot.testing.reference import reference_sets
-from aot.testing.stateful import assign, handle, initialize, read
 from tests.op.state.test_variable import same
 
 Array = np.ndarray[Any, Any]

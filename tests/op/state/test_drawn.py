@@ -18,10 +18,11 @@ from aot.driver.options import Options
 from aot.frontend.tflite.convert import SUPPORT, load_all
 from aot.relay.interpreter import StatefulFunction
 from aot.testing import HAVE_LITERT, ModelBuilder, reference_sets
-from aot.testing.stateful import assign, draw_network, handle, initialize, read
+from aot.testing.builder import assign, handle, initialize, read
 from tests.executor.control_nets import control_inputs, control_net
 from tests.op._differential import FAST, OFTEN, main_of, random_array, same
 from tests.op._drawn_count import count
+from tests.stateful import draw_network
 
 load_all()
 

@@ -11,8 +11,7 @@ from aot.driver.options import Options
 from aot.frontend.formats import Choice
 from aot.runtime.module import HostModel, load
 from aot.testing import ModelBuilder
-from aot.testing.builder import Subgraph
-from aot.testing.stateful import assign, handle, initialize, read
+from aot.testing.builder import Subgraph, assign, handle, initialize, read
 
 Array = np.ndarray[Any, Any]
 SHAPE = (1, 3)

@@ -17,8 +17,8 @@ from aot.relay.state import state_of
 from aot.runtime.graph import GraphModule
 from aot.runtime.module import load
 from aot.testing import ModelBuilder
+from aot.testing.builder import assign, handle, initialize, read
 from aot.testing.reference import reference_sets
-from aot.testing.stateful import assign, handle, initialize, read
 
 Array = np.ndarray[Any, Any]
 Sets = list[list[Array]]

@@ -7,7 +7,7 @@ import pytest
 from aot.errors import AotError
 from aot.frontend.tflite import from_tflite
 from aot.testing import ModelBuilder
-from aot.testing.stateful import read
+from aot.testing.builder import read
 from tests.op._one_op import Spec
 from tests.op.signal import _models as models
 

@@ -11,7 +11,7 @@ from aot.driver.options import Options
 from aot.driver.slide import slid
 from aot.frontend.tflite import from_tflite
 from aot.report.figures.size import slide_lines
-from aot.testing.stateful import Tcn, tcn
+from tests.stateful import Tcn, tcn
 
 KWS = Path(__file__).parents[2] / "models" / "net_kws_dscnn.tflite"
 

@@ -10,9 +10,9 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.executor.candidates import group_of
 from aot.target.target import find_target
-from aot.testing.stateful import Tcn, tcn
 from aot.topi.arm_dsp.halfwords import Steps, dot_instructions, dot_steps
 from aot.topi.strategy import implementations
+from tests.stateful import Tcn, tcn
 from tests.topi.layers import Layer, build, check
 
 M4 = find_target("cortex-m4")

@@ -1,43 +1,14 @@
-"""Networks over time for tests: variables, random stateful networks, and a hand-written temporal convolution network."""
+"""Networks over time for tests: random stateful networks, and a hand-written temporal convolution network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from aot.testing.builder import ModelBuilder, Subgraph
-
-
-def handle(graph: Subgraph, name: str) -> int:
-    """The result of VAR_HANDLE: a tensor that represents the variable of that name."""
-    tensor = graph.tensor(f"{name}/handle", (), "resource")
-    graph.op("VAR_HANDLE", [], [tensor], container="", shared_name=name)
-    return tensor
-
-
-def read(graph: Subgraph, of: int, shape: Sequence[int], dtype: str, **quant: Any) -> int:
-    """The value of a variable by its handle."""
-    tensor = graph.tensor(f"read_{len(graph.tensors)}", shape, dtype, **quant)
-    graph.op("READ_VARIABLE", [of], [tensor])
-    return tensor
-
-
-def assign(graph: Subgraph, to: int, value: int) -> None:
-    """Assign a value to a variable."""
-    graph.op("ASSIGN_VARIABLE", [to, value], [])
-
-
-def initialize(b: ModelBuilder, values: Mapping[str, np.ndarray[Any, Any]], **quants: Mapping[str, Any]) -> None:
-    """A CALL_ONCE, here in the main graph, that initialises variables; `quants` by name, as in `tensor`."""
-    init = b.subgraph("init")
-    for name, data in values.items():
-        to = handle(init, name)
-        assign(init, to, init.tensor(f"{name}/initial", data.shape, str(data.dtype), data=data, **quants.get(name, {})))
-    b.op("CALL_ONCE", [], [], init_subgraph_index=len(b.subgraphs) - 1)
-
+from aot.testing.builder import ModelBuilder, assign, handle, initialize, read
 
 # ---- random networks: variables of a few shapes that are read, joined, shifted, exchanged and assigned in any order
 
