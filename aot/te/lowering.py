@@ -22,7 +22,7 @@ from aot.tir.intrin import TensorIntrin
 from aot.tir.printer import print_stmt
 from aot.tir.schedule import ScheduleError
 from aot.tir.stmt import Allocate, Block, For, ForKind, If, Let, Region, Stmt, Store, While
-from aot.tir.transform.lowering import simplified, simplified_expr, unroll
+from aot.tir.transform import simplified, simplified_expr, unroll
 from aot.tir.verify import verify
 
 LOCAL_BYTES = 1024

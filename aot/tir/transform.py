@@ -1,8 +1,4 @@
-"""merge_functions: kernels that differ only in numbers become one, with the numbers as parameters.
-
-This keeps code from growing with the depth of a model whose layers repeat a form of loop nest.  Some numbers stay in the text:
-indices of local buffers, bounds of loops that must be unrolled, steps, and shapes of local buffers.
-"""
+"""Passes over loop nests, and their usual order: simplify, unroll_loop, flatten_buffer; and merging functions."""
 
 from __future__ import annotations
 
@@ -10,15 +6,379 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
+from operator import is_
+from typing import Any
 
+from aot.errors import internal
+from aot.errors.tvm_names import missing_in
+from aot.ir.module import IRModule
+from aot.ir.transform import PassContext, Sequential, prim_func_pass, unwatched
 from aot.support.dataclass import dataclass
-from aot.support.dtype import is_int
+from aot.support.dtype import is_float, is_int
+from aot.tir.arith import Interval, Intervals, fits
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer, flat_index
-from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var
+from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, cast
 from aot.tir.function import PrimFunc
-from aot.tir.functor import Cloner, accesses, free_vars, walk
+from aot.tir.functor import (
+    Cloner,
+    accesses,
+    bodies,
+    children,
+    expressions,
+    free_vars,
+    map_bodies,
+    map_children,
+    map_expressions,
+    walk,
+)
 from aot.tir.intrin import Intrin, TensorIntrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
+from aot.tir.verify import verify
+
+__all__ = [
+    "EqualKey", "Merged", "equal_key", "flatten", "flatten_buffer", "interface_key", "merge_functions", "optimize",
+    "pipeline", "sharing_key", "simplified", "simplify", "structural_key", "trial", "unroll", "unroll_loop",
+]  # fmt: skip
+
+__getattr__ = missing_in("tir.transform")
+
+
+# Passes from what a builder or parser creates to what the code generator prints: simplify, flatten_buffer, unroll_loop.
+
+
+@lru_cache(4096)
+def simplified(func: PrimFunc) -> PrimFunc:
+    """Return an equal, simpler function.
+
+    Constants are folded; min, max, comparisons, `/` and `%` are decided from the ranges of loop variables; branches and loops
+    with a known outcome are resolved; unused lets and local buffers are dropped.  A statement that would fail at run time (an
+    overflow, say) may disappear if its value is not needed.
+    """
+    return func.with_body(_without_dead(_Simplifier().body(func.body)))
+
+
+def simplified_expr(expr: Expr, ranges: Mapping[Var, Interval]) -> Expr:
+    """An equal expression, simplified for variables with the given ranges."""
+    return _Simplifier(ranges).expr(expr)
+
+
+class _Simplifier:
+    def __init__(self, ranges: Mapping[Var, Interval] | None = None) -> None:
+        self._ranges: dict[Var, Interval] = dict(ranges or {})
+        self._values: dict[Var, Expr] = {}
+        self._interval = Intervals(self._ranges).of
+        self._done: dict[int, tuple[Expr, Expr]] = {}
+
+    def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for stmt in body:
+            out.extend(self._stmt(stmt))
+        return tuple(out)
+
+    def _stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
+        new = map_expressions(stmt, self.expr)
+        match new:
+            case For():
+                return self._for(new)
+            case If(cond, then, orelse):
+                if isinstance(cond, Imm):
+                    return self.body(then if cond.value else orelse)
+                new = map_bodies(new, self.body)
+                return (new,) if any(bodies(new)) else ()
+            case While():
+                return (map_bodies(new, self.body),)
+            case Let(var, value):
+                if isinstance(value, (Imm, Var)):
+                    self._values[var] = value
+                    return ()
+                if is_int(var.dtype):
+                    self._ranges[var] = self._interval(value)
+                return (new,)
+            case _:
+                return (new,)
+
+    def _for(self, loop: For) -> tuple[Stmt, ...]:
+        start, stop = self._interval(loop.start), self._interval(loop.stop)
+        if stop[1] <= start[0]:
+            return ()
+        if isinstance(loop.start, Imm) and isinstance(loop.stop, Imm) and start[0] + loop.step >= stop[0]:
+            self._values[loop.var] = loop.start
+            return self.body(loop.body)
+        last = stop[1] - 1
+        if start[0] == start[1] and stop[0] == stop[1]:
+            last -= (last - start[0]) % loop.step
+        self._ranges[loop.var] = start[0], last
+        body = self.body(loop.body)
+        return (For(loop.var, loop.start, loop.stop, body, loop.step, loop.kind),) if body else ()
+
+    def expr(self, expr: Expr) -> Expr:
+        kind: type = type(expr)  # `match` would test one class after the other in the innermost loop of the pass
+        if kind is Imm:
+            return expr
+        if kind is Var:
+            return self._constant(self._values.get(expr, expr))  # type: ignore[arg-type]
+        done = self._done.get(id(expr))
+        if done is None:
+            done = self._done[id(expr)] = expr, self._simplify(expr)
+        return done[1]
+
+    def _constant(self, expr: Expr) -> Expr:
+        """Replace an integer expression with only one possible value by that value."""
+        kind: type = type(expr)
+        if kind is Imm or kind is Load or is_float(expr.dtype) or (kind is Var and expr not in self._ranges):
+            return expr
+        low, high = self._interval(expr)
+        return Imm(low, expr.dtype) if low == high else expr
+
+    def _simplify(self, expr: Expr) -> Expr:
+        new = self._constant(map_children(expr, self.expr))
+        kind: type = type(new)
+        if kind is BinOp:
+            return self._binop(new)  # type: ignore[arg-type]
+        if kind is Cast and type(new.value) is Cast:  # type: ignore[union-attr]
+            return self._double_cast(new, new.value.value)  # type: ignore[arg-type,union-attr]
+        if kind is Select and new.then == new.orelse and not is_float(new.cond.dtype):  # type: ignore[union-attr]
+            return new.then  # type: ignore[union-attr]
+        return new
+
+    def _binop(self, new: BinOp) -> Expr:
+        op = new.op
+        if op == "+" or op == "*":
+            return new
+        if op == "min" or op == "max":
+            return self._extremum(new)
+        if op == "/" or op == "%":
+            return self._division(new)
+        if op == "&&" or op == "||":
+            return _logical(new)
+        if op == "-" and new.a is new.b and type(new.a) is Var and is_int(new.a.dtype):
+            return Imm(0, new.a.dtype)
+        return new
+
+    def _extremum(self, expr: BinOp) -> Expr:
+        if is_float(expr.a.dtype):
+            return expr
+        a, b = self._interval(expr.a), self._interval(expr.b)
+        if expr.op == "max":
+            a, b = (-a[1], -a[0]), (-b[1], -b[0])
+        if a[1] <= b[0]:
+            return expr.a
+        return expr.b if b[1] <= a[0] else expr
+
+    def _division(self, expr: BinOp) -> Expr:
+        """With c > 0: x % c = x if 0 <= x < c; (x * k * c + y) / c = x * k + y / c, and likewise for %, if everything is >= 0."""
+        if not isinstance(expr.b, Imm) or is_float(expr.b.dtype) or expr.b.value <= 0:
+            return expr
+        c = int(expr.b.value)
+        low, high = self._interval(expr.a)
+        if low >= 0 and high < c:
+            return expr.a if expr.op == "%" else Imm(0, expr.dtype)
+        multiple, remainder = _split_multiple(expr.a, c)
+        if multiple is None or self._interval(multiple)[0] < 0 or self._interval(remainder)[0] < 0:
+            return expr
+        if expr.op == "%":
+            return self.expr(BinOp("%", remainder, expr.b))
+        return self.expr(multiple + BinOp("/", remainder, expr.b))
+
+    def _double_cast(self, expr: Cast, inner: Expr) -> Expr:
+        """Drop the inner conversion of an integer if it cannot change the value."""
+        kept = expr.value.dtype
+        if not all(map(is_int, (expr.dtype, kept, inner.dtype))):
+            return expr
+        return cast(expr.dtype, inner) if fits(self._interval(inner), kept) else expr
+
+
+def _split_multiple(expr: Expr, c: int) -> tuple[Expr | None, Expr]:
+    """(m, remainder) with expr = m * c + remainder, as far as the form of a sum shows it; (None, expr) otherwise."""
+    match expr:
+        case BinOp("*", x, Imm(k)) if int(k) % c == 0 and k > 0:
+            return x * (int(k) // c), Imm(0, expr.dtype)
+        case BinOp("+", a, b):
+            m, remainder = _split_multiple(a, c)
+            if m is not None:
+                return m, remainder + b
+            m, remainder = _split_multiple(b, c)
+            return (m, a + remainder) if m is not None else (None, expr)
+        case _:
+            return None, expr
+
+
+def _logical(expr: BinOp) -> Expr:
+    absorbing = expr.op == "||"
+    for constant, other in ((expr.a, expr.b), (expr.b, expr.a)):
+        if isinstance(constant, Imm):
+            return Imm(int(absorbing), "bool") if bool(constant.value) == absorbing else other
+    return Imm(0, "bool") if expr.op == "&&" and _contradictory(expr) else expr
+
+
+def _contradictory(expr: BinOp) -> bool:
+    """Whether an expression would have to be above one constant and below a smaller one."""
+    low: dict[Expr, int] = {}
+    high: dict[Expr, int] = {}
+    for part in _conjuncts(expr):
+        match part:
+            case BinOp(">" | ">=" | "<" | "<=" | "==" as op, value, Imm(bound)) if is_int(value.dtype):
+                if op in (">", ">=", "=="):
+                    low[value] = max(low.get(value, int(bound)), int(bound) + (op == ">"))
+                if op in ("<", "<=", "=="):
+                    high[value] = min(high.get(value, int(bound)), int(bound) - (op == "<"))
+    return any(low[value] > high[value] for value in low.keys() & high.keys())
+
+
+def _conjuncts(expr: Expr) -> Iterator[Expr]:
+    if isinstance(expr, BinOp) and expr.op == "&&":
+        yield from _conjuncts(expr.a)
+        yield from _conjuncts(expr.b)
+    else:
+        yield expr
+
+
+def _without_dead(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Drop unused lets and local buffers that nobody reads, until nothing more can be removed."""
+    while True:
+        variables: set[Var] = set()
+        read: set[Buffer] = set()
+        local: set[Buffer] = set()
+        exprs: list[Expr] = []
+        for stmt in walk(body):
+            exprs += expressions(stmt)
+            if isinstance(stmt, (Block, CallPrim)):
+                read |= {o.buffer for o in stmt.operands if isinstance(o, Region)}
+            if isinstance(stmt, Allocate):
+                local.add(stmt.buffer)
+        _uses(exprs, variables, read)
+        new = _drop(body, used=variables, dead=local - read)
+        if new is body:
+            return body
+        body = new
+
+
+def _uses(stack: list[Expr], variables: set[Var], read: set[Buffer]) -> None:
+    """Add the variables of the expressions in `stack`, which is emptied, and the buffers that they load from."""
+    seen: set[int] = set()  # statements share expressions
+    while stack:
+        top = stack.pop()
+        kind: type = type(top)
+        if kind is Var:
+            variables.add(top)  # type: ignore[arg-type]
+        elif kind is not Imm and id(top) not in seen:
+            seen.add(id(top))
+            if kind is BinOp:
+                stack += (top.a, top.b)  # type: ignore[union-attr]
+                continue
+            if kind is Load:
+                read.add(top.buffer)  # type: ignore[union-attr]
+            stack += children(top)
+
+
+def _drop(body: tuple[Stmt, ...], *, used: set[Var], dead: set[Buffer]) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case Let(var=var) if var not in used:
+                continue
+            case Allocate(buffer=buffer) | Store(buffer=buffer) if buffer in dead:
+                continue
+            case _:
+                new = map_bodies(stmt, lambda inner: _drop(inner, used=used, dead=dead))
+                if isinstance(new, While) or not bodies(new) or any(bodies(new)):
+                    out.append(new)
+    changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body, strict=True))
+    return tuple(out) if changed else body
+
+
+@prim_func_pass(opt_level=1)
+def simplify(func: PrimFunc, _context: PassContext) -> PrimFunc:
+    """Decide at compile time what the ranges of loop variables decide; drop unused definitions."""
+    return simplified(func)
+
+
+# flatten_buffer: one row-major index for every access.
+
+
+def flatten(func: PrimFunc) -> PrimFunc:
+    """`func` with a single index in each load and store; buffers keep their shapes.
+
+    Afterwards, bounds can only be checked for a buffer as a whole, so run the verifier before.
+    """
+    return func.with_body(_flattened(func.body))
+
+
+def _flattened(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    new = tuple([_stmt(s) for s in body])
+    return body if all(map(is_, new, body)) else new
+
+
+def _stmt(stmt: Stmt) -> Stmt:
+    new = map_expressions(stmt, _expr)
+    if isinstance(new, Store) and len(new.indices) != 1:
+        return Store(new.buffer, (flat_index(new.buffer, new.indices),), new.value, new.dtype)
+    return map_bodies(new, _flattened)
+
+
+def _expr(expr: Expr) -> Expr:
+    kind: type = type(expr)
+    if kind is Imm or kind is Var:
+        return expr
+    new = map_children(expr, _expr)
+    if type(new) is Load and len(new.indices) != 1:
+        return Load(new.buffer, (flat_index(new.buffer, new.indices),), new.dtype)
+    return new
+
+
+@prim_func_pass(opt_level=0, required=True)
+def flatten_buffer(func: PrimFunc, _context: PassContext) -> PrimFunc:
+    """Replace the indices of every access by one row-major index."""
+    return flatten(func)
+
+
+# unroll_loop: loops of kind "unroll" become copies of their body.
+
+
+def unroll(func: PrimFunc) -> PrimFunc:
+    """`func` without loops of kind "unroll"; InternalError if such a loop does not have constant bounds.
+
+    If a body defines names or registers, every copy gets new ones, so that copies are independent in the enclosing body.
+    """
+    return func.with_body(_unrolled(func.body, where=func.name))
+
+
+def _unrolled(body: tuple[Stmt, ...], *, where: str) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, For) and stmt.kind == "unroll":
+            out.extend(_copies(stmt, where=where))
+        else:
+            out.append(map_bodies(stmt, lambda inner: _unrolled(inner, where=where)))
+    return tuple(out)
+
+
+def _copies(loop: For, *, where: str) -> list[Stmt]:
+    """Unroll from the outside in, so that inner bounds may depend on outer variables."""
+    if not isinstance(loop.start, Imm) or not isinstance(loop.stop, Imm):
+        raise internal(f"the loop over {loop.var.name} cannot be unrolled, because its bounds are not constant", where=where)
+    out: list[Stmt] = []
+    for value in range(int(loop.start.value), int(loop.stop.value), loop.step):
+        copy = Cloner({loop.var: Imm(value, loop.var.dtype)}).body(loop.body)
+        out.extend(_unrolled(copy, where=where))
+    return out
+
+
+@prim_func_pass(opt_level=0)
+def unroll_loop(func: PrimFunc, _context: PassContext) -> PrimFunc:
+    """Replace loops of kind "unroll" by copies of their bodies.
+
+    Without this pass they are loops in C as well, except those that index registers.
+    """
+    return unroll(func)
+
+
+# merge_functions: kernels that differ only in numbers become one, with the numbers as parameters.
+#
+# This keeps code from growing with the depth of a model whose layers repeat a form of loop nest.  Some numbers stay in the text:
+# indices of local buffers, bounds of loops that must be unrolled, steps, and shapes of local buffers.
+
+_KINDS = ("inputs", "outputs", "consts", "scratch")
 
 Worth = Callable[[Sequence[PrimFunc], int], bool]
 """(functions of equal structure, number of scalar parameters after merging) -> whether to merge them."""
@@ -36,8 +396,7 @@ def structural_key(func: PrimFunc) -> str:
     """Text that is equal for two functions exactly if they differ only in names and attributes, and in shapes of parameters with
     flat indices.
     """
-    key = _Key(keep_numbers=True)
-    return key.function(func)
+    return _Key(keep_numbers=True).function(func)
 
 
 def sharing_key(func: PrimFunc) -> str:
@@ -47,8 +406,7 @@ def sharing_key(func: PrimFunc) -> str:
 
 def interface_key(func: PrimFunc) -> str:
     """A quick necessary condition for all other keys here: text about the parameters of a function."""
-    kinds = (func.inputs, func.outputs, func.consts, func.scratch)
-    parts = [" ".join(f"{b.dtype}@{b.align}" for b in buffers) for buffers in kinds]
+    parts = [" ".join(f"{b.dtype}@{b.align}" for b in getattr(func, kind)) for kind in _KINDS]
     return "; ".join([*parts, " ".join(v.dtype for v in func.scalars), func.attrs.opt])
 
 
@@ -83,14 +441,13 @@ _MOST_OPERANDS = 7
 
 
 def few_scalars(funcs: Sequence[PrimFunc], scalars: int) -> bool:
-    """The usual rule: arguments beyond the registers of the calling convention cost more than they save."""
-    return len(funcs) > 1 and scalars <= 8 and not _is_crowded(funcs[0])
+    """The usual rule: arguments beyond the registers of the calling convention cost more than they save.
 
-
-def _is_crowded(func: PrimFunc) -> bool:
-    """Whether an FPU block needs so many registers that numbers have to stay constants."""
-    blocks = (s for s in walk(func.body) if isinstance(s, Block))
-    return any(s.intrin.requires == "vfp" and len(s.operands) > _MOST_OPERANDS for s in blocks)
+    If an FPU block needs many registers, numbers have to stay constants.
+    """
+    blocks = (s for s in walk(funcs[0].body) if isinstance(s, Block))
+    is_crowded = any(s.intrin.requires == "vfp" and len(s.operands) > _MOST_OPERANDS for s in blocks)
+    return len(funcs) > 1 and scalars <= 8 and not is_crowded
 
 
 def merge_functions(funcs: Sequence[PrimFunc], worth: Worth = few_scalars) -> list[tuple[tuple[int, ...], Merged]]:
@@ -244,7 +601,7 @@ class _Key:
     def function(self, func: PrimFunc) -> str:
         if not self._keep:
             self._fixed = _fixed_loops(func)
-        for kind in ("inputs", "outputs", "consts", "scratch"):
+        for kind in _KINDS:
             for b in getattr(func, kind):
                 self._parts.append(f"{kind} {self._name(b)}:{b.dtype}@{b.align}")
         self._parts += [f"scalar {self._name(v)}:{v.dtype}" for v in func.scalars]
@@ -357,12 +714,8 @@ class _Parametrise:
         for i, b in enumerate(first.buffers):
             same = len({f.buffers[i].shape for f in group}) == 1
             buffers[b] = b if same else replace(b, shape=(UNKNOWN_EXTENT,))
-        table: Mapping[Buffer, Buffer] = buffers
-        body = Cloner(buffers=table).body(body)
-        inputs, outputs, consts, scratch = (
-            tuple(table[b] for b in part) for part in (first.inputs, first.outputs, first.consts, first.scratch)
-        )
-        return replace(first, inputs=inputs, outputs=outputs, consts=consts, scratch=scratch, body=body)
+        kinds: dict[str, Any] = {kind: tuple(buffers[b] for b in getattr(first, kind)) for kind in _KINDS}
+        return replace(first, body=Cloner(buffers=dict(buffers)).body(body), **kinds)
 
     def _body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(self._stmt(s) for s in body)
@@ -378,14 +731,11 @@ class _Parametrise:
                 return replace(stmt, indices=new, value=self._expr(value))
             case Let(value=value):
                 return replace(stmt, value=self._expr(value))
-            case If(cond, then, orelse):
-                cond = self._expr(cond)
-                then = self._body(then)
-                return replace(stmt, cond=cond, then=then, orelse=self._body(orelse))
+            case If(cond):
+                return map_bodies(replace(stmt, cond=self._expr(cond)), self._body)
             case While(test, cond, body):
                 test = self._body(test)
-                cond = self._expr(cond)
-                return replace(stmt, test=test, cond=cond, body=self._body(body))
+                return replace(stmt, test=test, cond=self._expr(cond), body=self._body(body))
             case Block(operands=operands) | CallPrim(operands=operands):
                 return replace(stmt, operands=tuple(self._operand(o) for o in operands))
             case _:
@@ -424,3 +774,29 @@ class _Parametrise:
                 return Call(intrin, tuple(self._expr(a) for a in args))
             case _:
                 return expr
+
+
+# The usual order.
+
+
+def pipeline() -> Sequential:
+    """simplify, unroll_loop, flatten_buffer, simplify: from a kernel as written to what the code generator prints."""
+    return Sequential((simplify, unroll_loop, flatten_buffer, simplify), "tir")
+
+
+def trial(func: PrimFunc) -> PrimFunc:
+    """Like `optimize`, for a function that is only inspected: the context's instruments do not see it."""
+    with unwatched():
+        return optimize(func)
+
+
+def optimize(func: PrimFunc) -> PrimFunc:
+    """One function through the pipeline, under the current PassContext and verified before and after.
+
+    Raises InternalError E9003 for a function that is not well formed.
+    """
+    verify(func)
+    result = pipeline()(IRModule({func.name: func}))[func.name]
+    assert isinstance(result, PrimFunc)
+    verify(result, unrolled=True)
+    return result
