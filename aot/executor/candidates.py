@@ -378,64 +378,44 @@ def _candidate(
     def lowered() -> Lowered:
         return _once(impl.lower(layer.group, target, name), cache)
 
+    def priced() -> Candidate:
+        func, constants = lowered().func, lowered().constants
+        arrays = tuple(stored(constants[b.name], b.dtype) for b in func.consts) if keys else ()
+        return Candidate(
+            func.attrs.kernel, lowered, None, lowered().instructions, sum(c.nbytes for c in constants.values()), lowered().code,
+            sum(b.nbytes for b in func.scratch), layer.weights, arrays, cycles=lowered().cycles, interface=interface_key(func),
+        )  # fmt: skip
+
+    def packed(price: Candidate) -> list[Any]:
+        known: list[Any] = [a.key for a in price.arrays]  # as created by `stored`
+        arrays = [[dtype, digest.hex(), a.nbytes] for (dtype, digest), a in zip(known, price.arrays, strict=True)]
+        numbers = map(int, (price.instructions, price.constants, price.code, price.scratch, price.cycles))
+        return [price.kernel, *numbers, arrays, price.interface]
+
+    def unpacked(data: Any) -> Candidate | None:
+        kernel, instructions, constants, code, scratch, cycles, rows, interface = data
+        numbers = (instructions, constants, code, scratch, cycles)
+        arrays = tuple(Stored((str(dtype), bytes.fromhex(digest)), int(size)) for dtype, digest, size in rows)
+        if not (isinstance(kernel, str) and isinstance(interface, str) and all(isinstance(n, int) for n in numbers)):
+            return None
+        return Candidate(
+            kernel, lowered, None, instructions, constants, code, scratch, layer.weights, arrays, cycles=cycles,
+            interface=interface,
+        )  # fmt: skip
+
     def depends() -> bytes:
         return b"\0".join((layer.key or b"", impl.name.encode(), str(target).encode()))
 
     def sharing() -> str:
         return recall("code", depends, lambda: _sharing_key(lowered().func.core), pack=str, unpack=str)
 
-    if layer.key is None or keys != "sharing":
-        price = _price(lowered(), keyed=bool(keys))
-    else:
-        price = recall("price", depends, lambda: _price(lowered(), keyed=True), pack=_packed_price, unpack=_price_of)
-    key: Hashable = CodeKey(sharing) if keys == "sharing" else id(lowered().func)
+    is_cached = layer.key is not None and keys == "sharing"
+    price = recall("price", depends, priced, pack=packed, unpack=unpacked) if is_cached else priced()
+    if keys == "sharing":
+        return replace(price, key=CodeKey(sharing))
     if keys == "structural":
-        key = CodeKey(lambda: structural_key(lowered().func.core))
-    return Candidate(
-        price.kernel, lowered, key, price.instructions, price.constants, price.code, price.scratch,
-        layer.weights, price.arrays, cycles=price.cycles, interface=price.interface,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Price:
-    """The costs and other facts of a candidate's kernel, which may be cached."""
-
-    kernel: str
-    instructions: int
-    constants: int
-    code: int
-    scratch: int
-    cycles: int
-    arrays: tuple[Stored, ...]
-    interface: str
-
-
-def _price(lowered: Lowered, *, keyed: bool) -> _Price:
-    func, constants = lowered.func, lowered.constants
-    return _Price(
-        func.attrs.kernel, lowered.instructions, sum(c.nbytes for c in constants.values()), lowered.code,
-        sum(b.nbytes for b in func.scratch), lowered.cycles,
-        tuple(stored(constants[b.name], b.dtype) for b in func.consts) if keyed else (), interface_key(func),
-    )  # fmt: skip
-
-
-def _packed_price(price: _Price) -> list[Any]:
-    keys: list[Any] = [a.key for a in price.arrays]  # as created by `stored`
-    arrays = [[dtype, digest.hex(), a.nbytes] for (dtype, digest), a in zip(keys, price.arrays, strict=True)]
-    numbers = map(int, (price.instructions, price.constants, price.code, price.scratch, price.cycles))
-    return [price.kernel, *numbers, arrays, price.interface]
-
-
-def _price_of(data: Any) -> _Price | None:
-    kernel, instructions, constants, code, scratch, cycles, arrays, interface = data
-    good = (
-        isinstance(kernel, str)
-        and isinstance(interface, str)
-        and all(isinstance(n, int) for n in (instructions, constants, code, scratch, cycles))
-    )
-    kept = tuple(Stored((str(dtype), bytes.fromhex(digest)), int(size)) for dtype, digest, size in arrays)
-    return _Price(kernel, instructions, constants, code, scratch, cycles, kept, interface) if good else None
+        return replace(price, key=CodeKey(lambda: structural_key(lowered().func.core)))
+    return replace(price, key=id(lowered().func))
 
 
 WEIGHTED = frozenset({"nn.conv2d", "nn.depthwise_conv2d", "nn.dense", "nn.bias_add"})
