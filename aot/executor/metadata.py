@@ -7,14 +7,12 @@ from dataclasses import field
 from typing import Any
 
 from aot.executor.lower_main import Layer, TirModule
-from aot.executor.lowered import CascadeRuns, KernelCall, LoweredModule, State, TensorRef
+from aot.executor.lowered import LoweredModule, State, TensorRef
 from aot.executor.plan_memory import Bounds
-from aot.executor.selection import Selection
 from aot.executor.slide_windows import shifted_by_copy
-from aot.executor.storage_map import STATE_ALIGN, Planned, StorageMap, fresh_bytes, is_written_by_copy
+from aot.executor.storage_map import STATE_ALIGN, Planned, fresh_bytes, is_written_by_copy
 from aot.ir.type import TensorType
-from aot.memory.liveness import runs
-from aot.memory.order import Order
+from aot.memory.liveness import Control, runs
 from aot.memory.plan import liveness_bound
 from aot.memory.pool_choice import PoolChoice
 from aot.support.dataclass import dataclass
@@ -22,7 +20,6 @@ from aot.support.dtype import ctype
 from aot.support.names import NameSupply, c_identifier
 from aot.support.text import printable
 from aot.target.source_module import Param
-from aot.tir.function import PrimFunc
 from aot.version import __version__
 
 _LONGEST = 60
@@ -92,7 +89,7 @@ def make_metadata(module: TirModule, names: Names, info: BuildInfo) -> dict[str,
         **_feed(layers),
         "inputs": [{**row, **info.input_values.get(i, {})} for i, row in inputs],
         "outputs": _tensors(lowered, lowered.outputs, names.outputs),
-        "workspace": _workspace(layout, info.bounds) | _order(lowered.order) | _cascades(lowered.cascade_runs),
+        "workspace": _workspace(lowered, info.bounds),
         **_state(lowered),
         **({"slide": dict(info.slide)} if info.slide else {}),
         **({"chain": dict(info.chain)} if info.chain else {}),
@@ -100,16 +97,15 @@ def make_metadata(module: TirModule, names: Names, info: BuildInfo) -> dict[str,
         | _pool_choice(layout.constant_choice),
         "macs": sum(layer.func.attrs.macs * runs(lowered.controls, i) for i, layer in enumerate(layers)),
         "macs_nominal": info.macs_nominal,
-        "selection": _selection(lowered.selection),
+        "selection": {k: getattr(lowered.selection, k) for k in ("minimised", "total", "lower_bound", "optimal")},
         "layers": [_layer(i, layer, arrays) for i, layer in enumerate(layers)],
         **_control(lowered),
     }
 
 
-def _selection(selection: Selection) -> dict[str, Any]:
-    """What the choice of kernels minimised, its estimated sum, and the bound below which there is no choice."""
-    row = {"minimised": selection.minimised, "total": selection.total}
-    return row | {"lower_bound": selection.lower_bound, "optimal": selection.optimal}
+def _stopped(key: str, *, optimal: bool, **figures: int) -> dict[str, Any]:
+    """An entry about a search that stopped before its result was proven; nothing if it was."""
+    return {} if optimal else {key: {**figures, "optimal": False}}
 
 
 def _pool_choice(choice: PoolChoice | None) -> dict[str, Any]:
@@ -120,20 +116,6 @@ def _pool_choice(choice: PoolChoice | None) -> dict[str, Any]:
     return {"pool_choice": row | {"optimal": choice.optimal}}
 
 
-def _order(order: Order | None) -> dict[str, Any]:
-    """`order`: bytes of the tensors at the peak of the order of execution, and the bound; only if the search stopped early."""
-    if order is None or order.optimal:
-        return {}
-    return {"order": {"peak": order.peak, "lower_bound": order.lower_bound, "optimal": False}}
-
-
-def _cascades(runs: CascadeRuns | None) -> dict[str, Any]:
-    """`cascades`: how many runs of layers were tried of those that could be cascades; only if some were too long to try."""
-    if runs is None or runs.tried == runs.possible:
-        return {}
-    return {"cascades": {"tried": runs.tried, "possible": runs.possible, "optimal": False}}
-
-
 def _control(lowered: LoweredModule) -> dict[str, Any]:
     """`control`: branches and loops over the layers, outer ones first; only if there are any.
 
@@ -142,11 +124,15 @@ def _control(lowered: LoweredModule) -> dict[str, Any]:
     """
     rows: list[dict[str, Any]] = []
     for c in lowered.controls:
-        row: dict[str, Any] = {"kind": c.kind, "first": c.first, "middle": c.middle, "last": c.last - 1}
+        row = _part(c)
         if c.kind == "while":
             row |= {"iterations": c.trips} | ({"max_iterations": lowered.max_iterations} if c.trips is None else {})
         rows.append(row)
     return {"control": rows} if rows else {}
+
+
+def _part(control: Control) -> dict[str, Any]:
+    return {"kind": control.kind, "first": control.first, "middle": control.middle, "last": control.last - 1}
 
 
 def _feed(layers: Sequence[Layer]) -> dict[str, Any]:
@@ -255,50 +241,49 @@ def _quant(type_: TensorType) -> dict[str, Any]:
     return {"scale": quant.scale[0], "zero_point": quant.zero_point[0]}
 
 
-def _workspace(layout: StorageMap, bounds: Bounds | None) -> dict[str, Any]:
-    """The plan with its bounds: whole tensors, rows (inputs resident; fed row by row), and this plan's own buffers."""
+def _workspace(lowered: Planned, bounds: Bounds | None) -> dict[str, Any]:
+    """The plan with its bounds: whole tensors, rows (inputs resident; fed row by row), and this plan's own buffers.
+
+    `rows`, `order` and `cascades`: figures of the searches for the row bounds, the order of execution, and cascades (how many
+    runs of layers were tried of those that could be one); each only if the search stopped early.
+    """
+    layout, order, runs_ = lowered.layout, lowered.order, lowered.cascade_runs
     plan = layout.plan
-    buffers = [
-        {"name": b.name, "size": b.size, "offset": layout.plan.offset[b.name], "first": b.first, "last": b.last, "kind": b.kind}
-        for b in layout.buffers
-    ]
-    return {
+    row: dict[str, Any] = {
         "size": plan.size,
         "align": 16,
         "liveness_bound": bounds.liveness if bounds else liveness_bound(layout.buffers),
         "streaming_bound": bounds.streaming.nbytes if bounds else None,
         "fed_bound": bounds.fed.nbytes if bounds else None,
-        **_rows(bounds),
+    }
+    if bounds is not None:
+        least = {"streaming_lower_bound": bounds.streaming.lower_bound, "fed_lower_bound": bounds.fed.lower_bound}
+        row |= _stopped("rows", optimal=bounds.streaming.optimal and bounds.fed.optimal, **least)
+    row |= {
         "plan_lower_bound": plan.lower_bound,
         "optimal": plan.optimal,
         "pools": [
-            {
-                "name": u.pool.name,
-                "base": u.base,
-                "used": u.used,
-                "size": u.pool.size,
-                "address": u.pool.address,
-                "speed": u.pool.speed,
-                "buffers": list(u.buffers),
-            }
+            {"name": u.pool.name, "base": u.base, "used": u.used, "size": u.pool.size, "address": u.pool.address}
+            | {"speed": u.pool.speed, "buffers": list(u.buffers)}
             for u in layout.pools
         ],
         **_pool_choice(layout.pool_choice),
-        "buffers": buffers,
+        "buffers": [
+            {"name": b.name, "size": b.size, "offset": plan.offset[b.name], "first": b.first, "last": b.last, "kind": b.kind}
+            for b in layout.buffers
+        ],
     }
-
-
-def _rows(bounds: Bounds | None) -> dict[str, Any]:
-    """`rows`: lower bounds of the row bounds; only if the search for one of them stopped early."""
-    if bounds is None or (bounds.streaming.optimal and bounds.fed.optimal):
-        return {}
-    row = {"streaming_lower_bound": bounds.streaming.lower_bound, "fed_lower_bound": bounds.fed.lower_bound}
-    return {"rows": row | {"optimal": False}}
+    if order is not None:
+        row |= _stopped("order", optimal=order.optimal, peak=order.peak, lower_bound=order.lower_bound)
+    if runs_ is not None:
+        row |= _stopped("cascades", optimal=runs_.tried == runs_.possible, tried=runs_.tried, possible=runs_.possible)
+    return row
 
 
 def _layer(index: int, layer: Layer, arrays: Sequence[Param]) -> dict[str, Any]:
     call = layer.call
     result = call.outputs[0]
+    operands = [place.index for place in layer.inputs if place.where == "const"]
     return {
         "index": index,
         "function": layer.function,
@@ -310,7 +295,7 @@ def _layer(index: int, layer: Layer, arrays: Sequence[Param]) -> dict[str, Any]:
         "macs": layer.func.attrs.macs,
         "constants": sum(arrays[k].data.nbytes for k in layer.constants),
         "scratch": sum(b.nbytes for b in layer.func.scratch),
-        "arrays": _array_names(layer, arrays),
+        "arrays": [arrays[k].name for k in dict.fromkeys([*layer.constants, *operands])],
         "candidates": [
             {"kernel": c.kernel, "instructions": c.instructions, "constants": c.constants, "code": c.code, "scratch": c.scratch}
             for c in call.candidates
@@ -318,12 +303,6 @@ def _layer(index: int, layer: Layer, arrays: Sequence[Param]) -> dict[str, Any]:
         "output": {"shape": list(result.type.shape), "dtype": result.type.dtype, "tensor": result.tensor}
         | ({"channels": list(result.channels)} if result.channels else {}),
     }
-
-
-def _array_names(layer: Layer, arrays: Sequence[Param]) -> list[str]:
-    """C names of the constants that the layer reads: its own, and constant operands."""
-    operands = [place.index for place in layer.inputs if place.where == "const"]
-    return [arrays[k].name for k in dict.fromkeys([*layer.constants, *operands])]
 
 
 # ---- the model as a graph of kernel calls: what the graph executor of aot.runtime runs (docs/python.md)
@@ -358,7 +337,10 @@ def make_graph(module: TirModule) -> dict[str, Any]:
                 "outputs": [table.number(t) for t in call.outputs],
                 "constants": [arrays[k].name for k in layer.constants],
                 "scratch": [b.nbytes for b in layer.func.scratch],
-                "scalars": _scalars(call, lowered.prim_func(call.emitted)),
+                "scalars": [
+                    {"dtype": v.dtype, "value": value}
+                    for v, value in zip(lowered.prim_func(call.emitted).scalars, call.scalars, strict=True)
+                ],
                 "fed": call.feed is not None,
             }
         )
@@ -378,14 +360,10 @@ def make_graph(module: TirModule) -> dict[str, Any]:
 def _graph_control(lowered: LoweredModule, table: _Tensors) -> dict[str, Any]:
     """`control`: branches and loops over the layers, as in the metadata, with the deciding tensor; only if there are any."""
     rows = [
-        {"kind": c.kind, "condition": table.number(t), "first": c.first, "middle": c.middle, "last": c.last - 1}
+        {"kind": c.kind, "condition": table.number(t), **_part(c)}
         for c, t in zip(lowered.controls, lowered.conditions, strict=True)
     ]
     return {"control": rows, "max_iterations": lowered.max_iterations} if rows else {}
-
-
-def _scalars(call: KernelCall, func: PrimFunc) -> list[dict[str, Any]]:
-    return [{"dtype": v.dtype, "value": value} for v, value in zip(func.scalars, call.scalars, strict=True)]
 
 
 class _Tensors:
@@ -397,7 +375,6 @@ class _Tensors:
         self._numbers: dict[TensorRef, int] = {}
         self._storage: dict[TensorRef, int] = {}
         self.rows: list[dict[str, Any]] = []
-        self.sizes: list[int] = []
 
     def number(self, tensor: TensorRef) -> int:
         """The index of a tensor's row."""
@@ -410,15 +387,14 @@ class _Tensors:
                     "name": printable(tensor.name, limit=200),
                     "shape": list(tensor.type.shape),
                     "dtype": tensor.type.dtype,
-                    "storage_id": None if constant is not None else self._storage_id(root),
+                    "storage_id": None if constant is not None else self._storage.setdefault(root, len(self._storage)),
                     "offset": offset,
                     "constant": constant,
                 }
             )
         return self._numbers[tensor]
 
-    def _storage_id(self, root: TensorRef) -> int:
-        if root not in self._storage:
-            self._storage[root] = len(self.sizes)
-            self.sizes.append(root.type.nbytes)
-        return self._storage[root]
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each storage."""
+        return [root.type.nbytes for root in self._storage]
