@@ -278,38 +278,32 @@ def make_steps(body: Sequence[Stmt], *, first: int) -> tuple[Step | Decision, ..
     Statements other than layers (results that are copied out) belong to the layer before, or to the one after if there is none.
     """
     steps: list[Step | Decision] = []
-    _Layout(steps).lay(body, first, first + _size(body))
-    return tuple(sorted(steps, key=lambda s: s.number))
+    counters = count()
 
-
-class _Layout:
-    def __init__(self, made: list[Step | Decision]) -> None:
-        self._made = made
-        self._counters = count()
-
-    def lay(self, body: Sequence[Stmt], at: int, end: int) -> None:
+    def lay(body: Sequence[Stmt], at: int, end: int) -> None:
         """Number a body from `at` on; step `end` follows it."""
         items = _items(body)
         for k, item in enumerate(items):
-            following = end if k == len(items) - 1 else at + _item_size(item)
-            self._item(item, at, following)
-            at += _item_size(item)
+            behind = at + _item_size(item)
+            following = end if k == len(items) - 1 else behind
+            match item:
+                case (If(_, then, orelse) as branch,) if runs_layers(branch):
+                    other = at + 1 + _size(then)
+                    steps.append(Decision(at, branch, at + 1 if then else following, other if orelse else following))
+                    lay(then, at + 1, following)
+                    lay(orelse, other, following)
+                case (While(test=test, body=inner) as loop,):
+                    decides = at + _size(test)
+                    counter = next(counters) if loop.limit else -1
+                    lay(test, at, decides)
+                    steps.append(Decision(decides, loop, decides + 1 if inner else at, following, counter))
+                    lay(inner, decides + 1, at)
+                case _:
+                    steps.append(Step(at, item, following))
+            at = behind
 
-    def _item(self, item: tuple[Stmt, ...], at: int, following: int) -> None:
-        match item:
-            case (If(_, then, orelse) as branch,) if runs_layers(branch):
-                other = at + 1 + _size(then)
-                self._made.append(Decision(at, branch, at + 1 if then else following, other if orelse else following))
-                self.lay(then, at + 1, following)
-                self.lay(orelse, other, following)
-            case (While(test=test, body=body) as loop,):
-                decides = at + _size(test)
-                counter = next(self._counters) if loop.limit else -1
-                self.lay(test, at, decides)
-                self._made.append(Decision(decides, loop, decides + 1 if body else at, following, counter))
-                self.lay(body, decides + 1, at)
-            case _:
-                self._made.append(Step(at, item, following))
+    lay(body, first, first + _size(body))
+    return tuple(sorted(steps, key=lambda s: s.number))
 
 
 def _items(body: Sequence[Stmt]) -> list[tuple[Stmt, ...]]:
@@ -350,49 +344,6 @@ UNKNOWN = 40
 """Estimated instructions per element of the largest tensor of a layer whose kernel has no estimate."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """The main function in steps.  `begin`: statements before the first one; `lets`: what every step needs.
-
-    `work` are the estimated instructions of each, where the first number is for no step at all; `rows`: the first step is one row
-    of a fed input and repeats until that many have arrived; 0 if there are none.
-    """
-
-    begin: tuple[Stmt, ...]
-    lets: tuple[Let, ...]
-    steps: tuple[Step | Decision, ...]
-    work: tuple[int, ...]
-    rows: int = 0
-
-    @property
-    def count(self) -> int:
-        """The number of different steps."""
-        return len(self.work) - 1
-
-
-def plan_steps(program: Program) -> StepPlan:
-    """The steps of a program, starting with number 1."""
-    feeding = program.main.feeding
-    func = program.main.run if feeding is None else feeding.end
-    lets = tuple(s for s in func.body if isinstance(s, Let))
-    before = len(lets) + (copies_in(program) if feeding is None else 0)
-    begin: tuple[Stmt, ...] = tuple(s for s in func.body[:before] if not isinstance(s, Let))
-    begin = ((*lets, *begin) if any(_moves_on(s) for s in begin) else begin) if begin else ()
-    first = 1 if feeding is None else 2
-    steps = make_steps(func.body[before:], first=first) or (Step(first, (), first + 1),)
-    work = [_work(program, s.layer if isinstance(s, Step) else -1) for s in steps]
-    rows = 0
-    if feeding is not None:
-        rows = max(feeding.last + 1, feeding.rows)
-        work.insert(0, max(1, _work(program, 0) // (rows - feeding.first)))
-    return StepPlan(begin, lets, steps, (0, *work), rows)
-
-
-def _moves_on(stmt: Stmt) -> bool:
-    """Whether the place of a copy depends on how far the windows of the state have advanced."""
-    return isinstance(stmt, CallPrim) and any(isinstance(o, Region) and _uses_turn(o.index) for o in stmt.operands)
-
-
 def _uses_turn(index: Expr) -> bool:
     return index is TURN or (isinstance(index, BinOp) and (_uses_turn(index.a) or _uses_turn(index.b)))
 
@@ -407,37 +358,50 @@ def _work(program: Program, layer: int) -> int:
 
 
 def step_values(program: Program, target: Target) -> dict[str, Any]:
-    """The values of the templates for steps."""
-    plan = plan_steps(program)
-    feeding = program.main.feeding
+    """The values of the templates for steps, which start with number 1.
+
+    `work`: the estimated instructions of each step, where the first number is for no step at all.  If the input is fed, the first
+    step is one row of it, and repeats until `rows` have arrived; 0 if it is not.
+    """
+    feeding, buffers = program.main.feeding, program.main.buffers
     func = program.main.run if feeding is None else feeding.end
+    lets = [s for s in func.body if isinstance(s, Let)]
+    before = len(lets) + (copies_in(program) if feeding is None else 0)
+    begin: list[Stmt] = [s for s in func.body[:before] if not isinstance(s, Let)]
+    if any(_uses_turn(region.index) for region in _regions(begin)):  # windows of the state have advanced
+        begin = [*lets, *begin]
+    first = 1 if feeding is None else 2
+    steps = make_steps(func.body[before:], first=first) or (Step(first, (), first + 1),)
+    work, rows = [0], 0
+    if feeding is not None:
+        rows = max(feeding.last + 1, feeding.rows)
+        work.append(max(1, _work(program, 0) // (rows - feeding.first)))
+    work += [_work(program, s.layer if isinstance(s, Step) else -1) for s in steps]
     text_of = print_calls(func, target=target, addresses=program)
     printer = MainPrinter(program, text_of)
-    lets = [line for let in plan.lets for line in text_of(let).splitlines()]
-    cases = [_case(step, printer, program) for step in plan.steps]
+    used = {region.buffer for s in steps if isinstance(s, Step) for region in _regions(s.body)}
     user_state = program.module.layout.io == "user" and bool(program.module.lowered.states)
-    writes_out = any(o.buffer in program.main.buffers.outputs for o in _regions(plan))
+    writes_out = not used.isdisjoint(buffers.outputs)
     return {
-        "count": plan.count,
-        "rows": plan.rows,
-        "end": plan.count + 1,
-        "most": max(plan.work),
-        "begin": [line for stmt in plan.begin for line in text_of(stmt).splitlines()],
-        "lets": lets,
-        "cases": cases,
-        "work": ", ".join(map(str, plan.work)),
-        "counters": sum(isinstance(s, Decision) and s.counter >= 0 for s in plan.steps),
-        "reads_in": any(o.buffer in program.main.buffers.inputs for o in _regions(plan)),
+        "count": len(work) - 1,
+        "rows": rows,
+        "end": len(work),
+        "most": max(work),
+        "begin": [line for stmt in begin for line in text_of(stmt).splitlines()],
+        "lets": [line for let in lets for line in text_of(let).splitlines()],
+        "cases": [_case(step, printer, program) for step in steps],
+        "work": ", ".join(map(str, work)),
+        "counters": sum(isinstance(s, Decision) and s.counter >= 0 for s in steps),
+        "reads_in": not used.isdisjoint(buffers.inputs),
         "writes_out": writes_out,
         "keeps_out": writes_out or user_state,
         "probe": probe(program, 0) if feeding is not None else "",
     }
 
 
-def _regions(plan: StepPlan) -> list[Region]:
-    """The memory that steps pass to what they call; conditions are in the workspace."""
-    calls = (s for step in plan.steps if isinstance(step, Step) for s in walk(step.body) if isinstance(s, CallPrim))
-    return [o for call in calls for o in call.operands if isinstance(o, Region)]
+def _regions(body: Sequence[Stmt]) -> list[Region]:
+    """The memory that statements pass to what they call; conditions are in the workspace."""
+    return [o for s in walk(tuple(body)) if isinstance(s, CallPrim) for o in s.operands if isinstance(o, Region)]
 
 
 def _case(step: Step | Decision, printer: MainPrinter, program: Program) -> dict[str, Any]:
