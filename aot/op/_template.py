@@ -15,7 +15,6 @@ from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
 from aot.op.common.operator import Index, operator
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm
@@ -27,7 +26,6 @@ from aot.tir.expr import Expr, cast, clamp, imm
     [("data", "int8", "the operand")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class NegateAttrs:
     """Integers only: a front end has converted every real number. `quant` is for the result's type."""
 

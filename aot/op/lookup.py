@@ -6,11 +6,10 @@ from math import prod
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError
+from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.farmhash import fingerprint64
 from aot.op.common.operator import Index, operator
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, equal, logical_and
@@ -25,9 +24,7 @@ from aot.tir.expr import Expr, equal, logical_and
     "binary_search",
     "HASHTABLE_LOOKUP; int32 keys",
     [("sought", "int32 [n]", "what is looked up"), ("keys", "int32 [k]", "in ascending order")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class BinarySearchAttrs:
     """No attributes: the shapes determine everything."""
 
@@ -89,9 +86,7 @@ COMBINERS = ("SUM", "MEAN", "SQRTN")
         ("weights", "float32 [n]", "of each entry"),
         ("table", "float32 [m, ...]", "rows"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class EmbeddingLookupSparseAttrs:
     """How sums are divided, and the dimensions of the places."""
 
@@ -156,9 +151,7 @@ class EmbeddingLookupSparseAttrs:
         ("items", "any [n, ...]", "what is hashed"),
         ("weights?", "float32 [n]", "of the items"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class LshProjectionAttrs:
     """Whether each bit is a separate number."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError
+from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import IN_FLOAT32, MATH
 from aot.numerics.random import WORDS, advanced, random_bits
@@ -32,9 +32,7 @@ LARGEST = 1 << 24
     "random.bits",
     "random words of Philox or Threefry",
     [("counter", "uint32 [4] or [2]", "of the first block"), ("key", "uint32 [2]", "the seed")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class BitsAttrs:
     """The generator (philox, threefry), the number of words to draw, and how many words of its counter count as one number."""
 
@@ -59,9 +57,7 @@ class BitsAttrs:
     "random.advance",
     "the counter of a generator after some blocks",
     [("counter", "uint32 [n]", "the words of a counter, the lowest first")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class AdvanceAttrs:
     """The number of blocks, and how many words of the counter count as one number."""
 
@@ -97,9 +93,7 @@ class DistributionAttrs:
     "random.multinomial",
     "MULTINOMIAL; int32, int64",
     [("logits", "float32 [rows, classes]", "of each class"), ("bits", "uint32 [2 * rows * samples]", "random words")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class MultinomialAttrs:
     """Draws per row, and the type of a class."""
 
@@ -192,7 +186,6 @@ for _name, _evaluate, _element, _doc in (
         _name,
         _doc,
         [("bits", "uint32 [n]", "random words")],
-        OpPattern.OPAQUE,
         attrs=DistributionAttrs,
         infer_type=infer_random,
         evaluate=_evaluate,

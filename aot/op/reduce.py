@@ -157,7 +157,6 @@ MEAN_CODES = ("int8", "uint8", "int16")
 
 @operator("qnn.sum", "SUM; int8, uint8, int16, any axes", [("data", "int8, int16", "the operand")], OpPattern.COMM_REDUCE)
 @operator("mean", "MEAN; int8, uint8, int16, any axes", [("data", "int8, int16", "the operand")], OpPattern.COMM_REDUCE)
-@dataclass(frozen=True, slots=True)
 class MeanAttrs(Rescaled):
     """`axes` sorted and non-negative; multiplier and shift represent input scale / (output scale * count)."""
 
@@ -201,7 +200,6 @@ PROD_CODES = ("int8", "int16")
 
 
 @operator("qnn.prod", "REDUCE_PROD; int8, int16, any axes", [("data", "int8, int16", "the operand")], OpPattern.COMM_REDUCE)
-@dataclass(frozen=True, slots=True)
 class ProdAttrs:
     """Sorted axes; zero point of the data; multiplier (16 bits, in place), shift and zero point of the result."""
 
@@ -269,7 +267,6 @@ _ARG = "one constant axis; a NaN is ignored (with a limit, see its file)"
 
 @operator("argmin", f"ARG_MIN; {_ARG}", [("data", "numbers", "the operand")], OpPattern.COMM_REDUCE)
 @operator("argmax", f"ARG_MAX; {_ARG}", [("data", "numbers", "the operand")], OpPattern.COMM_REDUCE)
-@dataclass(frozen=True, slots=True)
 class ArgReduceAttrs:
     """The axis, which the result lacks; whether to find the largest; the type of positions; whether NaNs are skipped."""
 
@@ -330,9 +327,8 @@ def _first_extreme(data: Array, attrs: ArgReduceAttrs) -> Array:
 CUMSUM_TYPES = ("int32", "int64", "float32")
 
 
-@operator("qnn.cumsum", "CUMSUM; int8, one constant axis", [("data", "int8", "the operand")], OpPattern.OPAQUE)
-@operator("cumsum", "CUMSUM; one constant axis", [("data", "numbers", "the operand")], OpPattern.OPAQUE)
-@dataclass(frozen=True, slots=True)
+@operator("qnn.cumsum", "CUMSUM; int8, one constant axis", [("data", "int8", "the operand")])
+@operator("cumsum", "CUMSUM; one constant axis", [("data", "numbers", "the operand")])
 class CumSumAttrs:
     """The axis; whether an element is part of its own sum; the end to start from."""
 
@@ -368,10 +364,7 @@ class CumSumAttrs:
 # after all numbers; their values are a `take`.
 #
 # Oracle: `kernels/topk_v2.cc`.
-@operator(
-    "topk", "TOPK_V2; constant k; a NaN sorts after all numbers", [("data", "numbers [..., C]", "the operand")], OpPattern.OPAQUE
-)
-@dataclass(frozen=True, slots=True)
+@operator("topk", "TOPK_V2; constant k; a NaN sorts after all numbers", [("data", "numbers [..., C]", "the operand")])
 class TopKAttrs:
     """How many; the type of positions."""
 
@@ -413,9 +406,7 @@ KINDS = ("ADD", "MUL", "MINIMUM", "MAXIMUM", "ALL", "ANY")
     "reduce_window",
     "REDUCE_WINDOW, STABLEHLO_REDUCE_WINDOW",
     [("data", "numbers, bool", "the operand"), ("first", "[1]", "what each window starts from")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class ReduceWindowAttrs:
     """The reduction, and window, strides and dilations per dimension."""
 

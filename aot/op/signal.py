@@ -31,7 +31,6 @@ from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, maxi
     [("data", "int16 [..., n]", "frames"), ("window", "int16 [n]", "a factor for each place of a frame")],
     OpPattern.BROADCAST,
 )
-@dataclass(frozen=True, slots=True)
 class WindowAttrs:
     """Bits of the window's fraction."""
 
@@ -58,9 +57,7 @@ class WindowAttrs:
     "signal.energy",
     "SignalEnergy of TFLM; int16 to uint32",
     [("data", "int16 [2 * bins]", "pairs of real and imaginary part")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class EnergyAttrs:
     """The first bin, and one more than the last."""
 
@@ -99,7 +96,7 @@ class EnergyAttrs:
     "signal.scale_bits",
     "SignalFftAutoScale of TFLM: bits that the loudest sample leaves free",
     [("data", "int16 [n]", "a frame")],
-    OpPattern.OPAQUE,
+    has_attributes=False,
 )
 class ScaleBits:
     """No attributes."""
@@ -119,7 +116,7 @@ class ScaleBits:
     "signal.scale_up",
     "SignalFftAutoScale of TFLM: samples shifted left",
     [("data", "int16", "samples"), ("bits", "int32 []", "bits to the left")],
-    OpPattern.OPAQUE,
+    has_attributes=False,
 )
 class ScaleUp:
     """No attributes."""
@@ -164,9 +161,7 @@ LONGEST = 1 << 14
     "signal.rfft",
     "SignalRfft of TFLM: bins of a real signal",
     [("data", "int16, int32, float32 [..., samples]", "the signal")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class RfftAttrs:
     """Samples of the transform."""
 
@@ -191,9 +186,7 @@ class RfftAttrs:
     "signal.irfft",
     "SignalIrfft of TFLM: a real signal from its bins",
     [("data", "int16, int32, float32 [..., bins]", "pairs of real and imaginary part")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class IrfftAttrs:
     """Samples of the transform."""
 
@@ -231,9 +224,7 @@ RFFT2D_LARGEST = 1 << 16
     "signal.rfft2d",
     "RFFT2D; float32 to complex64",
     [("data", "float32 [..., h, w]", "images, or signals as images of one row")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class Rfft2dAttrs:
     """Size of the transform."""
 
@@ -272,9 +263,7 @@ def is_power_of_two(n: int) -> bool:
         ("weights", "int16 [w]", "weights of the bins of all channels, one after the other"),
         ("unweights", "int16 [w]", "what the bins weigh in the channel after"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class FilterBankAttrs:
     """For each channel and the one before the first: its first bin, its first weight, its width in bins."""
 
@@ -320,8 +309,7 @@ def log_table() -> tuple[int, ...]:
     return (*(round(ONE * (math.log2(1 + i / 128) - i / 128)) for i in range(129)), 0)
 
 
-@operator("signal.log", "SignalFilterBankLog of TFLM; uint32 to int16", [("data", "uint32", "channels")], OpPattern.OPAQUE)
-@dataclass(frozen=True, slots=True)
+@operator("signal.log", "SignalFilterBankLog of TFLM; uint32 to int16", [("data", "uint32", "channels")])
 class LogAttrs:
     """The result for a logarithm of 1.0, in 32 bits; bits by which the data are shifted left."""
 
@@ -360,7 +348,7 @@ def scaled_log(x: int, scale: int, table: Sequence[int]) -> int:
     "signal.square_root",
     "SignalFilterBankSquareRoot of TFLM; uint64 to uint32",
     [("data", "uint64", "energies"), ("shift", "int32 []", "bits that the roots are shifted right by")],
-    OpPattern.OPAQUE,
+    has_attributes=False,
 )
 class SquareRoot:
     """No attributes."""
@@ -461,7 +449,6 @@ for _name, _evaluate, _element, _doc in (
         _name,
         f"SignalFilterBankSpectralSubtraction of TFLM: {_doc}",
         [("data", "uint32 [n]", "the signal in each channel"), ("estimate", "uint32 [n]", "the noise")],
-        OpPattern.OPAQUE,
         attrs=NoiseAttrs,
         infer_type=infer_spectral_subtraction,
         evaluate=_evaluate,
@@ -490,9 +477,7 @@ OUTPUT_BITS = 6
         ("noise", "uint32 [n]", "the noise in each channel"),
         ("table", "int16 [125]", "gains"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class PcanAttrs:
     """Bits by which signal times gain is shifted right."""
 
@@ -548,9 +533,7 @@ OVERLAP_TYPES = ("int16", "float32")
         ("data", "int16, float32 [rows, frames, size]", "frames"),
         ("left", "as data [rows, size - step]", "what earlier frames have left"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class OverlapAddAttrs:
     """Samples from frame to frame."""
 
@@ -594,10 +577,7 @@ class OverlapAddAttrs:
 SPECTROGRAM_LARGEST = 1 << 16
 
 
-@operator(
-    "signal.spectrogram", "AudioSpectrogram; float32", [("data", "float32 [samples, channels]", "the signal")], OpPattern.OPAQUE
-)
-@dataclass(frozen=True, slots=True)
+@operator("signal.spectrogram", "AudioSpectrogram; float32", [("data", "float32 [samples, channels]", "the signal")])
 class SpectrogramAttrs:
     """Samples of a frame, samples from frame to frame, whether magnitudes stay squared."""
 
@@ -662,9 +642,7 @@ MOST_CHANNELS = 1 << 14
         ("data", "float32 [channels, frames, bins]", "squared magnitudes"),
         ("rate?", "int32 [1]", "samples a second, where the attribute is None"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class MfccAttrs:
     """Samples per second (None: an operand); frequency limits in Hz; triangles; coefficients."""
 

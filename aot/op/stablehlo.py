@@ -11,7 +11,6 @@ from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import clamped_index
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
@@ -28,7 +27,6 @@ from aot.tir.expr import Expr, imm
     [("data", "any", "what slices are taken of"), ("indices", "int32, int64", "where they begin")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class GatherAttrs:
     """The fields of StableHLO's gather."""
 
@@ -125,9 +123,7 @@ KINDS = {
     "stablehlo.scatter",
     "STABLEHLO_SCATTER; indices at run time",
     [("data", "any", "what is copied"), ("indices", "int32, int64", "where slices go"), ("updates", "as data", "the slices")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class ScatterAttrs:
     """How elements are combined, and the fields of StableHLO's scatter."""
 

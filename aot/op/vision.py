@@ -47,7 +47,6 @@ class Line:
     [("data", "int8, int16, float32 [N, H, W, C]", "the image")],
     OpPattern.OUT_ELEMWISE_FUSABLE,  # each element is read up to four times: producers must not be fused into it
 )
-@dataclass(frozen=True, slots=True)
 class ResizeBilinearAttrs:
     """Rows and columns of the result."""
 
@@ -138,7 +137,6 @@ def _tables(ctx: TeContext, line: Line, name: str, *, fixed: bool) -> list[Tenso
     [("data", "any [N, H, W, C]", "the image")],
     OpPattern.INJECTIVE,
 )
-@dataclass(frozen=True, slots=True)
 class ResizeNearestAttrs:
     """The source row of each output row, the source column of each output column."""
 
@@ -196,9 +194,7 @@ def _position(ctx: TeContext, index: Expr, table: tuple[int, ...], size: int) ->
         ("lowest", "float32 [1]", "what a score has to exceed"),
         ("sigma", "float32 [1]", "how slowly scores fall with overlaps; 0: they do not"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class SoftNmsAttrs:
     """The number of boxes to choose; whether scores decrease with overlaps."""
 
@@ -322,9 +318,7 @@ Real = tuple[float, int]
         ("encodings", "float32, int8, uint8 [N, 4]", "centres and sizes relative to the anchors"),
         ("anchors", "float32, int8, uint8 [N, 4]", "centres and sizes"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class DecodeBoxesAttrs:
     """Quantisation of encodings and anchors; divisors of y, x, h, w."""
 
@@ -351,9 +345,7 @@ class DecodeBoxesAttrs:
     "vision.nms",
     "TFLite_Detection_PostProcess: the best boxes that do not overlap",
     [("boxes", "float32 [N, 4]", "corners of boxes"), ("scores", "float32 [N, classes]", "one score for each box and class")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class NmsAttrs:
     """The number of boxes to choose; the first column of scores that counts; thresholds (the score's in units of its type)."""
 
@@ -443,9 +435,7 @@ Linear = tuple[float, int]
         ("shorts", "uint8, float32 [H, W, 34]", "offsets to the keypoint nearby: all y, then all x"),
         ("mids", "uint8, float32 [H, W, 64]", "offsets along the edges: y and x forwards, y and x backwards"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class DecodePosesAttrs:
     """Scaling of heat map, short and mid offsets; pixels per cell; maximum number of persons; their least score.
 
@@ -611,9 +601,7 @@ CELLS = 33
         ("longs", "uint8, float32 [33, 33, 34]", "offsets to the keypoints of a cell's person: all y, then all x"),
         ("persons", "float32 [52 * count + 1]", "the result of decode_poses"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class PoseMasksAttrs:
     """Scaling of the long offsets; pixels per cell; maximum number of persons."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, dataclass_transform
 
 from aot.ir.op import F_DOMAIN, VARIABLE, Domain, Evaluate, InferType, OpPattern, register_op
 from aot.ir.type import TensorType, Type
 from aot.op.common.te_rule import F_TE, TeContext, TeRule
 from aot.op.common.tensors import tensors_of
+from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.expr import Expr
 
@@ -42,38 +42,46 @@ class Operator(Protocol):
 Class = TypeVar("Class", bound=type[Operator])
 
 
-def operator(name: str, doc: str, arguments: Arguments, pattern: OpPattern, *, is_view: bool = False) -> Callable[[Class], Class]:
-    """Register the class that follows as an operator; it has no attributes if it is not a dataclass.
+@dataclass_transform(frozen_default=True)
+def operator(
+    name: str,
+    doc: str,
+    arguments: Arguments,
+    pattern: OpPattern = OpPattern.OPAQUE,
+    *,
+    has_attributes: bool = True,
+    is_view: bool = False,
+) -> Callable[[Class], Class]:
+    """Make a frozen dataclass with slots of the class that follows, and register it as an operator.
 
     `doc` is its line in `aot ops`: the operator of TFLite and element types.  `pattern`: how fuse_ops may group it.  `is_view`:
     the result has the same bytes as the first operand.
     """
 
     def registered(cls: Class) -> Class:
-        attrs_type = cls if is_dataclass(cls) else None
-        alone: Any = None if attrs_type else cls()
-        methods: Any = cls
+        made: Any = cls if "__dataclass_fields__" in cls.__dict__ else dataclass(frozen=True, slots=True)(cls)
+        alone = None if has_attributes else made()
 
         def te(ctx: TeContext, args: Sequence[TensorFn], attrs: Any, out_type: TensorType) -> TensorFn:
-            tensor: TensorFn = methods.te_rule(attrs or alone, ctx, args, out_type)
+            tensor: TensorFn = made.te_rule(attrs or alone, ctx, args, out_type)
             return tensor
 
         def domain(types: Sequence[Type], attrs: Any) -> Any:
-            return methods.domain(attrs or alone, *types)
+            return made.domain(attrs or alone, *types)
 
         register(
             name,
             doc,
             arguments,
             pattern,
-            attrs=attrs_type,
-            infer_type=lambda types, attrs: methods.infer_type(attrs or alone, *tensors_of(types, _count(arguments))),
-            evaluate=lambda *arrays, attrs, out_type: methods.evaluate(attrs or alone, *arrays, out_type=out_type),
-            te=elementwise(methods.element, alone) if hasattr(cls, "element") else te if hasattr(cls, "te_rule") else None,
-            domain=domain if hasattr(cls, "domain") else None,
+            attrs=made if has_attributes else None,
+            infer_type=lambda types, attrs: made.infer_type(attrs or alone, *tensors_of(types, _count(arguments))),
+            evaluate=lambda *arrays, attrs, out_type: made.evaluate(attrs or alone, *arrays, out_type=out_type),
+            te=elementwise(made.element, alone) if hasattr(made, "element") else te if hasattr(made, "te_rule") else None,
+            domain=domain if hasattr(made, "domain") else None,
             is_view=is_view,
         )
-        return cls
+        return made  # type: ignore[no-any-return]
 
     return registered
 
@@ -82,7 +90,7 @@ def register(
     name: str,
     doc: str,
     arguments: Arguments,
-    pattern: OpPattern,
+    pattern: OpPattern = OpPattern.OPAQUE,
     *,
     infer_type: InferType,
     evaluate: Evaluate,

@@ -380,7 +380,6 @@ for _name, (_symbol, _opcode) in COMPARISONS.items():
     [("cond", "bool", "which"), ("a", "any", "the values where it is true"), ("b", "as a", "the values where it is false")],
     OpPattern.BROADCAST,
 )
-@dataclass(frozen=True, slots=True)
 class SelectAttrs:
     """The result's parameters."""
 

@@ -9,7 +9,6 @@ from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import MOVABLE
-from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize, numpy_dtype
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
@@ -26,7 +25,6 @@ CASTABLE = MOVABLE
 
 
 @operator("cast", "CAST; all plain types and float16", [("data", "numbers", "the operand")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class CastAttrs:
     """The result's type."""
 
@@ -86,8 +84,7 @@ BETWEEN = (*BITCASTABLE, "uint64")
 """Types that the graph's operator accepts; other operators are built with it."""
 
 
-@operator("bitcast", "BITCAST; no instruction at run time", [("data", "any", "the operand")], OpPattern.OPAQUE, is_view=True)
-@dataclass(frozen=True, slots=True)
+@operator("bitcast", "BITCAST; no instruction at run time", [("data", "any", "the operand")], is_view=True)
 class BitcastAttrs:
     """Type and dimensions of the result."""
 
@@ -123,7 +120,6 @@ def bitcast_shape(data: TensorType, dtype: str) -> tuple[int, ...]:
 # out = round((clamp(x) - low) * (1 / scale)) * scale + low, halves up, in float32; NaN becomes the lowest number.
 # Oracle: `reference_ops::FakeQuant`.
 @operator("fake_quant", "FAKE_QUANT; float32", [("data", "float32", "numbers")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class FakeQuantAttrs:
     """float32 numbers: the lowest and the highest result, and the spacing."""
 

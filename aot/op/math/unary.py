@@ -317,7 +317,6 @@ register(
     "gelu_uneven",
     "GELU; float32, a size that is not a multiple of four",
     [("data", "float32", "the operand")],
-    OpPattern.OPAQUE,
     attrs=UnaryAttrs,
     infer_type=infer_gelu,
     evaluate=evaluate_gelu,
@@ -363,7 +362,6 @@ for _opcode, _name in COMPLEX_PARTS.items():
         _name,
         f"{_opcode}; complex64 to float32",
         [("data", "complex64", "the operand")],
-        OpPattern.OPAQUE,
         infer_type=infer_complex,
         evaluate=_MEANINGS[_name],
     )
@@ -377,8 +375,7 @@ for _opcode, _name in COMPLEX_PARTS.items():
 BUCKETIZED = ("int32", "int64", "float32")
 
 
-@operator("bucketize", "BUCKETIZE; int32, int64, float32", [("data", "int32, int64, float32", "numbers")], OpPattern.OPAQUE)
-@dataclass(frozen=True, slots=True)
+@operator("bucketize", "BUCKETIZE; int32, int64, float32", [("data", "int32, int64, float32", "numbers")])
 class BucketizeAttrs:
     """float32 numbers, sorted."""
 

@@ -11,7 +11,6 @@ from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import FloatWindow, check_layer, np_layer, tir_layer
 from aot.op.common.operator import Index, operator
 from aot.op.common.window import Padding, Windowed
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
@@ -73,7 +72,6 @@ class IntegerWindow(Windowed):
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class Conv2DAttrs(IntegerWindow):
     """padding is (top, left, bottom, right); everything else is (vertical, horizontal)."""
 
@@ -114,7 +112,6 @@ class Conv2DAttrs(IntegerWindow):
     [("data", "int8, int16 [N, H, W, C]", "the image"), ("weight", "int8, int4 [1, KH, KW, C*M]", "M filters for each channel")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class DepthwiseConv2DAttrs(IntegerWindow):
     """As Conv2DAttrs; `multiplier` output channels per input channel."""
 
@@ -152,6 +149,7 @@ class DepthwiseConv2DAttrs(IntegerWindow):
     "adds a bias to each channel; part of convolutions and fully connected layers",
     [("data", "int32, int64 [..., C]", "the sums of a layer"), ("bias", "as data [C]", "one value for each channel")],
     OpPattern.BROADCAST,
+    has_attributes=False,
 )
 class BiasAdd:
     """No attributes."""
@@ -187,7 +185,6 @@ CONV2D_FLOAT, DEPTHWISE_FLOAT = "nn.conv2d_float", "nn.depthwise_conv2d_float"
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class Conv2DFloatAttrs(FloatWindow):
     """The weights say in how many groups the channels are."""
 
@@ -237,7 +234,6 @@ class Conv2DFloatAttrs(FloatWindow):
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class DepthwiseConv2DFloatAttrs(FloatWindow):
     """The weights say how many output channels an input channel has."""
 

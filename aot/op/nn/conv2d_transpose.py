@@ -30,7 +30,6 @@ from aot.tir.expr import Expr, cast, imm
     [("data", "int8, int16 [N, H, W, I]", "the image"), ("weight", "int8 [O, KH, KW, I]", "one filter for each output channel")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class Conv2DTransposeAttrs:
     """(vertical, horizontal) strides, rows and columns cut off at the top and the left, and the output's height and width."""
 
@@ -149,7 +148,6 @@ class FloatTransposed:
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class FloatTransposeAttrs(FloatTransposed):
     """Products of data and weights."""
 
@@ -199,7 +197,6 @@ class FloatTransposeAttrs(FloatTransposed):
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class HybridTransposeAttrs(FloatTransposed):
     """The bias is always last."""
 

@@ -8,7 +8,6 @@ from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.float_layer import Bounds, check_layer, np_layer, tir_layer
 from aot.op.common.operator import Index, operator
-from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
@@ -27,7 +26,6 @@ from aot.tir.expr import Expr, cast, imm
     [("data", "int8, int16 [M, K]", "rows of data"), ("weight", "int8, int4 [O, K]", "one row for each output")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class DenseAttrs:
     """Zero points that are still to be subtracted."""
 
@@ -77,7 +75,6 @@ DENSE_FLOAT = "nn.dense_float"
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class DenseFloatAttrs(Bounds):
     """The bounds of the activation."""
 
@@ -122,9 +119,7 @@ MOST = 1 << 12
         ("scales", "float32 [O, blocks]", "of the weights"),
         ("bias?", "float32 [O]", "what is added to each output"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class DenseBlockwiseAttrs:
     """Number of weights per block."""
 
@@ -184,7 +179,6 @@ def unpacked(weight: Array) -> Array:
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class BatchMatmulAttrs:
     """Whether the last two dimensions of a side are swapped; zero points that are still to be subtracted."""
 

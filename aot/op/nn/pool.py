@@ -12,7 +12,6 @@ from aot.numerics.fixed_point import clamp_array
 from aot.op.common.operator import Index, elementwise, operator, register
 from aot.op.common.tensors import Clamped
 from aot.op.common.window import PoolAttrs, infer_pool, inside, window_axes
-from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, lowest
 from aot.te.tensor import TensorFn, reduce
 from aot.te.tensor import sum as te_sum
@@ -77,7 +76,6 @@ register(
     [("sums", "int32", "sums of `count` numbers each")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class AvgOfSumsAttrs(Clamped):
     """Each sum is of `count` numbers of type `dtype`; the result is in [lo, hi]."""
 
@@ -214,7 +212,6 @@ UNPOOLING = "mediapipe.unpool"
     [("data", "float32 [N, H, W, C]", "the maxima"), ("indices", "as data", "their places in the windows")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class UnpoolAttrs:
     """(Vertical, horizontal) window, which is also the stride."""
 

@@ -53,7 +53,6 @@ ADD_LEFT_SHIFT = {"int8": 20, "int16": 15}
 
 
 @operator("qnn.add", "ADD, SUB; int8, int16, uint8, with broadcasting", PAIR, OpPattern.BROADCAST)
-@dataclass(frozen=True, slots=True)
 class AddAttrs(Clamped):
     """Zero point, multiplier and shift of each operand and of the result; the clamp [lo, hi]; the result's parameters."""
 
@@ -221,7 +220,6 @@ SUM_SHIFT = 19
 
 
 @operator("qnn.add_n", "ADD_N; int8", [("*tensors", "int8", "two or more operands of one shape")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class AddNAttrs:
     """The operands' zero point; multiplier, shift and zero point of the result."""
 
@@ -268,7 +266,6 @@ def tir_sum_code(b: IRBuilder, total: Expr, attrs: AddNAttrs) -> Expr:
 
 
 @operator("qnn.multiply", "MUL; int8, int16, uint8, with broadcasting", PAIR, OpPattern.BROADCAST)
-@dataclass(frozen=True, slots=True)
 class MultiplyAttrs(Rescaled):
     """Zero points of the operands; multiplier, shift and zero point of the result; the clamp [lo, hi]."""
 
@@ -312,7 +309,6 @@ INVERSE_OF_ZERO = -1515870788
 
 
 @operator("qnn.divide", "DIV; int8, int16, uint8, with broadcasting", PAIR, OpPattern.BROADCAST)
-@dataclass(frozen=True, slots=True)
 class DivideAttrs(Clamped):
     """As MultiplyAttrs; `inverts_zero`: whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
 
@@ -413,7 +409,6 @@ DIFFERENCE_LEFT_SHIFT = {"int8": 7, "int16": 0}
 
 
 @operator("qnn.squared_difference", "SQUARED_DIFFERENCE; int8, int16, with broadcasting", PAIR, OpPattern.BROADCAST)
-@dataclass(frozen=True, slots=True)
 class SquaredDifferenceAttrs:
     """Zero point, multiplier and shift of each operand and of the result."""
 

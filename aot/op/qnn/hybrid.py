@@ -13,7 +13,6 @@ from aot.ir.type import TensorType, Type
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import np_bounded, tir_bounded
 from aot.op.qnn.quantize import tir_nearest
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn, reduce_axis
 from aot.te.tensor import max as te_max
 from aot.tir.builder import IRBuilder
@@ -48,7 +47,7 @@ _DATA = ("data", "float32 [B, ...]", "batches")
 _PARAMETERS = ("params", "float32 [B, 3]", "scale, its inverse and zero point of each batch")
 
 
-@operator(RANGE, "hybrid layers: least and largest value of each batch", [_DATA], OpPattern.COMM_REDUCE)
+@operator(RANGE, "hybrid layers: least and largest value of each batch", [_DATA], OpPattern.COMM_REDUCE, has_attributes=False)
 class DynamicRange:
     """No attributes."""
 
@@ -81,7 +80,6 @@ class DynamicRange:
     [("ends", "float32 [B, 2]", "least and largest value of each batch")],
     OpPattern.BROADCAST,
 )
-@dataclass(frozen=True, slots=True)
 class DynamicParamsAttrs:
     """Whether zero points follow the data (`asymmetric`) or are zero."""
 
@@ -148,7 +146,6 @@ def _tir_asymmetric(b: IRBuilder, below: Expr, above: Expr) -> tuple[Expr, Expr,
 
 
 @operator(QUANTIZE, "hybrid layers: float32 to integers by each batch's parameters", [_DATA, _PARAMETERS], OpPattern.BROADCAST)
-@dataclass(frozen=True, slots=True)
 class DynamicQuantizeAttrs:
     """Whether zero points follow the data (`asymmetric`) or are zero."""
 
@@ -287,7 +284,6 @@ HYBRID = "qnn.hybrid_output"
     ],
     OpPattern.BROADCAST,
 )
-@dataclass(frozen=True, slots=True)
 class HybridOutputAttrs:
     """Whether the weight scale is applied to the sum separately, before the data's (`weight_first`); clamp (None: none)."""
 

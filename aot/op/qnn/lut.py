@@ -32,7 +32,6 @@ from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
     [("data", "int8", "indices into the table")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class LutAttrs:
     """`table[q + 128]` is the result for value q; the result's parameters."""
 
@@ -80,7 +79,6 @@ class LutAttrs:
     [("data", "int8", "indices into the table")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class LutFloatAttrs:
     """`table[q + 128]` is the result for value q."""
 
@@ -118,7 +116,6 @@ Real = Callable[[Array], Array]
 
 
 @operator("qnn.lut16", "EXP, LOG, RSQRT, GELU on int16", [("data", "int16", "the operand")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class Lut16Attrs:
     """513 values; the result's parameters."""
 
@@ -205,7 +202,6 @@ def sigmoid_table() -> Array:
 
 
 @operator("qnn.sigmoid16", "LOGISTIC, TANH on int16", [("data", "int16", "the operand")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class Sigmoid16Attrs:
     """(x * multiplier + half) >> shift is the argument in steps of 1/12288 (half as much for tanh); `function`
     logistic or tanh.
@@ -271,7 +267,6 @@ TOO_LARGE = 2.0**31
 
 
 @operator("qnn.sqrt16", "SQRT on int16", [("data", "int16", "the operand")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class Sqrt16Attrs:
     """The scales of data and result, both float32; the result's parameters."""
 
@@ -314,7 +309,6 @@ def quantized_sqrt(x: Array, scale_in: float, scale: float) -> Array:
     [("data", "int8, int16", "the operand"), ("alpha", "as data", "the slopes below zero; shapes broadcast")],
     OpPattern.BROADCAST,
 )
-@dataclass(frozen=True, slots=True)
 class PreluAttrs(Clamped):
     """Zero points of data, alpha and result; (multiplier, shift) for x >= 0 and for x < 0; the clamp [lo, hi]."""
 
@@ -364,7 +358,6 @@ Floats = npt.NDArray[np.float32]
     [("data", "float32", "the operand")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class StepsAttrs:
     """codes[i + 1] from starts[i] on, which ascend; codes[0] before; `nan` for NaN; the result's parameters."""
 

@@ -21,7 +21,6 @@ from aot.numerics.linear import rescaling_of_range
 from aot.op.common.operator import Index, operator
 from aot.op.common.te_rule import TeContext
 from aot.op.common.tensors import Clamped, Rescaled, require
-from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_int
 from aot.te.tensor import TensorFn, tensor_fn
 from aot.tir.builder import IRBuilder
@@ -32,7 +31,6 @@ from aot.tir.expr import Expr, Imm, binop, cast, clamp, imm, maximum, minimum, s
 #
 # Oracle: the clamp at the end of TFLite's kernels (`ActivationFunctionWithMinMax`).
 @operator("clip", "clamp of a fused activation", [("data", "integers", "the operand")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class ClipAttrs:
     """Bounds, both inclusive."""
 
@@ -72,7 +70,6 @@ class ClipAttrs:
     [("data", "int32, int64 [..., C]", "the sums of a layer")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class RequantizeAttrs(Clamped):
     """One (multiplier, shift) for all, or one per index of the last axis; the result is in [lo, hi].
 
@@ -152,7 +149,6 @@ class RequantizeAttrs(Clamped):
     [("data", "int32, int64 [..., C]", "the sums of a layer")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class CastSumsAttrs:
     """As in `aot.numerics.indefinite.CastSums`: one limit and bound for all sums, or one per index of the last axis."""
 
@@ -214,7 +210,6 @@ SOURCES = (*CODES, "int32")
 
 
 @operator("qnn.quantize", "QUANTIZE; float32 to int8, uint8, int16", [("data", "float32", "the operand")], OpPattern.ELEMWISE)
-@dataclass(frozen=True, slots=True)
 class QuantizeAttrs(Clamped):
     """Parameters and type of the result; clamp [lo, hi]."""
 
@@ -250,7 +245,6 @@ class QuantizeAttrs(Clamped):
     [("data", "int8, uint8, int16, int32", "quantised values")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class Requantize8Attrs(Rescaled):
     """Zero point of the data; multiplier, shift and zero point of the result; clamp [lo, hi]; the result's type."""
 
@@ -328,7 +322,6 @@ DEQUANTIZABLE = ("int8", "uint8", "int16")
     [("data", "int8, uint8, int16", "quantised values")],
     OpPattern.ELEMWISE,
 )
-@dataclass(frozen=True, slots=True)
 class DequantizeAttrs:
     """Parameters of the data."""
 

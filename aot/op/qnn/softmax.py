@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aot.ir.op import Array, OpPattern, TypeRuleError
+from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.elementary import POW_DOUBLE, apply, pow_double
 from aot.numerics.fixed_point import (
@@ -26,7 +26,6 @@ from aot.numerics.fixed_point import (
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import require
 from aot.op.qnn.lut import look_up, populate
-from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, int_range
 from aot.te.tensor import TensorFn, reduce_axis
 from aot.te.tensor import sum as te_sum
@@ -46,10 +45,7 @@ from aot.tir.expr import Expr, cast, imm, maximum, minimum
 ACCUMULATION_INTEGER_BITS = 12
 
 
-@operator(
-    "qnn.softmax", "SOFTMAX; int8 to int8 or int16, last axis", [("data", "int8 [..., C]", "the operand")], OpPattern.OPAQUE
-)
-@dataclass(frozen=True, slots=True)
+@operator("qnn.softmax", "SOFTMAX; int8 to int8 or int16, last axis", [("data", "int8 [..., C]", "the operand")])
 class SoftmaxAttrs:
     """multiplier * 2^(left_shift - 31) scales a difference of quantised values to Q5.26; differences below `diff_min` count as 0.
 
@@ -102,8 +98,7 @@ RANGE = 65535
 KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
 
 
-@operator("qnn.softmax16", "SOFTMAX; int16, last axis", [("data", "int16 [..., C]", "the operand")], OpPattern.OPAQUE)
-@dataclass(frozen=True, slots=True)
+@operator("qnn.softmax16", "SOFTMAX; int16, last axis", [("data", "int16 [..., C]", "the operand")])
 class Softmax16Attrs:
     """multiplier * 2^(shift - 31) scales a difference to steps of 10 / 65535; the type in which tables are computed."""
 
@@ -174,8 +169,7 @@ ALPHA_N, ALPHA_D, ALPHA_I, ALPHA_F = 117049297, 127690142, 1057819769, 638450708
 """Q0.31, with r = the fourth root of 2: 11/240 * r, 1/20 * r, 2/r - r, 1/4 * r."""
 
 
-@operator("qnn.log_softmax", "LOG_SOFTMAX; int8, last axis", [("data", "int8 [..., C]", "the operand")], OpPattern.OPAQUE)
-@dataclass(frozen=True, slots=True)
+@operator("qnn.log_softmax", "LOG_SOFTMAX; int8, last axis", [("data", "int8 [..., C]", "the operand")])
 class LogSoftmaxAttrs:
     """multiplier * 2^(left_shift - 31) scales a difference of values to Q5.26, reverse_multiplier * 2^(reverse_shift - 31)
     scales it back; differences below `diff_min` are ignored.
@@ -253,8 +247,7 @@ OUTPUT_BITS = 7
 """The result has scale 2^-7 and zero point 0."""
 
 
-@operator("qnn.l2_normalize", "L2_NORMALIZATION; int8, last axis", [("data", "int8 [..., C]", "the operand")], OpPattern.OPAQUE)
-@dataclass(frozen=True, slots=True)
+@operator("qnn.l2_normalize", "L2_NORMALIZATION; int8, last axis", [("data", "int8 [..., C]", "the operand")])
 class L2NormalizeAttrs:
     """The zero point of the data (their scale does not matter), and by how many of the result's 7 bits their values are shifted
     left before the multiplication: 0 or, for legacy uint8, all."""
@@ -281,8 +274,7 @@ class L2NormalizeAttrs:
 #
 # out[c] = x[c] * (bias + alpha * sum of x[k]^2) ^ -beta over k from c - radius to c + radius - 1, the sum in float32,
 # the power in double precision.  Oracle: `reference_ops::LocalResponseNormalization`.
-@operator("nn.lrn", "LOCAL_RESPONSE_NORMALIZATION; float32", [("data", "float32 [..., C]", "channels last")], OpPattern.OPAQUE)
-@dataclass(frozen=True, slots=True)
+@operator("nn.lrn", "LOCAL_RESPONSE_NORMALIZATION; float32", [("data", "float32 [..., C]", "channels last")])
 class LrnAttrs:
     """Channels on either side, and the numbers of the formula."""
 

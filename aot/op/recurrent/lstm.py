@@ -33,6 +33,7 @@ DENSE_LANES = "nn.dense_lanes"
     "matrix products of SVDF; float32, in the order of four partial sums",
     [("data", "float32 [M, K]", "rows of data"), ("weight", "float32 [O, K]", "one row for each output")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
+    has_attributes=False,
 )
 class DenseLanes:
     """No attributes."""
@@ -87,9 +88,7 @@ _F = np.float32
         ("bias", "float32 [G * N]", "gate by gate"),
         ("*others", "float32", "auxiliary data and weights; peepholes; layer normalisation; projection and its bias"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class LstmFloatAttrs:
     """Which optional operands exist; `backward`: from the last step to the first.  Clips are 0 if there are none.
 
@@ -291,9 +290,7 @@ Scale = tuple[int, int]
         ("recurrent_bias", "int32 [G * N]", "the output's zero point"),
         ("*others", "int16, int8, int32", "peepholes; layer normalisation and its bias; projection and its bias"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class LstmAttrs:
     """`input_scales`, `recurrent_scales`: per gate; three gates make a CIFG LSTM.
 
@@ -532,9 +529,7 @@ DATA_ZP = 128
         ("weight", "float32, uint8 [4 * N, I + N]", "gate by gate"),
         ("bias", "float32, int32 [4 * N]", "gate by gate"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class LstmBasicAttrs:
     """For integers: the weights' zero point and the scaling of sums to gates; `quants` of the results (output, cell, gates)."""
 

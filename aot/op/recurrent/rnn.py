@@ -75,9 +75,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {"RELU": (0.0, None), "RELU6": (
         ("bias", "float32 [N]", "of each unit"),
         ("*auxiliary", "float32, int8", "auxiliary data and its weights"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class RnnAttrs:
     """`activation`: NONE, TANH or one of BOUNDS; `backward`: from the last step to the first.
 
@@ -161,7 +159,6 @@ MEMORY, TIME = "nn.svdf_memory", "nn.svdf_time"
     [("state", "int8, int16, float32 [B, F * M]", "the last features"), ("feature", "as state [B, F]", "the newest")],
     OpPattern.INJECTIVE,
 )
-@dataclass(frozen=True, slots=True)
 class SvdfMemoryAttrs:
     """The offset that turns a feature into a value of the state."""
 
@@ -199,7 +196,6 @@ class SvdfMemoryAttrs:
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class SvdfTimeAttrs:
     """Filters of one unit; the state's zero point."""
 

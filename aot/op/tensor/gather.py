@@ -11,7 +11,6 @@ from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import INDEX_TYPES, clamped_index
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Imm, cast, equal, imm, logical_and, select
@@ -30,7 +29,6 @@ from aot.tir.expr import Expr, Imm, cast, equal, imm, logical_and, select
     [("data", "any", "the table"), ("indices", "int32, int64, int16", "which entries, at run time")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class TakeAttrs:
     """The dimension that the indices replace, and how many leading dimensions data and indices share."""
 
@@ -74,7 +72,6 @@ class TakeAttrs:
     [("data", "any", "the table"), ("indices", "int32, int64, int16 [..., K]", "which entries, at run time")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class GatherNdAttrs:
     """No attributes: the shapes determine everything."""
 
@@ -114,7 +111,6 @@ class GatherNdAttrs:
     ],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-@dataclass(frozen=True, slots=True)
 class OneHotAttrs:
     """Extent and position of the new dimension."""
 
@@ -152,9 +148,7 @@ class OneHotAttrs:
     "scatter_nd",
     "SCATTER_ND; constant shape, indices at run time",
     [("indices", "int32 [..., K]", "positions in the result"), ("updates", "any", "what is added there")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class ScatterNdAttrs:
     """The result's shape."""
 
@@ -200,9 +194,7 @@ SEGMENT_TYPES = ("int32", "float32")
     "unsorted_segment",
     "UNSORTED_SEGMENT_SUM, PROD, MAX, MIN; int32, float32",
     [("data", "int32, float32 [i..., q...]", "rows"), ("ids", "int32 [i...]", "the segment of each row")],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class SegmentAttrs:
     """How rows are combined (sum, prod, max, min), and the number of segments."""
 
@@ -255,9 +247,7 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
         ("values", "[n] or [1]", "what is put there"),
         ("default", "[1]", "what is elsewhere"),
     ],
-    OpPattern.OPAQUE,
 )
-@dataclass(frozen=True, slots=True)
 class SparseToDenseAttrs:
     """The result's shape."""
 
@@ -298,7 +288,6 @@ class SparseToDenseAttrs:
     ],
     OpPattern.INJECTIVE,
 )
-@dataclass(frozen=True, slots=True)
 class DynamicUpdateSliceAttrs:
     """No attributes: the shapes determine everything."""
 

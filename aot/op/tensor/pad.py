@@ -9,7 +9,6 @@ from aot.ir.type import TensorType, Type
 from aot.numerics.fixed_point import named
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import broadcast_index
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, select
@@ -19,7 +18,6 @@ from aot.tir.expr import Expr, cast, clamp, imm, logical_and, select
 #
 # Oracle: `reference_ops::Pad`: PAD fills with the zero point of the output (0 if it has none), PADV2 with its third operand.
 @operator("nn.pad", "PAD, PADV2; constant amounts", [("data", "any", "the operand")], OpPattern.INJECTIVE)
-@dataclass(frozen=True, slots=True)
 class PadAttrs:
     """(before, after) per dimension; `pad_value` in the data's own type."""
 
@@ -63,7 +61,6 @@ class PadAttrs:
 # The data are mirrored before and after themselves, with (SYMMETRIC) or without (REFLECT) their edge.
 # Oracle: `kernels/mirror_pad.cc`.
 @operator("mirror_pad", "MIRROR_PAD; constant amounts", [("data", "any", "the operand")], OpPattern.INJECTIVE)
-@dataclass(frozen=True, slots=True)
 class MirrorPadAttrs:
     """(before, after) per dimension; whether the edge is repeated."""
 
@@ -108,7 +105,6 @@ class MirrorPadAttrs:
 @operator(
     "full", "FILL, ZEROS_LIKE; constant shape", [("value", "any, one element", "what every element becomes")], OpPattern.BROADCAST
 )
-@dataclass(frozen=True, slots=True)
 class FullAttrs:
     """The result's shape."""
 
@@ -132,7 +128,6 @@ class FullAttrs:
 # Both are BROADCAST, not INJECTIVE: elements are read several times, so producers must not be fused into them.
 # Oracles: `reference_ops::BroadcastTo`, `kernels/tile.cc`.
 @operator("broadcast_to", "BROADCAST_TO; constant shape", [("data", "any", "the operand")], OpPattern.BROADCAST)
-@dataclass(frozen=True, slots=True)
 class BroadcastToAttrs:
     """The result's shape."""
 
@@ -156,7 +151,6 @@ class BroadcastToAttrs:
 
 
 @operator("tile", "TILE; constant multiples", [("data", "any", "the operand")], OpPattern.BROADCAST)
-@dataclass(frozen=True, slots=True)
 class TileAttrs:
     """The number of repetitions per dimension."""
 
@@ -182,7 +176,6 @@ class TileAttrs:
 # access anything else.  (The reference checks only the first length; it writes outside its tensor if another one is too
 # large.)  Oracles: `reference_ops::Reverse`, `ReverseSequence`.
 @operator("reverse", "REVERSE_V2; constant axes", [("data", "any", "the operand")], OpPattern.INJECTIVE)
-@dataclass(frozen=True, slots=True)
 class ReverseAttrs:
     """The dimensions to reverse."""
 
@@ -208,7 +201,6 @@ class ReverseAttrs:
     [("data", "any", "the sequences"), ("lengths", "int32, int64 [batch]", "how much of each is reversed")],
     OpPattern.INJECTIVE,
 )
-@dataclass(frozen=True, slots=True)
 class ReverseSequenceAttrs:
     """The dimension to reverse, and the one whose index selects the length."""
 

@@ -10,7 +10,6 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.op.common.operator import Index, operator
-from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, imm
@@ -26,7 +25,6 @@ from aot.tir.expr import Expr, imm
     OpPattern.INJECTIVE,
     is_view=True,
 )
-@dataclass(frozen=True, slots=True)
 class ReshapeAttrs:
     """The new dimensions, all known."""
 
@@ -56,7 +54,6 @@ class ReshapeAttrs:
 #
 # Oracle: `reference_ops::Transpose`: dimension i of the result is dimension axes[i] of the data.
 @operator("transpose", "TRANSPOSE; constant permutation", [("data", "any", "the operand")], OpPattern.INJECTIVE)
-@dataclass(frozen=True, slots=True)
 class TransposeAttrs:
     """A permutation of the dimensions."""
 
@@ -86,7 +83,6 @@ class TransposeAttrs:
     [("*tensors", "any", "the parts, of one type but for the extent of the axis")],
     OpPattern.INJECTIVE,
 )
-@dataclass(frozen=True, slots=True)
 class ConcatenateAttrs:
     """The axis, not negative."""
 
@@ -141,7 +137,6 @@ class ConcatenateAttrs:
     [("data", "any", "the operand")],
     OpPattern.INJECTIVE,
 )
-@dataclass(frozen=True, slots=True)
 class StridedSliceAttrs:
     """First position, step (not 0) and extent in each dimension."""
 
