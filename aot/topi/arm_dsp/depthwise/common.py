@@ -20,7 +20,7 @@ one word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Self
@@ -35,32 +35,10 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, equal, imm, logical_and, maximum, minimum, select
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.depthwise.planes import (
-    PACKED_SCALE,
-    Numbers,
-    layout_of,
-    plain_layer,
-    plan_numbers,
-    plane_pitch,
-    stream,
-    table_regions,
-    unpack_stream,
-    unpacked_weights,
-)
-from aot.topi.arm_dsp.depthwise.strip import (
-    NUMBERS,
-    Layout,
-    RequantForm,
-    Strip,
-    clamp_lines,
-    code_bytes,
-    dw_strip,
-    instructions,
-    requantized,
-    shared_strip,
-)
+from aot.topi.arm_dsp.depthwise import planes
+from aot.topi.arm_dsp.depthwise import strip as blocks
 from aot.topi.intrin.asm_text import Operands, asm, block_of
-from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, open_flat
+from aot.topi.layer.fused import FusedLayer, lowered, open_flat
 from aot.topi.layer.im2col import Axis, axes
 from aot.topi.layer.planes import BAND_BYTES, Planes, orientations
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -76,11 +54,6 @@ _UNSIZED = (UNKNOWN_EXTENT,)
 def row_words(columns: int) -> int:
     """Return the number of pairs that can hold a kernel row of either kind."""
     return max(MIN_WORDS, columns // 2 + 1)
-
-
-def rest_columns(words: int, stride: int) -> int:
-    """Return the columns of the plane that a block reads, from its first one on."""
-    return 2 * (words + (1 if stride == 1 else 3))
 
 
 @cache
@@ -157,7 +130,7 @@ def _emit_copy(operands: Operands) -> BlockText:
 
 
 @cache
-def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
+def band_pairs(stride: int, rounding: blocks.RequantForm) -> TensorIntrin:
     """`lines` rows of `columns` results of one channel, whose windows are `stride` (1 or 2) columns apart.
 
     out[y, x] = clamp((hi((bias + sum) * multiplier) + constant) >> shift).  Operands: plane int16 (aligned to 4 bytes) from the
@@ -171,9 +144,9 @@ def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
     lines, columns, line, column_step, line_step, rows, words, pitch = scalars
     plane = b.input("plane", _UNSIZED, "int16", align=4)
     weights = b.input("weights", _UNSIZED, "int16", align=4)
-    params = b.input("numbers", (len(NUMBERS),), "int32", align=4)
+    params = b.input("numbers", (len(blocks.NUMBERS),), "int32", align=4)
     out = b.output("out", _UNSIZED, "int8")
-    numbers = [b.let(n, params[i]) for i, n in enumerate(NUMBERS)]
+    numbers = [b.let(n, params[i]) for i, n in enumerate(blocks.NUMBERS)]
     with b.for_("y", lines) as y, b.for_("x", columns) as x:
         acc = b.local("acc", (1,), "int32", init=numbers[0])
         kind = b.let("kind", x % 2 if stride == 1 else imm(0))
@@ -183,7 +156,7 @@ def band_pairs(stride: int, rounding: RequantForm) -> TensorIntrin:
             at = b.let("at", corner + r * pitch + i * 2)
             products = [cast("int32", plane[at + half]) * cast("int32", weights[group + half]) for half in range(2)]
             b.store(acc, 0, acc[0] + products[0] + products[1])
-        b.store(out, y * line_step + x * column_step, requantized(b, rounding, acc[0], numbers))
+        b.store(out, y * line_step + x * column_step, blocks.requantized(b, rounding, acc[0], numbers))
     return block_of(b, "arm_dsp", lambda ops: _emit(ops, stride, rounding), *scalars)
 
 
@@ -216,7 +189,7 @@ SKIP_FOURTH = ("tst %[rows], #2", "beq 2f")
 """`rows` holds 4 * (rows left - 1) + words - 2."""
 
 
-def _block(stride: int, rounding: RequantForm) -> list[str]:
+def _block(stride: int, rounding: blocks.RequantForm) -> list[str]:
     """Return the instructions for four results, in a0 to a3."""
     accs = [f"%[a{j}]" for j in range(OUTPUTS)]
     three, fourth = _row_single() if stride == 1 else _row_double()
@@ -230,10 +203,10 @@ def _block(stride: int, rounding: RequantForm) -> list[str]:
         if rounding.signed:
             text += [f"asr %[e], {a}, #31", f"add %[e], %[q], %[e], lsl #{rounding.prescale - 1}"]
         text.append(f"smmla {a}, {a}, %[p], %[{'e' if rounding.signed else 'q'}]")
-    return [*text, f"ldr %[e], {_at('shift')}", *(f"asr {a}, {a}, %[e]" for a in accs), *clamp_lines(rounding, accs)]
+    return [*text, f"ldr %[e], {_at('shift')}", *(f"asr {a}, {a}, %[e]" for a in accs), *blocks.clamp_lines(rounding, accs)]
 
 
-def band_text(stride: int, rounding: RequantForm) -> list[str]:
+def band_text(stride: int, rounding: blocks.RequantForm) -> list[str]:
     """Return the instructions of band_pairs."""
     text = ["0:", *_block(stride, rounding)]
     text += [f"ldr %[e], {_at('step')}", f"ldr %[p], {_at('left')}", "subs %[p], %[p], #4", f"str %[p], {_at('left')}", "blo 3f"]
@@ -251,7 +224,7 @@ def band_text(stride: int, rounding: RequantForm) -> list[str]:
 
 CONTEXT = (
     *("weights", "count", "pitch", "next", "step", "columns", "line", "line_step"),
-    *NUMBERS,
+    *blocks.NUMBERS,
     *("left", "lines", "x0", "o0"),
 )
 """Operands that the block keeps in memory for lack of registers; it reads them all and writes the last four."""
@@ -261,7 +234,7 @@ def _at(name: str) -> str:
     return f"[%[k], #{4 * CONTEXT.index(name)}]"
 
 
-def _emit(operands: Operands, stride: int, rounding: RequantForm) -> BlockText:
+def _emit(operands: Operands, stride: int, rounding: blocks.RequantForm) -> BlockText:
     value = {name: f"({operand.value or operand.pointer})" for name, operand in operands.items()}
     context = {
         "weights": f"(int32_t)(intptr_t){value['weights']}",
@@ -272,7 +245,7 @@ def _emit(operands: Operands, stride: int, rounding: RequantForm) -> BlockText:
         "columns": value["columns"],
         "line": f"2 * {value['line']}",
         "line_step": value["line_step"],
-        **{n: f"{value['numbers']}[{i}]" for i, n in enumerate(NUMBERS)},
+        **{n: f"{value['numbers']}[{i}]" for i, n in enumerate(blocks.NUMBERS)},
         "left": value["columns"],
         "lines": value["lines"],
         "x0": "(int32_t)(intptr_t)aot_x",
@@ -297,13 +270,13 @@ class HeaderPlanes(Planes):
     """Planes of an even pitch; `beyond`: columns that a kernel reads from the last output's window on."""
 
     beyond: int
-    numbers: Numbers
+    numbers: planes.Numbers
     fpu: bool
 
     @classmethod
     def of(cls, layer: FusedLayer, target: Target, *, pitch: int, beyond: int) -> Self | None:
         """Plan one band with all result rows, or else bands of equal height whose plane is within BAND_BYTES."""
-        numbers = plan_numbers(layer, target, packed=True)
+        numbers = planes.plan_numbers(layer, target, packed=True)
         rows, columns = axes(layer)
         if numbers is None or pitch < max(columns.used, columns.before + columns.copied) or columns.copied == 0:
             return None
@@ -312,7 +285,7 @@ class HeaderPlanes(Planes):
         return cls(layer, rows, columns, False, band, pitch, beyond, numbers, target.has("fpu"))
 
     @property
-    def rounding(self) -> RequantForm:
+    def rounding(self) -> blocks.RequantForm:
         """The requantisation's form; shifts are per channel so that layers can share code."""
         return replace(self.numbers.rounding, shift=-1)
 
@@ -396,13 +369,14 @@ WIDTHS = (4, 2, 1)
 class TilePlanes(Planes):
     """Planes of TILE_PITCH: tiles of as many columns as that can hold, `band` rows high."""
 
-    numbers: Numbers
-    layout: Layout
+    numbers: planes.Numbers
+    layout: blocks.Layout
     fpu: bool
 
-    def strip(self, outputs: int) -> Strip:
+    def strip(self, outputs: int) -> blocks.Strip:
         stride, rounding = (self.rows.stride, self.columns.stride), self.numbers.rounding
-        return shared_strip(self.layout, stride, TILE_PITCH, rounding, outputs=outputs, fpu=self.fpu, dilation=self.rows.dilation)
+        strip = blocks.shared_strip(self.layout, stride, TILE_PITCH, rounding, outputs=outputs, fpu=self.fpu)
+        return replace(strip, dilation=self.rows.dilation)
 
     @property
     def tile(self) -> int:
@@ -435,7 +409,7 @@ class TilePlanes(Planes):
                 width = min(self.tile, columns.out - x)
                 total += self._copy_cost((y, x), (height, width))
                 for n, count in zip(WIDTHS, (width // 4, width // 2 % 2, width % 2), strict=True):
-                    total += count * (instructions(self.strip(n), height) + 29)
+                    total += count * (blocks.instructions(self.strip(n), height) + 29)
         unpacking = 1.2 * 4 * len(self.layout.words) if not self.layout.resident else 0
         border = 2.3 * TILE_PITCH * self.lines if self.is_small else 0
         return int(self.layer.channels * (total + unpacking) + border)
@@ -461,16 +435,16 @@ def tile_outputs(columns: Axis) -> int:
 
 
 def _plan_tiles(group: Group, target: Target) -> TilePlanes | None:
-    layer = plain_layer(group, target)
-    numbers = None if layer is None else plan_numbers(layer, target, packed=True)
+    layer = planes.plain_layer(group, target)
+    numbers = None if layer is None else planes.plan_numbers(layer, target, packed=True)
     if layer is None or numbers is None:
         return None
     plans = []
     for rows, columns, swapped in orientations(layer):
-        if plane_pitch(rows, columns) is None or tile_outputs(columns) <= 0 or rows.reach > MAX_REACH:
+        if planes.plane_pitch(rows, columns) is None or tile_outputs(columns) <= 0 or rows.reach > MAX_REACH:
             continue
         band = max(1, min(rows.out, (BAND_BYTES // (2 * TILE_PITCH) - rows.reach) // rows.stride + 1))
-        layout = layout_of(rows, columns, shared=True)
+        layout = planes.layout_of(rows, columns, shared=True)
         plans.append(TilePlanes(layer, rows, columns, swapped, band, TILE_PITCH, numbers, layout, target.has("fpu")))
     return min(plans, key=lambda p: p.cost(), default=None)
 
@@ -479,11 +453,11 @@ def _lower_tiles(group: Group, _target: Target, name: str, plan: TilePlanes) -> 
     layer = plan.layer
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
-    data = stream(layer, plan.numbers, plan.layout, swapped=plan.swapped, packed=True)
+    data = planes.stream(layer, plan.numbers, plan.layout, swapped=plan.swapped, packed=True)
     params = io.constant("params", with_header(plan.header, data), "int32")
-    table = table_regions(io)
+    table = planes.table_regions(io)
     plane = b.scratch("plane", (plan.lines * TILE_PITCH,), "int16")
-    unpacked = unpacked_weights(b, plan.layout, plan.numbers)
+    unpacked = planes.unpacked_weights(b, plan.layout, plan.numbers)
     # Read these where they are used: as variables, all fourteen would be spilled to the stack.
     n: dict[str, Expr] = {field: params[i] for i, field in enumerate(plan.header)}
     if plan.is_small:
@@ -493,28 +467,20 @@ def _lower_tiles(group: Group, _target: Target, name: str, plan: TilePlanes) -> 
         at = b.let("w", c * data.shape[1] + len(plan.header))
         weights = region(params, at)
         if unpacked is not None:
-            unpack_stream(b, plan.layout, params, unpacked, at=at, words=data.shape[1])
+            planes.unpack_stream(b, plan.layout, params, unpacked, at=at, words=data.shape[1])
             weights = region(unpacked)
         tiles = _Tiles(b, plan, n, plane=plane)
         if plan.is_small:
-            tiles.copy_image(io.data, c)
+            with b.for_("r", n["lines"]) as r:
+                line = b.let("at", (r + n["top"]) * TILE_PITCH + n["left"])
+                tiles.pixels(io.data, line, imm(0), n["copied"], source=c + r * n["row"])
             tiles.compute(io.out, c, (weights, *table), size=(n["out_height"], n["out_width"]))
         else:
-            _tiled(b, plan, tiles, io=io, channel=c, weights=(weights, *table))
-    code = sum(code_bytes(plan.strip(w)) for w in WIDTHS) + (640 if plan.is_small else 1000)
+            for y, x, size in tiles.each():
+                tiles.copy(io.data, c, origin=(y, x), size=size)
+                tiles.compute(io.out, c + y * n["out_row"] + x * n["out_column"], (weights, *table), size=size)
+    code = sum(blocks.code_bytes(plan.strip(w)) for w in WIDTHS) + (640 if plan.is_small else 1000)
     return lowered(io, layer, "arm_dsp.depthwise_common", plan.cost(), code)
-
-
-def _tiled(b: IRBuilder, plan: TilePlanes, tiles: _Tiles, *, io: LayerIo, channel: Expr, weights: tuple[Region, ...]) -> None:
-    """Compute all tiles of one channel."""
-    n = tiles.numbers
-    with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
-        y = b.let("y", band * n["band"])
-        count = b.let("rows", minimum(n["band"], n["out_height"] - y))
-        with b.for_("x", n["out_width"], step=plan.tile) as x:
-            width = b.let("columns", minimum(imm(plan.tile), n["out_width"] - x))
-            tiles.copy(io.data, channel, origin=(y, x), size=(count, width))
-            tiles.compute(io.out, channel + y * n["out_row"] + x * n["out_column"], weights, size=(count, width))
 
 
 class _Tiles:
@@ -523,12 +489,14 @@ class _Tiles:
     def __init__(self, b: IRBuilder, plan: TilePlanes, n: dict[str, Expr], *, plane: Buffer) -> None:
         self._b, self._plan, self.numbers, self._plane = b, plan, n, plane
 
-    def copy_image(self, data: Buffer, channel: Expr) -> None:
-        """Copy a whole small image into the middle of the plane; the border stays."""
-        b, n = self._b, self.numbers
-        with b.for_("r", n["lines"]) as r:
-            at = b.let("at", (r + n["top"]) * TILE_PITCH + n["left"])
-            self._pixels(data, at, imm(0), n["copied"], source=channel + r * n["row"])
+    def each(self) -> Iterator[tuple[Expr, Expr, tuple[Expr, Expr]]]:
+        """Loop over the tiles of a channel: the first row and column of the results, and their number in both directions."""
+        b, n, tile = self._b, self.numbers, self._plan.tile
+        with b.for_("first", (n["out_height"] + n["band"] - 1) // n["band"]) as band:
+            y = b.let("y", band * n["band"])
+            count = b.let("rows", minimum(n["band"], n["out_height"] - y))
+            with b.for_("x", n["out_width"], step=tile) as x:
+                yield y, x, (count, b.let("columns", minimum(imm(tile), n["out_width"] - x)))
 
     def copy(self, data: Buffer, channel: Expr, *, origin: tuple[Expr, Expr], size: tuple[Expr, Expr]) -> None:
         """Copy the tile's pixels, and pad around them what is outside the image."""
@@ -544,7 +512,7 @@ class _Tiles:
             inside = logical_and(line >= 0, line < n["height"])
             with b.if_(inside):
                 self._pad(at, imm(0), left)
-                self._pixels(data, at, left, right, source=channel + line * n["row"] + before * n["column"])
+                self.pixels(data, at, left, right, source=channel + line * n["row"] + before * n["column"])
                 self._pad(at, maximum(left, right), used)
             with b.else_():
                 self._pad(at, imm(0), used)
@@ -553,7 +521,7 @@ class _Tiles:
         with self._b.for_("p", stop, start=start) as p:
             self._b.store(self._plane, at + p, self.numbers["pad"])
 
-    def _pixels(self, data: Buffer, at: Expr, left: Expr, right: Expr, *, source: Expr) -> None:
+    def pixels(self, data: Buffer, at: Expr, left: Expr, right: Expr, *, source: Expr) -> None:
         """Copy four pixels per iteration, then the remainder."""
         b, step = self._b, self.numbers["column"]
         start = b.let("s", source)
@@ -570,7 +538,7 @@ class _Tiles:
         steps = (size[0], n["out_column"], n["out_row"])
         bounds = [imm(0), b.let("fours", (size[1] >> 2) * 4), b.let("twos", (size[1] >> 1) * 2), size[1]]
         for i, width in enumerate(WIDTHS):
-            block = dw_strip(self._plan.strip(width))
+            block = blocks.dw_strip(self._plan.strip(width))
             with b.for_("j", bounds[i + 1], start=bounds[i], step=width) as j:
                 b.block(block, region(self._plane, j * stride), *weights, region(out, start + j * n["out_column"]), *steps)
 
@@ -590,24 +558,24 @@ class ResidentPlanes(HeaderPlanes):
 
     __slots__ = ()
 
-    def strip(self, stride: int) -> Strip:
+    def strip(self, stride: int) -> blocks.Strip:
         """Return the strip; rows may have a stride of their own, but the function has one for both axes."""
-        layout = Layout(3, 3, stride == 1, True)
-        return shared_strip(layout, (stride, stride), RESIDENT_PITCH, self.rounding, outputs=3 - stride, fpu=self.fpu)
+        layout = blocks.Layout(3, 3, stride == 1, True)
+        return blocks.shared_strip(layout, (stride, stride), RESIDENT_PITCH, self.rounding, outputs=3 - stride, fpu=self.fpu)
 
     def instructions(self) -> int:
         """Instructions of one call (from counts under QEMU)."""
         stride = self.columns.stride
         strips = -(-self.columns.out // (3 - stride)) * self.bands
-        compute = strips * (instructions(self.strip(stride), self.band) + 22)
+        compute = strips * (blocks.instructions(self.strip(stride), self.band) + 22)
         return self.layer.channels * (compute + self.copy_instructions() + 24) + 5 * self.size // 2 + 60
 
 
 def _plan_3x3(group: Group, target: Target) -> ResidentPlanes | None:
-    layer = plain_layer(group, target)
+    layer = planes.plain_layer(group, target)
     if layer is None or layer.attrs.dilation != (1, 1) or layer.weight.shape[:2] != (3, 3):
         return None
-    if layer.attrs.strides not in ((1, 1), (2, 2)) or plane_pitch(*axes(layer)) is None:
+    if layer.attrs.strides not in ((1, 1), (2, 2)) or planes.plane_pitch(*axes(layer)) is None:
         return None
     return ResidentPlanes.of(layer, target, pitch=RESIDENT_PITCH, beyond=4)
 
@@ -617,33 +585,27 @@ def _lower_3x3(group: Group, _target: Target, name: str, plan: ResidentPlanes) -
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
     own_shift = replace(plan.numbers, rounding=plan.rounding)
-    data = stream(layer, own_shift, plan.strip(plan.columns.stride).layout, swapped=False, packed=True)
+    data = planes.stream(layer, own_shift, plan.strip(plan.columns.stride).layout, swapped=False, packed=True)
     assert data.shape[1] == RECORD
     params = io.constant("params", with_header(plan.header, data), "int32")
-    table = table_regions(io)
+    table = planes.table_regions(io)
     plane = Plane(b, params, plan)
-    with b.for_("c", plane.n["channels"]) as c:
-        weights = region(params, b.let("w", c * RECORD + len(plan.header)))
-        with b.for_("band", plane.n["bands"]) as band:
-            y, count = plane.copy(io.data, c, band, kernel_rows=imm(3), pitch=imm(RESIDENT_PITCH))
-            _compute_3x3(b, plan, plane, io=io, weights=(weights, *table), out=c + y * plane.n["out_row"], count=count)
-    code = 700 + sum(code_bytes(plan.strip(stride)) for stride in (1, 2))
-    return lowered(io, layer, "arm_dsp.depthwise_3x3_common", plan.instructions(), code)
-
-
-def _compute_3x3(
-    b: IRBuilder, plan: ResidentPlanes, plane: Plane, *, io: LayerIo, weights: tuple[Region, ...], out: Expr, count: Expr
-) -> None:
-    """Compute all strips of a band; if the width is odd, the first result of the last strip overwrites its second."""
     n = plane.n
-    start = b.let("o", out)
-    with b.if_(equal(n["stride"], 1)), b.for_("x", n["out_width"], step=2) as x:
-        step = b.let("step", select(n["out_width"] - x > 1, n["channels"], imm(0)))
-        target = region(io.out, start + x * n["channels"])
-        b.block(dw_strip(plan.strip(1)), region(plane.buffer, x), *weights, target, count, step, n["out_row"])
-    with b.else_(), b.for_("x", n["out_width"]) as x:
-        target = region(io.out, start + x * n["channels"])
-        b.block(dw_strip(plan.strip(2)), region(plane.buffer, x * 2), *weights, target, count, n["channels"], n["out_row"])
+    with b.for_("c", n["channels"]) as c:
+        weights = (region(params, b.let("w", c * RECORD + len(plan.header))), *table)
+        with b.for_("band", n["bands"]) as band:
+            y, count = plane.copy(io.data, c, band, kernel_rows=imm(3), pitch=imm(RESIDENT_PITCH))
+            start = b.let("o", c + y * n["out_row"])
+            with b.if_(equal(n["stride"], 1)), b.for_("x", n["out_width"], step=2) as x:
+                # if the width is odd, the first result of the last strip overwrites its second
+                step = b.let("step", select(n["out_width"] - x > 1, n["channels"], imm(0)))
+                operands = (*weights, region(io.out, start + x * n["channels"]), count, step, n["out_row"])
+                b.block(blocks.dw_strip(plan.strip(1)), region(plane.buffer, x), *operands)
+            with b.else_(), b.for_("x", n["out_width"]) as x:
+                operands = (*weights, region(io.out, start + x * n["channels"]), count, n["channels"], n["out_row"])
+                b.block(blocks.dw_strip(plan.strip(2)), region(plane.buffer, x * 2), *operands)
+    code = 700 + sum(blocks.code_bytes(plan.strip(stride)) for stride in (1, 2))
+    return lowered(io, layer, "arm_dsp.depthwise_3x3_common", plan.instructions(), code)
 
 
 register_planned("arm_dsp.depthwise_3x3_common", "nn.depthwise_conv2d", _plan_3x3, _lower_3x3, plevel=25)
@@ -674,7 +636,7 @@ class PairPlanes(HeaderPlanes):
 
     def stream(self) -> Array:
         """Return the header, int32, then for each channel its packed weights (see unpack_pairs) and the NUMBERS."""
-        weight = self.numbers.weight >> PACKED_SCALE
+        weight = self.numbers.weight >> planes.PACKED_SCALE
         kh, kw, channels = weight.shape
         taps = np.zeros((channels, kh, 2 * self.words), np.int64)
         taps[:, :, :kw] = weight.transpose(2, 0, 1)
@@ -695,7 +657,7 @@ class PairPlanes(HeaderPlanes):
 
 
 def _plan_pairs(group: Group, target: Target) -> PairPlanes | None:
-    layer = plain_layer(group, target)
+    layer = planes.plain_layer(group, target)
     if layer is None or layer.epilogue or layer.attrs.dilation != (1, 1):
         return None
     columns = axes(layer)[1]
@@ -704,7 +666,8 @@ def _plan_pairs(group: Group, target: Target) -> PairPlanes | None:
     pitch = needed + needed % 2  # the narrowest plane; `beyond` covers a last block that starts at the last result
     if words > MAX_WORDS or columns.stride > 2 or pitch > MAX_PITCH:
         return None
-    return PairPlanes.of(layer, target, pitch=pitch, beyond=rest_columns(words, columns.stride) + 2)
+    read = 2 * (words + (1 if columns.stride == 1 else 3))  # columns that a block reads, from its first one on
+    return PairPlanes.of(layer, target, pitch=pitch, beyond=read + 2)
 
 
 def _lower_pairs(group: Group, _target: Target, name: str, plan: PairPlanes) -> Lowered:
@@ -717,25 +680,20 @@ def _lower_pairs(group: Group, _target: Target, name: str, plan: PairPlanes) -> 
     before = len(plan.header)
     n = plane.n | {field: b.let(field, params[before + i]) for i, field in enumerate(plan.more)}
     with b.for_("c", n["channels"]) as c:
-        at = b.let("w", c * (n["packed"] + len(NUMBERS)) + (before + len(plan.more)))
+        at = b.let("w", c * (n["packed"] + len(blocks.NUMBERS)) + (before + len(plan.more)))
         b.block(unpack_pairs(), region(params, at * 4, dtype="int8"), region(pairs), n["packed"])
         numbers = region(params, at + n["packed"])
         with b.for_("band", n["bands"]) as band:
             y, count = plane.copy(io.data, c, band, kernel_rows=n["kernel_rows"], pitch=n["pitch"])
-            out = region(io.out, c + y * n["out_row"])
-            _compute_pairs(b, plan, n, regions=(region(plane.buffer), region(pairs), numbers, out), count=count)
+            regions = (region(plane.buffer), region(pairs), numbers, region(io.out, c + y * n["out_row"]))
+            steps = (n["stride_rows"] * n["pitch"], n["channels"], n["out_row"])
+            operands = (*regions, count, n["out_width"], *steps, n["kernel_rows"], n["words"], n["pitch"])
+            with b.if_(equal(n["stride"], 1)):
+                b.block(band_pairs(1, plan.rounding), *operands)
+            with b.else_():
+                b.block(band_pairs(2, plan.rounding), *operands)
     text = sum(len(band_text(stride, plan.rounding)) for stride in (1, 2))
     return lowered(io, layer, "arm_dsp.depthwise_pairs", plan.instructions(), 710 + 4 * text, columns=OUTPUTS)
-
-
-def _compute_pairs(b: IRBuilder, plan: PairPlanes, n: Mapping[str, Expr], *, regions: tuple[Region, ...], count: Expr) -> None:
-    """Compute `count` result rows."""
-    steps = (n["stride_rows"] * n["pitch"], n["channels"], n["out_row"])
-    operands = (*regions, count, n["out_width"], *steps, n["kernel_rows"], n["words"], n["pitch"])
-    with b.if_(equal(n["stride"], 1)):
-        b.block(band_pairs(1, plan.rounding), *operands)
-    with b.else_():
-        b.block(band_pairs(2, plan.rounding), *operands)
 
 
 register_planned("arm_dsp.depthwise_pairs", "nn.depthwise_conv2d", _plan_pairs, _lower_pairs, plevel=24)

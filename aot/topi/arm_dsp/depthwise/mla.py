@@ -12,19 +12,17 @@ weight, scaled so that all channels can have the same shift.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from math import prod
 
 import numpy as np
 
-from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
-from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import BlockText, TensorIntrin
+from aot.tir.stmt import Region
 from aot.topi.intrin.asm_text import Operands, asm, block_of
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_for, open_flat
 from aot.topi.layer.im2col import Axis, axes
@@ -202,68 +200,52 @@ def _plan_line(group: Group, target: Target) -> LinePlan | None:
     return min(plans, key=lambda p: p.cost)
 
 
-def _stream(plan: LinePlan) -> Array:
-    """Return int32 [channels, words]: scaled weights and bias, then the requantisation parameters that vary between channels."""
-    scale = 1 << int(plan.requant.prescale[0])
-    taps = plan.layer.weight.reshape(plan.along.taps, -1)
-    varying = [f.values for f in plan.requant.params if not f.uniform]
-    return np.stack([*(scale * taps), scale * plan.layer.bias, *varying], axis=1).astype(np.int32)
-
-
-class _Kernel:
-    """Emits the loops of `depthwise_line`: channels, lines, blocks of outputs."""
-
-    def __init__(self, b: IRBuilder, plan: LinePlan, io: LayerIo) -> None:
-        self._b, self._plan, self._io = b, plan, io
-        self.data = _stream(plan)
-        self._params: Buffer = io.constant("params", self.data.reshape(-1), "int32")
-
-    def channel(self, data: Expr, out: Expr, channel: Expr) -> None:
-        """Compute all lines of one channel; `data` and `out` are the first elements of its image."""
-        b, plan = self._b, self._plan
-        words = b.let("words", channel * self.data.shape[1])
-        at = iter(range(plan.along.taps, self.data.shape[1]))
-        bias = b.let("bias", self._params[words + next(at)])
-        requant_params = tuple(
-            imm(int(f.values[0])) if f.uniform else b.let(f.name, self._params[words + next(at)]) for f in plan.requant.params
-        )
-        for line in counted(b, plan.across.out, "line"):
-            first = data + line * (plan.across.stride * plan.across.data_step)
-            result = out + line * plan.across.out_step
-            for start, outputs in self._blocks():
-                sums = b.local("acc", (outputs,), "int32")
-                for i in range(outputs):
-                    b.store(sums, i, bias)
-                source = region(self._io.data, b.let("x", first + start * plan.along.data_step))
-                b.block(mla_line(plan.line(outputs)), region(self._params, words), source, sums)
-                values = [plan.requant.emit_scaled(b, sums[i], requant_params) for i in range(outputs)]
-                at_out = b.let("o", result + start * plan.along.out_step)
-                self._io.store_all([(at_out + i * plan.along.out_step,) for i in range(outputs)], values)
-
-    def _blocks(self) -> Iterator[tuple[Expr, int]]:
-        """Iterate over the blocks, as (first output, outputs); whole ones in a loop."""
-        plan = self._plan
-        for n in counted(self._b, plan.along.out // plan.outputs, "n"):
-            yield n * plan.outputs, plan.outputs
-        if plan.remainder:
-            yield imm(plan.along.out - plan.remainder), plan.remainder
-
-
 def _lower_line(group: Group, _target: Target, name: str, plan: LinePlan) -> Lowered:
-    layer = plan.layer
+    layer, along, across, requant = plan.layer, plan.along, plan.across, plan.requant
     b = IRBuilder(name)
     io = open_flat(b, group, layer)
-    kernel = _Kernel(b, plan, io)
+    # scaled weights and bias, then the requantisation parameters that vary between channels
+    scale, taps = 1 << int(requant.prescale[0]), layer.weight.reshape(along.taps, -1)
+    varying = [f.values for f in requant.params if not f.uniform]
+    stream = np.stack([*(scale * taps), scale * layer.bias, *varying], axis=1).astype(np.int32)
+    params = io.constant("params", stream.reshape(-1), "int32")
     depth, multiplier = layer.data_type.shape[-1], layer.attrs.multiplier
     for image in counted(b, layer.data_type.shape[0], "n"):
         with b.for_("c", depth) as c:
             for m in counted(b, multiplier, "m"):
-                channel = c * multiplier + m
                 data = b.let("data", image * prod(layer.data_type.shape[1:]) + c)
-                kernel.channel(data, b.let("out", image * prod(layer.out_type.shape[1:]) + channel), channel)
-    blocks = [plan.line(plan.outputs), *([plan.line(plan.remainder)] if plan.remainder else [])]
+                out = b.let("out", image * prod(layer.out_type.shape[1:]) + (c * multiplier + m))
+                words = b.let("words", (c * multiplier + m) * stream.shape[1])
+                loads = (params[words + i] for i in range(along.taps, stream.shape[1]))
+                bias = b.let("bias", next(loads))
+                requant_params = tuple(imm(int(f.values[0])) if f.uniform else b.let(f.name, next(loads)) for f in requant.params)
+                for line in counted(b, across.out, "line"):
+                    start = data + line * (across.stride * across.data_step), out + line * across.out_step
+                    _line(b, plan, io, region(params, words), start=start, bias=bias, numbers=requant_params)
+    blocks = [plan.line(n) for n in (plan.outputs, plan.remainder) if n]
     code = 120 + sum(4 * line.instructions + 24 * line.outputs * (1 + len(layer.epilogue)) for line in blocks)
     return lowered(io, layer, "arm_dsp.depthwise_line", plan.cost, code, outputs=plan.outputs)
+
+
+def _line(
+    b: IRBuilder, plan: LinePlan, io: LayerIo, weights: Region, *, start: tuple[Expr, Expr], bias: Expr, numbers: tuple[Expr, ...]
+) -> None:
+    """Compute a line of one channel; `start`: its first datum and its first result."""
+
+    def block(first: Expr, outputs: int) -> None:
+        sums = b.local("acc", (outputs,), "int32")
+        for i in range(outputs):
+            b.store(sums, i, bias)
+        source = region(io.data, b.let("x", start[0] + first * plan.along.data_step))
+        b.block(mla_line(plan.line(outputs)), weights, source, sums)
+        values = [plan.requant.emit_scaled(b, sums[i], numbers) for i in range(outputs)]
+        at = b.let("o", start[1] + first * plan.along.out_step)
+        io.store_all([(at + i * plan.along.out_step,) for i in range(outputs)], values)
+
+    for n in counted(b, plan.along.out // plan.outputs, "n"):
+        block(n * plan.outputs, plan.outputs)
+    if plan.remainder:
+        block(imm(plan.along.out - plan.remainder), plan.remainder)
 
 
 register_planned("arm_dsp.depthwise_line", "nn.depthwise_conv2d", _plan_line, _lower_line, plevel=32)

@@ -30,17 +30,7 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm
 from aot.tir.stmt import Region
-from aot.topi.arm_dsp.depthwise.strip import (
-    RESIDENT_WORDS,
-    STREAMED_OUTPUTS,
-    Layout,
-    RequantForm,
-    Strip,
-    code_bytes,
-    dw_strip,
-    instructions,
-    packed_words,
-)
+from aot.topi.arm_dsp.depthwise import strip as blocks
 from aot.topi.layer.fused import FusedLayer, LayerIo, lowered, match_layer, open_flat, table_of
 from aot.topi.layer.im2col import Axis
 from aot.topi.layer.planes import Planes, Strips, band_height, cut, each_strip, equal_strips, orientations
@@ -74,7 +64,7 @@ class Numbers:
     weight: Array
     bias: Array
     requant: HighMultiply
-    rounding: RequantForm
+    rounding: blocks.RequantForm
 
 
 def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int = PACKED_SCALE) -> Numbers | None:
@@ -118,21 +108,23 @@ def without_vanishing(layer: FusedLayer) -> tuple[RequantizeAttrs, Array]:
     return replace(layer.requant, **{n: tuple(map(int, v)) for n, v in numbers.items()}), used  # type: ignore[arg-type]
 
 
-def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = False) -> RequantForm:
+def rounding_of(requant: HighMultiply, layer: FusedLayer, *, folded: bool = False) -> blocks.RequantForm:
     """Return a requantisation in the form that a block of assembly needs; `folded`: it comes from `plan_folded`."""
     halves = layer.data_type.dtype == "int16"
     shift = requant.params[2]
     common = int(shift.values[0]) if shift.uniform else -1
     scale = int(requant.prescale[0]) if requant.signed else 1
-    form = RequantForm(common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, halves=halves, folded=folded)
+    form = blocks.RequantForm(
+        common, requant.rounded, requant.signed, requant.lo, requant.hi, scale, halves=halves, folded=folded
+    )
     return replace(form, table=table_of(layer) is not None)
 
 
-def layout_of(rows: Axis, columns: Axis, *, shared: bool = False) -> Layout:
+def layout_of(rows: Axis, columns: Axis, *, shared: bool = False) -> blocks.Layout:
     """Return the layout; `shared`: for results of any width."""
     odd = columns.stride % 2 == 1 and (shared or columns.out > 1)
-    layout = Layout(rows.taps, columns.taps, odd, True)
-    return replace(layout, resident=False) if len(layout.words) > RESIDENT_WORDS else layout
+    layout = blocks.Layout(rows.taps, columns.taps, odd, True)
+    return replace(layout, resident=False) if len(layout.words) > blocks.RESIDENT_WORDS else layout
 
 
 def plane_pitch(rows: Axis, columns: Axis) -> int | None:
@@ -148,23 +140,23 @@ class StripPlanes(Planes):
 
     numbers: Numbers
     strips: Strips
-    layout: Layout
+    layout: blocks.Layout
     packed: bool
     fpu: bool
     bands_first: bool = False
 
-    def strip(self, outputs: int) -> Strip:
+    def strip(self, outputs: int) -> blocks.Strip:
         """Return the block for a strip of `outputs` results."""
         rows, columns, rounding = self.rows, self.columns, self.numbers.rounding
         each, packed = 2 if rounding.halves else 1, self.packed and self.layout.resident
         sizes = (rows.stride, rows.dilation, self.pitch, self.band, outputs, each * columns.out_step, each * rows.out_step)
-        return Strip(*sizes, rounding, self.layout, columns.stride, self.fpu, packed)
+        return blocks.Strip(*sizes, rounding, self.layout, columns.stride, self.fpu, packed)
 
     @property
     def channel_cost(self) -> int:
         """Instructions for one plane with one filter (as GCC compiles the loops, from counts under QEMU)."""
         copied = self.columns.copied
-        strips = sum(instructions(self.strip(n), self.band) + 11.5 for _, n in self.strips)
+        strips = sum(blocks.instructions(self.strip(n), self.band) + 11.5 for _, n in self.strips)
         iterations = _copy_loop(copied)[1]
         inside, outside = self._copied_lines()
         line = 2 * copied + (2.6 * iterations if iterations > 1 else 0) + 5 + (4 if outside else 0)
@@ -190,7 +182,9 @@ def _plans(layer: FusedLayer, numbers: Numbers | None, target: Target, *, packed
         pitch, layout = plane_pitch(rows, columns), layout_of(rows, columns)
         if pitch is None:
             continue
-        strips = equal_strips(columns.out, MAX_STRIP) if layout.resident else cut(columns.out, STREAMED_OUTPUTS, join=False)
+        strips = (
+            equal_strips(columns.out, MAX_STRIP) if layout.resident else cut(columns.out, blocks.STREAMED_OUTPUTS, join=False)
+        )
         band = band_height(rows, line_bytes=2 * pitch)
         plans.append(StripPlanes(layer, rows, columns, swapped, band, pitch, numbers, strips, layout, packed, target.has("fpu")))
     return plans
@@ -299,21 +293,21 @@ def _lower(group: Group, _target: Target, name: str, plan: StripPlanes, *, turne
         start = b.let("o", out)
         for x, outputs in each_strip(b, plan.strips):
             at, result = region(plane, x * columns.stride), region(io.out, start + x * columns.out_step)
-            b.block(dw_strip(plan.strip(outputs)), at, weights, *table, result)
+            b.block(blocks.dw_strip(plan.strip(outputs)), at, weights, *table, result)
     widths = {n for _, n in plan.strips}
     cost = layer.data_type.shape[0] * layer.channels * plan.channel_cost + plane.size // 2 * 3
-    code = sum(code_bytes(plan.strip(n)) for n in widths) + 8 * min(columns.copied, UNROLLED_COPY)
+    code = sum(blocks.code_bytes(plan.strip(n)) for n in widths) + 8 * min(columns.copied, UNROLLED_COPY)
     code += 280 if plan.bands > 1 else 110
     return lowered(io, layer, "arm_dsp.depthwise" + suffix, cost, code, band=plan.band, columns=max(widths))
 
 
-def stream(layer: FusedLayer, numbers: Numbers, layout: Layout, *, swapped: bool, packed: bool) -> Array:
+def stream(layer: FusedLayer, numbers: Numbers, layout: blocks.Layout, *, swapped: bool, packed: bool) -> Array:
     """Return int32 [channels, words]: the weight words of the layout with bias, constant, multiplier and shift (see Strip).
 
     Packed: first the words of four bytes, see unpack, then bias, constant, multiplier.
     """
     weight = numbers.weight.transpose(1, 0, 2) if swapped else numbers.weight
-    words = np.zeros((2 * packed_words(layout), layer.channels), np.int64)
+    words = np.zeros((2 * blocks.packed_words(layout), layer.channels), np.int64)
     for i, taps in enumerate(layout.words):
         for half, (r, k) in enumerate(taps):
             words[i] |= (weight[r, k] & 0xFFFF) << (16 * half)
@@ -332,16 +326,16 @@ def table_regions(io: LayerIo) -> tuple[Region, ...]:
     return () if io.table is None else (region(io.table),)
 
 
-def unpacked_weights(b: IRBuilder, layout: Layout, numbers: Numbers) -> Buffer | None:
+def unpacked_weights(b: IRBuilder, layout: blocks.Layout, numbers: Numbers) -> Buffer | None:
     """Return the buffer for the unpacked stream of a channel; None for resident layouts, which unpack in registers."""
     if layout.resident:
         return None
-    return b.scratch("weights", (2 * packed_words(layout) + 3 + (numbers.rounding.shift < 0),), "int32")
+    return b.scratch("weights", (2 * blocks.packed_words(layout) + 3 + (numbers.rounding.shift < 0),), "int32")
 
 
-def unpack_stream(b: IRBuilder, layout: Layout, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
+def unpack_stream(b: IRBuilder, layout: blocks.Layout, params: Buffer, weights: Buffer, *, at: Expr, words: int) -> None:
     """Unpack a channel's stream into the form that the streamed plan reads: bias, words of two int16, the other numbers."""
-    count = packed_words(layout)
+    count = blocks.packed_words(layout)
     start = b.let("start", at)
     unroll = max(u for u in (4, 3, 2, 1) if count % u == 0)
     with b.for_("k", count, step=unroll) as k:

@@ -34,17 +34,8 @@ from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, cast, imm
 from aot.tir.intrin import TensorIntrin
+from aot.topi.arm_dsp.depthwise import strip as blocks
 from aot.topi.arm_dsp.depthwise.planes import MAX_REACH, Numbers, is_supported, plan_numbers, rounding_of, without_vanishing
-from aot.topi.arm_dsp.depthwise.strip import (
-    MAX_PAIR_OFFSET,
-    NUMBERS,
-    Lines,
-    StripText,
-    clamp_lines,
-    emit_strip,
-    joined,
-    requantized,
-)
 from aot.topi.arm_dsp.smlal import INIT_HIGH, INIT_LOW, LANE_BITS, LANE_OFFSET
 from aot.topi.intrin.asm_text import counted_offset
 from aot.topi.layer.fused import FusedLayer, lowered, match_layer, open_flat
@@ -65,7 +56,7 @@ UNROLLED_WORDS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class ChainStrip(Lines):
+class ChainStrip(blocks.Lines):
     """Lines from a plane of words that hold two pixels.
 
     `stride` is along the lines; sums are scaled by 2^scale when the bias is added.  The strip's first `stride` words are before
@@ -99,7 +90,7 @@ class ChainStrip(Lines):
     @property
     def name(self) -> str:
         sizes = (self.line_step, self.dilation, self.pitch, self.rows, self.outputs, self.column_step, self.row_step)
-        return joined("dw_chain", self.kh, self.stride, self.scale, *sizes, *self.rounding.numbers, self.rounding.folded)
+        return blocks.joined("dw_chain", self.kh, self.stride, self.scale, *sizes, *self.rounding.numbers, self.rounding.folded)
 
 
 @lru_cache(maxsize=256)
@@ -113,7 +104,7 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
     params = b.input("params", (strip.stream_words,), "int32", align=4)
     out = b.output("out", (strip.written,), "int8")
     loaded = {n: b.let(n, params[2 * strip.kh + i]) for i, n in enumerate(strip.numbers)}
-    numbers = [loaded.get(n, imm(0)) for n in NUMBERS]
+    numbers = [loaded.get(n, imm(0)) for n in blocks.NUMBERS]
     mask = imm((1 << LANE_BITS) - 1, "int64")
 
     def chain(line: Expr, m: Expr) -> Expr:
@@ -130,7 +121,7 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
 
     def finish(y: Expr, x: Expr, lanes: Expr) -> None:
         scaled = cast("uint32", numbers[0]) + (cast("uint32", lanes) << imm(strip.scale, "uint32"))  # the offset may wrap around
-        value = requantized(b, strip.rounding, cast("int32", scaled), numbers)
+        value = blocks.requantized(b, strip.rounding, cast("int32", scaled), numbers)
         b.store(out, y * strip.row_step + x * strip.column_step, value)
 
     with b.for_("y", strip.rows) as y:
@@ -143,10 +134,10 @@ def dw_chain(strip: ChainStrip) -> TensorIntrin:
             b.store(high, 0, cast("int32", total >> imm(2 * LANE_BITS, "int64")))
         if strip.outputs % 2:
             finish(y, imm(strip.outputs - 1), high[0] + lane(chain(y, imm(strip.steps)), 0))
-    return TensorIntrin(strip.name, b.finish(), lambda ops: emit_strip(ops, _Chains(strip)), requires="thumb2")
+    return TensorIntrin(strip.name, b.finish(), lambda ops: blocks.emit_strip(ops, _Chains(strip)), requires="thumb2")
 
 
-class _Chains(StripText):
+class _Chains(blocks.StripText):
     """Weights in r4 and up, the bias in lr, A_m in r10 and r11, the high lane of the previous A in r1."""
 
     strip: ChainStrip
@@ -170,7 +161,7 @@ class _Chains(StripText):
         step = 4 * strip.stride
         for r in range(strip.kh):
             offset = 4 * r * strip.dilation * strip.pitch + (step if m is None else 0)
-            if offset + step * strip.steps <= MAX_PAIR_OFFSET:
+            if offset + step * strip.steps <= blocks.MAX_PAIR_OFFSET:
                 lines.append(f"ldrd r12, r3, [r0, #{counted_offset(m, step, offset)}]")
             else:
                 lines += [f"ldr {x}, [r0, #{counted_offset(m, step, offset + more)}]" for x, more in (("r12", 0), ("r3", 4))]
@@ -194,7 +185,7 @@ class _Chains(StripText):
             lines += ["ldr r10, %[constant]", *(f"add {a}, {a}, r10" for a in accs)]
         if rounding.shift < 0:
             lines += ["ldr r10, %[shift]", *(f"asr {a}, {a}, r10" for a in accs)]
-        return lines + clamp_lines(rounding, accs)
+        return lines + blocks.clamp_lines(rounding, accs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,15 +90,11 @@ class Layout:
     def chunk_words(self, chunk: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
         """Return the columns in the halves of each word of a chunk of a row, single ones last."""
         start, length = chunk
+        words: list[tuple[int, ...]]
         words = [(start + k, start + k + 1) for parity in ((0, 1) if self.odd else (0,)) for k in range(parity, length - 1, 2)]
-        singles = self._lonely(start, length)
-        return (*words, *((k,) for k in singles))
-
-    def _lonely(self, start: int, length: int) -> tuple[int, ...]:
-        """Return the taps that are needed alone and that are in no pair."""
-        if length == 1 or (length % 2 and not self.odd):
-            return (start + length - 1,)
-        return ()
+        if length == 1 or (length % 2 and not self.odd):  # a tap that is in no pair
+            words.append((start + length - 1,))
+        return tuple(words)
 
     @property
     def words(self) -> tuple[tuple[Tap, ...], ...]:
@@ -242,11 +238,9 @@ def joined(name: str, *values: int) -> str:
     return f"arm_dsp.{name}_" + "_".join(str(int(v)) for v in values).replace("-", "m")
 
 
-def shared_strip(
-    layout: Layout, stride: tuple[int, int], pitch: int, rounding: RequantForm, *, outputs: int, fpu: bool, dilation: int = 1
-) -> Strip:
+def shared_strip(layout: Layout, stride: tuple[int, int], pitch: int, rounding: RequantForm, *, outputs: int, fpu: bool) -> Strip:
     """Return a strip of bytes whose rows and steps are operands; `stride`: of lines and of columns."""
-    return Strip(stride[0], dilation, pitch, 0, outputs, 0, 0, rounding, layout, stride[1], fpu, layout.resident, True)
+    return Strip(stride[0], 1, pitch, 0, outputs, 0, 0, rounding, layout, stride[1], fpu, layout.resident, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,13 +388,6 @@ def _text(strip: Strip) -> StripText:
     return _Resident(strip) if strip.layout.resident else _Streamed(strip)
 
 
-def load_words(register: str, other: str, base: str, offset: int) -> list[str]:
-    """Return loads of two consecutive words; LDRD reaches 1020 bytes."""
-    if 0 <= offset <= MAX_PAIR_OFFSET:
-        return [f"ldrd {register}, {other}, [{base}, #{offset}]"]
-    return [f"ldr {register}, [{base}, #{offset}]", f"ldr {other}, [{base}, #{offset + 4}]"]
-
-
 def clamp_lines(rounding: RequantForm, accs: Sequence[str]) -> list[str]:
     """Return SSAT with the common shift and, for bounds other than int8's, compares."""
     shift = f", asr #{rounding.shift}" if rounding.shift > 0 else ""
@@ -525,6 +512,12 @@ class StripText:
                 lines.append(f"smla{m.op} {acc}, {self.pixels[pair.index(m.pixels)]}, {words[m.word - base]}, {addend}")
         return lines
 
+    def load_pixels(self, places: Sequence[str], *, near: bool) -> list[str]:
+        """Load one or two adjacent pixel words, with LDRD if its offset reaches them."""
+        if len(places) == 2 and near:
+            return [f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{places[0]}]"]
+        return [f"ldr {register}, [r0, #{place}]" for register, place in zip(self.pixels, places, strict=False)]
+
     def high_multiply(self, accs: Sequence[str], multiplier: str, constant: str, spare: str) -> list[str]:
         rounding, lines = self.strip.rounding, []
         for a in accs:
@@ -620,10 +613,7 @@ class _Resident(StripText):
                 offset = r * strip.row_bytes + 4 * pair[0]
                 limit = offset + words_a_step * (-(-strip.outputs // strip.step) - 1)
                 places = [counted_offset(index, words_a_step, offset + 4 * i) for i in range(len(pair))]
-                if len(pair) == 2 and limit <= MAX_PAIR_OFFSET:
-                    lines.append(f"ldrd {self.pixels[0]}, {self.pixels[1]}, [r0, #{places[0]}]")
-                else:
-                    lines += [f"ldr {register}, [r0, #{at}]" for register, at in zip(self.pixels, places, strict=False)]
+                lines += self.load_pixels(places, near=limit <= MAX_PAIR_OFFSET)
                 lines += self.multiply(macs, pair, self.words, (started, self.bias))
         return lines + self._finish(self.acc[:outputs])
 
@@ -678,10 +668,8 @@ class _Streamed(StripText):
                 lines.append(f"ldm r1!, {{{', '.join(names)}}}" if count > 1 else f"ldr {names[0]}, [r1], #4")
                 macs = row_macs(layout, r, chunk, strip.stride, strip.outputs)
                 for pair in _pixel_pairs(macs):
-                    offset = r * strip.row_bytes + 4 * pair[0]
-                    lines += (
-                        load_words(*self.pixels, "r0", offset) if len(pair) == 2 else [f"ldr {self.pixels[0]}, [r0, #{offset}]"]
-                    )
+                    places = [f"{r * strip.row_bytes + 4 * word}" for word in pair]
+                    lines += self.load_pixels(places, near=r * strip.row_bytes + 4 * pair[0] <= MAX_PAIR_OFFSET)
                     lines += self.multiply(macs, pair, names, (started, last), base=base)
                 base += count
         return [*lines, *self._finish()]
