@@ -175,9 +175,9 @@ def test_imports_point_one_way() -> None:
         ("aot.relay.expr", "aot.tir.expr", False),
         ("aot.tir.expr", "aot.relay.expr", False),
         ("aot.support.text", "aot.errors", False),
-        ("aot.op.nn.conv2d", "aot.frontend.tflite.view", False),
-        ("aot.op.nn.conv2d", "aot.frontend.tflite.conv", False),
-        ("aot.frontend.tflite.conv", "aot.op.nn.conv2d", True),
+        ("aot.op.nn.conv", "aot.frontend.tflite.view", False),
+        ("aot.op.nn.conv", "aot.frontend.tflite.conv", False),
+        ("aot.frontend.tflite.conv", "aot.op.nn.conv", True),
         ("aot.topi.generic.layers", "aot.topi.strategy", True),
         ("aot.topi.strategy", "aot.topi.generic.layers", False),
         ("aot.topi.generic.layers", "aot.topi.arm_dsp.elementwise", False),
@@ -415,7 +415,7 @@ def test_every_code_that_is_raised_is_explained() -> None:
 # shorter ways lead there if files are parts of one thing: a family of kernels, aot/topi/SET/FAMILY, may have one test file,
 # tests/topi/SET/test_FAMILY.py, and a generic kernel is tested by the test of the operator that has its name.
 
-_REGISTERS = ("register", "_register", "from_tflite")
+_REGISTERS = ("register", "_register", "from_tflite", "operator")
 """How the functions begin that make an operator, a converter or a kernel known; those that end in `_pass` make a pass."""
 
 _FOLDERS = ("relay/transform", "tir/analysis", "tir/transform", "memory", "executor")
@@ -500,6 +500,7 @@ def test_the_list_of_others_is_short_and_true() -> None:
         ("register_op('nn.x', 1)", True),
         ("for name in NAMES:\n    op.register_impl(name)", True),
         ("@from_tflite('X', '', '')\ndef convert(): ...", True),
+        ("@operator('nn.x', '', [])\nclass XAttrs: ...", True),
         ("@function_pass(opt_level=1)\ndef fold(func): ...", True),
         ("def later():\n    register_op('nn.x', 1)", False),
         ("TABLE = make_table(3)", False),

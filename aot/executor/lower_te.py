@@ -16,7 +16,7 @@ from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType
 from aot.memory.liveness import Control
 from aot.memory.order import Order, Work, lowest_peak_order
-from aot.op.tensor.shape import ConcatenateAttrs
+from aot.op.tensor import ConcatenateAttrs
 from aot.relay.analysis import results_of, trip_count
 from aot.relay.expr import (
     Call,

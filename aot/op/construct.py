@@ -13,16 +13,15 @@ import numpy as np
 
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
-from aot.op.common.window import PoolAttrs
+from aot.op.common.layer import PoolAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import Conv2DAttrs, Conv2DFloatAttrs, DepthwiseConv2DAttrs, DepthwiseConv2DFloatAttrs
+from aot.op.nn.conv import Conv2DAttrs, Conv2DFloatAttrs, DepthwiseConv2DAttrs, DepthwiseConv2DFloatAttrs
 from aot.op.nn.dense import DenseAttrs, DenseFloatAttrs
 from aot.op.qnn.arithmetic import AddAttrs, add_attrs
 from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
 from aot.op.qnn.softmax import SoftmaxAttrs
 from aot.op.reduce import OPERATORS, ReduceAttrs
-from aot.op.tensor.pad import PadAttrs
-from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, StridedSliceAttrs, TransposeAttrs
+from aot.op.tensor import ConcatenateAttrs, PadAttrs, ReshapeAttrs, StridedSliceAttrs, TransposeAttrs
 from aot.relay.construct import F_CONSTRUCT, Constructor, constructor, generic, operands_of
 from aot.relay.expr import Expr, call, const, refused
 from aot.support.dtype import int_range, is_float

@@ -19,11 +19,11 @@ from aot.executor.lower_te import execution_order
 from aot.executor.lowered import TensorRef
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
-from aot.op.common.window import PoolAttrs
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.common.layer import PoolAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
-from aot.op.tensor.pad import PadAttrs
+from aot.op.tensor import PadAttrs
 from aot.op.vision import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
 from aot.relay.transform.fuse_ops import fuse_ops

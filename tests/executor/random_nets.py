@@ -7,7 +7,7 @@ from collections.abc import Callable
 from aot.numerics.fixed_point import quantize_multiplier
 from aot.op.qnn.arithmetic import MultiplyAttrs
 from aot.op.qnn.quantize import DequantizeAttrs
-from aot.op.tensor.shape import StridedSliceAttrs, TransposeAttrs
+from aot.op.tensor import StridedSliceAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Function, tensor_type
 from tests.relay.channel_nets import SAME3, VALID, QuantNet
 

@@ -22,8 +22,8 @@ from aot.executor.lowered import TensorRef
 from aot.ir.type import TensorType
 from aot.memory.plan import BufferInfo, Conflict
 from aot.memory.planner import plan
-from aot.op.common.window import PoolAttrs
-from aot.op.tensor.pad import BroadcastToAttrs
+from aot.op.common.layer import PoolAttrs
+from aot.op.tensor import BroadcastToAttrs
 from aot.relay.expr import Function, Var, call
 from aot.relay.interpreter import evaluate
 from aot.report.figures.size import plan_of

@@ -13,7 +13,7 @@ from aot.executor.emit import LoweredOutput
 from aot.executor.slide_windows import shifted_by_copy
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, make_tuple
 from aot.relay.interpreter import evaluate

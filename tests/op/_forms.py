@@ -15,10 +15,10 @@ from tests.op._lstm_models import Lstm, bidirectional_model, lstm_model
 from tests.op._one_op import Spec, const, moving, one_op, same_quant
 from tests.op._rnn_models import Rnn, rnn_model
 from tests.op._svdf_models import Svdf, svdf_model
+from tests.op.gather._forms import FORMS as STABLEHLO_FORMS
 from tests.op.mediapipe._models import FORMS as MEDIAPIPE_FORMS
 from tests.op.mediapipe._models import LAYERS as MEDIAPIPE_LAYERS
 from tests.op.signal._models import FORMS as SIGNAL_FORMS
-from tests.op.stablehlo._forms import FORMS as STABLEHLO_FORMS
 from tests.op.vision._poses import form as poses_form
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32")

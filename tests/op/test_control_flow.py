@@ -9,7 +9,7 @@ from hypothesis import given
 
 from tests.op._differential import SLOW, dims
 from tests.op._drawn_count import count
-from tests.op.stablehlo._models import case
+from tests.op.gather._models import case
 from tests.op.state.test_control import check as check_control
 
 

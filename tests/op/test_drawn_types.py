@@ -9,19 +9,19 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from aot.op.math.cast import CASTABLE
+from aot.op.math.unary import CASTABLE
 from aot.testing import ModelBuilder, Quant, output_size
 from tests.op._differential import ACTIVATIONS, SEEDS, check, check_tflm, dims, quants
 from tests.op._layer_models import Kind, rows
 from tests.op._one_op import EVERY, Spec, const, draw_array, moving, one_op, same_quant
+from tests.op.gather.test_dynamic_update_slice import updates
+from tests.op.gather.test_one_hot import one_hots
+from tests.op.gather.test_scatter_nd import scatters
+from tests.op.gather.test_take import gather_nds, gathers
 from tests.op.math.test_arithmetic import COMPARISONS, SHAPES, numbers
 from tests.op.math.test_arithmetic import quant as quant_of
 from tests.op.reduce.test_cumsum import cumsums
 from tests.op.reduce.test_topk import topks
-from tests.op.tensor.gather.test_dynamic_update_slice import updates
-from tests.op.tensor.gather.test_one_hot import one_hots
-from tests.op.tensor.gather.test_scatter_nd import scatters
-from tests.op.tensor.gather.test_take import gather_nds, gathers
 from tests.op.tensor.pad.test_broadcast_to import broadcasts, tiles
 from tests.op.tensor.pad.test_mirror_pad import mirrors
 from tests.op.tensor.pad.test_reverse import reverses, sequences

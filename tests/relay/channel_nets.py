@@ -11,15 +11,14 @@ from aot import op as operators
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.common.window import PoolAttrs
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.common.layer import PoolAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
 from aot.op.reduce import MeanAttrs
-from aot.op.tensor.pad import PadAttrs
-from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs
+from aot.op.tensor import ConcatenateAttrs, PadAttrs, ReshapeAttrs
 from aot.op.vision import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, make_tuple, tensor_type
 from aot.relay.interpreter import evaluate

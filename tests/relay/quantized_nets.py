@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op import load_all
-from aot.op.common.window import PoolAttrs
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.common.layer import PoolAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import ClipAttrs, Requantize8Attrs, RequantizeAttrs
-from aot.op.tensor.pad import PadAttrs
-from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, TransposeAttrs
+from aot.op.tensor import ConcatenateAttrs, PadAttrs, ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, make_tuple, tensor_type
 
 load_all()

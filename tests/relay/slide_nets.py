@@ -10,15 +10,14 @@ import numpy as np
 from aot.ir.span import Span
 from aot.ir.type import TensorType, per_tensor
 from aot.op import load_all
-from aot.op.common.window import PoolAttrs
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.common.layer import PoolAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.op.reduce import ReduceAttrs
-from aot.op.tensor.pad import PadAttrs
-from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, StridedSliceAttrs, TransposeAttrs
+from aot.op.tensor import ConcatenateAttrs, PadAttrs, ReshapeAttrs, StridedSliceAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, make_tuple, tensor_type, var
 from aot.relay.transform.sliding import SlidePlan, slide_plan, sliding
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.frontend.tflite import from_tflite
 from aot.op import load_all
-from aot.op.tensor.shape import TransposeAttrs
+from aot.op.tensor import TransposeAttrs
 from aot.relay.analysis import group_key
 from aot.relay.expr import Call, Function, call, const, post_order, var
 from aot.relay.transform import pipeline

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import QuantParams, TensorType
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs
 from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
 from aot.relay.analysis import workload_key, workload_text
 from aot.relay.expr import Call, Constant, Function, Op, Var

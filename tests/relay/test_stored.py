@@ -13,7 +13,7 @@ from aot.driver.options import Options
 from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
-from aot.op.tensor.shape import TransposeAttrs
+from aot.op.tensor import TransposeAttrs
 from aot.relay.expr import Constant, Function, call, const
 from aot.relay.stored import Codes, codes_of, encoded, flattened, widen_float16
 from aot.relay.transform.cleanup import fold_constant

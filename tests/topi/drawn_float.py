@@ -13,11 +13,10 @@ import numpy as np
 from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds
+from aot.op.common.layer import FLOAT_ACTIVATIONS, Bounds
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
-from aot.op.nn.conv2d_transpose import FloatTransposeAttrs
+from aot.op.nn.conv import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs, FloatTransposeAttrs
 from aot.op.nn.dense import BatchMatmulAttrs, DenseFloatAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Constant, Expr, Function, Var, call

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from aot.ir.type import TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.relay.expr import Expr, Function, Var, call, const

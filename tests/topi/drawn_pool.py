@@ -6,7 +6,7 @@ import numpy as np
 
 from aot.frontend.tflite.reduce import mean_multiplier
 from aot.ir.type import TensorType
-from aot.op.common.window import PoolAttrs
+from aot.op.common.layer import PoolAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.reduce import MeanAttrs
 from aot.relay.expr import Expr, Var, call

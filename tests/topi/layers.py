@@ -12,7 +12,7 @@ from aot import op as operators
 from aot import topi
 from aot.ir.op import Array
 from aot.ir.type import TensorType, per_tensor
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const

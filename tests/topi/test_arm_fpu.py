@@ -14,7 +14,7 @@ from aot.executor.candidates import candidates, group_of
 from aot.executor.config import SelectionConfig
 from aot.ir.type import TensorType
 from aot.op.math.arithmetic import BinaryAttrs
-from aot.op.nn.conv2d import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
+from aot.op.nn.conv import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
 from aot.op.nn.dense import BatchMatmulAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate

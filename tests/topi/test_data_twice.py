@@ -13,7 +13,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Expr, Function, Var, call, const

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs
 from aot.target.target import find_target
 from aot.topi.strategy import _IMPLS as REGISTERED
 from tests.topi.arm_dsp.test_halfwords_int16x8 import conv2d_case

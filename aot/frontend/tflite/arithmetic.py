@@ -15,7 +15,7 @@ from aot.frontend.tflite.retyped import LARGEST_HALF, legacy_uint8, rounded_to_h
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, real_multiplier, round_half_away
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.common.tensors import MOVABLE
 from aot.op.math.arithmetic import BINARY, COMPARISONS, BinaryAttrs, CompareAttrs, Rescale, SelectAttrs
 from aot.op.math.arithmetic import COMPARABLE as COMPARE_DTYPES

@@ -29,20 +29,28 @@ from aot.frontend.tflite.layer import (
 )
 from aot.frontend.tflite.retyped import legacy_uint8
 from aot.ir.type import QuantParams, TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS, Bounds
-from aot.op.common.window import PoolAttrs
+from aot.op.common.layer import FLOAT_ACTIVATIONS, Bounds, PoolAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import CONV2D_FLOAT, Conv2DAttrs, Conv2DFloatAttrs, DepthwiseConv2DAttrs, DepthwiseConv2DFloatAttrs
-from aot.op.nn.conv2d import DEPTHWISE_FLOAT as DEPTHWISE_CONV2D_FLOAT_NAME
-from aot.op.nn.conv2d_transpose import FLOAT_TRANSPOSE as FLOAT
-from aot.op.nn.conv2d_transpose import HYBRID_TRANSPOSE as HYBRID
-from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs, FloatTransposeAttrs, HybridTransposeAttrs
-from aot.op.nn.conv3d import Conv3DAttrs, Triple
+from aot.op.nn.conv import (
+    CONV2D_FLOAT,
+    Conv2DAttrs,
+    Conv2DFloatAttrs,
+    Conv2DTransposeAttrs,
+    Conv3DAttrs,
+    DepthwiseConv2DAttrs,
+    DepthwiseConv2DFloatAttrs,
+    FloatTransposeAttrs,
+    HybridTransposeAttrs,
+    Triple,
+)
+from aot.op.nn.conv import DEPTHWISE_FLOAT as DEPTHWISE_CONV2D_FLOAT_NAME
+from aot.op.nn.conv import FLOAT_TRANSPOSE as FLOAT
+from aot.op.nn.conv import HYBRID_TRANSPOSE as HYBRID
 from aot.op.nn.pool import ARGMAX, UnpoolAttrs
 from aot.op.nn.pool import UNPOOLING as MAX_UNPOOLING_NAME
-from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs
-from aot.op.tensor.shape import ConcatenateAttrs
+from aot.op.qnn.quantize import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs
+from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dtype import is_float
 

@@ -21,7 +21,7 @@ from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import activation_range, is_clamp_activation, quantize_multiplier, real_multiplier
 from aot.op.common.tensors import MOVABLE
-from aot.op.tensor.shape import ReshapeAttrs, StridedSliceAttrs
+from aot.op.tensor import ReshapeAttrs, StridedSliceAttrs
 from aot.relay.expr import Call, Constant, Expr, Function, call, const, tensor_type
 from aot.relay.state import Variable
 from aot.support.dataclass import dataclass

@@ -36,9 +36,8 @@ from aot.op.nn.dense import (
     packed,
 )
 from aot.op.nn.dense import DENSE_FLOAT as DENSE_FLOAT_NAME
-from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs
-from aot.op.qnn.quantize import RequantizeAttrs
-from aot.op.tensor.shape import ReshapeAttrs
+from aot.op.qnn.quantize import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs, RequantizeAttrs
+from aot.op.tensor import ReshapeAttrs
 from aot.relay.expr import Constant, Expr, call, const
 from aot.support.dtype import int_range
 

@@ -10,21 +10,28 @@ import numpy as np
 from aot.frontend.tflite.convert import EVERY, Operator, converter
 from aot.ir.type import TensorType
 from aot.op.common.tensors import INDEX_TYPES, MOVABLE
-from aot.op.lookup import BinarySearchAttrs, EmbeddingLookupSparseAttrs, LshProjectionAttrs, misfit
-from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
-from aot.op.math.cast import CastAttrs
-from aot.op.stablehlo import KINDS, GatherAttrs, ScatterAttrs, gather_misfit, scatter_misfit
-from aot.op.tensor.gather import (
+from aot.op.gather import (
+    KINDS,
     SEGMENT_TYPES,
+    BinarySearchAttrs,
     DynamicUpdateSliceAttrs,
+    EmbeddingLookupSparseAttrs,
+    GatherAttrs,
     GatherNdAttrs,
+    LshProjectionAttrs,
     OneHotAttrs,
+    ScatterAttrs,
     ScatterNdAttrs,
     SegmentAttrs,
     SparseToDenseAttrs,
     TakeAttrs,
+    gather_misfit,
+    misfit,
+    scatter_misfit,
 )
-from aot.op.tensor.pad import FullAttrs
+from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
+from aot.op.math.unary import CastAttrs
+from aot.op.tensor import FullAttrs
 from aot.relay.expr import Constant, Expr, const
 
 

@@ -14,11 +14,20 @@ from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, reduced_multiplier
 from aot.numerics.ties import Rescaling, as_fixed_point, cast_sums, rounded_once
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
-from aot.op.common.window import Padding
-from aot.op.nn.conv2d import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
-from aot.op.qnn.hybrid import HYBRID, PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs, HybridOutputAttrs
-from aot.op.qnn.quantize import CastSumsAttrs, ClipAttrs, RequantizeAttrs
+from aot.op.common.layer import FLOAT_ACTIVATIONS, Padding
+from aot.op.nn.conv import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
+from aot.op.qnn.quantize import (
+    HYBRID,
+    PARAMS,
+    QUANTIZE,
+    RANGE,
+    CastSumsAttrs,
+    ClipAttrs,
+    DynamicParamsAttrs,
+    DynamicQuantizeAttrs,
+    HybridOutputAttrs,
+    RequantizeAttrs,
+)
 from aot.relay.expr import Call, Constant, Expr, Var, const, post_order, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

@@ -13,8 +13,8 @@ import numpy as np
 
 from aot.frontend.tflite.convert import Operator
 from aot.frontend.tflite.view import OperatorView, SubgraphView
-from aot.op.tensor.gather import DynamicUpdateSliceAttrs
-from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs
+from aot.op.gather import DynamicUpdateSliceAttrs
+from aot.op.tensor import ConcatenateAttrs, ReshapeAttrs
 from aot.relay.expr import Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 

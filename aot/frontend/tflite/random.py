@@ -9,9 +9,9 @@ import numpy as np
 
 from aot.frontend.tflite.convert import Operator, converter
 from aot.numerics.random import WORDS
-from aot.op.math.cast import BitcastAttrs
+from aot.op.math.unary import BitcastAttrs
 from aot.op.random import LARGEST, AdvanceAttrs, BitsAttrs, DistributionAttrs, MultinomialAttrs
-from aot.op.tensor.shape import ConcatenateAttrs
+from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Expr, const
 
 _WORDS_OF = {"int32": 1, "uint32": 1, "int64": 2, "uint64": 2}

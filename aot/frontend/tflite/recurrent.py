@@ -14,15 +14,34 @@ from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.qnn.hybrid import HYBRID as HYBRID_OUTPUT
-from aot.op.qnn.hybrid import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs, HybridOutputAttrs
-from aot.op.qnn.quantize import RequantizeAttrs
-from aot.op.recurrent.lstm import DENSE_LANES, LSTM_BASIC, LstmAttrs, LstmBasicAttrs, LstmFloatAttrs, Scale
-from aot.op.recurrent.lstm import LSTM_FLOAT as LSTM_FLOAT_NAME
-from aot.op.recurrent.lstm import LSTM_INTEGER as LSTM_INTEGER_NAME
-from aot.op.recurrent.rnn import BOUNDS, MEMORY, TIME, RnnAttrs, SvdfMemoryAttrs, SvdfTimeAttrs
-from aot.op.recurrent.rnn import RNN as RNN_NAME
-from aot.op.tensor.shape import ConcatenateAttrs
+from aot.op.qnn.quantize import HYBRID as HYBRID_OUTPUT
+from aot.op.qnn.quantize import (
+    PARAMS,
+    QUANTIZE,
+    RANGE,
+    DynamicParamsAttrs,
+    DynamicQuantizeAttrs,
+    HybridOutputAttrs,
+    RequantizeAttrs,
+)
+from aot.op.recurrent import (
+    BOUNDS,
+    DENSE_LANES,
+    LSTM_BASIC,
+    MEMORY,
+    TIME,
+    LstmAttrs,
+    LstmBasicAttrs,
+    LstmFloatAttrs,
+    RnnAttrs,
+    Scale,
+    SvdfMemoryAttrs,
+    SvdfTimeAttrs,
+)
+from aot.op.recurrent import LSTM_FLOAT as LSTM_FLOAT_NAME
+from aot.op.recurrent import LSTM_INTEGER as LSTM_INTEGER_NAME
+from aot.op.recurrent import RNN as RNN_NAME
+from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Expr, const, get_item
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

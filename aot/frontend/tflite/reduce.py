@@ -9,8 +9,8 @@ from aot.frontend.tflite.convert import Operator, converter
 from aot.frontend.tflite.tensor import LARGEST_PAD, dilated, padded_or_cut
 from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
 from aot.op import reduce as reductions
-from aot.op.math.cast import BitcastAttrs
-from aot.op.tensor.gather import TakeAttrs
+from aot.op.gather import TakeAttrs
+from aot.op.math.unary import BitcastAttrs
 from aot.relay.expr import Expr, call, tensor_type
 from aot.support.dtype import bits, int_range, is_float
 

@@ -12,7 +12,7 @@ from aot.frontend.tflite.convert import Converter, Form, Operator
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.op.math.cast import BitcastAttrs, CastAttrs
+from aot.op.math.unary import BitcastAttrs, CastAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
 from aot.relay.expr import Expr, call, tensor_type
 from aot.support.dtype import int_range

@@ -12,10 +12,9 @@ from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.numerics.kissfft import is_supported
 from aot.op import signal as signals
+from aot.op.gather import TakeAttrs
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
-from aot.op.tensor.gather import TakeAttrs
-from aot.op.tensor.pad import BroadcastToAttrs
-from aot.op.tensor.shape import ConcatenateAttrs
+from aot.op.tensor import BroadcastToAttrs, ConcatenateAttrs
 from aot.relay.expr import Expr, Var, call, const, post_order, tensor_type
 from aot.support.dtype import numpy_dtype
 

@@ -13,12 +13,22 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType, per_tensor
 from aot.numerics.fixed_point import round_half_away
 from aot.op.common.tensors import INDEX_TYPES, MOVABLE
+from aot.op.gather import GatherNdAttrs
 from aot.op.math.arithmetic import BinaryAttrs, SelectAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
-from aot.op.tensor.gather import GatherNdAttrs
-from aot.op.tensor.pad import BroadcastToAttrs, FullAttrs, MirrorPadAttrs, PadAttrs, ReverseAttrs, ReverseSequenceAttrs, TileAttrs
-from aot.op.tensor.shape import ConcatenateAttrs, ReshapeAttrs, TransposeAttrs
+from aot.op.tensor import (
+    BroadcastToAttrs,
+    ConcatenateAttrs,
+    FullAttrs,
+    MirrorPadAttrs,
+    PadAttrs,
+    ReshapeAttrs,
+    ReverseAttrs,
+    ReverseSequenceAttrs,
+    TileAttrs,
+    TransposeAttrs,
+)
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype

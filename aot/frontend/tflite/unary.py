@@ -27,8 +27,19 @@ from aot.numerics.fixed_point import (
     wrap_int32,
 )
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
-from aot.op.math.cast import BITCASTABLE, CASTABLE, BitcastAttrs, CastAttrs, FakeQuantAttrs, bitcast_shape
-from aot.op.math.unary import UNARY, VECTOR, UnaryAttrs, gelu, sigmoid
+from aot.op.math.unary import (
+    BITCASTABLE,
+    CASTABLE,
+    UNARY,
+    VECTOR,
+    BitcastAttrs,
+    CastAttrs,
+    FakeQuantAttrs,
+    UnaryAttrs,
+    bitcast_shape,
+    gelu,
+    sigmoid,
+)
 from aot.op.qnn.lut import Lut16Attrs, LutAttrs, PreluAttrs, Sigmoid16Attrs, Sqrt16Attrs, populate, quantized_sqrt
 from aot.op.qnn.quantize import CODES, DEQUANTIZABLE, SOURCES, ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
 from aot.relay.expr import Constant, Expr, const, tensor_type

@@ -11,12 +11,12 @@ from aot.frontend.tflite.flatbuffer import FlexbufferError, Scalar, read_map
 from aot.numerics.fixed_point import round_half_away
 from aot.op import vision as images
 from aot.op.common.tensors import MOVABLE
+from aot.op.gather import TakeAttrs
 from aot.op.math.arithmetic import CompareAttrs, SelectAttrs
-from aot.op.math.cast import BitcastAttrs, CastAttrs
+from aot.op.math.unary import BitcastAttrs, CastAttrs
 from aot.op.qnn.quantize import DequantizeAttrs
 from aot.op.reduce import ReduceAttrs, TopKAttrs
-from aot.op.tensor.gather import TakeAttrs
-from aot.op.tensor.pad import BroadcastToAttrs
+from aot.op.tensor import BroadcastToAttrs
 from aot.relay.expr import Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 

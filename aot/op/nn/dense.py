@@ -6,7 +6,7 @@ import numpy as np
 
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.float_layer import Bounds, check_layer, np_layer, tir_layer
+from aot.op.common.layer import Bounds, check_layer, np_layer, tir_layer
 from aot.op.common.operator import Index, operator
 from aot.support.dtype import is_float
 from aot.te.tensor import TensorFn, reduce_axis, wrapping

@@ -9,9 +9,9 @@ import numpy as np
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
 from aot.numerics.fixed_point import clamp_array
+from aot.op.common.layer import PoolAttrs, infer_pool, inside, window_axes
 from aot.op.common.operator import Index, elementwise, operator, register
 from aot.op.common.tensors import Clamped
-from aot.op.common.window import PoolAttrs, infer_pool, inside, window_axes
 from aot.support.dtype import int_range, is_float, lowest
 from aot.te.tensor import TensorFn, reduce
 from aot.te.tensor import sum as te_sum

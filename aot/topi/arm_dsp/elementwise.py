@@ -16,9 +16,8 @@ import numpy as np
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.arithmetic import MultiplyAttrs
-from aot.op.qnn.hybrid import QUANTIZE, RANGE
 from aot.op.qnn.lut import LutAttrs
-from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs, RequantizeAttrs, tir_quantize
+from aot.op.qnn.quantize import QUANTIZE, RANGE, DequantizeAttrs, QuantizeAttrs, RequantizeAttrs, tir_quantize
 from aot.relay.expr import Var as RelayVar
 from aot.relay.expr import tensor_type
 from aot.support.dataclass import dataclass

@@ -17,10 +17,10 @@ import numpy as np
 
 from aot.ir.op import Array
 from aot.numerics.fixed_point import SIGMOID16, TANH16
+from aot.op import recurrent as lstm
 from aot.op.common.te_rule import TeContext
 from aot.op.qnn.quantize import RequantizeAttrs
-from aot.op.recurrent import lstm
-from aot.op.recurrent.lstm import LstmAttrs, Scale
+from aot.op.recurrent import LstmAttrs, Scale
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
+from aot.op.nn.conv import Conv2DTransposeAttrs
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import Buffer

@@ -35,7 +35,7 @@ import numpy as np
 from aot.ir.op import Array, Op
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.qnn.hybrid import HYBRID as HYBRID_OUTPUT
+from aot.op.qnn.quantize import HYBRID as HYBRID_OUTPUT
 from aot.relay.expr import Call, Constant, is_call, tensor_type
 from aot.relay.expr import Var as RelayVar
 from aot.support.dataclass import dataclass

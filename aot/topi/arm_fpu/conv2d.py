@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from aot.op.nn.conv2d_transpose import FLOAT_TRANSPOSE as TRANSPOSE
-from aot.op.nn.conv2d_transpose import FloatTransposeAttrs
+from aot.op.nn.conv import FLOAT_TRANSPOSE as TRANSPOSE
+from aot.op.nn.conv import FloatTransposeAttrs
 from aot.relay.expr import Var as Tensor
 from aot.relay.expr import is_call, tensor_type
 from aot.support.dataclass import dataclass

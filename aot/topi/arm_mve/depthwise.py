@@ -20,7 +20,7 @@ from math import prod
 import numpy as np
 
 from aot.ir.op import Array
-from aot.op.nn.conv2d import DepthwiseConv2DAttrs
+from aot.op.nn.conv import DepthwiseConv2DAttrs
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer

@@ -15,7 +15,7 @@ from operator import add
 
 import numpy as np
 
-from aot.op.common.window import inside
+from aot.op.common.layer import inside
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range

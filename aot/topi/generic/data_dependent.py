@@ -20,10 +20,8 @@ from aot.numerics.random import (
     WORDS,
 )
 from aot.op.common.tensors import clamped_index
-from aot.op.lookup import EmbeddingLookupSparseAttrs
+from aot.op.gather import EmbeddingLookupSparseAttrs, ScatterAttrs, initial
 from aot.op.qnn.arithmetic import tir_sum_code
-from aot.op.stablehlo import ScatterAttrs
-from aot.op.tensor.gather import initial
 from aot.relay.expr import tensor_type
 from aot.support.dtype import is_float, itemsize
 from aot.tir.buffer import Buffer

@@ -19,8 +19,8 @@ import numpy as np
 from aot.ir.op import Array, Op
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import tir_requantize
+from aot.op.common.layer import inside
 from aot.op.common.te_rule import F_TE, TeContext
-from aot.op.common.window import inside
 from aot.op.math.unary import UnaryAttrs
 from aot.relay.expr import Var, is_call, tensor_type
 from aot.support.dataclass import dataclass

@@ -14,12 +14,23 @@ from aot.numerics.fixed_point import (
     tir_multiply_wide,
     tir_rounding_divide_by_pot,
 )
-from aot.op.common.float_layer import LANES, tir_eigen_sum, tir_lane_sum
+from aot.op.common.layer import LANES, tir_eigen_sum, tir_lane_sum
 from aot.op.common.te_rule import TeContext
-from aot.op.qnn.hybrid import DynamicParamsAttrs, DynamicQuantizeAttrs, DynamicRange, integer_type
 from aot.op.qnn.lut import sigmoid_table, tir_sigmoid16
-from aot.op.recurrent.lstm import DATA_ZP, LSTM_BASIC, LstmAttrs, LstmBasicAttrs, LstmFloatAttrs, Scale, peephole_of, table_attrs
-from aot.op.recurrent.rnn import BOUNDS, RnnAttrs, Sequences
+from aot.op.qnn.quantize import DynamicParamsAttrs, DynamicQuantizeAttrs, DynamicRange, integer_type
+from aot.op.recurrent import (
+    BOUNDS,
+    DATA_ZP,
+    LSTM_BASIC,
+    LstmAttrs,
+    LstmBasicAttrs,
+    LstmFloatAttrs,
+    RnnAttrs,
+    Scale,
+    Sequences,
+    peephole_of,
+    table_attrs,
+)
 from aot.relay.expr import Constant, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, itemsize

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from aot.ir.op import Op
 from aot.ir.type import TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.relay.analysis import LAYERS, layer_cost
 from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type, with_operands

@@ -18,8 +18,7 @@ import numpy as np
 
 from aot.ir.op import Array, Op
 from aot.ir.type import TensorType
-from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
+from aot.op.nn.conv import Conv2DAttrs, Conv2DTransposeAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
 from aot.support.dataclass import dataclass

@@ -15,7 +15,7 @@ from aot.executor.candidates import accepting, group_of, lower_group
 from aot.frontend.tflite.convert import SUPPORT, load_all
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType
-from aot.op.tensor.shape import ReshapeAttrs
+from aot.op.tensor import ReshapeAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, post_order
 from aot.relay.interpreter import evaluate
 from aot.relay.transform import pipeline

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from aot.op.math.cast import CASTABLE
+from aot.op.math.unary import CASTABLE
 from tests.op._differential import SEEDS, SLOW, check
 from tests.op._one_op import Spec, draw_array, one_op
 

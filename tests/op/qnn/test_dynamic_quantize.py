@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.qnn.hybrid import DynamicParamsAttrs, DynamicQuantizeAttrs, DynamicRange
+from aot.op.qnn.quantize import DynamicParamsAttrs, DynamicQuantizeAttrs, DynamicRange
 from tests.op._differential import check
 from tests.op._layer_models import Kind, LayerModel
 from tests.op.qnn.test_hybrid import build

@@ -9,7 +9,7 @@ import pytest
 from aot.errors import AotError
 from tests.op._differential import FAST, OFTEN, SEEDS, Case, check_drawn, dims, main_of
 from tests.op._one_op import Spec, const, draw_array, one_op
-from tests.op.stablehlo._models import numbers, reduce_window
+from tests.op.gather._models import numbers, reduce_window
 
 REDUCED = ["bool", "int8", "uint8", "int16", "int32", "int64", "float32"]
 BODIES = ["ADD", "STABLEHLO_ADD", "MUL", "STABLEHLO_MULTIPLY", "MAXIMUM", "STABLEHLO_MAXIMUM", "MINIMUM", "STABLEHLO_MINIMUM"]

@@ -11,7 +11,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import Op
 from aot.ir.transform import PassContext
 from aot.ir.type import QuantParams
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.analysis import cost
 from aot.relay.expr import Call, Constant, Expr, Function, const, is_call, post_order, tensor_type

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aot.ir.module import IRModule
 from aot.ir.op import TypeRuleError
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.relay.expr import Call, Function, const, is_call, post_order, tensor_type
 from aot.relay.transform import fold_zero_taps
 from aot.relay.verify import verify

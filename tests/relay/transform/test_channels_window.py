@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs
 from aot.relay.expr import const, tensor_type
 from aot.relay.transform.channels import axis_coverage
 from tests.relay.channel_nets import QuantNet

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from aot.op.common.window import PoolAttrs
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.common.layer import PoolAttrs
+from aot.op.nn.conv import Conv2DAttrs
 from aot.relay.expr import Expr, Function, call, const, make_tuple, post_order, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.relay.transform.sliding import Slide, sliding
@@ -25,7 +25,7 @@ def conv(x: Expr, *, kernel: int, stride: int = 1, dilation: int = 1, padding: t
 
 
 def _to_int8() -> object:
-    from aot.op.math.cast import CastAttrs
+    from aot.op.math.unary import CastAttrs
 
     return CastAttrs("int8")
 
@@ -77,7 +77,7 @@ def test_branches_must_move_alike() -> None:
 
 
 def _along(axis: int) -> object:
-    from aot.op.tensor.shape import ConcatenateAttrs
+    from aot.op.tensor import ConcatenateAttrs
 
     return ConcatenateAttrs(axis)
 

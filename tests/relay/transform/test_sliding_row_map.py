@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.op.nn.conv2d import Conv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs
 from aot.relay.expr import call, const
 from aot.relay.transform.sliding import NotLocalError, RowMap, row_form
 from tests.relay.slide_nets import MOVING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aot.ir.type import TensorType, per_tensor
-from aot.op.common.window import PoolAttrs
+from aot.op.common.layer import PoolAttrs
 from aot.relay.expr import Function, Var, call
 from tests.relay.slide_nets import SlideNet, planned
 

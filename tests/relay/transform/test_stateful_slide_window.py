@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType, per_tensor
-from aot.op.nn.conv2d import Conv2DAttrs
-from aot.op.tensor.shape import ReshapeAttrs, TransposeAttrs
+from aot.op.nn.conv import Conv2DAttrs
+from aot.op.tensor import ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.relay.interpreter import StatefulFunction, evaluate
 from aot.relay.transform.stateful import over_new_rows, with_narrow_windows

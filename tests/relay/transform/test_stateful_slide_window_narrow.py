@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Call, Expr, Function, call, const, post_order, var
 from aot.relay.interpreter import evaluate

@@ -13,7 +13,7 @@ import pytest
 from aot.ir.type import TensorType
 from aot.op.qnn.arithmetic import AddAttrs, MultiplyAttrs, add_attrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.tensor.shape import StridedSliceAttrs
+from aot.op.tensor import StridedSliceAttrs
 from aot.relay.expr import Expr, Function, Var, call, const, post_order
 from aot.relay.interpreter import evaluate
 from aot.tir.analysis import safe_distances

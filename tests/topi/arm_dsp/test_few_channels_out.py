@@ -11,7 +11,7 @@ import pytest
 from aot.executor.candidates import group_of
 from aot.ir.type import TensorType, per_tensor
 from aot.micro.board import load_board
-from aot.op.nn.conv2d_transpose import Conv2DTransposeAttrs
+from aot.op.nn.conv import Conv2DTransposeAttrs
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.relay.expr import Function, Var, call, const
 from aot.target.target import find_target

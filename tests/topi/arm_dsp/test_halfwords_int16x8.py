@@ -14,7 +14,7 @@ import pytest
 from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.nn.conv2d import Conv2DAttrs, DepthwiseConv2DAttrs
+from aot.op.nn.conv import Conv2DAttrs, DepthwiseConv2DAttrs
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.quantize import RequantizeAttrs

@@ -13,7 +13,7 @@ from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier
-from aot.op.recurrent.lstm import LSTM_INTEGER, LstmAttrs, Scale
+from aot.op.recurrent import LSTM_INTEGER, LstmAttrs, Scale
 from aot.relay.expr import Call, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -11,9 +11,9 @@ import pytest
 from aot.executor.candidates import group_of
 from aot.ir.op import Array
 from aot.ir.type import TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.nn.dense import DenseAttrs
-from aot.op.qnn.hybrid import QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs
+from aot.op.qnn.quantize import QUANTIZE, RANGE, DynamicQuantizeAttrs, HybridOutputAttrs
 from aot.relay.expr import Constant, Function, Var, call, const
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aot.ir.type import TensorType
-from aot.op.tensor.shape import ReshapeAttrs, TransposeAttrs
+from aot.op.tensor import ReshapeAttrs, TransposeAttrs
 from aot.relay.expr import Expr, Var, call
 from tests.topi.groups import check_group, lowered
 

@@ -9,7 +9,7 @@ import pytest
 
 from aot.executor.candidates import group_of
 from aot.ir.type import TensorType
-from aot.op.common.float_layer import FLOAT_ACTIVATIONS
+from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.nn.dense import DenseFloatAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.target.target import find_target

@@ -14,7 +14,7 @@ from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv2d import Conv2DFloatAttrs
+from aot.op.nn.conv import Conv2DFloatAttrs
 from aot.op.nn.dense import DenseFloatAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.relay.interpreter import evaluate

@@ -10,8 +10,7 @@ import pytest
 from aot.ir.type import TensorType
 from aot.op.qnn.arithmetic import AddAttrs
 from aot.op.qnn.lut import LutAttrs
-from aot.op.tensor.pad import PadAttrs
-from aot.op.tensor.shape import ConcatenateAttrs, TransposeAttrs
+from aot.op.tensor import ConcatenateAttrs, PadAttrs, TransposeAttrs
 from aot.op.vision import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
 from aot.relay.interpreter import evaluate

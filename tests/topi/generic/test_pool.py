@@ -10,7 +10,7 @@ import pytest
 from aot.frontend.tflite.reduce import mean_multiplier
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
-from aot.op.common.window import PoolAttrs
+from aot.op.common.layer import PoolAttrs
 from aot.op.reduce import MeanAttrs
 from aot.relay.expr import Var, call
 from aot.relay.interpreter import evaluate

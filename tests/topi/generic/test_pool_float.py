@@ -8,7 +8,7 @@ import pytest
 from aot.executor.candidates import candidates
 from aot.executor.config import SelectionConfig
 from aot.ir.type import TensorType
-from aot.op.common.window import PoolAttrs
+from aot.op.common.layer import PoolAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
 from aot.relay.expr import Call, Function, Var, call

@@ -12,8 +12,7 @@ from aot.ir.type import TensorType
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.qnn.quantize import QuantizeAttrs
-from aot.op.tensor.pad import PadAttrs
-from aot.op.tensor.shape import StridedSliceAttrs, TransposeAttrs
+from aot.op.tensor import PadAttrs, StridedSliceAttrs, TransposeAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, post_order, tensor_type
 from aot.relay.interpreter import evaluate
 from aot.target.target import find_target

@@ -8,7 +8,7 @@ import pytest
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.op import load_all
-from aot.op.common.window import PoolAttrs
+from aot.op.common.layer import PoolAttrs
 from aot.op.nn.pool import AvgOfSumsAttrs
 from aot.op.nn.pool import evaluate_avg_pool2d as pooled
 from aot.relay.expr import Function, Var, call

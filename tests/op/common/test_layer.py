@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from aot.frontend.tflite.layer import Window, explicit_padding, fit_axis
-from aot.op.common.window import output_size
+from aot.op.common.layer import output_size
 from tests.op._differential import FAST
 
 

@@ -10,8 +10,8 @@ from aot.errors import AotError
 from aot.relay.interpreter import evaluate
 from tests.op._differential import FAST, OFTEN, SEEDS, Case, check, check_drawn, check_lowering, dims, main_of
 from tests.op._one_op import EVERY, Spec, draw_array
-from tests.op.stablehlo._models import SCATTERS, codes, numbers, scatter
-from tests.op.stablehlo.test_gather import INDEX, placed
+from tests.op.gather._models import SCATTERS, codes, numbers, scatter
+from tests.op.gather.test_gather import INDEX, placed
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 from aot.errors import AotError
 from tests.op._differential import FAST, OFTEN, SEEDS, Case, check, check_drawn, dims, main_of
 from tests.op._one_op import EVERY, Spec, draw_array, one_op
-from tests.op.stablehlo._models import codes, numbers
+from tests.op.gather._models import codes, numbers
 
 INDEX = st.sampled_from(["int32", "int64"])
 

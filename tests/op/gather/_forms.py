@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.op._one_op import Spec, const, one_op
-from tests.op.stablehlo._models import codes, numbers, reduce_window, scatter
+from tests.op.gather._models import codes, numbers, reduce_window, scatter
 
 SHAPE = (2, 4)
 

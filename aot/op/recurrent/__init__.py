@@ -1,1 +1,0 @@
-"""Operators that keep a state from one run to the next: SVDF, LSTM, RNN."""

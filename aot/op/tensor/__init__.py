@@ -1,1 +1,0 @@
-"""Movement of data: shapes, slices, copies, indices."""
