@@ -71,15 +71,12 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
         desc, consts=(*desc.consts, *extra), scratch=tuple(Buffer("ctx", x.shape, x.dtype, "arena", 8) for x in scratch)
     )
     b.block(_intrin(desc, names, library_call.text), *operands)
-    attrs = FuncAttrs(
-        str(group.func.attrs["Composite"]), group.anchor.span, desc.attrs.macs, distances={}
-    )  # fmt: skip
+    attrs = FuncAttrs(str(group.func.attrs["Composite"]), group.anchor.span, desc.attrs.macs, distances={})
     data = {x.name: d.reshape(-1) for x, d in {**constants, **tables}.items()}
     return Lowered(b.finish(attrs), data, instructions=2 * desc.attrs.macs + prod(desc.outputs[0].shape), code=64)
 
 
-def _intrin(desc: object, names: Sequence[str], text: Callable[[Mapping[str, str]], str]) -> TensorIntrin:
-    assert isinstance(desc, PrimFunc)
+def _intrin(desc: PrimFunc, names: Sequence[str], text: Callable[[Mapping[str, str]], str]) -> TensorIntrin:
     digest = hashlib.sha256(text({n: n for n in names}).encode()).hexdigest()[:12]  # the name tells different calls apart
 
     def emit(operands: Mapping[str, COperand]) -> BlockText:
@@ -133,81 +130,51 @@ def _context(layer: Call, target: Target) -> int:
     return 64 * (-(-columns // 16)) if target.has("mve") else 4 * (-(-columns // 4) * 4)
 
 
-def _dims(name: str, shape: Sequence[int]) -> str:
-    return f"const cmsis_nn_dims {name} = {{{', '.join(map(str, shape))}}};"
-
-
-def _context_text(p: Mapping[str, str], size: int) -> str:
-    return f"const cmsis_nn_context context = {{{p.get('ctx', '0')}, {size}}};"
+def _statements(
+    function: str, context: int, params: str, p: Mapping[str, str], dims: Mapping[str, tuple[Sequence[int], str]], quant: str = ""
+) -> str:
+    """A call of the library: `params` and `quant` declare what they say, `dims` gives the shape and operand of each tensor."""
+    declared = [f"const cmsis_nn_context context = {{{p.get('ctx', '0')}, {context}}};", params, *([quant] if quant else [])]
+    declared += [f"const cmsis_nn_dims {name}_dims = {{{', '.join(map(str, shape))}}};" for name, (shape, _) in dims.items()]
+    operands = ["&context", "&params", *(["&quant"] if quant else [])]
+    for name, (_, operand) in dims.items():
+        operands += [f"&{name}_dims", *([p[operand]] if operand else [])]
+    return "\n".join(["{", *declared, f"(void){function}({', '.join(operands)});", "}"])
 
 
 def _conv_text(layer: Call, root: Call, p: Mapping[str, str], target: Target) -> str:
     a, q = layer.attrs, root.attrs
     depthwise = str(layer.op) == "nn.depthwise_conv2d"
-    weight, channels = tensor_type(layer.args[1]).shape, tensor_type(root).shape[3]
+    data, weight, out = (tensor_type(e).shape for e in (*layer.args, root))
     kind, function = ("dw_conv", "arm_depthwise_conv_wrapper_s8") if depthwise else ("conv", "arm_convolve_wrapper_s8")
     multiplier, shift = (p["c2"], p["c3"]) if q.per_channel else (p["multipliers"], p["shifts"])
     more = f"{a.multiplier}, " if depthwise else ""
     tiles = ", ".join(f"{{{w}, {h}}}" for h, w in (a.strides, a.padding[:2], a.dilation))
-    return "\n".join(
-        [
-            "{",
-            _context_text(p, _context(layer, target)),
-            f"const cmsis_nn_{kind}_params params = {{{-a.input_zp}, {q.zero_point}, {more}{tiles}, {{{q.lo}, {q.hi}}}}};",
-            "const cmsis_nn_per_channel_quant_params quant = "
-            f"{{(int32_t *)(uintptr_t){multiplier}, (int32_t *)(uintptr_t){shift}}};",
-            _dims("data_dims", tensor_type(layer.args[0]).shape),
-            _dims("weight_dims", weight),
-            _dims("bias_dims", (1, 1, 1, channels)),
-            _dims("out_dims", tensor_type(root).shape),
-            f"(void){function}(&context, &params, &quant, &data_dims, {p['in0']}, &weight_dims, {p['c0']}, &bias_dims, "
-            f"{p['c1']}, &out_dims, {p['out']});",
-            "}",
-        ]
-    )
+    params = f"const cmsis_nn_{kind}_params params = {{{-a.input_zp}, {q.zero_point}, {more}{tiles}, {{{q.lo}, {q.hi}}}}};"
+    numbers = f"{{(int32_t *)(uintptr_t){multiplier}, (int32_t *)(uintptr_t){shift}}}"
+    quant = f"const cmsis_nn_per_channel_quant_params quant = {numbers};"
+    dims = {"data": (data, "in0"), "weight": (weight, "c0"), "bias": ((1, 1, 1, out[3]), "c1"), "out": (out, "out")}
+    return _statements(function, _context(layer, target), params, p, dims, quant)
 
 
 def _dense_text(layer: Call, root: Call, p: Mapping[str, str]) -> str:
     q, (rows, depth), channels = root.attrs, tensor_type(layer.args[0]).shape, tensor_type(root).shape[1]
-    return "\n".join(
-        [
-            "{",
-            _context_text(p, 0),
-            f"const cmsis_nn_fc_params params = {{{-layer.attrs.input_zp}, 0, {q.zero_point}, {{{q.lo}, {q.hi}}}}};",
-            f"const cmsis_nn_per_tensor_quant_params quant = {{{q.multiplier[0]}, {q.shift[0]}}};",
-            _dims("data_dims", (rows, 1, 1, depth)),
-            _dims("weight_dims", (depth, 1, 1, channels)),
-            _dims("bias_dims", (1, 1, 1, channels)),
-            _dims("out_dims", (rows, 1, 1, channels)),
-            f"(void)arm_fully_connected_s8(&context, &params, &quant, &data_dims, {p['in0']}, &weight_dims, {p['c0']}, "
-            f"&bias_dims, {p['c1']}, &out_dims, {p['out']});",
-            "}",
-        ]
-    )
+    params = f"const cmsis_nn_fc_params params = {{{-layer.attrs.input_zp}, 0, {q.zero_point}, {{{q.lo}, {q.hi}}}}};"
+    quant = f"const cmsis_nn_per_tensor_quant_params quant = {{{q.multiplier[0]}, {q.shift[0]}}};"
+    data, weight, bias, out = (rows, 1, 1, depth), (depth, 1, 1, channels), (1, 1, 1, channels), (rows, 1, 1, channels)
+    dims = {"data": (data, "in0"), "weight": (weight, "c0"), "bias": (bias, "c1"), "out": (out, "out")}
+    return _statements("arm_fully_connected_s8", 0, params, p, dims, quant)
 
 
 def _pool(group: Group, root: Call, target: Target) -> _Call:
     a, shape = root.attrs, tensor_type(root.args[0]).shape
     average = str(root.op) == "nn.avg_pool2d"
     context = 4 * shape[3] if average and target.has("dsp") and not target.has("mve") else 0
-
-    def text(p: Mapping[str, str]) -> str:
-        tiles = ", ".join(f"{{{w}, {h}}}" for h, w in (a.strides, a.padding[:2]))
-        return "\n".join(
-            [
-                "{",
-                _context_text(p, context),
-                f"const cmsis_nn_pool_params params = {{{tiles}, {{{a.lo}, {a.hi}}}}};",
-                _dims("data_dims", shape),
-                _dims("window_dims", (1, *a.pool_size, 1)),
-                _dims("out_dims", tensor_type(root).shape),
-                f"(void){'arm_avgpool_s8' if average else 'arm_max_pool_s8'}(&context, &params, &data_dims, {p['in0']}, "
-                f"&window_dims, &out_dims, {p['out']});",
-                "}",
-            ]
-        )
-
-    return _Call(group.func, text, {}, context)
+    tiles = ", ".join(f"{{{w}, {h}}}" for h, w in (a.strides, a.padding[:2]))
+    params = f"const cmsis_nn_pool_params params = {{{tiles}, {{{a.lo}, {a.hi}}}}};"
+    dims = {"data": (shape, "in0"), "window": ((1, *a.pool_size, 1), ""), "out": (tensor_type(root).shape, "out")}
+    function = "arm_avgpool_s8" if average else "arm_max_pool_s8"
+    return _Call(group.func, lambda p: _statements(function, context, params, p, dims), {}, context)
 
 
 def _add(group: Group, root: Call, _target: Target) -> _Call:
