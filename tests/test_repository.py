@@ -429,8 +429,7 @@ _FAMILIES = ("topi/arm_",)
 
 _TESTED_BY: dict[str, str] = {
     "executor/artifact.py": "tests/test_api.py",  # what aot.build returns
-    "executor/cascade_emit.py": "tests/executor/test_cascade_search.py",  # a cascade is found, laid out, and emitted
-    "executor/cascade_nest.py": "tests/executor/test_cascade_search.py",
+    "executor/cascade_nest.py": "tests/executor/test_cascade_search.py",  # a cascade is found, laid out, and emitted
     "executor/lowered.py": "tests/executor/test_emit.py",  # lowered by hand, checked, emitted
     "topi/generic/data_dependent.py": "tests/op/reduce/test_topk.py",  # five kernels, each with its operator: topk, cumsum, ...
     "topi/generic/recurrent.py": "tests/op/recurrent/test_lstm_float.py",  # the kernels of the float ones of op/recurrent

@@ -22,9 +22,8 @@ from aot.executor.emit import LoweredOutput, emit
 from aot.executor.lower_main import TirModule
 from aot.executor.metadata import BuildInfo
 from aot.executor.pipeline import lower_main, with_groups
-from aot.executor.plan_memory import Bounds, memory_bounds
+from aot.executor.plan_memory import Bounds, least_state, memory_bounds
 from aot.executor.plan_search import PlanSearch
-from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned
 from aot.frontend.formats import input_values, specialize
 from aot.frontend.tflite.view import nominal_shapes

@@ -8,8 +8,7 @@ from typing import Any
 
 from aot.executor.lower_main import Layer, TirModule
 from aot.executor.lowered import LoweredModule, State, TensorRef
-from aot.executor.plan_memory import Bounds
-from aot.executor.slide_windows import shifted_by_copy
+from aot.executor.plan_memory import Bounds, shifted_by_copy
 from aot.executor.storage_map import STATE_ALIGN, Planned, fresh_bytes, is_written_by_copy
 from aot.ir.type import TensorType
 from aot.memory.liveness import Control, runs

@@ -15,8 +15,8 @@ from aot.errors import UsageError
 from aot.executor.candidates import FusedModule
 from aot.executor.config import MODES
 from aot.executor.pipeline import lower_and_plan
+from aot.executor.plan_memory import least_state
 from aot.executor.select_kernels import MOST_SLOWDOWN, NothingFits
-from aot.executor.slide_windows import least_state
 from aot.executor.storage_map import Planned
 from aot.ir.transform import PassContext, unwatched
 from aot.support.dataclass import dataclass

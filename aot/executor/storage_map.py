@@ -9,9 +9,18 @@ from typing import Any, Literal
 
 from aot.errors import AotError, Problem, TargetError, UsageError
 from aot.executor.config import Io
-from aot.executor.copy_elision import with_aliases, with_gathered_rows, with_windows, without_copies
+from aot.executor.copy_elision import (
+    Operand,
+    call_distances,
+    in_place_results,
+    merge_alignments,
+    reads_before_writes,
+    with_aliases,
+    with_gathered_rows,
+    with_windows,
+    without_copies,
+)
 from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef, check_lowered
-from aot.executor.overlaps import Operand, call_distances, in_place_results, merge_alignments, reads_before_writes
 from aot.ir.module import in_phase
 from aot.memory.circular_state import Rings
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness, program_conflicts

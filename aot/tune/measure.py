@@ -22,10 +22,9 @@ from aot.executor.emit import emit
 from aot.executor.lower_te import copying, lower_te
 from aot.executor.lowered import KernelCall, LoweredModule
 from aot.executor.metadata import BuildInfo
-from aot.executor.pipeline import lower_main
+from aot.executor.pipeline import lower_main, optimize_functions
 from aot.executor.select_kernels import choose_kernels
 from aot.executor.storage_map import Planned, make_layout
-from aot.executor.tir_passes import optimize_functions
 from aot.ir.module import in_phase, of_phase
 from aot.ir.op import Array
 from aot.ir.type import TensorType, TupleType

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from aot import op as operators
 from aot import topi
 from aot.executor.candidates import candidates
-from aot.executor.cascade_emit import Cascade, emit, fits_alignment
 from aot.executor.cascade_nest import Nest, Part, StripeConfig, is_fed, make_stripe, row_form, row_variant
+from aot.executor.cascade_search import Cascade, emit, fits_alignment
 from aot.executor.config import SelectionConfig
 from aot.executor.lower_te import execution_order
 from aot.executor.lowered import TensorRef

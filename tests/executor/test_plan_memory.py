@@ -10,7 +10,7 @@ import pytest
 from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.executor.emit import LoweredOutput
-from aot.executor.slide_windows import shifted_by_copy
+from aot.executor.plan_memory import shifted_by_copy
 from aot.ir.module import IRModule
 from aot.ir.type import TensorType, per_tensor
 from aot.op.nn.conv import Conv2DAttrs

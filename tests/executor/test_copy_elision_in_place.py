@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from aot.executor.copy_elision import in_place_results, merge_alignments
 from aot.executor.lowered import KernelCall, LoweredModule
-from aot.executor.overlaps import in_place_results, merge_alignments
 from aot.tir.builder import IRBuilder
 from aot.tir.function import PrimFunc
 from tests.executor.nets import tensor

@@ -8,7 +8,7 @@ import numpy as np
 
 from aot.executor.config import SelectionConfig
 from aot.executor.lowered import KernelCall, LoweredModule
-from aot.executor.tir_passes import share_functions
+from aot.executor.pipeline import share_functions
 from aot.tir.interpreter import run
 from aot.tir.transform import optimize
 from tests.executor.nets import add, tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aot.executor.overlaps import Operand, call_distances
+from aot.executor.copy_elision import Operand, call_distances
 from aot.memory.plan import Conflict
 from tests.executor.nets import add, dense
 

@@ -8,7 +8,7 @@ from aot.driver.build import compile_model
 from aot.driver.options import Options
 from aot.executor.emit import LoweredOutput
 from aot.executor.lowered import TensorRef
-from aot.executor.slide_windows import may_share, replay
+from aot.executor.plan_memory import may_share, replay
 from aot.executor.storage_map import Planned
 from aot.memory.circular_state import Ring
 from tests.stateful import Tcn, tcn
