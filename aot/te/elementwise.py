@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aot.numerics.elementary import ATAN2, FMOD, MATH, POW
 from aot.support.dtype import is_dtype, is_float
 from aot.te.operation import wrong
@@ -83,19 +85,34 @@ def _pair(a: IntoExpr, b: IntoExpr) -> tuple[Expr, Expr]:
 # Elementary functions of float32, bit-exact with the operators of networks.
 
 
-def exp(x: IntoExpr) -> Expr:
-    """e to the power of x (float32; E5070 for another type)."""
-    return _call("exp", MATH["exp"], x)
+def _call(name: str, intrin: Intrin, *operands: IntoExpr) -> Expr:
+    values = [as_expr(x, "float32") for x in operands]
+    for value in values:
+        if value.dtype != "float32":
+            raise wrong(f'te.{name} of {value.dtype}: convert it with astype("float32")', f"te.{name}")
+    return intrin(*values)
 
 
-def log(x: IntoExpr) -> Expr:
-    """The natural logarithm of x (float32; E5070 for another type)."""
-    return _call("log", MATH["log"], x)
+def _function(name: str, intrin: Intrin, result: str) -> Callable[[IntoExpr], Expr]:
+    """The function of an intrinsic; `result`: what it returns, for the documentation."""
+
+    def function(x: IntoExpr) -> Expr:
+        return _call(name, intrin, x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{result} (float32; E5070 for another type)."
+    return function
 
 
-def sqrt(x: IntoExpr) -> Expr:
-    """The square root of x (float32; E5070 for another type)."""
-    return _call("sqrt", MATH["sqrt"], x)
+exp = _function("exp", MATH["exp"], "e to the power of x")
+log = _function("log", MATH["log"], "The natural logarithm of x")
+sqrt = _function("sqrt", MATH["sqrt"], "The square root of x")
+tanh = _function("tanh", MATH["tanh"], "The hyperbolic tangent of x")
+sin = _function("sin", MATH["sin"], "The sine of x")
+cos = _function("cos", MATH["cos"], "The cosine of x")
+floor = _function("floor", MATH["floor"], "The largest whole number not above x")
+ceil = _function("ceil", MATH["ceil"], "The smallest whole number not below x")
+nearbyint = _function("nearbyint", MATH["rint"], "The whole number nearest to x, halves to even")
 
 
 def rsqrt(x: IntoExpr) -> Expr:
@@ -103,40 +120,10 @@ def rsqrt(x: IntoExpr) -> Expr:
     return imm(1.0, "float32") / sqrt(x)
 
 
-def tanh(x: IntoExpr) -> Expr:
-    """The hyperbolic tangent of x (float32; E5070 for another type)."""
-    return _call("tanh", MATH["tanh"], x)
-
-
 def sigmoid(x: IntoExpr) -> Expr:
     """1 / (1 + exp(-x)), rounded in each step (float32; E5070 for another type)."""
     one = imm(1.0, "float32")
     return one / (one + exp(as_expr(x, "float32") * imm(-1.0, "float32")))
-
-
-def sin(x: IntoExpr) -> Expr:
-    """The sine of x (float32; E5070 for another type)."""
-    return _call("sin", MATH["sin"], x)
-
-
-def cos(x: IntoExpr) -> Expr:
-    """The cosine of x (float32; E5070 for another type)."""
-    return _call("cos", MATH["cos"], x)
-
-
-def floor(x: IntoExpr) -> Expr:
-    """The largest whole number not above x (float32; E5070 for another type)."""
-    return _call("floor", MATH["floor"], x)
-
-
-def ceil(x: IntoExpr) -> Expr:
-    """The smallest whole number not below x (float32; E5070 for another type)."""
-    return _call("ceil", MATH["ceil"], x)
-
-
-def nearbyint(x: IntoExpr) -> Expr:
-    """The whole number nearest to x, halves to even (float32; E5070 for another type)."""
-    return _call("nearbyint", MATH["rint"], x)
 
 
 def trunc(x: IntoExpr) -> Expr:
@@ -166,11 +153,3 @@ def fmod(x: IntoExpr, y: IntoExpr) -> Expr:
 def atan2(y: IntoExpr, x: IntoExpr) -> Expr:
     """The angle of the point (x, y) (float32; E5070 for another type)."""
     return _call("atan2", ATAN2, y, x)
-
-
-def _call(name: str, intrin: Intrin, *operands: IntoExpr) -> Expr:
-    values = [as_expr(x, "float32") for x in operands]
-    for value in values:
-        if value.dtype != "float32":
-            raise wrong(f'te.{name} of {value.dtype}: convert it with astype("float32")', f"te.{name}")
-    return intrin(*values)

@@ -12,7 +12,6 @@ from aot.support.dataclass import dataclass
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, IntoExpr, Var, as_expr, imm, maximum, minimum
-from aot.tir.function import FuncAttrs, PrimFunc
 
 At = Callable[[IRBuilder, tuple[Expr, ...]], Expr]
 
@@ -157,10 +156,3 @@ def _row_major(shape: Sequence[int], indices: Sequence[Expr]) -> Expr:
     for extent, index in zip(shape, indices, strict=True):
         flat = flat * extent + index
     return flat
-
-
-def create_prim_func(b: IRBuilder, outputs: Sequence[tuple[Buffer, TensorFn]], attrs: FuncAttrs | None = None) -> PrimFunc:
-    """The PrimFunc of builder `b` that computes each (output buffer, tensor), one nest after the other."""
-    for out, tensor in outputs:
-        emit_nest(b, out, tensor)
-    return b.finish(attrs)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from aot.support.dtype import int_range, is_float, numpy_dtype
-from aot.te.tensor import create_prim_func, elements_of, reduce_axis, tensor_fn
+from aot.te.tensor import elements_of, emit_nest, reduce_axis, tensor_fn
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, imm, logical_and, select
@@ -32,7 +32,8 @@ def conv(h: int = 5, w: int = 4, *, channels: int = 3, out: int = 6, pad: int = 
 
         return te_sum(b, [reduce_axis(3, name="p"), reduce_axis(3, name="q"), reduce_axis(channels, name="r")], term)
 
-    return create_prim_func(b, [(y, tensor_fn((1, h, w, out), "int32", rule))])
+    emit_nest(b, y, tensor_fn((1, h, w, out), "int32", rule))
+    return b.finish()
 
 
 def blocked_dense(m: int = 4, n: int = 6, k: int = 8) -> PrimFunc:
