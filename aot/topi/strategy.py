@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cache, lru_cache
 from typing import TypeVar
 
@@ -141,16 +141,11 @@ def register_planned(
     lower: Callable[[Group, Target, str, Plan], Lowered],
     *,
     plevel: int,
-    small: bool = False,
-    for_speed: bool = False,
-    larger: bool = False,
-    for_pushes: bool = False,
-    keeps: bool = False,
-    cuts: bool = True,
-    for_records: bool = False,
-    several: bool = False,
+    **flags: bool,
 ) -> OpImplementation:
-    """Register a kernel that accepts the groups for which `plan` returns a plan, and is lowered from it."""
+    """Register a kernel that accepts the groups for which `plan` returns a plan, and is lowered from it; `flags`: those of
+    OpImplementation that are set.
+    """
     planned = lru_cache(maxsize=16)(plan)  # called once when a group is accepted and again when it is lowered
 
     def accepts(group: Group, target: Target) -> bool:
@@ -162,9 +157,7 @@ def register_planned(
         return lower(group, target, func, chosen)
 
     source = getattr(lower, "func", lower).__module__
-    impl = OpImplementation(name, anchor, accepts, lower_planned, plevel, small=small, for_pushes=for_pushes, keeps=keeps)
-    impl = replace(impl, for_speed=for_speed, larger=larger, cuts=cuts, for_records=for_records, several=several)
-    return register_impl(replace(impl, source=source))
+    return register_impl(OpImplementation(name, anchor, accepts, lower_planned, plevel, source=source, **flags))
 
 
 _EXTERNAL: dict[str, OpImplementation] = {}

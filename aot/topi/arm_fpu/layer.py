@@ -17,7 +17,7 @@ import numpy as np
 from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import TensorType
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import TeContext
 from aot.relay.expr import Call, Constant, is_call, tensor_type
 from aot.relay.expr import Expr as RelayExpr
 from aot.relay.expr import Var as Tensor
@@ -48,8 +48,9 @@ from aot.topi.arm_fpu.dot import (
     unroll_many,
     vector,
 )
-from aot.topi.generic.elementwise import is_elementwise
+from aot.topi.generic.flat import is_elementwise
 from aot.topi.intrin.asm_text import Operands, asm, block_of, count_instructions
+from aot.topi.layer.elementwise import te_of
 from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
 from aot.topi.layer.im2col import Axis, TapRange
 from aot.topi.strategy import Group, Lowered, Plan, register_planned
@@ -289,10 +290,8 @@ class FloatIo:
                 current = TensorFn(self._shape, "float32", lambda _b, _i, at=p * count + j: results[at])  # type: ignore[misc]
                 done = {id(layer.head): current}
                 for call in layer.epilogue:
-                    type_ = tensor_type(call)
                     args = [done.get(id(a)) or self._tensors[id(a)] for a in call.args]
-                    flat = TensorType(self._shape, type_.dtype, type_.quant)
-                    current = done[id(call)] = F_TE.get(str(call.op))(self._ctx, args, call.attrs, flat)
+                    current = done[id(call)] = te_of(self._ctx, call, args, self._shape)
                 value = current.at(b, (pixel + p, channel + j))
                 b.store(self.out, (pixel + p) * layer.channels + channel + j, value)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from aot.ir.op import F_EVALUATE, Op
 from aot.ir.type import TensorType
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import TeContext
 from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, itemsize
@@ -29,7 +29,9 @@ from aot.tir.expr import Expr as Scalar
 from aot.tir.expr import Imm, imm
 from aot.tir.function import FuncAttrs, Move
 from aot.topi.generic.elementwise import ANCHORS as ELEMENTWISE
-from aot.topi.generic.elementwise import INSTRUCTIONS, is_elementwise
+from aot.topi.generic.elementwise import INSTRUCTIONS
+from aot.topi.generic.flat import is_elementwise
+from aot.topi.layer.elementwise import te_of
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 MOVEMENTS = ("concatenate", "nn.pad", "transpose", "image.resize_nearest", "strided_slice", "reshape")
@@ -260,8 +262,7 @@ class _Kernel:
         return self._tensors[id(node)]
 
     def _apply(self, call: Call, args: list[TensorFn]) -> TensorFn:
-        type_ = tensor_type(call)
-        return F_TE.get(str(call.op))(self._ctx, args, call.attrs, TensorType((type_.size,), type_.dtype, type_.quant))
+        return te_of(self._ctx, call, args, (tensor_type(call).size,))
 
     def _source_tensor(self, source: _Source) -> TensorFn:
         if not isinstance(source.node, Call) or _is_elementwise_only(source.node):

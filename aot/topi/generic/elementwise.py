@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from math import prod
 
-from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType
-from aot.op.common.te_rule import F_TE, TeContext
+from aot.op.common.te_rule import TeContext
 from aot.op.math.unary import LEFT_OVER, VECTOR, gelu_rule
-from aot.relay.expr import Call, Constant, post_order, tensor_type
-from aot.relay.stored import flattened
+from aot.relay.expr import Call, post_order, tensor_type
 from aot.support.dtype import is_float
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of, emit_flat
 from aot.tir.builder import IRBuilder
 from aot.tir.function import FuncAttrs
-from aot.topi.generic.flat import FlatKernel, register_flat
+from aot.topi.generic.flat import FlatKernel, compose, is_elementwise, register_flat
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
 ANCHORS = ("qnn.add", "qnn.lut", "qnn.quantize", "qnn.dequantize", "qnn.requantize8", "clip")
@@ -48,11 +46,6 @@ def accepts(group: Group, _target: Target) -> bool:
     )
 
 
-def is_elementwise(call: Call) -> bool:
-    """Whether an element of the result needs only the same element of each operand (given equal shapes)."""
-    return isinstance(call.op, Op) and call.op.name in F_TE and T_OP_PATTERN.get(call.op.name) <= OpPattern.BROADCAST
-
-
 def lower(group: Group, target: Target, name: str) -> Lowered:
     b = IRBuilder(name)
     ctx = TeContext(b)
@@ -60,18 +53,12 @@ def lower(group: Group, target: Target, name: str) -> Lowered:
     size = prod(result.shape)
     tensors: dict[int, TensorFn] = {id(v): elements_of(b.input("data", (size,), v.type.dtype)) for v in group.params}
     out = b.output("out", (size,), result.dtype)
-    calls = []
-    for expr in post_order(group.result):
-        match expr:
-            case Constant():
-                tensors[id(expr)] = ctx.value("table", flattened(expr))
-            case Call():
-                calls.append(expr)
-                tensors[id(expr)] = _compute(ctx, expr, tensors, size)
+    value = compose(ctx, group.result, tensors, size)
+    calls = [e for e in post_order(group.result) if isinstance(e, Call)]
     floats = any(is_float(tensor_type(e).dtype) for e in post_order(group.result))
     cheap = len(calls) == 1 and str(calls[0].op) in CHEAP and size >= LONG
     unroll = 2 if floats else 2 * UNROLL if cheap else UNROLL
-    emit_flat(b, out, tensors[id(group.result)], unroll=unroll)
+    emit_flat(b, out, value, unroll=unroll)
     words = [str(c.op).rpartition(".")[2] for c in calls]
     kernel = f"generic.elementwise_{'_'.join(words)}(unroll={unroll})"
     each = sum(_instructions(str(c.op), target) for c in calls) + len(group.params) + 2
@@ -83,13 +70,6 @@ def _instructions(op: str, target: Target) -> int:
     """Instructions per element."""
     instructions = INSTRUCTIONS if target.has("fpu") else INSTRUCTIONS | (V6M if target.has("v6m") else SOFTWARE)
     return instructions.get(op, 12)
-
-
-def _compute(ctx: TeContext, call: Call, tensors: dict[int, TensorFn], size: int) -> TensorFn:
-    """The te rule of one call, on flat tensors."""
-    type_ = tensor_type(call)
-    flat = TensorType((size,), type_.dtype, type_.quant)
-    return F_TE.get(str(call.op))(ctx, [tensors[id(a)] for a in call.args], call.attrs, flat)
 
 
 for _anchor in ANCHORS:

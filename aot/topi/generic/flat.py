@@ -7,16 +7,21 @@ from functools import reduce
 from math import prod
 from typing import Any
 
-from aot.ir.op import Array
+from aot.ir.op import T_OP_PATTERN, Array, OpPattern
 from aot.ir.type import TensorType, TupleType
-from aot.relay.expr import Call, Constant, Var, tensor_type
+from aot.op.common.te_rule import F_TE, TeContext
+from aot.relay.expr import Call, Constant, Var, post_order, tensor_type
+from aot.relay.expr import Expr as Expression
+from aot.relay.stored import flattened
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype, stored
 from aot.target.target import Target
+from aot.te.tensor import TensorFn
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, IntoExpr, imm, logical_and
 from aot.tir.function import FuncAttrs, Shift
+from aot.topi.layer.elementwise import te_of
 from aot.topi.strategy import Accepts, Group, Lowered, OpImplementation, register_impl
 
 
@@ -175,3 +180,22 @@ def inside(numbers: Iterable[Expr], shape: Iterable[int], *conditions: Expr) -> 
     """Whether indices are within their extents, after other conditions."""
     tests = (logical_and(n >= 0, n < extent) for n, extent in zip(numbers, shape, strict=False))
     return reduce(logical_and, (*conditions, *tests))
+
+
+# Expressions of several operators, by their te rules.
+
+
+def is_elementwise(call: Call) -> bool:
+    """Whether an element of the result needs only the same element of each operand (given equal shapes)."""
+    return call.name in F_TE and T_OP_PATTERN.get(call.name) <= OpPattern.BROADCAST
+
+
+def compose(ctx: TeContext, result: Expression, tensors: dict[int, TensorFn], size: int | None = None) -> TensorFn:
+    """The te rules of an expression; `tensors`: its variables (and others that are known) by id; `size`: all tensors are flat."""
+    for expr in post_order(result):
+        if isinstance(expr, Constant) and id(expr) not in tensors:
+            tensors[id(expr)] = ctx.value("table", expr if size is None else flattened(expr))
+        elif isinstance(expr, Call):
+            args = [tensors[id(a)] for a in expr.args]
+            tensors[id(expr)] = te_of(ctx, expr, args, None if size is None else (size,))
+    return tensors[id(result)]

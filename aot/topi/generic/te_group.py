@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from aot.ir.op import Op
@@ -10,7 +9,7 @@ from aot.ir.type import TensorType
 from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.relay.analysis import LAYERS, layer_cost
-from aot.relay.expr import Call, Constant, Expr, Var, post_order, tensor_type, with_operands
+from aot.relay.expr import Call, Constant, Expr, post_order, tensor_type, with_operands
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.te.tensor import TensorFn, elements_of, emit_nest, tensor_fn
@@ -19,6 +18,8 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr as Scalar
 from aot.tir.expr import binop, imm
 from aot.tir.function import FuncAttrs
+from aot.topi.generic.flat import compose
+from aot.topi.layer.elementwise import te_of
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl, register_planned
 
 
@@ -36,23 +37,10 @@ def lower(group: Group, _target: Target, name: str) -> Lowered:
     result_type = group.result.type
     assert isinstance(result_type, TensorType)
     out = b.output("out", result_type.shape, result_type.dtype)
-    names: list[str] = []
-    macs = 0
-    for expr in post_order(group.result):
-        match expr:
-            case Constant():
-                tensors[id(expr)] = ctx.value("table", expr)
-            case Call(op=Op() as op):
-                assert isinstance(expr.type, TensorType)
-                names.append(op.name)
-                macs += layer_cost(expr).macs if op.name in LAYERS else 0
-                tensors[id(expr)] = F_TE.get(op.name)(ctx, [tensors[id(a)] for a in expr.args], expr.attrs, expr.type)
-            case Var():
-                pass
-            case _:
-                raise TypeError(type(expr))
-    emit_nest(b, out, tensors[id(group.result)])
-    kernel = "generic." + "_".join(n.rsplit(".", 1)[-1] for n in names)
+    emit_nest(b, out, compose(ctx, group.result, tensors))
+    calls = [e for e in post_order(group.result) if isinstance(e, Call)]
+    macs = sum(layer_cost(c).macs for c in calls if c.name in LAYERS)
+    kernel = "generic." + "_".join(c.name.rsplit(".", 1)[-1] for c in calls)
     return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span, macs=macs)), dict(ctx.constants))
 
 
@@ -172,23 +160,13 @@ def lower_finite(group: Group, _target: Target, name: str, plan: Plan) -> Lowere
     for expr in post_order(plan.whole):
         if isinstance(expr, Constant):
             tensors[id(expr)] = ctx.value("table", expr)
-    _Rows(b, plan, out, (_tensor(ctx, plan.quick, tensors), _tensor(ctx, plan.whole, tensors))).emit(ctx)
+    _Rows(b, plan, out, (compose(ctx, plan.quick, tensors), compose(ctx, plan.whole, tensors))).emit(ctx)
     names = [str(e.op).rpartition(".")[2] for e in post_order(group.result) if isinstance(e, Call)]
     kernel = f"generic.{'_'.join(names)}(unroll={plan.unroll})"
     func = b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span))
     each = sum(_COST.get(str(e.op), 2) for e in post_order(group.result) if isinstance(e, Call)) + 3
     instructions = result.size * (each + 1) + result.size // plan.unroll * 8 + 20
     return Lowered(func, dict(ctx.constants), instructions, plan.unroll * (4 * each + 40) + 80)
-
-
-def _tensor(ctx: TeContext, result: Call, inputs: Mapping[int, TensorFn]) -> TensorFn:
-    """Compose the te rules of an expression; `inputs`: tensors by id."""
-    tensors = dict(inputs)
-    for expr in post_order(result):
-        if isinstance(expr, Call):
-            args = [tensors[id(a)] for a in expr.args]
-            tensors[id(expr)] = F_TE.get(str(expr.op))(ctx, args, expr.attrs, tensor_type(expr))
-    return tensors[id(result)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +187,7 @@ class _Rows:
         current: list[Scalar] = [imm(0)]
         if last is not None:
             now = tensor_fn(shape, "float32", lambda _b, *_i: current[0])
-            final = F_TE.get(str(last.op))(ctx, [now], last.attrs, tensor_type(last))
+            final = te_of(ctx, last, [now])
 
         def nest(indices: tuple[Scalar, ...]) -> None:
             axis = len(indices)

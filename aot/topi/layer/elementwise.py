@@ -171,17 +171,17 @@ def _lower_flat(group: Group, _target: Target, name: str, flat: Flat, *, kernel:
         with b.for_("i", size, start=whole) as at:
             b.store(out, at, flat.remainder(b, x[at], *tables))
     elif whole < size:
-        rule = _rule(b, group, [x], size)
+        rule = te_of(TeContext(b), anchor, [elements_of(x)], (size,))
         for i in range(whole, size):
             b.store(out, i, rule.at(b, (imm(i),)))
     return Lowered(b.finish(FuncAttrs(kernel=kernel, span=anchor.span)), constants, *flat.cost)
 
 
-def _rule(b: IRBuilder, group: Group, operands: Sequence[Buffer], size: int) -> TensorFn:
-    """The operator's own rule, on flat tensors."""
-    result = tensor_type(group.anchor)
-    flat = TensorType((size,), result.dtype, result.quant)
-    return F_TE.get(str(group.anchor.op))(TeContext(b), list(map(elements_of, operands)), group.anchor.attrs, flat)
+def te_of(ctx: TeContext, call: Call, args: Sequence[TensorFn], shape: tuple[int, ...] | None = None) -> TensorFn:
+    """The te rule of an operator on tensors of the result's shape, or of another one."""
+    type_ = tensor_type(call)
+    out = type_ if shape is None else TensorType(shape, type_.dtype, type_.quant)
+    return F_TE.get(call.name)(ctx, args, call.attrs, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _lower_rows(group: Group, _target: Target, name: str, plan: RowPlan, *, kern
             tensors.insert(1, rows.operand(1 - plan.first, at))
         b.block(plan.block, *tensors, *plan.numbers, imm(whole))
         if whole < runs.length:
-            rule = _rule(b, group, rows.operands, runs.length)
+            rule = te_of(TeContext(b), group.anchor, list(map(elements_of, rows.operands)), (runs.length,))
             for i in range(whole, runs.length):
                 b.store(rows.out, at + i, rule.at(b, (at + i,)))
     return Lowered(b.finish(FuncAttrs(kernel=kernel, span=group.anchor.span)), rows.constants, *plan.cost)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from aot.errors import Problem, UnsupportedError
-from aot.ir.op import Array, Op
+from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import TensorType
 from aot.op.common.te_rule import F_TE, TeContext
 from aot.op.qnn.arithmetic import linear_form
 from aot.op.qnn.quantize import RequantizeAttrs
-from aot.relay.expr import Call, Constant, Var, tensor_type
+from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.target.target import Target
@@ -30,7 +30,7 @@ from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr
 from aot.tir.function import FuncAttrs
 from aot.topi.intrin.scalar import CODES, lookup
-from aot.topi.layer.elementwise import Factors, factors_of
+from aot.topi.layer.elementwise import Factors, factors_of, te_of
 from aot.topi.strategy import Group, Lowered
 
 LAYERS = ("nn.conv2d", "nn.depthwise_conv2d", "nn.dense")
@@ -85,7 +85,7 @@ def match_layer(group: Group, kinds: frozenset[tuple[str, str]] = INT8, *, wide:
     eight bits per weight: in legacy uint8 models, a weight minus its zero point may need nine.
     """
     anchor = group.anchor
-    if not isinstance(anchor.op, Op) or anchor.op.name not in LAYERS:
+    if anchor.name not in LAYERS:
         return None
     data, weight = anchor.args
     if not isinstance(data, Var) or not isinstance(weight, Constant) or (data.type.dtype, weight.type.dtype) not in kinds:
@@ -104,21 +104,24 @@ def match_for(group: Group, target: Target, feature: str, *, wide: bool = False)
 @lru_cache(16)  # every kernel that competes for a layer asks
 def _view_of(group: Group) -> FusedLayer | None:
     """The view of a layer with constant weights of any type; None unless it is requantised to the type of its data."""
-    anchor, followers = group.anchor, list(group.followers)
-    data, weight = anchor.args
+    data, weight = group.anchor.args
     assert isinstance(data, Var)
     assert isinstance(weight, Constant)
-    channels = tensor_type(anchor).shape[-1]
-    bias = np.zeros(channels, np.int64)
-    if followers and _is(followers[0], "nn.bias_add"):
-        constant = followers.pop(0).args[1]
+    rest = split_followers(group, data.type.dtype)
+    return None if rest is None else _view(group.anchor, data, weight, *rest)
+
+
+def split_followers(group: Group, dtype: str) -> tuple[Array, RequantizeAttrs, tuple[Call, ...]] | None:
+    """The bias as in the model (zeros without one), the requantisation to `dtype`, and the epilogue; None for other forms."""
+    followers, bias = group.followers, np.zeros(tensor_type(group.anchor).shape[-1], np.int64)
+    if followers and is_call(followers[0], "nn.bias_add"):
+        constant = followers[0].args[1]
         if not isinstance(constant, Constant):
             return None
-        bias = constant.data.astype(np.int64)
-    if not followers or not _is(followers[0], "qnn.requantize") or followers[0].attrs.dtype != data.type.dtype:
+        followers, bias = followers[1:], constant.data.astype(np.int64)
+    if not followers or not is_call(followers[0], "qnn.requantize") or followers[0].attrs.dtype != dtype:
         return None
-    requant = followers.pop(0).attrs
-    return _view(anchor, data, weight, bias=bias, requant=requant, epilogue=tuple(followers))
+    return bias, followers[0].attrs, followers[1:]
 
 
 def _weights_fit(anchor: Call, weight: Array) -> bool:
@@ -126,37 +129,54 @@ def _weights_fit(anchor: Call, weight: Array) -> bool:
     return zp == 0 or (int(weight.min()) - zp >= -128 and int(weight.max()) - zp <= 127)
 
 
-def _is(call: Call, name: str) -> bool:
-    return isinstance(call.op, Op) and call.op.name == name
-
-
 def _view(
-    anchor: Call, data: Var, constant: Constant, *, bias: Array, requant: RequantizeAttrs, epilogue: tuple[Call, ...]
+    anchor: Call, data: Var, constant: Constant, bias: Array, requant: RequantizeAttrs, epilogue: tuple[Call, ...]
 ) -> FusedLayer:
     """Fold in the zero points that are still attributes, and bound the accumulators."""
-    assert isinstance(anchor.op, Op)
     weight = constant.data.astype(np.int64) - anchor.attrs.weight_zp
-    if anchor.op.name == "nn.depthwise_conv2d":
-        weight = weight[0]
-        axes: tuple[int, ...] = (0, 1)
-    else:
-        axes = tuple(range(1, weight.ndim))
-    bias = bias - anchor.attrs.input_zp * weight.sum(axis=axes)
-    lowest, highest = int_range(data.type.dtype)
-    low = bias + np.minimum(weight * highest, weight * lowest).sum(axis=axes)
-    high = bias + np.maximum(weight * highest, weight * lowest).sum(axis=axes)
-    out = tensor_type(anchor)
-    widest = 256 if data.type.dtype == "int8" else -lowest  # int16 data has no zero point
-    spread = np.abs(weight).sum(axis=axes) * widest + np.abs(bias)
-    if out.dtype == "int32" and (spread >= 1 << 31).any():
+    depthwise, out = anchor.name == "nn.depthwise_conv2d", tensor_type(anchor)
+    sums = Sums(weight[0] if depthwise else weight, bias, 2 if depthwise else 0, data.type.dtype)
+    sums = replace(sums, bias=bias - anchor.attrs.input_zp * sums.over_taps(sums.weight))
+    if out.dtype == "int32" and sums.may_overflow:
         raise UnsupportedError(Problem("E1208", "the int32 accumulator of this layer can overflow", str(anchor.span)))
-    settled, requant, values = settle_constant_channels(requant, low, high, dtype=out.dtype)
-    if settled.any():
-        weight = np.where(settled if axes == (0, 1) else settled.reshape(-1, *[1] * len(axes)), 0, weight)
-        bias, low, high = (np.where(settled, values, a) for a in (bias, low, high))
-    macs = out.size * int(weight.size) // weight.shape[-1 if axes == (0, 1) else 0]
     out_type = tensor_type(epilogue[-1]) if epilogue else out.with_dtype(requant.dtype, requant.quant)
-    return FusedLayer(anchor, data, weight, bias, anchor.attrs, requant, epilogue, out_type, low, high, macs, constant.type.dtype)
+    macs = out.size * int(sums.weight.size) // len(bias)
+    layer = FusedLayer(
+        anchor, data, weight, bias, anchor.attrs, requant, epilogue, out_type, bias, bias, macs, constant.type.dtype
+    )
+    return sums.settled(layer, out.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Accumulators of data of a type: weights, whose channels are along one axis (the last one if depthwise), and biases."""
+
+    weight: Array
+    bias: Array
+    channels: int
+    dtype: str
+
+    def over_taps(self, numbers: Array) -> Array:
+        """The sum for each channel."""
+        sums: Array = numbers.sum(axis=tuple(a for a in range(numbers.ndim) if a != self.channels))
+        return sums
+
+    @property
+    def may_overflow(self) -> bool:
+        """Whether a sum may exceed int32, whatever zero point the data have (int16 data have none)."""
+        widest = 256 if self.dtype == "int8" else -int_range(self.dtype)[0]
+        return bool((self.over_taps(np.abs(self.weight)) * widest + np.abs(self.bias) >= 1 << 31).any())
+
+    def settled(self, layer: FusedLayer, dtype: str = "int32") -> FusedLayer:
+        """The layer with these weights and biases, the bounds of its accumulators of `dtype`, and constant channels settled."""
+        ends = [self.weight * end for end in int_range(self.dtype)]
+        low, high = (self.bias + self.over_taps(pick(*ends)) for pick in (np.minimum, np.maximum))
+        constant, requant, values = settle_constant_channels(layer.requant, low, high, dtype=dtype)
+        weight, bias = self.weight, self.bias
+        if constant.any():
+            weight = np.where(constant if self.channels else constant.reshape(-1, *[1] * (weight.ndim - 1)), 0, weight)
+            bias, low, high = (np.where(constant, values, a) for a in (bias, low, high))
+        return replace(layer, weight=weight, bias=bias, requant=requant, acc_low=low, acc_high=high)
 
 
 def settle_constant_channels(
@@ -183,7 +203,7 @@ def settle_constant_channels(
 
 def table_of(layer: FusedLayer) -> Array | None:
     """The table, int8[256] indexed by the quantised value, if it is the whole epilogue; else None."""
-    if len(layer.epilogue) != 1 or not _is(layer.epilogue[0], "qnn.lut") or layer.requant.dtype != "int8":
+    if len(layer.epilogue) != 1 or not is_call(layer.epilogue[0], "qnn.lut") or layer.requant.dtype != "int8":
         return None
     return np.asarray(layer.epilogue[0].attrs.table, np.int8)
 
@@ -207,10 +227,9 @@ def epilogue_each(layer: FusedLayer) -> int:
 
 
 def _call_instructions(call: Call) -> int:
-    assert isinstance(call.op, Op)
-    if call.op.name == "qnn.add" and (tensor_type(call).dtype != "int8" or linear_form(call.attrs) is None):
+    if call.name == "qnn.add" and (tensor_type(call).dtype != "int8" or linear_form(call.attrs) is None):
         return FIXED_POINT_ADD
-    return OF_CALLS.get(call.op.name, EPILOGUE_INSTRUCTIONS)
+    return OF_CALLS.get(call.name, EPILOGUE_INSTRUCTIONS)
 
 
 def epilogue_instructions(layer: FusedLayer) -> int:
@@ -227,7 +246,7 @@ def supports_epilogue(layer: FusedLayer) -> bool:
     index.  The layer's own data is excluded, as each kernel reads that in its own form.
     """
     for call in layer.epilogue:
-        if not isinstance(call.op, Op) or call.op.name not in F_TE:
+        if call.name not in F_TE:
             return False
         for arg in call.args:
             if isinstance(arg, Constant) or arg is layer.data:
@@ -244,11 +263,8 @@ def compose_epilogue(layer: FusedLayer, ctx: TeContext, shape: tuple[int, ...], 
         current = TensorFn(shape, layer.requant.dtype, lambda _b, _i: value)
         results: dict[int, TensorFn] = {}
         for call in layer.epilogue:
-            assert isinstance(call.op, Op)
             args = [operands.get(id(a)) or results.get(id(a)) or current for a in call.args]
-            out = TensorType(shape, tensor_type(call).dtype, tensor_type(call).quant)
-            current = F_TE.get(call.op.name)(ctx, args, call.attrs, out)
-            results[id(call)] = current
+            current = results[id(call)] = te_of(ctx, call, args, shape)
         return current.at(ctx.builder, indices)
 
     return epilogue
@@ -259,7 +275,7 @@ def residual_factors(layer: FusedLayer, target: Target) -> Factors | None:
     if len(layer.epilogue) != 1 or not target.has("dsp"):
         return None
     (add,) = layer.epilogue
-    if not isinstance(add.op, Op) or add.op.name != "qnn.add" or layer.requant.dtype != "int8":
+    if add.name != "qnn.add" or layer.requant.dtype != "int8":
         return None
     others = [isinstance(a, Var) and a is not layer.data and a.type.dtype == "int8" for a in add.args]
     if others not in ([False, True], [True, False]) or not isinstance(add.args[others.index(False)], Call):

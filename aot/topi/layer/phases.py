@@ -16,13 +16,11 @@ from math import prod
 
 import numpy as np
 
-from aot.ir.op import Array, Op
 from aot.ir.type import TensorType
 from aot.op.nn.conv import Conv2DAttrs, Conv2DTransposeAttrs
-from aot.op.qnn.quantize import RequantizeAttrs
-from aot.relay.expr import Call, Constant, Var, is_call, tensor_type
+from aot.relay.expr import Constant, Var, tensor_type
 from aot.support.dataclass import dataclass
-from aot.topi.layer.fused import FusedLayer, settle_constant_channels
+from aot.topi.layer.fused import FusedLayer, Sums, split_followers
 from aot.topi.strategy import Group
 
 ANCHOR = "nn.conv2d_transpose"
@@ -117,25 +115,16 @@ def _whole(axes: Sequence[PhaseAxis]) -> PhaseAxis:
 
 def _match(group: Group) -> FusedLayer | None:
     """The layer, with the zero point subtracted from the weights and the bias as in the model."""
-    anchor, followers = group.anchor, list(group.followers)
-    if not isinstance(anchor.op, Op) or anchor.op.name != ANCHOR or tensor_type(anchor).dtype != "int32":
+    anchor = group.anchor
+    if anchor.name != ANCHOR or tensor_type(anchor).dtype != "int32":
         return None
     data, weight = anchor.args
     if not isinstance(data, Var) or not isinstance(weight, Constant) or data.type.dtype != "int8" or data.type.shape[0] > 1:
         return None
-    values = weight.data.astype(np.int64) - anchor.attrs.weight_zp
-    bias = np.zeros(values.shape[0], np.int64)
-    if followers and is_call(followers[0], "nn.bias_add"):
-        constant = followers.pop(0).args[1]
-        if not isinstance(constant, Constant):
-            return None
-        bias = constant.data.astype(np.int64)
-    if not followers or not is_call(followers[0], "qnn.requantize") or followers[0].attrs.dtype != "int8":
+    values, rest = weight.data.astype(np.int64) - anchor.attrs.weight_zp, split_followers(group, "int8")
+    if rest is None or np.abs(values).max() > 255:
         return None
-    if np.abs(values).max() > 255:
-        return None
-    requant: RequantizeAttrs = followers.pop(0).attrs
-    epilogue: tuple[Call, ...] = tuple(followers)
+    bias, requant, epilogue = rest
     out = tensor_type(epilogue[-1]) if epilogue else tensor_type(anchor).with_dtype("int8", requant.quant)
     macs = data.type.size * prod(values.shape[:-1])
     return FusedLayer(anchor, data, values, bias, anchor.attrs, requant, epilogue, out, bias, bias, macs)
@@ -144,15 +133,6 @@ def _match(group: Group) -> FusedLayer | None:
 def _phase(whole: FusedLayer, rows: PhaseAxis, columns: PhaseAxis) -> FusedLayer | None:
     """The convolution of one phase; data outside of the image is the zero point.  None if its sums may exceed int32."""
     weight = whole.weight[:, rows.taps][:, :, columns.taps]
-    zp, axes = whole.attrs.input_zp, (1, 2, 3)
-    bias: Array = whole.bias - zp * weight.sum(axis=axes)
-    if (np.abs(weight).sum(axis=axes) * 256 + np.abs(bias) >= 1 << 31).any():
-        return None
-    low = bias + np.minimum(weight * 127, weight * -128).sum(axis=axes)
-    high = bias + np.maximum(weight * 127, weight * -128).sum(axis=axes)
-    settled, requant, values = settle_constant_channels(whole.requant, low, high)
-    weight = np.where(settled.reshape(-1, 1, 1, 1), 0, weight)
-    bias, low, high = (np.where(settled, values, a) for a in (bias, low, high))
+    sums = Sums(weight, whole.bias - whole.attrs.input_zp * weight.sum(axis=(1, 2, 3)), 0, "int8")
     out = TensorType((1, rows.out, columns.out, whole.channels), "int8", whole.requant.quant)
-    layer = replace(whole, weight=weight, bias=bias, requant=requant, epilogue=(), out_type=out)
-    return replace(layer, acc_low=low, acc_high=high, macs=out.size * weight[0].size)
+    return None if sums.may_overflow else sums.settled(replace(whole, epilogue=(), out_type=out, macs=out.size * weight[0].size))
