@@ -29,7 +29,7 @@ def test_every_option_takes_part(pairs: ModuleType) -> None:
 
 def campaign(pairs: ModuleType) -> object:
     facts = pairs.Facts(MODEL, (("input", (1, 8, 8, 1)),), "layer", "serve", 100, 50, 1000, 64)
-    options = {name: [(name, "on")] for name in ("plan", "pool", "sbom", "as_json", "quiet")}
+    options = {name: [(name, "on")] for name in ("plan", "pool", "sbom", "json", "quiet")}
     pairs_of = pairs.Campaign({}, [facts], random.Random(1))
     pairs_of.options = options
     pairs_of.pending = {frozenset((x[0], y[0])) for x in options.values() for y in options.values() if x < y}
