@@ -27,20 +27,7 @@ from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_mve.vectors import RequantForm, plan_vectors
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, count_instructions
-from aot.topi.layer.elementwise import (
-    CODES,
-    AddKernel,
-    Factors,
-    Flat,
-    Limits,
-    RowPlan,
-    Runs,
-    code_of_table,
-    element_block,
-    match_runs,
-    register_flat,
-    register_rows,
-)
+from aot.topi.layer import elementwise as flat
 from aot.topi.layer.fused import FusedLayer, LayerIo, residual_factors
 from aot.topi.strategy import Group
 
@@ -50,7 +37,7 @@ LEAST = 16
 # ---- ADD: four elements at a time in 32-bit lanes ----
 
 
-def _emit_add(operands: Operands, limits: Limits) -> BlockText:
+def _emit_add(operands: Operands, limits: flat.Limits) -> BlockText:
     """The loop of ADD: nine instructions per four elements, plus one for each limit that is narrower than int8."""
     clamps = (("vmax.s8", "q3", limits.lo, -128), ("vmin.s8", "q4", limits.hi, 127))
     own = [(instruction, q, value) for instruction, q, value, usual in clamps if value != usual]
@@ -69,16 +56,16 @@ def add_instructions(count: int, lo: int = -128, hi: int = 127) -> int:
     return (9 + limits) * -(-count // 4) + 10 + 2 * limits
 
 
-def _add_cost(runs: Runs, limits: Limits) -> tuple[int, int]:
+def _add_cost(runs: flat.Runs, limits: flat.Limits) -> tuple[int, int]:
     return runs.rows * (add_instructions(runs.length, limits.lo, limits.hi) + 4 * (runs.rows > 1)) + 10, 110
 
 
-def _add_name(limits: Limits) -> str:
+def _add_name(limits: flat.Limits) -> str:
     return f"arm_mve.add_asr{limits.shift}" + f"_{limits.lo}_{limits.hi}" * limits.clamped
 
 
-ADD = AddKernel("mve", LEAST, _add_name, _emit_add, _add_cost, lambda _length: 1, at="")
-register_rows("arm_mve.add", "qnn.add", ADD.plan, plevel=40)
+ADD = flat.AddKernel("mve", LEAST, _add_name, _emit_add, _add_cost, lambda _length: 1, at="")
+flat.register_rows("arm_mve.add", "qnn.add", ADD.plan, plevel=40)
 
 # ---- MUL: products of 16-bit differences, requantised in 32-bit lanes, even and odd elements separately ----
 
@@ -139,11 +126,11 @@ def multiply(product: Product) -> TensorIntrin:
         clobbers = ["r0", "lr", *(f"q{i}" for i in range(8))]
         return asm(operands, product.text(), "x y >out", ins, counter="n=count", low="x y out", clobbers=clobbers)
 
-    return element_block("arm_mve.multiply", {"x": "int8", "y": "int8"}, "int8", element, emit, requires="mve")
+    return flat.element_block("arm_mve.multiply", {"x": "int8", "y": "int8"}, "int8", element, emit, requires="mve")
 
 
-def _plan_multiply(group: Group, target: Target) -> RowPlan | None:
-    runs = match_runs(group, least=LEAST) if target.has("mve") else None
+def _plan_multiply(group: Group, target: Target) -> flat.RowPlan | None:
+    runs = flat.match_runs(group, least=LEAST) if target.has("mve") else None
     if runs is None:
         return None
     attrs = group.anchor.attrs
@@ -155,10 +142,10 @@ def _plan_multiply(group: Group, target: Target) -> RowPlan | None:
         return None
     product = Product(tuple(attrs.input_zp), attrs.multiplier, int(requant.right[0]), requant.form)
     instructions = runs.rows * (product.instructions(runs.length) + 4 * (runs.rows > 1)) + 10
-    return RowPlan(runs, multiply(product), (), (instructions, 4 * count_instructions(product.text()) + 60), at="")
+    return flat.RowPlan(runs, multiply(product), (), (instructions, 4 * count_instructions(product.text()) + 60), at="")
 
 
-register_rows("arm_mve.multiply", "qnn.multiply", _plan_multiply, plevel=40)
+flat.register_rows("arm_mve.multiply", "qnn.multiply", _plan_multiply, plevel=40)
 
 # ---- functions of one byte: a gather load with sixteen byte offsets, or a saturating addition ----
 
@@ -191,7 +178,7 @@ def lut(dtype: str = "int8", out_dtype: str = "int8") -> TensorIntrin:
     """
     emit = partial(asm, text=_loop(LUT), pointers="x *t=table >out", ins="n=count", clobbers=["lr", "q0", "q1"])
     name = f"arm_mve.lut_{dtype}_{out_dtype}"
-    return element_block(name, {"x": dtype}, out_dtype, code_of_table, emit, requires="mve", table=out_dtype)
+    return flat.element_block(name, {"x": dtype}, out_dtype, flat.code_of_table, emit, requires="mve", table=out_dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,27 +225,27 @@ def shift(numbers: Shift) -> TensorIntrin:
         return asm(operands, _loop(steps), "x >out", used, clobbers=["lr", "q0"])
 
     name, suffix = f"arm_mve.shift_{numbers.dtype}_{dtype}", f"_{numbers.delta}"
-    return element_block(name, {"x": numbers.dtype}, dtype, element, emit, requires="mve", suffix=suffix)
+    return flat.element_block(name, {"x": numbers.dtype}, dtype, element, emit, requires="mve", suffix=suffix)
 
 
-def _plan_bytes(data: TensorType, result: TensorType, attrs: LutAttrs | Requantize8Attrs) -> Flat | None:
+def _plan_bytes(data: TensorType, result: TensorType, attrs: LutAttrs | Requantize8Attrs) -> flat.Flat | None:
     """The kernel from bytes to bytes."""
     if data.dtype not in BYTES or result.dtype not in BYTES:
         return None
     if isinstance(attrs, LutAttrs):
-        table = np.roll(np.asarray(attrs.table, np.int8), CODES // 2)
+        table = np.roll(np.asarray(attrs.table, np.int8), flat.CODES // 2)
     else:
         numbers = Shift(data.dtype, attrs.dtype, attrs.zero_point - attrs.input_zp)
         unclamped = (attrs.lo, attrs.hi) == int_range(attrs.dtype)
         if (attrs.multiplier, attrs.shift) == SAME_SCALE and unclamped and numbers.fits:
-            return Flat(shift(numbers), (_sixteen(numbers.steps, result.size), CODE_BYTES + 4))
-        codes = np.arange(CODES, dtype=np.uint8).view(numpy_dtype(data.dtype))
-        table = attrs.evaluate(codes, out_type=TensorType((CODES,), result.dtype))
-    return Flat(lut(data.dtype, result.dtype), (_sixteen(LUT, result.size), CODE_BYTES), table=table)
+            return flat.Flat(shift(numbers), (_sixteen(numbers.steps, result.size), CODE_BYTES + 4))
+        codes = np.arange(flat.CODES, dtype=np.uint8).view(numpy_dtype(data.dtype))
+        table = attrs.evaluate(codes, out_type=TensorType((flat.CODES,), result.dtype))
+    return flat.Flat(lut(data.dtype, result.dtype), (_sixteen(LUT, result.size), CODE_BYTES), table=table)
 
 
 for _op in ("lut", "requantize8"):
-    register_flat(f"arm_mve.{_op}", f"qnn.{_op}", _plan_bytes, needs=["mve"], least=LEAST, plevel=40)
+    flat.register_flat(f"arm_mve.{_op}", f"qnn.{_op}", _plan_bytes, needs=["mve"], least=LEAST, plevel=40)
 
 # ---- DEQUANTIZE, four at a time ----
 
@@ -285,7 +272,7 @@ def dequantize(dtype: str, zero_point: int) -> TensorIntrin:
         return asm(operands, _loop(steps, 32), "x >out", ins, low="x", clobbers=["lr", "q0"], before=floats)
 
     name, suffix = f"arm_mve.dequantize_{dtype}", f"_zp{zero_point}"
-    return element_block(
+    return flat.element_block(
         name, {"x": dtype}, "float32", element, emit, requires="mve.fp", numbers=(scale,), ordered=False, suffix=suffix
     )
 
@@ -295,15 +282,15 @@ def dequantize_instructions(count: int) -> int:
     return 6 * -(-count // 4) + 14
 
 
-def _plan_dequantize(data: TensorType, result: TensorType, attrs: DequantizeAttrs) -> Flat | None:
+def _plan_dequantize(data: TensorType, result: TensorType, attrs: DequantizeAttrs) -> flat.Flat | None:
     """The kernel from bytes to float32."""
     if not isinstance(attrs, DequantizeAttrs) or data.dtype not in BYTES or attrs.scale < LEAST_SCALE:
         return None
     block, scale = dequantize(data.dtype, attrs.zero_point), imm(attrs.scale, "float32")
-    return Flat(block, (dequantize_instructions(result.size), 60), (scale,))
+    return flat.Flat(block, (dequantize_instructions(result.size), 60), (scale,))
 
 
-register_flat("arm_mve.dequantize", "qnn.dequantize", _plan_dequantize, needs=["mve"], least=LEAST, plevel=40)
+flat.register_flat("arm_mve.dequantize", "qnn.dequantize", _plan_dequantize, needs=["mve"], least=LEAST, plevel=40)
 
 # ---- QUANTIZE of float32, provided that products give the same results as the reference's quotients ----
 #
@@ -481,7 +468,7 @@ def quantize(codes: Codes) -> TensorIntrin:
     name, bits = f"arm_mve.quantize_{codes.dtype}", codes.reciprocal.bits[0]
     suffix = f"_zp{codes.zero_point}_{codes.lo}_{codes.hi}_{bits:08x}"
     emit = partial(_emit_quantize, codes=codes)
-    return element_block(name, {"x": "float32"}, codes.dtype, element, emit, requires="mve.fp", suffix=suffix, align=(4, 1))
+    return flat.element_block(name, {"x": "float32"}, codes.dtype, element, emit, requires="mve.fp", suffix=suffix, align=(4, 1))
 
 
 def _emit_quantize(operands: Operands, codes: Codes) -> BlockText:
@@ -494,16 +481,16 @@ def _emit_quantize(operands: Operands, codes: Codes) -> BlockText:
     return asm(operands, text, "x >out", ins, counter="n=count", clobbers=["r0", "lr", *(f"q{i}" for i in range(8))])
 
 
-def _plan_quantize(_data: TensorType, result: TensorType, attrs: QuantizeAttrs) -> Flat | None:
+def _plan_quantize(_data: TensorType, result: TensorType, attrs: QuantizeAttrs) -> flat.Flat | None:
     zp = attrs.zero_point
     factors = reciprocal(attrs.scale, max(attrs.hi - zp, zp - attrs.lo))
     if factors is None:
         return None
     codes = Codes(attrs.dtype, zp, attrs.lo, attrs.hi, attrs.scale, factors)
-    return Flat(quantize(codes), codes.cost(result.size))
+    return flat.Flat(quantize(codes), codes.cost(result.size))
 
 
-register_flat("arm_mve.quantize", "qnn.quantize", _plan_quantize, needs=["mve"], least=4, plevel=40)
+flat.register_flat("arm_mve.quantize", "qnn.quantize", _plan_quantize, needs=["mve"], least=4, plevel=40)
 
 # ---- the epilogue of a layer ----
 
@@ -521,7 +508,7 @@ class Results:
 
     def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer, *, target: Target, size: int, over: bool = False) -> None:
         self._b, self._io, self._layer, self._size = b, io, layer, size
-        self._factors: Factors | None = None
+        self._factors: flat.Factors | None = None
         self._floats: DequantizeAttrs | None = None
         self._buffer: Buffer | None = None
         if layer.epilogue and io.table is None:

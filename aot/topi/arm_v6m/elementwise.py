@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Literal
 
 from aot.numerics.linear import SPLIT, Rescaling, rescaling_of_products
 from aot.op.qnn.arithmetic import MultiplyAttrs
@@ -30,9 +29,6 @@ MOST_UNROLLED = 4
 ALL = 14
 """Core registers declared for these blocks: they use all eight low registers, which clang and unoptimised GCC cannot spare."""
 
-Second = Literal["bytes", "one"]
-"""The second factors: bytes, or one number for all elements."""
-
 
 def unroll_of(length: int) -> int:
     """Elements per iteration; divides the length, so that there is no remainder."""
@@ -40,20 +36,6 @@ def unroll_of(length: int) -> int:
 
 
 # ---- loops ----
-
-
-def _inside(limits: Limits, k: int) -> list[str]:
-    """The code from the sum in `p` to the stored result, for element k of the iteration."""
-    lo, hi = limits.lo, limits.hi
-    test = [f"cmp %[p], #{hi - lo}", f"bhi 2{k}f"] if limits.clamped else ["sxtb %[q], %[p]", "cmp %[q], %[p]", f"bne 2{k}f"]
-    back = [f"{'adds' if lo > 0 else 'subs'} %[p], #{abs(lo)}"] if limits.clamped and lo else []
-    return [f"asrs %[p], %[p], #{limits.shift}", *test, f"3{k}:", *back, "strb %[p], [%[out], %[i]]", "adds %[i], #1"]
-
-
-def _beside(limits: Limits, k: int) -> list[str]:
-    """The code that replaces a value beyond the limits by the nearer limit."""
-    most, op = (limits.hi - limits.lo, "bics") if limits.clamped else (127, "eors")
-    return [f"2{k}:", "asrs %[q], %[p], #31", f"movs %[p], #{most}", f"{op} %[p], %[q]", f"b 3{k}b"]
 
 
 def _loop(
@@ -65,10 +47,17 @@ def _loop(
     `sums` computes the sum of one element; `negative` is its out-of-line branch, from label 4 back to label 5.  Numbers are kept
     in `low` and `high` registers.
     """
-    body, aside = [], []
-    for k in range(limits.per_iteration):
-        body += [*(line.replace("@", f"{k}") for line in sums), *_inside(limits, k)]
-        aside += [*(line.replace("@", f"{k}") for line in negative), *_beside(limits, k)]
+    # from the sum in p to the stored result; beside the loop, values beyond the limits are replaced by the nearer limit
+    lo, most = limits.lo, limits.hi - limits.lo
+    test, mend = ["sxtb %[q], %[p]", "cmp %[q], %[p]", "bne 2@f"], ["movs %[p], #127", "eors %[p], %[q]"]
+    if limits.clamped:
+        test, mend = [f"cmp %[p], #{most}", "bhi 2@f"], [f"movs %[p], #{most}", "bics %[p], %[q]"]
+    back = [f"{'adds' if lo > 0 else 'subs'} %[p], #{abs(lo)}"] if limits.clamped and lo else []
+    store = [f"asrs %[p], %[p], #{limits.shift}", *test, "3@:", *back, "strb %[p], [%[out], %[i]]", "adds %[i], #1"]
+    other = [*negative, "2@:", "asrs %[q], %[p], #31", *mend, "b 3@b"]
+    body, aside = (
+        [line.replace("@", f"{k}") for k in range(limits.per_iteration) for line in lines] for lines in ((*sums, *store), other)
+    )
     pointers = [n for n in ("x", "y", "out") if operands.get(n) is not None and operands[n].pointer]
     count = operands["count"].value
     kinds = {n: f"{'' if n == 'out' else 'const '}uint8_t *" for n in pointers}
@@ -118,12 +107,12 @@ register_rows("arm_v6m.add", "qnn.add", ADD.plan, plevel=25)
 class Product:
     """What the code of MUL depends on.
 
-    `low`: the multiplier has a low half; `signed`: negative products have a bias of their own; `centred`: whether the zero points
-    of x and y are non-zero.
+    `one`: the second factors are one number for all elements; `low`: the multiplier has a low half; `signed`: negative products
+    have a bias of their own; `centred`: whether the zero points of x and y are non-zero.
     """
 
     limits: Limits
-    second: Second
+    one: bool
     low: bool
     signed: bool
     centred: tuple[bool, bool]
@@ -131,13 +120,13 @@ class Product:
     @property
     def instructions(self) -> float:
         """Instructions per element, including its share of the loop."""
-        loads = 2 if self.second == "bytes" else 1
+        loads = 1 if self.one else 2
         return loads + sum(self.centred) + 2 + 4 * self.low + 1.5 * self.signed + 8 + 1 / self.limits.per_iteration
 
     @property
     def name(self) -> str:
         flags = f"{'_low' * self.low}{'_signed' * self.signed}{'_x' * self.centred[0]}{'_y' * self.centred[1]}"
-        return f"arm_v6m.multiply_bytes_{self.second}{flags}_{self.limits.name}_{self.limits.per_iteration}"
+        return f"arm_v6m.multiply_bytes_{'one' if self.one else 'bytes'}{flags}_{self.limits.name}_{self.limits.per_iteration}"
 
 
 @cache
@@ -164,7 +153,7 @@ def multiply_bytes(form: Product) -> TensorIntrin:
             total = total + ((p >> 31) & numbers["below"])
         return cast("int8", clamp((total + numbers["bias"]) >> limits.shift, limits.lo, limits.hi))
 
-    whole = form.second == "bytes"
+    whole = not form.one
     ins = {"x": "int8", "y": "int8"} if whole else {"x": "int8"}
     scalars = (*(() if whole else (one,)), *numbers.values())
     return element_block(form.name, ins, "int8", element, lambda ops: _emit_multiply(ops, form), requires="v6m", numbers=scalars)
@@ -173,10 +162,10 @@ def multiply_bytes(form: Product) -> TensorIntrin:
 def _emit_multiply(operands: Operands, form: Product) -> BlockText:
     value = {n: o.value for n, o in operands.items()}
     sums = ["ldrsb %[p], [%[x], %[i]]"]
-    if form.second == "bytes":
+    if not form.one:
         sums += ["ldrsb %[q], [%[y], %[i]]"]
     sums += [f"add %[{to}], %[{zp}]" for to, zp, has in zip("pq", ("zx", "zy"), form.centred, strict=True) if has]
-    sums += [f"muls %[p], %[{'q' if form.second == 'bytes' else 'one'}], %[p]"]
+    sums += [f"muls %[p], %[{'one' if form.one else 'q'}], %[p]"]
     if form.low:
         sums += ["movs %[q], %[p]", "muls %[q], %[fl], %[q]", f"asrs %[q], %[q], #{SPLIT}"]
     sums += ["muls %[p], %[fh], %[p]", *(["adds %[p], %[p], %[q]"] if form.low else [])]
@@ -189,7 +178,7 @@ def _emit_multiply(operands: Operands, form: Product) -> BlockText:
         negative = ["4@:", "add %[p], %[below]", "b 5@b"]
         high["below"] = f"({bias}) + {value['below']}"
     sums += ["add %[p], %[bias]", *(["5@:"] if form.signed else [])]
-    if form.second == "one":
+    if form.one:
         low["one"] = value["y"]
     return _loop(operands, form.limits, sums, negative, low=low, high=high)
 
@@ -211,7 +200,7 @@ def plan(group: Group, target: Target) -> RowPlan | None:
     if limits.clamped and form.most + (abs(form.lo) << form.shift) >= 1 << 31:
         return None
     zps = attrs.input_zp[first], attrs.input_zp[1 - first]
-    code = Product(limits, "one" if one else "bytes", bool(form.low), bool(form.below), (zps[0] != 0, zps[1] != 0 and not one))
+    code = Product(limits, one, bool(form.low), bool(form.below), (zps[0] != 0, zps[1] != 0 and not one))
     values = [form.high, *([form.low] if code.low else []), form.bias, *([form.below] if code.signed else [])]
     values += [zp for zp, has in zip(zps, code.centred, strict=True) if has]
     cost = round(runs.rows * (runs.length * code.instructions + 20)) + 24, 120 + 50 * limits.per_iteration

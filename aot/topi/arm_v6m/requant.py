@@ -14,6 +14,9 @@ that fails too, the layer uses another form.  The subtraction of the first thres
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from aot.ir.op import Array
@@ -91,17 +94,18 @@ def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> LaneRe
         return None
     multiplier = np.broadcast_to(np.asarray(attrs.multiplier, np.float64), low.shape)
     scale = np.ldexp(multiplier, np.broadcast_to(np.asarray(attrs.shift, np.int64), low.shape) - 31)
-    number, shift = _multiplier(scale, split=split)
+    shift = np.minimum(WORD - CODE_BITS - 1, 2 * split - 1 - np.ceil(np.log2(scale) + split).astype(np.int64))
+    number = np.rint(np.ldexp(scale, (shift + split).astype(np.int64))).astype(np.int64)
     if (shift < 1).any() or (number < 1).any() or (number >= 1 << (2 * split)).any():
         return None
     values = {"high": number >> split, "low": number & ((1 << split) - 1), "constant": shift, "span": span, "shift": shift}
-    steps = _Steps(at - base, (number, shift), span, split=split)
-    everywhere = steps.constant(np.ones_like(span), span)
+    constant = partial(_constant, at - base, lambda u: (u * number) >> split, shift)
+    everywhere = constant(np.ones_like(span), span)
     if everywhere is not None:
         values["constant"] = everywhere
     else:
         zero = np.clip(-base, 1, span)
-        below, above = steps.constant(np.ones_like(span), zero), steps.constant(zero, span)
+        below, above = constant(np.ones_like(span), zero), constant(zero, span)
         if below is None or above is None:
             return None
         values |= {"constant": above, "zero": zero, "below": below}
@@ -109,40 +113,22 @@ def plan_two_products(attrs: RequantizeAttrs, low: Array, high: Array) -> LaneRe
     return LaneRequant(form, base)
 
 
-def _multiplier(scale: Array, *, split: int) -> tuple[Array, Array]:
-    """(multiplier of both halves, final shift) of each channel."""
-    shift = np.minimum(WORD - CODE_BITS - 1, 2 * split - 1 - np.ceil(np.log2(scale) + split).astype(np.int64))
-    return np.rint(np.ldexp(scale, (shift + split).astype(np.int64))).astype(np.int64), shift
+def _constant(at: Array, product: Callable[[Array], Array], shift: Array, start: Array, stop: Array) -> Array | None:
+    """The constants with which products step at the thresholds `at` (given as u), for start <= u < stop; None if there are none.
 
-
-class _Steps:
-    """Finds the constants with which each channel's products step at its thresholds `at` (given as u)."""
-
-    def __init__(self, at: Array, number: tuple[Array, Array], span: Array, *, split: int) -> None:
-        self._at, self._span, self._split = at, span, split
-        self._number, self._shift = number
-
-    def _product(self, u: Array) -> Array:
-        product: Array = (u * self._number) >> self._split
-        return product
-
-    def constant(self, start: Array, stop: Array) -> Array | None:
-        """The constants that make results right for start <= u < min(stop, span), or None.
-
-        Each threshold is checked on both sides, provided that the side is in this range.
-        """
-        at, codes = self._at, np.arange(1, self._at.shape[0] + 1).reshape(-1, 1) << self._shift
-        stop = np.minimum(stop, self._span)
-        far = np.int64(1) << 40
-        least = np.where((at >= start) & (at < stop), codes - self._product(at), -far).max(axis=0)
-        most = np.where((at > start) & (at <= stop), codes - 1 - self._product(at - 1), far).min(axis=0)
-        passed = (at <= start).sum(axis=0)  # thresholds below the whole range; the first one above it
-        reached = (at < stop).sum(axis=0) + 1
-        used = start < stop
-        least = np.maximum(least, np.where(used, (passed << self._shift) - self._product(start), -far))
-        most = np.minimum(most, np.where(used, (reached << self._shift) - 1 - self._product(stop - 1), far))
-        most = np.minimum(most, np.where(used, (np.int64(1) << WORD) - 1 - self._product(stop), far))
-        constant = np.where(used, np.where(most == far, least, (least + most) >> 1), 0)
-        if (least > most).any() or (np.abs(constant) >= 1 << 31).any():
-            return None
-        return constant if (~used | (constant + self._product(start) >= 0)).all() else None
+    Each threshold is checked on both sides, provided that the side is in this range.
+    """
+    codes = np.arange(1, at.shape[0] + 1).reshape(-1, 1) << shift
+    far = np.int64(1) << 40
+    least = np.where((at >= start) & (at < stop), codes - product(at), -far).max(axis=0)
+    most = np.where((at > start) & (at <= stop), codes - 1 - product(at - 1), far).min(axis=0)
+    passed = (at <= start).sum(axis=0)  # thresholds below the whole range; the first one above it
+    reached = (at < stop).sum(axis=0) + 1
+    used = start < stop
+    least = np.maximum(least, np.where(used, (passed << shift) - product(start), -far))
+    most = np.minimum(most, np.where(used, (reached << shift) - 1 - product(stop - 1), far))
+    most = np.minimum(most, np.where(used, (np.int64(1) << WORD) - 1 - product(stop), far))
+    constant = np.where(used, np.where(most == far, least, (least + most) >> 1), 0)
+    if (least > most).any() or (np.abs(constant) >= 1 << 31).any():
+        return None
+    return constant if (~used | (constant + product(start) >= 0)).all() else None

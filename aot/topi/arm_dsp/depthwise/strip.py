@@ -471,7 +471,7 @@ class StripText:
         return (self.strip.outputs - 1) // 2 * 2
 
     def shared_stores(self, accs: Sequence[str], out: str, spare: str, *, last: bool) -> list[str]:
-        """Store results in pairs, with the step in memory; then advance to the next pair, or after the last to the next line."""
+        """Store results in pairs (or one), with the step in memory; then advance to the next ones, or to the next line."""
         lines = [f"ldr {spare}, %[step]"] if len(accs) > 1 else []
         for j in range(0, len(accs), 2):
             if j:
@@ -479,6 +479,8 @@ class StripText:
             lines += [f"strb {a}, [{out}, {spare}]" for a in accs[j + 1 : j + 2]] + [f"strb {accs[j]}, [{out}]"]
         if last:
             return [*lines, f"ldr {spare}, %[back]", f"add {out}, {out}, {spare}"]
+        if len(accs) == 1:
+            return [*lines, f"ldr {spare}, %[step]", f"add {out}, {out}, {spare}"]
         return [*lines, f"add {out}, {out}, {spare}, lsl #1"]
 
     def instructions(self, rows: int) -> int:
@@ -593,13 +595,7 @@ class _Resident(StripText):
             count = min(step, strip.outputs - first)
             accs = self.acc[:count]
             lines += self.results(count, first // step)
-            if step == 2:
-                lines += self.shared_stores(accs, "r2", self.pixels[0], last=first + count == strip.outputs)
-            elif first + 1 == strip.outputs:
-                spare = self.pixels[0]
-                lines += [f"strb {accs[0]}, [r2]", f"ldr {spare}, %[back]", f"add r2, r2, {spare}"]
-            else:
-                lines += [f"strb {accs[0]}, [r2]", f"ldr {self.pixels[0]}, %[step]", f"add r2, r2, {self.pixels[0]}"]
+            lines += self.shared_stores(accs, "r2", self.pixels[0], last=first + count == strip.outputs)
         return [*lines, *add_immediate("r0", strip.line_bytes)]
 
     def results(self, outputs: int, index: int | None) -> list[str]:
