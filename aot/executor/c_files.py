@@ -17,8 +17,7 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, itemsize
 from aot.support.names import NameSupply, c_identifier
 from aot.support.text import commas
-from aot.target.c_text import PARAMETERS, comment, float_literal, spdx_line
-from aot.target.codegen_c import print_calls
+from aot.target.codegen_c import PARAMETERS, comment, float_literal, print_calls, spdx_line
 from aot.target.source_module import internal_header, kernels_source, params_source
 from aot.target.target import Target
 from aot.tir.expr import BinOp, Expr, Imm, Load

@@ -177,7 +177,7 @@ class CheckSemantics(PassInstrument):
             self.compared += 1
             if fault:
                 error = InternalError(Problem("E9004", f"the pass {info.name} changes the result of {name}: {fault}"))
-                error.add_note(_text(module.functions[name], name))
+                error.add_note(dialect_of(now).to_text(now, name))
                 raise error
 
     def exit_pass_ctx(self) -> None:
@@ -209,19 +209,21 @@ class CheckSemantics(PassInstrument):
 def random_inputs(types: Sequence[TensorType], *, seed: int = 0) -> list[Array]:
     """One array per type, the same for the same `seed`: integers over their whole range, floats standard normal."""
     rng = np.random.default_rng(seed)
-    return [_random(rng, t) for t in types]
+    return [drawn(rng, t.shape, t.dtype) for t in types]
 
 
-def _random(rng: np.random.Generator, wanted: TensorType) -> Array:
-    dtype = numpy_dtype(wanted.dtype)
-    if wanted.dtype == "complex64":
-        return rng.standard_normal((*wanted.shape, 2)).astype(np.float32).view(dtype).reshape(wanted.shape)
-    if is_float(wanted.dtype):
-        return rng.standard_normal(wanted.shape).astype(dtype)
-    low, high = int_range(wanted.dtype)
-    wide = np.uint64 if wanted.dtype == "uint64" else np.int64
-    values: Array = rng.integers(low, high, wanted.shape, dtype=wide, endpoint=True)
-    return values.astype(dtype)
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *, span: int | None = None) -> Array:
+    """Random values: integers over their whole range, or from 0 to `span`; floats standard normal."""
+    stored = numpy_dtype(dtype)
+    if dtype == "complex64":
+        return rng.standard_normal((*shape, 2)).astype(np.float32).view(stored).reshape(shape)
+    if is_float(dtype):
+        return rng.standard_normal(shape).astype(stored)
+    low, high = int_range(dtype)
+    if span is not None:
+        low, high = max(low, 0), min(high, span)
+    wide = np.uint64 if dtype == "uint64" else np.int64
+    return rng.integers(low, high, shape, dtype=wide, endpoint=True).astype(stored)
 
 
 def difference(expected: list[Array], results: list[Array]) -> str:
@@ -234,10 +236,6 @@ def difference(expected: list[Array], results: list[Array]) -> str:
         if a.tobytes() != b.tobytes():
             return f"output {i} differs in {int((a != b).sum())} of {a.size} elements"
     return ""
-
-
-def _text(func: BaseFunc, name: str) -> str:
-    return dialect_of(func).to_text(func, name)
 
 
 __getattr__ = missing_in("instrument")

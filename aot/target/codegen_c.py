@@ -7,13 +7,16 @@ multiplication or through an unsigned type, because C leaves it undefined for ne
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
 from typing import Literal, Protocol
+
+import numpy as np
 
 from aot.errors import internal
 from aot.ir.span import NO_SPAN
@@ -21,13 +24,11 @@ from aot.support.dataclass import dataclass
 from aot.support.dtype import bits, ctype, int_range, is_float, is_signed, itemsize
 from aot.support.names import c_identifier
 from aot.support.text import TextBuilder, commas
-from aot.target.c_text import comment, float_literal, fold_lines, wrap_call
 from aot.target.target import Target
-from aot.tir.arith import wrap
 from aot.tir.buffer import Buffer, flat_index
-from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var, binop, cast, select
+from aot.tir.expr import COMPARISONS, LOGICAL, BinOp, Call, Cast, Expr, Imm, Load, Select, Var
 from aot.tir.function import PrimFunc
-from aot.tir.functor import walk, walk_expr
+from aot.tir.functor import loads, map_children, walk, walk_expr
 from aot.tir.intrin import BUILTINS, EXTERNAL, BlockText, COperand, Intrin
 from aot.tir.stmt import Allocate, Block, CallPrim, For, If, Let, Region, Stmt, Store, While
 
@@ -266,7 +267,7 @@ class Printer:
         names = [buffer.name] if buffer.size == 1 else [f"{buffer.name}_{i}" for i in range(buffer.size)]
         values: dict[int, str] = {}
         for stmt in following:
-            if not isinstance(stmt, Store) or stmt.buffer is not buffer or uses_buffer(stmt.value, buffer):
+            if not isinstance(stmt, Store) or stmt.buffer is not buffer or any(n.buffer is buffer for n in loads(stmt.value)):
                 break
             element = self._constant(flat_index(buffer, stmt.indices))
             if element in values or not 0 <= element < buffer.size:
@@ -531,24 +532,7 @@ class Printer:
 
     def _fold(self, e: Expr) -> Expr:
         """`e` with the variables of unrolled loops replaced by their values."""
-        match e:
-            case Var():
-                return self._values.get(e, e)
-            case BinOp(op, a, b):
-                return binop(op, self._fold(a), self._fold(b))
-            case Cast(dtype, value):
-                folded = self._fold(value)
-                if isinstance(folded, Imm) and not is_float(dtype) and not is_float(folded.dtype):
-                    return Imm(wrap(int(folded.value), dtype), dtype)
-                return cast(dtype, folded)
-            case Select(cond, then, orelse):
-                return select(self._fold(cond), self._fold(then), self._fold(orelse))
-            case Load(buffer, indices, dtype):
-                return Load(buffer, tuple(map(self._fold, indices)), dtype)
-            case Call(intrin, args):
-                return Call(intrin, tuple(map(self._fold, args)))
-            case _:
-                return e
+        return self._values.get(e, e) if isinstance(e, Var) else map_children(e, self._fold)
 
 
 _SATURATIONS = {int_range(t): f"aot_{'s' if is_signed(t) else 'u'}sat{bits(t)}" for t in ("int8", "int16", "uint8")}
@@ -607,15 +591,7 @@ class Uses:
     read_only: set[Buffer] = field(default_factory=set)
 
     def __or__(self, other: Uses) -> Uses:
-        return Uses(
-            self.vars | other.vars,
-            self.buffers | other.buffers,
-            self.loaded | other.loaded,
-            self.values | other.values,
-            self.constant_vars | other.constant_vars,
-            self.headers | other.headers,
-            self.read_only | other.read_only,
-        )
+        return Uses(*(getattr(self, name) | getattr(other, name) for name in Uses.__slots__))
 
     def reads(self, buffer: Buffer, element: int | None) -> bool:
         """Whether something reads this element of a local buffer (None: any element)."""
@@ -627,10 +603,6 @@ class Uses:
         """Whether expressions read other elements of a local buffer, but not this one: a block may compute unused elements."""
         read = {e for b, e in self.values if b is buffer}
         return bool(read) and not read & {element, None}
-
-
-def uses_buffer(e: Expr, buffer: Buffer) -> bool:
-    return any(isinstance(n, Load) and n.buffer is buffer for n in walk_expr(e))
 
 
 @lru_cache(4096)
@@ -812,3 +784,95 @@ class _CallPrinter(Printer):
 
     def _pointer(self, operand: Region) -> str:
         return self._addresses.pointer(operand)
+
+
+# Small pieces of C text: comments, literals, wrapped argument lists, licence lines.
+
+LINE = 110
+"""Line length at which generated C is wrapped."""
+
+_BETWEEN = re.compile(r", |. (?:[-+*/%&|^?:<>]|&&|\|\||<<|>>|[<>=!]=) ")
+"""A place to break a line: after a comma, or before a binary operator; the match starts one column before the space."""
+
+
+def comment(text: str) -> str:
+    """`text` from an untrusted file, safe inside a C comment: plain ASCII, no comment marks, no trigraphs, no line splices."""
+    clean = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text)
+    for mark in ("*/", "/*", "??", "//"):
+        while mark in clean:
+            clean = clean.replace(mark, f"{mark[0]} {mark[1]}")
+    return clean
+
+
+def float_literal(value: float, dtype: str) -> str:
+    """A C constant that is exactly `value` rounded to `dtype`."""
+    if math.isnan(value) or math.isinf(value):
+        f = "f" if dtype == "float32" else ""
+        text = f'__builtin_nan{f}("")' if math.isnan(value) else f"__builtin_inf{f}()"
+        return f"-{text}" if value < 0 else text
+    text = f"{np.float32(value):.9g}" if dtype == "float32" else repr(float(value))
+    if not any(c in text for c in ".e"):
+        text += ".0"
+    return text + ("f" if dtype == "float32" else "")
+
+
+def wrap_call(head: str, args: Sequence[str], tail: str, *, indent: str = "    ") -> str:
+    """`head` + arguments + `tail`, broken between arguments if the line is too long."""
+    lines, line = [], head
+    for i, arg in enumerate(args):
+        piece = arg + (", " if i + 1 < len(args) else tail)
+        if len(line) + len(piece.rstrip()) > LINE and line.strip():
+            lines.append(line.rstrip())
+            line = indent
+        line += piece
+    if not args:
+        line += tail
+    return "\n".join([*lines, line])
+
+
+def fold_lines(text: str) -> str:
+    """C text with long lines broken between operands; comments, directives and string literals are not changed."""
+    return "\n".join(part for line in text.split("\n") for part in _fold(line))
+
+
+def _fold(line: str) -> list[str]:
+    indent = len(line) - len(line.lstrip())
+    if len(line) <= LINE or line.lstrip().startswith(('"', "#", "/*", "*/")) or "/*" in line:
+        return [line]
+    lines: list[str] = []
+    while len(line) > LINE:
+        at = _break(line, indent + (LINE - indent) // 3)
+        if at is None:
+            break
+        lines.append(line[:at].rstrip())
+        line = " " * (indent + 4) + line[at:].lstrip()
+    return [*lines, line]
+
+
+def _break(line: str, first: int) -> int | None:
+    """Where to break a line, at `first` or later: outside of literals, at the lowest bracket depth, as far right as possible."""
+    best: tuple[int, int] | None = None
+    depth, quoted = 0, False
+    for at, c in enumerate(line[:LINE]):
+        if c == '"' and line[at - 1] != "\\":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == " " and at >= first and _BETWEEN.match(line, at - 1) and (best is None or depth <= best[0]):
+            best = depth, at
+    return None if best is None else best[1]
+
+
+GENERATED = "0BSD"
+PARAMETERS = "LicenseRef-model"
+"""Licences of generated files: generated code belongs to the user, and 0BSD requires nothing, not even a notice; the model's
+numbers are under the model's own licence.  The files of crt, copied or included, keep Apache-2.0."""
+
+
+def spdx_line(licence: str = GENERATED) -> str:
+    """The SPDX comment for the first line of a C file, without a line break."""
+    return f"/* SPDX-License-Identifier: {licence} */"

@@ -12,8 +12,7 @@ from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.support.dtype import ctype, is_float, itemsize, numpy_dtype
 from aot.support.names import NameSupply, c_identifier, model_identifier
-from aot.target.c_text import LINE, comment, float_literal, spdx_line, wrap_call
-from aot.target.codegen_c import emit_func, emit_prototype, headers
+from aot.target.codegen_c import LINE, comment, emit_func, emit_prototype, float_literal, headers, spdx_line, wrap_call
 from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.function import PrimFunc

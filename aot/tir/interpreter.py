@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aot.errors import InternalError, Problem
+from aot.ir.instrument import drawn
 from aot.ir.module import IRModule
 from aot.ir.op import Array
 from aot.support.dataclass import dataclass
@@ -98,12 +99,7 @@ def _what(exc: Exception) -> str:
 @lru_cache(maxsize=512)
 def compiled(func: PrimFunc) -> Compiled:
     """`func` translated, from the cache if possible."""
-    translation: Translation = translate(func)
-    names: dict[str, Any] = dict(_HELPERS)
-    names.update(translation.intrinsics)
-    names.update({name: compiled(desc) for name, desc in translation.descriptions.items()})
-    exec(compile(translation.source, f"<tir {func.name}>", "exec"), names)
-    return Compiled(func, translation.source, translation.statements, names["entry"])
+    return _Translator(func).compiled()
 
 
 Scalars = Mapping[str, int | float]
@@ -259,26 +255,12 @@ _MAX_DEPTH = 60
 """Depth of parentheses at which a value is assigned to a name: Python's parser stops at 200."""
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """Python `source` with a function `entry`; `statements[i]` belongs to line i; the other fields are the names it needs."""
-
-    source: str
-    statements: tuple[Stmt | None, ...]
-    intrinsics: Mapping[str, Callable[..., Any]]
-    descriptions: Mapping[str, PrimFunc]
-
-
 class _Code(NamedTuple):
     """Text of an expression, its interval and the depth of its parentheses."""
 
     text: str
     values: Interval
     depth: int
-
-
-def translate(func: PrimFunc) -> Translation:
-    return _Translator(func).translate()
 
 
 class _Translator:
@@ -294,10 +276,9 @@ class _Translator:
         self._memory: dict[Buffer, str] = {}
         self._views: dict[tuple[Buffer, str], str] = {}
         self._scalars = _scalar_locals(func)
-        self._intrinsics: dict[str, Callable[..., Any]] = {}
-        self._descriptions: dict[str, PrimFunc] = {}
+        self._names: dict[str, Any] = dict(_HELPERS)
 
-    def translate(self) -> Translation:
+    def compiled(self) -> Compiled:
         for index, buffer in enumerate(self._func.buffers):
             self._memory[buffer] = f"m{index}"
         for var in self._func.scalars:
@@ -309,12 +290,9 @@ class _Translator:
             if buffer.scope != "local":
                 head.append((f" {name} = _view({self._memory[buffer]}, {_CODES[dtype]!r}, {itemsize(dtype)})", None))
         lines = [*head, *self._lines, (" return", None)]
-        return Translation(
-            "\n".join(text for text, _ in lines) + "\n",
-            tuple(stmt for _, stmt in lines),
-            self._intrinsics,
-            self._descriptions,
-        )
+        source = "\n".join(text for text, _ in lines) + "\n"
+        exec(compile(source, f"<tir {self._func.name}>", "exec"), self._names)
+        return Compiled(self._func, source, tuple(stmt for _, stmt in lines), self._names["entry"])
 
     def _emit(self, text: str) -> None:
         self._lines.append((" " * self._indent + text, self._stmt))
@@ -401,8 +379,8 @@ class _Translator:
 
     def _block(self, stmt: Block) -> None:
         desc = stmt.intrin.desc
-        name = f"d{len(self._descriptions)}"
-        self._descriptions[name] = desc
+        name = f"d{len(self._names)}"
+        self._names[name] = compiled(desc)
         if len(stmt.operands) != len(desc.params):
             self._fault(f"{stmt.intrin.name} takes {len(desc.params)} operands, not {len(stmt.operands)}")
             return
@@ -463,9 +441,9 @@ class _Translator:
                 return _Code(self._element(buffer, indices, dtype), _type_range(dtype), 4)
             case Call(intrin, args):
                 name = f"in_{intrin.name}"
-                if self._intrinsics.setdefault(name, intrin.py) is not intrin.py:
-                    name = f"in_{intrin.name}_{len(self._intrinsics)}"
-                    self._intrinsics[name] = intrin.py
+                if self._names.setdefault(name, intrin.py) is not intrin.py:
+                    name = f"in_{intrin.name}_{len(self._names)}"
+                    self._names[name] = intrin.py
                 codes = [self._expr(a) for a in args]
                 depth = 1 + max((c.depth for c in codes), default=0)
                 return _Code(f"{name}({', '.join(c.text for c in codes)})", _type_range(intrin.dtype), depth)
@@ -667,20 +645,9 @@ def _bounded(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 def _run(
     func: PrimFunc, funcs: Mapping[str, PrimFunc], constants: Mapping[str, Array], *, rng: np.random.Generator, span: int | None
 ) -> list[Array]:  # fmt: skip
-    buffers = {b.name: _drawn(b, rng, span) for b in (*func.inputs, *func.outputs, *func.consts)}
+    buffers = {b.name: drawn(rng, b.shape, b.dtype, span=span) for b in (*func.inputs, *func.outputs, *func.consts)}
     buffers |= {b.name: np.ascontiguousarray(constants[b.name]) for b in func.consts if b.name in constants}
     buffers |= {b.name: np.zeros(b.shape, numpy_dtype(b.dtype)) for b in func.state}
     scalars = {v.name: int(rng.integers(0, 8)) if span is None else span for v in func.scalars}
     run_module(func, funcs, buffers, scalars)
     return [buffers[b.name].reshape(-1).view(np.uint8) for b in func.outputs]
-
-
-def _drawn(buffer: Buffer, rng: np.random.Generator, span: int | None) -> Array:
-    dtype = numpy_dtype(buffer.dtype)
-    if is_float(buffer.dtype):
-        return rng.standard_normal(buffer.shape).astype(dtype)
-    low, high = int_range(buffer.dtype) if buffer.dtype != "bool" else (0, 1)
-    if span is not None:
-        low, high = max(low, 0), min(high, span)
-    wide = np.uint64 if buffer.dtype == "uint64" else np.int64
-    return rng.integers(low, high, buffer.shape, dtype=wide, endpoint=True).astype(dtype)

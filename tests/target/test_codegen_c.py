@@ -12,8 +12,7 @@ import pytest
 from aot.errors import InternalError
 from aot.ir.span import Span
 from aot.support.dtype import int_range, numpy_dtype
-from aot.target.c_text import LINE, fold_lines
-from aot.target.codegen_c import canonical, emit_func, emit_prototype, headers
+from aot.target.codegen_c import LINE, canonical, emit_func, emit_prototype, fold_lines, headers
 from aot.target.target import find_target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import BinOp, Expr, Imm, Load, Select, Var, cast, clamp, imm, select

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aot.target.c_text import LINE, comment, float_literal, wrap_call
+from aot.target.codegen_c import LINE, comment, float_literal, wrap_call
 from aot.target.source_module import Param, as_stream, internal_header, params_source, print_array
 from aot.target.target import find_target
 from tests.c_tools import compile_all, shared_library

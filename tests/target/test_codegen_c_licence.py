@@ -8,7 +8,7 @@ import pytest
 
 import aot
 from aot.micro.new.generate import project_kinds
-from aot.target.c_text import GENERATED, PARAMETERS
+from aot.target.codegen_c import GENERATED, PARAMETERS
 from tests.micro.projects import DIGITS, ROOT, new, snapshot
 
 _SOURCES = {".c", ".h", ".hpp", ".cpp", ".ino", ".mk", ".cmake", ".sh", ".ini", ".conf", ".ld", ".rs", ".toml", ".yml", ".pdsc"}
