@@ -10,7 +10,6 @@ Scratch, besides the generic kernel's: two bytes per value of the data and of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -216,16 +215,15 @@ def _short_form(
     return uniform or plan_high_multiply(attrs, low, high, target=target, prescale=prescale)
 
 
-def accepts_w8(group: Group, target: Target) -> bool:
-    """Accept bytes, weights without -128, and sums below 2^23 (the zero points are in the biases)."""
+def accepts_w8(group: Group, target: Target, *, tabulated: bool) -> bool:
+    """Accept bytes, weights without -128, and sums below 2^23 (the zero points are in the biases); perhaps tables must exist."""
     if not target.has("dsp") or not accepts(group, target) or tensor_type(group.anchor.args[0]).dtype != "int8":
         return False
     weight, recurrent, bias, recurrent_bias = (a.data.astype(np.int64) for a in group.anchor.args[3:7] if isinstance(a, Constant))
-    return all(_fits(w, b) for w, b in ((weight, bias), (recurrent, recurrent_bias)))
-
-
-def _fits(weights: Array, biases: Array) -> bool:
-    return int(np.abs(weights.astype(np.int64)).max()) <= MAX_WEIGHT and int(_sums(weights, biases).max()) < _LARGEST
+    for matrix, start in ((weight, bias), (recurrent, recurrent_bias)):
+        if int(np.abs(matrix).max()) > MAX_WEIGHT or int(_sums(matrix, start).max()) >= _LARGEST:
+            return False
+    return not tabulated or tables(group.anchor.attrs) is not None
 
 
 def _sums(weights: Array, biases: Array) -> Array:
@@ -234,18 +232,14 @@ def _sums(weights: Array, biases: Array) -> Array:
     return bounds
 
 
-def accepts_tables(group: Group, target: Target) -> bool:
-    """Whether `accepts_w8` holds and the activation functions have tables."""
-    return accepts_w8(group, target) and tables(group.anchor.attrs) is not None
-
-
 def lower(group: Group, target: Target, name: str, *, tabulated: bool) -> Lowered:
     return LstmW8Kernel(group, target, name, tabulated=tabulated).lower()
 
 
 for _tabulated in (False, True):
-    _name, _accepts = ("arm_dsp.lstm_w8_tables", accepts_tables) if _tabulated else ("arm_dsp.lstm_w8", accepts_w8)
-    register_impl(OpImplementation(_name, "qnn.lstm", _accepts, partial(lower, tabulated=_tabulated), plevel=15 - _tabulated))
+    _accepts, _lower = partial(accepts_w8, tabulated=_tabulated), partial(lower, tabulated=_tabulated)
+    _name = "arm_dsp.lstm_w8" + "_tables" * _tabulated
+    register_impl(OpImplementation(_name, "qnn.lstm", _accepts, _lower, plevel=15 - _tabulated))
 
 
 _SCALAR = 30
@@ -338,15 +332,12 @@ def tables(attrs: LstmAttrs) -> tuple[HalfTable, HalfTable, HalfTable] | None:
 @cache
 def _table(activation: str, bits: int | None) -> HalfTable | None:
     """Return the table of tanh for arguments with `bits` integer bits, or of sigmoid."""
-    attrs = replace(_ATTRS, activation=activation)
+    attrs = LstmAttrs(True, (), (), (0, 15), (0, 15), GATE_BITS, (0, 0), 0, activation=activation)
 
     def function(x: Array) -> Array:
         return lstm.sigmoid(x, attrs) if bits is None else lstm.tanh(x, attrs, bits)
 
     return half_table(function)
-
-
-_ATTRS = LstmAttrs(True, (), (), (0, 15), (0, 15), GATE_BITS, (0, 0), 0)
 
 
 def _shifted(x: Expr, places: int) -> Expr:
@@ -386,12 +377,7 @@ def sigmoid16(count: int) -> TensorIntrin:
 
     Operands: the numbers from `numbers(3)`; values int32[count] within int16.
     """
-    b = IRBuilder(f"sigmoid16_{count}")
-    b.input("numbers", (UNKNOWN_EXTENT,), "int32")
-    values = b.output("values", (count,), "int32")
-    for i in range(count):
-        b.store(values, i, SIGMOID16(values[i]))
-    return TensorIntrin(f"arm_dsp.sigmoid16_{count}", b.finish(), lambda ops: _emit_function(ops, None), header="aot/fixed16.h")
+    return _function16(f"sigmoid16_{count}", count, SIGMOID16, None)
 
 
 @cache
@@ -401,29 +387,31 @@ def tanh16(count: int, bits: int) -> TensorIntrin:
     Operands: the numbers from `numbers(bits + 1)`; values int32[count] within int16.
     """
     assert 0 <= bits <= MOST_BITS
-    b = IRBuilder(f"tanh16_{count}_b{bits}")
+    return _function16(f"tanh16_{count}_b{bits}", count, lambda x: TANH16(x, imm(bits)), bits)
+
+
+def _function16(name: str, count: int, meaning: Callable[[Expr], Expr], bits: int | None) -> TensorIntrin:
+    """Build a function of one value after another, as each needs all the registers there are; `bits`: None for sigmoid."""
+    b = IRBuilder(name)
     b.input("numbers", (UNKNOWN_EXTENT,), "int32")
     values = b.output("values", (count,), "int32")
+    lines: list[str] = []
     for i in range(count):
-        b.store(values, i, TANH16(values[i], imm(bits)))
-    name = f"arm_dsp.tanh16_{count}_b{bits}"
-    return TensorIntrin(name, b.finish(), lambda ops: _emit_function(ops, bits), header="aot/fixed16.h")
+        b.store(values, i, meaning(values[i]))
+        if i:
+            lines.append(f"sub %[k], %[k], #{numbers(_SIGMOID_BITS if bits is None else bits + 1).nbytes}")
+        lines += _sigmoid(f"%[v{i}]") if bits is None else _tanh(f"%[v{i}]", bits)
+    clobbers = ["r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", *["lr"] * (bits == MOST_BITS)]
+
+    def emit(operands: Operands) -> BlockText:
+        return asm(operands, lines, "k=numbers", acc="v=values", clobbers=clobbers)
+
+    return TensorIntrin(f"arm_dsp.{name}", b.finish(), emit, header="aot/fixed16.h")
 
 
 def instructions(bits: int | None) -> int:
     """Return the instructions for one value of tanh with `bits` integer bits, or of sigmoid if None."""
     return count_instructions(_sigmoid("") if bits is None else _tanh("", bits))
-
-
-def _emit_function(operands: Operands, bits: int | None) -> BlockText:
-    """Emit a function of one value after another, as each needs all the registers there are."""
-    lines: list[str] = []
-    for i in range(len(operands["values"].scalars)):
-        if i:
-            lines.append(f"sub %[k], %[k], #{numbers(_SIGMOID_BITS if bits is None else bits + 1).nbytes}")
-        lines += _sigmoid(f"%[v{i}]") if bits is None else _tanh(f"%[v{i}]", bits)
-    clobbers = ["r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", *["lr"] * (bits == MOST_BITS)]
-    return asm(operands, lines, "k=numbers", acc="v=values", clobbers=clobbers)
 
 
 def _sigmoid(value: str) -> list[str]:
@@ -532,18 +520,17 @@ def look_up(count: int, shift: int, mirror: int) -> TensorIntrin:
     b = IRBuilder(f"look_up_{count}_s{shift}_m{mirror}")
     base, rest = b.input("base", (UNKNOWN_EXTENT,), "int16"), b.input("rest", (UNKNOWN_EXTENT,), "uint8")
     values = b.output("values", (count,), "int32")
+    lines = []
     for i in range(count):
         x = b.let("x", values[i])
         size = b.let("size", select(x < 0, imm(0) - x, x))
         value = b.let("value", cast("int32", base[size >> shift]) + cast("int32", rest[size]))
         b.store(values, i, select(x < 0, imm(mirror) - value, value))
-    return block_of(b, "arm_dsp", lambda ops: _emit(ops, shift, mirror), requires="thumb2")
-
-
-def _emit(operands: Operands, shift: int, mirror: int) -> BlockText:
-    lines = []
-    for i in range(len(operands["values"].scalars)):
         v = f"%[v{i}]"
         lines += [f"eor r8, {v}, {v}, asr #31", f"add r8, r8, {v}, lsr #31", "ldrb r9, [%[rest], r8]", f"lsr r8, r8, #{shift}"]
         lines += ["ldrsh r8, [%[base], r8, lsl #1]", "add r9, r9, r8", *(line.format(v=v) for line in _SIGNS[mirror])]
-    return asm(operands, lines, "*base *rest", acc="v=values", clobbers=["r8", "r9"])
+
+    def emit(operands: Operands) -> BlockText:
+        return asm(operands, lines, "*base *rest", acc="v=values", clobbers=["r8", "r9"])
+
+    return block_of(b, "arm_dsp", emit, requires="thumb2")

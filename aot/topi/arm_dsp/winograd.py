@@ -38,7 +38,7 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
-from aot.tir.expr import Expr, Load, Var, binop, cast, imm, logical_and, maximum, minimum
+from aot.tir.expr import Expr, Load, Var, as_expr, binop, cast, imm, logical_and, maximum, minimum
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of
 from aot.topi.intrin.scalar import SADD16, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8
@@ -194,7 +194,7 @@ def _pixels(name: str, words: int, body: Sequence[str | Repeat], value: Var | No
     y = b.output("y", (UNKNOWN_EXTENT,), "uint32", align=4)
     x = b.input("x", (UNKNOWN_EXTENT,), "uint32", align=4) if value is None else y
     with b.for_("i", pixels * words) as i:
-        b.store(y, i, cast("uint32", value) if value is not None else x[i])
+        b.store(y, i, x[i] if value is None else as_expr(value))
     text: list[str | Repeat] = ["b 2f", "1:", *body, "2:", "cmp %[yp], %[end]", "bne 1b"]
 
     def emit(operands: Operands) -> BlockText:
