@@ -29,7 +29,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, partial, reduce
+from operator import add
 
 import numpy as np
 
@@ -131,11 +132,6 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             odd = b.let("odd", values[2 * i + 1] - OFFSET)
             b.store(words, q * (4 * pixels) + i, odd)
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
-    # Read four bytes, then write eight, quad by quad: the order of the assembly.
-    return block_of(b, "arm_dsp", lambda ops: _emit_pack(pixels, QuadLoop(ops, unroll)), quads, ordered=True)
-
-
-def _emit_pack(pixels: int, loop: QuadLoop) -> BlockText:
     step = [
         "ldr %[v], [%[s]], #4",
         "sxtb16 %[x], %[v], ror #8",
@@ -144,7 +140,13 @@ def _emit_pack(pixels: int, loop: QuadLoop) -> BlockText:
         "ssub16 %[y], %[y], %[x]",
         f"strd %[x], %[y], [%[d]], #{8 * pixels}",
     ]
-    return loop.asm(step, "s=x >d=words", TAPS, temporaries="vxy", ins={"mask": "0xff00ff00u", "c127": "0x007f007fu"})
+    ins = {"mask": "0xff00ff00u", "c127": "0x007f007fu"}
+
+    def emit(operands: Operands) -> BlockText:
+        return QuadLoop(operands, unroll).asm(step, "s=x >d=words", TAPS, temporaries="vxy", ins=ins)
+
+    # Read four bytes, then write eight, quad by quad: the order of the assembly.
+    return block_of(b, "arm_dsp", emit, quads, ordered=True)
 
 
 @cache
@@ -154,7 +156,7 @@ def dot_w8(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
     Operands: w int16 as [quads, channels, 2]; x int16 as [quads, 4] from pack_w8(1); acc int32[channels]; quads, a multiple of
     `unroll`, or any number if `rest` is 1.  Four channels: 8 SMLAD, 4 SXTB16, LDM and LDRD for 16 multiply-accumulates.
     """
-    return word_block(f"dot_w8_c{channels}", channels, (unroll, rest), _quad, partial(_emit_dot, channels), x=lambda q: q * 4)
+    return word_block(f"dot_w8_c{channels}", (1, channels), (unroll, rest), _quad, partial(_emit_dot, channels))
 
 
 @cache
@@ -188,44 +190,42 @@ def matmul_w8(unroll: int, rest: int = 0) -> TensorIntrin:
     Operands: w int16 as [quads, 2, 2]; x int16 as [quads, 3, 4] from pack_w8(3); acc int32[6]; quads, a multiple of `unroll`, or
     any number if `rest` is 1.  12 SMLAD, 2 SXTB16 and 4 LDRD for 24 multiply-accumulates, using all 14 registers.
     """
-    return word_block("matmul_w8", 2, (unroll, rest), _quad, _emit_matmul, x_of_pixel=lambda q, p: (q * 3 + p) * 4)
+    step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #24", "sxtb16 %[s0], %[w0]", "sxtb16 %[s1], %[w1]"]
+    for p in range(3):
+        if p:
+            step.append(f"ldrd %[x0], %[x1], [%[xp], #{8 * p - 24}]")
+        step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
+
+    def emit(loop: QuadLoop) -> BlockText:
+        return loop.asm(step, OPERANDS, 24, acc="a", temporaries=("w0", "w1", "s0", "s1", "x0", "x1"), spare="%[w0]")
+
+    return word_block("matmul_w8", (3, 2), (unroll, rest), _quad, emit)
 
 
-Values = Callable[[int], Expr]
-"""Number i of an operand, from the current place in it, as int32."""
+Place = tuple[Expr, Expr, int]
+"""Number of a word, of a pixel, and how many pixels there are."""
+
+Products = Callable[[IRBuilder, Sequence[Expr], Buffer, Place], Expr]
+"""(builder, loads of the two halves of a word of weights, data, place of the data) -> the sum of their products"""
 
 
 def word_block(
-    name: str,
-    channels: int,
-    loop: tuple[int, int],
-    products: Callable[[IRBuilder, Values, Values], Expr],
-    emit: Callable[[QuadLoop], BlockText],
-    *,
-    x: Callable[[Expr], Expr] | None = None,
-    x_of_pixel: Callable[[Expr, Expr], Expr] | None = None,
+    name: str, tile: tuple[int, int], loop: tuple[int, int], products: Products, emit: Callable[[QuadLoop], BlockText]
 ) -> TensorIntrin:
-    """Build a block that adds the products of weight words to its sums, modulo 2^32; `loop`: unroll and rest.
+    """Build a block that adds the products of words of weights to the sums acc[c, p], modulo 2^32.
 
-    `products(b, w, x)`: the sum of one word of weights with its data.  `x`: where the data of word q begin, for one pixel;
-    `x_of_pixel`: these of pixel p, for three pixels.
+    `tile`: pixels and channels; `loop`: unroll and rest.
     """
-    (unroll, rest), quads = loop, Var("quads")
+    (pixels, channels), (unroll, rest), quads = tile, loop, Var("quads")
     b = IRBuilder(f"{name}_u{unroll}" + "_rest" * rest)
     w = b.input("w", _UNSIZED, "int16", align=4)
-    data = b.input("x", _UNSIZED, "int16", align=4)
-    acc = b.output("acc", (channels * (3 if x_of_pixel else 1),), "int32")
-
-    def add(at: Expr, word: Expr, place: Expr) -> None:
-        add_modulo(b, acc, at, products(b, lambda i: cast("int32", w[word + i]), lambda i: cast("int32", data[place + i])))
-
+    x = b.input("x", _UNSIZED, "int16", align=4)
+    acc = b.output("acc", (channels * pixels,), "int32")
     with b.for_("q", quads) as q, b.for_("c", channels, kind="unroll") as c:
         word = (q * channels + c) * 2
-        if x is not None:
-            add(c, word, x(q))
-        if x_of_pixel is not None:
-            with b.for_("p", 3, kind="unroll") as p:
-                add(c * 3 + p, word, x_of_pixel(q, p))
+        with nullcontext(imm(0)) if pixels == 1 else b.for_("p", pixels, kind="unroll") as p:
+            halves = [cast("int32", w[word + i]) for i in range(2)]
+            add_modulo(b, acc, c * pixels + p, products(b, halves, x, (q, p, pixels)))
     return block_of(b, "arm_dsp", lambda ops: emit(QuadLoop(ops, unroll, rest)), quads)
 
 
@@ -234,13 +234,14 @@ def add_modulo(b: IRBuilder, acc: Buffer, at: Expr | int, value: Expr) -> None:
     b.store(acc, at, cast("int32", cast("uint32", acc[at]) + cast("uint32", value)))
 
 
-def _quad(b: IRBuilder, w: Values, x: Values) -> Expr:
+def _quad(b: IRBuilder, halves: Sequence[Expr], x: Buffer, place: Place) -> Expr:
     """Return the two SMLAD of a quad: w[0..1] * X[0..1] + sign-extended low bytes of w * Y[0..1]."""
-    words = []
-    for i in range(2):
-        word = b.let("word", w(i))
-        words.append(word * x(i) + cast("int32", cast("int8", word)) * x(2 + i))
-    return words[0] + words[1]
+    q, p, pixels = place
+    at, sums = (q * pixels + p) * 4, []
+    for i, half in enumerate(halves):
+        word = b.let("word", half)
+        sums.append(word * cast("int32", x[at + i]) + cast("int32", cast("int8", word)) * cast("int32", x[at + (2 + i)]))
+    return sums[0] + sums[1]
 
 
 def _emit_dot(channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockText:
@@ -252,15 +253,6 @@ def _emit_dot(channels: int, loop: QuadLoop, *, size: int = 2 * TAPS) -> BlockTe
     for c, word in enumerate(words):
         step += [f"smlad %[a{c}], {word}, r12, %[a{c}]", f"sxtb16 {word}, {word}", f"smlad %[a{c}], {word}, lr, %[a{c}]"]
     return loop.asm(step, OPERANDS, size, acc="a", clobbers=[*words, "r12", "lr"], spare="" if loop.single else "r8")
-
-
-def _emit_matmul(loop: QuadLoop) -> BlockText:
-    step = ["ldrd %[w0], %[w1], [%[wp]], #8", "ldrd %[x0], %[x1], [%[xp]], #24", "sxtb16 %[s0], %[w0]", "sxtb16 %[s1], %[w1]"]
-    for p in range(3):
-        if p:
-            step.append(f"ldrd %[x0], %[x1], [%[xp], #{8 * p - 24}]")
-        step += [f"smlad %[a{3 * c + p}], %[{v}{c}], %[x{i}], %[a{3 * c + p}]" for i, v in enumerate("ws") for c in range(2)]
-    return loop.asm(step, OPERANDS, 24, acc="a", temporaries=("w0", "w1", "s0", "s1", "x0", "x1"), spare="%[w0]")
 
 
 # ---- blocks of 4-bit weights ----
@@ -281,8 +273,25 @@ def pack_w4(pixels: int, unroll: int) -> TensorIntrin:
     with b.for_("q", quads) as q:
         values = [b.let("v", cast("int32", x[q * TAPS + i])) for i in range(TAPS)]
         store_quad(b, region(words, q * (4 * pixels)), region(sums), values, pixels)
-    # Read four bytes, then write eight, quad by quad: the order of the assembly.
-    return block_of(b, "arm_dsp", lambda ops: _emit_pack_w4(pixels, QuadLoop(ops, unroll)), quads, ordered=True)
+    # SMLAD by -8 subtracts 16 e of both even taps from the sum before Y overwrites it.
+    store = ["str %[y], [%[d], #" + str(4 * pixels) + "]", f"str %[x], [%[d]], #{8 * pixels}"]
+    step = [
+        "ldr %[v], [%[s]], #4",
+        "sxtb16 %[x], %[v], ror #8",
+        "eor %[v], %[v], #0x00800080",
+        "and %[y], %[mask], %[v], lsl #4",
+        "smlad %[n], %[y], %[m8], %[n]",
+        "ssub16 %[y], %[y], %[x]",
+        *(store if pixels > 1 else ["strd %[x], %[y], [%[d]], #8"]),
+    ]
+    ins, around = {"sums": "aot_sums", "mask": "0x0ff00ff0u", "m8": "0xfff8fff8u"}, ("ldr %[n], [%[sums]]", "str %[n], [%[sums]]")
+
+    def emit(operands: Operands) -> BlockText:
+        before = [f"void *const aot_sums = {operands['sums'].pointer};"]
+        loop = QuadLoop(operands, unroll)
+        return loop.asm(step, "s=x >d=words", TAPS, temporaries="vxyn", ins=ins, before=before, around=around)
+
+    return block_of(b, "arm_dsp", emit, quads, ordered=True)
 
 
 def store_quad(b: IRBuilder, words: Region, sums: Region | None, values: Sequence[Expr], pixels: int) -> None:
@@ -300,24 +309,6 @@ def store_quad(b: IRBuilder, words: Region, sums: Region | None, values: Sequenc
     b.store(sums.buffer, sums.index, cast("int32", cast("uint32", sums.buffer[sums.index]) - cast("uint32", total * OFFSET_W4)))
 
 
-def _emit_pack_w4(pixels: int, loop: QuadLoop) -> BlockText:
-    """Emit pack_w4. SMLAD by -8 subtracts 16 e of both even taps from the sum before Y overwrites it."""
-    store = ["str %[y], [%[d], #" + str(4 * pixels) + "]", f"str %[x], [%[d]], #{8 * pixels}"]
-    step = [
-        "ldr %[v], [%[s]], #4",
-        "sxtb16 %[x], %[v], ror #8",
-        "eor %[v], %[v], #0x00800080",
-        "and %[y], %[mask], %[v], lsl #4",
-        "smlad %[n], %[y], %[m8], %[n]",
-        "ssub16 %[y], %[y], %[x]",
-        *(store if pixels > 1 else ["strd %[x], %[y], [%[d]], #8"]),
-    ]
-    ins = {"sums": "aot_sums", "mask": "0x0ff00ff0u", "m8": "0xfff8fff8u"}
-    sums = [f"void *const aot_sums = {loop.block['sums'].pointer};"]
-    around = ["ldr %[n], [%[sums]]"], ["str %[n], [%[sums]]"]
-    return loop.asm(step, "s=x >d=words", TAPS, temporaries="vxyn", ins=ins, before=sums, around=around)
-
-
 @cache
 def dot_w4(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
     """One pixel x up to four channels: acc[c] += the words' sums of B X + u0 Y, modulo 2^32.
@@ -326,8 +317,19 @@ def dot_w4(channels: int, unroll: int, rest: int = 0) -> TensorIntrin:
     quads (here words of weights), a multiple of `unroll`, or any number if `rest` is 1.  Four channels: 16 SMLAD, 16 instructions
     to unpack, LDM and two LDRD for 32 multiply-accumulates.
     """
-    emit = partial(_emit_dot_w4, channels)
-    return word_block(f"dot_w4_c{channels}", channels, (unroll, rest), partial(_two_quads, 1), emit, x=lambda q: q * 8)
+    # LDM needs ascending registers, so they are fixed.
+    words = [f"r{8 + c}" for c in range(channels)]
+    step = [f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"]
+    for rotation in ("", ", ror #8"):
+        step.append("ldrd r12, lr, [%[xp]], #8")
+        for c, word in enumerate(words):
+            step += [f"sxtb16 %[t], {word}{rotation}", f"smlad %[a{c}], %[t], r12, %[a{c}]"]
+            step += [f"and %[t], %[t], {_LOW_NIBBLES}", f"smlad %[a{c}], %[t], lr, %[a{c}]"]
+
+    def emit(loop: QuadLoop) -> BlockText:
+        return loop.asm(step, OPERANDS, 4 * TAPS, acc="a", temporaries="t", clobbers=[*words, "r12", "lr"], spare="%[t]")
+
+    return word_block(f"dot_w4_c{channels}", (1, channels), (unroll, rest), _two_quads, emit)
 
 
 @cache
@@ -337,37 +339,7 @@ def matmul_w4(unroll: int, rest: int = 0) -> TensorIntrin:
     Operands: w int16 as [quads, 2, 2] from nibble_words; x int16 as [quads, 2, 12] from pack_w4(3); acc int32[6]; quads as in
     dot_w4. 24 SMLAD, 8 instructions to unpack and 9 loads for 48 multiply-accumulates, using all 14 registers.
     """
-    products = partial(_two_quads, 3)
-    return word_block("matmul_w4", 2, (unroll, rest), products, _emit_matmul_w4, x_of_pixel=lambda q, p: q * 24 + p * 2)
-
-
-def _two_quads(pixels: int, b: IRBuilder, w: Values, x: Values) -> Expr:
-    """Return the eight products of a word: low bytes of its halves with the first quad of data, high bytes with the second."""
-    total: Expr | None = None
-    for lane in range(2):
-        half = b.let("half", w(lane))
-        for quad, byte in enumerate((cast("int32", cast("int8", half)), half >> 8)):
-            at = quad * 4 * pixels + lane
-            products = byte * x(at) + (byte & 15) * x(at + 2 * pixels)
-            total = products if total is None else total + products
-    assert total is not None
-    return total
-
-
-def _emit_dot_w4(channels: int, loop: QuadLoop) -> BlockText:
-    """Emit dot_w4. LDM needs ascending registers, so they are fixed."""
-    words = [f"r{8 + c}" for c in range(channels)]
-    step = [f"ldmia %[wp]!, {{{', '.join(words)}}}" if channels > 1 else "ldr r8, [%[wp]], #4"]
-    for rotation in ("", ", ror #8"):
-        step.append("ldrd r12, lr, [%[xp]], #8")
-        for c, word in enumerate(words):
-            step += [f"sxtb16 %[t], {word}{rotation}", f"smlad %[a{c}], %[t], r12, %[a{c}]"]
-            step += [f"and %[t], %[t], {_LOW_NIBBLES}", f"smlad %[a{c}], %[t], lr, %[a{c}]"]
-    return loop.asm(step, OPERANDS, 4 * TAPS, acc="a", temporaries="t", clobbers=[*words, "r12", "lr"], spare="%[t]")
-
-
-def _emit_matmul_w4(loop: QuadLoop) -> BlockText:
-    """Emit matmul_w4. Data words come in pairs, so the third pixel's pair reuses a register of the first two."""
+    # Data words come in pairs, so the third pixel's pair reuses a register of the first two.
     step = ["ldrd %[w0], %[w1], [%[wp]], #8"]
     for rotation in ("", ", ror #8"):
         for part in range(2):
@@ -378,7 +350,23 @@ def _emit_matmul_w4(loop: QuadLoop) -> BlockText:
             step += [f"smlad %[a{3 * c + p}], %[t{c}], %[x{p}], %[a{3 * c + p}]" for p in range(2) for c in range(2)]
             step.append("ldr %[x0], [%[xp]], #4")
             step += [f"smlad %[a{3 * c + 2}], %[t{c}], %[x0], %[a{3 * c + 2}]" for c in range(2)]
-    return loop.asm(step, OPERANDS, 12 * TAPS, acc="a", temporaries=("w0", "w1", "t0", "t1", "x0", "x1"), spare="%[w0]")
+
+    def emit(loop: QuadLoop) -> BlockText:
+        return loop.asm(step, OPERANDS, 12 * TAPS, acc="a", temporaries=("w0", "w1", "t0", "t1", "x0", "x1"), spare="%[w0]")
+
+    return word_block("matmul_w4", (3, 2), (unroll, rest), _two_quads, emit)
+
+
+def _two_quads(b: IRBuilder, halves: Sequence[Expr], x: Buffer, place: Place) -> Expr:
+    """Return the eight products of a word: low bytes of its halves with the first quad of data, high bytes with the second."""
+    q, p, pixels = place
+    sums = []
+    for lane, loaded in enumerate(halves):
+        half = b.let("half", loaded)
+        for quad, byte in enumerate((cast("int32", cast("int8", half)), half >> 8)):
+            at = q * (8 * pixels) + p * 2 + (quad * 4 * pixels + lane)
+            sums.append(byte * cast("int32", x[at]) + (byte & 15) * cast("int32", x[at + 2 * pixels]))
+    return reduce(add, sums)
 
 
 # ---- loops, packing, and the forms of weights ----
@@ -412,11 +400,11 @@ class QuadLoop:
     def asm(
         self, step: list[str], pointers: str, size: int, *, ins: Mapping[str, str] | None = None, spare: str = "", acc: str = "",
         temporaries: Sequence[str] = (), clobbers: Sequence[str] = (), before: Sequence[str] = (),
-        around: tuple[Sequence[str], Sequence[str]] = ((), ()),
+        around: tuple[str, ...] = (),
     ) -> BlockText:  # fmt: skip
         """Return the loops as assembly: `step` handles a quad, for which the pointer to x advances by `size` bytes.
 
-        End addresses are in registers or, with a register `spare` for them, in memory.  `around`: lines before and after.
+        End addresses are in registers or, with a register `spare` for them, in memory.  `around`: a line before and one after.
         """
         (pointer,) = (n for n, _, o in (p.partition("=") for p in pointers.split()) if o == "x")
         start, kind = f"(const uint8_t *)aot_{pointer} + {size}", "m" if spare else "r"
@@ -424,7 +412,7 @@ class QuadLoop:
         ends |= {} if self.single else {"rest": f"{start} * (({self.count}) % {self.unroll})"}
         before = [*before, *(f"const void *const aot_{n} = {value};" for n, value in ends.items())]
         ins = {f"{n}:{kind}": f"aot_{n}" for n in ends} | dict(ins or {})
-        text = [*around[0], *self._text(step, pointer, spare), *around[1]]
+        text = [*around[:1], *self._text(step, pointer, spare), *around[1:]]
         return asm(self.block, text, pointers, ins, acc=acc, temporaries=temporaries, clobbers=clobbers, before=before, kind="+")
 
     def _text(self, step: list[str], pointer: str, spare: str) -> list[str | Repeat]:
