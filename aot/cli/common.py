@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,36 +120,23 @@ def build_options(options: CompileOptions, *, pools: tuple[Pool, ...] = ()) -> O
 
     valid = {"oracle": oracles(), "opt": OPTS, "io": ("arena", "user"), "kernels": KERNELS, "rings": RINGS, "float16": FLOAT16}
     wrong = [
-        Problem(
-            "E5009",
-            f"--{name} {value}{did_you_mean(value, choices)}: choose one of {', '.join(choices)}",
-        )
+        Problem("E5009", f"--{name} {value}{did_you_mean(value, choices)}: choose one of {', '.join(choices)}")
         for name, choices in valid.items()
         if (value := getattr(options, name)) not in choices
     ]
     if wrong:
         raise UsageError(*wrong)
-    return Options(
-        oracle=options.oracle,
-        opt=options.opt,
-        io="user" if options.io == "user" else "arena",
-        kernels=options.kernels,
-        flash_budget=None if options.flash_budget is None else parse_bytes(options.flash_budget, "--flash-budget"),
-        ram_budget=None if options.ram_budget is None else parse_bytes(options.ram_budget, "--ram-budget"),
-        choice=model_choice(options),
-        pooling=chosen_pools(options, pools),
-        feed_rows=options.feed_rows,
-        byoc=tuple(options.byoc or ()),
-        byoc_path=options.byoc_path,
-        max_iterations=options.max_iterations,
-        slide=chosen_hops(options),
-        slide_axis=options.slide_axis,
-        rings=options.rings,
-        float16=options.float16,
-        fast_float=options.fast_float,
-        in_steps=options.in_steps,
-        tuning=chosen_history(options),
-    )
+    made: dict[str, Any] = {
+        "flash_budget": None if options.flash_budget is None else parse_bytes(options.flash_budget, "--flash-budget"),
+        "ram_budget": None if options.ram_budget is None else parse_bytes(options.ram_budget, "--ram-budget"),
+        "choice": model_choice(options),
+        "pooling": chosen_pools(options, pools),
+        "byoc": tuple(options.byoc or ()),
+        "slide": chosen_hops(options),
+        "tuning": chosen_history(options),
+    }
+    same = {f.name: getattr(options, f.name) for f in fields(Options) if f.name not in made and hasattr(options, f.name)}
+    return Options(**same, **made)
 
 
 def chosen_history(options: CompileOptions) -> History | None:
@@ -241,7 +228,19 @@ def compile_for(
     TargetError E2010 to E2012 if nothing fits, E2021 and E2022 if a budget is exceeded; for a verb that `writes` files, these
     name --force-over-budget.
     """
-    artifact, problems = _compiled(req) if place is None else _fitted(req, place, out, link)
+    from aot.executor.artifact import over_budget
+
+    problems: Sequence[Problem]
+    if place is None:
+        artifact = compile_model(req)
+        problems = () if req.options.force_over_budget else over_budget(artifact.metadata)
+    else:
+        from aot.report.measure.fitting import fit  # loads ELF reading and templates, which only boards need
+
+        result = fit(req.options, place, lambda options: compile_model(replace(req, options=options)), link)
+        artifact, problems = result.artifact, result.problems
+        if out is not None and result.text and not problems:
+            out.row("board", result.text)
     if problems and writes:
         problems = [replace(p, message=f"{p.message}; {FORCE}") if p.code in ("E2021", "E2022") else p for p in problems]
     if problems:
@@ -249,22 +248,13 @@ def compile_for(
     return artifact
 
 
-def _compiled(req: Request) -> tuple[Artifact, Sequence[Problem]]:
-    """The artifact, and the budgets that it exceeds."""
-    from aot.executor.artifact import over_budget
+def compile_on(model: Path | NamedBytes, options: CompileOptions, place: Board, out: Output) -> tuple[Request, Artifact]:
+    """The request for a board, and the artifact that links for it."""
+    from aot.report.measure.fitting import linker
 
-    artifact = compile_model(req)
-    return artifact, () if req.options.force_over_budget else over_budget(artifact.metadata)
-
-
-def _fitted(req: Request, place: Board, out: Output | None, link: Linker | None) -> tuple[Artifact, Sequence[Problem]]:
-    """The artifact that fits the board's free memory, and the problems if none does."""
-    from aot.report.measure.fitting import fit  # loads ELF reading and templates, which only boards need
-
-    result = fit(req.options, place, lambda options: compile_model(replace(req, options=options)), link)
-    if out is not None and result.text and not result.problems:
-        out.row("board", result.text)
-    return result.artifact, result.problems
+    req = request(model, options, target=place.cpu, board=place)
+    with out.working(f"compiling {req.path.name}"):
+        return req, compile_for(req, place, out, link=linker(place))
 
 
 def compile_model(req: Request) -> Artifact:

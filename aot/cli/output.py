@@ -39,9 +39,10 @@ class Output:
         """Flush standard output, which is buffered if it is not a terminal."""
         sys.stdout.flush()
 
-    def row(self, label: str, text: str) -> None:
-        """Print ` label     text`, the form of all summaries, folded to the width of a terminal."""
-        self.line(fold(f" {paint(f'{label:<9}', 'cyan')} {one_line(text)}", width_of(sys.stdout), hang=11))
+    def row(self, label: str, text: str | None) -> None:
+        """Print ` label     text`, the form of all summaries, folded to the width of a terminal; nothing for None."""
+        if text is not None:
+            self.line(fold(f" {paint(f'{label:<9}', 'cyan')} {one_line(text)}", width_of(sys.stdout), hang=11))
 
     def prose(self, text: str) -> None:
         """Print paragraphs, folded to the width of the terminal."""

@@ -6,9 +6,10 @@ import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,13 +76,9 @@ def _of_error(code: str) -> tuple[str, str] | None:
     text = page.text
     for word, example in (("Fails", page.fails), ("Works", page.works)):
         if example is not None:
-            text += "".join(f"\n\n{word}, {name}:\n\n{_indented(content)}" for name, content in example.files)
-            text += f"\n\n{word}:\n\n{_indented(example.code)}"
+            parts = [*((f"{word}, {name}", content) for name, content in example.files), (word, example.code)]
+            text += "".join(f"\n\n{title}:\n\n" + indent(content.rstrip("\n"), "    ") for title, content in parts)
     return page.title, text
-
-
-def _indented(code: str) -> str:
-    return "\n".join(f"    {line}" if line else "" for line in code.rstrip("\n").split("\n"))
 
 
 def _of_operator(name: str) -> tuple[str, str] | None:
@@ -149,39 +146,27 @@ def _dependencies(file: Path) -> list[str]:
     return list(project["dependencies"]) if project.get("name") == DISTRIBUTION else []
 
 
-def _packages() -> list[Finding]:
+def examine() -> list[Finding]:
+    """Everything that aot can use, most important first; runs each program with --version."""
     from importlib.metadata import PackageNotFoundError, version
 
-    findings = []
-    required = [(name, "the compiler", True) for name in required_packages()]
-    for name, purpose, needed in [*required, *((n, p, False) for n, p in _OPTIONAL.items())]:
-        try:
-            have = version(name)
-        except PackageNotFoundError:
-            have = ""
-        findings.append(Finding(name, purpose, needed, have, f"{sys.executable} -m pip install {name}"))
-    return findings
-
-
-def _tools() -> list[Finding]:
     from aot.errors import ToolchainError
     from aot.micro.build.toolchain import find_tool, how_to_get, known_tools
 
-    findings = []
+    def have(of: Callable[[str], str], name: str) -> str:
+        try:
+            return of(name)
+        except (ToolchainError, PackageNotFoundError):
+            return ""
+
+    findings = [Finding("python", "the compiler", True, platform.python_version(), "apt-get install python3")]
     for name in known_tools():
         purpose, needed = _PURPOSES.get(name, ("tool chain", False))
-        try:
-            have = find_tool(name).version
-        except ToolchainError:
-            have = ""
-        findings.append(Finding(name, purpose, needed, have, how_to_get(name)))
+        findings.append(Finding(name, purpose, needed, have(lambda n: find_tool(n).version, name), how_to_get(name)))
+    required = [(name, "the compiler", True) for name in required_packages()]
+    for name, purpose, needed in [*required, *((n, p, False) for n, p in _OPTIONAL.items())]:
+        findings.append(Finding(name, purpose, needed, have(version, name), f"{sys.executable} -m pip install {name}"))
     return findings
-
-
-def examine() -> list[Finding]:
-    """Everything that aot can use, most important first; runs each program with --version."""
-    python = Finding("python", "the compiler", True, platform.python_version(), "apt-get install python3")
-    return [python, *_tools(), *_packages()]
 
 
 def _show_findings(out: Output, findings: Sequence[Finding]) -> None:
@@ -281,19 +266,13 @@ def operator_rows() -> list[dict[str, Any]]:
     topi.load_all()
     rows = []
     for name in sorted(CONVERTERS):
-        module = CONVERTERS[name].__module__
+        module, support = CONVERTERS[name].__module__, SUPPORT[name]
         doc = (CONVERTERS[name].__doc__ or sys.modules[module].__doc__ or "").strip()
-        rows.append(
-            {
-                "operator": name,
-                "types": list(SUPPORT[name].types),
-                "kernels": _kernel_classes(SUPPORT[name].through),
-                "oracles": list(SUPPORT[name].oracles),
-                "oracle": SUPPORT[name].oracle,
-                "file": module.replace(".", "/") + ".py",
-                "doc": doc.splitlines()[0] if doc else "",
-            }
-        )
+        rows.append({
+            "operator": name, "types": list(support.types), "kernels": _kernel_classes(support.through),
+            "oracles": list(support.oracles), "oracle": support.oracle, "file": module.replace(".", "/") + ".py",
+            "doc": doc.splitlines()[0] if doc else "",
+        })  # fmt: skip
     return rows
 
 
@@ -399,18 +378,13 @@ def describe(board: Board) -> dict[str, Any]:
     """A board as plain data; sizes in bytes."""
     tick = board.tick
     return {
-        "name": board.name,
-        "title": board.title,
-        "kind": board.kind,
-        "cpu": board.cpu,
+        **{key: getattr(board, key) for key in ("name", "title", "kind", "cpu")},
         "flags": list(board.flags),
         "instructions_per_tick": None if tick is None else [tick.numerator, tick.denominator],
         "emulated_by": None if board.like is None else board.like.name,
         "memory": [{"name": m.name, "access": m.access, "origin": m.origin, "size": m.size} for m in board.memory],
-        "constants": list(board.constants),
-        "workspace": list(board.workspace),
-        "stack": board.stack,
-    }
+        "constants": list(board.constants), "workspace": list(board.workspace), "stack": board.stack,
+    }  # fmt: skip
 
 
 def _show_board(out: Output, board: Board, called: str) -> None:
@@ -474,12 +448,11 @@ def aot_boards(
         raise UsageError(
             Problem("E5020", f"no board has {printable(word)!r} in its name, core or title; aot boards lists all boards")
         )
-    out.table(("board", "core", "runs on", "what"), [(b.name, b.cpu, _runs_on(b), b.title) for b in boards])
+    out.table(
+        ("board", "core", "runs on", "what"),
+        [(b.name, b.cpu, b.kind if b.like is None else f"{b.kind}, qemu:", b.title) for b in boards],
+    )
     out.result({"boards": [describe(b) for b in boards]})
-
-
-def _runs_on(board: Board) -> str:
-    return f"{board.kind}, qemu:" if board.like is not None else board.kind
 
 
 def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
@@ -502,13 +475,10 @@ def _draft(out: Output, source: Path, folder: Path | None, cpu: str) -> None:
     text = draft(chip, name=name, source=printable(source.name), cpu=cpu)
     write_new_folder(place, {"board.toml": text})
     board = parse_board(text, f"{name}/board.toml")
-    _show_board(out, board, _argument(place))
-    out.row("write", f"{place / 'board.toml'}; use it as --board {_argument(place)}")
+    argument = str(place) if "/" in str(place) else f"./{place}"
+    _show_board(out, board, argument)
+    out.row("write", f"{place / 'board.toml'}; use it as --board {argument}")
     out.result({"ok": True, "output": str(place), **describe(board)})
-
-
-def _argument(place: Path) -> str:
-    return str(place) if "/" in str(place) else f"./{place}"
 
 
 # ---- `aot man [VERB]`: manual pages for man(1)

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -116,23 +116,17 @@ def to_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def runtime_headers(sources: Iterable[str], folder: Path) -> list[str]:
-    """The headers `aot/….h` below `folder` that the sources include, directly or indirectly; sorted."""
-    headers: set[str] = set()
-    waiting = list(sources)
+def with_headers(sources: Mapping[str, str]) -> dict[str, str | bytes]:
+    """The sources by file name, and the runtime headers `aot/….h` that they include, directly or indirectly."""
+    folder = data_folder("crt") / "include"
+    headers: dict[str, bytes] = {}
+    waiting = list(sources.values())
     while waiting:
         for name in _INCLUDE.findall(waiting.pop()):
             if name not in headers:
-                headers.add(name)
-                waiting.append((folder / name).read_text(encoding="utf-8"))
-    return sorted(headers)
-
-
-def with_headers(sources: Mapping[str, str]) -> dict[str, str | bytes]:
-    """The sources by file name, and the runtime headers that they include."""
-    folder = data_folder("crt") / "include"
-    headers = {f"include/{name}": (folder / name).read_bytes() for name in runtime_headers(sources.values(), folder)}
-    return {**dict(sorted(sources.items())), **headers}
+                headers[name] = (folder / name).read_bytes()
+                waiting.append(headers[name].decode("utf-8"))
+    return {**dict(sorted(sources.items())), **{f"include/{name}": headers[name] for name in sorted(headers)}}
 
 
 def write_sources(folder: Path, files: Mapping[str, str | bytes], artifacts: Sequence[Artifact], asked: Compilation) -> list[str]:
@@ -194,24 +188,20 @@ def write_plan(path: Path, artifact: Artifact) -> None:
     write_file(path, standalone(plan, title=title) if path.suffix == ".svg" else to_json(plan))
 
 
-def add_stack_bound(artifact: Artifact, place: Board | None, target: str) -> Artifact:
-    """The artifact with the worst-case stack in its header; E5017 if no known board has this core."""
-    from aot.micro.build.image import board_of, state_stack_bound
-
-    board = place or board_of(target)
-    if board is None or board.is_host:
-        raise UsageError(Problem("E5017", f"--stack-bound links an image, but no known board has a {target}"))
-    return state_stack_bound(artifact, board)
-
-
-def check_forms(form: str, plan: Path | None, *, sbom: bool, profiler: bool) -> None:
-    """Check --format, --plan, --sbom and --profiler (E5009, E5017, E5018)."""
+def check_asked(asked: Compilation, *, models: int = 1) -> None:
+    """Check --format, --plan, --sbom, --profiler and --name, some of which apply to a single model (E5009, E5017, E5018)."""
+    form, plan = asked.form, asked.plan
+    if models > 1 or asked.share:
+        named = models > 1 and bool(asked.options.name)
+        for name, is_set in (("--format", form != "c"), ("--plan", plan is not None), ("--name", named)):
+            if is_set:
+                raise UsageError(Problem("E5017", f"{name} works with a single model only"))
+        return
     if form not in ("c", "mlf"):
         raise UsageError(Problem("E5009", f"--format {form}: choose one of c, mlf"))
-    if sbom and form != "c":
-        raise UsageError(Problem("E5017", "--sbom needs --format c; --format mlf writes one archive"))
-    if profiler and form != "c":
-        raise UsageError(Problem("E5017", "--profiler needs --format c; --format mlf writes one archive"))
+    for name, is_set in (("--sbom", asked.sbom), ("--profiler", asked.profiler)):
+        if is_set and form != "c":
+            raise UsageError(Problem("E5017", f"{name} needs --format c; --format mlf writes one archive"))
     if plan is not None and plan.suffix not in (".svg", ".json"):
         raise UsageError(Problem("E5018", f"--plan {plan}: the file name must end in .svg or .json"))
 
@@ -273,7 +263,7 @@ def compile_one(model: Path, asked: Compilation) -> None:
     from aot.report.figures.size import CHOICE_HEADERS, choice_rows, compile_report
 
     mlf, out = asked.form == "mlf", asked.out
-    check_forms(asked.form, asked.plan, sbom=asked.sbom, profiler=asked.profiler)
+    check_asked(asked)
     place = common.find_board(asked.board) if asked.board else None
     target, budget = common.choose_target(asked.target, place), common.open_budget(asked.budget)
     where = target if place is None else place.name
@@ -283,7 +273,12 @@ def compile_one(model: Path, asked: Compilation) -> None:
     with out.working(f"compiling {model.name}"):
         artifact, kernels = compile_watched(req, place, out, verify=asked.verify_passes)
         if asked.stack_bound:
-            artifact = add_stack_bound(artifact, place, req.target)
+            from aot.micro.build.image import board_of, state_stack_bound
+
+            linked = place or board_of(req.target)
+            if linked is None or linked.is_host:
+                raise UsageError(Problem("E5017", f"--stack-bound links an image, but no known board has a {req.target}"))
+            artifact = state_stack_bound(artifact, linked)
     meta = artifact.metadata
     common.check_budget_file(budget, common.compiled_totals(meta), name=artifact.name, board=where, force=asked.over, out=out)
     if asked.plan is not None:
@@ -312,9 +307,10 @@ SCHEMA = "aot-models/1"
 def compile_several(models: Sequence[Path], asked: Compilation) -> None:
     """Compile all models and write one folder; E5017 for options that apply to a single model."""
     from aot.executor.artifact import check_names
+    from aot.executor.c_files import shared_files, workspace_size
     from aot.report.figures.size import plan_of
 
-    check_alone(asked, several=len(models) > 1)
+    check_asked(asked, models=len(models))
     place = common.find_board(asked.board) if asked.board else None
     target = common.choose_target(asked.target, place)
     reqs = [common.request(path, asked.options, target=target).with_options(share_workspace=asked.share) for path in models]
@@ -324,55 +320,25 @@ def compile_several(models: Sequence[Path], asked: Compilation) -> None:
     with asked.out.working(f"compiling {len(reqs)} models"):
         artifacts = [common.compile_model(w) for w in reqs]
         common.check_budgets([a.metadata for a in artifacts], force=asked.over)
-        metadata = combined(artifacts, share=asked.share)
+        sizes = [-(-int(a.metadata["workspace"]["size"]) // 16) * 16 for a in artifacts]
+        metadata: dict[str, Any] = {  # each model's own is in <name>.metadata.json
+            "schema": SCHEMA,
+            "models": [a.name for a in artifacts],
+            "workspace": {"size": workspace_size(artifacts) if asked.share else sum(sizes), "shared": asked.share},
+            "constants": {"size": sum(int(a.metadata["constants"]["size"]) for a in artifacts)},
+        }
         if place is not None and not place.is_host:
-            check_fit(place, artifacts, metadata)
-    written = write_sources(path, several_files(artifacts, metadata), artifacts, asked)
+            from aot.micro.build.project import choose_places
+
+            tensors = {k: [t for a in artifacts for t in a.metadata[k]] for k in ("inputs", "outputs")}
+            choose_places(place, {**metadata, **tensors, "layers": [], "io": artifacts[0].metadata["io"]})  # E2010, E2011
+    files = with_headers(shared_files(artifacts)) | {f"{a.name}.metadata.json": to_json(a.metadata) for a in artifacts}
+    written = write_sources(path, files | {"metadata.json": to_json(metadata)}, artifacts, asked)
     for artifact in artifacts:
         asked.out.row(artifact.name, plan_of(artifact.metadata))
     asked.out.row("workspace", f"{metadata['workspace']['size']:,} B in total{', shared' if asked.share else ''}")
     asked.out.row("write", f"{path}: {', '.join(written)}")
     asked.out.result({"ok": True, "output": str(path), "files": written, "metadata": metadata})
-
-
-def check_alone(asked: Compilation, *, several: bool) -> None:
-    """Raise E5017 for an option that applies to a single model only."""
-    named = several and bool(asked.options.name)
-    for name, is_set in (("--format", asked.form != "c"), ("--plan", asked.plan is not None), ("--name", named)):
-        if is_set:
-            raise UsageError(Problem("E5017", f"{name} works with a single model only"))
-
-
-def combined(artifacts: Sequence[Artifact], *, share: bool) -> dict[str, Any]:
-    """metadata.json of a folder with several models; each model's own metadata is in <name>.metadata.json."""
-    from aot.executor.c_files import workspace_size
-
-    sizes = [-(-int(a.metadata["workspace"]["size"]) // 16) * 16 for a in artifacts]
-    return {
-        "schema": SCHEMA,
-        "models": [a.name for a in artifacts],
-        "workspace": {"size": workspace_size(artifacts) if share else sum(sizes), "shared": share},
-        "constants": {"size": sum(int(a.metadata["constants"]["size"]) for a in artifacts)},
-    }
-
-
-def check_fit(board: Board, artifacts: Sequence[Artifact], metadata: Mapping[str, Any]) -> None:
-    """Raise E2010 or E2011 if the models together do not fit the board."""
-    from aot.micro.build.project import choose_places
-
-    tensors = {k: [t for a in artifacts for t in a.metadata[k]] for k in ("inputs", "outputs")}
-    choose_places(board, {**metadata, **tensors, "layers": [], "io": artifacts[0].metadata["io"]})
-
-
-def several_files(artifacts: Sequence[Artifact], metadata: Mapping[str, Any]) -> dict[str, str | bytes]:
-    """All files of a folder with several models."""
-    from aot.executor.c_files import shared_files
-
-    files = with_headers(shared_files(artifacts))
-    for artifact in artifacts:
-        files[f"{artifact.name}.metadata.json"] = to_json(artifact.metadata)
-    files["metadata.json"] = to_json(metadata)
-    return files
 
 
 # ---- `--watch`: repeat the work whenever a file changes

@@ -274,12 +274,10 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
 
     verdict, totals, ram = report["verdict"], report["totals"], report["ram"]
     word = paint("bit-exact", "green") if verdict["exact"] else paint("exact, the others DIFFER", "red")
-    if "board_fit" in report:
-        out.row("board", report["board_fit"]["text"])
+    out.row("board", report.get("board_fit", {}).get("text"))
     out.row("model", f"{report['name']} on {report['board']} ({report['cpu']})")
     out.row("outputs", f"{verdict['sets_exact']}/{verdict['sets']} sets {word}, reference: {verdict['reference']}")
-    if verdict["known_fault"] is not None:
-        out.row("reference", fault_text(verdict["known_fault"]))
+    out.row("reference", verdict["known_fault"] and fault_text(verdict["known_fault"]))
     if report["flash"] is not None:
         groups = ", ".join(f"{k} {v:,}" for k, v in report["flash"]["groups"].items() if v)
         out.row("flash", f"{report['flash']['bytes']:,} B: {groups}")
@@ -300,9 +298,8 @@ def show_one(out: Output, report: Mapping[str, Any]) -> None:
     if totals["instructions"] is not None:
         cycles = totals["estimated_cycles"]
         guess = estimate_text(report["cpu"], None if cycles is None else f"{cycles:,}")
-        out.row(
-            "time", " · ".join(filter(None, (time_of(totals["instructions"], totals["macs"], totals["macs_nominal"]), guess)))
-        )
+        took = time_of(totals["instructions"], totals["macs"], totals["macs_nominal"])
+        out.row("time", f"{took} · {guess}" if guess else took)
     for word, text in over_time(report):
         out.row(word, text)
     if totals["instructions"] is not None:

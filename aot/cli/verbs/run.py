@@ -78,7 +78,6 @@ def aot_run(model: ModelPath, *, asked: Running) -> None:
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
     from aot.report.figures.size import check_clock, parse_clock
-    from aot.report.measure.fitting import linker
     from aot.report.measure.inputs import Conversion, load_samples
 
     out = asked.out
@@ -86,9 +85,7 @@ def aot_run(model: ModelPath, *, asked: Running) -> None:
         raise UsageError(Problem("E5009", f"--quantize {asked.quantize}: choose one of auto, always, never"))
     classes, hertz = read_labels(asked.labels), parse_clock(asked.clock)
     place = common.find_board(asked.board)
-    req = common.request(model, asked.options, target=place.cpu, board=place)
-    with out.working(f"compiling {model.name}"):
-        artifact = common.compile_for(req, place, out, link=linker(place))
+    req, artifact = common.compile_on(model, asked.options, place, out)
     meta = artifact.metadata
     check_clock(meta, hertz)
     samples = load_samples(asked.inputs, meta, Conversion(asked.quantize, asked.scale, asked.mean))
@@ -252,7 +249,6 @@ def aot_verify(model: ModelPath, *, asked: Verifying) -> None:
     """
     from aot.micro.build.project import prepare
     from aot.report.figures.size import check_clock
-    from aot.report.measure.fitting import linker
     from aot.report.measure.verify import verify
 
     out, hertz = asked.out, check_asked(asked)
@@ -262,11 +258,9 @@ def aot_verify(model: ModelPath, *, asked: Verifying) -> None:
         conclude(out, result)
         return
     place = common.find_board(asked.board)
-    req = common.request(model, asked.options, target=place.cpu, board=place)
-    with out.working(f"compiling {model.name}"):
-        artifact = common.compile_for(req, place, out, link=linker(place))
-        check_clock(artifact.metadata, hertz)
-        sets = asked.sets(req.data, artifact)
+    req, artifact = common.compile_on(model, asked.options, place, out)
+    check_clock(artifact.metadata, hertz)
+    sets = asked.sets(req.data, artifact)
     out.row("import", common.import_text(req))
     show_compiled(out, artifact)
     with out.working(f"running {model.name} on {place.name}"):
@@ -331,39 +325,28 @@ def show_verification(out: Output, result: Verification, artifact: Artifact) -> 
 
     out.rule()
     if not result.reference_independent:
-        out.line(" " + paint(own_warning(result.reference), "yellow"))
+        warning = f"NOT compared with an independent reference: {result.reference}; --require-reference makes this an error"
+        out.line(" " + paint(warning, "yellow"))
     verdict = paint("bit-exact", "green") if result.exact else paint("exact, the others DIFFER", "red")
     worst = "" if result.exact else f" by up to {result.max_abs_diff}"
     out.row("outputs", f"{result.sets_exact}/{result.sets} sets {verdict}{worst}, reference: {result.reference}")
-    if result.known_fault is not None:
-        out.row("reference", fault_text(result.known_fault))
+    out.row("reference", None if result.known_fault is None else fault_text(result.known_fault))
     out.row("flash", flash_of(artifact.metadata, code_bytes=result.code_bytes, constant_bytes=result.constant_bytes))
-    out.row(
-        "RAM",
-        ram_of(
-            artifact.metadata, touched=result.workspace_extent, stack_bytes=result.stack_bytes, stack_bound=result.stack_bound
-        ),
-    )
+    stack = {"stack_bytes": result.stack_bytes, "stack_bound": result.stack_bound}
+    out.row("RAM", ram_of(artifact.metadata, touched=result.workspace_extent, **stack))
     if result.poisoned_exact is not None:
         out.row("poison", "outputs unchanged" if result.poisoned_exact else paint("outputs CHANGE: dead memory is read", "red"))
     if result.instructions is not None:
         out.row("time", time_of(result.instructions, result.macs, result.macs_nominal))
     if result.pushes is not None:
         out.row("pushes", pushes_text((result.pushes["average"], result.pushes["most"]), result.sets))
-    if result.load is not None:
-        out.row("load", load_text(result.load))
-    if slowest_of(result.layers):
-        out.row("slowest", slowest_of(result.layers))
+    out.row("load", None if result.load is None else load_text(result.load))
+    out.row("slowest", slowest_of(result.layers) or None)
     if result.first_divergence is not None and result.divergence is not None:
         out.row("differs", divergence_text(result.first_divergence))
         show_divergence(out, result.divergence)
     if out.verbose:
         out.table(LAYER_HEADERS, layer_rows(result.layers))
-
-
-def own_warning(reference: str) -> str:
-    """The warning that the expected outputs come from this compiler's own interpreter."""
-    return f"NOT compared with an independent reference: {reference}; --require-reference makes this an error"
 
 
 def show_divergence(out: Output, divergence: Mapping[str, Any], *, top: int = 10) -> None:
@@ -372,10 +355,8 @@ def show_divergence(out: Output, divergence: Mapping[str, Any], *, top: int = 10
     if rows:
         out.table(("layer", "operator", "kernel", "values that differ", "of", "by at most"), rows if out.verbose else rows[:top])
     if divergence.get("inside"):
-        out.row(
-            "inside",
-            f"{divergence['inside']} layers in branches and loops are not compared: the reference does not expose their tensors",
-        )
+        why = "layers in branches and loops are not compared: the reference does not expose their tensors"
+        out.row("inside", f"{divergence['inside']} {why}")
     if divergence["histogram"]:
         off = ", ".join(f"{h['difference']:+d}: {h['count']:,}" for h in divergence["histogram"])
         out.row("off by", f"{off} (values of all outputs and sets)")
@@ -432,13 +413,8 @@ def conclude(out: Output, result: Verification, *, accept_faults: bool = True) -
     if not result.exact and not (accept_faults and result.known_fault is not None):
         if not out.json:
             where = divergence_text(result.first_divergence) if result.first_divergence else ""
-            complain(where, result)
+            bad = f"{result.sets - result.sets_exact} of {result.sets} sets differ from {result.reference}"
+            print(Problem("E4001", f"{bad}; {where}", result.model), file=sys.stderr)
         raise typer.Exit(EXIT_VERIFICATION)
     if result.poisoned_exact is False:
         raise VerificationError(Problem("E4040", "the outputs change when dead memory is overwritten", result.model))
-
-
-def complain(where: str, result: Verification) -> None:
-    """Print E4001 (outputs differ) to stderr."""
-    bad = result.sets - result.sets_exact
-    print(Problem("E4001", f"{bad} of {result.sets} sets differ from {result.reference}; {where}", result.model), file=sys.stderr)

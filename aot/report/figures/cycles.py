@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +101,17 @@ def profile_cycles(
     entry = next((a for a, _, n in symbols_of(elf) if n == f"{project.artifact.name}_{first}"), None)
     if counts is None or entry is None or not counts.get(entry, (0, 0))[0]:
         return None
-    runs = counts[entry][0]
-    code = read_disassembly(elf)
-    spent = estimate(code, counts, timing)
-    lines = {
-        n: [
-            (x, f"{i.mnemonic} {i.operands}".rstrip(), counts.get(x, (0, 0))[0] // runs)
-            for x, i in sorted(code.items())
-            if a <= x < b
-        ]
-        for a, b, n in spans
-    }
-    instructions = {n: sum(c for x, (c, _) in counts.items() if a <= x < b) // runs for a, b, n in spans}
-    return Profile(instructions, {n: sum(c for x, c in spent.items() if a <= x < b) // runs for a, b, n in spans}, lines)
+    runs, code = counts[entry][0], read_disassembly(elf)
+    spent, executed = estimate(code, counts, timing), {x: count for x, (count, _) in counts.items()}
+
+    def lines(first: int, end: int) -> list[tuple[int, str, int]]:
+        here = ((x, code[x]) for x in sorted(code) if first <= x < end)
+        return [(x, f"{i.mnemonic} {i.operands}".rstrip(), executed.get(x, 0) // runs) for x, i in here]
+
+    def per_run(numbers: Mapping[int, int]) -> dict[str, int]:
+        return {n: sum(number for x, number in numbers.items() if a <= x < b) // runs for a, b, n in spans}
+
+    return Profile(per_run(executed), per_run(spent), {n: lines(a, b) for a, b, n in spans})
 
 
 def _count(
@@ -336,17 +335,12 @@ def can_pair(first: Instruction, second: Instruction, timing: Timing) -> bool:
     return not second.is_shifted or (not first.is_shifted and not _DSP.match(second.mnemonic))
 
 
-def _target(here: Instruction) -> int | None:
-    """Target address of a direct branch."""
-    match = re.search(r"\b([0-9a-f]+) <", here.operands)
-    return int(match.group(1), 16) if match else None
-
-
 def _refill(here: Instruction, code: Mapping[int, Instruction], timing: Timing) -> int:
     """Extra cycles of a taken conditional branch."""
     if here.mnemonic in ("le", "letp"):
         return 0
-    goal = _target(here)
+    match = re.search(r"\b([0-9a-f]+) <", here.operands)  # the target of a direct branch
+    goal = int(match[1], 16) if match else None
     across = goal is not None and goal % 4 == 2 and goal in code and code[goal].width == 4
     return timing.taken + (timing.wide_target if across else 0)
 
@@ -412,20 +406,15 @@ def _cut(lines: Sequence[str], what: str) -> str:
 
 def blocks(lines: Sequence[tuple[int, str, int]]) -> list[dict[str, Any]]:
     """The instructions (address, text, executions per run) as runs of equal count; the runs that execute most come first."""
-    runs: list[dict[str, Any]] = []
-    for address, text, count in lines:
-        if not runs or runs[-1]["count"] != count:
-            runs.append({"count": count, "lines": []})
-        runs[-1]["lines"].append(f"{address:x}  {text}")
-    total = sum(b["count"] * len(b["lines"]) for b in runs)
-    for b in runs:
-        b["share"] = b["count"] * len(b["lines"]) / total if total else 0.0
-    hot = sorted((b for b in runs if b["count"]), key=lambda b: -b["share"])
+    runs = [(count, list(group)) for count, group in groupby(lines, key=lambda line: line[2])]
+    total = sum(count * len(group) for count, group in runs)
+    hot = sorted((run for run in runs if run[0]), key=lambda run: -run[0] * len(run[1]))
     kept, room = [], MAX_LINES
-    for b in hot:
+    for count, group in hot:
         if room > 0:
-            kept.append({**b, "lines": b["lines"][:room]})
-            room -= len(b["lines"])
+            shown = [f"{address:x}  {text}" for address, text, _ in group[:room]]
+            kept.append({"count": count, "lines": shown, "share": count * len(group) / total})
+            room -= len(group)
     return kept
 
 

@@ -68,23 +68,17 @@ def stopped_searches_of(metadata: Metadata) -> list[str]:
     if runs is not None:
         tried = f"{commas(runs['tried'])} of {commas(runs['possible'])} runs of layers were tried"
         texts.append(f"cascades: the search skipped long runs, {tried}")
-    return texts + pool_choices_of(metadata)
-
-
-def row_search_of(bound: int, least: int) -> str:
-    """How far the bound of rows may be above the minimum if the search for it stopped."""
-    return f"the search stopped at its limit, {_bytes(bound)} is at most {_percent(bound, least)} above the minimum"
-
-
-def pool_choices_of(metadata: Metadata) -> list[str]:
-    """`pools: the search stopped at its limit, at most 1.2 % above the minimum access time`, for --pool and --const-pool."""
-    texts = []
     for what, where in (("pools", "workspace"), ("const pools", "constants")):
         choice = metadata.get(where, {}).get("pool_choice")
         if choice is not None and not choice["optimal"]:
             over = f"at most {_percent(choice['total'], choice['lower_bound'])} above the minimum access time"
             texts.append(f"{what}: the search stopped at its limit, {over}")
     return texts
+
+
+def row_search_of(bound: int, least: int) -> str:
+    """How far the bound of rows may be above the minimum if the search for it stopped."""
+    return f"the search stopped at its limit, {_bytes(bound)} is at most {_percent(bound, least)} above the minimum"
 
 
 def _percent(value: float, bound: float) -> str:
@@ -303,13 +297,9 @@ def next_faster(layer: Mapping[str, Any]) -> dict[str, Any] | None:
     if not faster:
         return None
     best = max(faster, key=lambda c: (c["instructions"], c["kernel"]))
-    flash = best["constants"] + best["code"] - chosen["constants"] - chosen["code"]
-    return {
-        "kernel": best["kernel"],
-        "instructions": best["instructions"] - chosen["instructions"],
-        "flash": flash,
-        "scratch": best["scratch"] - chosen["scratch"],
-    }
+    more = {k: best[k] - chosen[k] for k in ("instructions", "constants", "code", "scratch")}
+    flash = more["constants"] + more["code"]
+    return {"kernel": best["kernel"], "instructions": more["instructions"], "flash": flash, "scratch": more["scratch"]}
 
 
 def next_text(step: Mapping[str, Any] | None) -> str:
@@ -349,9 +339,13 @@ def next_lines(layers: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
     """The savings, then each cause of work that is not for new rows; for a chain those of each stage.  Empty without a window."""
-    if metadata.get("chain") is not None:
-        return _chain(metadata["chain"])
-    slide = metadata.get("slide")
+    chain, slide = metadata.get("chain"), metadata.get("slide")
+    if chain is not None:
+        often = {1: "once", 2: "twice"}
+        runs = ", ".join(f"{s['name']} {often.get(s['runs'], str(s['runs']) + ' times')}" for s in chain["stages"])
+        stages = [s for s in chain["stages"] if s["slide"] is not None]
+        lines = [f"{s['name']}: {line}" for s in stages for line in slide_lines({"slide": s["slide"]})]
+        return [f"a push consumes {chain['hop']} new rows and runs {runs}", *lines]
     if slide is None:
         return []
     layers = slide["layers"]
@@ -359,39 +353,25 @@ def slide_lines(metadata: Mapping[str, Any]) -> list[str]:
     moves = ", ".join(f"{row['hop']} of {row['rows']} rows of {row['name']}" for row in slide["inputs"])
     part = f" ({macs / full:.2f})" if full else ""
     lines = [f"{moves} are new per run: {macs:,} of {full:,} MAC{part}, {slide['rows_bytes']:,} B of rows are kept"]
-    return lines + _padding(layers, macs, full) + _sums(slide) + _whole(slide) + _fewer(slide, full) + _stopped(slide)
-
-
-def _chain(chain: Mapping[str, Any]) -> list[str]:
-    """The stages and how often each runs; then the savings of each stage's windows."""
-    runs = ", ".join(f"{s['name']} {'once' if s['runs'] == 1 else 'twice' if s['runs'] == 2 else str(s['runs']) + ' times'}"
-                     for s in chain["stages"])  # fmt: skip
-    lines = [f"a push consumes {chain['hop']} new rows and runs {runs}"]
-    for stage in chain["stages"]:
-        if stage["slide"] is not None:
-            lines += [f"{stage['name']}: {line}" for line in slide_lines({"slide": stage["slide"]})]
+    lines += _padding(layers, macs, full)
+    lines += [
+        f"{row['op']} {row['name'][:40]} keeps {row['numbers']:,} running sums:"
+        f" it reads {row['read']} rows instead of {row['rows']}"
+        for row in slide["sums"]
+    ]
+    lines += _whole(slide)
+    # plans for --ram-budget that keep fewer rows and recompute some, but still save at least a tenth of the MACs
+    less = [way for way in slide.get("front", ())[1:] if full and way["macs"] <= 0.9 * full][:MOST_FEWER]
+    plans = ", ".join(f"{way['rows_bytes']:,} B for {way['macs']:,} MAC ({way['macs'] / full:.2f})" for way in less)
+    lines += [f"--ram-budget can keep fewer rows: {plans}"] if less else []
+    if "search" in slide:
+        tried, ways = slide["search"]["tried"], slide["search"]["ways"]
+        lines.append(f"plans that keep fewer rows: the search stopped at its limit, {tried:,} of {ways:,} were tried")
     return lines
 
 
 MOST_FEWER = 3
 """Maximum number of listed plans that keep fewer rows."""
-
-
-def _fewer(slide: Mapping[str, Any], full: int) -> list[str]:
-    """Plans for --ram-budget that keep fewer rows and recompute some; only plans that still save at least a tenth of the MACs."""
-    less = [way for way in slide.get("front", ())[1:] if full and way["macs"] <= 0.9 * full][:MOST_FEWER]
-    if not less:
-        return []
-    plans = ", ".join(f"{way['rows_bytes']:,} B for {way['macs']:,} MAC ({way['macs'] / full:.2f})" for way in less)
-    return [f"--ram-budget can keep fewer rows: {plans}"]
-
-
-def _stopped(slide: Mapping[str, Any]) -> list[str]:
-    """A line if the search for plans with fewer rows stopped at its limit."""
-    if "search" not in slide:
-        return []
-    tried, ways = slide["search"]["tried"], slide["search"]["ways"]
-    return [f"plans that keep fewer rows: the search stopped at its limit, {tried:,} of {ways:,} were tried"]
 
 
 def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
@@ -406,15 +386,6 @@ def _padding(layers: list[dict[str, Any]], macs: int, full: int) -> list[str]:
     return [
         f"padding in {where}: up to {worst['computed']} of {worst['rows']} rows are computed again"
         f" ({worst['op']} {worst['name'][:40]}); with VALID padding {worst['new']}, and about {without:,} MAC in total"
-    ]
-
-
-def _sums(slide: Mapping[str, Any]) -> list[str]:
-    """Reductions over all rows that keep running sums."""
-    return [
-        f"{row['op']} {row['name'][:40]} keeps {row['numbers']:,} running sums:"
-        f" it reads {row['read']} rows instead of {row['rows']}"
-        for row in slide["sums"]
     ]
 
 
