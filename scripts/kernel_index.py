@@ -11,25 +11,33 @@ import importlib
 import pkgutil
 import sys
 from pathlib import Path
+from textwrap import wrap
 
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = ROOT / "aot" / "topi" / "kernel_index.py"
 
-HEAD = '''"""For each operator the files whose kernels may run groups anchored at it; "*": any group.
+HEAD = '''"""For each file of aot/topi the operators whose groups its kernels may run; "*": any group.
 
 Written by scripts/kernel_index.py, which imports all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+OPERATORS = {
+'''
 
-FILES: Mapping[str, tuple[str, ...]] = {
+TAIL = '''}
+
+FILES: dict[str, tuple[str, ...]] = {}
+"""For each operator the files whose kernels may run groups anchored at it."""
+for _file, _operators in OPERATORS.items():
+    for _operator in _operators.split():
+        FILES[_operator] = (*FILES.get(_operator, ()), _file)
 '''
 
 
-def files() -> dict[str, list[str]]:
-    """The modules of aot.topi, without that prefix, by the operators for which importing them registers kernels."""
+def operators() -> dict[str, list[str]]:
+    """The operators for which importing a module of aot.topi registers kernels, by the module's name without that prefix."""
     from aot import op, topi
     from aot.topi import strategy
 
@@ -43,26 +51,27 @@ def files() -> dict[str, list[str]]:
             assert frame.f_back is not None
             frame = frame.f_back
         file = frame.f_globals["__name__"].removeprefix("aot.topi.")
-        if file not in found.setdefault(impl.anchor, []):
-            found[impl.anchor].append(file)
+        if impl.anchor not in found.setdefault(file, []):
+            found[file].append(impl.anchor)
         return entered(impl)
 
     strategy.register_impl = register_impl
     for info in sorted(pkgutil.walk_packages(topi.__path__, "aot.topi."), key=lambda i: i.name):
         importlib.import_module(info.name)
-    return {anchor: sorted(found[anchor]) for anchor in sorted(found)}
+    return {file: sorted(found[file]) for file in sorted(found)}
 
 
 def text() -> str:
     """The file as it should be."""
     lines = []
-    for anchor, names in files().items():
-        inside = ", ".join(f'"{n}"' for n in names) + ("," if len(names) == 1 else "")
-        line = f'    "{anchor}": ({inside}),\n'
-        if len(line) > 131:
-            line = f'    "{anchor}": (\n' + "".join(f'        "{n}",\n' for n in names) + "    ),\n"
-        lines.append(line)
-    return HEAD + "".join(lines) + "}\n"
+    for file, names in operators().items():
+        first, *others = wrap(" ".join(names), 116 - (len(file) if len(" ".join(names)) < 116 - len(file) else 0))
+        if others:
+            parts = [f'        "{part} "\n' for part in (first, *others[:-1])] + [f'        "{others[-1]}"\n']
+            lines.append(f'    "{file}": (\n{"".join(parts)}    ),\n')
+        else:
+            lines.append(f'    "{file}": "{first}",\n')
+    return HEAD + "".join(lines) + TAIL
 
 
 if __name__ == "__main__":
