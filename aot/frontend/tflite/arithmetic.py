@@ -10,41 +10,33 @@ from math import prod
 
 import numpy as np
 
-from aot.frontend.tflite.convert import EVERY, Converter, Operator, converter, is_plain
+from aot.frontend.tflite.convert import CLAMPS, EITHER, EVERY, Converter, Operator, converter, is_plain
 from aot.frontend.tflite.retyped import LARGEST_HALF, legacy_uint8, rounded_to_half, widens_halves
 from aot.ir.op import TypeRuleError
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, real_multiplier, round_half_away
 from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.common.tensors import MOVABLE
-from aot.op.math.arithmetic import BINARY, COMPARISONS, BinaryAttrs, CompareAttrs, Rescale, SelectAttrs
-from aot.op.math.arithmetic import COMPARABLE as COMPARE_DTYPES
+from aot.op.math.arithmetic import BINARY, COMPARABLE, COMPARISONS, BinaryAttrs, CompareAttrs, Rescale, SelectAttrs
 from aot.op.math.unary import BUCKETIZED, COMPLEX_PARTS, BucketizeAttrs, UnaryAttrs
 from aot.op.qnn import arithmetic as qnn
 from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Call, Constant, Expr, call
 from aot.support.dtype import int_range, is_float
 
-_ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
-    "NONE": (None, None),
-    "RELU": (0.0, None),
-    "RELU6": (0.0, 6.0),
-    "RELU_N1_TO_1": (-1.0, 1.0),
-}
+_CLAMPED = ("add", "subtract", "multiply", "divide")
+"""Operators with a fused activation."""
 
 
 def convert_plain(op: Operator, name: str) -> Expr:
     """The operator `name` on operands of one type, with the fused activation if the operator has that option."""
-    types = op.type(0), op.type(1)
-    for type_ in types:
-        op.require_dtype(type_, BINARY[name].dtypes)
-    activation = op.option("fused_activation_function") if name in ("add", "subtract", "multiply", "divide") else "NONE"
-    if activation not in _ACTIVATIONS:
+    a, b = (op.type(i, BINARY[name].dtypes) for i in range(2))
+    activation = op.option("fused_activation_function") if name in _CLAMPED else "NONE"
+    if activation not in CLAMPS:
         op.refuse(f"the fused activation {activation} is not supported")
-    clamps = is_float(types[0].dtype) and name in ("add", "subtract", "multiply", "divide")
-    attrs = BinaryAttrs(*(FLOAT_ACTIVATIONS if clamps else _ACTIVATIONS)[activation])
-    if types[0].dtype != types[1].dtype:
-        raise TypeRuleError(f"{types[0]} and {types[1]} are not supported")
+    attrs = BinaryAttrs(*(FLOAT_ACTIVATIONS if is_float(a.dtype) and name in _CLAMPED else CLAMPS)[activation])
+    if a.dtype != b.dtype:
+        raise TypeRuleError(f"{a} and {b} are not supported")
     return op.call(name, op.operands(0, 1), attrs)
 
 
@@ -123,23 +115,16 @@ def _rescale(op: Operator, type_: TensorType) -> Rescale:
     return Rescale(zp, *op.multiplier(type_.dtype, (scale,)))
 
 
-def _compares_codes(op: Operator, type_: TensorType) -> bool:
-    """Whether the reference compares int16 values without rescaling: LiteRT does, except for equality."""
-    return type_.dtype == "int16" and op.oracle == "litert" and op.opcode not in ("EQUAL", "NOT_EQUAL")
-
-
 def _comparison(name: str, opcode: str) -> None:
-    @converter(opcode, " ".join((*COMPARE_DTYPES, "float16")), f"cast {name}")
+    @converter(opcode, " ".join((*COMPARABLE, "float16")), f"cast {name}")
     @widens_halves
     @legacy_uint8
     def convert(op: Operator) -> Expr:
-        types = op.type(0), op.type(1)
-        for type_ in types:
-            op.require_dtype(type_, COMPARE_DTYPES)
-        rescale = None
-        if not is_plain(*types) and not _compares_codes(op, types[0]):
-            first, second = (_rescale(op, t) for t in types)
-            rescale = first, second
+        types, rescale = [op.type(i, COMPARABLE) for i in range(2)], None
+        # LiteRT compares int16 values without rescaling, except for equality
+        as_they_are = types[0].dtype == "int16" and op.oracle == "litert" and opcode not in ("EQUAL", "NOT_EQUAL")
+        if not is_plain(*types) and not as_they_are:
+            rescale = _rescale(op, types[0]), _rescale(op, types[1])
         return op.call(name, op.operands(0, 1), CompareAttrs(rescale))
 
 
@@ -151,12 +136,10 @@ for _name, (_, _opcode) in COMPARISONS.items():
 @converter("SELECT_V2", EVERY, "select")
 def _select(op: Operator) -> Expr:
     """select; the older SELECT's vector of conditions selects along the first dimension."""
-    cond, data, out = op.type(0, ("bool",), what="a condition"), op.type(1, MOVABLE), op.result_type()
-    condition = op.operand(0)
+    cond, data, condition = op.type(0, ("bool",), what="a condition"), op.type(1, MOVABLE), op.operand(0)
     if op.opcode == "SELECT" and len(cond.shape) == 1 and len(data.shape) > 1:
         condition = op.reshaped(condition, (*cond.shape, *[1] * (len(data.shape) - 1)))
-    args = [condition, op.operand(1), op.operand(2)]
-    return op.call("select", args, SelectAttrs(out.quant))
+    return op.call("select", [condition, op.operand(1), op.operand(2)], SelectAttrs(op.result_type().quant))
 
 
 @converter("BUCKETIZE", "int32 int64 float32", "bucketize")
@@ -234,8 +217,7 @@ def _pot_shifts(op: Operator, types: Sequence[TensorType]) -> tuple[int, int] | 
         return None
     shifts = logs[2] - logs[0], logs[2] - logs[1]
     if min(shifts) != 0:
-        message = "power-of-two scales are not supported unless one equals the result's (TFLite rejects them too)"
-        op.refuse(message, code="E1226")
+        op.refuse("power-of-two scales are not supported unless one equals the result's (TFLite rejects them too)", code="E1226")
     return shifts
 
 
@@ -243,13 +225,11 @@ def _add_attrs(op: Operator, *, sign: int) -> qnn.AddAttrs:
     """The multipliers as AddPrepare and PrepareGeneralSubOp compute them."""
     types = (op.type(0), op.type(1), op.result_type())
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, qnn.ADD_LEFT_SHIFT)
-    lo, hi = op.fused_range(types[2])
-    pot = _pot_shifts(op, types)
+    limits, quant, pot = op.fused_range(types[2]), types[2].quant, _pot_shifts(op, types)
     if pot is not None:
         half = 1 << 30
-        return qnn.AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, lo, hi, types[2].quant, 1, sign)
-    quant = types[2].quant
-    attrs = qnn.add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=(lo, hi), sign=sign, quant=quant)
+        return qnn.AddAttrs((0, 0), (half, half), (-pot[0], -pot[1]), half, 1, 0, *limits, quant, 1, sign)
+    attrs = qnn.add_attrs(types[0].dtype, (scale_a, scale_b, scale), (zp_a, zp_b, zp), limits=limits, sign=sign, quant=quant)
     if attrs is None:
         op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
     return attrs
@@ -259,9 +239,8 @@ def sum_attrs(op: Operator) -> qnn.AddNAttrs:
     """The parameters of a sum of quantised values with the type of operand 0, in double precision as TFLM computes them."""
     out = op.result_type(0, {"int8"})
     (scale_in, zp_in), (scale, zp) = op.quant(op.type(0)), op.quant(out, what="the result")
-    multiplier, shift = quantize_multiplier(
-        real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (qnn.SUM_SHIFT + 1), scale), oracle="tflm")
-    )
+    real = real_multiplier("ADD_N", "int8", (2.0, scale_in), (2.0 ** (qnn.SUM_SHIFT + 1), scale), oracle="tflm")
+    multiplier, shift = quantize_multiplier(real)
     if shift > 0:
         op.refuse("the output's scale is too small for the inputs' scale", code="E1226")
     return qnn.AddNAttrs(zp_in, multiplier, shift, zp, out.quant)
@@ -270,8 +249,7 @@ def sum_attrs(op: Operator) -> qnn.AddNAttrs:
 @converter("ADD_N", "int8 int32 float32", "add qnn.add_n", oracle="LiteRT; TFLM for int8")
 def _add_n(op: Operator) -> Expr:
     """add of add of ... of numbers, qnn.add_n of quantised values."""
-    types = op.types(*range(len(op.inputs)))
-    operands = op.operands(*range(len(types)))
+    types, operands = op.types(*range(len(op.inputs))), op.operands(*range(len(op.inputs)))
     for type_ in types:
         op.require_dtype(type_, ("float32", "int32", "int8"))
         if (type_.shape, type_.dtype) != (types[0].shape, types[0].dtype):
@@ -283,12 +261,7 @@ def _add_n(op: Operator) -> Expr:
     return reduce(lambda total, x: op.call("add", [total, x], attrs), operands)
 
 
-@converter(
-    "MUL",
-    "int8 uint8 int16 int32 uint32 int64 float16 float32",
-    "cast multiply qnn.multiply relu",
-    oracle="LiteRT, or TFLM with `--oracle tflm`",
-)
+@converter("MUL", "int8 uint8 int16 int32 uint32 int64 float16 float32", "cast multiply qnn.multiply relu", oracle=EITHER)
 @add_halves
 @legacy_uint8
 def _multiply(op: Operator) -> Expr:
@@ -297,14 +270,12 @@ def _multiply(op: Operator) -> Expr:
     if is_plain(*types[:2]):
         return convert_plain(op, "multiply")
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, qnn.CODES, may_be_zero=True)
-    real = op.real_multiplier(types[0].dtype, (scale_a, scale_b), (scale,))
-    multiplier, shift = quantize_multiplier(real)
-    lo, hi = op.fused_range(types[2])
-    attrs = qnn.MultiplyAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant)
+    multiplier = op.multiplier(types[0].dtype, (scale_a, scale_b), (scale,))
+    attrs = qnn.MultiplyAttrs((zp_a, zp_b), *multiplier, zp, *op.fused_range(types[2]), types[2].quant)
     return op.call("qnn.multiply", op.operands(0, 1), attrs)
 
 
-@converter("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle="LiteRT, or TFLM with `--oracle tflm`")
+@converter("DIV", "int8 uint8 int16 int32 float32", "divide qnn.divide", oracle=EITHER)
 @legacy_uint8
 def _divide(op: Operator) -> Expr:
     """divide of numbers, qnn.divide of quantised values."""
@@ -316,8 +287,8 @@ def _divide(op: Operator) -> Expr:
     multiplier, shift = quantize_multiplier(min(real, 2.0**31))
     if shift > 31:
         op.refuse("the output's scale is too small for the inputs' scales", code="E1226")
-    lo, hi = op.fused_range(types[2])
-    attrs = qnn.DivideAttrs((zp_a, zp_b), multiplier, shift, zp, lo, hi, types[2].quant, op.oracle == "tflm")
+    limits = op.fused_range(types[2])
+    attrs = qnn.DivideAttrs((zp_a, zp_b), multiplier, shift, zp, *limits, types[2].quant, op.oracle == "tflm")
     return op.call("qnn.divide", op.operands(0, 1), attrs)
 
 
@@ -331,8 +302,7 @@ def _squared_difference(op: Operator) -> Expr:
         return convert_plain(op, "squared_difference")
     (scale_a, zp_a), (scale_b, zp_b), (scale, zp) = op.quants(types, qnn.DIFFERENCE_LEFT_SHIFT)
     twice_max = 2.0 * max(scale_a, scale_b)
-    if types[0].dtype == "int16" and (zp_a or zp_b or zp):
-        op.refuse("int16 with a non-zero zero point is not supported (TFLM rejects it too)", code="E1224")
+    op.require_symmetric(types[0].dtype, zp_a, zp_b, zp, by="TFLM")
     how = precision(op.opcode, types[0].dtype, oracle=op.oracle)
     m, s = quantize_multiplier(quotient((twice_max, twice_max), (4.0 ** qnn.DIFFERENCE_LEFT_SHIFT[types[0].dtype], scale), how))
     if s > (0 if types[0].dtype == "int8" and op.oracle == "litert" else 30):
@@ -350,9 +320,6 @@ def _squared_difference(op: Operator) -> Expr:
 # kernels.
 
 
-STABLEHLO_TYPES = ("int32", "int64", "float32")
-
-
 @converter("STABLEHLO_ADD", "int32 int64 float16 float32", "add cast")
 @converter("STABLEHLO_MULTIPLY", "int32 int64 float16 float32", "cast multiply")
 @converter("STABLEHLO_MAXIMUM", "int32 int64 float16 float32", "cast less select")
@@ -360,7 +327,7 @@ STABLEHLO_TYPES = ("int32", "int64", "float32")
 @widens_halves
 def _stablehlo(op: Operator) -> Expr:
     """The arithmetic operator, or a choice by a comparison."""
-    a, b = op.type(0, STABLEHLO_TYPES), op.type(1)
+    a, b = op.type(0, ("int32", "int64", "float32")), op.type(1)
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         op.refuse(f"{a} and {b} differ", code="E1207")
     x, y = op.operands(0, 1)

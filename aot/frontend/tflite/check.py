@@ -324,8 +324,7 @@ def _check_open_inputs(graph: SubgraphView, problems: Problems) -> None:
         axes = open_axes(tensor)
         if axes:
             which = f"dimension{'s' if len(axes) > 1 else ''} {', '.join(map(str, axes))} of {list(tensor.shape_signature)}"
-            message = f"{which} can have any size: choose one, such as {' '.join(options)}"
-            problems.add("E1214", message, f"input {tensor.where}")
+            problems.add("E1214", f"{which} can have any size: choose one, such as {' '.join(options)}", f"input {tensor.where}")
 
 
 def _place(graph: SubgraphView) -> str:
@@ -463,8 +462,7 @@ def _check_interface(graph: SubgraphView, problems: Problems) -> bool:
     for indices, what in ((graph.inputs, "input"), (graph.outputs, "output")):
         for position, index in enumerate(indices):
             if not 0 <= index < len(graph.tensors):
-                message = f"graph {what} {position} is tensor {index}, which does not exist"
-                problems.add("E1103", message, _place(graph))
+                problems.add("E1103", f"graph {what} {position} is tensor {index}, which does not exist", _place(graph))
                 sound = False
             elif (quant := graph.tensors[index].quant) is not None and (quant.scales == 0).any():
                 problems.add("E1111", f"scale 0 of a graph {what} is not a positive number", graph.tensors[index].where)

@@ -42,8 +42,7 @@ def _check_loop_shapes(op: Operator, first: Function, second: Function) -> None:
     shapes = [[t.shape for t in result_types(b)] for b in (first, second)]
     if shapes[0] != shapes[1] and len(shapes[0]) == len(shapes[1]):
         i = next(i for i, (a, b) in enumerate(zip(*shapes, strict=True)) if a != b)
-        message = f"result {i} has shape {list(shapes[0][i])} in one branch and {list(shapes[1][i])} in the other"
-        op.refuse(message, code="E1162")
+        op.refuse(f"result {i} has shape {list(shapes[0][i])} in one branch and {list(shapes[1][i])} in the other", code="E1162")
 
 
 @converter("STABLEHLO_CASE", EVERY, "")
@@ -162,8 +161,7 @@ def _assign_variable(op: Operator) -> Sequence[Expr]:
     """Give the variable another value from here on."""
     value, variable = op.operand(1), op.variable(0, op.type(1))
     if (variable.type.shape, variable.type.dtype) != (op.type(1).shape, op.type(1).dtype):
-        message = f"{op.type(1)} is assigned to the variable {variable.param.name}, which is {variable.type}"
-        op.refuse(message, code="E1151")
+        op.refuse(f"{op.type(1)} is assigned to the variable {variable.param.name}, which is {variable.type}", code="E1151")
     variable.assign(value)
     return ()
 

@@ -1,10 +1,9 @@
-"""Converters of convolutions: CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV, CONV_3D and MediaPipe's."""
+"""Converters of operators with windows: convolutions (also transposed, of volumes, and MediaPipe's) and pooling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -15,18 +14,19 @@ from aot.frontend.tflite.layer import (
     Window,
     bounds,
     check_quantized_layer,
+    clamped,
     convert_hybrid,
-    convert_window,
     explicit_padding,
     finish_layer,
     fit_axis,
-    hybrid_weights,
+    hybrid_operands,
+    image_window,
     is_float_layer,
     is_hybrid_layer,
     is_symmetric_conv,
     layer_operands,
     layer_weights,
-)
+)  # fmt: skip
 from aot.frontend.tflite.retyped import legacy_uint8
 from aot.ir.type import QuantParams, TensorType
 from aot.op.common.layer import FLOAT_ACTIVATIONS, Bounds, PoolAttrs
@@ -34,6 +34,9 @@ from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.conv import (
     CONV2D_FLOAT,
+    DEPTHWISE_FLOAT,
+    FLOAT_TRANSPOSE,
+    HYBRID_TRANSPOSE,
     Conv2DAttrs,
     Conv2DFloatAttrs,
     Conv2DTransposeAttrs,
@@ -43,13 +46,8 @@ from aot.op.nn.conv import (
     FloatTransposeAttrs,
     HybridTransposeAttrs,
     Triple,
-)
-from aot.op.nn.conv import DEPTHWISE_FLOAT as DEPTHWISE_CONV2D_FLOAT_NAME
-from aot.op.nn.conv import FLOAT_TRANSPOSE as FLOAT
-from aot.op.nn.conv import HYBRID_TRANSPOSE as HYBRID
-from aot.op.nn.pool import ARGMAX, UnpoolAttrs
-from aot.op.nn.pool import UNPOOLING as MAX_UNPOOLING_NAME
-from aot.op.qnn.quantize import PARAMS, QUANTIZE, RANGE, DynamicParamsAttrs, DynamicQuantizeAttrs
+)  # fmt: skip  # fmt: skip
+from aot.op.nn.pool import ARGMAX, UNPOOLING, UnpoolAttrs
 from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dtype import is_float
@@ -64,32 +62,27 @@ from aot.support.dtype import is_float
 def _conv2d(op: Operator) -> Expr:
     """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""
     if is_float_layer(op):
-        return convert_conv2d_float(op)
+        window = image_window(op)
+        return op.call(CONV2D_FLOAT, layer_operands(op), Conv2DFloatAttrs(*window, *bounds(op)))
     if is_hybrid_layer(op):
         return _hybrid_conv2d(op)
     layer = check_quantized_layer(op, channel_axis=0)
     groups, attrs = _conv2d_geometry(op)
     zp = layer.input_zp
     attrs = replace(attrs, input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
-    args = op.operand(0), layer_weights(op, layer, channel_axis=0)
+    data, weight = op.operand(0), layer_weights(op, layer, channel_axis=0)
     if groups > 1:
-        return convert_groups(op, layer, args=args, attrs=attrs)
-    return finish_layer(op, op.call("nn.conv2d", args, attrs), layer=layer, rounding="double")
+        return _in_groups(op, layer, data, weight, attrs)
+    return finish_layer(op, op.call("nn.conv2d", [data, weight], attrs), layer)
 
 
 def _conv2d_geometry(op: Operator) -> tuple[int, Conv2DAttrs]:
     """The number of groups, and the window."""
-    shape, weight = op.type(0).shape, op.type(1).shape
-    if len(shape) != 4 or len(weight) != 4:
-        op.refuse("data and weights must have four dimensions")
+    window, shape, weight = image_window(op), op.type(0).shape, op.type(1).shape
     groups = shape[3] // max(weight[3], 1)
     if groups == 0 or shape[3] != groups * weight[3] or weight[0] % groups:
-        message = f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not form groups"
-        op.refuse(message, code="E1207")
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
-    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation))
-    return groups, Conv2DAttrs(strides, pads, dilation)
+        op.refuse(f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not form groups", code="E1207")
+    return groups, Conv2DAttrs(*window)
 
 
 def _hybrid_conv2d(op: Operator) -> Expr:
@@ -108,12 +101,7 @@ def _hybrid_conv2d(op: Operator) -> Expr:
             parts.append(op.call("nn.conv2d", [data, const(filters)], attrs))
         return op.call("concatenate", parts, ConcatenateAttrs(3))
 
-    return convert_hybrid(op, layer, data=op.operand(0), channel_axis=0, asymmetric=not symmetric, weight_first=not symmetric)
-
-
-def convert_conv2d_float(op: Operator) -> Expr:
-    """CONV_2D whose data, weights and result are float32."""
-    return convert_window(op, CONV2D_FLOAT, Conv2DFloatAttrs)
+    return convert_hybrid(op, layer, op.operand(0), channel_axis=0, asymmetric=not symmetric, weight_first=not symmetric)
 
 
 # CONV_2D in groups: G times as many data channels as the filters have; output channel o reads those of group o / (O / G).
@@ -123,11 +111,10 @@ def convert_conv2d_float(op: Operator) -> Expr:
 # convolutions applies.  The sums are requantised like the whole layer's.  Oracles: `ConvPerChannel` and `Conv`, as for nn.conv2d.
 
 
-def convert_groups(op: Operator, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any) -> Expr:
-    """From data [N, H, W, G*I] and weights [O, KH, KW, I], O a multiple of G; `attrs` are those of nn.conv2d."""
-    data, weight = args
+def _in_groups(op: Operator, layer: QuantizedLayer, data: Expr, weight: Constant, attrs: Conv2DAttrs) -> Expr:
+    """From data [N, H, W, G*I] and weights [O, KH, KW, I], O a multiple of G."""
     if weight.type.shape[3] == 1:
-        return _groups_as_depthwise(op, layer, args=args, attrs=attrs)
+        return _groups_as_depthwise(op, layer, data, weight, attrs)
     shape = tensor_type(data).shape
     if weight.type.shape[3] == 2 and shape[3] % 4 == 0:
         weight = _paired_groups(weight, shape[3] // 2, zero=attrs.weight_zp)
@@ -137,9 +124,8 @@ def convert_groups(op: Operator, layer: QuantizedLayer, *, args: tuple[Expr, Con
     for g in range(shape[3] // depth):
         channels = slice(g * each, (g + 1) * each)
         positions = (*map(range, shape[:3]), range(g * depth, (g + 1) * depth))
-        part = _group_weights(weight, channels)
-        acc = op.call("nn.conv2d", [op.slice_of(data, positions), part], attrs)
-        parts.append(finish_layer(op, acc, layer=layer, rounding="double", channels=channels))
+        acc = op.call("nn.conv2d", [op.slice_of(data, positions), _group_weights(weight, channels)], attrs)
+        parts.append(finish_layer(op, acc, layer, channels=channels))
     return op.call("concatenate", parts, ConcatenateAttrs(3))
 
 
@@ -163,26 +149,16 @@ def _group_weights(weight: Constant, channels: slice) -> Constant:
     return const(weight.data[channels], quant=quant, dtype=weight.type.dtype)
 
 
-def _groups_as_depthwise(op: Operator, layer: QuantizedLayer, *, args: tuple[Expr, Constant], attrs: Any) -> Expr:
+def _groups_as_depthwise(op: Operator, layer: QuantizedLayer, data: Expr, weight: Constant, attrs: Conv2DAttrs) -> Expr:
     """Groups of one channel: weights [1, KH, KW, O]."""
-    data, weight = args
     quant = weight.type.quant
     if quant is not None:
         quant = QuantParams(quant.scale, quant.zero_point, 3 if quant.is_per_channel else None)
     moved = const(np.ascontiguousarray(weight.data.transpose(3, 1, 2, 0)), quant=quant, dtype=weight.type.dtype)
     multiplier = weight.type.shape[0] // tensor_type(data).shape[3]
-    depthwise = DepthwiseConv2DAttrs(
-        attrs.strides,
-        attrs.padding,
-        attrs.dilation,
-        attrs.input_zp,
-        attrs.pad_value,
-        multiplier,
-        attrs.weight_zp,
-        attrs.acc_dtype,
-    )
-    acc = op.call("nn.depthwise_conv2d", [data, moved], depthwise)
-    return finish_layer(op, acc, layer=layer, rounding="double")
+    window, zps = (attrs.strides, attrs.padding, attrs.dilation), (attrs.input_zp, attrs.pad_value)
+    depthwise = DepthwiseConv2DAttrs(*window, *zps, multiplier, attrs.weight_zp, attrs.acc_dtype)
+    return finish_layer(op, op.call("nn.depthwise_conv2d", [data, moved], depthwise), layer)
 
 
 @converter(
@@ -197,46 +173,34 @@ def _depthwise_conv2d(op: Operator) -> Expr:
     The multiplier follows from the shapes, as in the reference; the option of that name is only a hint in old files.
     """
     if is_float_layer(op):
-        return convert_depthwise_float(op)
+        window = image_window(op)
+        return op.call(DEPTHWISE_FLOAT, layer_operands(op), DepthwiseConv2DFloatAttrs(*window, *bounds(op)))
     if is_hybrid_layer(op):
         return _hybrid_depthwise(op)
     data = op.operand(0)
     layer = check_quantized_layer(op, channel_axis=3)
     zp = layer.input_zp
-    window = replace(_depthwise_window(op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
+    attrs = replace(_depthwise_window(op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
     weight = layer_weights(op, layer, channel_axis=3)
-    acc = op.call("nn.depthwise_conv2d", [data, weight], window)
-    return finish_layer(op, acc, layer=layer, rounding="double")
+    return finish_layer(op, op.call("nn.depthwise_conv2d", [data, weight], attrs), layer)
 
 
 def _depthwise_window(op: Operator) -> DepthwiseConv2DAttrs:
-    shape, weight_type = op.type(0).shape, op.type(1)
-    if len(shape) != 4 or len(weight_type.shape) != 4:
-        op.refuse("data and weights must have four dimensions")
-    multiplier, remainder = divmod(weight_type.shape[3], shape[3])
+    window, channels, filters = image_window(op), op.type(0).shape[3], op.type(1).shape[3]
+    multiplier, remainder = divmod(filters, channels)
     if remainder or multiplier == 0:
-        op.refuse(f"{weight_type.shape[3]} weight channels are not a multiple of {shape[3]} data channels", code="E1207")
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
-    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight_type.shape[1:3], strides, dilation))
-    return DepthwiseConv2DAttrs(strides, pads, dilation, multiplier=multiplier)
+        op.refuse(f"{filters} weight channels are not a multiple of {channels} data channels", code="E1207")
+    return DepthwiseConv2DAttrs(*window, multiplier=multiplier)
 
 
 def _hybrid_depthwise(op: Operator) -> Expr:
     """Float32 data with int8 weights: each image is quantised as a whole."""
     attrs = _depthwise_window(op)
-    return convert_hybrid(
-        op,
-        lambda integers, weight: op.call("nn.depthwise_conv2d", [integers, weight], attrs),
-        data=op.operand(0),
-        channel_axis=3,
-        asymmetric=True,
-    )
 
+    def layer(integers: Expr, weight: Constant) -> Expr:
+        return op.call("nn.depthwise_conv2d", [integers, weight], attrs)
 
-def convert_depthwise_float(op: Operator) -> Expr:
-    """DEPTHWISE_CONV_2D whose data, weights and result are float32."""
-    return convert_window(op, DEPTHWISE_CONV2D_FLOAT_NAME, DepthwiseConv2DFloatAttrs)
+    return convert_hybrid(op, layer, op.operand(0), channel_axis=3, asymmetric=True)
 
 
 _TRANSPOSE_INPUTS = (2, 1, 3)
@@ -262,7 +226,7 @@ def _transposed_size(op: Operator, image: Sequence[int], kernel: Sequence[int]) 
 @converter(
     "TRANSPOSE_CONV",
     "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
-    f"nn.conv2d_transpose {FLOAT} {HYBRID} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
+    f"nn.conv2d_transpose {FLOAT_TRANSPOSE} {HYBRID_TRANSPOSE} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
 )
 @legacy_uint8
 def _conv2d_transpose(op: Operator) -> Expr:
@@ -277,30 +241,16 @@ def _conv2d_transpose(op: Operator) -> Expr:
         op.refuse(f"the size {size} does not match the result", code="E1120")
     cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
     if data.dtype == "float32" and op.result_type().dtype == "float32" and weight.dtype in ("float32", "int8"):
-        float_attrs = FloatTransposeAttrs(strides, cut, size[1:3], Bounds(*bounds(view)))
+        clamp = Bounds(*bounds(view))
         if weight.dtype == "int8":
-            return convert_hybrid_transposed(view, HybridTransposeAttrs(strides, cut, size[1:3], float_attrs.clamp))
-        return op.call(FLOAT, layer_operands(view), float_attrs)
+            return op.call(
+                HYBRID_TRANSPOSE, hybrid_operands(view, view.operand(0)), HybridTransposeAttrs(strides, cut, size[1:3], clamp)
+            )
+        return op.call(FLOAT_TRANSPOSE, layer_operands(view), FloatTransposeAttrs(strides, cut, size[1:3], clamp))
     layer = check_quantized_layer(view, channel_axis=0)
     attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
     weights = layer_weights(view, layer, channel_axis=0)
-    acc = op.call("nn.conv2d_transpose", [view.operand(0), weights], attrs)
-    return finish_layer(view, acc, layer=layer, rounding="double")
-
-
-def convert_hybrid_transposed(op: Operator, attrs: HybridTransposeAttrs) -> Expr:
-    """The layer; `ctx` shows data, weights and bias as operands 0, 1 and 2."""
-    scales, weight = hybrid_weights(op, channel_axis=0)
-    data = op.operand(0)
-    params = op.call(PARAMS, [op.call(RANGE, [data])], DynamicParamsAttrs(asymmetric=True))
-    integers = op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric=True))
-    operands: list[Expr] = [integers, params, weight, const(scales)]
-    bias = op.input(2)
-    if bias is not None:
-        if op.type(2).dtype != "float32":
-            op.refuse(f"a bias of {op.type(2).dtype} is not supported with float32 data")
-        operands.append(bias)
-    return op.call(HYBRID, operands, attrs)
+    return finish_layer(view, op.call("nn.conv2d_transpose", [view.operand(0), weights], attrs), layer)
 
 
 # Convolution2DTransposeBias: a transposed convolution on float32 whose sums start with the bias.
@@ -314,12 +264,10 @@ def transpose_extent(size: int, kernel: int, stride: int, *, same: bool) -> tupl
     return stride * (size - 1) + kernel - cut, cut // 2
 
 
-@converter("CUSTOM:Convolution2DTransposeBias", "float32*float32", FLOAT, oracle="MediaPipe")
+@converter("CUSTOM:Convolution2DTransposeBias", "float32*float32", FLOAT_TRANSPOSE, oracle="MediaPipe")
 def _transpose_bias(op: Operator) -> Expr:
     """nn.conv2d_transpose_float on data, weights [O, KH, KW, I] and the bias."""
-    types = data, weight, bias = op.types(0, 1, 2)
-    for type_ in types:
-        op.require_dtype(type_, {"float32"})
+    data, weight, bias = (op.type(i, {"float32"}) for i in range(3))
     if (len(data.shape), len(weight.shape)) != (4, 4) or bias.shape != weight.shape[:1] or data.shape[3] != weight.shape[3]:
         op.refuse(f"{data}, {weight} and {bias} do not fit together", code="E1121")
     padding, width, height = struct_options(op, 3)
@@ -330,7 +278,7 @@ def _transpose_bias(op: Operator) -> Expr:
     if min(rows, columns) < 1:
         op.refuse(f"the result has {rows} rows and {columns} columns", code="E1121")
     attrs = FloatTransposeAttrs((height, width), (top, left), (rows, columns), Bounds(), bias_first=True)
-    return op.call(FLOAT, op.operands(0, 1, 2), attrs)
+    return op.call(FLOAT_TRANSPOSE, op.operands(0, 1, 2), attrs)
 
 
 def _conv3d_numbers(op: Operator) -> tuple[Triple, Triple]:
@@ -342,11 +290,10 @@ def _conv3d_numbers(op: Operator) -> tuple[Triple, Triple]:
 
 def _finish_conv3d(op: Operator, result: Expr, *, bias: int) -> Expr:
     """The bias and the clamp of the fused activation."""
-    (low, high) = bounds(op)
     if op.input(bias) is not None:
         op.require_dtype(op.type(bias), {"float32"}, what="a bias")
         result = op.call("add", [result, op.operand(bias)], BinaryAttrs())
-    return op.call("relu", [result], UnaryAttrs(lo=low, hi=high))
+    return clamped(op, result)
 
 
 def _conv3d_layer(op: Operator, data: int, weight: int) -> tuple[TensorType, TensorType]:
@@ -374,8 +321,7 @@ def _conv3d(op: Operator) -> Expr:
     if min(extents) < 1:
         op.refuse(f"a window {weight} does not fit {data}", code="E1207")
     attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (extents[0], extents[1], extents[2]))
-    result = op.call("nn.conv3d", op.operands(0, 1), attrs)
-    return _finish_conv3d(op, result, bias=2)
+    return _finish_conv3d(op, op.call("nn.conv3d", op.operands(0, 1), attrs), bias=2)
 
 
 @converter("CONV_3D_TRANSPOSE", "float32", "add nn.conv3d_transpose relu")
@@ -383,13 +329,8 @@ def _conv3d_transpose(op: Operator) -> Expr:
     """nn.conv3d_transpose, the bias, the clamp; operand 0 is the result's shape."""
     (data, weight), (strides, dilation) = _conv3d_layer(op, 2, 1), _conv3d_numbers(op)
     shape = op.ints(0)
-    if (
-        len(shape) != 5
-        or shape[0] != data.shape[0]
-        or shape[4] != weight.shape[3]
-        or data.shape[4] != weight.shape[4]
-        or min(shape) < 1
-    ):
+    ends = (data.shape[0], weight.shape[3], weight.shape[4])  # batch, channels of the result and of the data
+    if len(shape) != 5 or (shape[0], shape[4], data.shape[4]) != ends or min(shape) < 1:
         op.refuse(f"{weight} do not give {shape} from {data}", code="E1207")
     before = []
     for axis in range(3):
@@ -400,64 +341,53 @@ def _conv3d_transpose(op: Operator) -> Expr:
             op.refuse(f"{data} does not result from {shape} with strides {strides}", code="E1207")
         before.append(start)
     attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
-    result = op.call("nn.conv3d_transpose", op.operands(2, 1), attrs)
-    return _finish_conv3d(op, result, bias=3)
+    return _finish_conv3d(op, op.call("nn.conv3d_transpose", op.operands(2, 1), attrs), bias=3)
 
 
 # Windows without weights: pooling, and MediaPipe's unpooling.
 
 
-def convert_pool(op: Operator, *, name: str, dtypes: Sequence[str]) -> Expr:
-    """The pool, with the clamp of its fused activation (a separate operator for float32); input and output must have the same
-    quantisation, as TFLite requires.
-    """
-    data, out = op.type(0, dtypes), op.result_type()
-    if len(data.shape) != 4:
-        op.refuse("pooling needs four dimensions")
-    lo, hi = 0, 0
-    if not is_float(data.dtype):
-        if op.quant(data, may_be_zero=True)[0]:  # values of scale 0 are moved as they are
-            op.require_same_quant(data, out)
-        lo, hi = op.fused_range(out)
-    kernel = (op.option("filter_height"), op.option("filter_width"))
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    if min(kernel) < 1 or min(strides) < 1:
-        op.refuse(f"a window of {kernel} with strides {strides} is not supported", code="E1122")
-    padding = explicit_padding(op.option("padding"), Window(data.shape[1:3], kernel, strides))
-    result = op.call(name, [op.operand(0)], PoolAttrs(kernel, strides, padding, lo, hi))
-    if not is_float(data.dtype):
-        return result
-    low, high = bounds(op)
-    return op.call("relu", [result], UnaryAttrs(lo=low, hi=high))
+_Pair = tuple[int, int]
+
+
+def _pool_window(op: Operator) -> tuple[_Pair, _Pair]:
+    """The extents of the window, and the strides."""
+    return (op.option("filter_height"), op.option("filter_width")), (op.option("stride_h"), op.option("stride_w"))
 
 
 @converter("AVERAGE_POOL_2D", "int8 uint8 int16 float32", "nn.avg_pool2d")
-def _avg_pool2d(op: Operator) -> Expr:
-    return convert_pool(op, name="nn.avg_pool2d", dtypes=("int8", "int16", "uint8", "float32"))
-
-
 @converter("MAX_POOL_2D", "int8 uint8 int16 float32", "nn.max_pool2d")
-def _max_pool2d(op: Operator) -> Expr:
-    return convert_pool(op, name="nn.max_pool2d", dtypes=("int8", "int16", "uint8", "float32"))
-
-
-# L2_POOL_2D of TFLite, from `square`, `nn.avg_pool2d` and `sqrt`: the root of the mean square under a window.
-#
-# Oracle: `reference_ops::L2Pool`, in the same order.
+def _pool(op: Operator) -> Expr:
+    """The pool, with the clamp of its fused activation (a separate operator for float32); input and output must have the same
+    quantisation, as TFLite requires.
+    """
+    data, out = op.type(0, {"int8", "int16", "uint8", "float32"}), op.result_type()
+    if len(data.shape) != 4:
+        op.refuse("pooling needs four dimensions")
+    limits = 0, 0
+    if not is_float(data.dtype):
+        if op.quant(data, may_be_zero=True)[0]:  # values of scale 0 are moved as they are
+            op.require_same_quant(data, out)
+        limits = op.fused_range(out)
+    kernel, strides = _pool_window(op)
+    if min(*kernel, *strides) < 1:
+        op.refuse(f"a window of {kernel} with strides {strides} is not supported", code="E1122")
+    padding = explicit_padding(op.option("padding"), Window(data.shape[1:3], kernel, strides))
+    name = "nn.avg_pool2d" if op.opcode == "AVERAGE_POOL_2D" else "nn.max_pool2d"
+    result = op.call(name, [op.operand(0)], PoolAttrs(kernel, strides, padding, *limits))
+    return clamped(op, result) if is_float(data.dtype) else result
 
 
 @converter("L2_POOL_2D", "float32", "nn.avg_pool2d relu sqrt square")
 def _l2_pool2d(op: Operator) -> Expr:
-    """The squares, their mean, its root, and the clamp."""
-    data = op.type(0, {"float32"})
-    kernel, strides = (op.option("filter_height"), op.option("filter_width")), (op.option("stride_h"), op.option("stride_w"))
-    if len(data.shape) != 4 or min(kernel) < 1 or min(strides) < 1:
+    """The squares, their mean, its root, and the clamp: `reference_ops::L2Pool`, in the same order."""
+    data, (kernel, strides) = op.type(0, {"float32"}), _pool_window(op)
+    if len(data.shape) != 4 or min(*kernel, *strides) < 1:
         op.refuse(f"a window of {kernel} with strides {strides} on {data} is not supported", code="E1122")
     padding = explicit_padding(op.option("padding"), Window(data.shape[1:3], kernel, strides))
     squares = op.call("square", [op.operand(0)], UnaryAttrs())
     means = op.call("nn.avg_pool2d", [squares], PoolAttrs(kernel, strides, padding, 0, 0))
-    low, high = bounds(op)
-    return op.call("relu", [op.call("sqrt", [means], UnaryAttrs())], UnaryAttrs(lo=low, hi=high))
+    return clamped(op, op.call("sqrt", [means], UnaryAttrs()))
 
 
 @converter("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{ARGMAX} nn.max_pool2d relu", oracle="MediaPipe")
@@ -477,13 +407,13 @@ def _max_pool_argmax(op: Operator) -> list[Expr]:
     return [maxima, op.call(ARGMAX, [x], attrs)]
 
 
-@converter("CUSTOM:MaxUnpooling2D", "float32", MAX_UNPOOLING_NAME, oracle="MediaPipe")
+@converter("CUSTOM:MaxUnpooling2D", "float32", UNPOOLING, oracle="MediaPipe")
 def _max_unpooling(op: Operator) -> Expr:
     """mediapipe.unpool; windows that overlap or leave gaps are refused."""
-    for i in range(2):
-        op.require_dtype(op.type(i), {"float32"})
+    for type_ in op.types(0, 1):
+        op.require_dtype(type_, {"float32"})
     _, sx, sy, width, height = struct_options(op, 5)
     steps_and_window(op, (sy, sx), (height, width))
     if (sy, sx) != (height, width):
         op.refuse(f"strides {(sy, sx)} that differ from the window {(height, width)} are not supported")
-    return op.call(MAX_UNPOOLING_NAME, op.operands(0, 1), UnpoolAttrs((height, width)))
+    return op.call(UNPOOLING, op.operands(0, 1), UnpoolAttrs((height, width)))

@@ -324,6 +324,17 @@ PluginConverter = Callable[[ConvertContext, OperatorView], Expr | Sequence[Expr]
 EVERY = " ".join(MOVABLE)
 """Types whose elements can be moved, whatever they mean."""
 
+EITHER = "LiteRT, or TFLM with `--oracle tflm`"
+"""The oracle of operators that the two compute differently."""
+
+CLAMPS: dict[str, tuple[float | None, float | None]] = {
+    "NONE": (None, None),
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+}
+"""Activations that are a clamp."""
+
 _ALL = ("int4", *MOVABLE[:-2], "uint64", "float16", "float32", "complex64")
 
 

@@ -9,26 +9,8 @@ import numpy as np
 
 from aot.frontend.tflite.convert import EVERY, Operator, converter
 from aot.ir.type import TensorType
+from aot.op import gather as ops
 from aot.op.common.tensors import INDEX_TYPES, MOVABLE
-from aot.op.gather import (
-    KINDS,
-    SEGMENT_TYPES,
-    BinarySearchAttrs,
-    DynamicUpdateSliceAttrs,
-    EmbeddingLookupSparseAttrs,
-    GatherAttrs,
-    GatherNdAttrs,
-    LshProjectionAttrs,
-    OneHotAttrs,
-    ScatterAttrs,
-    ScatterNdAttrs,
-    SegmentAttrs,
-    SparseToDenseAttrs,
-    TakeAttrs,
-    gather_misfit,
-    misfit,
-    scatter_misfit,
-)
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
 from aot.op.math.unary import CastAttrs
 from aot.op.tensor import FullAttrs
@@ -50,7 +32,7 @@ def _gather(op: Operator) -> Expr:
     batch = int(op.option("batch_dims"))
     batch += len(indices.shape) if batch < 0 else 0
     check_constant_indices(op, 1, (data.shape[axis],))
-    return op.call("take", op.operands(0, 1), TakeAttrs(axis, batch))
+    return op.call("take", op.operands(0, 1), ops.TakeAttrs(axis, batch))
 
 
 @converter("GATHER_ND", EVERY, "gather_nd")
@@ -58,7 +40,7 @@ def _gather_nd(op: Operator) -> Expr:
     data, indices = op.type(0, MOVABLE), op.type(1, INDEX_TYPES, what="an index")
     if indices.shape and indices.shape[-1] <= len(data.shape):
         check_constant_indices(op, 1, data.shape[: indices.shape[-1]])
-    return op.call("gather_nd", op.operands(0, 1), GatherNdAttrs())
+    return op.call("gather_nd", op.operands(0, 1), ops.GatherNdAttrs())
 
 
 @converter("SCATTER_ND", EVERY, "scatter_nd")
@@ -68,8 +50,7 @@ def _scatter_nd(op: Operator) -> Expr:
     shape = tuple(op.ints(2))
     if indices.shape and indices.shape[-1] <= len(shape):
         check_constant_indices(op, 0, shape[: indices.shape[-1]])
-    args = op.operands(0, 1)
-    return op.call("scatter_nd", args, ScatterNdAttrs(shape))
+    return op.call("scatter_nd", op.operands(0, 1), ops.ScatterNdAttrs(shape))
 
 
 @converter("ONE_HOT", EVERY, "one_hot")
@@ -80,7 +61,7 @@ def _one_hot(op: Operator) -> Expr:
         op.refuse("on_value and off_value must be scalars", code="E1130")
     axis = op.axis(int(op.option("axis")), len(indices.shape) + 1)
     args = [op.operand(0), *(op.reshaped(op.operand(i), (1,)) for i in (2, 3))]
-    return op.call("one_hot", args, OneHotAttrs(op.one_int(1), axis))
+    return op.call("one_hot", args, ops.OneHotAttrs(op.one_int(1), axis))
 
 
 @converter("UNSORTED_SEGMENT_SUM", "int32 float32", "unsorted_segment")
@@ -88,25 +69,23 @@ def _one_hot(op: Operator) -> Expr:
 @converter("UNSORTED_SEGMENT_MAX", "int32 float32", "unsorted_segment")
 @converter("UNSORTED_SEGMENT_MIN", "int32 float32", "unsorted_segment")
 def _unsorted_segment(op: Operator) -> Expr:
-    data, ids = op.type(0, SEGMENT_TYPES), op.type(1, {"int32"}, what="an id")
+    data, ids = op.type(0, ops.SEGMENT_TYPES), op.type(1, {"int32"}, what="an id")
     count = op.one_int(2)
     if count < 1 or data.shape[: len(ids.shape)] != ids.shape or not data.size:
         op.refuse(f"{count} segments of {data} by {ids} are not supported", code="E1207")
-    attrs = SegmentAttrs(op.opcode.rpartition("_")[2].lower(), count)
-    return op.call("unsorted_segment", op.operands(0, 1), attrs)
+    return op.call("unsorted_segment", op.operands(0, 1), ops.SegmentAttrs(op.opcode.rpartition("_")[2].lower(), count))
 
 
 @converter("SEGMENT_SUM", "int32 float32", "unsorted_segment")
 def _segment_sum(op: Operator) -> Expr:
     """unsorted_segment with as many segments as the constant ids name."""
-    data = op.type(0, SEGMENT_TYPES)
+    data = op.type(0, ops.SEGMENT_TYPES)
     op.require_dtype(op.type(1), {"int32"}, what="an id")
     ids = op.constant(1)
     steps = np.diff(ids.astype(np.int64).ravel(), prepend=-1)
     if data.shape[:1] != ids.shape or not data.size or steps[0] != 1 or ((steps != 0) & (steps != 1)).any():
         op.refuse(f"{data} in segments {ids.ravel().tolist()}, which do not ascend from 0 by steps of 1", code="E1207")
-    attrs = SegmentAttrs("sum", int(ids[-1]) + 1)
-    return op.call("unsorted_segment", op.operands(0, 1), attrs)
+    return op.call("unsorted_segment", op.operands(0, 1), ops.SegmentAttrs("sum", int(ids[-1]) + 1))
 
 
 SCATTERED_TYPES = ("int8", "uint8", "int32", "int64", "float32")
@@ -129,8 +108,7 @@ def _sparse_to_dense(op: Operator) -> Expr:
         return op.call("full", [op.reshaped(op.operand(3), (1,))], FullAttrs(shape))
     places = op.reshaped(op.operand(0), (count, depth))
     elements = op.reshaped(op.operand(2), (values.size,))
-    args = [places, elements, op.reshaped(op.operand(3), (1,))]
-    return op.call("sparse_to_dense", args, SparseToDenseAttrs(shape))
+    return op.call("sparse_to_dense", [places, elements, op.reshaped(op.operand(3), (1,))], ops.SparseToDenseAttrs(shape))
 
 
 # EMBEDDING_LOOKUP of TFLite: rows of a table; float32 rows of an integer table are scaled at lookup.
@@ -153,7 +131,7 @@ def _embedding(op: Operator) -> Expr:
         return _scaled_rows(op, table)
     op.require_dtype(table, MOVABLE)
     op.require_dtype(out, (table.dtype,), what="a result")
-    return op.call("take", op.operands(1, 0), TakeAttrs(0))
+    return op.call("take", op.operands(1, 0), ops.TakeAttrs(0))
 
 
 def _scaled_rows(op: Operator, table: TensorType) -> Expr:
@@ -176,8 +154,8 @@ def _scaled_rows(op: Operator, table: TensorType) -> Expr:
         if quant.axis != 0 or len(scales) != table.shape[0]:
             op.refuse(f"{len(scales)} scales along axis {quant.axis} do not match the rows", code="E1223")
         each = const(scales.reshape(-1, *(1 for _ in table.shape[1:])), span=span)
-        factor = op.call("take", [each, indices], TakeAttrs(0))
-    selected = op.call("cast", [op.call("take", [rows, indices], TakeAttrs(0))], CastAttrs("float32"))
+        factor = op.call("take", [each, indices], ops.TakeAttrs(0))
+    selected = op.call("cast", [op.call("take", [rows, indices], ops.TakeAttrs(0))], CastAttrs("float32"))
     scaled = op.call("multiply", [selected, factor], BinaryAttrs())
     return scaled if op.result_type().dtype == "float32" else op.call("cast", [scaled], CastAttrs("float16"))
 
@@ -187,8 +165,7 @@ def _dynamic_update_slice(op: Operator) -> Expr:
     """dynamic_update_slice; TFLite does not change scalars either."""
     op.require_dtype(op.type(0), MOVABLE)
     op.require_dtype(op.type(2), ("int32", "int64"), what="a position")
-    args = op.operands(0, 1, 2)
-    return op.call("dynamic_update_slice", args, DynamicUpdateSliceAttrs())
+    return op.call("dynamic_update_slice", op.operands(0, 1, 2), ops.DynamicUpdateSliceAttrs())
 
 
 @converter("HASHTABLE_LOOKUP", EVERY, "binary_search cast greater_equal select take")
@@ -201,9 +178,9 @@ def _hashtable_lookup(op: Operator) -> Sequence[Expr]:
     op.require_dtype(op.result_type(1), ("uint8",), what="a hit")
     if len(sought.shape) != 1 or len(keys.shape) != 1 or not keys.size or table.shape[:1] != keys.shape:
         op.refuse(f"{sought} looked up in {keys} and {table} are not supported", code="E1207")
-    place = op.call("binary_search", op.operands(0, 1), BinarySearchAttrs())
+    place = op.call("binary_search", op.operands(0, 1), ops.BinarySearchAttrs())
     hit = op.call("greater_equal", [place, const(np.zeros(1, np.int32), span=span)], CompareAttrs())
-    rows = op.call("take", [op.operand(2), place], TakeAttrs(0))
+    rows = op.call("take", [op.operand(2), place], ops.TakeAttrs(0))
     # zero bytes, whatever value they represent
     nothing = const(np.zeros((1,) * len(table.shape), table.dtype), quant=table.quant, span=span)
     flags = op.reshaped(hit, (sought.size, *[1] * (len(table.shape) - 1)))
@@ -222,8 +199,9 @@ def _embedding_lookup_sparse(op: Operator) -> Expr:
     fits = (ids.shape, indices.shape, weights.shape) == ((n,), (n, depth), (n,)) and len(table.shape) >= 2 and table.size and n
     if not fits or any(p < 1 for p in places):
         op.refuse(f"rows of {table} by {ids}, {indices} and {weights} in {list(places)} places are not supported", code="E1207")
-    attrs = EmbeddingLookupSparseAttrs(op.option("combiner"), places)
-    return op.call("embedding_lookup_sparse", op.operands(0, 1, 3, 4), attrs)
+    return op.call(
+        "embedding_lookup_sparse", op.operands(0, 1, 3, 4), ops.EmbeddingLookupSparseAttrs(op.option("combiner"), places)
+    )
 
 
 @converter("LSH_PROJECTION", EVERY, "lsh_projection", oracles=("litert",))
@@ -235,10 +213,9 @@ def _lsh_projection(op: Operator) -> Expr:
     if kind not in ("SPARSE", "DENSE"):
         op.refuse(f"a projection of type {kind} is not supported", code="E1122")
     weighted = len(op.inputs) > 2
-    if problem := misfit(seeds, items, op.type(2) if weighted else None, dense=kind == "DENSE"):
+    if problem := ops.misfit(seeds, items, op.type(2) if weighted else None, dense=kind == "DENSE"):
         op.refuse(problem, code="E1207")
-    args = op.operands(*range(3 if weighted else 2))
-    return op.call("lsh_projection", args, LshProjectionAttrs(kind == "DENSE"))
+    return op.call("lsh_projection", op.operands(*range(3 if weighted else 2)), ops.LshProjectionAttrs(kind == "DENSE"))
 
 
 @converter("STABLEHLO_GATHER", EVERY, "stablehlo.gather")
@@ -249,8 +226,8 @@ def _stablehlo_gather(op: Operator) -> Expr:
     op.require_dtype(indices, ("int32", "int64"), what="an index")
     names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "slice_sizes")
     offset, collapsed, start, sizes = (tuple(int(n) for n in op.option(name)) for name in names)
-    attrs = GatherAttrs(offset, collapsed, start, int(op.option("index_vector_dim")), sizes)
-    if problem := gather_misfit(data, indices, attrs):
+    attrs = ops.GatherAttrs(offset, collapsed, start, int(op.option("index_vector_dim")), sizes)
+    if problem := ops.gather_misfit(data, indices, attrs):
         op.refuse(problem, code="E1207")
     return op.call("stablehlo.gather", op.operands(0, 1), attrs)
 
@@ -262,13 +239,13 @@ def _stablehlo_scatter(op: Operator) -> Expr:
     op.require_dtype(updates, (data.dtype,), what="an update")
     op.require_dtype(indices, ("int32", "int64"), what="an index")
     body = op.ctx.operators_of(int(op.option("update_computation_subgraph_index")))
-    kind = KINDS.get(body)
+    kind = ops.KINDS.get(body)
     if kind is None:
-        supported = ", ".join(name for (name,) in list(KINDS)[1:])
+        supported = ", ".join(name for (name,) in list(ops.KINDS)[1:])
         op.refuse(f"updates are combined by {', '.join(body)}, but the reference supports only {supported}")
     names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
     window, inserted, index_map = (tuple(int(n) for n in op.option(name)) for name in names)
-    attrs = ScatterAttrs(kind, window, inserted, index_map, int(op.option("index_vector_dim")))
-    if problem := scatter_misfit(data, indices, updates, attrs):
+    attrs = ops.ScatterAttrs(kind, window, inserted, index_map, int(op.option("index_vector_dim")))
+    if problem := ops.scatter_misfit(data, indices, updates, attrs):
         op.refuse(problem, code="E1207")
     return op.call("stablehlo.scatter", op.operands(0, 1, 2), attrs)

@@ -11,9 +11,10 @@ operator, so that one run reports everything that is wrong with a model.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import field
 from functools import partial
 from math import prod
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -36,14 +37,14 @@ from aot.frontend.tflite.view import (
     TensorView,
     stored_bytes,
     to_dense,
-)
+)  # fmt: skip
+from aot.frontend.walk import Unknowable, converting, evaluate, main_function
 from aot.ir.module import IRModule
-from aot.ir.op import F_EVALUATE, Array, Op, TypeRuleError
+from aot.ir.op import Array
 from aot.ir.span import Span
 from aot.ir.type import QuantParams, TensorType
-from aot.numerics.fixed_point import NotAMultiplierError
-from aot.relay.expr import Call, Constant, Expr, Function, Var, const, make_tuple, post_order, tensor_type
-from aot.relay.state import STATE, StateTensor, Variable, constant_of
+from aot.relay.expr import Expr, Function, Var, const, post_order, tensor_type
+from aot.relay.state import Variable, constant_of
 from aot.support.dataclass import dataclass
 from aot.support.dtype import numpy_dtype
 
@@ -109,44 +110,49 @@ _WHATEVER_THE_SHAPES = frozenset(
 """Problems that an operator has with operands of any shape."""
 
 
-class _Unknowable(Exception):  # noqa: N818 - not an error of the model
-    """An operand's value follows from an operator that could not be converted, which has been reported."""
+@dataclass(slots=True)
+class _Shared:
+    """What the walks of a model's graphs share.
 
-
-@dataclass(frozen=True, slots=True)
-class _Site:
-    """Where a subgraph runs: the span of the operator, the walk's stand-ins, and how many operators may still be added ([0]).
-
-    Nodes of an inlined subgraph get the operator's span; those of a function (`apart`) keep their own names.
+    `stand_ins`: ids of the results of operators that failed; `kept`: expressions whose ids must stay unique; `operators_left`:
+    how many operators called subgraphs may still add; `bytes`: of all computed tensors.
     """
 
-    span: Span
-    stand_ins: set[int]
-    budget: list[int]
-    functions: dict[Hashable, Part]
     persistent: Persistent
-    apart: bool = False
+    operators_left: int
+    stand_ins: set[int] = field(default_factory=set)
+    functions: dict[Hashable, Part] = field(default_factory=dict)
+    kept: list[Expr] = field(default_factory=list)
+    bytes: int = 0
 
 
 class GraphWalk:
     """Converts one subgraph in the order of its operators; it is the `ConvertContext` that converters see."""
 
-    def __init__(self, view: ModelView, subgraph: int, *, oracle: str, problems: Problems, site: _Site | None = None) -> None:
+    def __init__(
+        self,
+        view: ModelView,
+        subgraph: int,
+        *,
+        oracle: str,
+        problems: Problems,
+        shared: _Shared | None = None,
+        site: Span | None = None,
+        apart: bool = False,
+    ) -> None:
+        """`site`: the span of the operator that runs the graph, None for an entry of the model.  Nodes of an inlined graph get
+        that span; those of a function (`apart`) keep their own names.
+        """
         self.view = view
         self.graph = view.subgraphs[subgraph]
-        self._oracle = oracle
-        self._problems = problems
-        self._site = site
-        self._budget = site.budget if site is not None else [MAX_INLINED]
-        self._functions: dict[Hashable, Part] = site.functions if site is not None else {}
+        self._oracle, self._problems = oracle, problems
+        self._site, self._apart = site, apart
+        self._shared = shared or _Shared(Persistent(view), MAX_INLINED)
+        self.persistent = self._shared.persistent
         self._list_writes = list_writes(self.graph)
-        self.persistent = site.persistent if site is not None else Persistent(view)
         self._values: dict[int, Expr] = {}
-        self._stand_ins: set[int] = site.stand_ins if site is not None else set()
         self._params: list[Var] = []
         self._unshaped: set[int] = set()
-        self._kept: list[Expr] = []
-        self._bytes = 0
         self.failed = False
         if site is None:
             for index in self.graph.inputs:
@@ -184,11 +190,11 @@ class GraphWalk:
 
     def result_span(self, op: OperatorView, i: int) -> Span:
         """The origin of result i."""
-        if self._site is not None and not self._site.apart:
-            return self._site.span
+        if self._site is not None and not self._apart:
+            return self._site
         index = op.outputs[i] if i < len(op.outputs) else -1
         name = self.graph.tensors[index].name if index >= 0 else ""
-        return Span(op.index, op.opcode, name, index) if self._site is None else Span(self._site.span.op_index, op.opcode, name)
+        return Span(op.index, op.opcode, name, index) if self._site is None else Span(self._site.op_index, op.opcode, name)
 
     def input(self, op: OperatorView, i: int) -> Expr | None:
         """Operand i; None if the operator leaves it out."""
@@ -204,9 +210,9 @@ class GraphWalk:
         expr = self.input(op, i)
         if expr is None:
             self._refuse(op, "E1205", f"operand {i} is missing")
-        value = _evaluate(expr)
-        if value is None and any(id(e) in self._stand_ins for e in post_order(expr)):
-            raise _Unknowable
+        value = evaluate(expr)
+        if value is None and any(id(e) in self._shared.stand_ins for e in post_order(expr)):
+            raise Unknowable
         if value is None:
             tensor = self.graph.tensors[op.inputs[i]]
             self._refuse(op, "E1204", f"operand {i}, {tensor.where}, must be a constant")
@@ -243,7 +249,7 @@ class GraphWalk:
             value = self.input(op, i)
             assert value is not None
             args.append(value)
-        inner = self._inner(op, subgraph, args, apart=self._site is not None and self._site.apart)
+        inner = self._inner(op, subgraph, args, apart=self._apart)
         for index, value in zip(inner.graph.inputs, args, strict=True):
             inner._values[index] = value
         return self._walked(op, inner)
@@ -274,8 +280,8 @@ class GraphWalk:
 
     def _subgraph(self, op: OperatorView, index: int, args: Sequence[Expr], *, known: frozenset[int]) -> Part:
         """A subgraph walked on `args`; a subgraph used twice with the same types and constants is walked once."""
-        key = (index, tuple(id(a) if i in known else (a.type, id(a) in self._stand_ins) for i, a in enumerate(args)))
-        if key not in self._functions:
+        key = (index, tuple(id(a) if i in known else (a.type, id(a) in self._shared.stand_ins) for i, a in enumerate(args)))
+        if key not in self._shared.functions:
             inner = self._inner(op, index, args, apart=True)
             params = []
             for i, (tensor, arg) in enumerate(zip(inner.graph.inputs, args, strict=True)):
@@ -283,14 +289,14 @@ class GraphWalk:
                 param = Var(view.name or f"arg{i}", declared_type(view, shape=tensor_type(arg).shape), Span(name=view.name))
                 params.append(param)
                 inner._values[tensor] = arg if i in known else param
-            self._kept += args  # keeps their ids unique
+            self._shared.kept += args  # keeps their ids unique
             self.persistent.frames.append({})
             try:
                 results = self._walked(op, inner)
             finally:
                 frame = self.persistent.frames.pop()
-            self._functions[key] = Part(inner.graph.name, tuple(params), tuple(results), frame)
-        return self._functions[key]
+            self._shared.functions[key] = Part(inner.graph.name, tuple(params), tuple(results), frame)
+        return self._shared.functions[key]
 
     def handed_on(self, index: int) -> frozenset[int]:
         """The indices of a subgraph's inputs that are its outputs with the same index."""
@@ -303,10 +309,12 @@ class GraphWalk:
 
     def _inner(self, op: OperatorView, subgraph: int, args: Sequence[Expr], *, apart: bool) -> GraphWalk:
         """The walk of another subgraph on matching operands."""
-        site = _Site(self.span(op), self._stand_ins, self._budget, self._functions, self.persistent, apart)
-        inner = GraphWalk(self.view, subgraph, oracle=self._oracle, problems=self._problems, site=site)
-        self._budget[0] -= len(inner.graph.operators)
-        if self._budget[0] < 0:
+        oracle, problems, shared = self._oracle, self._problems, self._shared
+        inner = GraphWalk(
+            self.view, subgraph, oracle=oracle, problems=problems, shared=shared, site=self.span(op), apart=apart
+        )  # fmt: skip
+        self._shared.operators_left -= len(inner.graph.operators)
+        if self._shared.operators_left < 0:
             self._refuse(op, "E1222", f"the subgraphs that are run have more than {MAX_INLINED} operators together")
         if len(inner.graph.inputs) != len(args):
             self._refuse(op, "E1117", f"{len(args)} inputs for a subgraph of {len(inner.graph.inputs)}")
@@ -322,11 +330,9 @@ class GraphWalk:
 
     def _walked(self, op: OperatorView, inner: GraphWalk) -> list[Expr]:
         """The outputs of another subgraph's walk."""
-        inner._bytes = self._bytes
         inner.visit_all()
-        self._bytes = inner._bytes
         if inner.failed:
-            raise _Unknowable
+            raise Unknowable
         return [inner._value(op, index) for index in inner.graph.outputs]
 
     def variable(self, op: OperatorView, i: int, type_: TensorType | None = None) -> Variable:
@@ -341,7 +347,7 @@ class GraphWalk:
             key = (self.graph.index, index)
             self.persistent.declare(key, tensor.name, self._type(op, tensor))
             return self.persistent.here(key)
-        name = self.persistent.name_of(_evaluate(self._value(op, index))) if tensor.dtype in ("resource", "int32") else None
+        name = self.persistent.name_of(evaluate(self._value(op, index))) if tensor.dtype in ("resource", "int32") else None
         if name is None:
             self._refuse(op, "E1150", f"operand {i}, {tensor.where}, is not a handle to a variable known at compile time")
         variable = self.persistent.resource(name, type_, op.where)
@@ -368,10 +374,10 @@ class GraphWalk:
         if not self.persistent.begin(subgraph):
             return
         inner = self._inner(op, subgraph, (), apart=False)
-        with self.persistent.beginning(op.where, partial(_evaluate, most=MAX_TENSOR_BYTES)):
+        with self.persistent.beginning(op.where, partial(evaluate, most=MAX_TENSOR_BYTES)):
             inner.visit_all()
             if inner.failed:
-                raise _Unknowable
+                raise Unknowable
 
     # The walk.
 
@@ -393,7 +399,7 @@ class GraphWalk:
             independent = (p for p in error.problems if not unshaped or p.code in _WHATEVER_THE_SHAPES)
             self._problems.extend(tuple(independent))
             results = None
-        except _Unknowable:
+        except Unknowable:
             results = None
         if results is None:
             self._stand_in(op)
@@ -413,16 +419,11 @@ class GraphWalk:
         kept = self.persistent.kept()
         if self._problems or not (outputs or kept):
             return None
-        spans = tuple(Span(name=graph.tensors[i].name, tensor=i) for i in graph.outputs)
-        types = tuple(
-            declared_type(graph.tensors[i], shape=tensor_type(e).shape) for i, e in zip(graph.outputs, outputs, strict=True)
-        )
-        results = [*outputs, *(v.value for v in kept)]
-        body = results[0] if len(results) == 1 else make_tuple(results)
-        attrs: dict[str, Any] = {"outputs": spans, "output_types": types}
-        if kept:
-            attrs[STATE] = tuple(StateTensor(v.param.name, v.initial, self.persistent.is_shared) for v in kept)
-        return Function((*self._params, *(v.param for v in kept)), body, attrs)
+        named = [
+            (e, Span(name=graph.tensors[i].name, tensor=i), declared_type(graph.tensors[i], shape=tensor_type(e).shape))
+            for i, e in zip(graph.outputs, outputs, strict=True)
+        ]
+        return main_function(self._params, named, kept, is_shared=self.persistent.is_shared)
 
     def _results(self, op: OperatorView) -> Sequence[Expr] | None:
         converter = converter_of(op.kind)
@@ -431,25 +432,11 @@ class GraphWalk:
                 message = f"this operator is not supported yet (aot explain {op.kind} says what is missing)"
                 self._problems.add("E1201", message, op.where)
             return None
-        try:
+        with converting(partial(self._refuse, op), divides_by_zero=lambda: self._has_zero_scale(op)):
             self._check_operands(op)
             write = self._list_writes.writes.get(op.index)
             view = Operator(self, op)
             converted = converter(view) if write is None else convert_list_write(view, write)
-        except TypeRuleError as error:
-            if error.__cause__ is not None:  # the rule's fault, not the model's
-                self._refuse(op, "E1124", f"the converter does not understand it ({error.message})")
-            self._refuse(op, "E1121", error.message)
-        except NotAMultiplierError as error:
-            self._refuse(op, "E1226", str(error))
-        except (AotError, _Unknowable):
-            raise
-        except Exception as error:
-            if isinstance(error, ArithmeticError | ValueError) and self._has_zero_scale(op):
-                self._refuse(op, "E1226", "it divides by the scale of an operand or of its result, which is 0")
-            # A converter met values that its author did not expect.  For the user, the file is to blame; the tests treat this
-            # code as a fault of ours.
-            self._refuse(op, "E1124", f"the converter does not understand it ({type(error).__name__}: {error})")
         results = converted if isinstance(converted, Sequence) else (converted,)
         if len(results) != len(op.outputs):
             self._refuse(op, "E1117", f"{len(op.outputs)} outputs, expected {len(results)}")
@@ -470,7 +457,7 @@ class GraphWalk:
             shapes = f"{list(shape)} is declared, but {list(type_.shape)} follows from the operands"
             self._refuse(op, "E1120", f"shape of result {position}: {shapes}")
         if declared.quant is not None and 0 in declared.quant.scale:
-            value = _evaluate(expr)
+            value = evaluate(expr)
             if value is None or (value != declared.quant.zero_point[0]).any():
                 self._refuse(op, "E1111", f"result {position} has a scale of 0, and is not known to be zero")
         if type_.dtype != declared.dtype:
@@ -478,13 +465,13 @@ class GraphWalk:
 
     def _check_size(self, op: OperatorView, position: int, found: TensorType) -> None:
         """The limits on declared shapes (aot.frontend.tflite.check), applied to a computed one."""
-        self._bytes += (size := stored_bytes(found.dtype, found.size))
+        self._shared.bytes += (size := stored_bytes(found.dtype, found.size))
         if len(found.shape) > MAX_RANK:
             self._refuse(op, "E1221", f"result {position} has {len(found.shape)} dimensions; at most {MAX_RANK} are supported")
         if size > MAX_TENSOR_BYTES:
-            message = f"result {position} has shape {list(found.shape)} and needs {size} bytes, more than {MAX_TENSOR_BYTES}"
-            self._refuse(op, "E1216", message)
-        if self._bytes > check.MAX_TOTAL_BYTES:
+            needs = f"has shape {list(found.shape)} and needs {size} bytes, more than {MAX_TENSOR_BYTES}"
+            self._refuse(op, "E1216", f"result {position} {needs}")
+        if self._shared.bytes > check.MAX_TOTAL_BYTES:
             self._refuse(op, "E1217", f"with result {position} the tensors need more than {check.MAX_TOTAL_BYTES} bytes in total")
         if not found.size and needs_elements(op):
             self._refuse(op, "E1121", f"result {position} has no elements")
@@ -509,7 +496,7 @@ class GraphWalk:
             if tensor.is_open:
                 self._unshaped.add(index)
             stand_in = Var(tensor.name, declared_type(tensor))
-            self._stand_ins.add(id(stand_in))
+            self._shared.stand_ins.add(id(stand_in))
             self._values[index] = stand_in
 
     def _parameter(self, tensor: TensorView) -> Var:
@@ -536,7 +523,7 @@ class GraphWalk:
             data = tensor.data if tensor.sparsity is None else self._dense(op, tensor, tensor.sparsity)
             span = Span(name=tensor.name, tensor=index)
             if self._site is not None:
-                span = Span(name=tensor.name) if self._site.apart else self._site.span
+                span = Span(name=tensor.name) if self._apart else self._site
             type_ = self._type(op, tensor)
             self._values[index] = const(np.asarray(data), quant=type_.quant, dtype=type_.dtype, span=span)
         return self._values[index]
@@ -551,7 +538,7 @@ class GraphWalk:
 
     def _type(self, op: OperatorView | None, tensor: TensorView) -> TensorType:
         if tensor.dtype == "string":  # E1212 reports it
-            raise _Unknowable
+            raise Unknowable
         try:
             numpy_dtype(declared_dtype(tensor))
         except KeyError:
@@ -568,27 +555,6 @@ class GraphWalk:
 
     def _refuse(self, op: OperatorView | None, code: str, message: str) -> NoReturn:
         raise UnsupportedError(Problem(code, message, op.where if op is not None else ""))
-
-
-_MAX_FOLDED = 1 << 16
-"""Maximum elements; operands for shapes or axes are small, larger ones are left to fold_constant."""
-
-
-def _evaluate(expr: Expr, *, most: int = _MAX_FOLDED) -> Array | None:
-    """The value of an expression over constants only; None if it depends on an input or has more than `most` elements."""
-    if isinstance(expr, Constant):
-        return np.asarray(expr.data)
-    values: dict[int, Array] = {}
-    for node in post_order(expr):
-        match node:
-            case Constant():
-                values[id(node)] = np.asarray(node.data)
-            case Call(op=Op(name=name), type=TensorType() as type_) if prod(type_.shape) <= most:
-                args = [values[id(a)] for a in node.args]
-                values[id(node)] = np.asarray(F_EVALUATE.get(name)(*args, attrs=node.attrs, out_type=type_))
-            case _:
-                return None
-    return values[id(expr)]
 
 
 # A tensor's declaration in the file, as types of the graph.

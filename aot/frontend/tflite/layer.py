@@ -1,21 +1,35 @@
-"""Shared by converters of convolutions and dense layers: integer, float32 and hybrid layers (float32 data, integer weights)."""
+"""Layers: what converters of convolutions and dense layers share (integer, float32 and hybrid layers: float32 data, integer
+weights), and the converters of FULLY_CONNECTED and BATCH_MATMUL.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf, isfinite, prod
+from typing import TypeGuard
 
 import numpy as np
 
-from aot.frontend.tflite.convert import Operator
-from aot.frontend.tflite.retyped import LEGACY
+from aot.frontend.tflite.convert import EITHER, Blocks, Operator, converter
+from aot.frontend.tflite.retyped import LEGACY, legacy_uint8
 from aot.ir.op import Array
 from aot.ir.type import QuantParams, TensorType
 from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, reduced_multiplier
 from aot.numerics.ties import Rescaling, as_fixed_point, cast_sums, rounded_once
 from aot.op.common.layer import FLOAT_ACTIVATIONS, Padding
-from aot.op.nn.conv import Conv2DFloatAttrs, DepthwiseConv2DFloatAttrs
+from aot.op.math.unary import UnaryAttrs
+from aot.op.nn.dense import (
+    BLOCKWISE,
+    DENSE_FLOAT,
+    MOST,
+    BatchMatmulAttrs,
+    DenseAttrs,
+    DenseBlockwiseAttrs,
+    DenseFloatAttrs,
+    matrix_of,
+    packed,
+)
 from aot.op.qnn.quantize import (
     HYBRID,
     PARAMS,
@@ -28,6 +42,7 @@ from aot.op.qnn.quantize import (
     HybridOutputAttrs,
     RequantizeAttrs,
 )
+from aot.op.tensor import ReshapeAttrs
 from aot.relay.expr import Call, Constant, Expr, Var, const, post_order, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
@@ -48,26 +63,23 @@ def bounds(op: Operator) -> tuple[float, float]:
     return FLOAT_ACTIVATIONS[activation]
 
 
+def clamped(op: Operator, result: Expr) -> Expr:
+    """A float32 result with the fused activation."""
+    low, high = bounds(op)
+    return op.call("relu", [result], UnaryAttrs(lo=low, hi=high))
+
+
+def _float_bias(op: Operator) -> list[Expr]:
+    """The bias of a layer with float32 data, if it is present."""
+    bias = op.input(2)
+    if bias is not None and op.type(2).dtype != "float32":
+        op.refuse(f"a bias of {op.type(2).dtype} is not supported with float32 data")
+    return [] if bias is None else [bias]
+
+
 def layer_operands(op: Operator) -> list[Expr]:
     """Data, weights and, if present, the bias."""
-    operands = op.operands(0, 1)
-    bias = op.input(2)
-    if bias is None:
-        return operands
-    if op.type(2).dtype != "float32":
-        op.refuse(f"a bias of {op.type(2).dtype} is not supported with float32 data")
-    return [*operands, bias]
-
-
-def convert_window(op: Operator, name: str, attrs_type: type[Conv2DFloatAttrs] | type[DepthwiseConv2DFloatAttrs]) -> Expr:
-    """A call of `name` for a convolution whose weights are [?, KH, KW, ?]."""
-    shape, weight = op.type(0).shape, op.type(1).shape
-    if len(shape) != 4 or len(weight) != 4:
-        op.refuse("data and weights must have four dimensions")
-    strides = (op.option("stride_h"), op.option("stride_w"))
-    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
-    pads = explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation))
-    return op.call(name, layer_operands(op), attrs_type(strides, pads, dilation, *bounds(op)))
+    return [*op.operands(0, 1), *_float_bias(op)]
 
 
 # Shared by CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED: their quantisation, bias and activation.
@@ -110,7 +122,7 @@ def layer_multipliers(op: Operator, data: TensorType, weight: QuantParams, out: 
 
 
 def _rounds_once(op: Operator) -> bool:
-    """Whether the reference multiplies the sums by doubles; any double gives a result."""
+    """Whether the reference multiplies the sums by doubles, with halves away from zero; any double gives a result."""
     return op.opcode == "FULLY_CONNECTED" and op.oracle == "litert"
 
 
@@ -154,8 +166,7 @@ def _accumulation(op: Operator, layer: QuantizedLayer, *, channel_axis: int) -> 
     """How sums of int16 data are accumulated, by the type of the bias and the largest sum that the weights allow."""
     assert layer.output.quant is not None
     _check_bias(op)
-    if layer.input_zp != 0 or layer.output.quant.zero_point[0] != 0:
-        op.refuse("int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
+    op.require_symmetric("int16", layer.input_zp, layer.output.quant.zero_point[0])
     wide = op.input(2) is None or op.type(2).dtype == "int64"
     fits = bool((largest_sums(op, layer, channel_axis=channel_axis) < 1 << 31).all())
     return replace(layer, wide=wide, acc_dtype="int64" if wide and not fits else "int32")
@@ -234,12 +245,11 @@ def _layer_bias(op: Operator, layer: QuantizedLayer) -> Array:
     return data.astype(layer.acc_dtype)
 
 
-def _rescaling(layer: QuantizedLayer, *, rounding: str, channels: slice) -> Rescaling:
-    """The integers of the layer's multipliers."""
+def _rescaling(layer: QuantizedLayer, channels: slice) -> Rescaling:
+    """The integers of the layer's multipliers, rounded twice, or if its sums are wide once."""
     pairs = [quantize_multiplier(m) for m in (layer.multipliers[channels] if len(layer.multipliers) > 1 else layer.multipliers)]
-    if layer.wide:
-        pairs, rounding = [(reduced_multiplier(m), s) for m, s in pairs], "single"
-    return Rescaling(tuple(m for m, _ in pairs), tuple(s for _, s in pairs), rounding)
+    multipliers = tuple(reduced_multiplier(m) if layer.wide else m for m, _ in pairs)
+    return Rescaling(multipliers, tuple(s for _, s in pairs), "single" if layer.wide else "double")
 
 
 def _rescaling_once(op: Operator, acc: Expr, *, layer: QuantizedLayer) -> tuple[Expr, Rescaling]:
@@ -257,11 +267,8 @@ def _rescaling_once(op: Operator, acc: Expr, *, layer: QuantizedLayer) -> tuple[
     return acc, rounded_once(reals, largest.tolist(), (low - zp, high - zp))
 
 
-def finish_layer(op: Operator, acc: Call, *, layer: QuantizedLayer, rounding: str, channels: slice = slice(None)) -> Expr:
-    """bias_add if there is a bias, requantize, clip if there is an activation.
-
-    `channels`: the layer's output channels in `acc`; `rounding`: "double", or "once" with halves away from zero.
-    """
+def finish_layer(op: Operator, acc: Call, layer: QuantizedLayer, *, channels: slice = slice(None)) -> Expr:
+    """bias_add if there is a bias, requantize, clip if there is an activation; `channels`: the output channels in `acc`."""
     expr: Expr = acc
     if op.input(2) is not None:
         bias_type = op.type(2)
@@ -270,24 +277,15 @@ def finish_layer(op: Operator, acc: Call, *, layer: QuantizedLayer, rounding: st
         expr = op.call("nn.bias_add", [expr, const(_layer_bias(op, layer)[channels])])
     quant = layer.output.quant
     assert quant is not None
-    low, high = int_range(layer.output.dtype)
-    zp, dtype = quant.zero_point[0], layer.output.dtype
-    if rounding == "once":
-        expr, by = _rescaling_once(op, expr, layer=layer)
-    else:
-        by = _rescaling(layer, rounding=rounding, channels=channels)
-    attrs = RequantizeAttrs(by.multipliers, by.shifts, zp, low, high, by.rounding, dtype, quant, by.fraction)
+    limits, dtype = int_range(layer.output.dtype), layer.output.dtype
+    expr, by = _rescaling_once(op, expr, layer=layer) if _rounds_once(op) else (expr, _rescaling(layer, channels))
+    attrs = RequantizeAttrs(by.multipliers, by.shifts, quant.zero_point[0], *limits, by.rounding, dtype, quant, by.fraction)
     expr = op.call("qnn.requantize", [expr], attrs)
-    lo, hi = op.fused_range(layer.output)
-    if (lo, hi) != (low, high):
-        expr = op.call("clip", [expr], ClipAttrs(lo, hi))
-    return expr
+    clamp = op.fused_range(layer.output)
+    return expr if clamp == limits else op.call("clip", [expr], ClipAttrs(*clamp))
 
 
-_LARGEST_WEIGHT = float(np.finfo(np.float32).max)
-
-
-# ---- conversion
+# Float32 data with integer weights: the data are quantised at run time.
 
 
 def is_hybrid_layer(op: Operator) -> bool:
@@ -303,11 +301,20 @@ def is_symmetric_conv(op: Operator) -> bool:
     return weight.quant is not None and len(set(weight.quant.scale)) == 1 and weight.shape[3] == op.type(0).shape[3]
 
 
+def quantized_data(op: Operator, data: Expr, *, asymmetric: bool) -> tuple[Expr, Expr]:
+    """Float32 data as integers, each batch by itself, and how they are quantised."""
+    params = op.call(PARAMS, [op.call(RANGE, [data])], DynamicParamsAttrs(asymmetric))
+    return op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric)), params
+
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def convert_hybrid(
     op: Operator,
     layer: Callable[[Expr, Constant], Expr],
-    *,
     data: Expr,
+    *,
     channel_axis: int,
     asymmetric: bool,
     weight_first: bool = False,
@@ -316,23 +323,22 @@ def convert_hybrid(
 
     `layer(integers, weights)` gives the sums, int32 [B, ..., C].
     """
-    scales, weight = hybrid_weights(op, channel_axis=channel_axis)
-    ends = op.call(RANGE, [data])
-    params = op.call(PARAMS, [ends], DynamicParamsAttrs(asymmetric))
-    integers = op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric))
-    operands = [layer(integers, weight), params, const(scales)]
-    bias = op.input(2)
-    if bias is not None:
-        if op.type(2).dtype != "float32":
-            op.refuse(f"a bias of {op.type(2).dtype} is not supported with float32 data")
-        operands.append(bias)
+    scales, weight = _hybrid_weights(op, channel_axis=channel_axis)
+    integers, params = quantized_data(op, data, asymmetric=asymmetric)
+    operands = [layer(integers, weight), params, const(scales), *_float_bias(op)]
     lo, hi = bounds(op)
     if op.opcode != "FULLY_CONNECTED":  # convolutions always clamp to finite numbers
-        lo, hi = -_LARGEST_WEIGHT if lo is None else lo, _LARGEST_WEIGHT if hi is None else hi
+        lo, hi = -_LARGEST if lo is None else lo, _LARGEST if hi is None else hi
     return op.call(HYBRID, operands, HybridOutputAttrs(weight_first, lo, hi))
 
 
-def hybrid_weights(op: Operator, *, channel_axis: int) -> tuple[Array, Constant]:
+def hybrid_operands(op: Operator, data: Expr) -> list[Expr]:
+    """Operands of an operator that is a whole hybrid layer: data, their quantisation, weights, their scales, the bias."""
+    scales, weight = _hybrid_weights(op, channel_axis=0)
+    return [*quantized_data(op, data, asymmetric=True), weight, const(scales), *_float_bias(op)]
+
+
+def _hybrid_weights(op: Operator, *, channel_axis: int) -> tuple[Array, Constant]:
     """Weight scales, float32 [1] or [C], and the weights."""
     type_ = op.type(1)
     if type_.quant is None:
@@ -345,6 +351,9 @@ def hybrid_weights(op: Operator, *, channel_axis: int) -> tuple[Array, Constant]
     scales = np.asarray(type_.quant.scale, np.float32)
     # equal scales along the axis are merged; the integer kernels for int16 data use one byte per weight
     return (scales[:1] if len(set(type_.quant.scale)) == 1 else scales), const(op.constant(1), dtype="int8")
+
+
+# Windows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,3 +389,155 @@ def explicit_padding(scheme: str, window: Window) -> Padding:
         for i in range(2)
     )
     return top, left, bottom, right
+
+
+def image_window(op: Operator) -> tuple[tuple[int, int], Padding, tuple[int, int]]:
+    """Strides, padding and dilation of a convolution of an image by weights [?, KH, KW, ?]."""
+    shape, weight = op.type(0).shape, op.type(1).shape
+    if len(shape) != 4 or len(weight) != 4:
+        op.refuse("data and weights must have four dimensions")
+    strides = (op.option("stride_h"), op.option("stride_w"))
+    dilation = (op.option("dilation_h_factor"), op.option("dilation_w_factor"))
+    return strides, explicit_padding(op.option("padding"), Window(shape[1:3], weight[1:3], strides, dilation)), dilation
+
+
+# FULLY_CONNECTED and BATCH_MATMUL.
+
+
+@converter(
+    "FULLY_CONNECTED",
+    "int8*int8 int8*int4 int16*int8 int16*int4 uint8*uint8 float32*int4 float32*int8 float32*float32",
+    "nn.dense nn.dense_float qnn.dense_blockwise qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range qnn.hybrid_output",
+    oracle=EITHER,
+)
+@legacy_uint8
+def _dense(op: Operator) -> Expr:
+    """reshape to rows, dense + bias_add + requantize (+ clip), reshape to the output's shape."""
+    blocks = op.ctx.blocks(op.view, 1)
+    if blocks is not None:
+        return _hybrid_dense(_NoScale(op.ctx, op.view)) if op.ctx.to_the_letter else _blockwise(op, blocks)
+    if is_float_layer(op):
+        rows, shape = _dense_shapes(op)
+        data, *others = layer_operands(op)
+        return op.reshaped(op.call(DENSE_FLOAT, [op.reshaped(data, rows), *others], DenseFloatAttrs(*bounds(op))), shape)
+    if is_hybrid_layer(op):
+        return _hybrid_dense(op)
+    data = op.operand(0)
+    layer = check_quantized_layer(op, channel_axis=0)
+    rows, shape = _dense_shapes(op)
+    attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    weight = running_weights(op)
+    if weight is None:
+        weight = layer_weights(op, layer, channel_axis=0)
+    elif layer.flipped:
+        op.refuse("weights computed at run time with a negative scale are not supported", code="E1226")
+    acc = op.call("nn.dense", [op.reshaped(data, rows), weight], attrs)
+    return op.reshaped(finish_layer(op, acc, layer), shape)
+
+
+class _NoScale(Operator):
+    """Weights with per-block scales as LiteRT's reference kernel sees them: with a single scale that nobody has set."""
+
+    def type(self, i: int, allowed: Collection[str] | None = None, *, what: str = "data") -> TensorType:
+        type_ = super().type(i, allowed, what=what)
+        return replace(type_, quant=QuantParams((0.0,), (0,))) if i == 1 else type_
+
+
+def _hybrid_dense(op: Operator) -> Expr:
+    """Float32 data with integer weights: rows, each quantised separately, and the output's shape."""
+    rows, shape = _dense_shapes(op)
+
+    def layer(integers: Expr, weight: Constant) -> Expr:
+        return op.call("nn.dense", [integers, weight], DenseAttrs())
+
+    asymmetric = bool(op.option("asymmetric_quantize_inputs"))
+    data = op.reshaped(op.operand(0), rows)
+    return op.reshaped(convert_hybrid(op, layer, data, channel_axis=0, asymmetric=asymmetric), shape)
+
+
+def _dense_shapes(op: Operator) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """FULLY_CONNECTED's data as rows, and the shape of its result: rows of channels, or with `keep_num_dims` like the data.
+
+    If the file declares another shape with as many elements, that one is used: TFLite Micro's kernels ignore it.
+    """
+    if op.option("weights_format") != "DEFAULT":
+        op.refuse(f"weight format {op.option('weights_format')} is not supported")
+    data, weight, declared = op.type(0).shape, op.type(1).shape, op.result_shape()
+    if len(weight) != 2:
+        op.refuse(f"weights of {len(weight)} dimensions are not supported", code="E1207")
+    channels, depth = weight
+    rows, remainder = divmod(prod(data), depth)
+    if remainder or (declared is not None and rows * channels != prod(declared)):
+        op.refuse(f"data of {prod(data)} values does not match weights {list(weight)}", code="E1207")
+    keep = op.option("keep_num_dims") and data[-1:] == (depth,)
+    return (rows, depth), declared or ((*data[:-1], channels) if keep else (rows, channels))
+
+
+def _blockwise(op: Operator, blocks: Blocks) -> Expr:
+    """Rows, each quantised by itself, qnn.dense_blockwise, and the output's shape."""
+    data, weight = op.type(0), op.type(1)
+    if (data.dtype, weight.dtype, op.result_type().dtype) != ("float32", "int4", "float32"):
+        op.refuse(f"blockwise quantisation of {weight.dtype} weights for {data.dtype} data is not supported", code="E1220")
+    if op.option("fused_activation_function") != "NONE":
+        op.refuse("blockwise quantisation with a fused activation is not supported (TFLite rejects it too)")
+    if blocks.size % 2 or blocks.size > MOST:
+        op.refuse(f"blocks of {blocks.size} weights are not supported; only even numbers up to {MOST}", code="E1220")
+    rows, shape = _dense_shapes(op)
+    data_and_params = quantized_data(op, op.reshaped(op.operand(0), rows), asymmetric=True)
+    args = [*data_and_params, const(packed(op.constant(1))), const(blocks.scales), *_float_bias(op)]
+    return op.reshaped(op.call(BLOCKWISE, args, DenseBlockwiseAttrs(blocks.size)), shape)
+
+
+_MATMUL_KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16", "int8", "int16"))
+
+
+@converter("BATCH_MATMUL", "int8 int16 float32", "nn.batch_matmul")
+def _batch_matmul(op: Operator) -> Expr:
+    """batch_matmul, + requantize for integers; a fully connected layer if the right side is one constant matrix."""
+    a, b, out = op.type(0), op.type(1), op.result_type()
+    kind = (a.dtype, b.dtype, out.dtype)
+    adj_x, adj_y = bool(op.option("adj_x")), bool(op.option("adj_y"))
+    left, right = op.operands(0, 1)
+    if kind == ("float32",) * 3:
+        attrs = BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32")
+        if _is_one_matrix(right) and right.stored is None and not adj_x:
+            dense = op.call("nn.dense_float", [_matmul_rows(op, left, a), _matmul_weights(right, adj_y=adj_y)], DenseFloatAttrs())
+            return op.call("reshape", [dense], ReshapeAttrs(attrs.infer_type(a, b).shape))
+        return op.call("nn.batch_matmul", [left, right], attrs)
+    if kind not in _MATMUL_KINDS:
+        op.refuse(f"{kind[0]} by {kind[1]} giving {kind[2]} is not supported", code="E1202")
+    (scale_a, a_zp), (scale, zp) = op.quant(a, may_be_zero=True), op.quant(out, what="the result")
+    # the reference ignores per-channel scales: its multiplier is then 0
+    per_channel = b.quant is not None and len(b.quant.scale) > 1 and not any(b.quant.zero_point)
+    scale_b, b_zp = (0.0, 0) if per_channel else op.quant(b, may_be_zero=True)
+    op.require_symmetric(a.dtype, a_zp, b_zp, zp)
+    depth = matrix_of(a.shape, adj_x)[1]
+    acc_dtype = "int64" if a.dtype == "int16" and -int_range(b.dtype)[0] * depth << 15 >= 1 << 31 else "int32"
+    multiplier, shift = op.multiplier(a.dtype, (scale_a, scale_b), (scale,))
+    rounding = "double"
+    if a.dtype == "int16":
+        multiplier, rounding = reduced_multiplier(multiplier), "single"
+    requant = RequantizeAttrs((multiplier,), (shift,), zp, *int_range(out.dtype), rounding, out.dtype, out.quant)
+    if _is_one_matrix(right) and not adj_x:
+        weights = _matmul_weights(right, adj_y=adj_y, quant=b.quant)
+        acc = op.call("nn.dense", [_matmul_rows(op, left, a), weights], DenseAttrs(a_zp, b_zp, acc_dtype))
+        shape = BatchMatmulAttrs(adj_x, adj_y).infer_type(a, b).shape
+        return op.call("reshape", [op.call("qnn.requantize", [acc], requant)], ReshapeAttrs(shape))
+    acc = op.call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, a_zp, b_zp, acc_dtype))
+    return op.call("qnn.requantize", [acc], requant)
+
+
+def _is_one_matrix(right: Expr) -> TypeGuard[Constant]:
+    """Whether the right side is a constant with no leading dimensions other than 1."""
+    return isinstance(right, Constant) and right.data.size == right.data.shape[-1] * right.data.shape[-2]
+
+
+def _matmul_rows(op: Operator, left: Expr, a: TensorType) -> Expr:
+    """All rows of all matrices of the left side."""
+    return op.call("reshape", [left], ReshapeAttrs((int(np.prod(a.shape[:-1])), a.shape[-1])))
+
+
+def _matmul_weights(right: Constant, *, adj_y: bool, quant: QuantParams | None = None) -> Constant:
+    """The matrix in the form of a fully connected layer: [N, K]."""
+    matrix = right.data.reshape(right.data.shape[-2:])
+    return const(np.ascontiguousarray(matrix if adj_y else matrix.T), quant=quant)

@@ -61,8 +61,7 @@ def _softmax(op: Operator) -> Expr | Sequence[Expr]:
     real = op.real_multiplier(data.dtype, (op.option("beta"), scale))
     if not real * (1 << 26) > 1:
         op.refuse(f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    attrs = SoftmaxAttrs(*softmax_scaling(real), out.dtype)
-    return op.call("qnn.softmax", [op.operand(0)], attrs)
+    return op.call("qnn.softmax", [op.operand(0)], SoftmaxAttrs(*softmax_scaling(real), out.dtype))
 
 
 SOFTMAX16_DEPTH = 1 << 15

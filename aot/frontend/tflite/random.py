@@ -60,8 +60,7 @@ def _drawn(op: Operator, count: int, *, blocks: int) -> Expr:
     state = op.own_variable("counter", np.array([0, 0, *start], np.uint32))
     counter, span, words = state.read(), op.span, WORDS["philox"]
     state.assign(op.call("random.advance", [counter], AdvanceAttrs(blocks, words)))
-    args = [counter, const(np.array(key, np.uint32), span=span)]
-    return op.call("random.bits", args, BitsAttrs("philox", count, words))
+    return op.call("random.bits", [counter, const(np.array(key, np.uint32), span=span)], BitsAttrs("philox", count, words))
 
 
 @converter("RANDOM_UNIFORM", "int32", "random.advance random.bits random.uniform", oracles=("litert",))

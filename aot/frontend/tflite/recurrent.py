@@ -7,28 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from aot.frontend.tflite.convert import Operator, converter
+from aot.frontend.tflite.convert import CLAMPS, Operator, converter
+from aot.frontend.tflite.layer import quantized_data
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.dense import DenseAttrs
-from aot.op.qnn.quantize import HYBRID as HYBRID_OUTPUT
-from aot.op.qnn.quantize import (
-    PARAMS,
-    QUANTIZE,
-    RANGE,
-    DynamicParamsAttrs,
-    DynamicQuantizeAttrs,
-    HybridOutputAttrs,
-    RequantizeAttrs,
-)
+from aot.op.qnn.quantize import HYBRID, HybridOutputAttrs, RequantizeAttrs
 from aot.op.recurrent import (
     BOUNDS,
     DENSE_LANES,
     LSTM_BASIC,
+    LSTM_FLOAT,
+    LSTM_INTEGER,
     MEMORY,
+    RNN,
     TIME,
     LstmAttrs,
     LstmBasicAttrs,
@@ -37,24 +32,54 @@ from aot.op.recurrent import (
     Scale,
     SvdfMemoryAttrs,
     SvdfTimeAttrs,
-)
-from aot.op.recurrent import LSTM_FLOAT as LSTM_FLOAT_NAME
-from aot.op.recurrent import LSTM_INTEGER as LSTM_INTEGER_NAME
-from aot.op.recurrent import RNN as RNN_NAME
+)  # fmt: skip
 from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Expr, const, get_item
+from aot.relay.state import Variable
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
+
+# Shared: states, sequences, scales.
+
+_F = np.float32
+
+
+def _scale(op: Operator, position: int, what: str = "") -> np.float32:
+    return _F(op.quant(op.type(position), what=what or f"operand {position}")[0])
+
+
+def _sequence(data: TensorType, *, time_major: bool) -> tuple[tuple[int, ...], bool, int]:
+    """The data's shape with a time axis, whether that comes first (rows are a single step), and the batch."""
+    if len(data.shape) == 2:
+        return (1, *data.shape), True, data.shape[0]
+    return data.shape, time_major, data.shape[1 if time_major else 0]
+
+
+def _rows_of(op: Operator, batch: int, *states: Variable) -> list[Expr]:
+    """The states' values as rows."""
+    return [op.reshaped(v.read(), (batch, v.type.size // batch)) for v in states]
+
+
+def _finish(op: Operator, result: Expr, shape: Sequence[int], *states: Variable) -> Expr:
+    """The outputs in this shape; the states get new values."""
+    for i, variable in enumerate(states, 1):
+        variable.assign(op.reshaped(get_item(result, i, span=op.span), variable.type.shape))
+    return op.reshaped(get_item(result, 0, span=op.span), shape)
+
+
+def _both(op: Operator, forward: Expr, backward: Expr) -> list[Expr]:
+    """Two results, or with `merge_outputs` one with both side by side."""
+    if op.option("merge_outputs"):
+        return [op.call("concatenate", (forward, backward), ConcatenateAttrs(2))]
+    return [forward, backward]
+
 
 # The operands of TFLite's LSTM operators by name, and the kind of LSTM that they define.
 
 
-GATES = ("input", "forget", "cell", "output")
-
-
 @dataclass(frozen=True, slots=True)
 class LstmOperands:
-    """Positions of the operands of one direction, per gate in GATES' order; None for those left out.
+    """Positions of the operands of one direction, per gate: input, forget, cell, output; None for those left out.
 
     `gates` are the indices of the existing gates: without an input gate it is 1 - forget (CIFG).
     """
@@ -76,12 +101,7 @@ class LstmOperands:
         return len(self.weights)
 
 
-def lstm_operands(op: Operator) -> LstmOperands:
-    """The operands of LSTM (full kernel) and UNIDIRECTIONAL_SEQUENCE_LSTM."""
-    return one_direction(op, first=1, states=(18, 19), norms=20)
-
-
-def one_direction(
+def _one_direction(
     op: Operator, *, first: int, states: tuple[int, int], data: int = 0, norms: int | None = None, auxiliary: int | None = None
 ) -> LstmOperands:
     """Seventeen operands from `first` on: four weights, four recurrent ones, three peepholes, four biases, projection, its bias;
@@ -133,37 +153,29 @@ def _check_operands(op: Operator, lstm: LstmOperands) -> None:
         op.refuse(f"{cells} cells give {outputs} outputs without a projection", code="E1207")
 
 
-def sequence_shape(data: TensorType, *, time_major: bool) -> tuple[tuple[int, ...], bool]:
-    """The data's shape with a time axis, and whether that comes first: rows are a single step."""
-    if len(data.shape) == 2:
-        return (1, *data.shape), True
-    return data.shape, time_major
-
-
 CELL_POWER = -11
 """log2 of the cell's scale: the reference accepts no other."""
 _BASIC_GATE = 2.0**12
 
 
-def convert_basic_lstm(op: Operator) -> list[Expr]:
+def _basic_lstm(op: Operator) -> list[Expr]:
     """(output, cell, v, gates), all of which the file may read; both states get new values."""
     if len(op.inputs) != 5 or len(op.outputs) != 4:
         op.refuse(f"the basic kernel has 5 operands and 4 results, not {len(op.inputs)} and {len(op.outputs)}")
     data, weight, bias = op.types(0, 2, 3)
     output, cell = op.variable(1), op.variable(4)
-    kinds = ("float32",) * 5 if data.dtype == "float32" else ("uint8", "uint8", "uint8", "int32", "int16")
+    is_float = data.dtype == "float32"
+    kinds = ("float32",) * 5 if is_float else ("uint8", "uint8", "uint8", "int32", "int16")
     for type_, kind in zip((data, output.type, weight, bias, cell.type), kinds, strict=True):
         op.require_dtype(type_, {kind}, what="an operand of the basic kernel")
     _check_basic_shapes(op, data, output.type, weight, bias, cell.type)
-    if kinds[0] == "float32" and data.shape[0] > 1:
+    if is_float and data.shape[0] > 1:
         # the reference then uses a matrix product, whose order of summation depends on all sizes
         op.refuse(f"{data.shape[0]} batches of float32 data are not supported by the basic kernel; only 1 is")
-    attrs = LstmBasicAttrs() if kinds[0] == "float32" else _basic_attrs(op)
-    span = op.span
+    attrs = LstmBasicAttrs() if is_float else _basic_attrs(op)
     joined = op.call("concatenate", [op.operand(0), output.read()], ConcatenateAttrs(1))
-    constants = [const(op.constant(i)) for i in (2, 3)]
-    lstm = op.call(LSTM_BASIC, [joined, cell.read(), *constants], attrs)
-    results = [get_item(lstm, i, span=span) for i in range(3)]
+    lstm = op.call(LSTM_BASIC, [joined, cell.read(), const(op.constant(2)), const(op.constant(3))], attrs)
+    results = [get_item(lstm, i, span=op.span) for i in range(3)]
     output.assign(results[0])
     cell.assign(results[1])
     return [results[0], results[1], joined, results[2]]
@@ -194,24 +206,21 @@ def _basic_attrs(op: Operator) -> LstmBasicAttrs:
 LSTM_ACTIVATIONS = ("TANH", "RELU", "RELU6", "RELU_N1_TO_1")
 
 
-def convert_float_lstm(
+def _float_lstm(
     op: Operator, lstm: LstmOperands, *, time_major: bool, backward: bool = False, auxiliary: Expr | None = None
 ) -> Expr:
     """The outputs; both states get new values."""
-    data, span = op.type(lstm.data), op.span
-    output, cell = op.variable(lstm.output_state), op.variable(lstm.cell_state)
+    data, output, cell = op.type(lstm.data), op.variable(lstm.output_state), op.variable(lstm.cell_state)
     for type_, what in ((output.type, "the output's state"), (cell.type, "the cell's state")):
         op.require_dtype(type_, {"float32"}, what=what)
-    shape, major = sequence_shape(data, time_major=time_major)
-    batch = shape[1 if major else 0]
+    shape, major, batch = _sequence(data, time_major=time_major)
     if major and batch > 1:
         # the reference then uses a matrix product, whose order of summation depends on all sizes
         op.refuse(f"{batch} batches of float32 data with the time first are not supported; only 1 is")
     attrs = _float_attrs(op, lstm, time_major=major, backward=backward, auxiliary=auxiliary is not None)
-    operands = [op.reshaped(op.operand(lstm.data), shape)]
-    operands += [op.reshaped(v.read(), (batch, v.type.size // batch)) for v in (output, cell)]
+    operands = [op.reshaped(op.operand(lstm.data), shape), *_rows_of(op, batch, output, cell)]
     matrix = "int8" if attrs.scales else "float32"
-    operands += [const(_joined(op, p, matrix)) for p in (lstm.weights, lstm.recurrent)]
+    operands += [const(_joined(op, lstm.weights, matrix)), const(_joined(op, lstm.recurrent, matrix))]
     operands.append(const(_joined(op, lstm.biases)))
     if auxiliary is not None:
         operands += [auxiliary, const(_joined(op, lstm.auxiliary, matrix))]
@@ -221,10 +230,11 @@ def convert_float_lstm(
         operands.append(const(_joined(op, lstm.norms)))
     operands += [const(_joined(op, [p], matrix)) for p in [lstm.projection] if p is not None]
     operands += [const(_joined(op, [p])) for p in [lstm.projection_bias] if p is not None]
-    result = op.call(LSTM_FLOAT_NAME, operands, attrs)
-    for i, variable in ((1, output), (2, cell)):
-        variable.assign(op.reshaped(get_item(result, i, span=span), variable.type.shape))
-    return op.reshaped(get_item(result, 0, span=span), (*data.shape[:-1], op.type(lstm.recurrent[-1]).shape[1]))
+    return _finish(op, op.call(LSTM_FLOAT, operands, attrs), _result_shape(op, lstm), output, cell)
+
+
+def _result_shape(op: Operator, lstm: LstmOperands) -> tuple[int, ...]:
+    return (*op.type(lstm.data).shape[:-1], op.type(lstm.recurrent[-1]).shape[1])
 
 
 def _float_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool, backward: bool, auxiliary: bool) -> LstmFloatAttrs:
@@ -252,11 +262,7 @@ def _weight_scales(op: Operator, lstm: LstmOperands) -> tuple[tuple[str, tuple[f
     """The scales of each int8 matrix."""
     matrices = {"input": lstm.weights, "recurrent": lstm.recurrent, "auxiliary_weight": lstm.auxiliary}
     matrices["projection"] = () if lstm.projection is None else (lstm.projection,)
-    return tuple((name, tuple(_weight_scale(op, p) for p in positions)) for name, positions in matrices.items() if positions)
-
-
-def _weight_scale(op: Operator, position: int) -> float:
-    return float(np.float32(op.quant(op.type(position), what=f"operand {position}")[0]))
+    return tuple((name, tuple(float(_scale(op, p)) for p in positions)) for name, positions in matrices.items() if positions)
 
 
 def _joined(op: Operator, positions: Sequence[int], dtype: str = "float32") -> Array:
@@ -268,46 +274,36 @@ def _joined(op: Operator, positions: Sequence[int], dtype: str = "float32") -> A
 def _peephole(op: Operator, position: int, dtype: str) -> Array:
     """The peephole; int8 as the float32 values that the reference computes from it."""
     weight = _joined(op, [position], dtype)
-    return weight if dtype == "float32" else np.float32(_weight_scale(op, position)) * weight.astype(np.float32)
+    return weight if dtype == "float32" else _scale(op, position) * weight.astype(np.float32)
 
 
 # The integers of a quantised LSTM: what the reference's `PopulateQuantizedLstmParams8x8_16` and TFLM's Prepare compute.
 
 
-_F = np.float32
 _GATE_SCALE = _F(2.0**-12)
 _PRODUCT = 2.0**-15
 _LEAST_POWER, _MOST_POWER = -29, 1
 """Exponents of the cell's scale: the product of two gates is shifted by 30 more, between 1 and 31."""
 
 
-def convert_integer_lstm(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Expr:
+def _integer_lstm(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Expr:
     """The outputs; both states get new values."""
-    data, span = op.type(lstm.data), op.span
-    output, cell = op.variable(lstm.output_state), op.variable(lstm.cell_state)
+    data, output, cell = op.type(lstm.data), op.variable(lstm.output_state), op.variable(lstm.cell_state)
     op.require_dtype(output.type, {data.dtype}, what="the output's state")
     op.require_dtype(cell.type, {"int16"}, what="the cell's state")
     for position in (*lstm.weights, *lstm.recurrent):
         op.require_dtype(op.type(position), {"int8"}, what="a weight")
-    shape, major = sequence_shape(data, time_major=time_major)
+    shape, major, batch = _sequence(data, time_major=time_major)
     attrs = _integer_attrs(op, lstm, time_major=major)
-    sequence = op.reshaped(op.operand(lstm.data), shape)
-    batch = shape[1 if major else 0]
-    states = [op.reshaped(v.read(), (batch, v.type.size // batch)) for v in (output, cell)]
-    result = op.call(LSTM_INTEGER_NAME, [sequence, *states, *map(const, _integer_constants(op, lstm, attrs))], attrs)
-    for i, variable in ((1, output), (2, cell)):
-        variable.assign(op.reshaped(get_item(result, i, span=span), variable.type.shape))
-    return op.reshaped(get_item(result, 0, span=span), (*data.shape[:-1], op.type(lstm.recurrent[-1]).shape[1]))
-
-
-def _product_scale(op: Operator, position: int) -> np.float32:
-    return _F(op.quant(op.type(position), what=f"operand {position}")[0])
+    operands = [op.reshaped(op.operand(lstm.data), shape), *_rows_of(op, batch, output, cell)]
+    operands += map(const, _integer_constants(op, lstm, attrs))
+    return _finish(op, op.call(LSTM_INTEGER, operands, attrs), _result_shape(op, lstm), output, cell)
 
 
 def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> LstmAttrs:
     """All scales in float32, in the reference's order."""
     data = op.type(lstm.data)
-    cell_scale, output_scale = _product_scale(op, lstm.cell_state), _product_scale(op, lstm.output_state)
+    cell_scale, output_scale = _scale(op, lstm.cell_state), _scale(op, lstm.output_state)
     power = float(np.round(np.log2(cell_scale)))
     if abs(np.log2(cell_scale) - power) >= 1e-3:
         op.refuse(f"the cell's scale {cell_scale} is not a power of two", code="E1226")
@@ -315,7 +311,7 @@ def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Lst
     if lstm.norms:
         first = 4 - lstm.gates
         gate_scales = [_intermediate(op, first + g)[0] for g in range(lstm.gates)]
-    inputs = _gate_scales(op, lstm.weights, _product_scale(op, lstm.data), gate_scales)
+    inputs = _gate_scales(op, lstm.weights, _scale(op, lstm.data), gate_scales)
     recurrent = _gate_scales(op, lstm.recurrent, output_scale, gate_scales)
     out = op.result_type()
     zp = op.quant(op.type(lstm.output_state))[1]
@@ -332,8 +328,7 @@ def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Lst
 
 
 def _gate_scales(op: Operator, weights: Sequence[int], data: np.float32, gates: Sequence[np.float32]) -> tuple[Scale, ...]:
-    reals = [_F(_F(_product_scale(op, p) * data) / g) for p, g in zip(weights, gates, strict=True)]
-    return tuple(quantize_multiplier(float(r)) for r in reals)
+    return tuple(quantize_multiplier(float(_F(_F(_scale(op, p) * data) / g))) for p, g in zip(weights, gates, strict=True))
 
 
 def _clip_code(op: Operator, option: str, scale: np.float32, most: int) -> int:
@@ -350,21 +345,18 @@ def _intermediate(op: Operator, i: int) -> tuple[np.float32, int]:
 def _litert(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, power: float, gate_scales: Sequence[np.float32]) -> LstmAttrs:
     hidden, zp = _intermediate(op, 4)
     attrs = replace(attrs, hidden_scale=quantize_multiplier(float(_F(_PRODUCT / float(hidden) * _PRODUCT))), hidden_zp=zp)
-    output_scale = _product_scale(op, lstm.output_state)
+    output_scale = _scale(op, lstm.output_state)
     if lstm.projection is not None:
         # the reference adds the negated zero point here, and its multiple to the projection's bias
-        real = _F(_F(_product_scale(op, lstm.projection) * hidden) / output_scale)
+        real = _F(_F(_scale(op, lstm.projection) * hidden) / output_scale)
         clip = _clip_code(op, "proj_clip", _F(op.quant(op.result_type(), what="the result")[0]), 127)
         attrs = replace(attrs, hidden_zp=-zp, projection_scale=quantize_multiplier(float(real)), projection_clip=clip)
     if lstm.peepholes:
         others = [s for g, s in enumerate(gate_scales) if g != lstm.gates - 2]
-        reals = [_F(2.0**power * float(_product_scale(op, p)) / float(s)) for p, s in zip(lstm.peepholes, others, strict=True)]
+        reals = [_F(2.0**power * float(_scale(op, p)) / float(s)) for p, s in zip(lstm.peepholes, others, strict=True)]
         attrs = replace(attrs, peephole_scales=tuple(quantize_multiplier(float(r)) for r in reals))
-    if lstm.norms:
-        scales = [_product_scale(op, p) for p in lstm.norms]
-        norm = tuple((*quantize_multiplier(float(s)), max(1, int(_F(10000) * s))) for s in scales)
-        attrs = replace(attrs, norm=norm)
-    return attrs
+    scales = [_scale(op, p) for p in lstm.norms]
+    return replace(attrs, norm=tuple((*quantize_multiplier(float(s)), max(1, int(_F(10000) * s))) for s in scales))
 
 
 def _tflm(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, cell_scale: float, output_scale: float) -> LstmAttrs:
@@ -438,19 +430,18 @@ def _lstm_sequence(op: Operator) -> Expr:
 def _lstm(op: Operator) -> Expr | list[Expr]:
     """One step [B, I]."""
     if op.option("kernel_type") == "BASIC":
-        return convert_basic_lstm(op)
+        return _basic_lstm(op)
     return _convert_lstm(op, time_major=True)
 
 
 def _convert_lstm(op: Operator, *, time_major: bool) -> Expr:
-    data = op.type(0)
-    lstm = lstm_operands(op)
+    data, lstm = op.type(0), _one_direction(op, first=1, states=(18, 19), norms=20)
     if data.dtype == "float32":
-        return convert_float_lstm(op, lstm, time_major=time_major)
+        return _float_lstm(op, lstm, time_major=time_major)
     if op.opcode == "LSTM" and len(op.view.intermediates) == EIGHT_BITS_BETWEEN:
         op.refuse(f"an LSTM with {EIGHT_BITS_BETWEEN} intermediate tensors (8x8 to 8 bits) is not supported", code="E1261")
     op.require_dtype(data, {"int8", "float32"} if op.opcode == "LSTM" else {"int8", "int16", "float32"})
-    return convert_integer_lstm(op, lstm, time_major=time_major)
+    return _integer_lstm(op, lstm, time_major=time_major)
 
 
 # BIDIRECTIONAL_SEQUENCE_LSTM of TFLite: one LSTM from the first step to the last, one in reverse, on float32 or hybrid.
@@ -463,26 +454,22 @@ _AUXILIARY = 39
 
 @converter("BIDIRECTIONAL_SEQUENCE_LSTM", "float32*int8 float32*float32", "concatenate nn.lstm")
 def _bidirectional_lstm(op: Operator) -> list[Expr]:
-    """Two results, or with `merge_outputs` one with both side by side."""
     data = op.type(0, {"float32"})
     if len(data.shape) != 3:
         op.refuse(f"data of {len(data.shape)} dimensions are not supported", code="E1207")
-    time_major, merged = bool(op.option("time_major")), bool(op.option("merge_outputs"))
-    if merged and not time_major and data.shape[0] > 1:
+    time_major = bool(op.option("time_major"))
+    if op.option("merge_outputs") and not time_major and data.shape[0] > 1:
         # the reference then reads the states of the second batch beyond their end
         op.refuse(f"merged outputs of {data.shape[0]} batches before the time are not supported; only 1 is")
     weighted = len(op.inputs) > 41 and op.input(41) is not None
     has_auxiliary = len(op.inputs) > _AUXILIARY and op.input(_AUXILIARY) is not None
     auxiliary = op.operand(_AUXILIARY) if weighted else None
     places = (40, 44) if weighted else (None, None)
-    forward = one_direction(op, first=1, states=(35, 36), auxiliary=places[0])
+    forward = _one_direction(op, first=1, states=(35, 36), auxiliary=places[0])
     source = _AUXILIARY if has_auxiliary and not weighted else 0
-    backward = one_direction(op, first=18, states=(37, 38), data=source, auxiliary=places[1])
-    results = [
-        convert_float_lstm(op, forward, time_major=time_major, auxiliary=auxiliary),
-        convert_float_lstm(op, backward, time_major=time_major, auxiliary=auxiliary, backward=True),
-    ]
-    return [op.call("concatenate", tuple(results), ConcatenateAttrs(2))] if merged else results
+    backward = _one_direction(op, first=18, states=(37, 38), data=source, auxiliary=places[1])
+    first = _float_lstm(op, forward, time_major=time_major, auxiliary=auxiliary)
+    return _both(op, first, _float_lstm(op, backward, time_major=time_major, auxiliary=auxiliary, backward=True))
 
 
 # The converters of nn.rnn.
@@ -492,38 +479,24 @@ _RNN_TYPES = "float32*int8 float32*float32"
 _RNN_ACTIVATIONS = ("NONE", "TANH", *BOUNDS)
 
 
-@dataclass(frozen=True, slots=True)
-class _RnnOperands:
-    """Positions of the operands of one direction."""
-
-    data: int
-    weight: int
-    recurrent: int
-    bias: int
-    state: int
-    auxiliary: int | None = None
-
-
 @converter("RNN", _RNN_TYPES, "nn.rnn")
 def _rnn(op: Operator) -> Expr:
     """One step [B, I]."""
-    return _convert_rnn(op, _RnnOperands(0, 1, 2, 3, 4), time_major=True)
+    return _one_rnn(op, time_major=True)
 
 
 @converter("UNIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "nn.rnn")
 def _rnn_sequence(op: Operator) -> Expr:
     """A sequence [T, B, I], or [B, T, I] if it is not time-major."""
-    return _convert_rnn(op, _RnnOperands(0, 1, 2, 3, 4), time_major=bool(op.option("time_major")))
+    return _one_rnn(op, time_major=bool(op.option("time_major")))
 
 
 @converter("BIDIRECTIONAL_SEQUENCE_RNN", _RNN_TYPES, "concatenate nn.rnn")
 def _bidirectional_rnn(op: Operator) -> list[Expr]:
-    """Two results, or with `merge_outputs` one with both side by side; auxiliary data as in BIDIRECTIONAL_SEQUENCE_LSTM."""
+    """Auxiliary data as in BIDIRECTIONAL_SEQUENCE_LSTM."""
     time_major = bool(op.option("time_major"))
     weighted = len(op.inputs) > 11 and op.input(10) is not None
     alone = len(op.inputs) > 9 and op.input(9) is not None and not weighted
-    forward = _RnnOperands(0, 1, 2, 3, 4, 10 if weighted else None)
-    backward = _RnnOperands(9 if alone and time_major else 0, 5, 6, 7, 8, 11 if weighted else None)
     if weighted and op.type(9).shape != op.type(0).shape:
         # the reference assumes that its rows are as long as the data's
         op.refuse(f"auxiliary data of {op.type(9)} with data of {op.type(0)} is not supported")
@@ -531,44 +504,38 @@ def _bidirectional_rnn(op: Operator) -> list[Expr]:
     if time_major and op.option("merge_outputs") and op.type(1).dtype == "int8" and symmetric and data.shape[1] > 1:
         # the reference then reads zero points that do not exist
         op.refuse(f"merged outputs of {data.shape[1]} batches with int8 weights are not supported; only 1 is")
-    results = [_convert_rnn(op, forward, time_major=time_major), _convert_rnn(op, backward, time_major=time_major, backward=True)]
-    if not op.option("merge_outputs"):
-        return results
-    return [op.call("concatenate", tuple(results), ConcatenateAttrs(2))]
+    forward = _one_rnn(op, auxiliary=10 if weighted else None, time_major=time_major)
+    source = 9 if alone and time_major else 0
+    backward = _one_rnn(op, source, 5, auxiliary=11 if weighted else None, time_major=time_major, backward=True)
+    return _both(op, forward, backward)
 
 
-def _convert_rnn(op: Operator, rnn: _RnnOperands, *, time_major: bool, backward: bool = False) -> Expr:
-    data, weight, span = op.type(rnn.data), op.type(rnn.weight), op.span
-    state = op.variable(rnn.state)
-    op.require_dtype(data, {"float32"})
-    op.require_dtype(weight, {"int8", "float32"}, what="a weight")
-    op.require_dtype(op.type(rnn.recurrent), {weight.dtype}, what="a recurrent weight")
-    for position, what in ((rnn.bias, "a bias"), (rnn.state, "a state")):
+def _one_rnn(
+    op: Operator, data: int = 0, first: int = 1, *, auxiliary: int | None = None, time_major: bool, backward: bool = False
+) -> Expr:  # fmt: skip
+    """One direction: weights, recurrent weights, bias and state are the operands from `first` on."""
+    data_type, weight, state = (
+        op.type(data, {"float32"}),
+        op.type(first, {"int8", "float32"}, what="a weight"),
+        op.variable(first + 3),
+    )
+    op.require_dtype(op.type(first + 1), {weight.dtype}, what="a recurrent weight")
+    for position, what in ((first + 2, "a bias"), (first + 3, "a state")):
         op.require_dtype(op.type(position), {"float32"}, what=what)
-    units = weight.shape[0]
-    if op.option("fused_activation_function") not in _RNN_ACTIVATIONS:
-        op.refuse(f"the activation {op.option('fused_activation_function')} is not supported")
-    shape, major = sequence_shape(data, time_major=time_major)
-    batch = shape[1 if major else 0]
-    attrs = _rnn_attrs(op, rnn, time_major=major, backward=backward)
-    operands = [op.reshaped(op.operand(rnn.data), shape), op.reshaped(state.read(), (batch, state.type.size // batch))]
-    operands += [const(op.constant(p)) for p in (rnn.weight, rnn.recurrent, rnn.bias)]
-    if rnn.auxiliary is not None:
-        operands += [op.operand(9), const(op.constant(rnn.auxiliary))]
-    result = op.call(RNN_NAME, operands, attrs)
-    state.assign(op.reshaped(get_item(result, 1, span=span), state.type.shape))
-    return op.reshaped(get_item(result, 0, span=span), (*data.shape[:-1], units))
-
-
-def _rnn_attrs(op: Operator, rnn: _RnnOperands, *, time_major: bool, backward: bool) -> RnnAttrs:
-    places = [rnn.weight, rnn.recurrent] + ([rnn.auxiliary] if rnn.auxiliary is not None else [])
-    is_hybrid = op.type(rnn.weight).dtype == "int8"
-    scales = tuple(float(np.float32(op.quant(op.type(p), what="a weight")[0])) for p in places if is_hybrid)
-    activation, asymmetric = op.option("fused_activation_function"), bool(op.option("asymmetric_quantize_inputs"))
-    shape = op.type(rnn.data).shape
-    again = scales and op.opcode == "BIDIRECTIONAL_SEQUENCE_RNN" and time_major
-    passes = shape[0] if again else 1
-    return RnnAttrs(time_major, activation, backward, rnn.auxiliary is not None, scales, asymmetric, passes)
+    activation = op.option("fused_activation_function")
+    if activation not in _RNN_ACTIVATIONS:
+        op.refuse(f"the activation {activation} is not supported")
+    shape, major, batch = _sequence(data_type, time_major=time_major)
+    places = [first, first + 1] + ([auxiliary] if auxiliary is not None else [])
+    scales = tuple(float(_scale(op, p, "a weight")) for p in places if weight.dtype == "int8")
+    passes = data_type.shape[0] if scales and op.opcode == "BIDIRECTIONAL_SEQUENCE_RNN" and major else 1
+    asymmetric = bool(op.option("asymmetric_quantize_inputs"))
+    attrs = RnnAttrs(major, activation, backward, auxiliary is not None, scales, asymmetric, passes)
+    operands = [op.reshaped(op.operand(data), shape), *_rows_of(op, batch, state)]
+    operands += [const(op.constant(p)) for p in range(first, first + 3)]
+    if auxiliary is not None:
+        operands += [op.operand(9), const(op.constant(auxiliary))]
+    return _finish(op, op.call(RNN, operands, attrs), (*data_type.shape[:-1], weight.shape[0]), state)
 
 
 # SVDF of TFLite: a fully connected layer whose outputs are filtered in time, one step per run.
@@ -577,14 +544,6 @@ def _rnn_attrs(op: Operator, rnn: _RnnOperands, *, time_major: bool, backward: b
 # follow.  Integers: the feature is rounded twice to the state's type, the sums to int8; the activation, always RELU, is left to
 # the range of the result.  Oracles: `svdf.cc` and `reference/svdf.h`; for int8 states, which LiteRT treats as int16, TFLM's
 # `svdf_common.cc`.
-
-
-_SVDF_BOUNDS: dict[str, tuple[float | None, float | None]] = {
-    "NONE": (None, None),
-    "RELU": (0.0, None),
-    "RELU6": (0.0, 6.0),
-    "RELU_N1_TO_1": (-1.0, 1.0),
-}
 
 
 @converter(
@@ -652,33 +611,26 @@ def _float_svdf(op: Operator) -> Expr:
     """Float32 data with float32 weights, or with int8 weights and dynamically quantised data."""
     state = op.variable(4)
     activation = op.option("fused_activation_function")
-    if activation not in _SVDF_BOUNDS:
+    if activation not in CLAMPS:
         op.refuse(f"the fused activation {activation} is not supported")
     for type_, what in ((state.type, "a state"), (op.result_type(), "the result")):
         op.require_dtype(type_, {"float32"}, what=what)
-    is_hybrid = op.type(1).dtype == "int8"
-    op.require_dtype(op.type(2), {op.type(1).dtype}, what="a weight in time")
-    feature, time = _hybrid_svdf(op) if is_hybrid else (_svdf_feature(op), op.operand(2))
+    weight = op.type(1).dtype
+    op.require_dtype(op.type(2), {weight}, what="a weight in time")
+    feature, time = _hybrid_svdf(op) if weight == "int8" else (op.call(DENSE_LANES, op.operands(0, 1)), op.operand(2))
     state.assign(op.call(MEMORY, [state.read(), feature], SvdfMemoryAttrs()))
     result = op.call(TIME, [state.read(), time], SvdfTimeAttrs(op.option("rank")))
     if (bias := op.input(3)) is not None:
         op.require_dtype(op.type(3), {"float32"}, what="a bias")
         result = op.call("add", [result, bias], BinaryAttrs())
-    lo, hi = _SVDF_BOUNDS[activation]
+    lo, hi = CLAMPS[activation]
     return result if lo is None else op.call("relu", [result], UnaryAttrs(lo=lo, hi=hi))
-
-
-def _svdf_feature(op: Operator) -> Expr:
-    return op.call(DENSE_LANES, op.operands(0, 1))
 
 
 def _hybrid_svdf(op: Operator) -> tuple[Expr, Expr]:
     """The integer feature; the time weights as the float32 values that the reference computes in its first run."""
-    data = op.operand(0)
-    scale, time_scale = (np.float32(op.quant(op.type(i), what="a weight")[0]) for i in (1, 2))
-    asymmetric = bool(op.option("asymmetric_quantize_inputs"))
-    params = op.call(PARAMS, [op.call(RANGE, [data])], DynamicParamsAttrs(asymmetric))
-    integers = op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric))
+    scale, time_scale = _scale(op, 1, "a weight"), _scale(op, 2, "a weight")
+    integers, params = quantized_data(op, op.operand(0), asymmetric=bool(op.option("asymmetric_quantize_inputs")))
     sums = op.call("nn.dense", [integers, const(op.constant(1))], DenseAttrs())
-    feature = op.call(HYBRID_OUTPUT, [sums, params, const(np.array([scale], np.float32))], HybridOutputAttrs())
+    feature = op.call(HYBRID, [sums, params, const(np.array([scale]))], HybridOutputAttrs())
     return feature, const(op.constant(2).astype(np.float32) * time_scale)

@@ -18,14 +18,14 @@ OF_BOOL = {"SUM": "any", "REDUCE_PROD": "all", "REDUCE_MAX": "any", "REDUCE_MIN"
 """The equivalents of the numeric reductions for bool, where true and true is true."""
 
 
-def convert_reduce(op: Operator) -> Expr:
+def _reduce(op: Operator) -> Expr:
     """The reduction, or the quantised form of a sum or mean."""
     data = op.type(0)
     kind, types = reductions.OPERATORS[op.opcode]
     if op.opcode in ("SUM", "MEAN") and data.dtype in ("int8", "uint8", "int16"):
-        return convert_quantized(op)
+        return _quantized(op)
     if op.opcode == "REDUCE_PROD" and data.dtype in reductions.PROD_CODES:
-        return convert_prod(op)
+        return _prod(op)
     if op.opcode in OF_BOOL and data.dtype == "bool":
         kind, types = OF_BOOL[op.opcode], ("bool",)
     op.require_dtype(data, types)
@@ -33,8 +33,7 @@ def convert_reduce(op: Operator) -> Expr:
     axes = op.axes(1, len(data.shape))
     if kind == "average" and not data.size:
         op.refuse("a mean of no elements", code="E1121")
-    attrs = reductions.ReduceAttrs(kind, axes, bool(op.option("keep_dims")))
-    return op.call(kind, [op.operand(0)], attrs)
+    return op.call(kind, [op.operand(0)], reductions.ReduceAttrs(kind, axes, bool(op.option("keep_dims"))))
 
 
 _ADDABLE = "int8 uint8 int16 int32 int64 float32"
@@ -49,7 +48,7 @@ _ORACLE = {"SUM": "LiteRT; TFLM for int8 and int16"}
 
 
 for _opcode, (_kind, _dtypes) in reductions.OPERATORS.items():
-    converter(_opcode, *_SUPPORT.get(_opcode, (" ".join(_dtypes), _kind)), oracle=_ORACLE.get(_opcode, "LiteRT"))(convert_reduce)
+    converter(_opcode, *_SUPPORT.get(_opcode, (" ".join(_dtypes), _kind)), oracle=_ORACLE.get(_opcode, "LiteRT"))(_reduce)
 
 
 def mean_multiplier(real: float, count: int) -> tuple[int, int]:
@@ -59,7 +58,7 @@ def mean_multiplier(real: float, count: int) -> tuple[int, int]:
     return (multiplier << extra) // count, shift - extra
 
 
-def convert_quantized(op: Operator) -> Expr:
+def _quantized(op: Operator) -> Expr:
     """mean or qnn.sum of quantised values, by the operator's name."""
     data, out = op.type(0, reductions.MEAN_CODES), op.result_type()
     op.require_dtype(out, (data.dtype,), what="a result")
@@ -75,9 +74,8 @@ def convert_quantized(op: Operator) -> Expr:
     as_bytes = op.ctx.to_the_letter and not is_mean and data.dtype != "uint8"
     if as_bytes and data.dtype == "int16":
         op.refuse("the reference kernel writes only half of an int16 SUM; --oracle litert computes the intended result")
-    low, high = int_range("uint8" if as_bytes else out.dtype)
-    keepdims = bool(op.option("keep_dims"))
-    attrs = reductions.MeanAttrs(axes, keepdims, zp_in, multiplier, shift, zp, low, high, out.quant)
+    limits = int_range("uint8" if as_bytes else out.dtype)
+    attrs = reductions.MeanAttrs(axes, bool(op.option("keep_dims")), zp_in, multiplier, shift, zp, *limits, out.quant)
     values = _shown_as(op.operand(0), "uint8") if as_bytes else op.operand(0)
     result = op.call("mean" if is_mean else "qnn.sum", [values], attrs)
     return _shown_as(result, "int8") if as_bytes else result
@@ -91,35 +89,29 @@ def _shown_as(value: Expr, dtype: str) -> Expr:
 _LARGEST_SHIFT = 7
 
 
-def convert_prod(op: Operator) -> Expr:
-    """qnn.prod."""
+def _prod(op: Operator) -> Expr:
     data, out = op.type(0), op.result_type()
     op.require_dtype(out, (data.dtype,), what="a result")
     scale_in, zp_in = op.quant(data, may_be_zero=True)
     scale, zp = op.quant(out, what="the result")
-    if data.dtype == "int16" and (zp_in or zp):
-        op.refuse("int16 with a non-zero zero point is not supported (TFLite rejects it too)", code="E1224")
+    op.require_symmetric(data.dtype, zp_in, zp)
     axes = op.axes(1, len(data.shape))
     count = prod(data.shape[a] for a in axes)
     if not axes or not count:
         op.refuse("a product of no elements is not supported", code="E1121")
-    multiplier, shift = quantize_multiplier(
-        min(real_multiplier(op.opcode, data.dtype, (scale_in,), (scale ** (1.0 / count),)), 2.0**31)
-    )
+    real = real_multiplier(op.opcode, data.dtype, (scale_in,), (scale ** (1.0 / count),))  # the same in both oracles
+    multiplier, shift = quantize_multiplier(min(real, 2.0**31))
     if shift > _LARGEST_SHIFT:
         op.refuse("the output's scale is too small for the inputs' scale", code="E1226")
     attrs = reductions.ProdAttrs(axes, bool(op.option("keep_dims")), zp_in, reduced_multiplier(multiplier), shift, zp, out.quant)
     return op.call("qnn.prod", [op.operand(0)], attrs)
 
 
-ARG_TYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
-
-
-@converter("ARG_MAX", " ".join(ARG_TYPES), "argmax")
-@converter("ARG_MIN", " ".join(ARG_TYPES), "argmin")
+@converter("ARG_MAX", f"bool {_ADDABLE}", "argmax")
+@converter("ARG_MIN", f"bool {_ADDABLE}", "argmin")
 def _arg_reduce(op: Operator) -> Expr:
     """argmax or argmin along a constant axis."""
-    data, out = op.type(0, ARG_TYPES), op.result_type(0, ("int32", "int64"))
+    data, out = op.type(0, ("bool", *_ADDABLE.split())), op.result_type(0, ("int32", "int64"))
     axis = op.axis(op.one_int(1), len(data.shape))
     if not data.shape[axis]:
         op.refuse(f"axis {axis} has no elements", code="E1126")
@@ -138,49 +130,39 @@ def _cumsum(op: Operator) -> Expr:
     return op.call("cumsum" if codes is None else "qnn.cumsum", [op.operand(0)], attrs)
 
 
-TOPK_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
-
-
-@converter("TOPK_V2", "int8 uint8 int16 int32 int64 float32", "take topk")
+@converter("TOPK_V2", _ADDABLE, "take topk")
 def _topk(op: Operator) -> list[Expr]:
     """The values and their positions; k has to be constant."""
-    data, positions = op.type(0, TOPK_TYPES), op.result_type(1, ("int16", "int32"), what="a position")
+    data, positions = op.type(0, _ADDABLE.split()), op.result_type(1, ("int16", "int32"), what="a position")
     k = op.one_int(1)
     if not data.shape or not 1 <= k <= data.shape[-1]:
         op.refuse(f"k = {k} is out of range for {data}", code="E1122")
     x, rank = op.operand(0), len(data.shape)
     indices = op.call("topk", [x], reductions.TopKAttrs(k, positions.dtype))
-    values = op.call("take", [x, indices], TakeAttrs(rank - 1, rank - 1))
-    return [values, indices]
+    return [op.call("take", [x, indices], TakeAttrs(rank - 1, rank - 1)), indices]
 
 
-BODIES = {
-    **{name: "ADD" for name in ("ADD", "STABLEHLO_ADD")},
-    **{name: "MUL" for name in ("MUL", "STABLEHLO_MULTIPLY")},
-    **{name: "MAXIMUM" for name in ("MAXIMUM", "STABLEHLO_MAXIMUM")},
-    **{name: "MINIMUM" for name in ("MINIMUM", "STABLEHLO_MINIMUM")},
-    **{name: "ALL" for name in ("LOGICAL_AND", "STABLEHLO_AND")},
-    "LOGICAL_OR": "ANY",
-}
-"""The operator of STABLEHLO_REDUCE_WINDOW's subgraph -> the reduction."""
+_BODIES = {
+    "STABLEHLO_ADD": "ADD", "STABLEHLO_MULTIPLY": "MUL", "STABLEHLO_MAXIMUM": "MAXIMUM", "STABLEHLO_MINIMUM": "MINIMUM",
+    "LOGICAL_AND": "ALL", "STABLEHLO_AND": "ALL", "LOGICAL_OR": "ANY",
+}  # fmt: skip
+"""The operator of STABLEHLO_REDUCE_WINDOW's subgraph -> the reduction, if that has another name."""
 MOST_DIMS = 6
 
 
-@converter("REDUCE_WINDOW", "bool int8 uint8 int16 int32 int64 float32", "reduce_window")
+@converter("REDUCE_WINDOW", f"bool {_ADDABLE}", "reduce_window")
 def _reduce_window(op: Operator) -> Expr:
     _check_windows(op, op.option("reduce_function"))
     window, strides, dilations = (tuple(op.ints(i)) for i in (2, 3, 4))
     return _windows(op, op.operand(0), reductions.ReduceWindowAttrs(op.option("reduce_function"), window, strides, dilations))
 
 
-@converter(
-    "STABLEHLO_REDUCE_WINDOW", "bool int8 uint8 int16 int32 int64 float32", "nn.pad reduce_window strided_slice"
-)  # fmt: skip
+@converter("STABLEHLO_REDUCE_WINDOW", f"bool {_ADDABLE}", "nn.pad reduce_window strided_slice")
 def _stablehlo_window(op: Operator) -> Expr:
     """Dilate, pad or cut, then reduce_window."""
     data = op.type(0)
     body = op.ctx.operators_of(int(op.option("body_subgraph_index")))
-    kind = BODIES.get(body[0], body[0]) if len(body) == 1 else f"of {len(body)} operators"
+    kind = _BODIES.get(body[0], body[0]) if len(body) == 1 else f"of {len(body)} operators"
     _check_windows(op, kind)
     names = ("window_dimensions", "window_strides", "window_dilations", "base_dilations", "padding")
     window, strides, dilations, base, padding = (tuple(int(n) for n in op.option(name)) for name in names)
@@ -217,9 +199,8 @@ def _windows(op: Operator, expr: Expr, attrs: reductions.ReduceWindowAttrs) -> E
     data = tensor_type(expr)
     numbers = (attrs.window, attrs.strides, attrs.dilations)
     if any(len(n) != len(data.shape) or min(n) < 1 for n in numbers):
-        op.refuse(
-            f"windows {attrs.window} by {attrs.strides}, dilated {attrs.dilations}, of {data} are not supported", code="E1207"
-        )
+        what = f"windows {attrs.window} by {attrs.strides}, dilated {attrs.dilations}"
+        op.refuse(f"{what}, of {data} are not supported", code="E1207")
     if any(n < (w - 1) * d + 1 for n, w, d in zip(data.shape, attrs.window, attrs.dilations, strict=True)):
         op.refuse(f"no window {attrs.window} fits {data}", code="E1207")
     return op.call("reduce_window", [expr, op.reshaped(op.operand(1), (1,))], attrs)

@@ -24,8 +24,7 @@ def _window(op: Operator) -> Expr:
     data, window = op.type(0, {"int16"}), op.type(1, {"int16"}, what="a window")
     if not data.shape or window.shape != data.shape[-1:]:
         op.refuse(f"a window {window} does not fit frames of {data}", code="E1207")
-    attrs = signals.WindowAttrs(CustomOptions(op).integer("shift", 0, 31))
-    return op.call("signal.window", op.operands(0, 1), attrs)
+    return op.call("signal.window", op.operands(0, 1), signals.WindowAttrs(CustomOptions(op).integer("shift", 0, 31)))
 
 
 @converter("CUSTOM:SignalEnergy", "int16", "signal.energy", oracle="TFLM")
@@ -114,8 +113,7 @@ def _filter_bank(op: Operator) -> Expr:
     for f, w, n in zip(frequencies, places, widths, strict=True):
         if min(f, w, n) < 0 or len(data.shape) != 1 or f + n > data.shape[0] or w + n > len(weights):
             op.refuse(f"a channel of bins {f} to {f + n} with weights from {w} leaves {data} or its tables", code="E1122")
-    args = op.operands(0, 1, 2)
-    return op.call("signal.filter_bank", args, signals.FilterBankAttrs(frequencies, places, widths))
+    return op.call("signal.filter_bank", op.operands(0, 1, 2), signals.FilterBankAttrs(frequencies, places, widths))
 
 
 @converter("CUSTOM:SignalFilterBankLog", "uint32", "signal.log", oracle="TFLM")
@@ -123,8 +121,7 @@ def _filter_bank_log(op: Operator) -> Expr:
     op.require_dtype(op.type(0), {"uint32"})
     options = CustomOptions(op)
     scale = options.integer("output_scale", -(1 << 31), (1 << 31) - 1) & 0xFFFFFFFF
-    attrs = signals.LogAttrs(scale, options.integer("input_correction_bits", 0, 31))
-    return op.call("signal.log", [op.operand(0)], attrs)
+    return op.call("signal.log", [op.operand(0)], signals.LogAttrs(scale, options.integer("input_correction_bits", 0, 31)))
 
 
 @converter("CUSTOM:SignalFilterBankSquareRoot", "uint64", "signal.square_root", oracle="TFLM")
@@ -172,8 +169,7 @@ def _pcan(op: Operator) -> Expr:
     op.require_dtype(table, {"int16"}, what="a table")
     if len(data.shape) != 1 or noise.shape != data.shape or table.size < signals.TABLE:
         op.refuse(f"{data}, noise {noise} and table {table} do not fit", code="E1207")
-    attrs = signals.PcanAttrs(CustomOptions(op).integer("snr_shift", 0, 63))
-    return op.call("signal.pcan", op.operands(0, 1, 2), attrs)
+    return op.call("signal.pcan", op.operands(0, 1, 2), signals.PcanAttrs(CustomOptions(op).integer("snr_shift", 0, 63)))
 
 
 @converter("CUSTOM:SignalOverlapAdd", "int16 float32", "signal.overlap_add strided_slice", oracle="TFLM")

@@ -199,8 +199,7 @@ def _concatenate(op: Operator) -> Expr:
         op.refuse("a fused activation is not supported (TFLite rejects it too)")
     axis = int(op.option("axis"))
     axis = axis + len(op.type(0).shape) if axis < 0 else axis
-    args = [_rescaled_operand(op, i, out) for i in range(len(op.inputs))]
-    return op.call("concatenate", args, ConcatenateAttrs(axis))
+    return op.call("concatenate", [_rescaled_operand(op, i, out) for i in range(len(op.inputs))], ConcatenateAttrs(axis))
 
 
 # PACK of TFLite: tensors side by side along a new axis, as a concatenation of reshapes; only moves data.
@@ -231,8 +230,7 @@ def _pieces(op: Operator, i: int, axis: int, sizes: Sequence[int]) -> list[Expr]
     data, type_ = op.operand(i), op.type(i)
     op.require_dtype(type_, MOVABLE)
     if sum(sizes) != type_.shape[axis] or len(sizes) != len(op.outputs) or min(sizes) < 0:
-        message = f"pieces of {list(sizes)} for {len(op.outputs)} results do not add up to {type_.shape[axis]}"
-        op.refuse(message, code="E1128")
+        op.refuse(f"pieces of {list(sizes)} for {len(op.outputs)} results do not add up to {type_.shape[axis]}", code="E1128")
     pieces, begin = [], 0
     for size in sizes:
         positions = [range(n) for n in type_.shape]
@@ -653,8 +651,7 @@ def _reverse_sequence(op: Operator) -> Expr:
     seq, batch = (op.axis(int(op.option(name)), len(data.shape)) for name in ("seq_dim", "batch_dim"))
     if seq == batch:
         op.refuse(f"sequences and batch are both dimension {seq}", code="E1126")
-    args = op.operands(0, 1)
-    return op.call("reverse_sequence", args, ReverseSequenceAttrs(seq, batch))
+    return op.call("reverse_sequence", op.operands(0, 1), ReverseSequenceAttrs(seq, batch))
 
 
 @converter("FILL", EVERY, "full")

@@ -25,15 +25,9 @@ from aot.support.text import printable
 
 _PREFIX = "FlexTensorList"
 _OPERANDS = {
-    "Reserve": (2, 1),
-    "SetItem": (3, 1),
-    "GetItem": (3, 1),
-    "Gather": (3, 1),
-    "Stack": (2, 1),
-    "ConcatV2": (3, 2),
-    "Length": (1, 1),
-    "FromTensor": (2, 1),
-}
+    "Reserve": (2, 1), "SetItem": (3, 1), "GetItem": (3, 1), "Gather": (3, 1), "Stack": (2, 1), "ConcatV2": (3, 2),
+    "Length": (1, 1), "FromTensor": (2, 1),
+}  # fmt: skip
 """Operator -> number of its inputs and outputs."""
 _LIST_OUT = ("Reserve", "SetItem", "FromTensor")
 _LIST_IN = tuple(kind for kind in _OPERANDS if kind not in ("Reserve", "FromTensor"))
@@ -167,12 +161,8 @@ class _Finder:
                 key = self._root((graph, op.inputs[0] if _kind(op) in _LIST_IN else op.outputs[0]))
                 self._learn(graph, op, facts.setdefault(key, _Said(op.where, [], [])))
         plain = {key: self._decided(said) for key, said in facts.items()}
-        lists = {
-            (g.index, t.index): self._root((g.index, t.index))
-            for g in self._view.subgraphs
-            for t in g.tensors
-            if t.dtype == "variant"
-        }
+        keys = [(g.index, t.index) for g in self._view.subgraphs for t in g.tensors if t.dtype == "variant"]
+        lists = {key: self._root(key) for key in keys}
         for (graph, index), key in lists.items():
             if key not in plain:
                 tensor = self._view.subgraphs[graph].tensors[index]
@@ -201,25 +191,17 @@ class _Finder:
             self._refuse("E1262", f"{name} may grow its list at run time; {_CURE}", op.where)
 
     def _join_calls(self, graph: int, op: OperatorView) -> None:
-        names = (
-            ("cond_subgraph_index", "body_subgraph_index")
-            if op.opcode == "WHILE"
-            else ("then_subgraph_index", "else_subgraph_index")
-        )
-        args = op.inputs if op.opcode == "WHILE" else op.inputs[1:]
+        names, args = (("cond", "body"), op.inputs) if op.opcode == "WHILE" else (("then", "else"), op.inputs[1:])
         for name in names:
-            index = op.option(name)
+            index = op.option(f"{name}_subgraph_index")
             if not 0 <= index < len(self._view.subgraphs):
                 raise _RefusedError
             inner = self._view.subgraphs[index]
             if not all(0 <= i < len(inner.tensors) for i in (*inner.inputs, *inner.outputs)):
                 raise _RefusedError
-            pairs = [*zip(args, inner.inputs, strict=False)]
-            for a, b in pairs:
+            results = zip(op.outputs, inner.outputs, strict=False) if name != "cond" else ()
+            for a, b in (*zip(args, inner.inputs, strict=False), *results):
                 self._join((graph, a), (index, b))
-            if name != "cond_subgraph_index":
-                for a, b in zip(op.outputs, inner.outputs, strict=False):
-                    self._join((graph, a), (index, b))
         if op.opcode == "WHILE":
             for a, b in zip(op.inputs, op.outputs, strict=False):
                 self._join((graph, a), (graph, b))
@@ -349,9 +331,9 @@ class _Writer:
             case "Reserve":
                 dims, before = self._dims(op, plain)
                 value = self._constant(np.zeros((), plain.dtype), plain.dtype)
-                return [*before, self._operator("FILL", "FillOptions", (dims, value), output)]
+                return [*before, self._operator("FILL", (dims, value), output)]
             case "GetItem" | "Gather":
-                return [self._operator("GATHER", "GatherOptions", op.inputs[:2], output)]
+                return [self._operator("GATHER", op.inputs[:2], output)]
             case "Length":
                 return self._length(op.inputs[0], np.zeros((), np.int32), len(plain.shape), output)
             case "ConcatV2":
@@ -361,7 +343,7 @@ class _Writer:
         if plain.shape[0] >= 0:
             return [self._reshape(op.inputs[0], plain.shape, output)]
         begin, size = (self._constant(np.full(len(plain.shape), n, np.int32), "int32") for n in (0, -1))
-        return [self._operator("SLICE", "SliceOptions", (op.inputs[0], begin, size), output)]
+        return [self._operator("SLICE", (op.inputs[0], begin, size), output)]
 
     def _dims(self, op: OperatorView, plain: _Plain) -> tuple[int, list[Record]]:
         """The tensor with a new list's shape, and the operators that compute it."""
@@ -372,9 +354,8 @@ class _Writer:
     def _length(self, data: int, which: npt.NDArray[np.int32], rank: int, output: int) -> list[Record]:
         """The number of elements, as a number or as a vector of one."""
         shape = self._new((rank,), "int32", "list/shape")
-        options = {**default_record("ShapeOptions"), "out_type": "INT32"}
-        gather = self._operator("GATHER", "GatherOptions", (shape, self._constant(which, "int32")), output)
-        return [self._operator("SHAPE", "ShapeOptions", (data,), shape, options=options), gather]
+        gather = self._operator("GATHER", (shape, self._constant(which, "int32")), output)
+        return [self._operator("SHAPE", (data,), shape, out_type="INT32"), gather]
 
     def _joined(self, op: OperatorView, plain: _Plain) -> list[Record]:
         """The concatenated elements, and the length of each."""
@@ -385,7 +366,7 @@ class _Writer:
         return [
             self._reshape(op.inputs[0], (length * first if length >= 0 else -1, *element), op.outputs[0]),
             *self._length(op.inputs[0], np.zeros(1, np.int32), len(plain.shape), count),
-            self._operator("FILL", "FillOptions", (count, each), op.outputs[1]),
+            self._operator("FILL", (count, each), op.outputs[1]),
         ]
 
     def _written_item(self, graph: int, op: OperatorView, plain: _Plain) -> list[Record]:
@@ -397,7 +378,7 @@ class _Writer:
         return [
             *before,
             self._reshape(op.inputs[2], (1, *plain.shape[1:]), row),
-            self._operator("DYNAMIC_UPDATE_SLICE", "DynamicUpdateSliceOptions", written, output),
+            self._operator("DYNAMIC_UPDATE_SLICE", written, output),
         ]
 
     def _start(self, graph: int, op: OperatorView, rank: int, name: str) -> tuple[int, list[Record]]:
@@ -417,25 +398,24 @@ class _Writer:
             return first, before
         whole = self._new((1 + len(rest),), "int32", f"{name}/place")
         parts = (first, self._constant(np.array(rest, np.int32), "int32"))
-        return whole, [*before, self._operator("CONCATENATION", "ConcatenationOptions", parts, whole)]
+        return whole, [*before, self._operator("CONCATENATION", parts, whole)]
 
     def _reshape(self, data: int, shape: tuple[int, ...], output: int) -> Record:
         whole = self._constant(np.array(shape, np.int32), "int32")
-        return self._operator("RESHAPE", "ReshapeOptions", (data, whole), output)
+        return self._operator("RESHAPE", (data, whole), output)
 
-    def _operator(self, name: str, table: str, inputs: Sequence[int], output: int, *, options: Record | None = None) -> Record:
+    def _operator(self, name: str, inputs: Sequence[int], output: int, **options: Any) -> Record:
         number = schema.enums()["BuiltinOperator"].index(name)
-        code = {"deprecated_builtin_code": min(number, 127), "builtin_code": number, "version": 1}
-        index = next(
-            (i for i, c in enumerate(self._codes) if c["builtin_code"] == number and c["version"] == 1), len(self._codes)
-        )
-        if index == len(self._codes):
+        known = [i for i, c in enumerate(self._codes) if c["builtin_code"] == number and c["version"] == 1]
+        if not known:
+            known = [len(self._codes)]
+            code = {"deprecated_builtin_code": min(number, 127), "builtin_code": number, "version": 1}
             self._codes.append({**default_record("OperatorCode"), **code})
-        slot = "builtin_options2" if table in schema.enums()["BuiltinOptions2"] else "builtin_options"
-        lists = {"inputs": np.array(inputs, np.int32), "outputs": np.array([output], np.int32)}
-        chosen = (table, options or default_record(table))
-        number_of_type = schema.enums()["BuiltinOptions2" if slot.endswith("2") else "BuiltinOptions"].index(table)
-        return {**default_record("Operator"), **lists, "opcode_index": index, slot: chosen, f"{slot}_type": number_of_type}
+        table = name.title().replace("_", "") + "Options"
+        lists = {"inputs": np.array(inputs, np.int32), "outputs": np.array([output], np.int32), "opcode_index": known[0]}
+        kind = schema.enums()["BuiltinOptions"].index(table)
+        chosen = {"builtin_options": (table, default_record(table) | options), "builtin_options_type": kind}
+        return {**default_record("Operator"), **lists, **chosen}
 
     def _new(self, shape: tuple[int, ...], dtype: str, name: str, buffer: int = 0) -> int:
         declared = {"shape": np.array(shape, np.int32), "type": dtype.upper(), "name": name.encode(), "buffer": buffer}

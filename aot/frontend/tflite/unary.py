@@ -300,8 +300,7 @@ def _sigmoid16(op: Operator, codes: Codes, function: str, shifts: tuple[int, ...
     multiplier, shift = sigmoid_scaling(codes.data[0], shifts)
     if multiplier >= 1 << 16 or shift > 30:
         op.refuse(f"a scale of {codes.data[0]:g} is not supported", code="E1226")
-    attrs = Sigmoid16Attrs(function, multiplier, shift, op.result_type().quant)
-    return op.call("qnn.sigmoid16", [op.operand(0)], attrs)
+    return op.call("qnn.sigmoid16", [op.operand(0)], Sigmoid16Attrs(function, multiplier, shift, op.result_type().quant))
 
 
 @_function("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid", "sigmoid")

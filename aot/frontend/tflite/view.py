@@ -6,8 +6,6 @@ still contradict itself (an index out of range, a constant of the wrong size); `
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
@@ -104,7 +102,6 @@ class TensorView:
     shape: tuple[int, ...]
     shape_signature: tuple[int, ...]
     dtype: str
-    buffer: int
     raw: memoryview
     data: npt.NDArray[Any] | None
     quant: QuantView | None
@@ -121,19 +118,14 @@ class TensorView:
         return len(signature) != len(self.shape) or any(n < 0 for n in signature) or not (self.shape or self.has_rank)
 
     @property
-    def count(self) -> int:
-        """Number of elements; a negative dimension is multiplied as is."""
-        return math.prod(self.shape)
-
-    @property
     def extent(self) -> int:
         """Number of elements, counting an empty dimension as one: a bound for buffers and strides."""
-        return math.prod(max(d, 1) for d in self.shape)
+        return prod(max(d, 1) for d in self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes; 0 for types without a fixed size."""
-        return stored_bytes(self.dtype, self.count)
+        """Size in bytes, with a negative dimension multiplied as is; 0 for types without a fixed size."""
+        return stored_bytes(self.dtype, prod(self.shape))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +139,6 @@ class OperatorView:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     intermediates: tuple[int, ...]
-    options_table: str
     options: Mapping[str, Any]
     custom_options: bytes
     where: str
@@ -192,25 +183,13 @@ class SignatureView:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MetadataView:
-    """A named blob."""
-
-    name: str
-    buffer: int
-    data: memoryview
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ModelView:
-    """A whole file.  `sha256` is the hash of the file's bytes, in hexadecimal."""
+    """A whole file."""
 
     version: int
-    description: str
     subgraphs: tuple[SubgraphView, ...]
     signatures: tuple[SignatureView, ...]
     buffers: tuple[memoryview, ...]
-    metadata: tuple[MetadataView, ...]
-    sha256: str
 
 
 def stored_bytes(dtype: str, count: int) -> int:
@@ -241,7 +220,7 @@ def _parsed(data: bytes, problems: Problems) -> ModelView | None:
         return None
     try:
         builder = _Builder(reader, record, problems)
-        view = builder.model(hashlib.sha256(data).hexdigest())
+        view = builder.model()
     except FlatbufferError as error:
         problems.add(error.code, error.message)
         return None
@@ -259,17 +238,12 @@ class _Builder:
         self.buffers = tuple(self._buffer(i, r) for i, r in enumerate(record["buffers"] or ()))
         self.unpacked: dict[tuple[int, str], npt.NDArray[Any]] = {}
 
-    def model(self, sha256: str) -> ModelView:
+    def model(self) -> ModelView:
         subgraphs = tuple(self._subgraph(i, r) for i, r in enumerate(self.record["subgraphs"] or ()))
-        return ModelView(
-            version=self.record["version"],
-            description=_text(self.record["description"]),
-            subgraphs=subgraphs,
-            signatures=tuple(_signature(r) for r in self.record["signature_defs"] or ()),
-            buffers=self.buffers,
-            metadata=tuple(self._metadata(i, r) for i, r in enumerate(self.record["metadata"] or ())),
-            sha256=sha256,
-        )
+        signatures = tuple(_signature(r) for r in self.record["signature_defs"] or ())
+        for i, metadata in enumerate(self.record["metadata"] or ()):
+            self._bytes_of(metadata["buffer"], f"metadata {i}")  # its buffer exists
+        return ModelView(self.record["version"], subgraphs, signatures, self.buffers)
 
     def _buffer(self, index: int, record: Record) -> memoryview:
         """The bytes of a buffer: inside the table, or (files may exceed 2 GB) at an offset of the file."""
@@ -292,10 +266,6 @@ class _Builder:
         self.problems.add("E1103", f"buffer {index} does not exist, the model has {len(self.buffers)}", where)
         return memoryview(b"")
 
-    def _metadata(self, index: int, record: Record) -> MetadataView:
-        data = self._bytes_of(record["buffer"], f"metadata {index}")
-        return MetadataView(_text(record["name"]), record["buffer"], data)
-
     def _subgraph(self, index: int, record: Record) -> SubgraphView:
         name = _text(record["name"])
         suffix = f' of subgraph {index} "{printable(name)}"' if index else ""
@@ -308,42 +278,29 @@ class _Builder:
         where = f'tensor {index} "{printable(name)}"{suffix}'
         written = _ints(record["shape"])
         shape = tuple(1 if n == -1 else n for n in written)
-        dtype = record["type"].lower()
+        signature, dtype = _ints(record["shape_signature"]) or written, record["type"].lower()
         raw = self._bytes_of(record["buffer"], where)
         sparsity = None if record["sparsity"] is None else _sparsity(record["sparsity"])
+        data = self._data(record["buffer"], dtype, raw=raw, shape=shape, sparse=sparsity is not None)
+        quant, variable = _quant(record["quantization"], dtype, shape), record["is_variable"]
+        external, has_rank = record["external_buffer"] != 0, record["has_rank"]
         return TensorView(
-            index=index,
-            name=name,
-            shape=shape,
-            shape_signature=_ints(record["shape_signature"]) or written,
-            dtype=dtype,
-            buffer=record["buffer"],
-            raw=raw,
-            data=self._data(record["buffer"], dtype, raw=raw, shape=shape, sparse=sparsity is not None),
-            quant=_quant(record["quantization"], dtype, shape),
-            is_variable=record["is_variable"],
-            sparsity=sparsity,
-            external=record["external_buffer"] != 0,
-            where=where,
-            has_rank=record["has_rank"],
-        )
+            index, name, shape, signature, dtype, raw, data, quant, variable, sparsity, external, where, has_rank
+        )  # fmt: skip
 
     def _data(self, buffer: int, dtype: str, *, raw: memoryview, shape: tuple[int, ...], sparse: bool) -> npt.NDArray[Any] | None:
         """The constant's array over the file's bytes; None if there is none or its size does not match the shape."""
         if dtype not in _NUMPY or len(shape) > MAX_RANK or any(d < 0 for d in shape):
             return None
-        count = math.prod(shape)
-        if math.prod(max(d, 1) for d in shape) > MAX_TENSOR_BYTES:
+        count = prod(shape)
+        if prod(max(d, 1) for d in shape) > MAX_TENSOR_BYTES:
             return None
         if not count:
             return np.empty(shape, _NUMPY[dtype])
-        if not raw:
+        if not raw or (not sparse and len(raw) != stored_bytes(dtype, count)):
             return None
-        if sparse:
-            return self._elements(buffer, dtype, raw)
-        if len(raw) != stored_bytes(dtype, count):
-            return None
-        return self._elements(buffer, dtype, raw)[:count].reshape(shape)
+        elements = self._elements(buffer, dtype, raw)
+        return elements if sparse else elements[:count].reshape(shape)
 
     def _elements(self, buffer: int, dtype: str, raw: memoryview) -> npt.NDArray[Any]:
         if dtype not in ("int4", "bool"):
@@ -365,26 +322,15 @@ class _Builder:
         label = f"CUSTOM:{printable(custom)}" if opcode == "CUSTOM" else opcode
         name = "" if first is None else f' "{printable(tensors[first].name)}"'
         where = f"op {index} {label}{name}{suffix}"
-        table, options = self._options(record, opcode, where)
+        options = MappingProxyType(self._options(record, opcode, where))
         blob = record["custom_options"] or b""
         if record["large_custom_options_offset"] > 1:
             place = record["large_custom_options_offset"], record["large_custom_options_size"]
             block = self._block(*place, what="its custom options", where=where)
             self.reader.charge(len(block))
             blob = bytes(block)
-        return OperatorView(
-            index=index,
-            opcode=opcode,
-            version=version,
-            custom_name=custom,
-            inputs=_ints(record["inputs"]),
-            outputs=outputs,
-            intermediates=_ints(record["intermediates"]),
-            options_table=table,
-            options=MappingProxyType(options),
-            custom_options=blob,
-            where=where,
-        )
+        inputs, between = _ints(record["inputs"]), _ints(record["intermediates"])
+        return OperatorView(index, opcode, version, custom, inputs, outputs, between, options, blob, where)
 
     def _opcode(self, index: int, where: str) -> tuple[str, int, str]:
         """(name, version, custom name) of an entry in the table of operator codes."""
@@ -402,16 +348,16 @@ class _Builder:
         name = names[number] if number < len(names) else f"BUILTIN_{number}"
         return name, code["version"], _text(code["custom_code"])
 
-    def _options(self, record: Record, opcode: str, where: str) -> tuple[str, dict[str, Any]]:
-        """(table, values) of an operator's options; the defaults if the file has none."""
+    def _options(self, record: Record, opcode: str, where: str) -> dict[str, Any]:
+        """An operator's options; the defaults if the file has none."""
         expected = schema.options_tables().get(opcode, "")
         options = record["builtin_options"] or record["builtin_options2"]
         if options is not None and options[0] != expected and expected:
             self.problems.add("E1116", f"its options are {options[0]}, expected {expected}", where)
             options = None
         if options is None:
-            return expected, _plain(default_record(expected), expected) if expected else {}
-        return options[0], _plain(options[1], options[0])
+            return _plain(default_record(expected), expected) if expected else {}
+        return _plain(options[1], options[0])
 
 
 def _text(value: bytes | None) -> str:
