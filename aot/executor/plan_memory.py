@@ -525,7 +525,7 @@ def plan_memory(module: LoweredModule, _context: PassContext) -> Planned:
     In: a LoweredModule.  Out: a Planned, whose plan the verifier accepts (E9005 otherwise).
     """
     planning = module.planning
-    planned = plan_lowered(module, planning.io, tight=module.config.tight)
+    planned = plan_lowered(module)
     if module.config.slides and (planning.rings == "copy" or planning.ring_share):
         return _with_visitors(module, planned)
     return planned
@@ -541,7 +541,7 @@ def _with_visitors(lowered: LoweredModule, planned: Planned) -> Planned:
     while least_state(planned) > kept + kept // SLIDE_SHARE:
         trials = []
         for i in {i for i, s in enumerate(planned.states) if planned.root(s.new) is planned.root(s.old)} - visiting:
-            trial = plan_lowered(lowered, lowered.planning.io, tight=lowered.config.tight, visiting={i, *visiting})
+            trial = plan_lowered(lowered, {i, *visiting})
             trials.append((total(trial), i, trial))
         least, best, trial = min(trials, key=lambda t: t[:2], default=(total(planned), -1, planned))
         if best < 0 or least >= total(planned):
@@ -561,7 +561,7 @@ def spread_pools(planned: Planned, _context: PassContext) -> Planned:
         return planned
     if isinstance(planned.layout.unfit, UsageError):
         raise planned.layout.unfit
-    layout = make_layout(planned, planned.planning.io, spread=True)
+    layout = make_layout(planned, spread=True)
     if layout.unfit is not None:
         raise layout.unfit
     return replace(planned, layout=layout)

@@ -271,28 +271,51 @@ class StorageMap:
 
 
 class _Builder:
-    """Collects storages while deciding the place of each tensor."""
+    """Collects storages while deciding the place of each tensor; `over`: results that take over the storage of an operand."""
 
-    def __init__(self, lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef]) -> None:
-        self.lowered = lowered
-        self.io = io
+    def __init__(self, lowered: LoweredModule, over: Mapping[TensorRef, TensorRef]) -> None:
+        self.lowered, self.io, self.over = lowered, lowered.planning.io, over
         self.names = NameSupply()
         self.storages: list[Storage] = []
         self.places: dict[TensorRef, StorageInfo] = {}
-        self.over = over
-        self.states: tuple[int, ...] = ()
         self.renewed = in_place_states(lowered)
-        self.state_size = 0
         self.aligns = merge_alignments(alignments(lowered), {**over, **self.renewed})
 
-    def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> str:
+    def layout(self, *, spread: bool) -> StorageMap:
+        """Decide all places, plan the workspace, and verify the plan (E9005)."""
+        lowered = self.lowered
+        starts, state_size = state_offsets(lowered, self.aligns)
+        self.inputs(starts)
+        states = tuple(self.place_of(s.old).offset for s in lowered.states)
+        direct: dict[TensorRef, int] = {}  # tensors that layers can write directly to the first output that asks for them
+        for k, root in enumerate(map(lowered.root, lowered.outputs)):
+            if root not in self.places:
+                direct.setdefault(root, k)
+        self.results(direct)
+        slots, copies = self.copies(direct)
+        backs = write_backs([self.write_back(s, at) for s, at in zip(lowered.states, states, strict=True)], self.kept)
+        scratch = tuple(self.scratch(i, call) for i, call in enumerate(lowered.calls))
+        program = self.program(slots, copies, backs, scratch)
+        buffers = liveness(program)
+        clashes = tuple(program_conflicts(program, buffers))
+        memory_plan = _plan(buffers, clashes)
+        layout = StorageMap(
+            self.io, self.places, scratch, tuple(slots), tuple(copies), self.aligns, buffers, memory_plan, (), states, state_size,
+            backs, conditions=tuple(map(self.place_of, lowered.conditions)), whole=memory_plan.size,
+        )  # fmt: skip
+        if lowered.planning.pooling.pools:
+            layout = _in_pools(lowered, layout, clashes, spread=spread)
+        verify_plan(program, layout.plan)
+        verify_pools(buffers, layout.plan, layout.pools)
+        return layout
+
+    def reserve(self, name: str, size: int, *, align: int, kind: Kind) -> StorageInfo:
         key = self.names.fresh(printable(name) or kind)
         self.storages.append(Storage(key, size, align, kind))
-        return key
+        return StorageInfo("workspace", key)
 
     def planned(self, tensor: TensorRef, kind: Kind) -> StorageInfo:
-        key = self.reserve(tensor.name, tensor.type.nbytes, align=self.aligns[tensor], kind=kind)
-        return StorageInfo("workspace", key)
+        return self.reserve(tensor.name, tensor.type.nbytes, align=self.aligns[tensor], kind=kind)
 
     def place_of(self, tensor: TensorRef) -> StorageInfo:
         """The place of a tensor, or of the part of another one that it shows."""
@@ -300,40 +323,27 @@ class _Builder:
         place = self.places[root]
         return replace(place, offset=place.offset + start)
 
-    def inputs(self) -> None:
+    def inputs(self, starts: Mapping[TensorRef, int]) -> None:
+        """Place what holds values before the first layer; `starts`: offsets of tensors in the state."""
         fed = {call.inputs[0] for call in self.lowered.calls if call.feed}
         for i, tensor in enumerate(self.lowered.inputs):
             outside = self.io == "user" or tensor in fed
             self.places[tensor] = StorageInfo("input", index=i) if outside else self.planned(tensor, "input")
-        for i, tensor in enumerate(self.lowered.values):
-            self.places[tensor] = StorageInfo("const", index=i)
-        slots, self.state_size = state_offsets(self.lowered, self.aligns)
-        self.places |= {root: StorageInfo("state", offset=offset) for root, offset in slots.items()}
-        places = map(self.lowered.place_in_root, (s.old for s in self.lowered.states))
-        self.states = tuple(slots[root] + offset for root, offset in places)
-
-    def direct_outputs(self) -> dict[TensorRef, int]:
-        """Tensors that layers can write directly to their output, each for the first output that asks for it."""
-        first: dict[TensorRef, int] = {}
-        for k, output in enumerate(self.lowered.outputs):
-            root = self.lowered.root(output)
-            if root not in self.places:
-                first.setdefault(root, k)
-        return first
+        self.places |= {tensor: StorageInfo("const", index=i) for i, tensor in enumerate(self.lowered.values)}
+        self.places |= {root: StorageInfo("state", offset=offset) for root, offset in starts.items()}
 
     def results(self, direct: Mapping[TensorRef, int]) -> None:
-        for call in self.lowered.calls:
-            for tensor in map(self.lowered.root, call.outputs):
-                if tensor in self.places:
-                    continue  # parts of one tensor
-                if tensor in self.renewed:
-                    self.places[tensor] = self.places[self.renewed[tensor]]
-                elif tensor in direct and self.io == "user":
-                    self.places[tensor] = StorageInfo("output", index=direct[tensor])
-                elif tensor in self.over and self.places[self.over[tensor]].where == "workspace":
-                    self.places[tensor] = self.places[self.over[tensor]]
-                else:
-                    self.places[tensor] = self.planned(tensor, "output" if tensor in direct else "tensor")
+        for tensor in (self.lowered.root(t) for call in self.lowered.calls for t in call.outputs):
+            if tensor in self.places:
+                continue  # parts of one tensor
+            if tensor in self.renewed:
+                self.places[tensor] = self.places[self.renewed[tensor]]
+            elif tensor in direct and self.io == "user":
+                self.places[tensor] = StorageInfo("output", index=direct[tensor])
+            elif tensor in self.over and self.places[self.over[tensor]].where == "workspace":
+                self.places[tensor] = self.places[self.over[tensor]]
+            else:
+                self.places[tensor] = self.planned(tensor, "output" if tensor in direct else "tensor")
 
     def copies(self, direct: Mapping[TensorRef, int]) -> tuple[list[StorageInfo], list[tuple[StorageInfo, int]]]:
         slots, copies = [], []
@@ -347,32 +357,67 @@ class _Builder:
             slot = StorageInfo("output", index=k)
             if self.io == "arena":
                 align = itemsize(output.type.dtype)
-                slot = StorageInfo(
-                    "workspace", self.reserve(f"{output.name}:copy", output.type.nbytes, align=align, kind="output")
-                )
+                slot = self.reserve(f"{output.name}:copy", output.type.nbytes, align=align, kind="output")
             slots.append(slot)
             copies.append((there, k))
         return slots, copies
 
-    def write_backs(self) -> tuple[WriteBack, ...]:
-        """How new values of persistent tensors get to where the next run expects them."""
+    def write_back(self, state: State, start: int) -> WriteBack:
+        """The copy of a new value to where the next run expects it."""
+        return WriteBack(self.place_of(state.new), StorageInfo("state", offset=start), state.old.type.nbytes)
 
-        def keep(size: int) -> StorageInfo:
-            return StorageInfo("workspace", self.reserve("state:copy", size, align=1, kind="scratch"))
+    def kept(self, size: int) -> StorageInfo:
+        return self.reserve("state:copy", size, align=1, kind="scratch")
 
-        copies = []
-        for state, offset in zip(self.lowered.states, self.states, strict=True):
-            copies.append(WriteBack(self.place_of(state.new), StorageInfo("state", offset=offset), state.old.type.nbytes))
-        return write_backs(copies, keep)
-
-    def scratch(self) -> tuple[tuple[str, ...], ...]:
+    def scratch(self, i: int, call: KernelCall) -> tuple[str, ...]:
+        buffers = self.lowered.kernel(call).scratch
+        aligns = [max(b.align, itemsize(b.dtype)) for b in buffers]
         return tuple(
-            tuple(
-                self.reserve(f"layer {i} {b.name}", b.nbytes, align=max(b.align, itemsize(b.dtype)), kind="scratch")
-                for b in self.lowered.kernel(call).scratch
-            )
-            for i, call in enumerate(self.lowered.calls)
+            self.reserve(f"layer {i} {b.name}", b.nbytes, align=align, kind="scratch").key
+            for b, align in zip(buffers, aligns, strict=True)
         )
+
+    def program(
+        self,
+        slots: Sequence[StorageInfo],
+        copies: Sequence[tuple[StorageInfo, int]],
+        backs: Sequence[WriteBack],
+        scratch: Sequence[tuple[str, ...]],
+    ) -> StorageTrace:
+        """The lowered module as the planner sees it: only what is in the workspace."""
+        lowered, places = self.lowered, self.places
+
+        def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
+            return tuple(p.key for p in (places[lowered.root(t)] for t in tensors) if p.where == "workspace")
+
+        begun: set[str] = set()
+        rewritten = {places[t].key for t in lowered.variables if t in places}
+        funcs = lowered.prim_funcs
+
+        def step(call: KernelCall, scratch: tuple[str, ...]) -> Step:
+            # a tensor that already has other parts counts as read too, since it must survive; and nothing may overlap it
+            reads, writes = keys(call.inputs), keys(call.outputs)
+            there = tuple(begun.intersection(writes) - rewritten)
+            begun.update(writes)
+            operands = []
+            for tensor in call.tensors:
+                root, offset = lowered.place_in_root(tensor)
+                key = "" if tensor in call.outputs and places[root].key in there else places[root].key
+                operands.append(Operand(key, offset, root.type.nbytes))
+            operands += [Operand(name) for name in scratch]
+            return Step(reads + there, writes + scratch, call_distances(lowered.kernel(call), operands, funcs))
+
+        steps = tuple(map(step, lowered.calls, scratch))
+        moves = [(place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace"]
+        moves += [(back.source.key, back.target.key) for back in backs if back.target.where == "workspace"]
+        leaving = [place.key for place, k in copies if slots[k].where != "workspace" and place.key]
+        leaving += [back.source.key for back in backs if back.source.key]
+        outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
+        conditions = tuple("".join(keys((c,))) for c in lowered.conditions)
+        return StorageTrace(
+            tuple(self.storages), steps, keys(lowered.inputs), (*outputs, *leaving), tuple(moves),
+            lowered.controls, conditions,
+        )  # fmt: skip
 
 
 def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
@@ -392,43 +437,19 @@ def alignments(lowered: LoweredModule) -> dict[TensorRef, int]:
     return table
 
 
-def make_layout(lowered: LoweredModule, io: Io, *, spread: bool = False) -> StorageMap:
+def make_layout(lowered: LoweredModule, *, spread: bool = False) -> StorageMap:
     """Decide all places, plan the workspace and verify the plan (E9005).
 
     If kernels may write exactly over an operand, a plan with these tensors in one place is tried first, and one without if that
     is not proven to be the smallest.  With `spread`, buffers are in faster pools if that needs no more bytes.
     """
     over = in_place_results(lowered)
-    layout = _lay_out(lowered, io, over)
+    layout = _Builder(lowered, over).layout(spread=False)
     if over and not (layout.plan.optimal and layout.unfit is None):
-        apart = _lay_out(lowered, io, {})
+        apart = _Builder(lowered, {}).layout(spread=False)
         if apart.rank < layout.rank:
             layout, over = apart, {}
-    return _lay_out(lowered, io, over, spread=True) if spread else layout
-
-
-def _lay_out(lowered: LoweredModule, io: Io, over: Mapping[TensorRef, TensorRef], *, spread: bool = False) -> StorageMap:
-    builder = _Builder(lowered, io, over)
-    builder.inputs()
-    direct = builder.direct_outputs()
-    builder.results(direct)
-    slots, copies = builder.copies(direct)
-    backs = builder.write_backs()
-    scratch = builder.scratch()
-    program = _program(builder, slots=slots, copies=copies, backs=backs, scratch=scratch)
-    buffers = liveness(program)
-    clashes = tuple(program_conflicts(program, buffers))
-    memory_plan = _plan(buffers, clashes)
-    layout = StorageMap(
-        io, builder.places, scratch, tuple(slots), tuple(copies), builder.aligns, buffers, memory_plan, (),
-        builder.states, builder.state_size, backs, conditions=tuple(map(builder.place_of, lowered.conditions)),
-        whole=memory_plan.size,
-    )  # fmt: skip
-    if lowered.planning.pooling.pools:
-        layout = _in_pools(lowered, layout, clashes, spread=spread)
-    verify_plan(program, layout.plan)
-    verify_pools(buffers, layout.plan, layout.pools)
-    return layout
+    return _Builder(lowered, over).layout(spread=True) if spread else layout
 
 
 def _in_pools(lowered: LoweredModule, layout: StorageMap, clashes: Iterable[Conflict], *, spread: bool) -> StorageMap:
@@ -469,50 +490,6 @@ def _solved(buffers: tuple[BufferInfo, ...], pairs: tuple[Conflict, ...]) -> Mem
     return plan(buffers, pairs)
 
 
-def _program(
-    builder: _Builder,
-    *,
-    slots: list[StorageInfo],
-    copies: list[tuple[StorageInfo, int]],
-    backs: Sequence[WriteBack],
-    scratch: tuple[tuple[str, ...], ...],
-) -> StorageTrace:
-    """The lowered module as the planner sees it: only what is in the workspace."""
-    lowered, places = builder.lowered, builder.places
-
-    def keys(tensors: tuple[TensorRef, ...]) -> tuple[str, ...]:
-        return tuple(p.key for p in (places[lowered.root(t)] for t in tensors) if p.where == "workspace")
-
-    begun: set[str] = set()
-    rewritten = {places[t].key for t in lowered.variables if t in places}
-    funcs = lowered.prim_funcs
-
-    def step(call: KernelCall, scratch: tuple[str, ...]) -> Step:
-        # a tensor that already has other parts counts as read too, since it must survive; and nothing may overlap it
-        reads, writes = keys(call.inputs), keys(call.outputs)
-        there = tuple(begun.intersection(writes) - rewritten)
-        begun.update(writes)
-        operands = []
-        for tensor in call.tensors:
-            root, offset = lowered.place_in_root(tensor)
-            key = "" if tensor in call.outputs and places[root].key in there else places[root].key
-            operands.append(Operand(key, offset, root.type.nbytes))
-        operands += [Operand(name) for name in scratch]
-        return Step(reads + there, writes + scratch, call_distances(lowered.kernel(call), operands, funcs))
-
-    steps = tuple(map(step, lowered.calls, scratch))
-    moves = [(place.key, slots[k].key) for place, k in copies if slots[k].where == "workspace"]
-    moves += [(back.source.key, back.target.key) for back in backs if back.target.where == "workspace"]
-    leaving = [place.key for place, k in copies if slots[k].where != "workspace" and place.key]
-    leaving += [back.source.key for back in backs if back.source.key]
-    outputs = tuple(dict.fromkeys(s.key for s in slots if s.where == "workspace"))
-    conditions = tuple("".join(keys((c,))) for c in lowered.conditions)
-    return StorageTrace(
-        tuple(builder.storages), steps, keys(lowered.inputs), (*outputs, *leaving), tuple(moves),
-        lowered.controls, conditions,
-    )  # fmt: skip
-
-
 # ---- a model with its memory plan, with views instead of copies if that needs no more memory
 
 
@@ -538,9 +515,9 @@ class Planned(LoweredModule):
         return self.layout.unfit is None
 
 
-def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visiting: Collection[int] = ()) -> Planned:
-    """Replace copies by views, within the memory of whole tensors side by side; with `tight`, within that of the plan with the
-    copies.
+def plan_lowered(lowered: LoweredModule, visiting: Collection[int] = ()) -> Planned:
+    """Replace copies by views, within the memory of whole tensors side by side; with `config.tight`, within that of the plan with
+    the copies.
 
     A tensor that is computed part by part is live earlier.  `visiting`: numbers of states whose windows are in the workspace.
     """
@@ -549,30 +526,30 @@ def plan_lowered(lowered: LoweredModule, io: Io, *, tight: bool = False, visitin
     if lowered.states and not has_fixed_layout(lowered):
         lowered = with_windows(lowered, visiting)
         check_lowered(lowered)
-    best, layout = _with_gathers(lowered, io) if lowered.states else (lowered, make_layout(lowered, io))
+    best, layout = _with_gathers(lowered) if lowered.states else (lowered, make_layout(lowered))
     lowered = best
-    limit = layout.whole if tight else max(layout.whole, liveness_bound(layout.buffers))
+    limit = layout.whole if lowered.config.tight else max(layout.whole, liveness_bound(layout.buffers))
     for kind in ({"slices": True, "parts": True}, {"slices": True, "parts": False}, {"slices": False, "parts": True}):
         trial = with_aliases(lowered, **kind)
         if len(trial.calls) >= len(best.calls):
             continue
         check_lowered(trial)
-        planned = make_layout(trial, io)
+        planned = make_layout(trial)
         if planned.rank <= max((layout.unfit is not None, limit), layout.rank):
             best, layout = trial, planned
     return in_phase(best, Planned, layout=layout)
 
 
-def _with_gathers(lowered: LoweredModule, io: Io) -> tuple[LoweredModule, StorageMap]:
+def _with_gathers(lowered: LoweredModule) -> tuple[LoweredModule, StorageMap]:
     """Copy rows of a state into what layers write beside them, for all or only for short ones, if the plan does not grow."""
-    layout = make_layout(lowered, io)
+    layout = make_layout(lowered)
     if not lowered.controls:
         for most in (layout.whole, layout.whole // 2):
             trial = with_gathered_rows(lowered, most)
             if trial.calls == lowered.calls:
                 break
             check_lowered(trial)
-            planned = make_layout(trial, io)
+            planned = make_layout(trial)
             if planned.rank <= layout.rank:
                 return trial, planned
     return lowered, layout

@@ -205,7 +205,7 @@ def _artifact(main: Function, kernels: Sequence[str], target: Target) -> Artifac
     lowered = choose_kernels(replace(in_phase(draft, LoweredModule), calls=tuple(picked)))
     calls = dict(zip(order, lowered.calls, strict=True))  # independent of each other
     lowered = optimize_functions(replace(lowered, calls=tuple(calls[i] for i in range(len(calls)))), {})
-    layout = make_layout(lowered, "arena")
+    layout = make_layout(lowered)
     planned = in_phase(lowered, Planned, layout=layout)
     return emit(lower_main(planned), info=BuildInfo(opt="speed")).artifact
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -124,7 +125,7 @@ def test_memory_decides(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr("aot.executor.storage_map.with_aliases", lambda lowered, **_: lowered)
         plain = compile_model(model, target="host")
     for tight, limit in ((False, liveness_bound(plain.layout.buffers)), (True, plain.layout.plan.size)):
-        planned = plan_lowered(plain.lowered, "arena", tight=tight)
+        planned = plan_lowered(replace(plain.lowered, config=replace(plain.lowered.config, tight=tight)))
         assert len(planned.calls) < len(plain.lowered.calls)
         assert planned.size <= limit
 
