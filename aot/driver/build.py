@@ -47,13 +47,15 @@ _DEFAULTS = (("byoc", ()), ("rings", "auto"), ("float16", "keep"), ("in_steps", 
 """Listed only when they differ from these defaults."""
 
 
+Model = bytes | Path | NamedBytes | IRModule
+
+Shared = dict[Any, Any]
+"""Graphs of one model and their possible plans, keyed by the options that they depend on."""
+
+
 def build(
-    model: bytes | Path | NamedBytes | IRModule,
-    *,
-    target: str | Target = "cortex-m4",
-    name: str | None = None,
-    options: Options | None = None,
-) -> Artifact:
+    model: Model, *, target: str | Target = "cortex-m4", name: str | None = None, options: Options | None = None
+) -> Artifact:  # fmt: skip
     """Compile a model or relay module to C.  A model is its bytes, its path, or its bytes with the path; a .toml is a chain.
 
     `name` becomes the prefix of all C symbols (default: from the file name).  Passes run in the current PassContext.  Raises
@@ -69,7 +71,7 @@ def build(
 
 @rare_collections()
 def compile_model(
-    model: bytes | Path | NamedBytes | IRModule,
+    model: Model,
     *,
     target: str | Target = "cortex-m4",
     name: str | None = None,
@@ -82,22 +84,21 @@ def compile_model(
     then the smallest plan found.  `shared` holds work that compilations of one model in different modes and budgets have in
     common.
     """
-    options = options or Options()
-    given = _given(model, target, name=name, options=options)
-    cpu, file, source, data = require_c(given.target), given.file, given.source, given.data
-    found, bounds, planned = _planned(data, cpu, name=given.name, options=options, shared={} if shared is None else shared)
-    slide = found.slide
-    values = input_values(data, found.before) if isinstance(data, bytes) else {}
+    asked = _Compilation.of(model, target, name, options, shared)
+    options, file, source, data = asked.options, asked.file, asked.source, asked.data
+    require_c(asked.target)
+    option, planned = asked.planned()
+    found = option.front
     info = BuildInfo(
         model_sha256=hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else "",
         model_file=printable(file.path.name, limit=255) if file is not None else "",
         oracle=options.oracle,
         opt=options.opt,
         macs_nominal=found.macs_nominal(data) if isinstance(data, bytes) else None,
-        bounds=bounds,
+        bounds=option.bounds,
         options=_listed(options),
-        input_values=values,
-        slide=None if slide is None else slide.told(),
+        input_values=input_values(data, found.before) if isinstance(data, bytes) else {},
+        slide=None if found.slide is None else found.slide.told(),
         chain=None if found.chain is None else found.chain.told,
     )
     made = emit(lower_main(planned), info=info)
@@ -107,39 +108,13 @@ def compile_model(
 
 @rare_collections()
 def lower_model(
-    model: bytes | Path | NamedBytes | IRModule, *, target: Target, name: str | None = None, options: Options | None = None
-) -> TirModule:
+    model: Model, *, target: Target, name: str | None = None, options: Options | None = None
+) -> TirModule:  # fmt: skip
     """As `build`, but stop when everything is a PrimFunc: the input of code generators other than the one for C.
 
     `module.constants[f][b]` holds the values of the buffer `b` that the function `f` gets as a constant.
     """
-    options = options or Options()
-    given = _given(model, target, name=name, options=options)
-    _, _, planned = _planned(given.data, given.target, name=given.name, options=options, shared={})
-    return lower_main(planned)
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The inputs of a compilation: target, file (if there is one), the model as read, and the model with its shapes fixed."""
-
-    target: Target
-    file: NamedBytes | None
-    source: bytes | IRModule
-    data: bytes | IRModule
-    name: str
-
-
-def _given(
-    model: bytes | Path | NamedBytes | IRModule, target: str | Target, *, name: str | None, options: Options
-) -> _Given:  # fmt: skip
-    cpu = find_target(target) if isinstance(target, str) else target
-    cpu = cpu.with_fast_float() if options.fast_float else cpu
-    load_installed()
-    file = read_model(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
-    source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
-    data = source if isinstance(source, IRModule) else specialize(source, options.choice)
-    return _Given(cpu, file, source, data, model_identifier(name or (file.path.stem if file is not None else "model")))
+    return lower_main(_Compilation.of(model, target, name, options, None).planned()[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,50 +126,71 @@ class _PlanOption:
     plans: PlanSearch
 
 
-Shared = dict[Any, Any]
-"""Graphs of one model and their possible plans, keyed by the options that they depend on."""
+@dataclass(frozen=True, slots=True)
+class _Compilation:
+    """What is compiled: target, file (if there is one), the model as read, and the model with its shapes fixed."""
 
+    target: Target
+    file: NamedBytes | None
+    source: bytes | IRModule
+    data: bytes | IRModule
+    name: str
+    options: Options
+    shared: Shared
 
-def _planned(
-    data: bytes | IRModule, cpu: Target, *, name: str, options: Options, shared: Shared
-) -> tuple[FrontendResult, Bounds, Planned]:
-    """The graph and its plan.  If a window slides and a budget or pools limit RAM, rows that would not fit are recomputed.
+    @staticmethod
+    def of(
+        model: Model, target: str | Target, name: str | None, options: Options | None, shared: Shared | None
+    ) -> _Compilation:  # fmt: skip
+        options = options or Options()
+        cpu = find_target(target) if isinstance(target, str) else target
+        cpu = cpu.with_fast_float() if options.fast_float else cpu
+        load_installed()
+        file = read_model(model) if isinstance(model, Path) else model if isinstance(model, NamedBytes) else None
+        source = model if isinstance(model, bytes | IRModule) else file.data if file is not None else b""
+        data = source if isinstance(source, IRModule) else specialize(source, options.choice)
+        name = model_identifier(name or (file.path.stem if file is not None else "model"))
+        return _Compilation(cpu, file, source, data, name, options, {} if shared is None else shared)
 
-    Among the plans of the front (`slide_front`), choose the one with the least work whose usual kernels fit.  If the plan before
-    it fits with kernels that need less memory, and is faster, choose that one.  If none fits, choose the last.
-    """
-
-    def option(most: int | None) -> _PlanOption:
-        key: Any = _key(cpu, name, options, most if options.slide else None)
+    def option(self, most: int | None) -> _PlanOption:
+        """The graph whose windows, if they slide, keep at most this many bytes of rows, and its possible plans."""
+        data, options, shared = self.data, self.options, self.shared
+        key: Any = _key(self.target, self.name, options, most if options.slide else None)
         if key not in shared:
-            shared[key] = front(data, cpu, name=name, options=options, most_bytes=most)
+            shared[key] = front(data, self.target, name=self.name, options=options, most_bytes=most)
         found: FrontendResult = shared[key]
         # before planning, only windows in the state depend on the mode and the budget
         key = key, _planning(options, slides=found.slides) if state_vars(found.main) else None
         if key not in shared:
-            fused = fused_module(found.main, cpu, name=name, options=options, slides=found.slides)
+            fused = fused_module(found.main, self.target, name=self.name, options=options, slides=found.slides)
             bounds = memory_bounds(found.main, nominal_shapes(data) if isinstance(data, bytes) else {}, io=options.io)
             shared[key] = _PlanOption(found, bounds, PlanSearch(fused, bounds.liveness))
-        made: _PlanOption = shared[key]
-        return made
+        option: _PlanOption = shared[key]
+        return option
 
-    budget, opt, before = options.ram_budget, options.opt, None
-    chosen = option(budget)
-    while chosen.front.slide is not None and not chosen.plans.fits(chosen.plans.best(opt, None), budget):
-        if chosen.front.slide.plan is chosen.front.slide.front.plans[-1]:
-            break
-        before, chosen = chosen, option(chosen.front.slide.plan.total_bytes - 1)
-    planned = chosen.plans.best(opt, budget)
-    if before is not None:
-        other = before.plans.best(opt, budget)
-        fits = chosen.plans.fits(planned, budget)
-        if before.plans.fits(other, budget) and not (fits and planned.estimate <= other.estimate):
-            chosen, planned = before, other
-    planned = chosen.plans.watched(planned)
-    if budget is not None and options.pooling.pins:
-        most = max(planned.size, budget - least_state(planned))
-        planned = replace(planned, planning=replace(planned.planning, most_spread=most))
-    return chosen.front, chosen.bounds, planned
+    def planned(self) -> tuple[_PlanOption, Planned]:
+        """The graph and its plan.  If a window slides and a budget or pools limit RAM, rows that would not fit are recomputed.
+
+        Among the plans of the front (`slide_front`), choose the one with the least work whose usual kernels fit.  If the plan
+        before it fits with kernels that need less memory, and is faster, choose that one.  If none fits, choose the last.
+        """
+        budget, opt, before = self.options.ram_budget, self.options.opt, None
+        chosen = self.option(budget)
+        while chosen.front.slide is not None and not chosen.plans.fits(chosen.plans.best(opt, None), budget):
+            if chosen.front.slide.plan is chosen.front.slide.front.plans[-1]:
+                break
+            before, chosen = chosen, self.option(chosen.front.slide.plan.total_bytes - 1)
+        planned = chosen.plans.best(opt, budget)
+        if before is not None:
+            other = before.plans.best(opt, budget)
+            fits = chosen.plans.fits(planned, budget)
+            if before.plans.fits(other, budget) and not (fits and planned.estimate <= other.estimate):
+                chosen, planned = before, other
+        planned = chosen.plans.watched(planned)
+        if budget is not None and self.options.pooling.pins:
+            most = max(planned.size, budget - least_state(planned))
+            planned = replace(planned, planning=replace(planned.planning, most_spread=most))
+        return chosen, planned
 
 
 def _key(cpu: Target, name: str, options: Options, most: int | None) -> str:
