@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 
-from aot.errors import Problem, UsageError
 from aot.ir.module import IRModule
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
 from aot.te.check import Affine, affine
-from aot.te.operation import ComputeOp, IterVar, Reduce, Tensor, read_tensors
+from aot.te.operation import ComputeOp, IterVar, Reduce, Tensor, read_tensors, wrong
 from aot.te.schedule import Schedule, Stage, axis_values, loop_extents
 from aot.tir.arith import Interval, interval
 from aot.tir.buffer import Buffer, flat_index
 from aot.tir.expr import BinOp, Call, Cast, Expr, Imm, Load, Select, Var, as_expr, cast
 from aot.tir.function import FuncAttrs, PrimFunc
-from aot.tir.functor import Cloner, accesses, bodies, free_vars, loads, map_children, walk, walk_expr
+from aot.tir.functor import Cloner, accesses, bodies, children, free_vars, loads, map_bodies, map_children, walk, walk_expr
 from aot.tir.intrin import TensorIntrin
 from aot.tir.printer import print_stmt
 from aot.tir.schedule import ScheduleError
-from aot.tir.stmt import Allocate, Block, For, ForKind, If, Let, Region, Stmt, Store, While
+from aot.tir.stmt import Allocate, Block, For, ForKind, If, Let, Region, Stmt, Store
 from aot.tir.transform import simplified, simplified_expr, unroll
 from aot.tir.verify import verify
 
@@ -60,23 +60,23 @@ def lower_function(schedule: Schedule, args: Sequence[Tensor], name: str) -> Pri
 
 def check_args(schedule: Schedule, args: Sequence[Tensor], name: str) -> None:
     """Raise UsageError E5073 if the arguments are not the tensors of the schedule."""
-    where = f"function {name}"
+    refused = partial(wrong, where=f"function {name}", code="E5073")
     if not isinstance(args, (list, tuple)) or not args:
-        raise UsageError(Problem("E5073", "the arguments are a list of tensors, at least one", where))
+        raise refused("the arguments are a list of tensors, at least one")
     for a in args:
         if not isinstance(a, Tensor):
-            raise UsageError(Problem("E5073", f"an argument is {type(a).__name__}, not a tensor", where))
+            raise refused(f"an argument is {type(a).__name__}, not a tensor")
     if len({id(a) for a in args}) != len(args):
-        raise UsageError(Problem("E5073", "one tensor is given twice", where))
+        raise refused("one tensor is given twice")
     computed = {id(s.tensor) for s in schedule.stages}
     read = {id(t): t for s in schedule.stages for t in read_tensors(s.body) if id(t) not in computed}
     for tensor in (*read.values(), *schedule.outputs):
         if all(a is not tensor for a in args):
             kind = "output" if id(tensor) in computed else "placeholder"
-            raise UsageError(Problem("E5073", f"{kind} {tensor.name} is not among the arguments", where))
+            raise refused(f"{kind} {tensor.name} is not among the arguments")
     for a in args:
         if isinstance(a.made_by, ComputeOp) and id(a) not in computed:
-            raise UsageError(Problem("E5073", f"{a.name} is not computed by the schedule", where))
+            raise refused(f"{a.name} is not computed by the schedule")
 
 
 class _Lowering:
@@ -520,16 +520,11 @@ def _same(binding: _Binding, actual: Expr, expected: Expr) -> None:
                 raise MismatchError(f"scalar {expected.name} of the description would have two values")
         case Imm(v, t), Imm(w, u) if v == w and t == u:
             pass
-        case BinOp(op, a, b), BinOp(other, c, d) if op == other:
-            _same(binding, a, c)
-            _same(binding, b, d)
-        case Cast(t, a), Cast(u, c) if t == u:
-            _same(binding, a, c)
-        case Select(a, b, c), Select(d, e, f):
-            for x, y in ((a, d), (b, e), (c, f)):
+        case (BinOp(f), BinOp(g)) | (Cast(f), Cast(g)) | (Call(f), Call(g)) if f == g:
+            for x, y in zip(children(actual), children(expected), strict=True):
                 _same(binding, x, y)
-        case Call(f, args), Call(g, others) if f is g:
-            for x, y in zip(args, others, strict=True):
+        case Select(), Select():
+            for x, y in zip(children(actual), children(expected), strict=True):
                 _same(binding, x, y)
         case _:
             raise MismatchError("the loop computes another expression than the description")
@@ -580,21 +575,13 @@ MAX_SCALARS = 64
 
 def auto_unrolled(loop: For, steps: int) -> For:
     """`loop` with every loop marked for unrolling whose body would be copied at most `steps` times in total."""
-    if _copies(loop) <= steps:
-        return replace(loop, kind="unroll", body=tuple(_marked(s, steps) for s in loop.body))
-    return replace(loop, body=tuple(_marked(s, steps) for s in loop.body))
+    marked = _marked(loop.body, steps)
+    return replace(loop, kind="unroll", body=marked) if _copies(loop) <= steps else replace(loop, body=marked)
 
 
-def _marked(stmt: Stmt, steps: int) -> Stmt:
-    match stmt:
-        case For():
-            return auto_unrolled(stmt, steps)
-        case If(then=then, orelse=orelse):
-            return replace(stmt, then=tuple(_marked(s, steps) for s in then), orelse=tuple(_marked(s, steps) for s in orelse))
-        case While(test=test, body=body):
-            return replace(stmt, test=tuple(_marked(s, steps) for s in test), body=tuple(_marked(s, steps) for s in body))
-        case _:
-            return stmt
+def _marked(body: tuple[Stmt, ...], steps: int) -> tuple[Stmt, ...]:
+    inner = partial(_marked, steps=steps)
+    return tuple(auto_unrolled(s, steps) if isinstance(s, For) else map_bodies(s, inner) for s in body)
 
 
 def _extent(loop: For) -> int:

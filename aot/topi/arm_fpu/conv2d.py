@@ -21,7 +21,6 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.tir.stmt import Region
 from aot.topi.arm_fpu.dot import (
@@ -56,7 +55,6 @@ from aot.topi.arm_fpu.layer import (
     with_relu,
 )
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
-from aot.topi.layer.fused import describe
 from aot.topi.layer.im2col import Axis, TapRange
 from aot.topi.layer.phases import PhaseAxis, phase_axes
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -278,9 +276,8 @@ def lower_transpose(group: Group, _target: Target, name: str, plan: TransposePla
         kernel.emit()
         more, longer = kernel.instructions()
         instructions, cycles, code = instructions + more, cycles + longer, code + kernel.code()
-    text = describe(f"arm_fpu.conv2d_transpose_{form}", phases=len(plan.phases), unroll=UNROLL)
-    func = b.finish(FuncAttrs(kernel=text, span=plan.layer.span, macs=plan.layer.macs))
-    return Lowered(func, io.constants, instructions, code, cycles)
+    kernel_name = f"arm_fpu.conv2d_transpose_{form}"
+    return io.lowered(kernel_name, (instructions, cycles), code, phases=len(plan.phases), unroll=UNROLL)
 
 
 # Depthwise convolutions with any window, stride and dilation; weights as above.
@@ -508,9 +505,7 @@ def lower_scale(group: Group, _target: Target, name: str, plan: ScalePlan) -> Lo
                 step = [imm(depth)] * form.apart
                 b.block(scale(form), region(io.data, at), region(params, channel * 2), region(io.out, at), imm(trips), *step)
                 code += 60 + 4 * count_instructions(form.text())
-    func = b.finish(FuncAttrs(kernel=describe("arm_fpu.scale", channels=min(CHANNELS, depth)), span=layer.span, macs=layer.macs))
-    instructions, cycles = plan.price
-    return Lowered(func, io.constants, instructions, 40 + code, cycles)
+    return io.lowered("arm_fpu.scale", plan.price, 40 + code, channels=min(CHANNELS, depth))
 
 
 for _operator in ("nn.conv2d_float", "nn.dense_float", DEPTHWISE):

@@ -16,7 +16,6 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Var, imm
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_fpu.dot import (
     FLOATS,
@@ -34,7 +33,6 @@ from aot.topi.arm_fpu.dot import (
 )
 from aot.topi.arm_fpu.layer import FloatIo, FloatLayer, match_float_layer, register_forms
 from aot.topi.intrin.asm_text import Operands, asm, block_of, count_instructions
-from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered
 
 _FOUR = ("r4", "r5", "r6", "r8")
@@ -389,11 +387,9 @@ def lower(group: Group, _target: Target, name: str, layer: FloatLayer, *, form: 
             row_dot(part.form), region(io.data), region(params, done * (layer.depth + biased)), region(io.out, done), *numbers
         )
         done += part.count * part.form.channels
-    kernel = describe(f"arm_fpu.dense_row_{form}", channels=blocks[0].form.channels)
-    func = b.finish(FuncAttrs(kernel=kernel, span=layer.span, macs=layer.macs))
-    instructions = sum(p.price[0] + AROUND for p in blocks)
-    cycles = sum(p.price[1] + 2 * AROUND for p in blocks)
-    return Lowered(func, io.constants, instructions, 16 + sum(p.form.code for p in blocks), cycles)
+    price = sum(p.price[0] + AROUND for p in blocks), sum(p.price[1] + 2 * AROUND for p in blocks)
+    code = 16 + sum(p.form.code for p in blocks)
+    return io.lowered(f"arm_fpu.dense_row_{form}", price, code, channels=blocks[0].form.channels)
 
 
 register_forms("dense_row", OPERATOR, plan, lower, plevel=32)

@@ -142,13 +142,14 @@ def _rectified(clamp: Clamp, pixels: int, channels: int) -> Text:
         for c in range(0, channels - 1, 2):
             s = p * channels + c
             text.append(f"vmov %[t], %[u], s{s}, s{s + 1}")
-            text += _positive(clamp, "t") + _positive(clamp, "u") + ["strd %[t], %[u], [%[o]], #8"]
+            text += positive(clamp, "t") + positive(clamp, "u") + ["strd %[t], %[u], [%[o]], #8"]
         if channels % 2:
-            text += [f"vmov %[t], s{p * channels + channels - 1}", *_positive(clamp, "t"), "str %[t], [%[o]], #4"]
+            text += [f"vmov %[t], s{p * channels + channels - 1}", *positive(clamp, "t"), "str %[t], [%[o]], #4"]
     return text
 
 
-def _positive(clamp: Clamp, register: str) -> Text:
+def positive(clamp: Clamp, register: str) -> Text:
+    """Clamp a finite number in a core register; for ReLU6, 6 is in %[w]."""
     r = f"%[{register}]"
     text: Text = [f"bic {r}, {r}, {r}, asr #31"]
     if clamp.hi == 6.0:

@@ -256,9 +256,10 @@ class FloatIo:
                 self._tensors[id(arg)] = self._ctx.constant("table", values)
         self.results = b.scratch("results", (run,), "float32") if layer.epilogue else None
 
-    @property
-    def constants(self) -> dict[str, Array]:
-        return dict(self._ctx.constants)
+    def lowered(self, kernel: str, price: tuple[int, int], code: int, **schedule: int) -> Lowered:
+        """The finished function; `price`: instructions and cycles, `code` in bytes."""
+        attrs = FuncAttrs(kernel=describe(kernel, **schedule), span=self._layer.span, macs=self._layer.macs)
+        return Lowered(self._b.finish(attrs), dict(self._ctx.constants), price[0], code, price[1])
 
     def stream(self, data: Array, dtype: str = "float32") -> Buffer:
         """Declare the packed weights and biases: float32, or words that hold some of them in a smaller form."""
@@ -519,9 +520,7 @@ class WindowKernel:
         """The finished function with its costs; its name says how the weights are stored."""
         self.emit()
         title = kernel + (f"_{self.stored.kind}" if self.stored is not None else "") + form
-        func = self.b.finish(FuncAttrs(kernel=describe(title, **sizes), span=self.layer.span, macs=self.layer.macs))
-        instructions, cycles = self.instructions()
-        return Lowered(func, self.io.constants, instructions, self.code(), cycles)
+        return self.io.lowered(title, self.instructions(), self.code(), **sizes)
 
     def emit(self) -> None:
         """Emit the loops."""

@@ -23,7 +23,6 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_fpu.dot import CHANNELS, NEAR, REGISTERS, DotForm, Text, dot, float_operands, vector, waits
 from aot.topi.arm_fpu.layer import (
@@ -38,7 +37,7 @@ from aot.topi.arm_fpu.layer import (
     with_relu,
 )
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
-from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
+from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS
 from aot.topi.layer.im2col import Axis
 from aot.topi.strategy import Group, Lowered
 
@@ -351,9 +350,7 @@ def lower(group: Group, _target: Target, name: str, plan: Plan, *, form: str) ->
     b = IRBuilder(name)
     kernel = _Kernel(b, group, plan, fused=form == "vmla")
     kernel.emit()
-    attrs = FuncAttrs(kernel=describe(f"arm_fpu.matmul_{form}", unroll=UNROLL), span=plan.layer.span, macs=plan.layer.macs)
-    count, cycles = plan.price(fused=form == "vmla")
-    return Lowered(b.finish(attrs), kernel.io.constants, count, kernel.code, cycles)
+    return kernel.io.lowered(f"arm_fpu.matmul_{form}", plan.price(fused=form == "vmla"), kernel.code, unroll=UNROLL)
 
 
 register_forms("matmul", "nn.batch_matmul", plan, lower, plevel=25)

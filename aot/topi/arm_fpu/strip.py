@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, equal, imm, maximum, minimum, select
-from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.arm_fpu.dot import (
     FLOATS,
@@ -31,17 +30,18 @@ from aot.topi.arm_fpu.dot import (
     Clamp,
     Text,
     bits_of,
+    compared,
     constant,
     float_operands,
     limited,
     limits,
     multiplied,
+    positive,
     vector,
     waits,
 )
 from aot.topi.arm_fpu.layer import DEPTHWISE, FloatIo, FloatLayer, match_float_layer, on_fpu
 from aot.topi.intrin.asm_text import AsmBlock, Operands, block_of, count_instructions
-from aot.topi.layer.fused import describe
 from aot.topi.strategy import Group, Lowered, register_planned
 
 FAR = 4092
@@ -100,11 +100,7 @@ class StripForm:
     @property
     def origin(self) -> int:
         """The column to which the data pointer points, counted from the first column that has its own pointer."""
-        return min((self._middle - 1) // 2, NEAR // (4 * self.depth))
-
-    @property
-    def _middle(self) -> int:
-        return self.width - self.left - self.right
+        return min((self.width - self.left - self.right - 1) // 2, NEAR // (4 * self.depth))
 
     @property
     def _bias(self) -> int:
@@ -122,19 +118,15 @@ class StripForm:
     @property
     def fits(self) -> bool:
         """Whether registers and offsets suffice."""
-        last = (self._middle - 1 - self.origin) * 4 * self.depth
-        reach = max(last, (self.columns - 1) * 4 * self.channels)
-        return self._spare >= 2 and self._middle > 0 and reach <= FAR
+        middle = self.width - self.left - self.right
+        reach = max((middle - 1 - self.origin) * 4 * self.depth, (self.columns - 1) * 4 * self.channels)
+        return self._spare >= 2 and middle > 0 and reach <= FAR
 
     def text(self) -> Text:
         """The whole strip."""
         text: Text = [*self.begin(), *(["b 3f"] if self.loop and self.start else []), *self.body(), *self.last()]
         out_of_line = [line for i in range(self.rows_open * self.loop + self.remainder) for line in self._exceptions(i)]
         return [*text, *(["b 9f", *out_of_line, "9:"] if out_of_line else [])]
-
-    def begin(self) -> Text:
-        """The code before the loop."""
-        return [*self.setup(), *self.head()]
 
     def body(self) -> Text:
         """The loop."""
@@ -145,18 +137,12 @@ class StripForm:
             text += ["3:"] * (phase > 0 and phase == self.start) + self.step(phase)
         return [*text, "subs %[n], %[n], #1", "bne 2b"]
 
-    def setup(self) -> Text:
-        """Load weights and bias (their pointer is a temporary afterwards), and 6 for ReLU6."""
+    def begin(self) -> Text:
+        """The code before the loop: load weights and bias (their pointer is a temporary afterwards), and 6 for ReLU6; process the
+        rows of the image before the newest rows of the first row of results.
+        """
         text: Text = [f"vldmia %[w], {vector(0, self._bias + 1)}"]
-        return text + (constant("%[w]", bits_of(6.0)) if self._has_six else [])
-
-    @property
-    def _has_six(self) -> bool:
-        return self.clamp.rectifies and self.clamp.hi == 6.0
-
-    def head(self) -> Text:
-        """The rows of the image before the newest rows of the first row of results."""
-        text: Text = []
+        text += constant("%[w]", bits_of(6.0)) if self.clamp.rectifies and self.clamp.hi == 6.0 else []
         started: set[int] = set()
         for v in range(self.before, self.taps[0] - self.strides[0]):
             text += self._row(v, self.start, started)
@@ -233,16 +219,9 @@ class StripForm:
         ]
         if started is not None:
             started.update((phase + d) % self.rows_open for d, _ in targets)
-        return self._loads() + self._products(terms)
-
-    def _products(self, terms: Sequence[tuple[int, int, int, bool]]) -> Text:
-        """The products; other products separate each from its addition."""
-        base, used = self._data + self.width, 0
-        spread = []
-        for acc, w, x, first in terms:
-            spread.append((acc, base + used % self._spare, x, w, first))
-            used += not first
-        return [*multiplied(spread, fused=False, lag=self._spare // 2)]
+        spare = cycle(range(self._data + self.width, self._data + self.width + self._spare))
+        places = [(acc, acc if is_first else next(spare), x, w, is_first) for acc, w, x, is_first in terms]
+        return [*self._loads(), *multiplied(places, fused=False, lag=self._spare // 2)]
 
     def _finish(self, phase: int, place: int) -> Text:
         """Bias, clamp and stores of a row of results; `place` makes its labels unique."""
@@ -253,9 +232,8 @@ class StripForm:
             return text + self._raw(sums) + next_row
         if not (self.clamp.keeps or self.clamp.rectifies):
             return text + self._raw(sums) + self._one_by_one(sums, place) + next_row
-        test: Text = [*self._total(sums), f"vmov %[t], s{self._data}", "ubfx %[t], %[t], #23, #8", "cmp %[t], #255"]
         stores = self._raw(sums) if self.clamp.keeps else self._rectified(sums)
-        return text + test + [f"beq {20 + place}f"] + stores + [f"{60 + place}:"] + next_row
+        return text + self._total(sums) + compared(self._data) + [f"beq {20 + place}f"] + stores + [f"{60 + place}:"] + next_row
 
     def _exceptions(self, place: int) -> Text:
         """Out-of-line code for a row of results with a number that is not finite."""
@@ -293,10 +271,7 @@ class StripForm:
             pair = [("t", p), ("u", p + 1)][: len(sums) - p]
             both = f"vmov %[t], %[u], s{sums[p]}, s{sums[p] + 1}"
             text.append(both if len(pair) == 2 else f"vmov %[t], s{sums[p]}")
-            for r, _ in pair:
-                text.append(f"bic %[{r}], %[{r}], %[{r}], asr #31")
-                if self._has_six:
-                    text += [f"cmp %[{r}], %[w]", "it gt", f"movgt %[{r}], %[w]"]
+            text += [line for r, _ in pair for line in positive(self.clamp, r)]
             text += [f"str %[{r}], [%[o], #{4 * self.channels * at}]" for r, at in pair]
         return text
 
@@ -472,10 +447,7 @@ def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
             numbers = (imm(columns.size * depth), imm(columns.out * channels), imm(plan.trips), left, right)
             c = d * (channels // depth) + k
             b.block(strip(form), region(io.data, data + d), region(params, c * (taps + 1)), region(io.out, out + c), *numbers)
-    word = describe("arm_fpu.strip", columns=form.columns)
-    func = b.finish(FuncAttrs(kernel=word, span=layer.span, macs=layer.macs))
-    instructions, cycles = plan.price
-    return Lowered(func, io.constants, instructions, 160 + 4 * len(form.text()), cycles)
+    return io.lowered("arm_fpu.strip", plan.price, 160 + 4 * len(form.text()), columns=form.columns)
 
 
 register_planned("arm_fpu.strip", DEPTHWISE, on_fpu(plan), lower, plevel=26, for_speed=True)
