@@ -14,7 +14,7 @@ A convolution of one-channel data is computed as a depthwise one with many outpu
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, partial, reduce
 from math import prod
 
 import numpy as np
@@ -494,42 +494,26 @@ class _Groups:
         """Store the taps of output line `number` to byte `at` of each channel."""
         b, plan, lines = self._b, self._plan, self._plan.lines
         across = lines.across
-        top = b.let("top", number * across.stride - across.before)
-        inside = _within(across, top, (across.taps - 1) * across.dilation)
-        if inside is None or self._padding is None:
+        top, reach = b.let("top", number * across.stride - across.before), (across.taps - 1) * across.dilation
+        tests = [top >= 0] * bool(across.before) + [top < across.size - reach] * bool(across.after)
+        if not tests or self._padding is None:
             self._split(data, top, at, plan.part(across.taps, lanes))
             return
-        with b.if_(inside):
+        with b.if_(reduce(logical_and, tests)):
             self._split(data, top, at, plan.part(across.taps, lanes))
         with b.else_(), b.for_("r", across.taps) as r:
             line = b.let("line", top + r * across.dilation)
             place = b.let("place", at + r)
             with b.if_(logical_and(line >= 0, line < across.size)):
                 self._split(data, line, place, plan.part(1, lanes))
-            with b.else_():
-                self._pad(place, lanes)
+            with b.else_():  # padding in place of a line, one vector for all positions
+                to = region(self._taps, place + lines.along.before * across.taps)
+                b.block(split_channels(replace(plan.part(1, lanes), step=0)), region(self._padding), to)
 
     def _split(self, data: Expr, line: Expr, at: Expr, part: Part) -> None:
-        along, taps = self._plan.lines.along, self._plan.lines.across.taps
-        source = region(self._io.data, data + line * self._plan.lines.across.data_step)
-        self._b.block(split_channels(part), source, region(self._taps, at + along.before * taps))
-
-    def _pad(self, at: Expr, lanes: int) -> None:
-        """Store padding in place of a line, one vector for all positions."""
-        assert self._padding is not None
-        part = replace(self._plan.part(1, lanes), step=0)
-        to = at + self._plan.lines.along.before * self._plan.lines.across.taps
-        self._b.block(split_channels(part), region(self._padding), region(self._taps, to))
-
-
-def _within(axis: Axis, first: Expr, reach: int) -> Expr | None:
-    """Whether positions `first` to `first` + `reach` are inside the image; None if they always are."""
-    tests = [first >= 0] if axis.before else []
-    last = (axis.out - 1) * axis.stride - axis.before + reach
-    tests += [first < axis.size - reach] if last >= axis.size else []
-    if not tests:
-        return None
-    return tests[0] if len(tests) == 1 else logical_and(*tests)
+        lines = self._plan.lines
+        source = region(self._io.data, data + line * lines.across.data_step)
+        self._b.block(split_channels(part), source, region(self._taps, at + lines.along.before * lines.across.taps))
 
 
 register_planned("arm_mve.depthwise", "nn.depthwise_conv2d", _plan, _lower, plevel=41)

@@ -48,6 +48,10 @@ def band_height(rows: Axis, *, line_bytes: int) -> int:
     return next((h for h in heights if line_bytes * ((h - 1) * rows.stride + rows.reach) <= BAND_BYTES), 1)
 
 
+CopyRow = Callable[[Expr, Expr | None], None]
+"""(row of the plane, first datum of the image's row, or None for padding): emits the copying of a row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Planes:
     """Planes of `band` result rows each; their rows are `pitch` elements apart."""
@@ -69,22 +73,16 @@ class Planes:
         return -(-self.rows.out // self.band)
 
     def results(
-        self,
-        b: IRBuilder,
-        copy: Callable[[Expr, Expr], None],
-        *,
-        bands_first: bool = False,
-        name_channel: bool = False,
+        self, b: IRBuilder, row: CopyRow, *, bands_first: bool = False, name_channel: bool = False
     ) -> Iterator[tuple[Expr, Expr]]:
-        """Loop over planes and filters: call `copy(first datum of the channel, first result row)`, yield channel and first
-        result.
+        """Loop over planes and filters: copy a band's rows with `row`, then yield channel and first result.
 
         `bands_first`: finish a band for all channels before the next band, so that the result may overwrite the data.
         """
         shape, out_shape, multiplier = self.layer.data_type.shape, self.layer.out_type.shape, self.layer.attrs.multiplier
         for image in counted(b, shape[0], "n"):
             for c, first in self._each(b, shape[-1], bands_first=bands_first):
-                copy(image * prod(shape[1:]) + c, first)
+                self._copy(b, image * prod(shape[1:]) + c, first, row)
                 for m in counted(b, multiplier, "m"):
                     channel = c * multiplier + m
                     if name_channel and multiplier > 1:
@@ -101,8 +99,8 @@ class Planes:
             for first in starts(b, self.rows.out, self.band, "band", "first"):
                 yield c, first
 
-    def copy(self, b: IRBuilder, source: Expr, first: Expr, row: Callable[[Expr, Expr | None], None]) -> None:
-        """Copy one band: `row(row of the plane, first datum of the image's row, or None for padding)`.
+    def _copy(self, b: IRBuilder, source: Expr, first: Expr, row: CopyRow) -> None:
+        """Copy one band of the image that begins at datum `source`; `first`: its first result row.
 
         With several bands, border rows are at a different place in each band, so they are written too.
         """
@@ -386,23 +384,16 @@ def _plan(group: Group, target: Target, machine: Machine, lacks: str) -> LanePla
     low, high = layer.acc_low - requant.base, layer.acc_high - requant.base
     if (low < -LIMIT).any() or (high >= LIMIT).any():
         return None
-    forms = product(orientations(layer), GROUPS)
-    plans = [_oriented(layer, machine, requant, orientation, shape) for orientation, shape in forms]
-    return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
-
-
-def _oriented(
-    layer: FusedLayer, machine: Machine, requant: LaneRequant, orientation: tuple[Axis, Axis, bool], shape: tuple[int, int]
-) -> LanePlanes | None:
-    rows, columns, swapped = orientation
-    words = (max(columns.out, shape[1]) - 1) * columns.stride + columns.reach - columns.stride
-    if 4 * words * (rows.reach + (shape[0] - 1) * rows.stride) > MAX_LINE:
-        return None
-    band = band_height(rows, line_bytes=4 * words)
-    if shape[0] > 1 and band < shape[0] <= rows.out:
-        band = shape[0]
-    plan = LanePlanes(layer, rows, columns, swapped, band, words, machine, requant, shape)
-    return plan if plan.taps.reach <= machine.reach else None
+    plans = []
+    for (rows, columns, swapped), shape in product(orientations(layer), GROUPS):
+        words = (max(columns.out, shape[1]) - 1) * columns.stride + columns.reach - columns.stride
+        band = band_height(rows, line_bytes=4 * words)
+        if shape[0] > 1 and band < shape[0] <= rows.out:
+            band = shape[0]
+        plan = LanePlanes(layer, rows, columns, swapped, band, words, machine, requant, shape)
+        if 4 * words * (rows.reach + (shape[0] - 1) * rows.stride) <= MAX_LINE and plan.taps.reach <= machine.reach:
+            plans.append(plan)
+    return min(plans, key=lambda p: p.cost, default=None)
 
 
 def _lower(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowered:
@@ -423,8 +414,7 @@ def _lower(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowere
     def row(at: Expr, start: Expr | None) -> None:
         _copy_row(b, plan, plane, b.let("d", at * plan.pitch), plan.pixels(io.data, start))
 
-    loops = plan.results(b, lambda source, first: plan.copy(b, source, first, row), name_channel=True)
-    for channel, out in loops:
+    for channel, out in plan.results(b, row, name_channel=True):
         _band(b, plan, io, plane, weights=weights, numbers=numbers, channel=channel, at=b.let("o", out))
     form = {"rows": plan.shape[0], "columns": plan.shape[1], "band": plan.band}
     cost = layer.data_type.shape[0] * layer.channels * plan.cost + 4 * plane.size

@@ -282,10 +282,8 @@ def _lower(group: Group, _target: Target, name: str, plan: StripPlanes, *, turne
         b.store_as(plane, "uint32", i, imm(pad | pad << 16, "uint32"))
     unpacked = unpacked_weights(b, plan.layout, plan.numbers) if plan.packed else None
 
-    def copy(source: Expr, first: Expr) -> None:
-        plan.copy(b, source, first, lambda row, start: _copy_row(b, plan, io.data, plane, row=row, source=start))
-
-    for channel, out in plan.results(b, copy, bands_first=plan.bands_first):
+    row = partial(_copy_row, b, plan, io.data, plane)
+    for channel, out in plan.results(b, row, bands_first=plan.bands_first):
         weights = region(params, b.let("w", channel * data.shape[1]))
         if unpacked is not None:
             unpack_stream(b, plan.layout, params, unpacked, at=channel * data.shape[1], words=data.shape[1])
@@ -348,7 +346,7 @@ def unpack_stream(b: IRBuilder, layout: blocks.Layout, params: Buffer, weights: 
         b.store(weights, 1 + len(layout.words) + i, params[start + (count + 1 + i)])
 
 
-def _copy_row(b: IRBuilder, plan: StripPlanes, data: Buffer, plane: Buffer, *, row: Expr, source: Expr | None) -> None:
+def _copy_row(b: IRBuilder, plan: StripPlanes, data: Buffer, plane: Buffer, row: Expr, source: Expr | None) -> None:
     """Copy one row of the image into the plane, or fill it with padding."""
     count, step = plan.columns.copied, plan.columns.data_step
     if not count:

@@ -39,7 +39,6 @@ from aot.topi.arm_dsp.depthwise.planes import MAX_REACH, Numbers, is_supported, 
 from aot.topi.arm_dsp.smlal import INIT_HIGH, INIT_LOW, LANE_BITS, LANE_OFFSET
 from aot.topi.intrin.asm_text import counted_offset
 from aot.topi.layer.fused import FusedLayer, lowered, match_layer, open_flat
-from aot.topi.layer.im2col import Axis
 from aot.topi.layer.planes import Planes, Strips, band_height, counted, each_strip, equal_strips, orientations
 from aot.topi.layer.requant import plan_folded
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -221,26 +220,23 @@ class ChainPlanes(Planes):
         return bands * (strips + lines * (2 * self.copied + 3 + loop + 10 * (bands > 1))) + 20
 
 
-def _oriented(layer: FusedLayer, numbers: Numbers, scale: int, way: tuple[Axis, Axis, bool]) -> ChainPlanes | None:
-    rows, columns, swapped = way
-    if columns.taps > MAX_COLUMNS or rows.taps > MAX_ROWS or columns.stride > 2 or columns.dilation > 1:
-        return None
-    steps = (columns.out + 1) // 2
-    pitch = steps + 2 if columns.stride == 1 else 2 * (steps + 1)
-    if 4 * (rows.reach - 1) * pitch > MAX_REACH:
-        return None
-    band = band_height(rows, line_bytes=4 * pitch)
-    return ChainPlanes(layer, rows, columns, swapped, band, pitch, numbers, scale, equal_strips(columns.out, MAX_STRIP))
-
-
 def _plan(group: Group, target: Target) -> ChainPlanes | None:
     """Refuse cores with DSP instructions: strips with SMLAD are faster there."""
     layer = match_layer(group)
     if layer is None or layer.epilogue or target.has("dsp") or not is_supported(layer, target, feature="thumb2"):
         return None
     numbers, scale = _numbers(layer, target)
-    plans = [] if numbers is None else [_oriented(layer, numbers, scale, way) for way in orientations(layer)]
-    return min((p for p in plans if p is not None), key=lambda p: p.cost, default=None)
+    if numbers is None:
+        return None
+    plans = []
+    for rows, columns, swapped in orientations(layer):
+        steps = (columns.out + 1) // 2
+        pitch = steps + 2 if columns.stride == 1 else 2 * (steps + 1)
+        small = columns.taps <= MAX_COLUMNS and rows.taps <= MAX_ROWS and columns.stride <= 2 and columns.dilation == 1
+        if small and 4 * (rows.reach - 1) * pitch <= MAX_REACH:
+            band, strips = band_height(rows, line_bytes=4 * pitch), equal_strips(columns.out, MAX_STRIP)
+            plans.append(ChainPlanes(layer, rows, columns, swapped, band, pitch, numbers, scale, strips))
+    return min(plans, key=lambda p: p.cost, default=None)
 
 
 def _numbers(layer: FusedLayer, target: Target) -> tuple[Numbers | None, int]:
@@ -281,7 +277,7 @@ def _lower(group: Group, _target: Target, name: str, plan: ChainPlanes) -> Lower
     def row(at: Expr, start: Expr | None) -> None:
         _copy_row(b, plan, plane, b.let("d", at * plan.pitch), plan.pixels(io.data, start))
 
-    for channel, out in plan.results(b, lambda source, first: plan.copy(b, source, first, row)):
+    for channel, out in plan.results(b, row):
         start = b.let("o", out)
         weights = region(params, b.let("w", channel * data.shape[1]))
         for x, outputs in each_strip(b, plan.strips):
