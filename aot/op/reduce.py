@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import product
 from math import prod
@@ -11,19 +11,13 @@ import numpy as np
 
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import QuantParams, TensorType, Type
-from aot.numerics.fixed_point import (
-    Int64,
-    clamp_array,
-    named,
-    tir_multiply_wide,
-    wrap_int32,
-)
+from aot.numerics.fixed_point import Int64, clamp_array, named, tir_multiply_wide, wrap_int32
 from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import Rescaled, reduced_index, reduced_shape
 from aot.op.qnn.arithmetic import AddNAttrs, sum_codes
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, numpy_dtype
-from aot.te.tensor import TensorFn, reduce, reduce_axis
+from aot.te.tensor import IterVar, TensorFn, reduce, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, maximum, minimum, select
@@ -54,8 +48,34 @@ _TYPES = dict(OPERATORS.values())
 _LARGEST = float(np.finfo(np.float32).max)
 
 
+class Reduced:
+    """Attributes of a reduction of some axes, sorted and non-negative, which the result lacks or has with extent 1."""
+
+    __slots__ = ()
+
+    axes: tuple[int, ...]
+    keepdims: bool
+
+    def shape_of(self, data: TensorType) -> tuple[int, ...]:
+        """The result's shape."""
+        return reduced_shape(data.shape, self.axes, keepdims=self.keepdims)
+
+    def rows(self, data: Array, out_type: TensorType) -> Array:
+        """[result, what is reduced to it]."""
+        kept = [a for a in range(data.ndim) if a not in self.axes]
+        return np.transpose(data, (*kept, *self.axes)).reshape(out_type.size, prod(data.shape[a] for a in self.axes))
+
+    def read(self, b: IRBuilder, data: TensorFn, i: Index, position: Sequence[Expr]) -> Expr:
+        """The element of the data for element i of the result and a position along the axes."""
+        return data.at(b, reduced_index(i, position, axes=self.axes, keepdims=self.keepdims))
+
+    def loops(self, data: TensorFn) -> list[IterVar]:
+        """The axes that are reduced."""
+        return [reduce_axis(data.shape[a], name="r") for a in self.axes]
+
+
 @dataclass(frozen=True, slots=True)
-class ReduceAttrs:
+class ReduceAttrs(Reduced):
     """`kind` is the operator's name; `axes` sorted and non-negative."""
 
     kind: str
@@ -66,25 +86,19 @@ class ReduceAttrs:
         """A tensor -> the same type without the axes, or with extent 1 in their place."""
         if data.dtype not in _TYPES[self.kind]:
             raise TypeRuleError(f"{self.kind} of {data} is not valid")
-        return TensorType(reduced_shape(data.shape, self.axes, keepdims=self.keepdims), data.dtype, data.quant)
+        return TensorType(self.shape_of(data), data.dtype, data.quant)
 
     def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
-        kept = [a for a in range(data.ndim) if a not in self.axes]
-        rows = np.transpose(data, (*kept, *self.axes)).reshape(out_type.size, prod(data.shape[a] for a in self.axes))
         start = np.full((out_type.size, 1), start_value(self.kind, out_type.dtype), data.dtype)
         with np.errstate(all="ignore"):
-            return np.asarray(_reduced(rows, start, self.kind), data.dtype).reshape(out_type.shape)
+            return np.asarray(_reduced(self.rows(data, out_type), start, self.kind), data.dtype).reshape(out_type.shape)
 
     def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
         kind, wide = self.kind, _accumulator(self.kind, data.dtype)
         count = prod(data.shape[a] for a in self.axes)
-
-        def term(*reduced: Expr) -> Expr:
-            return cast(wide, data.at(b, reduced_index(i, reduced, axes=self.axes, keepdims=self.keepdims)))
-
-        start = imm(start_value(kind, data.dtype), wide)
-        axes = [reduce_axis(data.shape[a], name="r") for a in self.axes]
-        total = reduce(b, axes, term, combine=lambda acc, value: _combine(kind, acc, value), init=start, dtype=wide)
+        start, combine = imm(start_value(kind, data.dtype), wide), _COMBINE.get(kind, _sum)
+        axes = self.loops(data)
+        total = reduce(b, axes, lambda *r: cast(wide, self.read(b, data, i, r)), combine=combine, init=start, dtype=wide)
         if kind != "average":
             return cast(out_type.dtype, total)
         if is_float(wide):
@@ -122,20 +136,17 @@ def _accumulator(kind: str, dtype: str) -> str:
     return {"int32": "uint32", "int64": "uint64"}.get(dtype, dtype) if kind in ("sum", "average", "prod") else dtype
 
 
-def _combine(kind: str, acc: Expr, value: Expr) -> Expr:
-    match kind:
-        case "any":
-            return binop("||", acc, value)
-        case "all":
-            return binop("&&", acc, value)
-        case "reduce_max":
-            return maximum(value, acc)  # in this order a NaN has no effect
-        case "reduce_min":
-            return minimum(value, acc)
-        case "prod":
-            return acc * value
-        case _:
-            return acc + value
+def _sum(acc: Expr, value: Expr) -> Expr:
+    return acc + value
+
+
+_COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "any": lambda acc, value: binop("||", acc, value),
+    "all": lambda acc, value: binop("&&", acc, value),
+    "reduce_max": lambda acc, value: maximum(value, acc),  # in this order a NaN has no effect
+    "reduce_min": lambda acc, value: minimum(value, acc),
+    "prod": lambda acc, value: acc * value,
+}
 
 
 for _opcode, (_kind, _dtypes) in OPERATORS.items():
@@ -157,7 +168,7 @@ MEAN_CODES = ("int8", "uint8", "int16")
 
 @operator("qnn.sum", "SUM; int8, uint8, int16, any axes", [("data", "int8, int16", "the operand")], OpPattern.COMM_REDUCE)
 @operator("mean", "MEAN; int8, uint8, int16, any axes", [("data", "int8, int16", "the operand")], OpPattern.COMM_REDUCE)
-class MeanAttrs(Rescaled):
+class MeanAttrs(Rescaled, Reduced):
     """`axes` sorted and non-negative; multiplier and shift represent input scale / (output scale * count)."""
 
     axes: tuple[int, ...]
@@ -174,7 +185,7 @@ class MeanAttrs(Rescaled):
         """int8, uint8 or int16 -> the same without the axes, or with extent 1 in their place."""
         if data.dtype not in MEAN_CODES:
             raise TypeRuleError(f"mean needs a tensor of {', '.join(MEAN_CODES)}, not {data}")
-        return TensorType(reduced_shape(data.shape, self.axes, keepdims=self.keepdims), data.dtype, self.quant)
+        return TensorType(self.shape_of(data), data.dtype, self.quant)
 
     def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
         count = prod(data.shape[a] for a in self.axes)
@@ -182,11 +193,8 @@ class MeanAttrs(Rescaled):
         return self.rescaled(wrap_int32(total - self.input_zp * count)).astype(out_type.dtype).reshape(out_type.shape)
 
     def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
-        def term(*reduced: Expr) -> Expr:
-            return cast("int32", data.at(b, reduced_index(i, reduced, axes=self.axes, keepdims=self.keepdims)))
-
         count = prod(data.shape[a] for a in self.axes)
-        total = te_sum(b, [reduce_axis(data.shape[a], name="r") for a in self.axes], term, init=-self.input_zp * count)
+        total = te_sum(b, self.loops(data), lambda *r: cast("int32", self.read(b, data, i, r)), init=-self.input_zp * count)
         return cast(out_type.dtype, self.tir_rescaled(b, total))
 
 
@@ -200,7 +208,7 @@ PROD_CODES = ("int8", "int16")
 
 
 @operator("qnn.prod", "REDUCE_PROD; int8, int16, any axes", [("data", "int8, int16", "the operand")], OpPattern.COMM_REDUCE)
-class ProdAttrs:
+class ProdAttrs(Reduced):
     """Sorted axes; zero point of the data; multiplier (16 bits, in place), shift and zero point of the result."""
 
     axes: tuple[int, ...]
@@ -215,12 +223,10 @@ class ProdAttrs:
         """int8 or int16 -> the same type without the axes, or with extent 1 in their place."""
         if data.dtype not in PROD_CODES:
             raise TypeRuleError(f"the product of {data} is not valid")
-        return TensorType(reduced_shape(data.shape, self.axes, keepdims=self.keepdims), data.dtype, self.quant)
+        return TensorType(self.shape_of(data), data.dtype, self.quant)
 
     def evaluate(self, data: Array, *, out_type: TensorType) -> Array:
-        kept = [a for a in range(data.ndim) if a not in self.axes]
-        rows = np.transpose(data, (*kept, *self.axes)).reshape(out_type.size, prod(data.shape[a] for a in self.axes))
-        centred = rows.astype(np.int64) - self.input_zp
+        centred = self.rows(data, out_type).astype(np.int64) - self.input_zp
         product = centred[:, 0]
         for i in range(1, centred.shape[1]):
             product = _rescaled(product * centred[:, i], self)
@@ -228,22 +234,21 @@ class ProdAttrs:
         return clamp_array(result, *int_range(out_type.dtype), out_type.dtype).reshape(out_type.shape)
 
     def element(self, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
-        def rescaled(b: IRBuilder, x: Expr) -> Expr:
+        def rescaled(x: Expr) -> Expr:
             return tir_multiply_wide(b, x, self.multiplier, self.shift, reduced=True)
 
         product = b.local("product", (1,), "int32", init=0)
         with ExitStack() as loops:
             inner = [loops.enter_context(b.for_("r", data.shape[a])) for a in self.axes]
-            index = reduced_index(i, inner, axes=self.axes, keepdims=self.keepdims)
-            value = b.let("value", cast("int32", data.at(b, index)) - self.input_zp)
+            value = b.let("value", cast("int32", self.read(b, data, i, inner)) - self.input_zp)
             first = equal(inner[0], 0)
             for position in inner[1:]:
                 first = logical_and(first, equal(position, 0))
             with b.if_(first):
                 b.store(product, 0, value)
             with b.else_():
-                b.store(product, 0, rescaled(b, cast("int64", product[0]) * cast("int64", value)))
-        result = rescaled(b, cast("int64", product[0])) + self.zero_point
+                b.store(product, 0, rescaled(cast("int64", product[0]) * cast("int64", value)))
+        result = rescaled(cast("int64", product[0])) + self.zero_point
         return cast(out_type.dtype, clamp(result, *int_range(out_type.dtype)))
 
 

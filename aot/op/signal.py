@@ -54,9 +54,7 @@ class WindowAttrs:
 #
 # Bins outside are 0; TFLM does not write them.  Oracle: TFLM's `signal/src/energy.cc`.
 @operator(
-    "signal.energy",
-    "SignalEnergy of TFLM; int16 to uint32",
-    [("data", "int16 [2 * bins]", "pairs of real and imaginary part")],
+    "signal.energy", "SignalEnergy of TFLM; int16 to uint32", [("data", "int16 [2 * bins]", "pairs of real and imaginary part")]
 )
 class EnergyAttrs:
     """The first bin, and one more than the last."""
@@ -158,9 +156,7 @@ LONGEST = 1 << 14
 
 
 @operator(
-    "signal.rfft",
-    "SignalRfft of TFLM: bins of a real signal",
-    [("data", "int16, int32, float32 [..., samples]", "the signal")],
+    "signal.rfft", "SignalRfft of TFLM: bins of a real signal", [("data", "int16, int32, float32 [..., samples]", "the signal")]
 )
 class RfftAttrs:
     """Samples of the transform."""
@@ -221,9 +217,7 @@ RFFT2D_LARGEST = 1 << 16
 
 
 @operator(
-    "signal.rfft2d",
-    "RFFT2D; float32 to complex64",
-    [("data", "float32 [..., h, w]", "images, or signals as images of one row")],
+    "signal.rfft2d", "RFFT2D; float32 to complex64", [("data", "float32 [..., h, w]", "images, or signals as images of one row")]
 )
 class Rfft2dAttrs:
     """Size of the transform."""

@@ -41,6 +41,7 @@ from aot.op.nn.conv import (
     Conv2DFloatAttrs,
     Conv2DTransposeAttrs,
     Conv3DAttrs,
+    Conv3DTransposeAttrs,
     DepthwiseConv2DAttrs,
     DepthwiseConv2DFloatAttrs,
     FloatTransposeAttrs,
@@ -340,7 +341,7 @@ def _conv3d_transpose(op: Operator) -> Expr:
         if extent != data.shape[axis + 1]:
             op.refuse(f"{data} does not result from {shape} with strides {strides}", code="E1207")
         before.append(start)
-    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
+    attrs = Conv3DTransposeAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
     return _finish_conv3d(op, op.call("nn.conv3d_transpose", op.operands(2, 1), attrs), bias=3)
 
 

@@ -35,39 +35,6 @@ def inside(position: Expr, *, stride: int, before: int, kernel: int, size: int) 
     return maximum(origin, 0), minimum(origin + kernel, size)
 
 
-@dataclass(frozen=True, slots=True)
-class TransposedTaps:
-    """Taps rest + stride*t, t from first to last, of one output coordinate; tap t reads coordinate quotient - t."""
-
-    quotient: Expr
-    rest: Expr
-    first: Expr
-    last: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class TransposedWindow:
-    """A transposed convolution's geometry, each (vertical, horizontal); `cut` is removed at the top and the left."""
-
-    image: tuple[int, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, int]
-    cut: tuple[int, int]
-
-    def taps(self, b: IRBuilder, *position: Expr) -> list[TransposedTaps]:
-        """The taps along both axes that contribute to the output at `position`."""
-        axes = zip(position, self.image, self.kernel, self.strides, self.cut, strict=True)
-        return [_transposed_taps(b, at, size=n, taps=k, stride=s, before=cut) for at, n, k, s, cut in axes]
-
-
-def _transposed_taps(b: IRBuilder, position: Expr, *, size: int, taps: int, stride: int, before: int) -> TransposedTaps:
-    shifted = b.let("shifted", position + before)
-    quotient, rest = b.let("quotient", shifted // stride), b.let("rest", shifted % stride)
-    count = (rest * -1 + (taps + stride - 1)) // stride  # of taps from rest on, none where rest is beyond the window
-    first = b.let("first", maximum(quotient - (size - 1), 0))
-    return TransposedTaps(quotient, rest, first, b.let("last", minimum(quotient + 1, count)))
-
-
 class Windowed:
     """Attributes (a frozen dataclass) of a window that slides over an image [N, H, W, C].
 

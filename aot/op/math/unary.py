@@ -195,12 +195,7 @@ def _np_leaky(x: Array, attrs: UnaryAttrs) -> Array:
 
 
 UNARY: dict[str, Unary] = {
-    "abs": Unary(
-        ("float32", "int32", "int16"),
-        lambda x, _a: np.abs(x),
-        _abs,
-        "ABS; float32, int32, int16",
-    ),
+    "abs": Unary(("float32", "int32", "int16"), lambda x, _a: np.abs(x), _abs, "ABS; float32, int32, int16"),
     "negative": Unary(
         ("float32", "int8", "int16", "int32", "int64"),
         lambda x, _a: -x,
@@ -208,10 +203,7 @@ UNARY: dict[str, Unary] = {
         "NEG; float32, int64, int32, int16, int8, quantised values as plain numbers",
     ),
     "sign": Unary(
-        ("float32", "int32"),
-        lambda x, _a: np.where(x != x, x, (x > 0).astype(np.int32) - (x < 0)),
-        _sign,
-        "SIGN; float32, int32",
+        ("float32", "int32"), lambda x, _a: np.where(x != x, x, (x > 0).astype(np.int32) - (x < 0)), _sign, "SIGN; float32, int32"
     ),
     "square": Unary(FLOAT, lambda x, _a: x * x, lambda _b, x, _a: x * x, "SQUARE; float32"),
     "rsqrt": Unary(

@@ -10,11 +10,10 @@ import numpy as np
 
 from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
-from aot.op.common.layer import Bounds, FloatWindow, Padding, TransposedWindow, Windowed, check_layer, np_layer, tir_layer
-from aot.op.common.operator import Index, elementwise, operator, register
-from aot.op.common.tensors import tensors_of
+from aot.op.common.layer import Bounds, FloatWindow, Padding, Windowed, check_layer, np_layer, tir_layer
+from aot.op.common.operator import Index, operator
 from aot.support.dataclass import dataclass
-from aot.te.tensor import IterVar, TensorFn, reduce_axis, sum, wrapping
+from aot.te.tensor import IterVar, TensorFn, reduce_axis, wrapping
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, equal, imm, logical_and, maximum, minimum, select
@@ -266,6 +265,44 @@ class DepthwiseConv2DFloatAttrs(FloatWindow):
         return tir_layer(b, axes, product, bias=bias, channel=o, attrs=self)
 
 
+@dataclass(frozen=True, slots=True)
+class TransposedTaps:
+    """Taps rest + stride*t, t from first to last, of one output coordinate; tap t reads coordinate quotient - t."""
+
+    quotient: Expr
+    rest: Expr
+    first: Expr
+    last: Expr
+
+
+class Transposed:
+    """Attributes of a transposed convolution: (vertical, horizontal) strides, cut at the top and the left, size of the output."""
+
+    __slots__ = ()
+
+    strides: tuple[int, int]
+    padding: tuple[int, int]
+    size: tuple[int, int]
+
+    def shape_of(self, data: TensorType, weight: TensorType) -> tuple[int, ...]:
+        """[N, *size, O]; TypeRuleError if an attribute is not valid."""
+        if min(*self.strides, *self.size) < 1 or min(self.padding) < 0:
+            raise TypeRuleError(f"strides {self.strides}, padding {self.padding}, size {self.size}")
+        return data.shape[0], *self.size, weight.shape[0]
+
+    def taps(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn) -> list[TransposedTaps]:
+        """The taps along both axes that contribute to the output at `index`."""
+        found = []
+        geometry = zip(data.shape[1:3], weight.shape[1:3], self.strides, self.padding, strict=True)
+        for position, (size, kernel, stride, cut) in zip(index[1:3], geometry, strict=True):
+            shifted = b.let("shifted", position + cut)
+            quotient, rest = b.let("quotient", shifted // stride), b.let("rest", shifted % stride)
+            count = (rest * -1 + (kernel + stride - 1)) // stride  # of taps from rest on, none where rest is beyond the window
+            first = b.let("first", maximum(quotient - (size - 1), 0))
+            found.append(TransposedTaps(quotient, rest, first, b.let("last", minimum(quotient + 1, count))))
+        return found
+
+
 # nn.conv2d_transpose: TRANSPOSE_CONV of TFLite: each input pixel adds a window of products to the output.
 #
 # acc[n, y, x, o] = sum over ky, kx, i of w[o, ky, kx, i] * (data[n, (y + top - ky) / sy, (x + left - kx) / sx, i] -
@@ -277,7 +314,7 @@ class DepthwiseConv2DFloatAttrs(FloatWindow):
     [("data", "int8, int16 [N, H, W, I]", "the image"), ("weight", "int8 [O, KH, KW, I]", "one filter for each output channel")],
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
-class Conv2DTransposeAttrs:
+class Conv2DTransposeAttrs(Transposed):
     """(vertical, horizontal) strides, rows and columns cut off at the top and the left, and the output's height and width."""
 
     strides: tuple[int, int]
@@ -293,9 +330,7 @@ class Conv2DTransposeAttrs:
             raise TypeRuleError(f"conv2d_transpose needs 4-D data and weights, not {data} and {weight}")
         if data.shape[3] != weight.shape[3]:
             raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
-        if min(*self.strides, *self.size) < 1 or min(self.padding) < 0:
-            raise TypeRuleError(f"strides {self.strides}, padding {self.padding}, size {self.size}")
-        return TensorType((data.shape[0], *self.size, weight.shape[0]), self.acc_dtype)
+        return TensorType(self.shape_of(data, weight), self.acc_dtype)
 
     def evaluate(self, data: Array, weight: Array, *, out_type: TensorType) -> Array:
         x, w = data.astype(np.float64) - self.input_zp, weight.astype(np.float64) - self.weight_zp
@@ -311,11 +346,9 @@ class Conv2DTransposeAttrs:
         return result.astype(np.int64).astype(out_type.dtype)
 
     def element(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
-        n, y, x, o = index
-        wide = wrapping(self.acc_dtype)
-        window = TransposedWindow(data.shape[1:3], weight.shape[1:3], self.strides, self.padding)
-        sy, sx = self.strides
-        row, column = window.taps(b, y, x)
+        n, _, _, o = index
+        wide, (sy, sx) = wrapping(self.acc_dtype), self.strides
+        row, column = self.taps(b, index, data, weight)
 
         def term(ty: Expr, tx: Expr, i: Expr) -> Expr:
             w = weight.at(b, (o, row.rest + ty * sy, column.rest + tx * sx, i))
@@ -335,7 +368,7 @@ FLOAT_TRANSPOSE, HYBRID_TRANSPOSE = "nn.conv2d_transpose_float", "qnn.conv2d_tra
 
 
 @dataclass(frozen=True, slots=True)
-class FloatTransposed:
+class FloatTransposed(Transposed):
     """(vertical, horizontal) strides, the cut at the top and the left, the output's height and width, and the clamp.
 
     `bias_first`: the sum starts with the bias.  Products are added in float32, in the order of the image's pixels.
@@ -346,12 +379,6 @@ class FloatTransposed:
     size: tuple[int, int]
     clamp: Bounds
     bias_first: bool = False
-
-    def result_type(self, data: TensorType, weight: TensorType) -> TensorType:
-        """float32 [N, *attrs.size, O]; TypeRuleError if an attribute is not valid."""
-        if min(*self.strides, *self.size) < 1 or min(self.padding) < 0:
-            raise TypeRuleError(f"strides {self.strides}, padding {self.padding}, size {self.size}")
-        return TensorType((data.shape[0], *self.size, weight.shape[0]), "float32")
 
     def products(self, data: Array, weight: Array, pixels: Callable[[int, int, int], Array]) -> Iterator[Array]:
         """The products of all pixels with each tap, `pixels(ky, kx, i)`, at the outputs that they reach; 0 changes no other."""
@@ -368,8 +395,8 @@ class FloatTransposed:
         self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn
     ) -> tuple[list[IterVar], Callable[..., tuple[Expr, Expr]]]:
         """The axes of the sum at one output; (weight, data) that a product at a position along them multiplies."""
-        n, y, x, o = index
-        row, column = TransposedWindow(data.shape[1:3], weight.shape[1:3], self.strides, self.padding).taps(b, y, x)
+        n, _, _, o = index
+        row, column = self.taps(b, index, data, weight)
 
         def factors(uy: Expr, ux: Expr, i: Expr) -> tuple[Expr, Expr]:
             ty, tx = b.let("ty", row.first + row.last - 1 - uy), b.let("tx", column.first + column.last - 1 - ux)
@@ -403,7 +430,7 @@ class FloatTransposeAttrs(FloatTransposed):
         check_layer((data, weight, *bias), FLOAT_TRANSPOSE, rank=4, channel_axis=0)
         if data.shape[3] != weight.shape[3]:
             raise TypeRuleError(f"{data.shape[3]} input channels, but weights for {weight.shape[3]}")
-        return self.result_type(data, weight)
+        return TensorType(self.shape_of(data, weight), "float32")
 
     def evaluate(self, data: Array, weight: Array, *bias: Array, out_type: TensorType) -> Array:
         products = self.products(data, weight, lambda ky, kx, i: data[..., i, None] * weight[:, ky, kx, i])
@@ -464,7 +491,7 @@ class HybridTransposeAttrs(FloatTransposed):
         channels = weight.shape[0]
         if scales.shape not in ((1,), (channels,)) or any(t.size != channels for t in bias):
             raise TypeRuleError(f"{HYBRID_TRANSPOSE} of {channels} channels has {scales.size} scales or a bias of another size")
-        return self.result_type(data, weight)
+        return TensorType(self.shape_of(data, weight), "float32")
 
     def evaluate(self, data: Array, params: Array, weight: Array, scales: Array, *bias: Array, out_type: TensorType) -> Array:
         image, filters, of_image = data.astype(np.float32), weight.astype(np.float32), params[:, 0].reshape(-1, 1, 1, 1)
@@ -510,7 +537,7 @@ Triple = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Conv3DAttrs:
+class Window3D:
     """Strides, dilations, padding before the first position (depth, height, width), and the result's extents."""
 
     strides: Triple
@@ -518,128 +545,115 @@ class Conv3DAttrs:
     before: Triple
     extents: Triple
 
-
-def infer_conv3d(types: Sequence[Type], attrs: Conv3DAttrs) -> Type:
-    """float32 [N, D, H, W, I], weights [KD, KH, KW, I, O] -> [N, *extents, O]."""
-    return _checked(types, attrs, channels=(3, 4))
-
-
-def infer_transpose(types: Sequence[Type], attrs: Conv3DAttrs) -> Type:
-    """float32 [N, D, H, W, I], weights [KD, KH, KW, O, I] -> [N, *extents, O]."""
-    return _checked(types, attrs, channels=(4, 3))
-
-
-def _checked(types: Sequence[Type], attrs: Conv3DAttrs, *, channels: tuple[int, int]) -> Type:
-    """The result's type; `channels`: the axes of the weights with input and output channels."""
-    data, weight = tensors_of(types, 2)
-    fits = data.dtype == weight.dtype == "float32" and len(data.shape) == len(weight.shape) == 5
-    if not fits or data.shape[4] != weight.shape[channels[0]] or not data.size or not weight.size:
-        raise TypeRuleError(f"a three-dimensional convolution of {data} by {weight} is not valid")
-    if min(*attrs.strides, *attrs.dilation, *attrs.extents) < 1 or min(attrs.before) < 0:
-        raise TypeRuleError(f"a three-dimensional convolution with {attrs} is not valid")
-    return TensorType((data.shape[0], *attrs.extents, weight.shape[channels[1]]), "float32")
+    def result_type(self, data: TensorType, weight: TensorType, *, channels: tuple[int, int]) -> TensorType:
+        """float32 [N, *extents, O]; `channels`: the axes of the weights with input and output channels."""
+        fits = data.dtype == weight.dtype == "float32" and len(data.shape) == len(weight.shape) == 5
+        if not fits or data.shape[4] != weight.shape[channels[0]] or not data.size or not weight.size:
+            raise TypeRuleError(f"a three-dimensional convolution of {data} by {weight} is not valid")
+        if min(*self.strides, *self.dilation, *self.extents) < 1 or min(self.before) < 0:
+            raise TypeRuleError(f"a three-dimensional convolution with {self} is not valid")
+        return TensorType((data.shape[0], *self.extents, weight.shape[channels[1]]), "float32")
 
 
-def evaluate_conv3d(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type: TensorType) -> Array:
-    total = np.zeros(out_type.shape, np.float32)
-    with np.errstate(all="ignore"):
-        for taps in product(*(range(k) for k in weight.shape[:3])):
-            places, inside = zip(*(_reads(attrs, data, axis, tap) for axis, tap in enumerate(taps)), strict=True)
-            if not all(len(p) for p in places):
-                continue
-            part, under = np.ix_(range(len(data)), *inside), data[np.ix_(range(len(data)), *places)]
-            for channel in range(data.shape[4]):
-                total[part] += under[..., channel, None] * weight[taps][channel]
-    return total
+@operator(
+    "nn.conv3d",
+    "CONV_3D; float32",
+    [("data", "float32 [N, D, H, W, I]", "volumes"), ("weight", "float32 [KD, KH, KW, I, O]", "the window")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
+class Conv3DAttrs(Window3D):
+    """Each result is the sum over its window."""
+
+    def infer_type(self, data: TensorType, weight: TensorType) -> Type:
+        """float32 [N, D, H, W, I], weights [KD, KH, KW, I, O] -> [N, *extents, O]."""
+        return self.result_type(data, weight, channels=(3, 4))
+
+    def evaluate(self, data: Array, weight: Array, *, out_type: TensorType) -> Array:
+        total = np.zeros(out_type.shape, np.float32)
+        with np.errstate(all="ignore"):
+            for taps in product(*(range(k) for k in weight.shape[:3])):
+                places, inside = zip(*(self._reads(data, axis, tap) for axis, tap in enumerate(taps)), strict=True)
+                if not all(len(p) for p in places):
+                    continue
+                part, under = np.ix_(range(len(data)), *inside), data[np.ix_(range(len(data)), *places)]
+                for channel in range(data.shape[4]):
+                    total[part] += under[..., channel, None] * weight[taps][channel]
+        return total
+
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
+        n, *position, o = index
+        origins = [b.let("origin", i * s - p) for i, s, p in zip(position, self.strides, self.before, strict=True)]
+
+        def term(*taps: Expr) -> Expr:
+            *window, channel = taps
+            places = [o + t * d for o, t, d in zip(origins, window, self.dilation, strict=True)]
+            inside: Expr | None = None
+            for axis, (place, size) in enumerate(zip(places, data.shape[1:4], strict=True)):
+                reach = (self.extents[axis] - 1) * self.strides[axis] + (weight.shape[axis] - 1) * self.dilation[axis]
+                if self.before[axis] or reach >= size:
+                    within = logical_and(place >= 0, place < size)
+                    inside = within if inside is None else logical_and(inside, within)
+            value = data.at(b, (n, *places, channel)) * weight.at(b, (*window, channel, o))
+            # a sum that starts with +0 is never -0, so adding +0 leaves it unchanged
+            return value if inside is None else select(inside, value, imm(0.0, "float32"))
+
+        axes = [reduce_axis(extent, name="k") for extent in (*weight.shape[:3], data.shape[4])]
+        return te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
+
+    def _reads(self, data: Array, axis: int, tap: int) -> tuple[list[int], list[int]]:
+        """Positions of the data that a tap reads along an axis, and the result positions for which it does."""
+        offset, stride = tap * self.dilation[axis] - self.before[axis], self.strides[axis]
+        pairs = [(i * stride + offset, i) for i in range(self.extents[axis]) if 0 <= i * stride + offset < data.shape[axis + 1]]
+        return [p for p, _ in pairs], [i for _, i in pairs]
 
 
-def _reads(attrs: Conv3DAttrs, data: Array, axis: int, tap: int) -> tuple[list[int], list[int]]:
-    """Positions of the data that a tap reads along an axis, and the result positions for which it does."""
-    places = [(i * attrs.strides[axis] - attrs.before[axis] + tap * attrs.dilation[axis], i) for i in range(attrs.extents[axis])]
-    pairs = [(p, i) for p, i in places if 0 <= p < data.shape[axis + 1]]
-    return [p for p, _ in pairs], [i for _, i in pairs]
+@operator(
+    "nn.conv3d_transpose",
+    "CONV_3D_TRANSPOSE; float32",
+    [("data", "float32 [N, D, H, W, I]", "volumes"), ("weight", "float32 [KD, KH, KW, O, I]", "the window")],
+    OpPattern.OUT_ELEMWISE_FUSABLE,
+)
+class Conv3DTransposeAttrs(Window3D):
+    """Each position of the data adds a window of products."""
 
+    def infer_type(self, data: TensorType, weight: TensorType) -> Type:
+        """float32 [N, D, H, W, I], weights [KD, KH, KW, O, I] -> [N, *extents, O]."""
+        return self.result_type(data, weight, channels=(4, 3))
 
-def evaluate_transpose(data: Array, weight: Array, *, attrs: Conv3DAttrs, out_type: TensorType) -> Array:
-    total = np.zeros(out_type.shape, np.float32)
-    taps = list(product(*(range(k) for k in weight.shape[:3])))
-    with np.errstate(all="ignore"):
-        for place in product(*(range(n) for n in data.shape[1:4])):
-            for channel in range(data.shape[4]):
+    def evaluate(self, data: Array, weight: Array, *, out_type: TensorType) -> Array:
+        total = np.zeros(out_type.shape, np.float32)
+        taps = list(product(*map(range, weight.shape[:3])))
+        with np.errstate(all="ignore"):
+            for *place, channel in np.ndindex(data.shape[1:]):
                 here: Any = (slice(None), *place, channel)
-                values = data[here][:, None]
                 for tap in taps:
-                    out = [
-                        p * s - b + t * d
-                        for p, s, b, t, d in zip(place, attrs.strides, attrs.before, tap, attrs.dilation, strict=True)
-                    ]
-                    if all(0 <= o < n for o, n in zip(out, attrs.extents, strict=True)):
+                    axes = zip(place, self.strides, self.before, tap, self.dilation, strict=True)
+                    out = [p * s - b + t * d for p, s, b, t, d in axes]
+                    if all(0 <= o < n for o, n in zip(out, self.extents, strict=True)):
                         there: Any = (slice(None), *out)
-                        total[there] += values * weight[tap][:, channel]
-    return total
+                        total[there] += data[here][:, None] * weight[tap][:, channel]
+        return total
 
+    def element(self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
+        n, *position, o = index
+        reach = [b.let("reach", i + p) for i, p in zip(position, self.before, strict=True)]
 
-def element_conv3d(
-    attrs: Conv3DAttrs, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType
-) -> Expr:  # fmt: skip
-    n, *position, o = index
-    origins = [b.let("origin", i * s - p) for i, s, p in zip(position, attrs.strides, attrs.before, strict=True)]
+        def axis_of(axis: int) -> IterVar:
+            """The data positions from which some tap contributes to this result position."""
+            stride, span = self.strides[axis], (weight.shape[axis] - 1) * self.dilation[axis]
+            first = maximum((reach[axis] - span + (stride - 1)) / stride, 0)
+            last = minimum(reach[axis] / stride + 1, data.shape[axis + 1])
+            return reduce_axis(b.let("last", last), start=b.let("first", first), name="p")
 
-    def term(*taps: Expr) -> Expr:
-        *window, channel = taps
-        places = [o + t * d for o, t, d in zip(origins, window, attrs.dilation, strict=True)]
-        inside: Expr | None = None
-        for axis, (place, size) in enumerate(zip(places, data.shape[1:4], strict=True)):
-            reach = (attrs.extents[axis] - 1) * attrs.strides[axis] + (weight.shape[axis] - 1) * attrs.dilation[axis]
-            if attrs.before[axis] or reach >= size:
-                within = logical_and(place >= 0, place < size)
-                inside = within if inside is None else logical_and(inside, within)
-        value = data.at(b, (n, *places, channel)) * weight.at(b, (*window, channel, o))
-        # a sum that starts with +0 is never -0, so adding +0 leaves it unchanged
-        return value if inside is None else select(inside, value, imm(0.0, "float32"))
+        def term(*at: Expr) -> Expr:
+            *places, channel = at
+            steps = [r - p * s for r, p, s in zip(reach, places, self.strides, strict=True)]
+            taps = [s / d for s, d in zip(steps, self.dilation, strict=True)]
+            value = data.at(b, (n, *places, channel)) * weight.at(b, (*taps, o, channel))
+            for step, dilation in zip(steps, self.dilation, strict=True):
+                if dilation > 1:
+                    value = select(equal(step % dilation, 0), value, imm(0.0, "float32"))
+            return value
 
-    axes = [reduce_axis(extent, name="k") for extent in (*weight.shape[:3], data.shape[4])]
-    return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
-
-
-def element_transpose(
-    attrs: Conv3DAttrs, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *, out_type: TensorType
-) -> Expr:  # fmt: skip
-    n, *position, o = index
-    reach = [b.let("reach", i + p) for i, p in zip(position, attrs.before, strict=True)]
-
-    def axis_of(axis: int) -> IterVar:
-        """The data positions from which some tap contributes to this result position."""
-        stride, span = attrs.strides[axis], (weight.shape[axis] - 1) * attrs.dilation[axis]
-        first = maximum((reach[axis] - span + (stride - 1)) / stride, 0)
-        last = minimum(reach[axis] / stride + 1, data.shape[axis + 1])
-        return reduce_axis(b.let("last", last), start=b.let("first", first), name="p")
-
-    def term(*at: Expr) -> Expr:
-        *places, channel = at
-        steps = [r - p * s for r, p, s in zip(reach, places, attrs.strides, strict=True)]
-        taps = [s / d for s, d in zip(steps, attrs.dilation, strict=True)]
-        value = data.at(b, (n, *places, channel)) * weight.at(b, (*taps, o, channel))
-        for step, dilation in zip(steps, attrs.dilation, strict=True):
-            if dilation > 1:
-                value = select(equal(step % dilation, 0), value, imm(0.0, "float32"))
-        return value
-
-    axes = [*(axis_of(axis) for axis in range(3)), reduce_axis(data.shape[4], name="c")]
-    return sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
-
-
-for _name, _infer, _evaluate, _rule, _weights, _opcode in (
-    ("nn.conv3d", infer_conv3d, evaluate_conv3d, elementwise(element_conv3d), "I, O", "CONV_3D"),
-    ("nn.conv3d_transpose", infer_transpose, evaluate_transpose, elementwise(element_transpose), "O, I", "CONV_3D_TRANSPOSE"),
-):
-    register(
-        _name,
-        f"{_opcode}; float32",
-        [("data", "float32 [N, D, H, W, I]", "volumes"), ("weight", f"float32 [KD, KH, KW, {_weights}]", "the window")],
-        OpPattern.OUT_ELEMWISE_FUSABLE,
-        attrs=Conv3DAttrs,
-        infer_type=_infer,
-        evaluate=_evaluate,
-        te=_rule,
-    )
+        axes = [*(axis_of(axis) for axis in range(3)), reduce_axis(data.shape[4], name="c")]
+        return te_sum(b, axes, term, init=imm(0.0, "float32"), dtype="float32")
