@@ -73,61 +73,49 @@ def _axis(name: str, axis: Any, rank: int) -> int:
     return axis % rank
 
 
-@_constructor("nn.conv2d")
-def conv2d(
-    data: Expr,
-    weight: Any,
-    bias: Any = None,
-    *,
-    strides: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    input_zp: int = 0,
-    weight_zp: int = 0,
-    pad_value: int | None = None,
-    acc_dtype: str = "int32",
-) -> Expr:
+def _convolution(name: str, doc: str) -> None:
+    def convolution(
+        data: Expr,
+        weight: Any,
+        bias: Any = None,
+        *,
+        strides: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        input_zp: int = 0,
+        weight_zp: int = 0,
+        pad_value: int | None = None,
+        acc_dtype: str = "int32",
+    ) -> Expr:
+        type_, is_depthwise = _tensor(name, data, rank=4), name == "nn.depthwise_conv2d"
+        window = _pair(name, "strides", strides), _padding(name, padding), _pair(name, "dilation", dilation)
+        if is_float(type_.dtype):
+            bounds = (DepthwiseConv2DFloatAttrs if is_depthwise else Conv2DFloatAttrs)(*window)
+            return call(f"{name}_float", operands_of(f"{name}_float", *_given(data, weight, bias)), bounds)
+        args = operands_of(name, data, weight)
+        value = input_zp if pad_value is None else pad_value
+        attrs: Conv2DAttrs | DepthwiseConv2DAttrs = Conv2DAttrs(*window, input_zp, value, weight_zp, acc_dtype)
+        if is_depthwise:
+            multiplier = _tensor(name, args[1], rank=4).shape[3] // type_.shape[3]
+            attrs = DepthwiseConv2DAttrs(*window, input_zp, value, multiplier, weight_zp, acc_dtype)
+        return _biased(call(name, args, attrs), bias)
+
+    convolution.__doc__ = doc
+    F_CONSTRUCT.set(name, convolution)
+
+
+_convolution(
+    "nn.conv2d",
     """Convolution of [N, H, W, I] with [O, KH, KW, I].
 
     Integers give sums of type `acc_dtype`, with `pad_value` (default: `input_zp`) outside the image; float32 gives float32.
     A `bias` [O] is added, for integers by an nn.bias_add.
-    """
-    name = "nn.conv2d"
-    type_ = _tensor(name, data, rank=4)
-    window = _pair(name, "strides", strides), _padding(name, padding), _pair(name, "dilation", dilation)
-    if is_float(type_.dtype):
-        args = operands_of("nn.conv2d_float", *_given(data, weight, bias))
-        return call("nn.conv2d_float", args, Conv2DFloatAttrs(*window))
-    attrs = Conv2DAttrs(*window, input_zp, input_zp if pad_value is None else pad_value, weight_zp, acc_dtype)
-    return _biased(call(name, operands_of(name, data, weight), attrs), bias)
-
-
-@_constructor("nn.depthwise_conv2d")
-def depthwise_conv2d(
-    data: Expr,
-    weight: Any,
-    bias: Any = None,
-    *,
-    strides: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    input_zp: int = 0,
-    weight_zp: int = 0,
-    pad_value: int | None = None,
-    acc_dtype: str = "int32",
-) -> Expr:
-    """Convolution of each channel of [N, H, W, C] with its own filters [1, KH, KW, C*M]; otherwise as nn.conv2d."""
-    name = "nn.depthwise_conv2d"
-    type_ = _tensor(name, data, rank=4)
-    window = _pair(name, "strides", strides), _padding(name, padding), _pair(name, "dilation", dilation)
-    if is_float(type_.dtype):
-        args = operands_of("nn.depthwise_conv2d_float", *_given(data, weight, bias))
-        return call("nn.depthwise_conv2d_float", args, DepthwiseConv2DFloatAttrs(*window))
-    args = operands_of(name, data, weight)
-    multiplier = _tensor(name, args[1], rank=4).shape[3] // type_.shape[3]
-    value = input_zp if pad_value is None else pad_value
-    attrs = DepthwiseConv2DAttrs(*window, input_zp, value, multiplier, weight_zp, acc_dtype)
-    return _biased(call(name, args, attrs), bias)
+    """,
+)
+_convolution(
+    "nn.depthwise_conv2d",
+    """Convolution of each channel of [N, H, W, C] with its own filters [1, KH, KW, C*M]; otherwise as nn.conv2d.""",
+)
 
 
 @_constructor("nn.dense")

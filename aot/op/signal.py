@@ -14,7 +14,7 @@ from aot.ir.type import TensorType, Type
 from aot.numerics.kissfft import inverse_real_transform, is_supported, real_transform
 from aot.numerics.split_radix import real_transform as split_radix_real_transform
 from aot.numerics.split_radix import spectrum
-from aot.op.common.operator import Index, elementwise, operator, register
+from aot.op.common.operator import Index, operator
 from aot.op.common.tensors import tensors_of
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
@@ -384,70 +384,58 @@ class NoiseAttrs:
     smoothing_bits: int
     clamping: bool
 
-
-def infer_spectral_subtraction(types: Sequence[Type], attrs: NoiseAttrs) -> Type:
-    """uint32 [n] signal and estimate -> uint32 [n]."""
-    data, estimate = tensors_of(types, 2)
-    if data.dtype != "uint32" or len(data.shape) != 1 or estimate != data:
-        raise TypeRuleError(f"noise of {data} with estimate {estimate} is not valid")
-    if not 0 <= attrs.bits < 64 or not 0 <= attrs.smoothing_bits < 32:
-        raise TypeRuleError(f"noise of {data} by {attrs} is not valid")
-    return TensorType(data.shape, "uint32")
+    def infer_type(self, data: TensorType, estimate: TensorType) -> Type:
+        """uint32 [n] signal and estimate -> uint32 [n]."""
+        if data.dtype != "uint32" or len(data.shape) != 1 or estimate != data:
+            raise TypeRuleError(f"noise of {data} with estimate {estimate} is not valid")
+        if not 0 <= self.bits < 64 or not 0 <= self.smoothing_bits < 32:
+            raise TypeRuleError(f"noise of {data} by {self} is not valid")
+        return TensorType(data.shape, "uint32")
 
 
-def evaluate_estimate(data: Array, estimate: Array, *, attrs: NoiseAttrs, out_type: TensorType) -> Array:
-    signal = (data << np.uint32(attrs.smoothing_bits)).astype(np.uint64)
-    is_odd = np.arange(data.size) % 2 == 1
-    new, old = (np.where(is_odd, np.uint64(attrs.odd[i]), np.uint64(attrs.even[i])) for i in range(2))
-    with np.errstate(over="ignore"):
-        new_estimate = ((signal * new + estimate.astype(np.uint64) * old) >> np.uint64(attrs.bits)).astype(np.uint32)
-    return np.minimum(new_estimate, signal.astype(np.uint32)) if attrs.clamping else new_estimate
+_NOISE = [("data", "uint32 [n]", "the signal in each channel"), ("estimate", "uint32 [n]", "the noise")]
 
 
-def evaluate_subtract(data: Array, estimate: Array, *, attrs: NoiseAttrs, out_type: TensorType) -> Array:
-    signal = data << np.uint32(attrs.smoothing_bits)
-    left = (signal - np.minimum(estimate, signal)) >> np.uint32(attrs.smoothing_bits)
-    least = ((data.astype(np.uint64) * np.uint64(attrs.remaining)) >> np.uint64(attrs.bits)).astype(np.uint32)
-    return np.asarray(np.maximum(left, least))
+@operator("signal.noise_estimate", "SignalFilterBankSpectralSubtraction of TFLM: the new estimate", _NOISE)
+class NoiseEstimateAttrs(NoiseAttrs):
+    """The estimate after this run."""
+
+    def evaluate(self, data: Array, estimate: Array, *, out_type: TensorType) -> Array:
+        signal = (data << np.uint32(self.smoothing_bits)).astype(np.uint64)
+        is_odd = np.arange(data.size) % 2 == 1
+        new, old = (np.where(is_odd, np.uint64(self.odd[i]), np.uint64(self.even[i])) for i in range(2))
+        with np.errstate(over="ignore"):
+            new_estimate = ((signal * new + estimate.astype(np.uint64) * old) >> np.uint64(self.bits)).astype(np.uint32)
+        return np.minimum(new_estimate, signal.astype(np.uint32)) if self.clamping else new_estimate
+
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, estimate: TensorFn, *, out_type: TensorType) -> Expr:
+        signal = b.let("signal", data.at(b, i) << self.smoothing_bits)
+        is_even = equal(i[0] % 2, 0)
+        pairs = zip(self.even, self.odd, strict=True)
+        new, old = (
+            imm(e, "uint64") if e == o else b.let("factor", select(is_even, imm(e, "uint64"), imm(o, "uint64"))) for e, o in pairs
+        )
+        total = cast("uint64", signal) * new + cast("uint64", estimate.at(b, i)) * old
+        new_estimate = cast("uint32", total >> self.bits)
+        return minimum(b.let("found", new_estimate), signal) if self.clamping else new_estimate
 
 
-def element_estimate(
-    attrs: NoiseAttrs, b: IRBuilder, i: Index, data: TensorFn, estimate: TensorFn, *, out_type: TensorType
-) -> Expr:  # fmt: skip
-    signal = b.let("signal", data.at(b, i) << attrs.smoothing_bits)
-    is_even = equal(i[0] % 2, 0)
-    pairs = zip(attrs.even, attrs.odd, strict=True)
-    new, old = (
-        imm(e, "uint64") if e == o else b.let("factor", select(is_even, imm(e, "uint64"), imm(o, "uint64"))) for e, o in pairs
-    )
-    total = cast("uint64", signal) * new + cast("uint64", estimate.at(b, i)) * old
-    new_estimate = cast("uint32", total >> attrs.bits)
-    return minimum(b.let("found", new_estimate), signal) if attrs.clamping else new_estimate
+@operator("signal.subtract_noise", "SignalFilterBankSpectralSubtraction of TFLM: what remains", _NOISE)
+class SubtractNoiseAttrs(NoiseAttrs):
+    """The signal without the estimate."""
 
+    def evaluate(self, data: Array, estimate: Array, *, out_type: TensorType) -> Array:
+        signal = data << np.uint32(self.smoothing_bits)
+        left = (signal - np.minimum(estimate, signal)) >> np.uint32(self.smoothing_bits)
+        least = ((data.astype(np.uint64) * np.uint64(self.remaining)) >> np.uint64(self.bits)).astype(np.uint32)
+        return np.asarray(np.maximum(left, least))
 
-def element_subtract(
-    attrs: NoiseAttrs, b: IRBuilder, i: Index, data: TensorFn, estimate: TensorFn, *, out_type: TensorType
-) -> Expr:  # fmt: skip
-    value = b.let("value", data.at(b, i))
-    signal = b.let("signal", value << attrs.smoothing_bits)
-    left = b.let("left", (signal - minimum(b.let("noise", estimate.at(b, i)), signal)) >> attrs.smoothing_bits)
-    least = b.let("least", cast("uint32", (cast("uint64", value) * attrs.remaining) >> attrs.bits))
-    return maximum(left, least)
-
-
-for _name, _evaluate, _element, _doc in (
-    ("signal.noise_estimate", evaluate_estimate, element_estimate, "the new estimate"),
-    ("signal.subtract_noise", evaluate_subtract, element_subtract, "what remains"),
-):
-    register(
-        _name,
-        f"SignalFilterBankSpectralSubtraction of TFLM: {_doc}",
-        [("data", "uint32 [n]", "the signal in each channel"), ("estimate", "uint32 [n]", "the noise")],
-        attrs=NoiseAttrs,
-        infer_type=infer_spectral_subtraction,
-        evaluate=_evaluate,
-        te=elementwise(_element),
-    )
+    def element(self, b: IRBuilder, i: Index, data: TensorFn, estimate: TensorFn, *, out_type: TensorType) -> Expr:
+        value = b.let("value", data.at(b, i))
+        signal = b.let("signal", value << self.smoothing_bits)
+        left = b.let("left", (signal - minimum(b.let("noise", estimate.at(b, i)), signal)) >> self.smoothing_bits)
+        least = b.let("least", cast("uint32", (cast("uint64", value) * self.remaining) >> self.bits))
+        return maximum(left, least)
 
 
 # signal.pcan: SignalPCAN of TFLM: gain control by the noise of each channel, then a curve that is a parabola near 0.

@@ -146,7 +146,7 @@ def _spectral_subtraction(op: Operator) -> Sequence[Expr]:
     def factor(name: str) -> int:
         return options.integer(name, -(1 << 31), (1 << 31) - 1) & 0xFFFFFFFF
 
-    attrs = signals.NoiseAttrs(
+    numbers = (
         (factor("smoothing"), factor("one_minus_smoothing")),
         (factor("alternate_smoothing"), factor("alternate_one_minus_smoothing")),
         factor("min_signal_remaining"),
@@ -156,9 +156,9 @@ def _spectral_subtraction(op: Operator) -> Sequence[Expr]:
     )
     state = op.own_variable("noise_estimate", np.zeros(count, np.uint32))
     signal = op.operand(0)
-    estimate = op.call("signal.noise_estimate", [signal, state.read()], attrs)
+    estimate = op.call("signal.noise_estimate", [signal, state.read()], signals.NoiseEstimateAttrs(*numbers))
     state.assign(estimate)
-    return [op.call("signal.subtract_noise", [signal, estimate], attrs), estimate]
+    return [op.call("signal.subtract_noise", [signal, estimate], signals.SubtractNoiseAttrs(*numbers)), estimate]
 
 
 @converter("CUSTOM:SignalPCAN", "uint32", "signal.pcan", oracle="TFLM")

@@ -11,9 +11,9 @@ from aot.ir.op import Array, OpPattern, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import MATH, apply
 from aot.numerics.fixed_point import named
-from aot.op.common.operator import Index, operator, register
+from aot.op.common.operator import Index, elementwise, operator, register
 from aot.op.common.te_rule import TeContext
-from aot.op.common.tensors import MOVABLE, tensors_of
+from aot.op.common.tensors import MOVABLE, np_bounded, tensors_of
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range, is_float, itemsize, numpy_dtype
 from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
@@ -25,8 +25,6 @@ from aot.tir.expr import Expr, binop, cast, imm, select
 #
 # Elementary functions have the bits of the C library that the reference runs with (`elementary`).  Oracles: `elementwise.cc`,
 # `neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`, `Logistic`.
-
-FLOAT = ("float32",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +38,12 @@ class UnaryAttrs:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """Element types, meaning, and the expression of one element (x is a name)."""
+    """The line in `aot ops`, meaning, the expression of one element (x is a name), and element types."""
 
-    dtypes: tuple[str, ...]
+    doc: str
     evaluate: Callable[[Array, UnaryAttrs], Array]
     rule: Callable[[IRBuilder, Expr, UnaryAttrs], Expr]
-    doc: str
+    dtypes: tuple[str, ...] = ("float32",)
 
 
 def f32(value: float) -> Expr:
@@ -58,7 +56,23 @@ def _zero(x: Expr) -> Expr:
 
 def _library(name: str) -> Unary:
     opcode = {"exp": "EXP", "log": "LOG"}.get(name, name.upper())
-    return Unary(FLOAT, lambda x, _a: apply(name, x), lambda _b, x, _a: MATH[name](x), f"{opcode}; float32")
+    return Unary(f"{opcode}; float32", lambda x, _a: apply(name, x), lambda _b, x, _a: MATH[name](x))
+
+
+def _gelu(doc: str, *, approximate: bool) -> Unary:
+    return Unary(
+        doc,
+        lambda x, _a: gelu(x, approximate=approximate, library="eigen_"),
+        lambda _b, x, _a: gelu_rule(x, approximate=approximate),
+    )
+
+
+def _gelu_half(how: str, *, approximate: bool) -> Unary:
+    return Unary(
+        f"GELU of float16{how}, widened: every step is rounded to float16",
+        lambda x, _a: _np_gelu_half(x, approximate=approximate),
+        lambda b, x, _a: _gelu_half_rule(b, x, approximate=approximate),
+    )
 
 
 def _np_rounded(x: Array, _attrs: UnaryAttrs) -> Array:
@@ -76,10 +90,6 @@ def _negated(x: Expr) -> Expr:
         return x * imm(-1.0, x.dtype)
     wide = "uint64" if x.dtype == "int64" else "uint32"
     return cast(x.dtype, imm(0, wide) - cast(wide, x))
-
-
-def _np_elu(x: Array, _attrs: UnaryAttrs) -> Array:
-    return np.where(x < 0, apply("expm1", x), x)
 
 
 def sigmoid(x: Array) -> Array:
@@ -116,10 +126,6 @@ def gelu(x: Array, *, approximate: bool, library: str = "") -> Array:
     c = np.float32(0.044715)
     cube = c * (x * x * x) if library else c * x * x * x
     return np.asarray(half * x * (np.float32(1) + apply(f"{library}tanh", np.float32(_SQRT_2_PI) * (x + cube))), np.float32)
-
-
-def _np_gelu(x: Array, *, approximate: bool) -> Array:
-    return gelu(x, approximate=approximate, library="eigen_")
 
 
 def gelu_rule(x: Expr, *, approximate: bool, library: str = "eigen_") -> Expr:
@@ -180,71 +186,51 @@ def _hard_swish_rule(b: IRBuilder, x: Expr, _attrs: UnaryAttrs) -> Expr:
     return x * bounded / f32(6)
 
 
-def _np_relu(x: Array, attrs: UnaryAttrs) -> Array:
-    x = x if attrs.lo is None else np.where(x < np.float32(attrs.lo), np.float32(attrs.lo), x)
-    return x if attrs.hi is None else np.where(x > np.float32(attrs.hi), np.float32(attrs.hi), x)
-
-
 def _relu_rule(_b: IRBuilder, x: Expr, attrs: UnaryAttrs) -> Expr:
     value = x if attrs.hi is None else select(x > f32(attrs.hi), f32(attrs.hi), x)
     return value if attrs.lo is None else select(x < f32(attrs.lo), f32(attrs.lo), value)
 
 
-def _np_leaky(x: Array, attrs: UnaryAttrs) -> Array:
-    return np.where(x > 0, x, x * np.float32(attrs.alpha))
-
-
 UNARY: dict[str, Unary] = {
-    "abs": Unary(("float32", "int32", "int16"), lambda x, _a: np.abs(x), _abs, "ABS; float32, int32, int16"),
+    "abs": Unary("ABS; float32, int32, int16", lambda x, _a: np.abs(x), _abs, ("float32", "int32", "int16")),
     "negative": Unary(
-        ("float32", "int8", "int16", "int32", "int64"),
+        "NEG; float32, int64, int32, int16, int8, quantised values as plain numbers",
         lambda x, _a: -x,
         lambda _b, x, _a: _negated(x),
-        "NEG; float32, int64, int32, int16, int8, quantised values as plain numbers",
+        ("float32", "int8", "int16", "int32", "int64"),
     ),
     "sign": Unary(
-        ("float32", "int32"), lambda x, _a: np.where(x != x, x, (x > 0).astype(np.int32) - (x < 0)), _sign, "SIGN; float32, int32"
+        "SIGN; float32, int32", lambda x, _a: np.where(x != x, x, (x > 0).astype(np.int32) - (x < 0)), _sign, ("float32", "int32")
     ),
-    "square": Unary(FLOAT, lambda x, _a: x * x, lambda _b, x, _a: x * x, "SQUARE; float32"),
-    "rsqrt": Unary(
-        FLOAT, lambda x, _a: np.float32(1) / apply("sqrt", x), lambda _b, x, _a: f32(1) / MATH["sqrt"](x), "RSQRT; float32"
+    "square": Unary("SQUARE; float32", lambda x, _a: x * x, lambda _b, x, _a: x * x),
+    "rsqrt": Unary("RSQRT; float32", lambda x, _a: np.float32(1) / apply("sqrt", x), lambda _b, x, _a: f32(1) / MATH["sqrt"](x)),
+    "logical_not": Unary("LOGICAL_NOT; bool", lambda x, _a: ~x, lambda _b, x, _a: binop("==", cast("int32", x), 0), ("bool",)),
+    "elu": Unary(
+        "ELU; float32",
+        lambda x, _a: np.where(x < 0, apply("expm1", x), x),
+        lambda _b, x, _a: select(x < f32(0), MATH["expm1"](x), x),
     ),
-    "logical_not": Unary(("bool",), lambda x, _a: ~x, lambda _b, x, _a: binop("==", cast("int32", x), 0), "LOGICAL_NOT; bool"),
-    "elu": Unary(FLOAT, _np_elu, lambda _b, x, _a: select(x < f32(0), MATH["expm1"](x), x), "ELU; float32"),
-    "sigmoid": Unary(FLOAT, _np_logistic, _logistic_rule, "LOGISTIC; float32"),
-    "gelu": Unary(
-        FLOAT, lambda x, _a: _np_gelu(x, approximate=False), lambda _b, x, _a: gelu_rule(x, approximate=False), "GELU; float32"
+    "sigmoid": Unary("LOGISTIC; float32", _np_logistic, _logistic_rule),
+    "gelu": _gelu("GELU; float32", approximate=False),
+    "gelu_tanh": _gelu("GELU by the hyperbolic tangent; float32", approximate=True),
+    "gelu_half": _gelu_half("", approximate=False),
+    "gelu_half_tanh": _gelu_half(" by the hyperbolic tangent", approximate=True),
+    "hard_swish": Unary("HARD_SWISH; float32", lambda x, _a: hard_swish(x), _hard_swish_rule),
+    "rint": Unary("ROUND; float32", _np_rounded, _rounded),
+    "relu": Unary("RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1; float32", lambda x, a: np_bounded(x, a.lo, a.hi), _relu_rule),
+    "leaky_relu": Unary(
+        "LEAKY_RELU; float32",
+        lambda x, a: np.where(x > 0, x, x * np.float32(a.alpha)),
+        lambda _b, x, a: select(x > f32(0), x, x * f32(a.alpha)),
     ),
-    "gelu_tanh": Unary(
-        FLOAT,
-        lambda x, _a: _np_gelu(x, approximate=True),
-        lambda _b, x, _a: gelu_rule(x, approximate=True),
-        "GELU by the hyperbolic tangent; float32",
-    ),
-    "gelu_half": Unary(
-        FLOAT,
-        lambda x, _a: _np_gelu_half(x, approximate=False),
-        lambda b, x, _a: _gelu_half_rule(b, x, approximate=False),
-        "GELU of float16, widened: every step is rounded to float16",
-    ),
-    "gelu_half_tanh": Unary(
-        FLOAT,
-        lambda x, _a: _np_gelu_half(x, approximate=True),
-        lambda b, x, _a: _gelu_half_rule(b, x, approximate=True),
-        "GELU of float16 by the hyperbolic tangent, widened: every step is rounded to float16",
-    ),
-    "hard_swish": Unary(FLOAT, lambda x, _a: hard_swish(x), _hard_swish_rule, "HARD_SWISH; float32"),
-    "rint": Unary(FLOAT, _np_rounded, _rounded, "ROUND; float32"),
-    "relu": Unary(FLOAT, _np_relu, _relu_rule, "RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1; float32"),
-    "leaky_relu": Unary(FLOAT, _np_leaky, lambda _b, x, a: select(x > f32(0), x, x * f32(a.alpha)), "LEAKY_RELU; float32"),
 } | {name: _library(name) for name in ("sqrt", "exp", "log", "sin", "cos", "floor", "ceil", "tanh")}
 """By name."""
 
 
 def _register(name: str, unary: Unary) -> None:
     def infer_type(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:
-        (data,) = types
-        if not isinstance(data, TensorType) or data.dtype not in unary.dtypes:
+        (data,) = tensors_of(types, 1)
+        if data.dtype not in unary.dtypes:
             raise TypeRuleError(f"{name} needs a tensor of {', '.join(unary.dtypes)}, not {data}")
         return data
 
@@ -252,11 +238,8 @@ def _register(name: str, unary: Unary) -> None:
         with np.errstate(all="ignore"):
             return np.asarray(unary.evaluate(data, attrs)).astype(out_type.dtype)
 
-    def te_rule(_ctx: TeContext, args: Sequence[TensorFn], attrs: UnaryAttrs, out_type: TensorType) -> TensorFn:
-        def rule(b: IRBuilder, *i: Expr) -> Expr:
-            return unary.rule(b, named(b, "x", args[0].at(b, i)), attrs)
-
-        return tensor_fn(out_type.shape, out_type.dtype, rule)
+    def element(attrs: UnaryAttrs, b: IRBuilder, i: Index, data: TensorFn, *, out_type: TensorType) -> Expr:
+        return unary.rule(b, named(b, "x", data.at(b, i)), attrs)
 
     register(
         name,
@@ -266,7 +249,7 @@ def _register(name: str, unary: Unary) -> None:
         attrs=UnaryAttrs,
         infer_type=infer_type,
         evaluate=evaluate,
-        te=te_rule,
+        te=elementwise(element),
     )
 
 
@@ -329,33 +312,22 @@ def infer_complex(types: Sequence[Type], _attrs: None) -> Type:
     return TensorType(data.shape, "float32")
 
 
-def evaluate_abs(data: Array, *, attrs: None, out_type: TensorType) -> Array:
+def _magnitude(data: Array) -> Array:
     real, imaginary = data.real.astype(np.float64), data.imag.astype(np.float64)
     with np.errstate(all="ignore"):
         magnitude = np.sqrt(real * real + imaginary * imaginary).astype(np.float32)
     return np.where(np.isinf(real) | np.isinf(imaginary), np.float32(np.inf), magnitude)
 
 
-def evaluate_real(data: Array, *, attrs: None, out_type: TensorType) -> Array:
-    return np.ascontiguousarray(data.real)
-
-
-def evaluate_imag(data: Array, *, attrs: None, out_type: TensorType) -> Array:
-    return np.ascontiguousarray(data.imag)
-
-
 COMPLEX_PARTS = {"COMPLEX_ABS": "complex_abs", "REAL": "real", "IMAG": "imag"}
 
-
-_MEANINGS: dict[str, Callable[..., Array]] = {"complex_abs": evaluate_abs, "real": evaluate_real, "imag": evaluate_imag}
-
-for _opcode, _name in COMPLEX_PARTS.items():
+for _opcode, _part in zip(COMPLEX_PARTS, (_magnitude, np.real, np.imag), strict=True):
     register(
-        _name,
+        COMPLEX_PARTS[_opcode],
         f"{_opcode}; complex64 to float32",
         [("data", "complex64", "the operand")],
         infer_type=infer_complex,
-        evaluate=_MEANINGS[_name],
+        evaluate=lambda data, *, attrs, out_type, part=_part: np.ascontiguousarray(part(data)),
     )
 
 
