@@ -133,29 +133,6 @@ class WildcardPattern(Pattern):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KindPattern(Pattern):
-    """An expression of one class, with the given name, if any."""
-
-    kind: type
-    name: str = ""
-
-    def _bindings(self, expr: Expr, bound: Bound) -> Iterator[Bound]:
-        if isinstance(expr, self.kind) and (not self.name or getattr(expr, "name", "") == self.name):
-            yield bound
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExprPattern(Pattern):
-    """One specific node."""
-
-    expr: Expr
-
-    def _bindings(self, expr: Expr, bound: Bound) -> Iterator[Bound]:
-        if expr is self.expr:
-            yield bound
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class CallPattern(Pattern):
     """A call of one of the operators, over matching operands if patterns for them are given."""
 
@@ -273,19 +250,19 @@ def wildcard() -> Pattern:
 
 def is_constant() -> Pattern:
     """The pattern that matches every constant, of any shape and dtype."""
-    return KindPattern(Constant)
+    return wildcard().where(lambda expr: isinstance(expr, Constant))
 
 
 def is_var(name: str = "") -> Pattern:
     """A variable, with this name if given."""
-    return KindPattern(Var, name)
+    return wildcard().where(lambda expr: isinstance(expr, Var) and name in ("", expr.name))
 
 
 def is_expr(expr: Expr) -> Pattern:
     """The pattern that matches only this node."""
     if not isinstance(expr, Expr):
         raise _wrong(f"is_expr needs an expression, not {expr!r}")
-    return ExprPattern(expr)
+    return wildcard().where(lambda other: other is expr)
 
 
 def is_tuple(fields: Sequence[Pattern] | None = None) -> Pattern:

@@ -115,14 +115,11 @@ def _elementwise(expr: Call, axes: Axes) -> RowForm:
         at = axis - (len(out) - len(shape))
         if own is None and at >= 0 and shape[at] != 1:
             raise NotLocalError("has a constant that differs from row to row")
-    if (axis == len(out) - 1 or hasattr(expr.attrs, "axis")) and _has_lists(expr.attrs):
+    values = (getattr(expr.attrs, name) for name in getattr(type(expr.attrs), "__dataclass_fields__", ()))
+    has_lists = any(isinstance(v, tuple) and len(v) > 1 for v in values)
+    if (axis == len(out) - 1 or hasattr(expr.attrs, "axis")) and has_lists:
         raise NotLocalError("has attributes that differ from row to row")
     return RowForm(axis, tuple(None if a is None else RowMap() for a in axes))
-
-
-def _has_lists(attrs: Any) -> bool:
-    names = getattr(type(attrs), "__dataclass_fields__", ())
-    return any(isinstance(v := getattr(attrs, name), tuple) and len(v) > 1 for name in names)
 
 
 def _common_axis(axes: Axes) -> int:
@@ -150,10 +147,14 @@ def _window(expr: Call, axes: Axes) -> RowForm:
     return RowForm(axis, (RowMap(extent, attrs.strides[d], before), *[None] * (len(axes) - 1)))
 
 
+def _with(values: Sequence[Any], changes: Mapping[int, Any]) -> tuple[Any, ...]:
+    """The values, some of them changed by index."""
+    return tuple(changes.get(i, v) for i, v in enumerate(values))
+
+
 def _cut_window(expr: Call, form: RowForm, rows: Range) -> Any:
-    padding = list(expr.attrs.padding)
-    padding[form.axis - 1], padding[form.axis + 1] = _outside(expr, form, rows)
-    return replace(expr.attrs, padding=tuple(padding))
+    before, after = _outside(expr, form, rows)
+    return replace(expr.attrs, padding=_with(expr.attrs.padding, {form.axis - 1: before, form.axis + 1: after}))
 
 
 # ---- movement
@@ -165,9 +166,7 @@ def _pad(expr: Call, axes: Axes) -> RowForm:
 
 
 def _cut_pad(expr: Call, form: RowForm, rows: Range) -> Any:
-    widths = list(expr.attrs.pad_width)
-    widths[form.axis] = _outside(expr, form, rows)
-    return replace(expr.attrs, pad_width=tuple(widths))
+    return replace(expr.attrs, pad_width=_with(expr.attrs.pad_width, {form.axis: _outside(expr, form, rows)}))
 
 
 def _slice(expr: Call, axes: Axes) -> RowForm:
@@ -179,9 +178,8 @@ def _slice(expr: Call, axes: Axes) -> RowForm:
 
 
 def _cut_slice(expr: Call, form: RowForm, rows: Range) -> Any:
-    begin, extents = list(expr.attrs.begin), list(expr.attrs.extents)
-    begin[form.axis], extents[form.axis] = 0, rows[1] - rows[0]
-    return replace(expr.attrs, begin=tuple(begin), extents=tuple(extents))
+    begin, extents = _with(expr.attrs.begin, {form.axis: 0}), _with(expr.attrs.extents, {form.axis: rows[1] - rows[0]})
+    return replace(expr.attrs, begin=begin, extents=extents)
 
 
 def _reshape(expr: Call, axes: Axes) -> RowForm:
@@ -200,9 +198,7 @@ def _reshape(expr: Call, axes: Axes) -> RowForm:
 
 
 def _cut_reshape(expr: Call, form: RowForm, rows: Range) -> Any:
-    shape = list(expr.attrs.newshape)
-    shape[form.axis] = rows[1] - rows[0]
-    return replace(expr.attrs, newshape=tuple(shape))
+    return replace(expr.attrs, newshape=_with(expr.attrs.newshape, {form.axis: rows[1] - rows[0]}))
 
 
 def _transpose(expr: Call, axes: Axes) -> RowForm:
@@ -254,12 +250,8 @@ def _spectrogram(expr: Call, axes: Axes) -> RowForm:
 
 
 _WINDOWS = (
-    "nn.conv2d",
-    "nn.conv2d_float",
-    "nn.depthwise_conv2d",
-    "nn.depthwise_conv2d_float",
-    "nn.avg_pool2d",
-    "nn.max_pool2d",
+    *("nn.conv2d", "nn.conv2d_float", "nn.depthwise_conv2d", "nn.depthwise_conv2d_float"),
+    *("nn.avg_pool2d", "nn.max_pool2d"),
 )
 
 _RULES: Mapping[str, Rule] = {
@@ -679,13 +671,13 @@ def _planned(main: Function, nodes: Sequence[Expr], sliding: Sliding, keep: Coll
                 first, stop = clamped(row_map.reads(part), sliding.table[id(operand)].rows)
                 if first < stop:
                     asked.setdefault(id(operand), []).append((first, stop))
-    sums = {id(e): s for e in nodes if (s := running_sum(e, sliding)) is not None and _keeps(found[id(s.data)], s)}
+    sums = {}
+    for expr in nodes:
+        total = running_sum(expr, sliding)
+        kept = found[id(total.data)].kept if total is not None else None
+        if total is not None and kept is not None and kept[0] <= total.slide.lo:  # the kept rows include the leaving ones
+            sums[id(expr)] = total
     return SlidePlan(sliding, found, tuple(nodes), sums)
-
-
-def _keeps(rows: Rows, total: RunningSum) -> bool:
-    """Whether the kept rows include the leaving ones."""
-    return rows.kept is not None and rows.kept[0] <= total.slide.lo
 
 
 def _rows(slide: Slide, asked: Sequence[Range], *, kept: bool) -> Rows:
@@ -726,11 +718,8 @@ def _work(expr: Expr) -> float:
     size = tensor_type(expr).size
     if expr.name in _MOVEMENT:
         return _BYTE * tensor_type(expr).nbytes
-    return float(size * _STEPS.get(expr.name, _pooled)(expr.attrs))
-
-
-def _pooled(attrs: Any) -> int:
-    return prod(getattr(attrs, "pool_size", (1,)))
+    steps = _STEPS.get(expr.name)
+    return float(size * (prod(getattr(expr.attrs, "pool_size", (1,))) if steps is None else steps(expr.attrs)))
 
 
 _STEPS: Mapping[str, Callable[[Any], int]] = {

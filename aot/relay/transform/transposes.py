@@ -7,6 +7,7 @@ the other order, and every tensor is moved twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from math import prod
@@ -86,14 +87,12 @@ class _Sinking:
 
     def not_better(self) -> set[int]:
         """The transposes of groups that move as many elements as before, or more."""
-        sums: dict[int, tuple[int, int]] = {}
-        for node in self.before:
-            old, new = sums.get(self._leader(node), (0, 0))
-            sums[self._leader(node)] = (old + self.before[node], new)
+        saved: Counter[int] = Counter()
+        for node, elements in self.before.items():
+            saved[self._leader(node)] += elements
         for node, elements in self.after.items():
-            old, new = sums[self._leader(node)]
-            sums[self._leader(node)] = (old, new + elements)
-        return {node for node in self.before if sums[self._leader(node)][1] >= sums[self._leader(node)][0]}
+            saved[self._leader(node)] -= elements
+        return {node for node in self.before if saved[self._leader(node)] <= 0}
 
     def twice(self) -> set[int]:
         """One-operand operators that need the same transpose before and after them: once before them is enough."""
@@ -130,7 +129,10 @@ class _Sinking:
             return None
         if expr.name == "reshape":
             return moved[0]
-        new = sunk(expr, [a or self.plain[id(e)] for a, e in zip(args, expr.args, strict=True)])
+        rule = RULES.get(expr.name)
+        if rule is None or not isinstance(expr.type, TensorType):
+            return None
+        new = rule(expr, [a or self.plain[id(e)] for a, e in zip(args, expr.args, strict=True)])
         if new is None:
             return None
         if len(args) == 1:
@@ -189,12 +191,6 @@ class Moved:
     by: Rearrangement
     group: int
     span: Span
-
-
-def sunk(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
-    """The call as a rearrangement of a call on the original operands; None if there is no such law for it."""
-    rule = RULES.get(expr.name)
-    return None if rule is None or not isinstance(expr.type, TensorType) else rule(expr, args)
 
 
 # ---- dimensions before and after
@@ -366,19 +362,16 @@ def _concatenate(expr: Call, args: Sequence[Moved | Expr]) -> Moved | None:
     for ways in zip(*all_ways, strict=False):
         sources = {way.source_of(axis) for way in ways}
         source = next(iter(sources))
-        if len(sources) > 1 or source is None or len({_beside(way, source) for way in ways}) > 1:
+        if len(sources) > 1 or source is None:
+            continue
+        # all operands share everything but the extent of one dimension
+        beside = {(tuple(n for e, n in enumerate(way.shape) if e != source), way.resized(source, 0)) for way in ways}
+        if len(beside) > 1:
             continue
         bases = [reshaped(a.base, way.shape, expr.span) for a, way in zip(moved, ways, strict=True)]
         base = again(expr, bases, replace(expr.attrs, axis=source))
         return replace(moved[0], base=base, by=ways[0].resized(source, tensor_type(base).shape[source]))
     return None
-
-
-def _beside(way: _Aligned, source: int) -> tuple[Any, ...]:
-    """What all operands must share: everything but the extent of one dimension."""
-    kept = tuple(n for e, n in enumerate(way.shape) if e != source)
-    merged = way.resized(source, 0)
-    return kept, merged
 
 
 # ---- fully connected layers
@@ -480,14 +473,10 @@ class Rearrangement:
         parts = refine(self.moved, shape)
         if parts is None:
             return None
-        first: dict[int, int] = {}
-        sizes: list[int] = []
-        count = {a: len(parts[0][i]) for i, a in enumerate(self.order)}
-        pieces = {a: parts[0][i] for i, a in enumerate(self.order)}
-        for a in range(len(self.sizes)):
-            first[a] = len(sizes)
-            sizes += pieces[a]
-        order = tuple(first[a] + i for a in self.order for i in range(count[a]))
+        pieces = dict(zip(self.order, parts[0], strict=True))
+        sizes = [n for a in range(len(self.sizes)) for n in pieces[a]]
+        places = _places([pieces[a] for a in range(len(self.sizes))])
+        order = tuple(i for a in self.order for i in places[a])
         return Rearrangement(tuple(sizes), order), _places(parts[1])
 
     def split_source(self, shape: Sequence[int]) -> tuple[Rearrangement, Groups] | None:
@@ -596,12 +585,9 @@ class _Shuffles:
         """The concatenations that only shuffles read."""
         removable = {id(s.root) for s in self.shuffles.values()}
         while True:
-            inside = self.views | {id(e) for s in self.shuffles.values() if id(s.root) in removable for e in _way(s.of)}
-            bad = {
-                id(s.root)
-                for s in self.shuffles.values()
-                if id(s.root) in removable and not all(self._only(e, inside) for e in _way(s.of))
-            }
+            left = [s for s in self.shuffles.values() if id(s.root) in removable]
+            inside = self.views | {id(e) for s in left for e in _way(s.of)}
+            bad = {id(s.root) for s in left if not all(self._only(e, inside) for e in _way(s.of))}
             if not bad:
                 return removable
             removable -= bad
