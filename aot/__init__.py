@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aot.api import build, load, lower
     from aot.driver.options import Options
     from aot.executor.artifact import Artifact
-    from aot.ir.global_func import get_global_func, list_global_func_names, register_func, remove_global_func
+    from aot.ir.op import get_global_func, list_global_func_names, register_func, remove_global_func
     from aot.ir.structural import structural_equal, structural_hash
     from aot.report.calls import Check, ModelReport, check, verify
     from aot.report.measure.verify import Verification
@@ -54,12 +54,12 @@ _HOMES = {
     "Verification": "aot.report.measure.verify",
     "build": "aot.api",
     "check": "aot.report.calls",
-    "get_global_func": "aot.ir.global_func",
-    "list_global_func_names": "aot.ir.global_func",
+    "get_global_func": "aot.ir.op",
+    "list_global_func_names": "aot.ir.op",
     "load": "aot.api",
     "lower": "aot.api",
-    "register_func": "aot.ir.global_func",
-    "remove_global_func": "aot.ir.global_func",
+    "register_func": "aot.ir.op",
+    "remove_global_func": "aot.ir.op",
     "structural_equal": "aot.ir.structural",
     "structural_hash": "aot.ir.structural",
     "verify": "aot.report.calls",

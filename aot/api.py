@@ -14,8 +14,8 @@ from aot.driver.build import lower_model
 from aot.driver.options import Options
 from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
-from aot.ir.global_func import get_global_func
 from aot.ir.module import IRModule
+from aot.ir.op import get_global_func
 from aot.relay.expr import Function, bind_params_by_name
 from aot.runtime.functions import Module
 from aot.runtime.module import HostModel

@@ -18,7 +18,7 @@ from aot.ir.module import IRModule
 from aot.ir.op import T_OP_PATTERN, Op
 from aot.relay.analysis import LAYERS, group_key, workload_key
 from aot.relay.expr import Call, Constant, Expr, Function, all_functions, map_inner_functions, operands, post_order, with_operands
-from aot.relay.transform.fuse_ops import call_group
+from aot.relay.transform.partition import call_group
 from aot.support.dataclass import dataclass
 from aot.system.disk_memo import recall
 from aot.target.target import Target

@@ -36,7 +36,7 @@ from aot.relay.expr import (
     var,
 )
 from aot.relay.state import carried, input_vars, state_of, state_vars
-from aot.relay.transform.fuse_ops import call_group
+from aot.relay.transform.partition import call_group
 from aot.support.names import NameSupply, c_identifier
 from aot.system.disk_memo import recall
 from aot.topi.strategy import Lowered

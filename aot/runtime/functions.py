@@ -17,9 +17,8 @@ from aot.errors import Problem, UsageError
 from aot.executor.artifact import Artifact
 from aot.executor.emit import compile_lowered
 from aot.executor.lowered import KernelCall, LoweredModule, TensorRef
-from aot.ir.global_func import register_func
 from aot.ir.module import IRModule
-from aot.ir.op import Array
+from aot.ir.op import Array, register_func
 from aot.ir.type import TensorType
 from aot.runtime.module import build_library
 from aot.support.dtype import numpy_dtype

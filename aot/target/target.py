@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aot.errors import Problem, UsageError
-from aot.ir.global_func import register_func
+from aot.ir.op import register_func
 from aot.support.dataclass import dataclass
 from aot.support.suggestions import did_you_mean
 from aot.target.cpu import CORES, Core, find_core

@@ -26,7 +26,7 @@ from aot.op.qnn.quantize import ClipAttrs, RequantizeAttrs
 from aot.op.tensor import PadAttrs
 from aot.op.vision import ResizeNearestAttrs
 from aot.relay.expr import Call, Expr, Function, Var, call, const, tensor_type
-from aot.relay.transform.fuse_ops import fuse_ops
+from aot.relay.transform.partition import fuse_ops
 from aot.target.target import find_target
 from aot.tir.function import PrimFunc
 from aot.tir.interpreter import run_module

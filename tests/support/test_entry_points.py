@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from aot.ir.global_func import get_global_func, list_global_func_names
+from aot.ir.op import get_global_func, list_global_func_names
 from aot.support.entry_points import declare, declared, reach
 
 

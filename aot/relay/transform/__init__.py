@@ -10,13 +10,13 @@ from aot.relay.transform.canonicalize import canonicalize
 from aot.relay.transform.channels import fold_zero_taps, remove_constant_channels
 from aot.relay.transform.cleanup import dead_code, eliminate_common_subexpr, fold_constant, infer_type, simplify_control_flow
 from aot.relay.transform.fold_to_table import fold_to_steps, fold_to_table
-from aot.relay.transform.fuse_ops import fuse_ops
 from aot.relay.transform.narrow_states import narrow_states
 from aot.relay.transform.partition import (
     AnnotateTarget,
     MergeCompilerRegions,
     MergeComposite,
     PartitionGraph,
+    fuse_ops,
     get_pattern_table,
     partition_for,
     register_pattern_table,

@@ -10,7 +10,7 @@ from aot.ir.transform import PassContext
 from aot.relay.expr import Call, Expr, Function, const, get_item, is_call, make_tuple, operands, post_order
 from aot.relay.interpreter import evaluate
 from aot.relay.printer import print_func
-from aot.relay.transform.fuse_ops import fuse_ops, post_dominator_tree
+from aot.relay.transform.partition import fuse_ops, post_dominator_tree
 from aot.relay.verify import verify
 from tests.relay.toy import Net, ScaleAttrs
 
