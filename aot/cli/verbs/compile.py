@@ -16,21 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aot.cli import common, completion
+from aot.cli import options as opts
 from aot.cli.files import check_replaceable, check_usable, model_name, write_file, write_folder
-from aot.cli.options import (
-    BoardName,
-    CompileOptions,
-    Force,
-    ForceOverBudget,
-    LimitsFile,
-    ModelPath,
-    OutputFolder,
-    SbomFlag,
-    Share,
-    TargetName,
-    option,
-    verb,
-)
+from aot.cli.options import CompileOptions, option, verb
 from aot.cli.output import Output, print_problems
 from aot.errors import AotError, Problem, UsageError
 from aot.support.dataclass import dataclass
@@ -52,16 +40,16 @@ Models = Annotated[list[Path], typer.Argument(metavar="MODEL...", help="The mode
 class Compilation:
     """The options of `aot compile`: `options` are shared by all verbs that compile, the others belong to this one."""
 
-    output: OutputFolder = None
-    target: TargetName = None
-    board: BoardName = None
+    output: opts.OutputFolder = None
+    target: opts.TargetName = None
+    board: opts.BoardName = None
     options: CompileOptions
     form: Annotated[str, option("--format c|mlf", "Write a folder of C, or one tar archive in Model Library Format.")] = "c"
     plan: Annotated[
         Path | None,
         option("--plan FILE", "Draw the memory plan (.svg) or write it as data (.json); replaces FILE."),
     ] = None
-    share: Share = False
+    share: opts.Share = False
     stack_bound: Annotated[
         bool, option("--stack-bound", "Define the worst-case stack in the header; needs the cross compiler.")
     ] = False
@@ -69,15 +57,15 @@ class Compilation:
         bool,
         option("--verify-passes", "Run every function before and after each pass and compare the results (E9003, E9004)."),
     ] = False
-    sbom: SbomFlag = False
+    sbom: opts.SbomFlag = False
     profiler: Annotated[
         bool,
         option("--profiler", "Also write layer_profile.c, which counts cycles per layer in your firmware (aot profile)."),
     ] = False
     watch: Annotated[bool, option("--watch", "Compile again whenever the model file changes, until Ctrl-C.")] = False
-    force: Force = False
-    over: ForceOverBudget = False
-    budget: LimitsFile = None
+    force: opts.Force = False
+    over: opts.ForceOverBudget = False
+    budget: opts.LimitsFile = None
     out: Output
 
 
@@ -418,15 +406,15 @@ def project_files(project: Project, image: Path) -> dict[str, str | bytes]:
 
 @verb()
 def aot_build(
-    model: ModelPath,
+    model: opts.ModelPath,
     *,
-    output: OutputFolder = None,
-    board: BoardName = None,
+    output: opts.OutputFolder = None,
+    board: opts.BoardName = None,
     options: CompileOptions,
-    sbom: SbomFlag = False,
-    force: Force = False,
-    over: ForceOverBudget = False,
-    budget: LimitsFile = None,
+    sbom: opts.SbomFlag = False,
+    force: opts.Force = False,
+    over: opts.ForceOverBudget = False,
+    budget: opts.LimitsFile = None,
     out: Output,
 ) -> None:
     """Compile MODEL and build firmware that runs it on a board (reads inputs.bin, writes outputs.bin via semihosting)."""
@@ -516,7 +504,7 @@ def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -
 
 @verb(leave_out=("quiet", "verbose"))
 def aot_dump(
-    model: ModelPath,
+    model: opts.ModelPath,
     *,
     after: Annotated[
         str | None, option("--after PASS", "The module after this pass; default: after the last one.", completion.passes)
@@ -528,8 +516,8 @@ def aot_dump(
     ] = None,
     list_passes: Annotated[bool, option("--list", "List the passes in the order in which they run.")] = False,
     metadata: Annotated[bool, option("--metadata", "Append the metadata that aot.ir.parse needs to read the text back.")] = False,
-    target: TargetName = None,
-    board: BoardName = None,
+    target: opts.TargetName = None,
+    board: opts.BoardName = None,
     options: CompileOptions,
     out: Output,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aot.cli import common, completion
-from aot.cli.files import read_manifest, write_new_folder
+from aot.cli.files import encoded, read_manifest, write_file, write_new_folder
 from aot.cli.options import BoardName, CompileOptions, ForceOverBudget, Share, option, verb, words_of
 from aot.cli.output import Output
 from aot.errors import Problem, UsageError
@@ -200,19 +199,10 @@ def _changed_by_hand(folder: Path, files: ProjectFiles, listed: Mapping[str, str
 
 def _replace(path: Path, text: str | bytes) -> bool:
     """Write one file through a temporary one; False if it already has this content."""
-    data = text.encode("utf-8") if isinstance(text, str) else text
+    data = encoded(text)
     if path.is_file() and path.read_bytes() == data:
         return False
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            partial.write_bytes(data)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise write_error(path, error) from None
+    write_file(path, data)
     return True
 
 

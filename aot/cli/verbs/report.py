@@ -14,25 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aot.cli import common, completion
+from aot.cli import options as opts
 from aot.cli.files import check_usable, model_name, write_file
-from aot.cli.options import (
-    DEFAULT_BOARD,
-    Allow,
-    BoardName,
-    BoardNames,
-    ClockRate,
-    CompileOptions,
-    FaultsFlag,
-    InputsFile,
-    Jobs,
-    ModelPath,
-    RandomCount,
-    RequireFlag,
-    Scheduler,
-    Timeout,
-    option,
-    verb,
-)
+from aot.cli.options import DEFAULT_BOARD, CompileOptions, option, verb
 from aot.cli.output import Output, paint
 from aot.errors import AotError, Problem, UsageError
 from aot.support.dataclass import dataclass
@@ -184,9 +168,9 @@ def contents(bundle: Mapping[str, Any], judged: Judged, full: Sequence[Report] =
 def aot_report(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Models, .tflite files.", show_default=False)],
     *,
-    board: BoardNames = None,
-    jobs: Jobs = 1,
-    scheduler: Scheduler = None,
+    board: opts.BoardNames = None,
+    jobs: opts.Jobs = 1,
+    scheduler: opts.Scheduler = None,
     output: Annotated[Path, option("-o --output DIR", "Folder for the report's files.")] = Path("out/report"),
     formats: Annotated[str, option("--format LIST", "Files to write.", completion.choices(*FILES, listed=True))] = ",".join(
         FILES
@@ -194,14 +178,14 @@ def aot_report(
     budget: Annotated[Path | None, option("--budget FILE", "Limits; default budget.toml or pyproject.toml.")] = None,
     baseline: Annotated[Path | None, option("--baseline FILE", "The baseline or report.json to compare with.")] = None,
     accept: Annotated[bool, option("--accept", "Write the baseline instead of comparing with it.")] = False,
-    allow: Allow = None,
-    inputs: InputsFile = None,
-    random: RandomCount = None,
+    allow: opts.Allow = None,
+    inputs: opts.InputsFile = None,
+    random: opts.RandomCount = None,
     options: CompileOptions,
-    accept_known_faults: FaultsFlag = True,
-    require_reference: RequireFlag = True,
-    clock: ClockRate = None,
-    timeout: Timeout = 0.0,
+    accept_known_faults: opts.FaultsFlag = True,
+    require_reference: opts.RequireFlag = True,
+    clock: opts.ClockRate = None,
+    timeout: opts.Timeout = 0.0,
     out: Output,
 ) -> None:
     """Report every byte and instruction of the models on boards; exit 4 if a limit or the baseline is exceeded."""
@@ -359,10 +343,10 @@ def show_changes(out: Output, changes: Mapping[str, Any], *, top: int) -> None:
 
 @verb()
 def aot_profile(
-    model: ModelPath,
+    model: opts.ModelPath,
     *,
     log: Annotated[Path, option("--from LOG", "The output of the firmware (docs/rtos.md).")],
-    board: BoardName = None,
+    board: opts.BoardName = None,
     output: Annotated[Path | None, option("-o --output DIR", "Also write the report's files to this folder.")] = None,
     options: CompileOptions,
     out: Output,
@@ -408,11 +392,11 @@ def aot_diff(
         list[Path] | None,
         option("--model FILE", "A and B are git revisions; report on FILE at both (. is the working tree)."),
     ] = None,
-    board: BoardNames = None,
-    jobs: Jobs = 1,
-    random: RandomCount = None,
+    board: opts.BoardNames = None,
+    jobs: opts.Jobs = 1,
+    random: opts.RandomCount = None,
     options: CompileOptions,
-    allow: Allow = None,
+    allow: opts.Allow = None,
     force: Annotated[bool, option("--force", "Compare even if the fingerprints differ.")] = False,
     top: Annotated[int, option("--top", "How many layers and symbols to show.", min=1)] = 10,
     markdown: Annotated[bool, option("--markdown", "Print Markdown.")] = False,

@@ -13,22 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aot.cli import common
+from aot.cli import options as opts
 from aot.cli.files import check_usable
-from aot.cli.options import (
-    BoardName,
-    ClockRate,
-    CompileOptions,
-    FaultsFlag,
-    InputsFile,
-    ModelPath,
-    RandomCount,
-    RequireFlag,
-    Timeout,
-    finite,
-    option,
-    verb,
-    words_of,
-)
+from aot.cli.options import CompileOptions, finite, option, verb, words_of
 from aot.cli.output import Output, paint
 from aot.errors import EXIT_VERIFICATION, Problem, UsageError, VerificationError
 from aot.support.dataclass import dataclass
@@ -55,7 +42,7 @@ class Running:
     """The options of `aot run`."""
 
     inputs: Annotated[list[Path], option("--inputs FILE", "Data: .npz, .npy, .wav, an image, or raw bytes; may be repeated.")]
-    board: BoardName = None
+    board: opts.BoardName = None
     quantize: Annotated[
         str, option("--quantize auto|always|never", "Whether to quantise values for the model; auto: float arrays only.")
     ] = "auto"
@@ -66,14 +53,14 @@ class Running:
     labels: Annotated[Path | None, option("--labels FILE", "Names of the classes, one per line.")] = None
     top: Annotated[int, option("--top", "How many classes to print per sample.", min=1)] = 3
     profile: Annotated[bool, option("--profile", "Print the instructions of every layer.")] = False
-    clock: ClockRate = None
+    clock: opts.ClockRate = None
     options: CompileOptions
-    timeout: Timeout = 0.0
+    timeout: opts.Timeout = 0.0
     out: Output
 
 
 @verb()
-def aot_run(model: ModelPath, *, asked: Running) -> None:
+def aot_run(model: opts.ModelPath, *, asked: Running) -> None:
     """Run MODEL on a board with data from files; print the outputs, and the accuracy if the data has labels."""
     from aot.micro.build.project import prepare
     from aot.micro.run.runner import run
@@ -208,21 +195,21 @@ def _report(
 class Verifying:
     """The options of `aot verify`."""
 
-    board: BoardName = None
-    inputs: InputsFile = None
-    random: RandomCount = None
+    board: opts.BoardName = None
+    inputs: opts.InputsFile = None
+    random: opts.RandomCount = None
     options: CompileOptions
     output: Annotated[Path, option("-o --output DIR", "Folder for the files that reproduce a mismatch.")] = Path("out/verify")
     profile: Annotated[bool, option("--profile/--no-profile", "Also count the instructions of each layer.")] = True
     poison: Annotated[bool, option("--poison", "Run again, overwriting all dead memory between layers.")] = False
-    accept_known_faults: FaultsFlag = True
-    require: RequireFlag = False
+    accept_known_faults: opts.FaultsFlag = True
+    require: opts.RequireFlag = False
     serial: Annotated[
         str | None,
         option("--serial PORT[:BAUD]", "Port of a connected --board zephyr:BOARD: flash it, and run over its console."),
     ] = None
-    clock: ClockRate = None
-    timeout: Timeout = 0.0
+    clock: opts.ClockRate = None
+    timeout: opts.Timeout = 0.0
     out: Output
 
     @property
@@ -242,7 +229,7 @@ ZEPHYR = "zephyr:"
 
 
 @verb()
-def aot_verify(model: ModelPath, *, asked: Verifying) -> None:
+def aot_verify(model: opts.ModelPath, *, asked: Verifying) -> None:
     """Run MODEL on a board and compare every output byte with the reference.
 
     On a mismatch, exit 5 and name the first operator that differs.

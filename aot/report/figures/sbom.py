@@ -28,19 +28,18 @@ _LIBRARY = "byoc/"
 
 
 def sbom(
-    name: str,
-    models: Sequence[Mapping[str, Any]],
-    files: Mapping[str, str | bytes],
-    *,
-    board: str = "",
-    compiler: str = "",
+    name: str, models: Sequence[Mapping[str, Any]], files: Mapping[str, str | bytes], *, board: str = "", compiler: str = ""
 ) -> str:
     """The document as text: `models` are metadata.json contents, `files` the generated files (path in the folder -> content).
 
     `board` and `compiler` (name and version, such as `arm-none-eabi-gcc 12.2.1`) belong to a linked build.
     """
     content = {path: text.encode("utf-8") if isinstance(text, str) else text for path, text in sorted(files.items())}
-    libraries = [x for x in (_runtime(content), _foreign(content)) if x is not None]
+    shipped = {p.read_bytes() for p in data_folder("crt").rglob("*") if p.is_file()}  # the bytes by which crt is recognised
+    crt = [_file(path, data) for path, data in content.items() if data in shipped]
+    foreign = [_file(path, data) for path, data in content.items() if path.startswith(_LIBRARY)]  # of an external generator
+    libraries = [_library("aot-crt", "crt", crt, version=__version__, licence="Apache-2.0")] if crt else []
+    libraries += [_library("external library", "byoc", foreign)] if foreign else []
     library_files = {part["name"] for x in libraries for part in x["components"]}
     own = [_file(path, data) for path, data in content.items() if path not in library_files]
     components = [*map(_model, models), *libraries, *own]
@@ -65,10 +64,6 @@ def sbom(
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _hash(data: bytes) -> list[dict[str, str]]:
-    return [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
-
-
 def _model(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A compiled model; one that was not read from a file has no file name and no hash."""
     component: dict[str, Any] = {
@@ -83,7 +78,13 @@ def _model(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _file(path: str, data: bytes) -> dict[str, Any]:
     stated = _STATED.search(data[:_HEAD])
     licences = {"licenses": _licences(stated[1].decode("ascii", "replace"))} if stated else {}
-    return {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": _hash(data), **licences}
+    return {
+        "type": "file",
+        "bom-ref": f"file:{path}",
+        "name": path,
+        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}],
+        **licences,
+    }
 
 
 def _licences(stated: str) -> list[dict[str, Any]]:
@@ -95,25 +96,9 @@ def _licences(stated: str) -> list[dict[str, Any]]:
     return [{"expression": stated}]
 
 
-def _runtime(files: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """The crt files, wherever they are: recognised by their bytes."""
-    shipped = {p.read_bytes() for p in data_folder("crt").rglob("*") if p.is_file()}
-    parts = [_file(path, data) for path, data in files.items() if data in shipped]
-    return _library("aot-crt", "crt", parts, version=__version__, licence="Apache-2.0") if parts else None
-
-
-def _foreign(files: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """The library of an external code generator, which a build copies."""
-    parts = [_file(path, data) for path, data in files.items() if path.startswith(_LIBRARY)]
-    return _library("external library", "byoc", parts) if parts else None
-
-
 def _library(name: str, ref: str, parts: list[dict[str, Any]], *, version: str = "", licence: str = "") -> dict[str, Any]:
-    library: dict[str, Any] = {"type": "library", "bom-ref": f"library:{ref}", "name": name}
-    if version:
-        library["version"] = version
-    if licence:
-        library["licenses"] = _licences(licence)
+    stated = {"version": version, "licenses": _licences(licence) if licence else ""}
+    library = {"type": "library", "bom-ref": f"library:{ref}", "name": name, **{k: v for k, v in stated.items() if v}}
     return {**library, "components": parts}
 
 

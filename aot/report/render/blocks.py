@@ -173,11 +173,6 @@ def page(
     return template.render(values, style=style, script=script, policy=Markup(policy))
 
 
-def fragment(blocks: Sequence[Block]) -> str:
-    """Blocks without a surrounding page."""
-    return str(_templates().get_template("blocks.html.j2").module.show(blocks))  # type: ignore[attr-defined]
-
-
 @cache
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(

@@ -42,11 +42,6 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = 
     return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}"{extra}>{escape(content)}</text>'
 
 
-def _svg(height: float, label: str, body: Sequence[str]) -> str:
-    head = f'<svg viewBox="0 0 {WIDTH} {_n(height)}" role="img" aria-label="{escape(label)}">'
-    return "\n".join([head, *body, "</svg>"])
-
-
 def middle(name: str, limit: int) -> str:
     """A name shortened to at most `limit` characters, keeping its start and end, which say most."""
     if len(name) <= limit:
@@ -119,7 +114,8 @@ def flash_map(flash: Mapping[str, Any], *, model: str, only: str = "") -> str:
         for s, place in zip(symbols, squarify([s["bytes"] for s in symbols], box), strict=True):
             body += _symbol(s, place, model)
         body.append(f'<rect x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.w)}" height="{_n(box.h)}" class="frame"/>')
-    return _svg(height, f"flash of {only}, by symbol" if only else "flash by group and symbol", body)
+    label = escape(f"flash of {only}, by symbol" if only else "flash by group and symbol")
+    return "\n".join([f'<svg viewBox="0 0 {WIDTH} {_n(height)}" role="img" aria-label="{label}">', *body, "</svg>"])
 
 
 def _symbol(s: Mapping[str, Any], place: Box, model: str) -> list[str]:
@@ -218,7 +214,7 @@ def _body(plan: Mapping[str, Any]) -> list[str]:
     for b in plan["buffers"]:
         where = f"{b['size']:,} B at {b['offset']:,} to {b['offset'] + b['size']:,}"
         title = f"{b['name']}\n{b['kind']}, {where}\nsteps {b['first']} to {b['last']}"
-        body.append(rect(box(b), dict((w, c) for c, w in legend("plan")).get(b["kind"], "c6"), title))
+        body.append(rect(box(b), _KIND.get(b["kind"], "c6"), title))
     for shared in plan["overlaps"]:
         title = f"{shared['below']} and {shared['above']} share {shared['size']:,} B"
         place = box(shared)
@@ -261,13 +257,9 @@ def _labels(places: Iterable[tuple[Mapping[str, Any], Box]]) -> list[str]:
     kept: list[_Line] = []
     for buffer, place in places:
         lines = _label(buffer, place)
-        if not any(_meet(a, b) for a in lines for b in kept):
+        if not any(abs(x - u) < 3.4 * (len(a) + len(b)) and abs(y - v) < 11 for x, y, a, _ in lines for u, v, b, _ in kept):
             kept += lines
     return [text(x, y, content, anchor="middle", css=css) for x, y, content, css in kept]
-
-
-def _meet(a: _Line, b: _Line) -> bool:
-    return abs(a[0] - b[0]) < 3.4 * (len(a[2]) + len(b[2])) and abs(a[1] - b[1]) < 11
 
 
 def _label(buffer: Mapping[str, Any], place: Box) -> list[_Line]:

@@ -94,39 +94,32 @@ def _attr(text: object) -> str:
 
 def junit(reports: Sequence[Report], failures: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> str:
     """JUnit XML: one suite per board; a case for each verdict, each limit, and each model that could not be reported."""
-    boards = sorted({r["board"] for r in reports} | {f["board"] for f in failures})
     board_of = {key_of(r): r["board"] for r in reports}
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    suites = []
-    for board in boards:
-        cases = [_verdict_case(r) for r in reports if r["board"] == board]
-        cases += [_limit_case(f) for f in findings if board_of[f.key] == board and f.state != "new"]
-        cases += [_failure_case(f) for f in failures if f["board"] == board]
-        bad, broken = (sum(f"<{tag} " in c for c in cases) for tag in ("failure", "error"))
-        head = f"<testsuite name={_attr(board)} tests={_attr(len(cases))} failures={_attr(bad)} errors={_attr(broken)}>"
-        suites.append("\n".join([f"  {head}", *cases, "  </testsuite>"]))
-    return "\n".join([*lines, '<testsuites name="aot report">', *suites, "</testsuites>"]) + "\n"
+    cases = [(r["board"], key_of(r), *_verdict_case(r["verdict"])) for r in reports]
+    for f in findings:
+        if f.state != "new":
+            over = ("failure", f.text) if f.state == "over" else ("", "")
+            cases.append((board_of[f.key], f.key, f"{f.metric} ({f.limit})", *over))
+    for x in failures:
+        text = "; ".join(f"{p['code']} {p['message']}" for p in x["problems"])
+        cases.append((x["board"], f"{x['model']}@{x['board']}", "report", "error", text))
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<testsuites name="aot report">']
+    for board in sorted({case[0] for case in cases} | set(board_of.values())):
+        own = [case[1:] for case in cases if case[0] == board]
+        bad, broken = (sum(case[2] == tag for case in own) for tag in ("failure", "error"))
+        head = f"<testsuite name={_attr(board)} tests={_attr(len(own))} failures={_attr(bad)} errors={_attr(broken)}>"
+        lines += [f"  {head}", *(_case(*case) for case in own), "  </testsuite>"]
+    return "\n".join([*lines, "</testsuites>"]) + "\n"
 
 
-def _case(classname: str, name: str, inside: str = "") -> str:
-    start = f"    <testcase classname={_attr(classname)} name={_attr(name)}"
-    return f"{start}>{inside}</testcase>" if inside else f"{start}/>"
-
-
-def _verdict_case(report: Report) -> str:
-    verdict = report["verdict"]
+def _verdict_case(verdict: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Name, tag and message."""
     if verdict["accepted"]:
-        return _case(key_of(report), _outputs(verdict))
+        return _outputs(verdict), "", ""
     bad = verdict["sets"] - verdict["sets_exact"]
-    text = f"{bad} of {verdict['sets']} sets differ from {verdict['reference']}"
-    return _case(key_of(report), "bit-exact", f"<failure message={_attr(text)}/>")
+    return "bit-exact", "failure", f"{bad} of {verdict['sets']} sets differ from {verdict['reference']}"
 
 
-def _limit_case(finding: Finding) -> str:
-    inside = f"<failure message={_attr(finding.text)}/>" if finding.state == "over" else ""
-    return _case(finding.key, f"{finding.metric} ({finding.limit})", inside)
-
-
-def _failure_case(failure: Mapping[str, Any]) -> str:
-    text = "; ".join(f"{p['code']} {p['message']}" for p in failure["problems"])
-    return _case(f"{failure['model']}@{failure['board']}", "report", f"<error message={_attr(text)}/>")
+def _case(classname: str, name: str, tag: str, message: str) -> str:
+    start = f"    <testcase classname={_attr(classname)} name={_attr(name)}"
+    return f"{start}><{tag} message={_attr(message)}/></testcase>" if tag else f"{start}/>"

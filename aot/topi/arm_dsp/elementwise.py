@@ -78,11 +78,8 @@ def _emit_add(operands: Operands, limits: Limits) -> BlockText:
 
     within = ["uqadd8 %[t], %[t], %[room]", f"mov %[r], #{splat(hi + 1)}", "uadd8 %[t], %[t], %[r]"] if limits.clamped else []
     text = [
-        "1:",
-        "ldr %[p], [%[x]], #4",
-        "ldr %[q], [%[y]], #4",
-        "and %[r], %[mask], %[p], lsl #8",
-        "and %[s], %[mask], %[q], lsl #8",
+        *("1:", "ldr %[p], [%[x]], #4", "ldr %[q], [%[y]], #4"),
+        *("and %[r], %[mask], %[p], lsl #8", "and %[s], %[mask], %[q], lsl #8"),
         *element("t", "b", "r", "s"),
         *element("r", "t", "r", "s"),
         "and %[p], %[mask], %[p]",
@@ -506,19 +503,10 @@ def rounded_codes() -> list[str]:
     """
     return [
         *[f"vcvt.s16.f32 {s}, {s}, #1" for s in _FLOATS],
-        "vmov %[a], %[b], s0, s1",
-        "vmov %[c], %[d], s2, s3",
-        "pkhbt %[a], %[a], %[c], lsl #16",
-        "pkhbt %[b], %[b], %[d], lsl #16",
-        "and %[c], %[one], %[a], lsr #15",
-        "and %[d], %[one], %[b], lsr #15",
-        "qsub16 %[a], %[a], %[c]",
-        "qsub16 %[b], %[b], %[d]",
-        "shadd16 %[a], %[a], %[offset]",
-        "shadd16 %[b], %[b], %[offset]",
-        "usat16 %[a], #8, %[a]",
-        "usat16 %[b], #8, %[b]",
-        "orr %[a], %[a], %[b], lsl #8",
+        *("vmov %[a], %[b], s0, s1", "vmov %[c], %[d], s2, s3", "pkhbt %[a], %[a], %[c], lsl #16"),
+        *("pkhbt %[b], %[b], %[d], lsl #16", "and %[c], %[one], %[a], lsr #15", "and %[d], %[one], %[b], lsr #15"),
+        *("qsub16 %[a], %[a], %[c]", "qsub16 %[b], %[b], %[d]", "shadd16 %[a], %[a], %[offset]", "shadd16 %[b], %[b], %[offset]"),
+        *("usat16 %[a], #8, %[a]", "usat16 %[b], #8, %[b]", "orr %[a], %[a], %[b], lsl #8"),
     ]
 
 
@@ -530,13 +518,8 @@ def dequantize_8(dtype: str, zero_point: int) -> TensorIntrin:
     """
     scale, extend, minus = Var("scale", "float32"), "sxtab16" if dtype == "int8" else "uxtab16", -zero_point & 0xFFFF
     step = [
-        "ldr %[a], [%[x]], #4",
-        f"{extend} %[b], %[zp], %[a], ror #8",
-        f"{extend} %[a], %[zp], %[a]",
-        "vmov s0, s1, %[a], %[b]",
-        "lsr %[a], %[a], #16",
-        "lsr %[b], %[b], #16",
-        "vmov s2, s3, %[a], %[b]",
+        *("ldr %[a], [%[x]], #4", f"{extend} %[b], %[zp], %[a], ror #8", f"{extend} %[a], %[zp], %[a]"),
+        *("vmov s0, s1, %[a], %[b]", "lsr %[a], %[a], #16", "lsr %[b], %[b], #16", "vmov s2, s3, %[a], %[b]"),
         *[f"vcvt.f32.s16 {s}, {s}, #0" for s in _FLOATS],
         *[f"vmul.f32 {s}, {s}, %[scale]" for s in _FLOATS],
         "vstmia %[out]!, {s0-s3}",

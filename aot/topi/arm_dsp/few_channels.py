@@ -529,22 +529,10 @@ def pixels_2(depth: int, channels: int, shift: int) -> TensorIntrin:
 
 def _channel(channels: int, shift: int) -> list[str]:
     return [
-        "ldrd %[w0], %[a0], [%[wp]], #8",
-        "smlad %[a1], %[q0], %[w0], %[a0]",
-        "smlad %[a0], %[p0], %[w0], %[a0]",
-        "ldrd %[w0], %[w1], [%[wp]], #8",
-        "smlad %[a0], %[p1], %[w0], %[a0]",
-        "smlad %[a1], %[q1], %[w0], %[a1]",
-        "smlad %[a0], %[p2], %[w1], %[a0]",
-        "smlad %[a1], %[q2], %[w1], %[a1]",
-        "ldr %[w0], [%[wp]], #4",
-        "smlad %[a0], %[p3], %[w0], %[a0]",
-        "smlad %[a1], %[q3], %[w0], %[a1]",
-        "ldrd %[w0], %[w1], [%[wp]], #8",
-        "smmla %[a0], %[a0], %[w0], %[w1]",
-        "smmla %[a1], %[a1], %[w0], %[w1]",
-        f"ssat %[a0], #8, %[a0], asr #{shift}",
-        f"ssat %[a1], #8, %[a1], asr #{shift}",
-        f"strb %[a1], [%[out], #{channels}]",
-        "strb %[a0], [%[out]], #1",
+        *("ldrd %[w0], %[a0], [%[wp]], #8", "smlad %[a1], %[q0], %[w0], %[a0]", "smlad %[a0], %[p0], %[w0], %[a0]"),
+        *("ldrd %[w0], %[w1], [%[wp]], #8", "smlad %[a0], %[p1], %[w0], %[a0]", "smlad %[a1], %[q1], %[w0], %[a1]"),
+        *("smlad %[a0], %[p2], %[w1], %[a0]", "smlad %[a1], %[q2], %[w1], %[a1]", "ldr %[w0], [%[wp]], #4"),
+        *("smlad %[a0], %[p3], %[w0], %[a0]", "smlad %[a1], %[q3], %[w0], %[a1]", "ldrd %[w0], %[w1], [%[wp]], #8"),
+        *("smmla %[a0], %[a0], %[w0], %[w1]", "smmla %[a1], %[a1], %[w0], %[w1]", f"ssat %[a0], #8, %[a0], asr #{shift}"),
+        *(f"ssat %[a1], #8, %[a1], asr #{shift}", f"strb %[a1], [%[out], #{channels}]", "strb %[a0], [%[out]], #1"),
     ]

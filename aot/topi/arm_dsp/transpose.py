@@ -263,11 +263,8 @@ _PART_3 = [
     "lsr %[d0], %[d0], #16",
     "pkhbt %[d0], %[d0], %[d2], lsl #16",  # c0 a1 c2 a3
     "pkhbt %[d1], %[d1], %[d2]",  # b1 c1 b3 c3
-    "sel %[d2], %[d0], %[d1]",
-    "sel %[d0], %[x], %[d0]",
-    "lsr %[x], %[x], #8",
-    "lsl %[d1], %[d1], #8",
-    "sel %[d1], %[x], %[d1]",
+    *("sel %[d2], %[d0], %[d1]", "sel %[d0], %[x], %[d0]", "lsr %[x], %[x], #8"),
+    *("lsl %[d1], %[d1], #8", "sel %[d1], %[x], %[d1]"),
 ]
 """Twelve bytes in d0 to d2 to columns d0, d1, d2."""
 

@@ -133,12 +133,8 @@ def pack_w8(pixels: int, unroll: int) -> TensorIntrin:
             b.store(words, q * (4 * pixels) + i, odd)
             b.store(words, q * (4 * pixels) + (2 + i), values[2 * i] * 256 - odd)
     step = [
-        "ldr %[v], [%[s]], #4",
-        "sxtb16 %[x], %[v], ror #8",
-        "and %[y], %[mask], %[v], lsl #8",
-        "ssub16 %[x], %[x], %[c127]",
-        "ssub16 %[y], %[y], %[x]",
-        f"strd %[x], %[y], [%[d]], #{8 * pixels}",
+        *("ldr %[v], [%[s]], #4", "sxtb16 %[x], %[v], ror #8", "and %[y], %[mask], %[v], lsl #8"),
+        *("ssub16 %[x], %[x], %[c127]", "ssub16 %[y], %[y], %[x]", f"strd %[x], %[y], [%[d]], #{8 * pixels}"),
     ]
     ins = {"mask": "0xff00ff00u", "c127": "0x007f007fu"}
 
@@ -276,12 +272,8 @@ def pack_w4(pixels: int, unroll: int) -> TensorIntrin:
     # SMLAD by -8 subtracts 16 e of both even taps from the sum before Y overwrites it.
     store = ["str %[y], [%[d], #" + str(4 * pixels) + "]", f"str %[x], [%[d]], #{8 * pixels}"]
     step = [
-        "ldr %[v], [%[s]], #4",
-        "sxtb16 %[x], %[v], ror #8",
-        "eor %[v], %[v], #0x00800080",
-        "and %[y], %[mask], %[v], lsl #4",
-        "smlad %[n], %[y], %[m8], %[n]",
-        "ssub16 %[y], %[y], %[x]",
+        *("ldr %[v], [%[s]], #4", "sxtb16 %[x], %[v], ror #8", "eor %[v], %[v], #0x00800080"),
+        *("and %[y], %[mask], %[v], lsl #4", "smlad %[n], %[y], %[m8], %[n]", "ssub16 %[y], %[y], %[x]"),
         *(store if pixels > 1 else ["strd %[x], %[y], [%[d]], #8"]),
     ]
     ins, around = {"sums": "aot_sums", "mask": "0x0ff00ff0u", "m8": "0xfff8fff8u"}, ("ldr %[n], [%[sums]]", "str %[n], [%[sums]]")

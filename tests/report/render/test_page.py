@@ -14,7 +14,7 @@ import aot
 from aot.memory.memory_pools import Pooling, parse_pool
 from aot.report.measure.gate import diff_reports
 from aot.report.measure.report import key_of
-from aot.report.render.blocks import fragment
+from aot.report.render.blocks import page
 from aot.report.render.drawings import middle
 from aot.report.render.pages import compare_html, memory_section, report_html, usual_per_mac
 from aot.testing.text_model import text_model
@@ -175,7 +175,7 @@ def test_what_is_usual_is_the_median_of_the_operator() -> None:
 
 def test_pools_and_state_stand_apart() -> None:
     report = pooled()
-    text = fragment(memory_section(report))
+    text = page("pools", memory_section(report))
     assert len(report["plan"]["pools"]) == 3
     assert all(f"{p['name']}: {p['used']:,} of {p['size']:,} B" in text for p in report["plan"]["pools"])
     assert "<h4>State</h4>" in text
