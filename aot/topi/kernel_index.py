@@ -21,8 +21,7 @@ OPERATORS = {
     "arm_dsp.transpose": "reshape strided_slice transpose",
     "arm_dsp.winograd": "nn.conv2d",
     "arm_fpu.conv2d": "nn.conv2d_float nn.conv2d_transpose_float nn.dense_float nn.depthwise_conv2d_float",
-    "arm_fpu.dense_row": "nn.dense_float",
-    "arm_fpu.matmul": "nn.batch_matmul nn.dense_float",
+    "arm_fpu.dense": "nn.batch_matmul nn.dense_float",
     "arm_fpu.strip": "nn.depthwise_conv2d_float",
     "arm_mve.depthwise": "nn.conv2d nn.depthwise_conv2d",
     "arm_mve.elementwise": "qnn.add qnn.dequantize qnn.lut qnn.multiply qnn.quantize qnn.requantize8",
@@ -43,7 +42,6 @@ OPERATORS = {
     "generic.elementwise": "clip gelu_uneven qnn.add qnn.dequantize qnn.lut qnn.quantize qnn.requantize8",
     "generic.layers": "nn.conv2d nn.dense nn.depthwise_conv2d qnn.dense_blockwise",
     "generic.pool": "mean nn.avg_pool2d nn.max_pool2d",
-    "generic.quantize": "qnn.dequantize qnn.quantize",
     "generic.recurrent": "nn.lstm nn.lstm_basic nn.rnn nn.svdf_memory qnn.lstm",
     "generic.reduce": "reduce_max reduce_min",
     "generic.signal": (

@@ -5,7 +5,7 @@ which a layer with one or two does not have.  This one computes four windows of 
 (two taps) serves four outputs.  The rows that a window covers are kept as 16-bit numbers less the padding value, with zeros
 around them, in a ring of scratch memory; each row is widened only once, and no tap needs a test.  In a transposed convolution,
 such as the last layer of an autoencoder, each pair of remainders of the stride is a convolution of stride 1 that reads its rows
-and columns from the same ring (aot/topi/layer/phases.py).
+and columns from the same ring (aot/topi/layer/fused.py).
 
 `conv2d_smlad`, pointwise convolutions of 5 to 8 input channels: blocks of two pixels x all channels.  The data of two pixels fit
 registers, so they are loaded and unpacked once; the weights and parameters of all output channels stream past them, pre-scaled so
@@ -33,9 +33,19 @@ from aot.topi.arm_dsp.weights import words32
 from aot.topi.generic.layers import remove_padding_value
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
 from aot.topi.intrin.scalar import SMMLA, saturate
-from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_instructions, lowered, match_for, open_io, table_of
+from aot.topi.layer.fused import (
+    TRANSPOSE,
+    FusedLayer,
+    LayerIo,
+    SubPixelLayer,
+    epilogue_instructions,
+    lowered,
+    match_for,
+    open_io,
+    sub_pixels,
+    table_of,
+)
 from aot.topi.layer.im2col import is_rows
-from aot.topi.layer.phases import ANCHOR, SubPixelLayer, sub_pixels
 from aot.topi.layer.requant import HighMultiply, Requant, plan_high_multiply, plan_requantize
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -406,7 +416,7 @@ def _instructions(phase: Windows) -> int:
     return phase.layer.out_type.shape[1] * (phase.tiles * phase.layer.channels * each + 8)
 
 
-register_planned("arm_dsp.conv2d_transpose_few", ANCHOR, plan_transpose, lower_transpose, plevel=19)
+register_planned("arm_dsp.conv2d_transpose_few", TRANSPOSE, plan_transpose, lower_transpose, plevel=19)
 
 
 # ---- five to eight channels in ----

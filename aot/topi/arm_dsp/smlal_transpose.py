@@ -1,7 +1,7 @@
 """Transposed convolution as sub-pixel convolutions: blocks of three pixels x four channels by SMLAL, once per phase.
 
 A phase is one pair of remainders of the stride, one for rows and one for columns.  The results of a phase are an ordinary
-convolution of stride 1 with part of the weights (aot/topi/layer/phases.py); its results are `stride` rows and columns apart in
+convolution of stride 1 with part of the weights (aot/topi/layer/fused.py); its results are `stride` rows and columns apart in
 the output.  This is fast because no product with an inserted zero is computed.
 
 The three pixels of a tile have the same coordinates in all phases.  The data that any phase reads are packed once, and each phase
@@ -42,9 +42,8 @@ from aot.topi.arm_dsp.smlal import (
     short_form,
     smlal_chain,
 )
-from aot.topi.layer.fused import FusedLayer, LayerIo, describe, open_io, table_of
+from aot.topi.layer.fused import TRANSPOSE, FusedLayer, LayerIo, PhaseAxis, describe, open_io, sub_pixels, table_of
 from aot.topi.layer.im2col import TapLoop, TapSource, border_groups
-from aot.topi.layer.phases import ANCHOR, PhaseAxis, sub_pixels
 from aot.topi.layer.requant import channel_params
 from aot.topi.strategy import Group, Lowered, register_planned
 
@@ -278,4 +277,4 @@ def _channels(
                     b.store(io.out, place, value)
 
 
-register_planned("arm_dsp.conv2d_transpose_chain", ANCHOR, plan, lower, plevel=20)
+register_planned("arm_dsp.conv2d_transpose_chain", TRANSPOSE, plan, lower, plevel=20)

@@ -55,8 +55,8 @@ from aot.topi.arm_fpu.layer import (
     with_relu,
 )
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
+from aot.topi.layer.fused import PhaseAxis, phase_axes
 from aot.topi.layer.im2col import Axis, TapRange
-from aot.topi.layer.phases import PhaseAxis, phase_axes
 from aot.topi.strategy import Group, Lowered, register_planned
 
 
@@ -210,7 +210,7 @@ class PackedKernel(WindowKernel):
 
 # Transposed convolutions of float32: each phase is a convolution of stride 1 whose results are spread over the image.
 #
-# See aot/topi/layer/phases.py.  The reference adds an output's products in the order of the data's pixels, as does a convolution
+# See aot/topi/layer/fused.py.  The reference adds an output's products in the order of the data's pixels, as does a convolution
 # with flipped weights.
 
 

@@ -13,7 +13,7 @@ from aot.op.common.layer import FLOAT_ACTIVATIONS
 from aot.op.nn.dense import DenseFloatAttrs
 from aot.relay.expr import Constant, Function, Var, call
 from aot.target.target import find_target
-from aot.topi.arm_fpu.dense_row import RowLayer, schedule
+from aot.topi.arm_fpu.dense import RowLayer, schedule
 from aot.topi.arm_fpu.dot import LARGEST, Clamp
 from aot.topi.intrin.asm_text import count_instructions
 from tests.topi.drawn_float import KERNELS

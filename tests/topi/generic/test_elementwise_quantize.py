@@ -9,7 +9,7 @@ from aot.ir.type import TensorType
 from aot.op.qnn.quantize import DequantizeAttrs, QuantizeAttrs
 from aot.relay.expr import Function, Var, call
 from aot.relay.interpreter import evaluate
-from aot.topi.generic.quantize import LEAST, quantizer
+from aot.topi.generic.elementwise import LEAST, quantizer
 from tests.topi.groups import check_group, lowered, run_lowered
 
 QUANTIZE, DEQUANTIZE = "generic.quantize_steps", "generic.dequantize_table"
