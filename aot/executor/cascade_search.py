@@ -486,6 +486,12 @@ class CascadeSearch:
             self._begun, self._ended = list(accumulate(begun)), list(accumulate(ended))
         return self._begun[last + 1] - self._ended[first]
 
+    def wholes(self, limit: int) -> tuple[list[Segment | None], list[bool]]:
+        """Each layer as a whole under the limit, and whether that is by its fastest kernel, so that no cascade is better."""
+        wholes = [self.whole(i, limit) for i in range(len(self.parts))]
+        fastest = [min(c.instructions for c in own) for own in self._found]
+        return wholes, [w is not None and w.instructions == n for w, n in zip(wholes, fastest, strict=True)]
+
     @property
     def fed(self) -> bool:
         """Whether the input arrives row by row."""
@@ -496,10 +502,6 @@ class CascadeSearch:
         """Bytes that suffice for any cover of whole layers, after a first cascade if the input is fed by rows."""
         tensors = [t for p in self.parts for t in (*p.inputs, *p.outputs)]
         return sum(t.type.nbytes + 3 for t in tensors) + sum(max(c.scratch for c in own) for own in self._found) + SPARE
-
-    def fastest(self, i: int) -> int:
-        """Instructions of layer i without a limit."""
-        return min(c.instructions for c in self._found[i])
 
     # ---- cascades
 
@@ -710,8 +712,7 @@ STEP = 64
 def cover(search: CascadeSearch, limit: int) -> list[Segment] | None:
     """Segments that cover all layers under the limit with the fewest instructions; None if there are none."""
     n = len(search.parts)
-    wholes = [search.whole(i, limit) for i in range(n)]
-    settled = [w is not None and w.instructions == search.fastest(i) for i, w in enumerate(wholes)]
+    wholes, settled = search.wholes(limit)
     cost: list[int | None] = [0] + [None] * n
     taken: list[Segment | None] = [None] * (n + 1)
 
@@ -771,10 +772,7 @@ def smallest(search: CascadeSearch, high: int, *, most: int | None) -> tuple[lis
 
 def tried_runs(search: CascadeSearch, limit: int) -> CascadeRuns:
     """How many runs of layers could be a cascade under the limit, by a lower bound on their bytes, and how many were examined."""
-    settled = []
-    for i in range(len(search.parts)):
-        whole = search.whole(i, limit)
-        settled.append(whole is not None and whole.instructions == search.fastest(i))
+    _, settled = search.wholes(limit)
     lengths = [j - i + 1 for i, j in search.runs(limit) if not all(settled[i : j + 1])]
     return CascadeRuns(sum(length <= LONGEST for length in lengths), len(lengths))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -191,9 +191,7 @@ class _Compiler:
         """
         operands = [self._one(a) for a in expr.args]
         fixed = [k == i for i, k in enumerate(handed_on(expr.body))]
-        variables = tuple(
-            o if f else self._variable(expr, o.type) for o, f in zip(operands, fixed, strict=True)
-        )  # fmt: skip
+        variables = tuple(o if f else self._variable(expr, o.type) for o, f in zip(operands, fixed, strict=True))
         for source, target, f in zip(operands, variables, fixed, strict=True):
             if not f:
                 self._copy(source, target, expr.span)
@@ -211,9 +209,8 @@ class _Compiler:
         for i in moving:
             self._copy(results[i], variables[i], expr.span)
         if first == len(self._calls):
-            raise UnsupportedError(
-                Problem("E1164", "the loop computes nothing, so it never ends, or never begins", str(expr.span))
-            )
+            message = "the loop computes nothing, so it never ends, or never begins"
+            raise UnsupportedError(Problem("E1164", message, str(expr.span)))
         self._conditions[number] = condition
         self._end(number, Control("while", first, middle, len(self._calls), trip_count(expr)))
         return variables
@@ -304,7 +301,8 @@ def searched_order(func: Function, late: Container[int] = ()) -> tuple[list[Expr
     """The nodes as `execution_order` returns them, and how good the order of the layers is."""
     nodes = post_order(func.body)
     after = _renewals(func, nodes)
-    order = _sorted(nodes, {id(e): LAST if id(e) in late else _rank(e) for e in nodes}, after)
+    ranks = {id(e): LAST if id(e) in late else max(operators_in(e), default=-1) for e in nodes}  # as in the file
+    order = _sorted(nodes, ranks, after)
     layers = [e for e in order if _is_layer(e)]
     found = _lowest_peak(func, order, layers, after)
     best = [layers[k] for k in found.order]
@@ -386,19 +384,18 @@ def _lowest_peak(
     work = [Work(tuple(reads[id(e)]), tuple(writes[id(e)])) for e in layers]
     inputs = [t for v in func.params for t in tensors[id(v)]]
     outputs = tensors[id(func.body)]
+
+    def unpacked(data: tuple[list[int], int, int]) -> Order | None:
+        order, peak, bound = data
+        return Order(tuple(order), peak, bound) if sorted(order) == list(range(len(work))) and 0 <= bound <= peak else None
+
     return recall(
         "order",
         lambda: repr((work, sizes, inputs, outputs)).encode(),
         lambda: _solved(tuple(work), tuple(sizes), tuple(inputs), tuple(outputs)),
         pack=lambda found: [found.order, found.peak, found.lower_bound],
-        unpack=lambda data: _read(data, len(work)),
+        unpack=unpacked,
     )
-
-
-def _read(data: tuple[list[int], int, int], count: int) -> Order | None:
-    """The order that a cache entry describes; None if the entry is not a valid order."""
-    order, peak, bound = data
-    return Order(tuple(order), peak, bound) if sorted(order) == list(range(count)) and 0 <= bound <= peak else None
 
 
 @lru_cache(maxsize=8)
@@ -429,22 +426,13 @@ def _sorted(order: Sequence[Expr], rank: Mapping[int, int], after: Mapping[int, 
     return result
 
 
-def _rank(expr: Expr) -> int:
-    """The index of the last operator of the file that went into a node; -1 if there is none."""
-    return max(operators_in(expr), default=-1)
-
-
 def operators_in(expr: Expr) -> dict[int, str]:
     """The names of the file's operators that went into a node, by index."""
-    return {span.op_index: span.opcode for span in _spans(expr)}
-
-
-def _spans(expr: Expr) -> Iterator[Span]:
     if isinstance(expr, Call) and isinstance(expr.op, Function):
-        for e in post_order(expr.op.body):
-            yield from _spans(e)
-    elif isinstance(expr, (Call, TupleGetItem, If, While)) and expr.span.op_index >= 0:
-        yield expr.span
+        return {index: name for e in post_order(expr.op.body) for index, name in operators_in(e).items()}
+    if isinstance(expr, (Call, TupleGetItem, If, While)) and expr.span.op_index >= 0:
+        return {expr.span.op_index: expr.span.opcode}
+    return {}
 
 
 # ---- for branches and loops: copies as layers, and results that are unchanged parameters

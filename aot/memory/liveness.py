@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -100,16 +100,6 @@ def runs(controls: Sequence[Control], step: int) -> int:
         if c.kind == "while" and c.trips is not None and step in c:
             times *= c.trips + (step < c.middle)
     return times
-
-
-def all_steps(items: Sequence[int | Nested]) -> Iterator[int]:
-    """The steps of a tree, in order."""
-    for item in items:
-        if isinstance(item, int):
-            yield item
-        else:
-            yield from all_steps(item.first)
-            yield from all_steps(item.second)
 
 
 # ---- from the order of execution to the lifetime of each buffer

@@ -72,13 +72,6 @@ def lowest_peak_order(work: Sequence[Work], sizes: Sequence[int], *, inputs: Seq
     return Order(tuple(best), graph.peak(best), floor)
 
 
-def peak_of_order(
-    work: Sequence[Work], sizes: Sequence[int], order: Sequence[int], *, inputs: Sequence[int], outputs: Sequence[int]
-) -> int:
-    """Bytes of the tensors that are live at the busiest operator."""
-    return _Graph(work, sizes, inputs, outputs).peak(order)
-
-
 class _Graph:
     """The readers of each tensor, and the operators that must run before each operator."""
 

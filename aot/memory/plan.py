@@ -52,15 +52,6 @@ class MemoryPlan:
     lower_bound: int
     optimal: bool = False
 
-    @property
-    def gap(self) -> float:
-        """How far the plan may be above the optimum, relative to the bound: 0.0 if it is proven optimal."""
-        return 0.0 if self.optimal or not self.lower_bound else (self.size - self.lower_bound) / self.lower_bound
-
-
-def overlap_in_time(a: BufferInfo, b: BufferInfo) -> bool:
-    return a.first <= b.last and b.first <= a.last
-
 
 def live_together(buffers: Sequence[BufferInfo]) -> Iterator[tuple[BufferInfo, BufferInfo]]:
     """All pairs that are live at the same step, in the order of `buffers`; the time is linear in the number of pairs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from aot.memory.liveness import Step, Storage, StorageTrace
+from aot.memory.plan import BufferInfo
 
 
 def chain(*sizes: int, align: int = 1) -> StorageTrace:
@@ -39,3 +40,7 @@ def random_program(seed: int, *, steps: int = 20) -> StorageTrace:
         copies = ((rng.choice(["", names[-1]]), "copy"),)
         outputs += ("copy",)
     return StorageTrace(tuple(storages), tuple(made), inputs, outputs, copies)
+
+
+def overlap_in_time(a: BufferInfo, b: BufferInfo) -> bool:
+    return a.first <= b.last and b.first <= a.last

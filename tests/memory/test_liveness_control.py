@@ -11,7 +11,6 @@ from aot.memory.liveness import (
     Step,
     Storage,
     StorageTrace,
-    all_steps,
     liveness,
     loops_around,
     nested,
@@ -53,7 +52,6 @@ def test_tree() -> None:
     assert isinstance(loop, Nested)
     assert loop.first == (1, 2)
     assert [i if isinstance(i, int) else (i.first, i.second) for i in loop.second] == [((3,), (4,)), 5]
-    assert list(all_steps(nested((outer, inner), 7))) == list(range(7))
     assert loops_around((outer, inner), 3) == (0,)
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from aot.memory import order as module
-from aot.memory.order import Work, lowest_peak_order, peak_of_order
+from aot.memory.order import Work, _Graph, lowest_peak_order
 from aot.memory.order import _Search as Search
 
 
@@ -52,7 +52,7 @@ def test_small_graphs_get_the_best_order(seed: int) -> None:
     assert valid(work, order, inputs)
     assert found.optimal
     peak = live_peak(work, sizes, order, inputs=inputs, outputs=outputs)
-    assert found.peak == peak == peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs)
+    assert found.peak == peak == _Graph(work, sizes, inputs, outputs).peak(order)
     every = (list(p) for p in itertools.permutations(range(6)))
     assert peak == min(live_peak(work, sizes, p, inputs=inputs, outputs=outputs) for p in every if valid(work, p, inputs))
 
@@ -73,8 +73,8 @@ def test_too_many_states_leave_it_to_the_beam(monkeypatch: pytest.MonkeyPatch) -
     found = lowest_peak_order(work, sizes, inputs=inputs, outputs=outputs)
     order = list(found.order)
     assert valid(work, order, inputs)
-    before = peak_of_order(work, sizes, list(range(60)), inputs=inputs, outputs=outputs)
-    assert found.peak == peak_of_order(work, sizes, order, inputs=inputs, outputs=outputs) <= before
+    before = _Graph(work, sizes, inputs, outputs).peak(list(range(60)))
+    assert found.peak == _Graph(work, sizes, inputs, outputs).peak(order) <= before
     assert 0 < found.lower_bound < found.peak
     assert not found.optimal
     assert [s.states for s in searches] == [51]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aot.memory.plan import BufferInfo, Conflict, MemoryPlan, align_up, conflicts, forbidden_starts
+from aot.memory.plan import BufferInfo, Conflict, align_up, conflicts, forbidden_starts
 
 A, B = BufferInfo("a", 20, 4, 0, 2), BufferInfo("b", 10, 4, 2, 3)
 
@@ -22,12 +22,6 @@ def test_starts_that_are_forbidden(distance: int | None, high: int) -> None:
     for start in range(-30, 40):
         apart = start + B.size <= 0 or start >= A.size
         assert (not low < start < found) == (apart or (distance is not None and start >= distance))
-
-
-def test_gap() -> None:
-    assert MemoryPlan({}, 110, 100).gap == pytest.approx(0.1)
-    assert MemoryPlan({}, 110, 100, optimal=True).gap == 0
-    assert MemoryPlan({}, 0, 0).gap == 0
 
 
 def test_alignment() -> None:

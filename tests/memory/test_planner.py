@@ -9,10 +9,10 @@ import pytest
 
 from aot.memory import planner
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness
-from aot.memory.plan import BufferInfo, Conflict, align_up, lower_bound, overlap_in_time
+from aot.memory.plan import BufferInfo, Conflict, align_up, lower_bound
 from aot.memory.planner import CLIMB_WORK, plan
 from aot.memory.verify import verify_plan
-from tests.memory.programs import chain, random_program
+from tests.memory.programs import chain, overlap_in_time, random_program
 from tests.scale import cases
 
 

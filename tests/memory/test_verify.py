@@ -9,10 +9,10 @@ import pytest
 
 from aot.errors import InternalError
 from aot.memory.liveness import Step, Storage, StorageTrace, liveness
-from aot.memory.plan import MemoryPlan, overlap_in_time
+from aot.memory.plan import MemoryPlan
 from aot.memory.planner import plan
 from aot.memory.verify import TaggedMemory, verify_plan
-from tests.memory.programs import chain, random_program
+from tests.memory.programs import chain, overlap_in_time, random_program
 
 
 def refused(program: StorageTrace, offset: dict[str, int], size: int, match: str) -> None:
