@@ -106,11 +106,9 @@ def _add_cost(runs: Runs, limits: Limits) -> tuple[int, int]:
     return (24 + more) * whole // LANES + (8 + more) * left + 24, 150 + 4 * more + (30 + 2 * more) * left
 
 
-def _add_name(limits: Limits) -> str:
-    return f"arm_dsp.add_4_{limits.name}"
-
-
-ADD = AddKernel("dsp", LEAST, _add_name, _emit_add, _add_cost, lambda _length: LANES, repeated=False)
+ADD = AddKernel(
+    "dsp", LEAST, lambda limits: f"arm_dsp.add_4_{limits.name}", _emit_add, _add_cost, lambda _length: LANES, repeated=False
+)
 register_rows("arm_dsp.add", "qnn.add", ADD.plan, plevel=25)
 
 # ---- MUL: whole tensors, and gates of channels or of pixels ----
@@ -415,7 +413,13 @@ def lut_words() -> TensorIntrin:
     Operands: x and out int8, aligned to 4 bytes; table int8[256] in the order of the values' bits; count.
     """
     words = ", ".join(_WORDS)
-    step = [f"ldmia %[x]!, {{{words}}}", *(line for r in _WORDS for line in _looked_up(r)), f"stmia %[o]!, {{{words}}}"]
+    step = [f"ldmia %[x]!, {{{words}}}"]
+    a, b, c, t = (f"%[{n}]" for n in "abct")
+    for r in _WORDS:
+        step += [f"uxtb {a}, {r}", f"uxtb {b}, {r}, ror #8", f"uxtb {c}, {r}, ror #16", f"lsr {r}, {r}, #24"]
+        step += [f"ldrb {v}, [{t}, {v}]" for v in (a, b, c, r)]
+        step += [f"orr {a}, {a}, {b}, lsl #8", f"orr {a}, {a}, {c}, lsl #16", f"orr {r}, {a}, {r}, lsl #24"]
+    step.append(f"stmia %[o]!, {{{words}}}")
     text: list[str | Repeat] = ["1:", Repeat(CODES_A_TURN // 16, step), f"subs %[n], %[n], #{CODES_A_TURN}", "bne 1b"]
 
     def emit(operands: Operands) -> BlockText:
@@ -424,15 +428,6 @@ def lut_words() -> TensorIntrin:
     return element_block(
         "arm_dsp.lut_words", {"x": "int8"}, "int8", code_of_table, emit, requires="thumb2", table="int8", align=(4, 4)
     )
-
-
-def _looked_up(register: str) -> list[str]:
-    """Return instructions that look up the four values of a register, in the same register."""
-    a, b, c, t = (f"%[{n}]" for n in "abct")
-    extract = [f"uxtb {a}, {register}", f"uxtb {b}, {register}, ror #8", f"uxtb {c}, {register}, ror #16"]
-    look = [f"ldrb {r}, [{t}, {r}]" for r in (a, b, c, register)]
-    join = [f"orr {a}, {a}, {b}, lsl #8", f"orr {a}, {a}, {c}, lsl #16", f"orr {register}, {a}, {register}, lsl #24"]
-    return [*extract, f"lsr {register}, {register}, #24", *look, *join]
 
 
 def _plan_lut(_data: TensorType, result: TensorType, attrs: LutAttrs) -> Flat:
@@ -503,9 +498,11 @@ def rounded_codes() -> list[str]:
     """
     return [
         *[f"vcvt.s16.f32 {s}, {s}, #1" for s in _FLOATS],
-        *("vmov %[a], %[b], s0, s1", "vmov %[c], %[d], s2, s3", "pkhbt %[a], %[a], %[c], lsl #16"),
-        *("pkhbt %[b], %[b], %[d], lsl #16", "and %[c], %[one], %[a], lsr #15", "and %[d], %[one], %[b], lsr #15"),
-        *("qsub16 %[a], %[a], %[c]", "qsub16 %[b], %[b], %[d]", "shadd16 %[a], %[a], %[offset]", "shadd16 %[b], %[b], %[offset]"),
+        *("vmov %[a], %[b], s0, s1", "vmov %[c], %[d], s2, s3"),
+        *("pkhbt %[a], %[a], %[c], lsl #16", "pkhbt %[b], %[b], %[d], lsl #16"),
+        *("and %[c], %[one], %[a], lsr #15", "and %[d], %[one], %[b], lsr #15"),
+        *("qsub16 %[a], %[a], %[c]", "qsub16 %[b], %[b], %[d]"),
+        *("shadd16 %[a], %[a], %[offset]", "shadd16 %[b], %[b], %[offset]"),
         *("usat16 %[a], #8, %[a]", "usat16 %[b], #8, %[b]", "orr %[a], %[a], %[b], lsl #8"),
     ]
 
@@ -682,23 +679,18 @@ def lower_range(group: Group, _target: Target, name: str) -> Lowered:
         below = b.let("below", binop("^", ends[1], imm(SIGN, "uint32")))
         infinite = imm(INFINITE_BITS, "uint32")
         with b.if_(binop("||", ends[0] > infinite, below > infinite)):
-            _range_of_numbers(b, x, out, m=m, size=size)
+            # NaN is left out, as every comparison with it is false
+            found, zero = b.local("found", (2,), "float32", init=imm(0.0, "float32")), imm(0.0, "float32")
+            with b.for_("i", size) as i:
+                for side, value in enumerate((b.let("below", zero - x[m, i]), b.let("above", x[m, i]))):
+                    b.store(found, side, select(value > found[side], value, found[side]))
+            for side in range(2):
+                b.store(out, (m, imm(side)), found[side])
         with b.else_():
             b.store_as(out, "uint32", m * 2, below)
             b.store_as(out, "uint32", m * 2 + 1, ends[0])
     func = b.finish(FuncAttrs(kernel="arm_dsp.dynamic_range", span=anchor.span))
     return Lowered(func, {}, batches * (size // 8 * 52 + 24) + 10, 340)
-
-
-def _range_of_numbers(b: IRBuilder, x: Buffer, out: Buffer, *, m: Expr, size: int) -> None:
-    """Emit the range of a batch; NaN is left out, as every comparison with it is false."""
-    zero = imm(0.0, "float32")
-    ends = b.local("found", (2,), "float32", init=zero)
-    with b.for_("i", size) as i:
-        for side, value in enumerate((b.let("below", zero - x[m, i]), b.let("above", x[m, i]))):
-            b.store(ends, side, select(value > ends[side], value, ends[side]))
-    for side in range(2):
-        b.store(out, (m, imm(side)), ends[side])
 
 
 def lower_quantize(group: Group, _target: Target, name: str) -> Lowered:

@@ -391,18 +391,13 @@ def chain_end(b: IRBuilder, acc: Buffer) -> list[tuple[Expr, ...]]:
 
 def block_sums(b: IRBuilder, stream: ChainStream, params: Buffer, words: Buffer, n: Expr) -> list[tuple[Expr, ...]]:
     """Return the sums of block `n`: four channels x three pixels."""
-    seg = stream.segments
-    base = stream.base(n)
-    sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0) if seg.count > 1 else None
-
-    def accumulate(start: Expr) -> list[tuple[Expr, ...]]:
-        loop = stream.config.tap_loop(seg.length)
-        return chain_sums(b, loop, region(params, base + start), region(words, start), taps=seg.length)
-
-    if sums is None:
-        return accumulate(imm(0))
+    seg, base, loop = stream.segments, stream.base(n), stream.config.tap_loop(stream.segments.length)
+    if seg.count == 1:
+        return chain_sums(b, loop, region(params, base), region(words), taps=seg.length)
+    sums = b.local("sum", (CHANNELS, PIXELS), "int32", init=0)
     with b.for_("segment", seg.count) as s:
-        add_lanes(b, sums, accumulate(s * (2 * seg.length)))
+        start = s * (2 * seg.length)
+        add_lanes(b, sums, chain_sums(b, loop, region(params, base + start), region(words, start), taps=seg.length))
     return [tuple(sums[j, p] for p in range(PIXELS)) for j in range(CHANNELS)]
 
 
@@ -544,6 +539,7 @@ def lower_rows(group: Group, target: Target, name: str) -> Lowered:
     layer = match_layer(group, wide=True)
     assert layer is not None
     stream, rows = RowStream(layer, target), prod(layer.out_type.shape[:-1])
+    seg, loop = stream.segments, CONFIG.tap_loop(stream.segments.length)
     b = IRBuilder(name)
     align = data_align(layer) if any(layer.attrs.padding) else 1
     shape = (prod(layer.data_type.shape),)
@@ -554,31 +550,45 @@ def lower_rows(group: Group, target: Target, name: str) -> Lowered:
     run = epilogue_run(b, io, layer, target=target, size=PIXELS * layer.channels)
     place = Place(io, params, words, run)
     window = _Rows(b, layer, io.data, words)
-    if stream.depth < stream.segments.taps:
+    if stream.depth < seg.taps:
         with b.for_("z", stream.block_words, start=2 * stream.depth) as z:
             b.store(words, z, 0)
     with b.for_("t", -(-rows // PIXELS)) as tile:
         first = b.let("pixel", minimum(tile * PIXELS, rows - PIXELS)) if rows % PIXELS else tile * PIXELS
-        _sum_rows(b, stream, place, sums, window=window, first=first)
-        _store_blocks(b, stream, place, sums, first=first)
+        with b.for_("z", stream.row_blocks * SUMS, step=4) as z:
+            for u in range(4):
+                b.store(sums, z + u, 0)
+        pixels = window_pixels(b, layer, first, origin=layer.attrs.padding[:2], packing=TRIPLE)
+        with b.for_("row", stream.height) as row:
+            window.pack(pixels, row)
+            with b.for_("n", stream.row_blocks) as n, b.for_("segment", seg.count) as s:
+                weights = region(params, (row * stream.row_blocks + n) * stream.block_words + s * (2 * seg.length))
+                lanes = chain_sums(b, loop, weights, region(words, s * (2 * seg.length)), taps=seg.length)
+                for i, lane in enumerate(lane for channel in lanes for lane in channel):
+                    b.store(sums, n * SUMS + i, sums[n * SUMS + i] + lane)
+        for block, count in stream.each_block(b):
+            kept = [[sums[block * SUMS + (j * PIXELS + p)] for p in range(PIXELS)] for j in range(count)]
+            store_block(b, stream, place, kept, first=first, n=block, count=count)
+        if run is not None:
+            run.finish(first * layer.channels)
     epilogue = int(-(-rows // PIXELS) * run_instructions(layer, run, size=PIXELS * layer.channels))
     instructions, code = _estimate(layer, stream) + epilogue, _code(layer, stream, run)
-    return lowered(io, layer, "arm_dsp.conv2d_chain_rows", instructions, code, segments=stream.segments.count)
+    return lowered(io, layer, "arm_dsp.conv2d_chain_rows", instructions, code, segments=seg.count)
 
 
 class _Rows:
     """Packs one row of three windows; runs that are partly outside the image are first copied to `lines`, with their padding."""
 
     def __init__(self, b: IRBuilder, layer: FusedLayer, data: Buffer, words: Buffer) -> None:
-        self._b, self.layer, self._data, self._words, self._runs = b, layer, data, words, WindowRuns(layer)
+        self._b, self._layer, self._data, self._words, self._runs = b, layer, data, words, WindowRuns(layer)
         if any(layer.attrs.padding):
             self._lines: Buffer = b.scratch("lines", (PIXELS * self._runs.length,), "int8", align=4)
             self._bytes = RunBytes(b, layer, data, self._lines)
 
     def pack(self, pixels: Pixels, ky: Expr) -> None:
         """Pack row `ky` of the windows at `pixels`."""
-        b, attrs, runs = self._b, self.layer.attrs, self._runs
-        _, height, width, _ = self.layer.data_type.shape
+        b, attrs, runs = self._b, self._layer.attrs, self._runs
+        _, height, width, _ = self._layer.data_type.shape
         with b.for_("kx", runs.columns) as kx:
             tap = kx * runs.length
             places = []
@@ -601,39 +611,11 @@ class _Rows:
                 pack_runs(b, self._words, sources, runs.length, tap=tap, packing=TRIPLE)
 
     def _straight(self, places: Pixels, tap: Expr) -> None:
-        b, (_, height, width, depth) = self._b, self.layer.data_type.shape
+        b, (_, height, width, depth) = self._b, self._layer.data_type.shape
         starts: list[tuple[Buffer, Expr]] = [
             (self._data, b.let("s", ((image * height + row) * width + column) * depth)) for image, row, column in places
         ]
         pack_runs(b, self._words, starts, self._runs.length, tap=tap, packing=TRIPLE)
-
-
-def _sum_rows(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *, window: _Rows, first: Expr) -> None:
-    """Sum the products of all rows of three windows with all channels."""
-    seg = stream.segments
-    with b.for_("z", stream.row_blocks * SUMS, step=4) as z:
-        for u in range(4):
-            b.store(sums, z + u, 0)
-    pixels = window_pixels(b, window.layer, first, origin=window.layer.attrs.padding[:2], packing=TRIPLE)
-    with b.for_("row", stream.height) as row:
-        window.pack(pixels, row)
-        with b.for_("n", stream.row_blocks) as n, b.for_("segment", seg.count) as s:
-            weights = region(place.params, (row * stream.row_blocks + n) * stream.block_words + s * (2 * seg.length))
-            words = region(place.words, s * (2 * seg.length))
-            lanes = chain_sums(b, CONFIG.tap_loop(seg.length), weights, words, taps=seg.length)
-            for j, channel in enumerate(lanes):
-                for p, value in enumerate(channel):
-                    at = n * SUMS + (j * PIXELS + p)
-                    b.store(sums, at, sums[at] + value)
-
-
-def _store_blocks(b: IRBuilder, stream: RowStream, place: Place, sums: Buffer, *, first: Expr) -> None:
-    """Requantise and store the results of three pixels."""
-    for n, count in stream.each_block(b):
-        lanes = [[sums[n * SUMS + (j * PIXELS + p)] for p in range(PIXELS)] for j in range(count)]
-        store_block(b, stream, place, lanes, first=first, n=n, count=count)
-    if place.run is not None:
-        place.run.finish(first * stream.channels)
 
 
 def _estimate(layer: FusedLayer, stream: RowStream) -> int:

@@ -40,7 +40,7 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Load, Var, as_expr, binop, cast, imm, logical_and, maximum, minimum
 from aot.tir.intrin import BlockText, TensorIntrin
-from aot.topi.intrin.asm_text import AsmBlock, Operands, Repeat, asm, block_of
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of
 from aot.topi.intrin.scalar import SADD16, SSUB16, SXTB16, SXTB16_ROR8, UXTB16, UXTB16_ROR8
 from aot.topi.layer.fused import FusedLayer, LayerIo, epilogue_each, lowered, match_layer, open_io, supports_epilogue
 from aot.topi.layer.requant import MAX_CONSTANT_BITS, HighMultiply, RequantParam, load_params, plan_smmla, thresholds
@@ -296,20 +296,9 @@ def _emit_product(operands: Operands, positions: int, words: int, product: Produ
         text += [f"add r2, %[vp], #{8 * words}", "str r2, %[stop]", "2:", Repeat(unroll, _step(product, first=False))]
         text += ["ldr r2, %[stop]", "cmp %[vp], r2", "bne 2b"]
     text += [f"stmia %[vp]!, {{{', '.join(_ACCS)}}}", "ldr r2, %[end]", "cmp %[vp], r2", "bne 1b"]
-    stop = unroll != words
-    outs = ['[wp] "+r"(aot_wp)', '[vp] "+r"(aot_vp)', *(['[stop] "+m"(aot_stop)'] if stop else [])]
-    return AsmBlock(
-        [
-            f"const void *aot_wp = {operands['w'].pointer};",
-            f"void *aot_vp = {operands['v'].pointer};",
-            f"const void *const aot_end = (const uint8_t *)aot_vp + {positions * row};",
-            *(["uint32_t aot_stop = 0u;"] if stop else []),
-        ],
-        text,
-        outs=outs,
-        ins=['[end] "m"(aot_end)'],
-        clobbers=(*_WEIGHTS, *_ACCS, *_INPUTS),
-    ).emit()
+    stop, out = (["uint32_t aot_stop = 0u;"], ['[stop] "+m"(aot_stop)']) if unroll != words else ([], [])
+    end, clobbers = {"vp:m": str(positions * row)}, (*_WEIGHTS, *_ACCS, *_INPUTS)
+    return asm(operands, text, "wp=w >vp=v", end=end, after=stop, last=out, clobbers=clobbers, kind="+")
 
 
 # Requantisation of accumulators that are scaled by a gain, with one high multiply and one saturation; see aot.topi.layer.requant.
