@@ -7,9 +7,8 @@ from __future__ import annotations
 
 OPERATORS = {
     "arm_dsp.depthwise.common": "nn.depthwise_conv2d",
-    "arm_dsp.depthwise.mla": "nn.depthwise_conv2d",
     "arm_dsp.depthwise.planes": "nn.depthwise_conv2d",
-    "arm_dsp.depthwise.smlal": "nn.depthwise_conv2d",
+    "arm_dsp.depthwise.thumb2": "nn.depthwise_conv2d",
     "arm_dsp.elementwise": "qnn.add qnn.dequantize qnn.dynamic_quantize qnn.dynamic_range qnn.lut qnn.multiply qnn.quantize",
     "arm_dsp.elementwise_group": "clip qnn.add qnn.lut qnn.multiply qnn.requantize8 strided_slice",
     "arm_dsp.few_channels": "nn.conv2d nn.conv2d_transpose",

@@ -29,7 +29,7 @@ from aot.tir.expr import Expr, cast, imm, logical_and, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import BlockText, COperand, TensorIntrin
 from aot.topi.arm_mve.elementwise import Results
-from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors
+from aot.topi.arm_mve.vectors import VECTOR, RequantForm, VectorRequant, fill, fill_instructions, plan_vectors, splat
 from aot.topi.intrin.asm_text import Operands, Repeat, add_immediate, asm, block_of, count_instructions, executed
 from aot.topi.layer.fused import FusedLayer, LayerIo, describe, match_layer, open_flat, supports_epilogue
 from aot.topi.layer.im2col import Axis, axes
@@ -333,7 +333,7 @@ def _results(lines: Lines, count: int) -> list[str]:
     text += ["vqadd.s16 q6, q6, r11"] * bool(form.zero_point) + ["vqmovnb.s16 q6, q6"]
     for bound, op, usual in ((form.lo, "vmax", -128), (form.hi, "vmin", 127)):
         if bound != usual:
-            text += [f"mvn r0, #{-1 - bound}" if bound < 0 else f"mov r0, #{bound}", "vdup.8 q0, r0", f"{op}.s8 q6, q6, q0"]
+            text += [*splat("q0", bound, 8), f"{op}.s8 q6, q6, q0"]
     return text + (["vstrb.16 q6, [r3, q5]"] if count == LANES else ["vpst", "vstrbt.16 q6, [r3, q5]"])
 
 

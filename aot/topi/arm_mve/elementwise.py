@@ -96,9 +96,7 @@ class Product:
         for q, zp, name in (("q2", self.zero_points[0], "zx"), ("q3", self.zero_points[1], "zy")):
             lines += [f"vadd.i16 {q}, {q}, %[{name}]"] if zp else []
         lines += ["vmullb.s16 q0, q2, q3", "vmullt.s16 q1, q2, q3", *(f"{form.multiply} {q}, {q}, %[m]" for q in pair)]
-        for q in pair if form.ties else ():
-            lines += [f"vshr.s32 q2, {q}, #31", f"vadd.i32 {q}, {q}, q2"]
-        lines += [f"vrshl.s32 {q}, %[s]" for q in pair] + form.narrow
+        lines += [*form.shift(pair, "q2", "%[s]"), *form.narrow]
         return [*lines, *(["vpst", "vstrbt.16 q0, [%[out]], #8"] if masked else ["vstrb.16 q0, [%[out]], #8"])]
 
     def instructions(self, count: int) -> int:

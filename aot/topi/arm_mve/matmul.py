@@ -313,9 +313,7 @@ class Row(Tile):
         if self.uniform:
             lines += ["vldrw.u32 q2, [r1], #16", "vldrw.u32 q3, [r1], #16", "vadd.i32 q0, q0, q2", "vadd.i32 q1, q1, q3"]
             lines += [f"{form.multiply} {q}, {q}, r5" for q in ("q0", "q1")]
-            for q in ("q0", "q1") if form.ties else ():
-                lines += [f"vshr.s32 q2, {q}, #31", f"vadd.i32 {q}, {q}, q2"]
-            lines += [f"vrshl.s32 {q}, r9" for q in ("q0", "q1")]
+            lines += form.shift(("q0", "q1"), "q2", "r9")
         else:
             lines += [*form.vector("r1", "q0"), *form.vector("r1", "q1")]
         lines += form.narrow

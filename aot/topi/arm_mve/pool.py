@@ -25,7 +25,7 @@ from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, cast, clamp, imm, maximum, minimum
 from aot.tir.function import FuncAttrs
 from aot.tir.intrin import TensorIntrin
-from aot.topi.arm_mve.vectors import RequantForm, plan_vectors
+from aot.topi.arm_mve.vectors import RequantForm, plan_vectors, splat
 from aot.topi.generic.pool import MAX_LANE_TAPS, PoolLayer, exact_mean, match_pool
 from aot.topi.intrin.asm_text import Repeat, asm, block_of, count_instructions, executed
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -140,10 +140,6 @@ def _load(pixel: Pixel, kind: str, *, lanes: int) -> list[str]:
     return [f"vldrb.{kind} q1, {place}"] if pixel.channels % lanes == 0 else ["vpst", f"vldrbt.{kind} q1, {place}"]
 
 
-def _immediate(register: str, value: int) -> str:
-    return f"mvn {register}, #{-1 - value}" if value < 0 else f"mov {register}, #{value}"
-
-
 def _word(register: str, value: int) -> list[str]:
     return [f"movw {register}, #{value & 0xFFFF}", f"movt {register}, #{value >> 16 & 0xFFFF}"]
 
@@ -152,7 +148,7 @@ def largest_text(pixel: Pixel, dtype: str) -> Text:
     """The assembly; q0 the largest so far, q2 and q3 the bounds."""
     kind = "s8" if dtype == "int8" else "u8"
     high = pixel.hi < int_range(dtype)[1]
-    setup = [_immediate("r0", pixel.lo), "vdup.8 q2, r0", *([_immediate("r0", pixel.hi), "vdup.8 q3, r0"] if high else [])]
+    setup = splat("q2", pixel.lo, 8) + (splat("q3", pixel.hi, 8) if high else [])
     tap = [*_load(pixel, "u8", lanes=16), f"vmax.{kind} q0, q0, q1"]
     foot = ["vmin.u8 q0, q0, q3" if kind == "u8" else "vmin.s8 q0, q0, q3"] if high else []
     loops = _channels(pixel, 16, head=["vmov q0, q2"], tap=tap, foot=[*foot, "vpst", "vstrbt.8 q0, [r2], #16"])
@@ -170,15 +166,13 @@ def mean_text(pixel: Pixel, numbers: Mean) -> Text:
     foot = ["vmovlt.s16 q1, q0", "vmovlb.s16 q0, q0"]
     if form:
         foot += [f"vadd.i32 {q}, {q}, r8" for q in pair] + [f"{form.multiply} {q}, {q}, q3" for q in pair]
-        for q in pair if form.ties else ():
-            foot += [f"vshr.s32 q2, {q}, #31", f"vadd.i32 {q}, {q}, q2"]
-        foot += [f"vrshl.s32 {q}, {q}, q4" for q in pair] + form.narrow
+        foot += [*form.shift(pair, "q2", "q4"), *form.narrow]
     else:
         foot += [f"vmul.i32 {q}, {q}, q3" for q in pair] + [f"vadd.i32 {q}, {q}, r8" for q in pair]
         foot += [f"vshl.s32 {q}, {q}, q4" for q in pair] + ["vqmovnb.s32 q0, q0", "vqmovnt.s32 q0, q1", "vqmovnb.s16 q0, q0"]
         for bound, op, usual in ((pixel.lo, "vmax", -128), (pixel.hi, "vmin", 127)):
             if bound != usual:
-                foot += [_immediate("r4", bound), "vdup.8 q1, r4", f"{op}.s8 q0, q0, q1"]
+                foot += [*splat("q1", bound, 8, "r4"), f"{op}.s8 q0, q0, q1"]
     tap = [*_load(pixel, "s16", lanes=8), "vadd.i16 q0, q0, q1"]
     loops = _channels(pixel, 8, head=["vmov.i32 q0, #0"], tap=tap, foot=[*foot, "vpst", "vstrbt.16 q0, [r2], #8"])
     return [*setup, *loops]

@@ -31,6 +31,11 @@ VECTOR = 16
 MAX_SHIFT = 31
 
 
+def splat(vector: str, value: int, width: int, core: str = "r0") -> list[str]:
+    """Put a small number into all lanes."""
+    return [f"mvn {core}, #{-1 - value}" if value < 0 else f"mov {core}, #{value}", f"vdup.{width} {vector}, {core}"]
+
+
 @dataclass(frozen=True, slots=True)
 class RequantForm:
     """Everything that the instructions of a layer depend on.
@@ -51,7 +56,7 @@ class RequantForm:
         """Instructions before all blocks: the zero point in q7; limits narrower than int8 in q5 and q6."""
         lines: list[str] = []
         for register, value, width in self._splats():
-            lines += [f"mvn r0, #{-1 - value}" if value < 0 else f"mov r0, #{value}", f"vdup.{width} {register}, r0"]
+            lines += splat(register, value, width)
         return lines
 
     def _splats(self) -> list[tuple[str, int, int]]:
@@ -89,14 +94,12 @@ class RequantForm:
         return "vqrdmulh.s32" if self.rounding == "double" else "vqdmulh.s32"
 
     def shift(self, vectors: Sequence[str], spare: str, amounts: str) -> list[str]:
-        """Shift the products in `vectors` by the vector `amounts` (negative numbers: right)."""
+        """Shift the products in `vectors` by `amounts`, a vector or a number (negative: right)."""
         lines: list[str] = []
-        for q in vectors:
-            if self.ties == 2:
-                lines += [f"vshr.s32 {spare}, {q}, #31", f"vadd.i32 {q}, {q}, {spare}"]
-            elif self.ties == 3:
-                lines += [f"vand {spare}, {q}, {amounts}", f"vshr.s32 {spare}, {spare}, #31", f"vadd.i32 {q}, {q}, {spare}"]
-        return lines + [f"vrshl.s32 {q}, {q}, {amounts}" for q in vectors]
+        for q in vectors if self.ties else ():
+            sign = [f"vand {spare}, {q}, {amounts}"] if self.ties == 3 else []
+            lines += [*sign, f"vshr.s32 {spare}, {spare if sign else q}, #31", f"vadd.i32 {q}, {q}, {spare}"]
+        return lines + [f"vrshl.s32 {q}, {f'{q}, ' * amounts.startswith('q')}{amounts}" for q in vectors]
 
     @property
     def narrow(self) -> list[str]:
