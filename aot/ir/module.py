@@ -38,7 +38,8 @@ def parse(text: str, *, name: str = "model") -> IRModule:
     """
     if not isinstance(text, str):
         raise UsageError(Problem("E5130", f"parse takes a text, not a {type(text).__name__}", call_place()))
-    reader = (dialect_of_text(text) or dialect("relay")).from_text
+    kind = next((d for d in _DIALECTS.values() if d.reads is not None and d.reads(text)), None)
+    reader = (kind or dialect("relay")).from_text
     assert reader is not None
     module: IRModule = reader(text, name)
     return module
@@ -180,11 +181,6 @@ def register_dialect(new: Dialect) -> Dialect:
     return new
 
 
-def dialect_of_text(text: str) -> Dialect | None:
-    """The IR of a text, recognised by its first function; None if no IR reads it."""
-    return next((d for d in _DIALECTS.values() if d.reads is not None and d.reads(text)), None)
-
-
 def dialect(name: str) -> Dialect:
     """The IR called "relay" or "tir"; KeyError if its package has not been imported."""
     return _DIALECTS[name]
@@ -308,6 +304,14 @@ def from_text(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(Problem("E5131", "the metadata is not JSON object"))
     return found
+
+
+def entry_of(record: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """What a record says about a place (E5131)."""
+    entry = record.get(place, {})
+    if not isinstance(entry, dict):
+        raise UsageError(Problem("E5131", f"the metadata of {place} is corrupt"))
+    return entry
 
 
 _MOST_DEPTH = 100

@@ -225,12 +225,8 @@ _TVM_NAMES = {
 def pass_name(name: str) -> str:
     """The name of a pass from any spelling: `fuse_ops` for `FuseOps` and `relay.FuseOps`, `unroll_loop` for `tir.UnrollLoop`."""
     bare = name[found.end() :] if (found := _TVM_ROOM.match(name)) else name
-    words = _snake_case(bare)
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", bare).lower()
     return _TVM_NAMES.get(words, words)
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _context_faults(context: PassContext) -> Iterator[str]:
@@ -272,9 +268,12 @@ def is_pass(name: str) -> bool:
 def _check_known(names: frozenset[str]) -> Iterator[Problem]:
     for name in sorted(names):
         if not is_pass(name):
-            yield Problem(
-                "E5030", f'there is no pass "{name}"{did_you_mean(name, _PASSES)}; passes are {", ".join(sorted(_PASSES))}'
-            )
+            yield Problem("E5030", _unknown_pass(name))
+
+
+def _unknown_pass(name: str, purpose: str = "") -> str:
+    near = did_you_mean(name, _PASSES)
+    return f'there is no pass "{name}"{purpose}{near}; passes are {", ".join(sorted(_PASSES))}'
 
 
 def _check_disabled(names: frozenset[str]) -> Iterator[Problem]:
@@ -396,9 +395,7 @@ def register_pass(
     if not isinstance(name, str) or not isinstance(after, str):
         wrong.append("name and after are strings")
     elif after and not is_pass(after):
-        wrong.append(
-            f'there is no pass "{after}" to run after{did_you_mean(after, _PASSES)}; passes are {", ".join(sorted(_PASSES))}'
-        )
+        wrong.append(_unknown_pass(after, " to run after"))
     if on not in known:
         wrong.append(f"on is one of {', '.join(known)}, not {on!r}")
     _check_pass("register_pass", wrong)

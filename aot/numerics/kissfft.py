@@ -162,14 +162,8 @@ def _five(a: Arithmetic, x: list[Complex], ya: Complex, yb: Complex) -> list[Com
         return one, two
 
     s5, s11 = real(ya[0], yb[0]), real(yb[0], ya[0])
-    s6 = (
-        a.plus(a.times(s10[1], ya[1]), a.times(s9[1], yb[1])),
-        a.minus(a.negated(a.times(s10[0], ya[1])), a.times(s9[0], yb[1])),
-    )
-    s12 = (
-        a.minus(a.times(s9[1], ya[1]), a.times(s10[1], yb[1])),
-        a.minus(a.times(s10[0], yb[1]), a.times(s9[0], ya[1])),
-    )
+    s6 = a.plus(a.times(s10[1], ya[1]), a.times(s9[1], yb[1])), a.minus(a.negated(a.times(s10[0], ya[1])), a.times(s9[0], yb[1]))
+    s12 = a.minus(a.times(s9[1], ya[1]), a.times(s10[1], yb[1])), a.minus(a.times(s10[0], yb[1]), a.times(s9[0], ya[1]))
     total = a.plus(x[0][0], a.plus(s7[0], s8[0])), a.plus(x[0][1], a.plus(s7[1], s8[1]))
     return [total, subtract(a, s5, s6), add(a, s11, s12), subtract(a, s11, s12), add(a, s5, s6)]
 

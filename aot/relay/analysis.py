@@ -276,20 +276,20 @@ def trip_count(loop: While) -> int | None:
 
 def deciding_variables(loop: While) -> list[int]:
     """The loop variables that the condition depends on, directly or in a later iteration."""
-    reads = [_reads(loop.body, r) for r in results_of(loop.body)]
-    deciding = _reads(loop.cond, loop.cond.body)
-    while (more := deciding.union(*(reads[i] for i in deciding))) != deciding:
-        deciding = more
-    return sorted(deciding)
+    return _with_sources(loop, _reads(loop.cond, loop.cond.body))
 
 
 def live_variables(loop: While, used: set[int]) -> list[int]:
     """The loop variables that decide, or that the variables in `used` are computed from."""
+    return _with_sources(loop, {*deciding_variables(loop), *used})
+
+
+def _with_sources(loop: While, variables: set[int]) -> list[int]:
+    """The variables, and those that they are computed from in this iteration or an earlier one."""
     reads = [_reads(loop.body, r) for r in results_of(loop.body)]
-    live = set(deciding_variables(loop)) | used
-    while (more := live.union(*(reads[i] for i in live))) != live:
-        live = more
-    return sorted(live)
+    while (more := variables.union(*(reads[i] for i in variables))) != variables:
+        variables = more
+    return sorted(variables)
 
 
 def results_of(func: Function) -> tuple[Expr, ...]:

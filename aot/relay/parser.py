@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any, NoReturn
 
 from aot.errors import Problem, UsageError
-from aot.ir.module import HEAD, IRModule, classes_of, decode, from_text, is_too_deep, parsed, register_class, to_text
+from aot.ir.module import HEAD, IRModule, classes_of, decode, entry_of, from_text, is_too_deep, parsed, register_class, to_text
 from aot.ir.op import TypeRuleError, op_info
 from aot.ir.span import NO_SPAN
 from aot.ir.type import TensorType, TupleType
@@ -88,9 +88,7 @@ class _Parser:
         raise UsageError(Problem("E5130", f"{line[:80]!r}: {expected} is expected", f"line {self._at}"))
 
     def _noted(self, place: str, key: str, default: Any = None, classes: Mapping[str, type] | None = None) -> Any:
-        entry = self._record.get(place, {})
-        if not isinstance(entry, dict):
-            raise UsageError(Problem("E5131", f"the metadata of {place} is corrupt"))
+        entry = entry_of(self._record, place)
         return (decode(entry[key], classes) if classes else decode(entry[key])) if key in entry else default
 
     def _function(self, path: str, params: str) -> tuple[Function, str]:

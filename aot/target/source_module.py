@@ -126,13 +126,8 @@ class Parameter:
 
     def as_json(self) -> dict[str, Any]:
         """The parameter for a library's metadata."""
-        return {
-            "name": self.name,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "align": self.align,
-            "output": self.is_output,
-        }
+        shape = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
+        return {**shape, "align": self.align, "output": self.is_output}
 
 
 @dataclass(frozen=True, slots=True)

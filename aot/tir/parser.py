@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from aot.errors import InternalError, Problem, UsageError
-from aot.ir.module import HEAD, IRModule, classes_of, decode, encode, from_text, is_too_deep, parsed, to_text
+from aot.ir.module import HEAD, IRModule, classes_of, decode, encode, entry_of, from_text, is_too_deep, parsed, to_text
 from aot.ir.structural import structural_equal
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_dtype, is_float
@@ -66,7 +66,7 @@ class _Module:
             reader = FunctionParser(self._lines, at, self._intrins)
             kind, key, func = reader.function()
             at = reader.at
-            entry = self._entry(f"@{key}" if kind == "prim_func" else f"intrin {key}")
+            entry = entry_of(self._record, f"@{key}" if kind == "prim_func" else f"intrin {key}")
             func = self._with_notes(func, entry, kind)
             try:
                 verify(func)
@@ -80,12 +80,6 @@ class _Module:
                 if arrays:
                     constants[key] = arrays
         return IRModule(functions, name, constants)
-
-    def _entry(self, place: str) -> dict[str, Any]:
-        entry = self._record.get(place, {})
-        if not isinstance(entry, dict):
-            raise UsageError(Problem("E5131", f"the metadata of {place} is corrupt"))
-        return entry
 
     def _with_notes(self, func: PrimFunc, entry: Mapping[str, Any], kind: str) -> PrimFunc:
         name = decode(entry.get("name" if kind == "prim_func" else "desc", func.name))
@@ -103,7 +97,10 @@ class PrintedBlock:
     forms: Mapping[str, Sequence[Any]]
 
     def __call__(self, operands: Mapping[str, COperand]) -> BlockText:
-        kinds = [_kind(o) for o in operands.values()]
+        kinds = []
+        for o in operands.values():
+            value = f"={o.value}" if o.value.isdigit() else "value"
+            kinds.append(value if o.value else "pointer" if o.pointer else str(len(o.scalars)))
         general = " ".join("value" if kind.startswith("=") else kind for kind in kinds)
         form = self.forms.get(" ".join(kinds), self.forms.get(general))
         if form is None:
@@ -114,12 +111,6 @@ class PrintedBlock:
             for k, scalar in enumerate(operand.scalars):
                 text = text.replace(f"@{{{name}.{k}}}", scalar)
         return BlockText(text, registers, fpu)
-
-
-def _kind(operand: COperand) -> str:
-    if operand.value:
-        return f"={operand.value}" if operand.value.isdigit() else "value"
-    return "pointer" if operand.pointer else str(len(operand.scalars))
 
 
 def _intrin(name: str, desc: PrimFunc, entry: Mapping[str, Any]) -> TensorIntrin:
@@ -388,7 +379,7 @@ class FunctionParser:
             self.take(")")
             return inner
         token = self.peek()
-        if token == "-" or token[:1].isdigit() or token in ("inf", "nan"):
+        if self._is_number():
             return self._literal()
         if token in ("true", "false"):
             return Imm(int(self.take() == "true"), "bool")
@@ -417,7 +408,8 @@ class FunctionParser:
         name = self.take()
         self.take("(")
         if is_dtype(name):
-            if (self.peek() == "-" or self.peek()[:1].isdigit() or self.peek() in ("inf", "nan")) and self._ends_after_number():
+            ends_after_number = self._tokens[self._next + (2 if self.peek() == "-" else 1)] == ")"
+            if self._is_number() and ends_after_number:
                 literal: Expr = self._literal(name)
                 self.take(")")
                 return literal
@@ -435,8 +427,8 @@ class FunctionParser:
             self.fail(f"an intrinsic that takes {', '.join(kinds) or 'nothing'}, not {name},")
         return Call(intrin, tuple(args))
 
-    def _ends_after_number(self) -> bool:
-        return self._tokens[self._next + (2 if self.peek() == "-" else 1)] == ")"
+    def _is_number(self) -> bool:
+        return self.peek() in ("-", "inf", "nan") or self.peek()[:1].isdigit()
 
     def _is_buffer(self, text: str) -> bool:
         return isinstance(self._names.get(text), Buffer) or isinstance(self._names.get(text.rpartition(".")[0]), Buffer)
@@ -505,11 +497,6 @@ def print_module(module: IRModule) -> str:
     return "\n".join(texts) + to_text(record)
 
 
-def _is_same(a: PrimFunc, b: PrimFunc) -> bool:
-    """Whether two meanings are the same, down to the names of their variables: C text is generated from these."""
-    return structural_equal(a, b) and print_func(a, "desc") == print_func(b, "desc")
-
-
 class _Intrins:
     """The blocks of a module, each under a unique one-word name, with an entry in `record`."""
 
@@ -531,8 +518,11 @@ class _Intrins:
         word = re.sub(r"[^\w.]", "_", intrin.name)
         for name in itertools.chain([word], (f"{word}.{n}" for n in itertools.count(1))):
             previous = self.by_name.get(name)
-            if previous is None or _is_same(previous.desc, intrin.desc):
+            if previous is None:
                 break
+            a, b = previous.desc, intrin.desc
+            if structural_equal(a, b) and print_func(a, "desc") == print_func(b, "desc"):
+                break  # the same meaning, down to the names of variables: C text is generated from these
         self.names[intrin] = name
         if previous is not None:
             return

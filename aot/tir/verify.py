@@ -113,8 +113,11 @@ class _Verifier:
                     self._fail(f"{buffer.name} of scope {buffer.scope} is allocated")
                 self._define(buffer)
                 self._writable.add(buffer)
-            case If():
-                self._if(stmt)
+            case If(cond, then, orelse):
+                self._condition(cond)
+                with self._conditional():
+                    self._body(then)
+                    self._body(orelse)
             case While():
                 self._while(stmt)
             case Block(intrin, operands):
@@ -149,13 +152,10 @@ class _Verifier:
                 self._body(loop.body)
         self._vars.discard(loop.var)
 
-    def _if(self, stmt: If) -> None:
-        self._expr(stmt.cond)
-        if stmt.cond.dtype != "bool":
-            self._fail(f"the condition is {stmt.cond.dtype}")
-        with self._conditional():
-            self._body(stmt.then)
-            self._body(stmt.orelse)
+    def _condition(self, cond: Expr) -> None:
+        self._expr(cond)
+        if cond.dtype != "bool":
+            self._fail(f"the condition is {cond.dtype}")
 
     def _while(self, loop: While) -> None:
         """Definitions in the test are visible in neither the body nor the condition."""
@@ -163,9 +163,7 @@ class _Verifier:
             self._fail(f"a limit of {loop.limit} iterations")
         with self._conditional():
             self._body(loop.test)
-        self._expr(loop.cond)
-        if loop.cond.dtype != "bool":
-            self._fail(f"the condition is {loop.cond.dtype}")
+        self._condition(loop.cond)
         with self._conditional():
             self._body(loop.body)
 
@@ -189,15 +187,12 @@ class _Verifier:
             if not is_int(index.dtype):
                 self._fail(f"an index of {buffer.name} is {index.dtype}")
             constant = isinstance(index, Imm) or buffer.scope != "local" or buffer.indexed or not self._unrolled
-            if not constant and not self._is_constant(index):
+            # constant once loops are unrolled; if unroll_loop is disabled, the printer unrolls where it must
+            nodes = () if constant else walk_expr(index)
+            if not all(n in self._to_unroll if isinstance(n, Var) else not isinstance(n, Load) for n in nodes):
                 self._fail(f"local {buffer.name} has an index that is not constant")
             if self._is_outside(index, (0, extent - 1)):
                 self._fail(f"{self._shown(index)} is out of bounds of {buffer.name}, extent {extent}")
-
-    def _is_constant(self, index: Expr) -> bool:
-        """Constant once loops are unrolled; if unroll_loop is disabled, the printer unrolls where it must."""
-        nodes = tuple(walk_expr(index))
-        return all(n in self._to_unroll if isinstance(n, Var) else not isinstance(n, Load) for n in nodes)
 
     def _is_outside(self, index: Expr, allowed: Interval) -> bool:
         """Only certain faults: under no condition, and the whole interval is outside or an outside end of it is reached."""
