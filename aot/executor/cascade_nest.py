@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
-from aot.executor.lowered import TensorRef
+from aot.executor.lowered import KernelCall, TensorRef
 from aot.ir.op import T_OP_PATTERN, Op, OpPattern
 from aot.ir.type import TensorType, Type
 from aot.memory.plan import align_up
@@ -58,11 +58,6 @@ class RowPropagator:
 
 RowForm = tuple[RowPropagator, ...]
 """How a function reads each of its parameters."""
-
-
-def granule(form: RowForm) -> int:
-    """Output rows are computed in multiples of this."""
-    return max((r.repeat for r in form), default=1)
 
 
 def row_form(func: Function) -> RowForm | None:
@@ -215,6 +210,10 @@ _WINDOWS: Mapping[str, tuple[Callable[[Call], RowPropagator | None], Callable[[A
 # ---- the nest
 
 
+ALIGN = 4
+"""Alignment of windows, in bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """An input of a node: the result of node `node`, or if that is None, rows of external tensor `external` read in place.
@@ -256,6 +255,10 @@ class Node:
         """Bytes between two rows of the window."""
         return self.row_bytes + sum(self.margins)
 
+    def reading(self, source: int) -> RowPropagator:
+        """How the node reads the node that it drives, by the link that looks furthest ahead."""
+        return max((k.rows for k in self.links if k.node == source), key=lambda r: r.first(0) + r.window(self.rows))
+
 
 @dataclass(frozen=True, slots=True)
 class Nest:
@@ -282,6 +285,15 @@ class Nest:
     def window_bytes(self, n: int) -> int:
         return self.windows[n] * self.nodes[n].pitch
 
+    def placed(self) -> tuple[tuple[int, ...], int]:
+        """Offsets of the windows, those that are finished first at the bottom, and the end of the last."""
+        offsets, end = [0] * len(self.nodes), 0
+        for n in range(len(self.nodes)):
+            offsets[n] = align_up(end, ALIGN)
+            if self.window_bytes(n):
+                end = offsets[n] + self.window_bytes(n)
+        return tuple(offsets), end
+
     @property
     def feeding(self) -> tuple[int, ...]:
         """The nodes that new rows pass first: from the input that is driven first to the result."""
@@ -289,6 +301,12 @@ class Nest:
         while self.drives[path[0]]:
             path.insert(0, self.drives[path[0]][0][0])
         return tuple(path)
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether external tensor 0 is only copied, row by row, and its rows drive everything else."""
+        readers = [n for n, node in enumerate(self.nodes) if any(k.node is None and k.external == 0 for k in node.links)]
+        return readers == [self.feeding[0]] and self.nodes[readers[0]].maker is None
 
     def arrivals(self) -> tuple[int, int]:
         """First and last row that the first node of `feeding` computes, including rows outside the image."""
@@ -302,15 +320,10 @@ class Nest:
 
     def _block(self, n: int, first: int) -> Iterator[tuple[int, int]]:
         for source, count, offset in self.drives[n]:
-            start = reading(self.nodes[n], source).first(first) + offset
+            start = self.nodes[n].reading(source).first(first) + offset
             for i in range(count):
                 yield from self._block(source, start + i * self.nodes[source].rows)
         yield n, first
-
-
-def reading(node: Node, source: int) -> RowPropagator:
-    """How a node reads the node that it drives, by the link that looks furthest ahead."""
-    return max((k.rows for k in node.links if k.node == source), key=lambda r: r.first(0) + r.window(node.rows))
 
 
 def make_nest(nodes: Sequence[Node], externals: Sequence[TensorRef]) -> Nest | None:
@@ -360,7 +373,7 @@ def _drivers(nodes: Sequence[Node]) -> tuple[Drives, list[int], list[int]] | Non
             return None
         need, _, c, rate = max(requests)
         size, rows = nodes[-c].rows, nodes[t].rows
-        own = reading(nodes[-c], t)
+        own = nodes[-c].reading(t)
         advance = own.advance(size)
         if advance % rows or size % own.repeat or rate < 1:
             return None
@@ -437,9 +450,6 @@ def _guards(nest: Nest) -> tuple[tuple[int, int], ...] | None:
 
 OUT, WINDOWS = "out", "windows"
 
-ALIGN = 4
-"""Alignment of windows, in bytes."""
-
 
 def external_name(index: int) -> str:
     return f"external_{index}"
@@ -490,19 +500,9 @@ def _row_bytes(nest: Nest, link: Link) -> int:
     return type_.nbytes // type_.shape[1]
 
 
-def place_windows(nest: Nest) -> tuple[tuple[int, ...], int]:
-    """Offsets of the windows, those that are finished first at the bottom, and the end of the last."""
-    offsets, end = [0] * len(nest.nodes), 0
-    for n in range(len(nest.nodes)):
-        offsets[n] = align_up(end, ALIGN)
-        if nest.window_bytes(n):
-            end = offsets[n] + nest.window_bytes(n)
-    return tuple(offsets), end
-
-
 def distances(nest: Nest) -> dict[tuple[str, str], int]:
     """(a, b) -> d: start(b) - start(a) >= d is safe, for pairs of the result, the windows and external tensors."""
-    log, (offsets, total) = _run(nest), place_windows(nest)
+    log, (offsets, total) = _run(nest), nest.placed()
     windows = [(offset, nest.window_bytes(n)) for n, offset in enumerate(offsets)]
     out_bytes = nest.nodes[-1].type.nbytes
     safe: dict[tuple[str, str], int] = {}
@@ -547,6 +547,21 @@ class Part:
     outputs: tuple[TensorRef, ...]
     form: RowForm | None
 
+    @staticmethod
+    def of(call: KernelCall) -> Part:
+        assert call.fused is not None
+        return Part(call.fused, call.inputs, call.outputs, row_form(call.fused))
+
+    @property
+    def granule(self) -> int:
+        """Output rows are computed in multiples of this."""
+        return max((r.repeat for r in self.form or ()), default=1)
+
+    def at(self, rows: int, wide: Sequence[bool]) -> Function:
+        """The function for `rows` output rows at a time (`row_variant`)."""
+        assert self.form is not None
+        return row_variant(self.func, self.form, rows, wide)
+
 
 @dataclass(frozen=True, slots=True)
 class StripeConfig:
@@ -590,17 +605,11 @@ def make_stripe(parts: Sequence[Part], styles: Sequence[StripeConfig], fed: Tens
     return None if filled is None else make_nest(_with_margins(filled, styles), externals)
 
 
-def is_fed(nest: Nest) -> bool:
-    """Whether external tensor 0 is only copied, row by row, and its rows drive everything else."""
-    readers = [n for n, node in enumerate(nest.nodes) if any(k.node is None and k.external == 0 for k in node.links)]
-    return readers == [nest.feeding[0]] and nest.nodes[readers[0]].maker is None
-
-
 def _rows(parts: Sequence[Part], styles: Sequence[StripeConfig]) -> list[int] | None:
     """Rows at a time of each part, from the last to the first."""
     rows = [0] * len(parts)
     for k in range(len(parts) - 1, -1, -1):
-        result, unit = parts[k].outputs[0], granule(parts[k].form or ())
+        result, unit = parts[k].outputs[0], parts[k].granule
         limits = [result.type.shape[1]]
         for c in range(k + 1, len(parts)):
             reads = [r for ref, r in zip(parts[c].inputs, parts[c].form or (), strict=True) if ref is result]

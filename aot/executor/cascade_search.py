@@ -17,24 +17,7 @@ import numpy as np
 
 from aot.errors import Problem, UsageError
 from aot.executor.candidates import CandidateModule, candidates
-from aot.executor.cascade_nest import (
-    ALIGN,
-    OUT,
-    WINDOWS,
-    Nest,
-    Node,
-    Part,
-    StripeConfig,
-    distances,
-    external_name,
-    granule,
-    is_fed,
-    make_stripe,
-    place_windows,
-    reading,
-    row_form,
-    row_variant,
-)
+from aot.executor.cascade_nest import ALIGN, OUT, WINDOWS, Nest, Node, Part, StripeConfig, distances, external_name, make_stripe
 from aot.executor.copy_elision import Operand, call_distances
 from aot.executor.lowered import CascadeRuns, KernelCall, LoweredModule, TensorRef
 from aot.executor.selection import Candidate
@@ -136,7 +119,7 @@ class _Emitter:
         if place + 1 == len(path):
             return
         reader = path[place + 1]
-        (_, count, offset), rows = self.nest.drives[reader][0], reading(self.nest.nodes[reader], n)
+        (_, count, offset), rows = self.nest.drives[reader][0], self.nest.nodes[reader].reading(n)
         behind = (count - 1) * self.nest.nodes[n].rows + offset - rows.before
         start = self.b.let(f"start{n}", first - behind)
         advance = rows.advance(self.nest.nodes[reader].rows)
@@ -154,7 +137,7 @@ class _Emitter:
         """Emit what node n drives, without the first `skip` of them."""
         node = self.nest.nodes[n]
         for source, count, offset in self.nest.drives[n][skip:]:
-            rows = reading(node, source)
+            rows = node.reading(source)
             start = first / rows.repeat if rows.repeat > 1 else first * rows.stride
             start = start + (offset - rows.before)
             if count == 1:
@@ -290,7 +273,7 @@ def emit(nest: Nest, kernels: Kernels, *, name: str, span: Span = NO_SPAN, fed: 
     0 and, as a scalar, the number of the row.
     """
     stream, places = _stream(kernels)
-    offsets, total = place_windows(nest)
+    offsets, total = nest.placed()
     funcs = [lowered.func for lowered in kernels if lowered is not None]
     align = max([ALIGN, *(f.align for g in funcs for f in (*g.inputs, *g.outputs))])
     work, result = max((scratch_bytes(f) for f in funcs), default=0), nest.nodes[-1].type
@@ -397,7 +380,7 @@ class CascadeSearch:
     def __init__(self, lowered: CandidateModule, *, fed: TensorRef | None = None) -> None:
         self._lowered = lowered
         self._found = [_weighed(call.candidates) for call in lowered.calls]
-        self.parts = [Part(c.fused, c.inputs, c.outputs, row_form(c.fused)) for c in lowered.calls if c.fused is not None]
+        self.parts = list(map(Part.of, lowered.calls))
         self._lives = {t: life for t, life in _lives(lowered).items() if t is not fed}
         self._fed = fed
         self._outside = {s.old for s in lowered.states}
@@ -541,7 +524,7 @@ class CascadeSearch:
         stripe = make_stripe(self.parts[i : j + 1], styles, self._fed)
         if stripe is None or not self._admissible(stripe):
             return None
-        if self._fed in stripe.externals and not is_fed(stripe):
+        if self._fed in stripe.externals and not stripe.is_fed:
             return None
         windows = tuple((n.rows, sum(n.margins)) for n in stripe.nodes)
         return windows, self._base(i, j, stripe), stripe
@@ -576,7 +559,7 @@ class CascadeSearch:
                 assert part.form is not None
                 for t, r in zip(part.inputs, part.form, strict=True):
                     if t in computed:
-                        rows[t] = max(rows.get(t, 0), r.window(granule(part.form)) * (t.type.nbytes // t.type.shape[1]))
+                        rows[t] = max(rows.get(t, 0), r.window(part.granule) * (t.type.nbytes // t.type.shape[1]))
             result = self.parts[j].outputs[0].type.nbytes
             self._least[i, j] = (
                 self._others(i, j, outside | computed) + max([result, *(t.type.nbytes for t in outside)]) + sum(rows.values())
@@ -600,7 +583,7 @@ class CascadeSearch:
 
     def _base(self, i: int, j: int, stripe: Nest) -> int:
         """Peak without the scratch of the row kernels."""
-        _, total = place_windows(stripe)
+        _, total = stripe.placed()
         out = self.parts[j].outputs[0]
         kept = [(external_name(e), t) for e, t in enumerate(stripe.externals) if t is not self._fed]
         ending = {name for name, t in kept if self._lives[t][1] <= j} | {OUT, WINDOWS}
@@ -615,9 +598,7 @@ class CascadeSearch:
         wide = tuple(link.wide for link in node.links)
         key = (layer, node.rows, wide)
         if key not in self._rows:
-            part = self.parts[layer]
-            assert part.form is not None
-            func, module = row_variant(part.func, part.form, node.rows, wide), self._lowered
+            func, module = self.parts[layer].at(node.rows, wide), self._lowered
             assert module.target is not None
             self._rows[key] = _weighed(
                 candidates(func, module.target, f"rows_{layer}", module.config, keyed=False, cache=module.cache)

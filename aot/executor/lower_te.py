@@ -17,24 +17,9 @@ from aot.ir.type import TensorType, TupleType
 from aot.memory.liveness import Control
 from aot.memory.order import Order, Work, lowest_peak_order
 from aot.op.tensor import ConcatenateAttrs
+from aot.relay import call, var
 from aot.relay.analysis import results_of, trip_count
-from aot.relay.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    Tuple,
-    TupleGetItem,
-    Var,
-    While,
-    call,
-    is_call,
-    operands,
-    post_order,
-    result_types,
-    var,
-)
+from aot.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, While, operands, post_order, result_types
 from aot.relay.state import carried, input_vars, state_of, state_vars
 from aot.relay.transform.partition import call_group
 from aot.support.names import NameSupply, c_identifier
@@ -137,7 +122,7 @@ class _Compiler:
                 return self._branch(expr)
             case While():
                 return self._loop(expr)
-            case Var() | Call():
+            case _:
                 raise internal(f"{expr} is not bound or not fused", where=str(expr.span))
 
     def _one(self, expr: Expr) -> TensorRef:
@@ -334,7 +319,7 @@ def _renewals(func: Function, nodes: Sequence[Expr]) -> dict[int, list[Expr]]:
         if not (isinstance(new, Call) and isinstance(new.op, Function) and any(a is old for a in new.args)):
             continue
         result = new.op.body
-        if not is_call(result, "concatenate") or new.type != old.type or len(new.args) > 2:
+        if not isinstance(result, Call) or str(result.op) != "concatenate" or new.type != old.type or len(new.args) > 2:
             continue
         readers = [e for e in nodes if _is_layer(e) and e is not new and any(_shown(o) is old for o in operands(e))]
         if not any(_shown(o) is new for e in nodes if _is_layer(e) for o in operands(e)):
@@ -368,9 +353,9 @@ def _lowest_peak(
                 tensors[id(e)] = tuple(t for f in e.fields for t in tensors[id(f)])
             case Call(op=Op()):
                 tensors[id(e)] = tensors[id(e.args[0])]
-            case Var() if id(e) in kept:
+            case _ if id(e) in kept:
                 tensors[id(e)] = ()
-            case Var() | Call() | If() | While():
+            case _:
                 types = e.type.fields if isinstance(e.type, TupleType) else (e.type,)
                 tensors[id(e)] = tuple(range(len(sizes), len(sizes) + len(types)))
                 sizes += [t.nbytes if isinstance(t, TensorType) and id(e) not in after else 0 for t in types]

@@ -67,7 +67,7 @@ def with_changed_kernels(draft: CandidateModule) -> CandidateModule:
     for call in draft.calls:
         func, preferred = draft.functions.get(call.func), call.candidates[0]
         if isinstance(func, PrimFunc) and func is not preferred.lowered.func:
-            changed = replace(preferred, made=replace(preferred.lowered, func=func), key=call.func)
+            changed = replace(preferred, source=replace(preferred.lowered, func=func), key=call.func)
             call = replace(call, candidates=(changed,))
         calls.append(call)
     return replace(draft, calls=tuple(calls))

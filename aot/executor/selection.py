@@ -53,7 +53,7 @@ def distinct_bytes(arrays: Iterable[Stored]) -> int:
 class Candidate:
     """One kernel for one layer; candidates with equal `key` share their code; sizes in bytes.
 
-    `made` is the kernel, or a function that lowers it: one that is cached from an earlier compilation is lowered when chosen.
+    `source` is the kernel, or a function that lowers it: one that is cached from an earlier compilation is lowered when chosen.
 
     `weights` are the layer's weights and biases in the model, however the kernel stores them.  `arrays` are the parts of its
     `constants` that it may share with other layers.  `is_cascade`: it runs several layers, as decided before kernels are chosen.
@@ -61,7 +61,7 @@ class Candidate:
     """
 
     kernel: str
-    made: Lowered | Callable[[], Lowered]
+    source: Lowered | Callable[[], Lowered]
     key: Hashable
     instructions: int
     constants: int
@@ -75,7 +75,7 @@ class Candidate:
 
     @property
     def lowered(self) -> Lowered:
-        return self.made if isinstance(self.made, Lowered) else self.made()
+        return self.source if isinstance(self.source, Lowered) else self.source()
 
 
 @dataclass(frozen=True, slots=True)

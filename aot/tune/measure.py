@@ -219,4 +219,4 @@ def _with_kernel(call: KernelCall, kernel: str, target: Target, cache: LoweringC
         names = ", ".join(c.kernel for c in found)
         raise internal(f"no kernel {kernel} accepts the task; available: {names}", where=call.func)
     func = replace(chosen.lowered.func, name=call.func)
-    return replace(call, candidates=(replace(chosen, made=replace(chosen.lowered, func=func)),))
+    return replace(call, candidates=(replace(chosen, source=replace(chosen.lowered, func=func)),))

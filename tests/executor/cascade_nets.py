@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aot import op as operators
 from aot import topi
 from aot.executor.candidates import candidates
-from aot.executor.cascade_nest import Nest, Part, StripeConfig, is_fed, make_stripe, row_form, row_variant
+from aot.executor.cascade_nest import Nest, Part, StripeConfig, make_stripe, row_form, row_variant
 from aot.executor.cascade_search import Cascade, emit, fits_alignment
 from aot.executor.config import SelectionConfig
 from aot.executor.lower_te import execution_order
@@ -148,7 +148,7 @@ class Built:
 def build_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], *, target: str, fed: bool = False) -> Built | None:
     """The cascade of all parts with the first kernels that fit; None where there is none."""
     chain = make_stripe(parts, styles, parts[0].inputs[0] if fed else None)
-    if chain is None or (fed and not is_fed(chain)):
+    if chain is None or (fed and not chain.is_fed):
         return None
     kernels: list[Lowered | None] = []
     for n, node in enumerate(chain.nodes):
