@@ -402,15 +402,19 @@ def gather_misfit(data: TensorType, indices: TensorType, attrs: GatherAttrs) -> 
         return f"vectors of {len(attrs.start_index_map)} indices along dimension {vector} of {indices}"
     result_rank = len(attrs.offset_dims) + len(indices.shape) - 1
     collapsed = attrs.collapsed_dims
-    for name, dims, limit in (
-        ("offset_dims", attrs.offset_dims, result_rank),
-        ("collapsed_slice_dims", collapsed, rank),
-        ("start_index_map", attrs.start_index_map, rank),
-    ):
-        if len(set(dims)) != len(dims) or any(not 0 <= d < limit for d in dims):
-            return f"{name} {list(dims)} for {limit} dimensions"
+    dims = {"offset_dims": (attrs.offset_dims, result_rank), "collapsed_slice_dims": (collapsed, rank)}
+    if wrong := _dims_misfit(dims | {"start_index_map": (attrs.start_index_map, rank)}):
+        return wrong
     if any(sizes[d] != 1 for d in collapsed) or rank - len(collapsed) != len(attrs.offset_dims):
         return f"slices {list(sizes)} without dimensions {list(collapsed)} as dimensions {list(attrs.offset_dims)}"
+    return ""
+
+
+def _dims_misfit(fields: dict[str, tuple[tuple[int, ...], int]]) -> str:
+    """Which field does not name different dimensions below its limit; empty if all do."""
+    for name, (dims, limit) in fields.items():
+        if len(set(dims)) != len(dims) or any(not 0 <= d < limit for d in dims):
+            return f"{name} {list(dims)} for {limit} dimensions"
     return ""
 
 
@@ -475,13 +479,9 @@ def scatter_misfit(data: TensorType, indices: TensorType, updates: TensorType, a
     rank, vector = len(data.shape), attrs.index_vector_dim
     if not 0 <= vector < len(indices.shape) or indices.shape[vector] != len(attrs.index_map):
         return f"vectors of {len(attrs.index_map)} indices along dimension {vector} of {indices}"
-    for name, dims, limit in (
-        ("update_window_dims", attrs.window_dims, len(updates.shape)),
-        ("inserted_window_dims", attrs.inserted_dims, rank),
-        ("scatter_dims_to_operand_dims", attrs.index_map, rank),
-    ):
-        if len(set(dims)) != len(dims) or any(not 0 <= d < limit for d in dims):
-            return f"{name} {list(dims)} for {limit} dimensions"
+    dims = {"update_window_dims": (attrs.window_dims, len(updates.shape)), "inserted_window_dims": (attrs.inserted_dims, rank)}
+    if wrong := _dims_misfit(dims | {"scatter_dims_to_operand_dims": (attrs.index_map, rank)}):
+        return wrong
     batch = [n for d, n in enumerate(updates.shape) if d not in attrs.window_dims]
     fits = batch == [n for d, n in enumerate(indices.shape) if d != vector]
     if not fits or rank != len(attrs.window_dims) + len(attrs.inserted_dims) or not data.size:

@@ -61,6 +61,7 @@ class Sequences:
 # data.
 
 
+Results = tuple[Array, Array, Array]
 RNN = "nn.rnn"
 _F = np.float32
 BOUNDS: dict[str, tuple[float, float | None]] = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
@@ -245,7 +246,7 @@ class SvdfTimeAttrs:
         return tensor_fn(out_type.shape, out_type.dtype, floating if out_type.dtype == "float32" else exact)
 
 
-# nn.dense_lanes: rows times a float32 matrix in the order of the reference's recurrent kernels (`aot.op.common.lanes`).
+# nn.dense_lanes: rows times a float32 matrix in the order of the reference's recurrent kernels (`aot.op.common.layer`).
 #
 # out[m, o] = lanes over k of weight[o, k] * data[m, k].  Oracle: `tensor_utils::MatrixBatchVectorMultiplyAccumulate` of float.
 
@@ -289,8 +290,8 @@ class DenseLanes:
 #   c    = cell gate * input gate + forget * c, clipped
 #   h    = output gate * tanh(c), or its projection, clipped
 #
-# Matrix products are in Eigen's order (`aot.op.common.lanes`).  In hybrid layers the matrices are int8 and vectors are quantised
-# at run time (`aot.op.qnn.dynamic_quantize`): a product is float(integer sum) * (vector's scale * matrix's scale).
+# Matrix products are in Eigen's order (`aot.op.common.layer`).  In hybrid layers the matrices are int8 and vectors are quantised
+# at run time (`aot.op.qnn.quantize`): a product is float(integer sum) * (vector's scale * matrix's scale).
 #
 # The sigmoid of a gate is Eigen's for vectors of four, except for the unaligned elements before and after them in the reference's
 # scratch memory, where gates follow one another.
@@ -370,9 +371,7 @@ class LstmFloatAttrs:
             raise TypeRuleError(f"{LSTM_FLOAT}: {output}, {cell}, {weight}, {recurrent}, {bias} do not match {data}")
         return TupleType((TensorType((*data.shape[:2], output.shape[-1]), "float32"), output, cell))
 
-    def evaluate(
-        self, data: Array, output: Array, cell: Array, *others: Array, out_type: TupleType
-    ) -> tuple[Array, Array, Array]:
+    def evaluate(self, data: Array, output: Array, cell: Array, *others: Array, out_type: TupleType) -> Results:
         operands = dict(zip(self.names(), others, strict=True))
         sizes = Sequences(data.shape, time_major=self.time_major)
         steps = sizes.by_time(data)
@@ -576,9 +575,7 @@ class LstmAttrs:
         result = TensorType((*data.shape[:2], outputs), data.dtype, self.quant)
         return TupleType((result, output, cell))
 
-    def evaluate(
-        self, data: Array, output: Array, cell: Array, *constants: Array, out_type: TupleType
-    ) -> tuple[Array, Array, Array]:
+    def evaluate(self, data: Array, output: Array, cell: Array, *constants: Array, out_type: TupleType) -> Results:
         weights = weights_of(self, [c.astype(np.int64) for c in constants])
         sizes = Sequences(data.shape, time_major=self.time_major)
         steps = sizes.by_time(data.astype(np.int64))
@@ -731,7 +728,7 @@ def peephole_of(attrs: LstmAttrs, gate: int) -> int:
 #   c     = sigmoid(input) * tanh(cell gate) + sigmoid(forget) * c
 #   h     = sigmoid(output) * tanh(c)
 #
-# float32: the sums are in Eigen's order (`aot.op.common.lanes`), and the sigmoid is Eigen's for vectors of four; the last
+# float32: the sums are in Eigen's order (`aot.op.common.layer`), and the sigmoid is Eigen's for vectors of four; the last
 # N % 4 cells use the one for single elements.
 #
 # uint8: every zero point of v is 128, whatever the file says.  Gates are int16 with three integer bits, cells int16 with four.
@@ -775,15 +772,13 @@ class LstmBasicAttrs:
         dtypes = (data.dtype, cell.dtype, cell.dtype)
         return TupleType(tuple(map(TensorType, shapes, dtypes, self.quants)))
 
-    def evaluate(
-        self, data: Array, cell: Array, weight: Array, bias: Array, *, out_type: TupleType
-    ) -> tuple[Array, Array, Array]:
+    def evaluate(self, data: Array, cell: Array, weight: Array, bias: Array, *, out_type: TupleType) -> Results:
         if data.dtype == np.float32:
             return _floats(data, cell, weight, bias)
         return _integers(data, cell, weight, bias, self)
 
 
-def _floats(data: Array, cell: Array, weight: Array, bias: Array) -> tuple[Array, Array, Array]:
+def _floats(data: Array, cell: Array, weight: Array, bias: Array) -> Results:
     with np.errstate(all="ignore"):
         gates = np.stack([np_eigen_sum(weight * row, single=False) + bias for row in data])
         entry, update, forget, opened = np.split(gates, 4, axis=1)
@@ -797,7 +792,7 @@ def _sigmoid(x: Array) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _integers(data: Array, cell: Array, weight: Array, bias: Array, attrs: LstmBasicAttrs) -> tuple[Array, Array, Array]:
+def _integers(data: Array, cell: Array, weight: Array, bias: Array, attrs: LstmBasicAttrs) -> Results:
     sums = (data.astype(np.int64) - DATA_ZP) @ (weight.astype(np.int64) - attrs.weight_zp).T + bias
     sums = (sums << max(attrs.shift, 0)).astype(np.int32).astype(np.int64)
     value = (sums * attrs.multiplier + (1 << 30)) >> 31

@@ -326,7 +326,7 @@ def _first_extreme(data: Array, attrs: ArgReduceAttrs) -> Array:
 # cumsum and qnn.cumsum: CUMSUM of TFLite: running sums along one constant axis, integers wrapping.
 #
 # Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of the preceding elements), from either end.  For int8 values
-# TFLM's, as TensorFlow Lite has none: every sum is rescaled like ADD_N's (`add_n.py`) and also starts with the value 0.
+# TFLM's, as TensorFlow Lite has none: every sum is rescaled like those of qnn.add_n and also starts with the value 0.
 
 
 CUMSUM_TYPES = ("int32", "int64", "float32")

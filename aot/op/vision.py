@@ -258,14 +258,8 @@ def turns(boxes: int, attrs: SoftNmsAttrs) -> int:
 
 def overlap_of_two(a: Array, b: Array) -> np.float32:
     """Intersection over union of two boxes, float32; 0 if one has no area."""
-    low = [np.minimum(x[:2], x[2:]) for x in (a, b)]
-    high = [np.maximum(x[:2], x[2:]) for x in (a, b)]
-    areas = [(h[0] - w[0]) * (h[1] - w[1]) for w, h in zip(low, high, strict=True)]
-    if areas[0] <= 0 or areas[1] <= 0:
-        return np.float32(0)
-    sides = np.maximum(np.minimum(*high) - np.maximum(*low), np.float32(0))
-    shared = sides[0] * sides[1]
-    return np.float32(shared / (areas[0] + areas[1] - shared))
+    corners = np.array([[*np.minimum(x[:2], x[2:]), *np.maximum(x[:2], x[2:])] for x in (a, b)], np.float32)
+    return np.float32(overlap(corners[0], corners[1:])[0])
 
 
 Candidate = tuple[float, int, int]
@@ -586,7 +580,7 @@ def _near(a: Array, b: Array, attrs: DecodePosesAttrs) -> Array:
 # # From every cell the long offsets lead to the expected positions of its person's 17 keypoints, with two refinements; the cell
 # belongs to the person whose keypoints are nearest by the sum of squares (the first of equal ones).  Without any person all cells
 # belong to the first one, as in the original.  Results beyond the found persons are 0 (the original does not write them).
-# Oracle: as in `aot.op.vision.decode_poses`.
+# Oracle: as in vision.decode_poses.
 
 
 MASK_REFINEMENTS = 2

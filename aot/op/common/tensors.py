@@ -137,8 +137,7 @@ def broadcast_type(
 
 def broadcast_at(b: IRBuilder, data: TensorFn, indices: tuple[Expr, ...]) -> Expr:
     """The element of `data` for element `indices` of the broadcast result."""
-    own = indices[len(indices) - len(data.shape) :]
-    return data.at(b, tuple(imm(0) if extent == 1 else i for extent, i in zip(data.shape, own, strict=True)))
+    return data.at(b, broadcast_index(data, indices))
 
 
 # Shared by reductions: axes, shapes and indices.

@@ -140,24 +140,17 @@ def _np_floor_mod(a: Array, b: Array) -> Array:
     return np.asarray(np.where((remainder != 0) & ((b < 0) != (remainder < 0)), remainder + b, remainder))
 
 
-def _larger(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    x, y = named(b, "x", x), named(b, "y", y)
-    return select(x > y, x, y)
+def _extreme(op: str) -> Callable[[IRBuilder, Expr, Expr], Expr]:
+    def rule(b: IRBuilder, x: Expr, y: Expr) -> Expr:
+        x, y = named(b, "x", x), named(b, "y", y)
+        return select(binop(op, x, y), x, y)
 
-
-def _smaller(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    x, y = named(b, "x", x), named(b, "y", y)
-    return select(x < y, x, y)
+    return rule
 
 
 def _squared_difference(b: IRBuilder, x: Expr, y: Expr) -> Expr:
     difference = named(b, "difference", _wrapping("-")(b, x, y))
     return _wrapping("*")(b, difference, difference)
-
-
-def _np_squared_difference(a: Array, b: Array) -> Array:
-    d = a - b
-    return np.asarray(d * d)
 
 
 _BEYOND = 1 << 31
@@ -235,13 +228,13 @@ BINARY: dict[str, Binary] = {
         1,
     ),
     "maximum": Binary(
-        "MAXIMUM; all numbers, or quantised values of one quantisation", ANY, lambda a, b: np.where(a > b, a, b), _larger
+        "MAXIMUM; all numbers, or quantised values of one quantisation", ANY, lambda a, b: np.where(a > b, a, b), _extreme(">")
     ),
     "minimum": Binary(
-        "MINIMUM; all numbers, or quantised values of one quantisation", ANY, lambda a, b: np.where(a < b, a, b), _smaller
+        "MINIMUM; all numbers, or quantised values of one quantisation", ANY, lambda a, b: np.where(a < b, a, b), _extreme("<")
     ),
     "squared_difference": Binary(
-        "SQUARED_DIFFERENCE; float32, int32", ("float32", "int32"), _np_squared_difference, _squared_difference
+        "SQUARED_DIFFERENCE; float32, int32", ("float32", "int32"), lambda a, b: (a - b) * (a - b), _squared_difference
     ),
     "atan2": Binary("ATAN2; float32", ("float32",), atan2f, lambda _b, x, y: ATAN2(x, y)),
     "power": Binary("POW; float32, int32", ("float32", "int32"), _np_power, _power, 0),

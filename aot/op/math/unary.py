@@ -227,7 +227,9 @@ UNARY: dict[str, Unary] = {
 """By name."""
 
 
-def _register(name: str, unary: Unary) -> None:
+def register_unary(name: str, unary: Unary) -> None:
+    """Register a function of one element as an operator."""
+
     def infer_type(types: Sequence[Type], _attrs: UnaryAttrs) -> Type:
         (data,) = tensors_of(types, 1)
         if data.dtype not in unary.dtypes:
@@ -254,7 +256,7 @@ def _register(name: str, unary: Unary) -> None:
 
 
 for _name, _unary in UNARY.items():
-    _register(_name, _unary)
+    register_unary(_name, _unary)
 
 
 # gelu_uneven: GELU of float32 tensors whose size is not a multiple of four.  No quantisation.

@@ -452,7 +452,7 @@ class FloatTransposeAttrs(FloatTransposed):
 
 # qnn.conv2d_transpose_hybrid: TRANSPOSE_CONV of TFLite on float32 data with integer weights.
 #
-# The data is quantised image by image, asymmetrically (`qnn/dynamic_quantize.py`).  Unlike in other hybrid layers, whose sums are
+# The data is quantised image by image, asymmetrically (qnn.dynamic_quantize).  Unlike in other hybrid layers, whose sums are
 # integers, the reference scales every product and sums in float32:
 #
 #   out[n, y, x, o] = clamp(sum over ty, tx, i of float(w[o, ky, kx, i] * q[n, ..., i]) * weight scale[o] * data scale[n]

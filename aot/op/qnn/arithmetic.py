@@ -34,7 +34,7 @@ from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
 
-# qnn.add: ADD and SUB of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
+# qnn.add: ADD and SUB of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `math/arithmetic.py`).
 #
 # out = clamp(zp + rescale(rescale_a((a - zp_a) << n) + sign * rescale_b((b - zp_b) << n)), lo, hi), each rescale a
 # MultiplyByQuantizedMultiplier with double rounding; n is 20 for int8 and 15 for int16.  Oracles:
@@ -258,7 +258,7 @@ def tir_sum_code(b: IRBuilder, total: Expr, attrs: AddNAttrs) -> Expr:
     return cast("int8", tir_requantize(b, scaled, multiplier=multiplier, shift=shift, zero_point=zp, lo=-128, hi=127))
 
 
-# qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `arithmetic.py`).
+# qnn.multiply: MUL of TFLite on int8 and int16 with broadcasting (float32 and plain integers: `math/arithmetic.py`).
 #
 # out = clamp(zp + rescale((a - zp_a) * (b - zp_b)), lo, hi) with double rounding.
 # For int8 the loop nest uses the 32-bit form of `aot.numerics.linear` if there is one.
@@ -292,7 +292,7 @@ class MultiplyAttrs(Rescaled):
         return cast(out_type.dtype, value)
 
 
-# qnn.divide: DIV of TFLite on int8, int16 and legacy uint8 with broadcasting (plain numbers: `arithmetic.py`).
+# qnn.divide: DIV of TFLite on int8, int16 and legacy uint8 with broadcasting (plain numbers: `math/arithmetic.py`).
 #
 # out = clamp(zp + round((a - zp_a) * 1/(b - zp_b) * multiplier)) with gemmlowp's reciprocal, all in 32 bits.  Oracle:
 # `DivElementwise` of `reference/div.h`.  Small quotients need right shifts by more than 31, undefined in C; on the reference's
@@ -397,7 +397,7 @@ def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: i
     return result if attrs.inverts_zero else select(equal(y, 0), imm(0), result)
 
 
-# qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 and int16 with broadcasting (plain numbers: `arithmetic.py`).
+# qnn.squared_difference: SQUARED_DIFFERENCE of TFLite on int8 and int16 with broadcasting (plain numbers: `math/arithmetic.py`).
 #
 # d = rescale_a((a - zp_a) << n) - rescale_b((b - zp_b) << n); out = clamp(zp + rescale(d * d)), double rounding; n is 7 for
 # int8 and 0 for int16.  Oracle: `SquaredDifference` of `squared_difference.cc`, TFLM's for int16, which TensorFlow Lite

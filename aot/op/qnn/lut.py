@@ -25,7 +25,7 @@ from aot.tir.expr import Expr, binop, cast, clamp, imm, maximum, minimum, select
 # qnn.lut: int8 to int8 through a table of 256 values.
 #
 # The table has the reference's result for each value, so the operator is exact for any function of one element.
-# `activation.py` has the functions and their oracles.
+# `aot/frontend/tflite/unary.py` has the functions and their oracles.
 @operator(
     "qnn.lut",
     "functions of one int8 or uint8 value: LOGISTIC, TANH, RELU ..., ELU, GELU, HARD_SWISH, LEAKY_RELU, ABS, EXP, LOG, RSQRT",
@@ -64,12 +64,7 @@ class LutAttrs:
         return np.asarray(table[data.astype(np.int64) + 128])
 
     def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
-        table = ctx.constant("table", np.roll(np.asarray(self.table, np.int8), 128))
-
-        def rule(b: IRBuilder, *i: Expr) -> Expr:
-            return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
-
-        return tensor_fn(out_type.shape, out_type.dtype, rule)
+        return _from_table(ctx, args[0], np.asarray(self.table, np.int8))
 
 
 # qnn.lut_float: int8 to float32 through a table of 256 values: functions of a DEQUANTIZE whose result stays a float.
@@ -95,12 +90,13 @@ class LutFloatAttrs:
         return np.asarray(np.asarray(self.table, np.float32)[data.astype(np.int64) + 128])
 
     def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
-        table = ctx.constant("table", np.roll(np.asarray(self.table, np.float32), 128))
+        return _from_table(ctx, args[0], np.asarray(self.table, np.float32))
 
-        def rule(b: IRBuilder, *i: Expr) -> Expr:
-            return table.at(b, (cast("int32", cast("uint8", args[0].at(b, i))),))
 
-        return tensor_fn(out_type.shape, out_type.dtype, rule)
+def _from_table(ctx: TeContext, data: TensorFn, values: Array) -> TensorFn:
+    """The results of int8 data, given for -128, -127, ...; a byte without its sign is the index."""
+    table = ctx.constant("table", np.roll(values, 128))
+    return TensorFn(data.shape, table.dtype, lambda b, i: table.at(b, (cast("int32", cast("uint8", data.at(b, i))),)))
 
 
 # qnn.lut16 and qnn.sigmoid16: functions of int16 values as TFLite computes them, by tables with interpolation.
@@ -259,7 +255,7 @@ def tir_sigmoid16(b: IRBuilder, x: Expr, table: TensorFn, attrs: Sigmoid16Attrs)
 # qnn.sqrt16: SQRT of int16, in floats: sqrt(scale_in * x) / scale, each step in float32, truncated to an integer.
 #
 # A table of 513 values, as for other functions of int16, would not give the reference's bits: `SqrtEvalQuantized` of
-# `elementwise.cc` computes every root separately.  A root beyond an int32 becomes the lowest number (`aot.numerics.indefinite`).
+# `elementwise.cc` computes every root separately.  A root beyond an int32 becomes the lowest number (`aot.numerics.ties`).
 # Negative numbers, which the reference reports as errors, count as 0.
 
 
@@ -346,7 +342,7 @@ class PreluAttrs(Clamped):
 
 # qnn.steps: float32 to int8 by comparisons: the result of a chain of functions that ends in QUANTIZE.
 #
-# `relay/transform/fold_to_steps.py` finds the steps, so that the result equals the chain's for every float.
+# `relay/transform/fold_to_table.py` finds the steps, so that the result equals the chain's for every float.
 
 
 Floats = npt.NDArray[np.float32]

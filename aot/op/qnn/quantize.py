@@ -119,19 +119,15 @@ class RequantizeAttrs(Clamped):
         return np.clip(scaled.astype(np.int64) + self.zero_point, self.lo, self.hi).astype(self.dtype)
 
     def te_rule(self, ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
-        (data,) = args
-        if self.per_channel:
-            multipliers = ctx.constant("multiplier", np.asarray(self.multiplier, np.int32))
-            shifts = ctx.constant("shift", np.asarray(self.shift, np.int32))
-            fractions = ctx.constant("fraction", np.asarray(self.fraction, np.int32)) if self.fraction else None
+        numbers = {"multiplier": self.multiplier, "shift": self.shift} | ({"fraction": self.fraction} if self.fraction else {})
+        tables = [ctx.constant(name, np.asarray(v, np.int32)) for name, v in numbers.items()] if self.per_channel else []
 
         def rule(b: IRBuilder, *i: Expr) -> Expr:
-            multiplier: Expr | int = multipliers.at(b, i[-1:]) if self.per_channel else self.multiplier[0]
-            shift: Expr | int = shifts.at(b, i[-1:]) if self.per_channel else self.shift[0]
-            acc = b.let("acc", data.at(b, i))
-            if self.fraction:
-                fraction: Expr | int = fractions.at(b, i[-1:]) if self.per_channel and fractions else self.fraction[0]
-                scaled = tir_multiply_long(b, acc, multiplier, fraction=fraction, shift=shift)
+            chosen: Sequence[Expr | int] = [t.at(b, i[-1:]) for t in tables] or [v[0] for v in numbers.values()]
+            multiplier, shift, *fraction = chosen
+            acc = b.let("acc", args[0].at(b, i))
+            if fraction:
+                scaled = tir_multiply_long(b, acc, multiplier, fraction=fraction[0], shift=shift)
             elif acc.dtype == "int64":
                 reduced = is_reduced(self.multiplier)
                 scaled = tir_multiply_wide(b, acc, multiplier, shift, reduced=reduced, rounding=self.rounding)
@@ -145,7 +141,7 @@ class RequantizeAttrs(Clamped):
 # qnn.cast_sums: sums whose products with the multiplier do not fit an int32, as x86's conversion leaves them.
 #
 # It is between a fully connected layer's sums and qnn.requantize if the scales allow such products at all, which happens only in
-# broken networks; `aot.numerics.indefinite` explains what the reference does with them and why x86 is decisive.
+# broken networks; `aot.numerics.ties` explains what the reference does with them and why x86 is decisive.
 @operator(
     "qnn.cast_sums",
     "sums whose products leave an int32, as x86 casts them; fully connected layers of impossible scales",
@@ -585,7 +581,7 @@ def integer_type(asymmetric: bool) -> str:
 
 # qnn.hybrid_output, and the hybrid forms of FULLY_CONNECTED, CONV_2D and DEPTHWISE_CONV_2D: float32 data, integer weights.
 #
-# The data is quantised at run time (`dynamic_quantize.py`), the products are summed in integers, and the sums become float32:
+# The data is quantised at run time (qnn.dynamic_quantize), the products are summed in integers, and the sums become float32:
 #
 #   out = clamp(float(acc) * (weight scale * data scale) + bias)   FULLY_CONNECTED, DEPTHWISE_CONV_2D, CONV_2D of one weight scale
 #   out = clamp(float(acc) * weight scale * data scale + bias)     CONV_2D of several weight scales or several groups

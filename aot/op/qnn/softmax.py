@@ -140,7 +140,7 @@ def reciprocal_table(kind: str) -> tuple[int, ...]:
     return populate(lambda x: one / (one + x), (1.0 / RANGE, -32768), (2.0 / RANGE, 0), KINDS[kind])
 
 
-# qnn.log_softmax: LOG_SOFTMAX of TFLite on int8 over the last axis, in fixed point; on float32 see `row_norm`.
+# qnn.log_softmax: LOG_SOFTMAX of TFLite on int8 over the last axis, in fixed point; on float32 it is reductions.
 #
 # out = clamp(127 + round(16 * (d - log(sum of e^d)))) with d the scaled difference to the row's maximum (gemmlowp, Q5.26).  The
 # sum has 12 integer bits, its logarithm is a quotient of polynomials about the fourth root of 1/2.  Differences at or below a
@@ -234,7 +234,7 @@ def _leading_zeros(x: Int64) -> Int64:
     return 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)  # exact: an int32 fits a double
 
 
-# qnn.l2_normalize: L2_NORMALIZATION of TFLite on int8 over the last axis, in fixed point; on float32 see `row_norm`.
+# qnn.l2_normalize: L2_NORMALIZATION of TFLite on int8 over the last axis, in fixed point; on float32 it is reductions.
 #
 # out = clamp(round(128 * (x - zp) / sqrt(sum of (x - zp)^2))) with the inverse root in 31 bits by Newton's method; a row of zero
 # points stays zero.  Oracles: `reference_integer_ops::L2Normalization`; for legacy uint8 `reference_ops::L2Normalization`, which

@@ -8,9 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from aot.ir.op import Array
+from aot.ir.op import Array, reset_op
+from aot.ir.type import TensorType
+from aot.op.math.unary import Unary, UnaryAttrs, f32, register_unary
+from aot.relay.expr import Function, Var, call
+from aot.relay.interpreter import evaluate
 from aot.testing import Quant
-from tests.op._differential import check
+from aot.tir.expr import select
+from tests.op._differential import check, check_lowering
 from tests.op._one_op import Spec, one_op
 
 FLOATS = ["ABS", "NEG", "SQUARE", "FLOOR", "SQRT", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "CEIL", "ROUND"]
@@ -32,6 +37,21 @@ def test_floats(opcode: str) -> None:
     data = np.abs(data) if opcode == "SQRT" else data
     options = {"alpha": 0.3} if opcode == "LEAKY_RELU" else {}
     check(one_op(opcode, [Spec((1, 73), "float32")], [Spec((1, 73), "float32")], **options), [data], host=True)
+
+
+def test_an_activation_is_one_row() -> None:
+    """A row of `UNARY` makes type rule, meaning, kernels and C; .tflite files need a converter, and its test a name above."""
+    row = Unary("SOFTSIGN", lambda x, _a: x / (np.float32(1) + np.abs(x)), lambda _b, x, _a: x / (f32(1) + select(x < 0, -x, x)))
+    register_unary("mine.softsign", row)
+    try:
+        x = Var("x", TensorType((1, 73), "float32"))
+        func = Function((x,), call("mine.softsign", [x], UnaryAttrs()))
+        data = np.linspace(-9, 9, 73, dtype=np.float32).reshape(1, 73)
+        (found,) = evaluate(func, [data])
+        np.testing.assert_array_equal(found, data / (1 + np.abs(data)))
+        check_lowering(func, [[data]], [[found]], host=True)
+    finally:
+        reset_op("mine.softsign")
 
 
 REFERENCE_LIBM = platform.libc_ver()[0] == "glibc" and (2, 28) <= tuple(map(int, platform.libc_ver()[1].split("."))) < (2, 41)
