@@ -8,46 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from aot.errors import UnsupportedError
+from aot.frontend.tflite import layer as layers
 from aot.frontend.tflite.convert import ACTIVATION_NAMES, Operator, converter, padding_name, steps_and_window, struct_options
-from aot.frontend.tflite.layer import (
-    QuantizedLayer,
-    Window,
-    bounds,
-    check_quantized_layer,
-    clamped,
-    convert_hybrid,
-    explicit_padding,
-    finish_layer,
-    fit_axis,
-    hybrid_operands,
-    image_window,
-    is_float_layer,
-    is_hybrid_layer,
-    is_symmetric_conv,
-    layer_operands,
-    layer_weights,
-)  # fmt: skip
 from aot.frontend.tflite.retyped import legacy_uint8
 from aot.ir.type import QuantParams, TensorType
 from aot.op.common.layer import FLOAT_ACTIVATIONS, Bounds, PoolAttrs
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.conv import (
-    CONV2D_FLOAT,
-    DEPTHWISE_FLOAT,
-    FLOAT_TRANSPOSE,
-    HYBRID_TRANSPOSE,
-    Conv2DAttrs,
-    Conv2DFloatAttrs,
-    Conv2DTransposeAttrs,
-    Conv3DAttrs,
-    Conv3DTransposeAttrs,
-    DepthwiseConv2DAttrs,
-    DepthwiseConv2DFloatAttrs,
-    FloatTransposeAttrs,
-    HybridTransposeAttrs,
-    Triple,
-)  # fmt: skip  # fmt: skip
+from aot.op.nn import conv as nn
 from aot.op.nn.pool import ARGMAX, UNPOOLING, UnpoolAttrs
 from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Constant, Expr, const, tensor_type
@@ -62,35 +30,35 @@ from aot.support.dtype import is_float
 @legacy_uint8
 def _conv2d(op: Operator) -> Expr:
     """conv2d + bias_add + requantize (+ clip); with fewer weight channels than data channels, in groups."""
-    if is_float_layer(op):
-        window = image_window(op)
-        return op.call(CONV2D_FLOAT, layer_operands(op), Conv2DFloatAttrs(*window, *bounds(op)))
-    if is_hybrid_layer(op):
+    if layers.is_float_layer(op):
+        window = layers.image_window(op)
+        return op.call(nn.CONV2D_FLOAT, layers.layer_operands(op), nn.Conv2DFloatAttrs(*window, *layers.bounds(op)))
+    if layers.is_hybrid_layer(op):
         return _hybrid_conv2d(op)
-    layer = check_quantized_layer(op, channel_axis=0)
+    layer = layers.check_quantized_layer(op, channel_axis=0)
     groups, attrs = _conv2d_geometry(op)
     zp = layer.input_zp
     attrs = replace(attrs, input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
-    data, weight = op.operand(0), layer_weights(op, layer, channel_axis=0)
+    data, weight = op.operand(0), layers.layer_weights(op, layer, channel_axis=0)
     if groups > 1:
         return _in_groups(op, layer, data, weight, attrs)
-    return finish_layer(op, op.call("nn.conv2d", [data, weight], attrs), layer)
+    return layers.finish_layer(op, op.call("nn.conv2d", [data, weight], attrs), layer)
 
 
-def _conv2d_geometry(op: Operator) -> tuple[int, Conv2DAttrs]:
+def _conv2d_geometry(op: Operator) -> tuple[int, nn.Conv2DAttrs]:
     """The number of groups, and the window."""
-    window, shape, weight = image_window(op), op.type(0).shape, op.type(1).shape
+    window, shape, weight = layers.image_window(op), op.type(0).shape, op.type(1).shape
     groups = shape[3] // max(weight[3], 1)
     if groups == 0 or shape[3] != groups * weight[3] or weight[0] % groups:
         op.refuse(f"{shape[3]} data channels, {weight[3]} and {weight[0]} of the weights do not form groups", code="E1207")
-    return groups, Conv2DAttrs(*window)
+    return groups, nn.Conv2DAttrs(*window)
 
 
 def _hybrid_conv2d(op: Operator) -> Expr:
     """Float32 data with integer weights: each image is quantised as a whole; groups side by side."""
     groups, attrs = _conv2d_geometry(op)
     shape = op.type(0).shape
-    depth, symmetric = shape[3] // groups, is_symmetric_conv(op)
+    depth, symmetric = shape[3] // groups, layers.is_symmetric_conv(op)
 
     def layer(integers: Expr, weight: Constant) -> Expr:
         if groups == 1:
@@ -102,7 +70,7 @@ def _hybrid_conv2d(op: Operator) -> Expr:
             parts.append(op.call("nn.conv2d", [data, const(filters)], attrs))
         return op.call("concatenate", parts, ConcatenateAttrs(3))
 
-    return convert_hybrid(op, layer, op.operand(0), channel_axis=0, asymmetric=not symmetric, weight_first=not symmetric)
+    return layers.convert_hybrid(op, layer, op.operand(0), channel_axis=0, asymmetric=not symmetric, weight_first=not symmetric)
 
 
 # CONV_2D in groups: G times as many data channels as the filters have; output channel o reads those of group o / (O / G).
@@ -112,7 +80,7 @@ def _hybrid_conv2d(op: Operator) -> Expr:
 # convolutions applies.  The sums are requantised like the whole layer's.  Oracles: `ConvPerChannel` and `Conv`, as for nn.conv2d.
 
 
-def _in_groups(op: Operator, layer: QuantizedLayer, data: Expr, weight: Constant, attrs: Conv2DAttrs) -> Expr:
+def _in_groups(op: Operator, layer: layers.QuantizedLayer, data: Expr, weight: Constant, attrs: nn.Conv2DAttrs) -> Expr:
     """From data [N, H, W, G*I] and weights [O, KH, KW, I], O a multiple of G."""
     if weight.type.shape[3] == 1:
         return _groups_as_depthwise(op, layer, data, weight, attrs)
@@ -126,7 +94,7 @@ def _in_groups(op: Operator, layer: QuantizedLayer, data: Expr, weight: Constant
         channels = slice(g * each, (g + 1) * each)
         positions = (*map(range, shape[:3]), range(g * depth, (g + 1) * depth))
         acc = op.call("nn.conv2d", [op.slice_of(data, positions), _group_weights(weight, channels)], attrs)
-        parts.append(finish_layer(op, acc, layer, channels=channels))
+        parts.append(layers.finish_layer(op, acc, layer, channels=channels))
     return op.call("concatenate", parts, ConcatenateAttrs(3))
 
 
@@ -150,7 +118,7 @@ def _group_weights(weight: Constant, channels: slice) -> Constant:
     return const(weight.data[channels], quant=quant, dtype=weight.type.dtype)
 
 
-def _groups_as_depthwise(op: Operator, layer: QuantizedLayer, data: Expr, weight: Constant, attrs: Conv2DAttrs) -> Expr:
+def _groups_as_depthwise(op: Operator, layer: layers.QuantizedLayer, data: Expr, weight: Constant, attrs: nn.Conv2DAttrs) -> Expr:
     """Groups of one channel: weights [1, KH, KW, O]."""
     quant = weight.type.quant
     if quant is not None:
@@ -158,8 +126,8 @@ def _groups_as_depthwise(op: Operator, layer: QuantizedLayer, data: Expr, weight
     moved = const(np.ascontiguousarray(weight.data.transpose(3, 1, 2, 0)), quant=quant, dtype=weight.type.dtype)
     multiplier = weight.type.shape[0] // tensor_type(data).shape[3]
     window, zps = (attrs.strides, attrs.padding, attrs.dilation), (attrs.input_zp, attrs.pad_value)
-    depthwise = DepthwiseConv2DAttrs(*window, *zps, multiplier, attrs.weight_zp, attrs.acc_dtype)
-    return finish_layer(op, op.call("nn.depthwise_conv2d", [data, moved], depthwise), layer)
+    depthwise = nn.DepthwiseConv2DAttrs(*window, *zps, multiplier, attrs.weight_zp, attrs.acc_dtype)
+    return layers.finish_layer(op, op.call("nn.depthwise_conv2d", [data, moved], depthwise), layer)
 
 
 @converter(
@@ -173,25 +141,25 @@ def _depthwise_conv2d(op: Operator) -> Expr:
 
     The multiplier follows from the shapes, as in the reference; the option of that name is only a hint in old files.
     """
-    if is_float_layer(op):
-        window = image_window(op)
-        return op.call(DEPTHWISE_FLOAT, layer_operands(op), DepthwiseConv2DFloatAttrs(*window, *bounds(op)))
-    if is_hybrid_layer(op):
+    if layers.is_float_layer(op):
+        window = layers.image_window(op)
+        return op.call(nn.DEPTHWISE_FLOAT, layers.layer_operands(op), nn.DepthwiseConv2DFloatAttrs(*window, *layers.bounds(op)))
+    if layers.is_hybrid_layer(op):
         return _hybrid_depthwise(op)
     data = op.operand(0)
-    layer = check_quantized_layer(op, channel_axis=3)
+    layer = layers.check_quantized_layer(op, channel_axis=3)
     zp = layer.input_zp
     attrs = replace(_depthwise_window(op), input_zp=zp, pad_value=zp, weight_zp=layer.weight_zp, acc_dtype=layer.acc_dtype)
-    weight = layer_weights(op, layer, channel_axis=3)
-    return finish_layer(op, op.call("nn.depthwise_conv2d", [data, weight], attrs), layer)
+    weight = layers.layer_weights(op, layer, channel_axis=3)
+    return layers.finish_layer(op, op.call("nn.depthwise_conv2d", [data, weight], attrs), layer)
 
 
-def _depthwise_window(op: Operator) -> DepthwiseConv2DAttrs:
-    window, channels, filters = image_window(op), op.type(0).shape[3], op.type(1).shape[3]
+def _depthwise_window(op: Operator) -> nn.DepthwiseConv2DAttrs:
+    window, channels, filters = layers.image_window(op), op.type(0).shape[3], op.type(1).shape[3]
     multiplier, remainder = divmod(filters, channels)
     if remainder or multiplier == 0:
         op.refuse(f"{filters} weight channels are not a multiple of {channels} data channels", code="E1207")
-    return DepthwiseConv2DAttrs(*window, multiplier=multiplier)
+    return nn.DepthwiseConv2DAttrs(*window, multiplier=multiplier)
 
 
 def _hybrid_depthwise(op: Operator) -> Expr:
@@ -201,7 +169,7 @@ def _hybrid_depthwise(op: Operator) -> Expr:
     def layer(integers: Expr, weight: Constant) -> Expr:
         return op.call("nn.depthwise_conv2d", [integers, weight], attrs)
 
-    return convert_hybrid(op, layer, op.operand(0), channel_axis=3, asymmetric=True)
+    return layers.convert_hybrid(op, layer, op.operand(0), channel_axis=3, asymmetric=True)
 
 
 _TRANSPOSE_INPUTS = (2, 1, 3)
@@ -227,7 +195,7 @@ def _transposed_size(op: Operator, image: Sequence[int], kernel: Sequence[int]) 
 @converter(
     "TRANSPOSE_CONV",
     "int8*int8 int8*int4 int16*int8 uint8*uint8 float32*int8 float32*float32",
-    f"nn.conv2d_transpose {FLOAT_TRANSPOSE} {HYBRID_TRANSPOSE} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
+    f"nn.conv2d_transpose {nn.FLOAT_TRANSPOSE} {nn.HYBRID_TRANSPOSE} qnn.dynamic_params qnn.dynamic_quantize qnn.dynamic_range",
 )
 @legacy_uint8
 def _conv2d_transpose(op: Operator) -> Expr:
@@ -240,18 +208,20 @@ def _conv2d_transpose(op: Operator) -> Expr:
     size = _transposed_size(op, data.shape[1:3], weight.shape[1:3])
     if len(size) != 4 or (size[0], size[3]) != (data.shape[0], weight.shape[0]):
         op.refuse(f"the size {size} does not match the result", code="E1120")
-    cut = explicit_padding(op.option("padding"), Window(size[1:3], weight.shape[1:3], strides))[:2]
+    cut = layers.explicit_padding(op.option("padding"), layers.Window(size[1:3], weight.shape[1:3], strides))[:2]
     if data.dtype == "float32" and op.result_type().dtype == "float32" and weight.dtype in ("float32", "int8"):
-        clamp = Bounds(*bounds(view))
+        clamp = Bounds(*layers.bounds(view))
         if weight.dtype == "int8":
             return op.call(
-                HYBRID_TRANSPOSE, hybrid_operands(view, view.operand(0)), HybridTransposeAttrs(strides, cut, size[1:3], clamp)
+                nn.HYBRID_TRANSPOSE,
+                layers.hybrid_operands(view, view.operand(0)),
+                nn.HybridTransposeAttrs(strides, cut, size[1:3], clamp),
             )
-        return op.call(FLOAT_TRANSPOSE, layer_operands(view), FloatTransposeAttrs(strides, cut, size[1:3], clamp))
-    layer = check_quantized_layer(view, channel_axis=0)
-    attrs = Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
-    weights = layer_weights(view, layer, channel_axis=0)
-    return finish_layer(view, op.call("nn.conv2d_transpose", [view.operand(0), weights], attrs), layer)
+        return op.call(nn.FLOAT_TRANSPOSE, layers.layer_operands(view), nn.FloatTransposeAttrs(strides, cut, size[1:3], clamp))
+    layer = layers.check_quantized_layer(view, channel_axis=0)
+    attrs = nn.Conv2DTransposeAttrs(strides, cut, size[1:3], layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    weights = layers.layer_weights(view, layer, channel_axis=0)
+    return layers.finish_layer(view, op.call("nn.conv2d_transpose", [view.operand(0), weights], attrs), layer)
 
 
 # Convolution2DTransposeBias: a transposed convolution on float32 whose sums start with the bias.
@@ -265,7 +235,7 @@ def transpose_extent(size: int, kernel: int, stride: int, *, same: bool) -> tupl
     return stride * (size - 1) + kernel - cut, cut // 2
 
 
-@converter("CUSTOM:Convolution2DTransposeBias", "float32*float32", FLOAT_TRANSPOSE, oracle="MediaPipe")
+@converter("CUSTOM:Convolution2DTransposeBias", "float32*float32", nn.FLOAT_TRANSPOSE, oracle="MediaPipe")
 def _transpose_bias(op: Operator) -> Expr:
     """nn.conv2d_transpose_float on data, weights [O, KH, KW, I] and the bias."""
     data, weight, bias = (op.type(i, {"float32"}) for i in range(3))
@@ -278,11 +248,11 @@ def _transpose_bias(op: Operator) -> Expr:
     (rows, top), (columns, left) = (transpose_extent(n, k, s, same=same) for n, k, s in axes)
     if min(rows, columns) < 1:
         op.refuse(f"the result has {rows} rows and {columns} columns", code="E1121")
-    attrs = FloatTransposeAttrs((height, width), (top, left), (rows, columns), Bounds(), bias_first=True)
-    return op.call(FLOAT_TRANSPOSE, op.operands(0, 1, 2), attrs)
+    attrs = nn.FloatTransposeAttrs((height, width), (top, left), (rows, columns), Bounds(), bias_first=True)
+    return op.call(nn.FLOAT_TRANSPOSE, op.operands(0, 1, 2), attrs)
 
 
-def _conv3d_numbers(op: Operator) -> tuple[Triple, Triple]:
+def _conv3d_numbers(op: Operator) -> tuple[nn.Triple, nn.Triple]:
     strides, dilation = (
         [op.option(f"{kind}_{a}{end}") for a in "dhw"] for kind, end in (("stride", ""), ("dilation", "_factor"))
     )
@@ -294,7 +264,7 @@ def _finish_conv3d(op: Operator, result: Expr, *, bias: int) -> Expr:
     if op.input(bias) is not None:
         op.require_dtype(op.type(bias), {"float32"}, what="a bias")
         result = op.call("add", [result, op.operand(bias)], BinaryAttrs())
-    return clamped(op, result)
+    return layers.clamped(op, result)
 
 
 def _conv3d_layer(op: Operator, data: int, weight: int) -> tuple[TensorType, TensorType]:
@@ -315,13 +285,13 @@ def _conv3d(op: Operator) -> Expr:
     if data.shape[4] != weight.shape[3]:
         op.refuse(f"{weight} do not match {data.shape[4]} channels", code="E1207")
     fits = [
-        fit_axis(op.option("padding"), data.shape[i + 1], weight.shape[i], stride=strides[i], dilation=dilation[i])
+        layers.fit_axis(op.option("padding"), data.shape[i + 1], weight.shape[i], stride=strides[i], dilation=dilation[i])
         for i in range(3)
     ]
     extents, before = [f[0] for f in fits], [f[1] for f in fits]
     if min(extents) < 1:
         op.refuse(f"a window {weight} does not fit {data}", code="E1207")
-    attrs = Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (extents[0], extents[1], extents[2]))
+    attrs = nn.Conv3DAttrs(strides, dilation, (before[0], before[1], before[2]), (extents[0], extents[1], extents[2]))
     return _finish_conv3d(op, op.call("nn.conv3d", op.operands(0, 1), attrs), bias=2)
 
 
@@ -335,13 +305,13 @@ def _conv3d_transpose(op: Operator) -> Expr:
         op.refuse(f"{weight} do not give {shape} from {data}", code="E1207")
     before = []
     for axis in range(3):
-        extent, start, _ = fit_axis(
+        extent, start, _ = layers.fit_axis(
             op.option("padding"), shape[axis + 1], weight.shape[axis], stride=strides[axis], dilation=dilation[axis]
         )
         if extent != data.shape[axis + 1]:
             op.refuse(f"{data} does not result from {shape} with strides {strides}", code="E1207")
         before.append(start)
-    attrs = Conv3DTransposeAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
+    attrs = nn.Conv3DTransposeAttrs(strides, dilation, (before[0], before[1], before[2]), (shape[1], shape[2], shape[3]))
     return _finish_conv3d(op, op.call("nn.conv3d_transpose", op.operands(2, 1), attrs), bias=3)
 
 
@@ -373,10 +343,10 @@ def _pool(op: Operator) -> Expr:
     kernel, strides = _pool_window(op)
     if min(*kernel, *strides) < 1:
         op.refuse(f"a window of {kernel} with strides {strides} is not supported", code="E1122")
-    padding = explicit_padding(op.option("padding"), Window(data.shape[1:3], kernel, strides))
+    padding = layers.explicit_padding(op.option("padding"), layers.Window(data.shape[1:3], kernel, strides))
     name = "nn.avg_pool2d" if op.opcode == "AVERAGE_POOL_2D" else "nn.max_pool2d"
     result = op.call(name, [op.operand(0)], PoolAttrs(kernel, strides, padding, *limits))
-    return clamped(op, result) if is_float(data.dtype) else result
+    return layers.clamped(op, result) if is_float(data.dtype) else result
 
 
 @converter("L2_POOL_2D", "float32", "nn.avg_pool2d relu sqrt square")
@@ -385,10 +355,10 @@ def _l2_pool2d(op: Operator) -> Expr:
     data, (kernel, strides) = op.type(0, {"float32"}), _pool_window(op)
     if len(data.shape) != 4 or min(*kernel, *strides) < 1:
         op.refuse(f"a window of {kernel} with strides {strides} on {data} is not supported", code="E1122")
-    padding = explicit_padding(op.option("padding"), Window(data.shape[1:3], kernel, strides))
+    padding = layers.explicit_padding(op.option("padding"), layers.Window(data.shape[1:3], kernel, strides))
     squares = op.call("square", [op.operand(0)], UnaryAttrs())
     means = op.call("nn.avg_pool2d", [squares], PoolAttrs(kernel, strides, padding, 0, 0))
-    return clamped(op, op.call("sqrt", [means], UnaryAttrs()))
+    return layers.clamped(op, op.call("sqrt", [means], UnaryAttrs()))
 
 
 @converter("CUSTOM:MaxPoolingWithArgmax2D", "float32", f"{ARGMAX} nn.max_pool2d relu", oracle="MediaPipe")
@@ -401,7 +371,7 @@ def _max_pool_argmax(op: Operator) -> list[Expr]:
     steps_and_window(op, (sy, sx), (height, width))
     if activation not in ACTIVATION_NAMES:
         op.refuse(f"the fused activation {activation} is not supported")
-    around = explicit_padding(padding_name(op, padding), Window(data.shape[1:3], (height, width), (sy, sx)))
+    around = layers.explicit_padding(padding_name(op, padding), layers.Window(data.shape[1:3], (height, width), (sy, sx)))
     attrs = PoolAttrs((height, width), (sy, sx), around, 0, 0)
     x, (low, high) = op.operand(0), FLOAT_ACTIVATIONS[ACTIVATION_NAMES[activation]]
     maxima = op.call("relu", [op.call("nn.max_pool2d", [x], attrs)], UnaryAttrs(lo=low, hi=high))

@@ -206,9 +206,7 @@ def _embedding_lookup_sparse(op: Operator) -> Expr:
 
 @converter("LSH_PROJECTION", EVERY, "lsh_projection", oracles=("litert",))
 def _lsh_projection(op: Operator) -> Expr:
-    seeds, items = op.type(0), op.type(1)
-    op.require_dtype(seeds, ("float32",), what="a seed")
-    op.require_dtype(items, MOVABLE)
+    seeds, items = op.type(0, ("float32",), what="a seed"), op.type(1, MOVABLE)
     kind = op.option("type")
     if kind not in ("SPARSE", "DENSE"):
         op.refuse(f"a projection of type {kind} is not supported", code="E1122")
@@ -221,9 +219,7 @@ def _lsh_projection(op: Operator) -> Expr:
 @converter("STABLEHLO_GATHER", EVERY, "stablehlo.gather")
 def _stablehlo_gather(op: Operator) -> Expr:
     """stablehlo.gather; all its numbers are attributes."""
-    data, indices = op.type(0), op.type(1)
-    op.require_dtype(data, MOVABLE)
-    op.require_dtype(indices, ("int32", "int64"), what="an index")
+    data, indices = op.type(0, MOVABLE), op.type(1, ("int32", "int64"), what="an index")
     names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "slice_sizes")
     offset, collapsed, start, sizes = (tuple(int(n) for n in op.option(name)) for name in names)
     attrs = ops.GatherAttrs(offset, collapsed, start, int(op.option("index_vector_dim")), sizes)

@@ -19,29 +19,8 @@ from aot.numerics.fixed_point import precision, quantize_multiplier, quotient, r
 from aot.numerics.ties import Rescaling, as_fixed_point, cast_sums, rounded_once
 from aot.op.common.layer import FLOAT_ACTIVATIONS, Padding
 from aot.op.math.unary import UnaryAttrs
-from aot.op.nn.dense import (
-    BLOCKWISE,
-    DENSE_FLOAT,
-    MOST,
-    BatchMatmulAttrs,
-    DenseAttrs,
-    DenseBlockwiseAttrs,
-    DenseFloatAttrs,
-    matrix_of,
-    packed,
-)
-from aot.op.qnn.quantize import (
-    HYBRID,
-    PARAMS,
-    QUANTIZE,
-    RANGE,
-    CastSumsAttrs,
-    ClipAttrs,
-    DynamicParamsAttrs,
-    DynamicQuantizeAttrs,
-    HybridOutputAttrs,
-    RequantizeAttrs,
-)
+from aot.op.nn import dense as nn
+from aot.op.qnn import quantize as qnn
 from aot.op.tensor import ReshapeAttrs
 from aot.relay.expr import Call, Constant, Expr, Var, const, post_order, tensor_type
 from aot.support.dataclass import dataclass
@@ -262,7 +241,7 @@ def _rescaling_once(op: Operator, acc: Expr, *, layer: QuantizedLayer) -> tuple[
     added = zp + 128 if LEGACY in op.forms else zp
     sums = cast_sums(reals, largest.tolist(), zero_point=added, dtype=layer.acc_dtype)
     if sums is not None:
-        acc = op.call("qnn.cast_sums", [acc], CastSumsAttrs(sums.limit, sums.bound, sums.sign))
+        acc = op.call("qnn.cast_sums", [acc], qnn.CastSumsAttrs(sums.limit, sums.bound, sums.sign))
         reals, largest = sums.reals, np.minimum(largest, sums.bound)
     return acc, rounded_once(reals, largest.tolist(), (low - zp, high - zp))
 
@@ -279,10 +258,10 @@ def finish_layer(op: Operator, acc: Call, layer: QuantizedLayer, *, channels: sl
     assert quant is not None
     limits, dtype = int_range(layer.output.dtype), layer.output.dtype
     expr, by = _rescaling_once(op, expr, layer=layer) if _rounds_once(op) else (expr, _rescaling(layer, channels))
-    attrs = RequantizeAttrs(by.multipliers, by.shifts, quant.zero_point[0], *limits, by.rounding, dtype, quant, by.fraction)
+    attrs = qnn.RequantizeAttrs(by.multipliers, by.shifts, quant.zero_point[0], *limits, by.rounding, dtype, quant, by.fraction)
     expr = op.call("qnn.requantize", [expr], attrs)
     clamp = op.fused_range(layer.output)
-    return expr if clamp == limits else op.call("clip", [expr], ClipAttrs(*clamp))
+    return expr if clamp == limits else op.call("clip", [expr], qnn.ClipAttrs(*clamp))
 
 
 # Float32 data with integer weights: the data are quantised at run time.
@@ -303,8 +282,8 @@ def is_symmetric_conv(op: Operator) -> bool:
 
 def quantized_data(op: Operator, data: Expr, *, asymmetric: bool) -> tuple[Expr, Expr]:
     """Float32 data as integers, each batch by itself, and how they are quantised."""
-    params = op.call(PARAMS, [op.call(RANGE, [data])], DynamicParamsAttrs(asymmetric))
-    return op.call(QUANTIZE, [data, params], DynamicQuantizeAttrs(asymmetric)), params
+    params = op.call(qnn.PARAMS, [op.call(qnn.RANGE, [data])], qnn.DynamicParamsAttrs(asymmetric))
+    return op.call(qnn.QUANTIZE, [data, params], qnn.DynamicQuantizeAttrs(asymmetric)), params
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -329,7 +308,7 @@ def convert_hybrid(
     lo, hi = bounds(op)
     if op.opcode != "FULLY_CONNECTED":  # convolutions always clamp to finite numbers
         lo, hi = -_LARGEST if lo is None else lo, _LARGEST if hi is None else hi
-    return op.call(HYBRID, operands, HybridOutputAttrs(weight_first, lo, hi))
+    return op.call(qnn.HYBRID, operands, qnn.HybridOutputAttrs(weight_first, lo, hi))
 
 
 def hybrid_operands(op: Operator, data: Expr) -> list[Expr]:
@@ -419,13 +398,13 @@ def _dense(op: Operator) -> Expr:
     if is_float_layer(op):
         rows, shape = _dense_shapes(op)
         data, *others = layer_operands(op)
-        return op.reshaped(op.call(DENSE_FLOAT, [op.reshaped(data, rows), *others], DenseFloatAttrs(*bounds(op))), shape)
+        return op.reshaped(op.call(nn.DENSE_FLOAT, [op.reshaped(data, rows), *others], nn.DenseFloatAttrs(*bounds(op))), shape)
     if is_hybrid_layer(op):
         return _hybrid_dense(op)
     data = op.operand(0)
     layer = check_quantized_layer(op, channel_axis=0)
     rows, shape = _dense_shapes(op)
-    attrs = DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
+    attrs = nn.DenseAttrs(layer.input_zp, layer.weight_zp, layer.acc_dtype)
     weight = running_weights(op)
     if weight is None:
         weight = layer_weights(op, layer, channel_axis=0)
@@ -448,7 +427,7 @@ def _hybrid_dense(op: Operator) -> Expr:
     rows, shape = _dense_shapes(op)
 
     def layer(integers: Expr, weight: Constant) -> Expr:
-        return op.call("nn.dense", [integers, weight], DenseAttrs())
+        return op.call("nn.dense", [integers, weight], nn.DenseAttrs())
 
     asymmetric = bool(op.option("asymmetric_quantize_inputs"))
     data = op.reshaped(op.operand(0), rows)
@@ -480,12 +459,12 @@ def _blockwise(op: Operator, blocks: Blocks) -> Expr:
         op.refuse(f"blockwise quantisation of {weight.dtype} weights for {data.dtype} data is not supported", code="E1220")
     if op.option("fused_activation_function") != "NONE":
         op.refuse("blockwise quantisation with a fused activation is not supported (TFLite rejects it too)")
-    if blocks.size % 2 or blocks.size > MOST:
-        op.refuse(f"blocks of {blocks.size} weights are not supported; only even numbers up to {MOST}", code="E1220")
+    if blocks.size % 2 or blocks.size > nn.MOST:
+        op.refuse(f"blocks of {blocks.size} weights are not supported; only even numbers up to {nn.MOST}", code="E1220")
     rows, shape = _dense_shapes(op)
     data_and_params = quantized_data(op, op.reshaped(op.operand(0), rows), asymmetric=True)
-    args = [*data_and_params, const(packed(op.constant(1))), const(blocks.scales), *_float_bias(op)]
-    return op.reshaped(op.call(BLOCKWISE, args, DenseBlockwiseAttrs(blocks.size)), shape)
+    args = [*data_and_params, const(nn.packed(op.constant(1))), const(blocks.scales), *_float_bias(op)]
+    return op.reshaped(op.call(nn.BLOCKWISE, args, nn.DenseBlockwiseAttrs(blocks.size)), shape)
 
 
 _MATMUL_KINDS = (("int8", "int8", "int8"), ("int16", "int16", "int16"), ("int16", "int8", "int16"))
@@ -499,9 +478,11 @@ def _batch_matmul(op: Operator) -> Expr:
     adj_x, adj_y = bool(op.option("adj_x")), bool(op.option("adj_y"))
     left, right = op.operands(0, 1)
     if kind == ("float32",) * 3:
-        attrs = BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32")
+        attrs = nn.BatchMatmulAttrs(adj_x, adj_y, acc_dtype="float32")
         if _is_one_matrix(right) and right.stored is None and not adj_x:
-            dense = op.call("nn.dense_float", [_matmul_rows(op, left, a), _matmul_weights(right, adj_y=adj_y)], DenseFloatAttrs())
+            dense = op.call(
+                "nn.dense_float", [_matmul_rows(op, left, a), _matmul_weights(right, adj_y=adj_y)], nn.DenseFloatAttrs()
+            )
             return op.call("reshape", [dense], ReshapeAttrs(attrs.infer_type(a, b).shape))
         return op.call("nn.batch_matmul", [left, right], attrs)
     if kind not in _MATMUL_KINDS:
@@ -511,19 +492,19 @@ def _batch_matmul(op: Operator) -> Expr:
     per_channel = b.quant is not None and len(b.quant.scale) > 1 and not any(b.quant.zero_point)
     scale_b, b_zp = (0.0, 0) if per_channel else op.quant(b, may_be_zero=True)
     op.require_symmetric(a.dtype, a_zp, b_zp, zp)
-    depth = matrix_of(a.shape, adj_x)[1]
+    depth = nn.matrix_of(a.shape, adj_x)[1]
     acc_dtype = "int64" if a.dtype == "int16" and -int_range(b.dtype)[0] * depth << 15 >= 1 << 31 else "int32"
     multiplier, shift = op.multiplier(a.dtype, (scale_a, scale_b), (scale,))
     rounding = "double"
     if a.dtype == "int16":
         multiplier, rounding = reduced_multiplier(multiplier), "single"
-    requant = RequantizeAttrs((multiplier,), (shift,), zp, *int_range(out.dtype), rounding, out.dtype, out.quant)
+    requant = qnn.RequantizeAttrs((multiplier,), (shift,), zp, *int_range(out.dtype), rounding, out.dtype, out.quant)
     if _is_one_matrix(right) and not adj_x:
         weights = _matmul_weights(right, adj_y=adj_y, quant=b.quant)
-        acc = op.call("nn.dense", [_matmul_rows(op, left, a), weights], DenseAttrs(a_zp, b_zp, acc_dtype))
-        shape = BatchMatmulAttrs(adj_x, adj_y).infer_type(a, b).shape
+        acc = op.call("nn.dense", [_matmul_rows(op, left, a), weights], nn.DenseAttrs(a_zp, b_zp, acc_dtype))
+        shape = nn.BatchMatmulAttrs(adj_x, adj_y).infer_type(a, b).shape
         return op.call("reshape", [op.call("qnn.requantize", [acc], requant)], ReshapeAttrs(shape))
-    acc = op.call("nn.batch_matmul", [left, right], BatchMatmulAttrs(adj_x, adj_y, a_zp, b_zp, acc_dtype))
+    acc = op.call("nn.batch_matmul", [left, right], nn.BatchMatmulAttrs(adj_x, adj_y, a_zp, b_zp, acc_dtype))
     return op.call("qnn.requantize", [acc], requant)
 
 

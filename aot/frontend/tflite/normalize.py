@@ -13,16 +13,7 @@ from aot.ir.span import Span
 from aot.numerics.fixed_point import quantize_multiplier, softmax_scaling
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
-from aot.op.qnn.softmax import (
-    OUTPUT_BITS,
-    OUTPUT_SCALE,
-    OUTPUT_ZERO_POINT,
-    L2NormalizeAttrs,
-    LogSoftmaxAttrs,
-    LrnAttrs,
-    Softmax16Attrs,
-    SoftmaxAttrs,
-)
+from aot.op.qnn import softmax as ops
 from aot.op.reduce import ReduceAttrs
 from aot.relay.expr import Expr, call, const, tensor_type
 from aot.support.dtype import bits, int_range
@@ -61,7 +52,7 @@ def _softmax(op: Operator) -> Expr | Sequence[Expr]:
     real = op.real_multiplier(data.dtype, (op.option("beta"), scale))
     if not real * (1 << 26) > 1:
         op.refuse(f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    return op.call("qnn.softmax", [op.operand(0)], SoftmaxAttrs(*softmax_scaling(real), out.dtype))
+    return op.call("qnn.softmax", [op.operand(0)], ops.SoftmaxAttrs(*softmax_scaling(real), out.dtype))
 
 
 SOFTMAX16_DEPTH = 1 << 15
@@ -80,7 +71,7 @@ def convert_softmax16(op: Operator) -> Expr:
     real = op.real_multiplier("int16", (scale, beta), (10.0 / 65535.0,))
     if not (0 < real < 2.0**14 or scale == 0):
         op.refuse(f"beta {op.option('beta')} with scale {scale} is not supported", code="E1122")
-    attrs = Softmax16Attrs(*quantize_multiplier(real), "float64" if op.oracle == "litert" else "float32")
+    attrs = ops.Softmax16Attrs(*quantize_multiplier(real), "float64" if op.oracle == "litert" else "float32")
     return op.call("qnn.softmax16", [op.operand(0)], attrs)
 
 
@@ -88,10 +79,10 @@ LOG_SOFTMAX_DEPTH = 4095
 """Maximum elements of a row; more could overflow the sum's 12 integer bits."""
 
 
-def log_scaling(input_scale: float) -> LogSoftmaxAttrs:
+def log_scaling(input_scale: float) -> ops.LogSoftmaxAttrs:
     """PreprocessLogSoftmaxScalingExp and CalculateInputRadius for a scale above 2^-26."""
     multiplier, left_shift, diff_min = softmax_scaling(input_scale)
-    return LogSoftmaxAttrs(multiplier, left_shift, diff_min, *quantize_multiplier((1 << (31 - left_shift)) / multiplier))
+    return ops.LogSoftmaxAttrs(multiplier, left_shift, diff_min, *quantize_multiplier((1 << (31 - left_shift)) / multiplier))
 
 
 @converter("LOG_SOFTMAX", "int8 uint8 float32", "exp log qnn.log_softmax reduce_max subtract sum")
@@ -104,7 +95,7 @@ def _log_softmax(op: Operator) -> Expr:
     op.require_dtype(data, {"int8"})
     op.require_dtype(out, {"int8"}, what="a result")
     scale, _ = op.quant(data)
-    if op.quant(out, what="the result") != (OUTPUT_SCALE, OUTPUT_ZERO_POINT):
+    if op.quant(out, what="the result") != (ops.OUTPUT_SCALE, ops.OUTPUT_ZERO_POINT):
         op.refuse("the result must have scale 1/16 and its largest value as zero point", code="E1225")
     op.require_rows(data, most=LOG_SOFTMAX_DEPTH)
     if not scale * (1 << 26) > 1:
@@ -119,7 +110,7 @@ L2_DEPTH = 1 << 15
 @converter("L2_NORMALIZATION", "int8 uint8 float32", "divide qnn.l2_normalize relu sqrt square sum")
 def _l2_normalization(op: Operator) -> Expr | Sequence[Expr]:
     """qnn.l2_normalize, or float32 arithmetic."""
-    left_shift = OUTPUT_BITS if is_legacy(op.type(0)) else 0
+    left_shift = ops.OUTPUT_BITS if is_legacy(op.type(0)) else 0
     return legacy_uint8(partial(_l2_of_codes, left_shift=left_shift))(op)
 
 
@@ -132,10 +123,10 @@ def _l2_of_codes(op: Operator, *, left_shift: int) -> Expr:
     op.require_dtype(data, {"int8"})
     op.require_dtype(out, {"int8"}, what="a result")
     _, zp = op.quant(data, may_be_zero=True)
-    if op.quant(out, what="the result") != (2.0**-OUTPUT_BITS, 0):
+    if op.quant(out, what="the result") != (2.0**-ops.OUTPUT_BITS, 0):
         op.refuse("the result must have scale 1/128 and zero point 0 (128 for uint8)", code="E1225")
     op.require_rows(data, most=L2_DEPTH)
-    return op.call("qnn.l2_normalize", [op.operand(0)], L2NormalizeAttrs(zp, left_shift))
+    return op.call("qnn.l2_normalize", [op.operand(0)], ops.L2NormalizeAttrs(zp, left_shift))
 
 
 # LOG_SOFTMAX, SOFTMAX and L2_NORMALIZATION on float32 rows (the last axis), from reductions and arithmetic.
@@ -202,4 +193,4 @@ def _lrn(op: Operator) -> Expr:
     numbers = [float(op.option(name)) for name in ("bias", "alpha", "beta")]
     if len(data.shape) != 4 or op.option("radius") < 0 or not np.isfinite(numbers).all():
         op.refuse(f"radius {op.option('radius')} with {numbers} on {data} is not supported", code="E1122")
-    return op.call("nn.lrn", [op.operand(0)], LrnAttrs(op.option("radius"), *numbers))
+    return op.call("nn.lrn", [op.operand(0)], ops.LrnAttrs(op.option("radius"), *numbers))

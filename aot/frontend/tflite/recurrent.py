@@ -12,27 +12,11 @@ from aot.frontend.tflite.layer import quantized_data
 from aot.ir.op import Array
 from aot.ir.type import TensorType
 from aot.numerics.fixed_point import quantize_multiplier, reduced_multiplier
+from aot.op import recurrent as ops
 from aot.op.math.arithmetic import BinaryAttrs
 from aot.op.math.unary import UnaryAttrs
 from aot.op.nn.dense import DenseAttrs
 from aot.op.qnn.quantize import HYBRID, HybridOutputAttrs, RequantizeAttrs
-from aot.op.recurrent import (
-    BOUNDS,
-    DENSE_LANES,
-    LSTM_BASIC,
-    LSTM_FLOAT,
-    LSTM_INTEGER,
-    MEMORY,
-    RNN,
-    TIME,
-    LstmAttrs,
-    LstmBasicAttrs,
-    LstmFloatAttrs,
-    RnnAttrs,
-    Scale,
-    SvdfMemoryAttrs,
-    SvdfTimeAttrs,
-)  # fmt: skip
 from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Expr, const, get_item
 from aot.relay.state import Variable
@@ -172,9 +156,9 @@ def _basic_lstm(op: Operator) -> list[Expr]:
     if is_float and data.shape[0] > 1:
         # the reference then uses a matrix product, whose order of summation depends on all sizes
         op.refuse(f"{data.shape[0]} batches of float32 data are not supported by the basic kernel; only 1 is")
-    attrs = LstmBasicAttrs() if is_float else _basic_attrs(op)
+    attrs = ops.LstmBasicAttrs() if is_float else _basic_attrs(op)
     joined = op.call("concatenate", [op.operand(0), output.read()], ConcatenateAttrs(1))
-    lstm = op.call(LSTM_BASIC, [joined, cell.read(), const(op.constant(2)), const(op.constant(3))], attrs)
+    lstm = op.call(ops.LSTM_BASIC, [joined, cell.read(), const(op.constant(2)), const(op.constant(3))], attrs)
     results = [get_item(lstm, i, span=op.span) for i in range(3)]
     output.assign(results[0])
     cell.assign(results[1])
@@ -190,14 +174,14 @@ def _check_basic_shapes(op: Operator, *types: TensorType) -> None:
         op.refuse(f"data, output, weights, bias and cell of {shapes} do not match", code="E1207")
 
 
-def _basic_attrs(op: Operator) -> LstmBasicAttrs:
+def _basic_attrs(op: Operator) -> ops.LstmBasicAttrs:
     scale, _ = op.quant(op.result_type(1), what="the cell")
     if abs(np.log2(scale) - CELL_POWER) >= 1e-3:
         op.refuse(f"the cell's scale {scale} is not 2^{CELL_POWER}, the only one that the basic kernel supports", code="E1226")
     _, weight_zp = op.quant(op.type(2), what="the weights")
     bias, _ = op.quant(op.type(3), what="the bias")
     quants = tuple(op.result_type(i).quant for i in (0, 1, 3))
-    return LstmBasicAttrs(weight_zp, *quantize_multiplier(_BASIC_GATE * float(np.float32(bias))), quants)
+    return ops.LstmBasicAttrs(weight_zp, *quantize_multiplier(_BASIC_GATE * float(np.float32(bias))), quants)
 
 
 # A float32 LSTM, and a hybrid one: float32 data, int8 weights.
@@ -230,18 +214,18 @@ def _float_lstm(
         operands.append(const(_joined(op, lstm.norms)))
     operands += [const(_joined(op, [p], matrix)) for p in [lstm.projection] if p is not None]
     operands += [const(_joined(op, [p])) for p in [lstm.projection_bias] if p is not None]
-    return _finish(op, op.call(LSTM_FLOAT, operands, attrs), _result_shape(op, lstm), output, cell)
+    return _finish(op, op.call(ops.LSTM_FLOAT, operands, attrs), _result_shape(op, lstm), output, cell)
 
 
 def _result_shape(op: Operator, lstm: LstmOperands) -> tuple[int, ...]:
     return (*op.type(lstm.data).shape[:-1], op.type(lstm.recurrent[-1]).shape[1])
 
 
-def _float_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool, backward: bool, auxiliary: bool) -> LstmFloatAttrs:
+def _float_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool, backward: bool, auxiliary: bool) -> ops.LstmFloatAttrs:
     activation = op.option("fused_activation_function")
     if activation not in LSTM_ACTIVATIONS:
         op.refuse(f"the activation {activation} is not supported")
-    return LstmFloatAttrs(
+    return ops.LstmFloatAttrs(
         time_major,
         lstm.gates,
         backward,
@@ -297,10 +281,10 @@ def _integer_lstm(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Expr
     attrs = _integer_attrs(op, lstm, time_major=major)
     operands = [op.reshaped(op.operand(lstm.data), shape), *_rows_of(op, batch, output, cell)]
     operands += map(const, _integer_constants(op, lstm, attrs))
-    return _finish(op, op.call(LSTM_INTEGER, operands, attrs), _result_shape(op, lstm), output, cell)
+    return _finish(op, op.call(ops.LSTM_INTEGER, operands, attrs), _result_shape(op, lstm), output, cell)
 
 
-def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> LstmAttrs:
+def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> ops.LstmAttrs:
     """All scales in float32, in the reference's order."""
     data = op.type(lstm.data)
     cell_scale, output_scale = _scale(op, lstm.cell_state), _scale(op, lstm.output_state)
@@ -315,7 +299,7 @@ def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Lst
     recurrent = _gate_scales(op, lstm.recurrent, output_scale, gate_scales)
     out = op.result_type()
     zp = op.quant(op.type(lstm.output_state))[1]
-    attrs = LstmAttrs(time_major, inputs, recurrent, (0, 15), (0, int(30 + power)), int(15 + power), (0, 0), 0, zp)
+    attrs = ops.LstmAttrs(time_major, inputs, recurrent, (0, 15), (0, int(30 + power)), int(15 + power), (0, 0), 0, zp)
     attrs = replace(attrs, cell_clip=_clip_code(op, "cell_clip", cell_scale, 32767), quant=out.quant)
     if op.opcode != "LSTM" and (op.oracle == "tflm" or data.dtype == "int16"):  # LiteRT has no int16, TFLM no single step
         return _tflm(op, lstm, attrs, cell_scale=float(cell_scale), output_scale=float(output_scale))
@@ -327,7 +311,7 @@ def _integer_attrs(op: Operator, lstm: LstmOperands, *, time_major: bool) -> Lst
     return _litert(op, lstm, attrs, power=power, gate_scales=gate_scales)
 
 
-def _gate_scales(op: Operator, weights: Sequence[int], data: np.float32, gates: Sequence[np.float32]) -> tuple[Scale, ...]:
+def _gate_scales(op: Operator, weights: Sequence[int], data: np.float32, gates: Sequence[np.float32]) -> tuple[ops.Scale, ...]:
     return tuple(quantize_multiplier(float(_F(_F(_scale(op, p) * data) / g))) for p, g in zip(weights, gates, strict=True))
 
 
@@ -342,7 +326,9 @@ def _intermediate(op: Operator, i: int) -> tuple[np.float32, int]:
     return _F(scale), zp
 
 
-def _litert(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, power: float, gate_scales: Sequence[np.float32]) -> LstmAttrs:
+def _litert(
+    op: Operator, lstm: LstmOperands, attrs: ops.LstmAttrs, *, power: float, gate_scales: Sequence[np.float32]
+) -> ops.LstmAttrs:
     hidden, zp = _intermediate(op, 4)
     attrs = replace(attrs, hidden_scale=quantize_multiplier(float(_F(_PRODUCT / float(hidden) * _PRODUCT))), hidden_zp=zp)
     output_scale = _scale(op, lstm.output_state)
@@ -359,7 +345,7 @@ def _litert(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, power: float,
     return replace(attrs, norm=tuple((*quantize_multiplier(float(s)), max(1, int(_F(10000) * s))) for s in scales))
 
 
-def _tflm(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, cell_scale: float, output_scale: float) -> LstmAttrs:
+def _tflm(op: Operator, lstm: LstmOperands, attrs: ops.LstmAttrs, *, cell_scale: float, output_scale: float) -> ops.LstmAttrs:
     if lstm.gates < 4 or lstm.peepholes or lstm.norms or lstm.projection is not None:
         op.refuse("TFLM has no LSTM with peepholes, a projection, layer normalisation or without an input gate")
     if op.option("fused_activation_function") != "TANH":
@@ -377,11 +363,11 @@ def _tflm(op: Operator, lstm: LstmOperands, attrs: LstmAttrs, *, cell_scale: flo
     )
 
 
-def _reduced_sum(scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
+def _reduced_sum(scales: tuple[ops.Scale, ...]) -> tuple[ops.Scale, ...]:
     return tuple((reduced_multiplier(m), s) for m, s in scales)
 
 
-def _integer_constants(op: Operator, lstm: LstmOperands, attrs: LstmAttrs) -> list[Array]:
+def _integer_constants(op: Operator, lstm: LstmOperands, attrs: ops.LstmAttrs) -> list[Array]:
     """Weights by gate, and biases with the contributions of the zero points."""
     data_zp = op.quant(op.type(lstm.data))[1]
     weight, recurrent = (np.concatenate([op.constant(p) for p in positions]) for positions in (lstm.weights, lstm.recurrent))
@@ -476,7 +462,7 @@ def _bidirectional_lstm(op: Operator) -> list[Expr]:
 
 
 _RNN_TYPES = "float32*int8 float32*float32"
-_RNN_ACTIVATIONS = ("NONE", "TANH", *BOUNDS)
+_RNN_ACTIVATIONS = ("NONE", "TANH", *ops.BOUNDS)
 
 
 @converter("RNN", _RNN_TYPES, "nn.rnn")
@@ -530,12 +516,12 @@ def _one_rnn(
     scales = tuple(float(_scale(op, p, "a weight")) for p in places if weight.dtype == "int8")
     passes = data_type.shape[0] if scales and op.opcode == "BIDIRECTIONAL_SEQUENCE_RNN" and major else 1
     asymmetric = bool(op.option("asymmetric_quantize_inputs"))
-    attrs = RnnAttrs(major, activation, backward, auxiliary is not None, scales, asymmetric, passes)
+    attrs = ops.RnnAttrs(major, activation, backward, auxiliary is not None, scales, asymmetric, passes)
     operands = [op.reshaped(op.operand(data), shape), *_rows_of(op, batch, state)]
     operands += [const(op.constant(p)) for p in range(first, first + 3)]
     if auxiliary is not None:
         operands += [op.operand(9), const(op.constant(auxiliary))]
-    return _finish(op, op.call(RNN, operands, attrs), (*data_type.shape[:-1], weight.shape[0]), state)
+    return _finish(op, op.call(ops.RNN, operands, attrs), (*data_type.shape[:-1], weight.shape[0]), state)
 
 
 # SVDF of TFLite: a fully connected layer whose outputs are filtered in time, one step per run.
@@ -589,8 +575,8 @@ def _integer_svdf(op: Operator) -> Expr:
     acc = op.call("nn.dense", op.operands(0, 1), DenseAttrs(data_zp))
     feature = op.call("qnn.requantize", [acc], _svdf_rescaled(op, ((data_scale, weight_scale), (state_scale,)), dtype))
     state_zp = state_zp if dtype == "int8" else 0  # LiteRT treats int16 as symmetric, whatever the file says
-    state.assign(op.call(MEMORY, [state.read(), feature], SvdfMemoryAttrs(state_zp)))
-    sums = op.call(TIME, [state.read(), op.operand(2)], SvdfTimeAttrs(op.option("rank"), state_zp))
+    state.assign(op.call(ops.MEMORY, [state.read(), feature], ops.SvdfMemoryAttrs(state_zp)))
+    sums = op.call(ops.TIME, [state.read(), op.operand(2)], ops.SvdfTimeAttrs(op.option("rank"), state_zp))
     if (bias := op.input(3)) is not None:
         op.require_dtype(op.type(3), {"int32"}, what="a bias")
         sums = op.call("nn.bias_add", [sums, bias])
@@ -617,9 +603,9 @@ def _float_svdf(op: Operator) -> Expr:
         op.require_dtype(type_, {"float32"}, what=what)
     weight = op.type(1).dtype
     op.require_dtype(op.type(2), {weight}, what="a weight in time")
-    feature, time = _hybrid_svdf(op) if weight == "int8" else (op.call(DENSE_LANES, op.operands(0, 1)), op.operand(2))
-    state.assign(op.call(MEMORY, [state.read(), feature], SvdfMemoryAttrs()))
-    result = op.call(TIME, [state.read(), time], SvdfTimeAttrs(op.option("rank")))
+    feature, time = _hybrid_svdf(op) if weight == "int8" else (op.call(ops.DENSE_LANES, op.operands(0, 1)), op.operand(2))
+    state.assign(op.call(ops.MEMORY, [state.read(), feature], ops.SvdfMemoryAttrs()))
+    result = op.call(ops.TIME, [state.read(), time], ops.SvdfTimeAttrs(op.option("rank")))
     if (bias := op.input(3)) is not None:
         op.require_dtype(op.type(3), {"float32"}, what="a bias")
         result = op.call("add", [result, bias], BinaryAttrs())

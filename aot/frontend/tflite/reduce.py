@@ -6,7 +6,7 @@ from math import prod
 
 from aot.frontend.tflite.arithmetic import sum_attrs
 from aot.frontend.tflite.convert import Operator, converter
-from aot.frontend.tflite.tensor import LARGEST_PAD, dilated, padded_or_cut
+from aot.frontend.tflite.tensor import LARGEST_PAD, dilated, first_number, padded_or_cut
 from aot.numerics.fixed_point import quantize_multiplier, real_multiplier, reduced_multiplier
 from aot.op import reduce as reductions
 from aot.op.gather import TakeAttrs
@@ -177,8 +177,7 @@ def _stablehlo_window(op: Operator) -> Expr:
         op.refuse(f"dilations {base} and paddings {padding} of {data} are not supported", code="E1122")
     expr = op.operand(0)
     if any(padding) or max(base) > 1:
-        first = op.constant(1).ravel()[0]
-        value = float(first) if is_float(data.dtype) else int(first)
+        value = first_number(op.constant(1))
         expr = dilated(op, expr, dilations=base, value=value)
         expr = padded_or_cut(op, expr, low=low, high=high, value=value)
     return _windows(op, expr, reductions.ReduceWindowAttrs(kind, window, strides, dilations))

@@ -136,8 +136,7 @@ def _square_root(op: Operator) -> Expr:
 @converter("CUSTOM:SignalFilterBankSpectralSubtraction", "uint32", "signal.noise_estimate signal.subtract_noise", oracle="TFLM")
 def _spectral_subtraction(op: Operator) -> Sequence[Expr]:
     """The remaining signal, and the estimate, which is kept for the next run."""
-    data = op.type(0)
-    op.require_dtype(data, {"uint32"})
+    data = op.type(0, {"uint32"})
     options = CustomOptions(op)
     count = options.integer("num_channels", 1, 1 << 15)
     if data.shape != (count,):
@@ -175,8 +174,7 @@ def _pcan(op: Operator) -> Expr:
 @converter("CUSTOM:SignalOverlapAdd", "int16 float32", "signal.overlap_add strided_slice", oracle="TFLM")
 def _overlap_add(op: Operator) -> Expr:
     """signal.overlap_add; its finished samples are the result, the others the state."""
-    data = op.type(0)
-    op.require_dtype(data, signals.OVERLAP_TYPES)
+    data = op.type(0, signals.OVERLAP_TYPES)
     if len(data.shape) < 2 or not data.size:
         op.refuse(f"{data} has no frames", code="E1207")
     *outer, frames, size = data.shape
@@ -203,8 +201,7 @@ LONGEST_HISTORY = 1 << 20
 
 def _history_rows(op: Operator) -> tuple[Expr, int, int]:
     """Operand 0 as [rows, samples], int16."""
-    data = op.type(0)
-    op.require_dtype(data, {"int16"})
+    data = op.type(0, {"int16"})
     if not data.shape or not data.size:
         op.refuse(f"{data} has no samples", code="E1207")
     rows, samples = prod(data.shape[:-1]), data.shape[-1]
@@ -237,13 +234,11 @@ def _delay(op: Operator) -> Expr:
     return op.reshaped(op.slice_of(both, [range(rows), range(samples)]), op.type(0).shape)
 
 
-def _positive_number(value: int) -> Expr:
+def _number(value: int) -> Expr:
     return const(np.array([value], np.int32))
 
 
-@converter(
-    "CUSTOM:SignalFramer", "int16", "add concatenate greater_equal minimum strided_slice take", oracle="TFLM"
-)  # fmt: skip
+@converter("CUSTOM:SignalFramer", "int16", "add concatenate greater_equal minimum strided_slice take", oracle="TFLM")
 def _framer(op: Operator) -> Sequence[Expr]:
     """Overlapping frames, and whether all of them are complete."""
     data, _, samples = _history_rows(op)
@@ -266,9 +261,9 @@ def _framer(op: Operator) -> Sequence[Expr]:
         return [frames, const(np.array(True))]
     state = op.own_variable("count", np.zeros(1, np.int32))
     before = state.read()
-    more = op.call("add", [before, _positive_number(samples)], BinaryAttrs())
-    state.assign(op.call("minimum", [more, _positive_number(kept)], BinaryAttrs()))
-    valid = op.call("greater_equal", [before, _positive_number(kept)], CompareAttrs())
+    more = op.call("add", [before, _number(samples)], BinaryAttrs())
+    state.assign(op.call("minimum", [more, _number(kept)], BinaryAttrs()))
+    valid = op.call("greater_equal", [before, _number(kept)], CompareAttrs())
     return [frames, op.reshaped(valid, ())]
 
 
@@ -280,8 +275,7 @@ def _framer(op: Operator) -> Sequence[Expr]:
 )
 def _stacker(op: Operator) -> Sequence[Expr]:
     """The last frames as one, every `stacker_step` runs; copies of the first frame precede it."""
-    data = op.type(0)
-    op.require_dtype(data, {"int16"})
+    data = op.type(0, {"int16"})
     options, span = CustomOptions(op), op.span
     channels = options.integer("num_channels", 1, LONGEST_HISTORY)
     left, right = (options.integer(f"stacker_{side}_context", 0, 1 << 10) for side in ("left", "right"))
@@ -296,23 +290,22 @@ def _stacker(op: Operator) -> Sequence[Expr]:
     state = op.own_variable("frames", np.zeros((frames - 1, channels), np.int16))
     count = op.own_variable("count", np.array([-1], np.int32))
     before = count.read()
-    is_first = op.call("equal", [before, _positive_number(-1)], CompareAttrs())
+    is_first = op.call("equal", [before, _number(-1)], CompareAttrs())
     copies = op.call("broadcast_to", [frame], BroadcastToAttrs((frames - 1, channels)))
     history = op.call("select", [op.reshaped(is_first, (1, 1)), copies, state.read()], SelectAttrs())
     whole = _joined_history([history, frame], 0, span)
     state.assign(op.slice_of(whole, [range(1, frames), range(channels)]))
-    more = op.call("add", [before, _positive_number(1)], BinaryAttrs())
-    now = op.call("select", [is_first, _positive_number(left + 1), more], SelectAttrs())
-    valid = op.call("greater_equal", [now, _positive_number(frames)], CompareAttrs())
-    remaining = op.call("subtract", [now, _positive_number(step)], BinaryAttrs())
+    more = op.call("add", [before, _number(1)], BinaryAttrs())
+    now = op.call("select", [is_first, _number(left + 1), more], SelectAttrs())
+    valid = op.call("greater_equal", [now, _number(frames)], CompareAttrs())
+    remaining = op.call("subtract", [now, _number(step)], BinaryAttrs())
     count.assign(op.call("select", [valid, remaining, now], SelectAttrs()))
     return [op.reshaped(whole, (frames * channels,)), op.reshaped(valid, ())]
 
 
 @converter("CUSTOM:AudioSpectrogram", "float32", "signal.spectrogram")
 def _spectrogram(op: Operator) -> Expr:
-    data = op.type(0)
-    op.require_dtype(data, {"float32"})
+    data = op.type(0, {"float32"})
     options = CustomOptions(op)
     if len(data.shape) != 2 or not all(data.shape):
         op.refuse(f"{data} is not [samples, channels]", code="E1207")
@@ -324,9 +317,7 @@ def _spectrogram(op: Operator) -> Expr:
 @converter("CUSTOM:Mfcc", "float32", "signal.mfcc")
 def _mfcc(op: Operator) -> Expr:
     """signal.mfcc; the sample rate should be a constant: its triangles are then computed here."""
-    data, type_ = op.type(0), op.type(1)
-    op.require_dtype(data, {"float32"})
-    op.require_dtype(type_, {"int32"})
+    data, type_ = op.type(0, {"float32"}), op.type(1, {"int32"})
     options, rate_operand = CustomOptions(op), op.operand(1)
     channels = options.integer("filterbank_channel_count", 1, signals.MOST_CHANNELS)
     lower = options.integer("lower_frequency_limit", 0, 1 << 30)

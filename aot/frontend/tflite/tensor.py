@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -12,23 +12,12 @@ from aot.frontend.tflite.retyped import moves_halves
 from aot.ir.op import Array
 from aot.ir.type import TensorType, per_tensor
 from aot.numerics.fixed_point import round_half_away
+from aot.op import tensor as ops
 from aot.op.common.tensors import INDEX_TYPES, MOVABLE
 from aot.op.gather import GatherNdAttrs
 from aot.op.math.arithmetic import BinaryAttrs, SelectAttrs
 from aot.op.qnn.lut import LutAttrs
 from aot.op.qnn.quantize import Requantize8Attrs
-from aot.op.tensor import (
-    BroadcastToAttrs,
-    ConcatenateAttrs,
-    FullAttrs,
-    MirrorPadAttrs,
-    PadAttrs,
-    ReshapeAttrs,
-    ReverseAttrs,
-    ReverseSequenceAttrs,
-    TileAttrs,
-    TransposeAttrs,
-)
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import is_float, numpy_dtype
@@ -41,14 +30,14 @@ Shape = tuple[int, ...]
 @converter("SQUEEZE", f"{EVERY} complex64", "reshape")
 def _reshape(op: Operator) -> Expr:
     """reshape to dimensions that follow from the operand and from constants."""
-    shape = _NEW_SHAPES[op.opcode](op, op.type(0).shape)
-    return op.call("reshape", [op.operand(0)], ReshapeAttrs(shape))
+    new_shape = {"RESHAPE": _reshaped, "EXPAND_DIMS": _expanded, "SQUEEZE": _squeezed}[op.opcode]
+    return op.call("reshape", [op.operand(0)], ops.ReshapeAttrs(new_shape(op, op.type(0).shape)))
 
 
 def _reshaped(op: Operator, data: Shape) -> Shape:
     """Operand 1, or the option, with -1 replaced by the remaining extent.  Without either, the file's declared shape."""
     if op.input(1) is not None:
-        shape = [int(n) for n in op.constant(1).ravel()]
+        shape = op.ints(1)
     elif op.option("new_shape"):
         shape = [] if tuple(op.option("new_shape")) == (0,) else list(op.option("new_shape"))  # (0,): a scalar, in old files
     else:
@@ -81,13 +70,6 @@ def _squeezed(op: Operator, data: Shape) -> Shape:
     return tuple(n for i, n in enumerate(data) if i not in gone)
 
 
-_NEW_SHAPES: dict[str, Callable[[Operator, Shape], Shape]] = {
-    "RESHAPE": _reshaped,
-    "EXPAND_DIMS": _expanded,
-    "SQUEEZE": _squeezed,
-}
-
-
 # SHAPE, RANK, RANGE, BROADCAST_ARGS and ZEROS_LIKE of TFLite: values that are known at compile time.
 #
 # Shapes are static here, so these give constants; `fold_constant`, or the converters that need a number, do all arithmetic on
@@ -95,17 +77,11 @@ _NEW_SHAPES: dict[str, Callable[[Operator, Shape], Shape]] = {
 
 
 @converter("SHAPE", EVERY, "")
-def _shape(op: Operator) -> Expr:
-    """The extents of the operand."""
-    out = op.result_type(0, INDEX_TYPES)
-    return const(np.array(op.type(0).shape, numpy_dtype(out.dtype)), span=op.span)
-
-
 @converter("RANK", EVERY, "")
-def _rank(op: Operator) -> Expr:
-    """The number of dimensions, a scalar."""
-    out = op.result_type(0, INDEX_TYPES)
-    return const(np.array(len(op.type(0).shape), numpy_dtype(out.dtype)), span=op.span)
+def _shape(op: Operator) -> Expr:
+    """The extents of the operand, or their number, a scalar."""
+    out, shape = op.result_type(0, INDEX_TYPES), op.type(0).shape
+    return const(np.array(shape if op.opcode == "SHAPE" else len(shape), numpy_dtype(out.dtype)), span=op.span)
 
 
 MAX_RANGE = 1 << 20
@@ -121,9 +97,12 @@ def _range(op: Operator) -> Expr:
     if 0 in (start.size, limit.size, delta.size) or delta[0] == 0:
         op.refuse("start, limit and delta must be scalars, and delta not 0", code="E1130")
     # range.cc counts ceil(abs((limit - start) / delta)), in integers or in the data's type
-    span = limit[0] - start[0] if out.dtype == "float32" else int(limit[0]) - int(start[0])
-    step = delta[0] if out.dtype == "float32" else int(delta[0])
-    count = int(np.ceil(np.abs(span / step))) if out.dtype == "float32" else -(-abs(span) // abs(step))
+    if out.dtype == "float32":
+        span, step = limit[0] - start[0], delta[0]
+        count = int(np.ceil(np.abs(span / step)))
+    else:
+        span, step = int(limit[0]) - int(start[0]), int(delta[0])
+        count = -(-abs(span) // abs(step))
     if (span > 0) != (step > 0) and span != 0:
         op.refuse(f"steps of {step} never cover a range of {span}", code="E1130")
     if count > MAX_RANGE:
@@ -153,7 +132,7 @@ def _zeros_like(op: Operator) -> Expr:
     """full of 0 (the quantised value 0 for quantised types, as in the reference)."""
     data = op.type(0, MOVABLE)
     zero = const(np.zeros((1,), numpy_dtype(data.dtype)), quant=data.quant, span=op.span)
-    return op.call("full", [zero], FullAttrs(data.shape))
+    return op.call("full", [zero], ops.FullAttrs(data.shape))
 
 
 @converter("TRANSPOSE", EVERY, "transpose")
@@ -164,7 +143,7 @@ def _transpose(op: Operator) -> Expr:
     axes = tuple(int(a) + rank if a < 0 else int(a) for a in op.constant(1).ravel())
     if sorted(axes) != list(range(rank)):
         op.refuse(f"{list(axes)} is not a permutation of {rank} dimensions", code="E1126")
-    return op.call("transpose", [op.operand(0)], TransposeAttrs(axes))
+    return op.call("transpose", [op.operand(0)], ops.TransposeAttrs(axes))
 
 
 def scaled_codes(data: tuple[float, int], out: tuple[float, int]) -> tuple[int, ...]:
@@ -199,7 +178,7 @@ def _concatenate(op: Operator) -> Expr:
         op.refuse("a fused activation is not supported (TFLite rejects it too)")
     axis = int(op.option("axis"))
     axis = axis + len(op.type(0).shape) if axis < 0 else axis
-    return op.call("concatenate", [_rescaled_operand(op, i, out) for i in range(len(op.inputs))], ConcatenateAttrs(axis))
+    return op.call("concatenate", [_rescaled_operand(op, i, out) for i in range(len(op.inputs))], ops.ConcatenateAttrs(axis))
 
 
 # PACK of TFLite: tensors side by side along a new axis, as a concatenation of reshapes; only moves data.
@@ -210,34 +189,21 @@ def _concatenate(op: Operator) -> Expr:
 @converter("PACK", EVERY, "concatenate")
 def _pack(op: Operator) -> Expr:
     """Each operand with an extent of 1 at the axis, concatenated."""
-    out, data = op.result_type(), op.type(0)
-    op.require_dtype(out, MOVABLE)
-    axis = op.axis(int(op.option("axis")), len(data.shape) + 1)
-    shape = (*data.shape[:axis], 1, *data.shape[axis:])
-    parts = []
-    for i in range(len(op.inputs)):
-        parts.append(op.reshaped(op.operand(i), shape))
-    return parts[0] if len(parts) == 1 else op.call("concatenate", parts, ConcatenateAttrs(axis))
-
-
-def sliced(op: Operator, positions: Sequence[range]) -> Expr:
-    """The elements of operand `data` at these positions of each dimension; `data` itself if that is all of them."""
-    return op.slice_of(op.operand(0), positions)
+    op.require_dtype(op.result_type(), MOVABLE)
+    data = op.type(0).shape
+    axis = op.axis(int(op.option("axis")), len(data) + 1)
+    parts = [op.reshaped(op.operand(i), (*data[:axis], 1, *data[axis:])) for i in range(len(op.inputs))]
+    return parts[0] if len(parts) == 1 else op.call("concatenate", parts, ops.ConcatenateAttrs(axis))
 
 
 def _pieces(op: Operator, i: int, axis: int, sizes: Sequence[int]) -> list[Expr]:
     """Operand i cut along an axis."""
-    data, type_ = op.operand(i), op.type(i)
-    op.require_dtype(type_, MOVABLE)
+    data, type_ = op.operand(i), op.type(i, MOVABLE)
     if sum(sizes) != type_.shape[axis] or len(sizes) != len(op.outputs) or min(sizes) < 0:
         op.refuse(f"pieces of {list(sizes)} for {len(op.outputs)} results do not add up to {type_.shape[axis]}", code="E1128")
-    pieces, begin = [], 0
-    for size in sizes:
-        positions = [range(n) for n in type_.shape]
-        positions[axis] = range(begin, begin + size)
-        pieces.append(op.slice_of(data, positions))
-        begin += size
-    return pieces
+    before, after = [range(n) for n in type_.shape[:axis]], [range(n) for n in type_.shape[axis + 1 :]]
+    ends = np.cumsum(sizes).tolist()
+    return [op.slice_of(data, (*before, range(end - n, end), *after)) for n, end in zip(sizes, ends, strict=True)]
 
 
 @converter("SPLIT", EVERY, "strided_slice")
@@ -254,8 +220,7 @@ def _split(op: Operator) -> list[Expr]:
 def _split_v(op: Operator) -> list[Expr]:
     """Pieces of the given sizes, one of which may be -1."""
     shape = op.type(0).shape
-    axis = op.axis(op.one_int(2), len(shape))
-    sizes = op.ints(1)
+    axis, sizes = op.axis(op.one_int(2), len(shape)), op.ints(1)
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = shape[axis] - sum(sizes) - 1
     return _pieces(op, 0, axis, sizes)
@@ -273,8 +238,7 @@ def _unpack(op: Operator) -> list[Expr]:
 @converter("SLICE", EVERY, "strided_slice")
 def _slice(op: Operator) -> Expr:
     """`size` elements from `begin` on; a size of -1 means all remaining ones."""
-    data = op.type(0)
-    op.require_dtype(data, MOVABLE)
+    data = op.type(0, MOVABLE)
     begin, size = op.ints(1), op.ints(2)
     if len(begin) != len(data.shape) or len(size) != len(data.shape):
         op.refuse(f"begin {begin} and size {size} do not fit {len(data.shape)} dimensions", code="E1128")
@@ -284,7 +248,7 @@ def _slice(op: Operator) -> Expr:
         if b < 0 or count < 0 or b + count > n:
             op.refuse(f"a slice of {s} elements from {b} exceeds a dimension of {n}", code="E1128")
         positions.append(range(b, b + count))
-    return sliced(op, positions)
+    return op.slice_of(op.operand(0), positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +276,7 @@ class _SliceSpec:
         first = None if self.has("begin_mask", i) else start
         last = None if self.has("end_mask", i) else self.end[i]
         if last is not None and self.offset:  # `end` counts from the first position
-            begins = range(size)[slice(first, None, stride)]
-            last += begins.start
+            last += range(size)[slice(first, None, stride)].start
         return range(size)[slice(first, last, stride)]
 
 
@@ -355,19 +318,16 @@ def _picked(op: Operator, masks: Mapping[str, int]) -> Expr | None:
     if any(others.values()) or masks["shrink_axis_mask"] != (1 << count) - 1 or 0 in shape[:count]:
         return None
     extents = const(np.array(shape[:count], type_.dtype), span=op.span)
-    whole = op.reshaped(begin, (count,))
-    inside = op.call("floor_mod", [whole, extents], BinaryAttrs())
+    inside = op.call("floor_mod", [op.reshaped(begin, (count,)), extents], BinaryAttrs())
     return op.call("gather_nd", [data, inside], GatherNdAttrs())
 
 
 @converter("STRIDED_SLICE", EVERY, "strided_slice")
 def _strided_slice(op: Operator) -> Expr:
     """strided_slice with all masks resolved, then a reshape to the declared dimensions."""
-    data = op.type(0)
-    op.require_dtype(data, MOVABLE)
+    data = op.type(0, MOVABLE)
     masks = {m: int(op.option(m)) for m in _SLICE_MASKS}
-    picked = _picked(op, masks)
-    if picked is not None:
+    if (picked := _picked(op, masks)) is not None:
         return picked
     begin, end, strides = (op.ints(i) for i in (1, 2, 3))
     if not len(begin) == len(end) == len(strides) or 0 in strides or masks["ellipsis_mask"].bit_count() > 1:
@@ -389,17 +349,15 @@ def _strided_slice(op: Operator) -> Expr:
         if entry is None or not spec.has("shrink_axis_mask", entry):
             shape.append(len(taken))
     shape += [1] * new.count(rank)
-    return op.reshaped(sliced(op, positions), shape)
+    return op.reshaped(op.slice_of(op.operand(0), positions), shape)
 
 
 def _padded(op: Operator, value: int | float) -> Expr:
-    data = op.type(0)
-    op.require_dtype(data, MOVABLE)
+    data = op.type(0, MOVABLE)
     amounts = op.constant(1)
     if amounts.shape != (len(data.shape), 2) or (amounts < 0).any():
         op.refuse(f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
-    width = tuple((int(before), int(after)) for before, after in amounts)
-    return op.call("nn.pad", [op.operand(0)], PadAttrs(width, value))
+    return op.call("nn.pad", [op.operand(0)], ops.PadAttrs(tuple((int(a), int(z)) for a, z in amounts), value))
 
 
 @converter("PAD", EVERY, "bitcast nn.pad")
@@ -424,11 +382,10 @@ def _padv2(op: Operator) -> Expr:
 
 @converter("MIRROR_PAD", EVERY, "mirror_pad")
 def _mirror_pad(op: Operator) -> Expr:
-    data, amounts = op.type(0), op.constant(1)
-    op.require_dtype(data, MOVABLE)
+    data, amounts = op.type(0, MOVABLE), op.constant(1)
     if amounts.shape != (len(data.shape), 2):
         op.refuse(f"paddings {amounts.tolist()} do not fit {len(data.shape)} dimensions", code="E1127")
-    attrs = MirrorPadAttrs(tuple((int(a), int(b)) for a, b in amounts), op.option("mode") == "SYMMETRIC")
+    attrs = ops.MirrorPadAttrs(tuple((int(a), int(b)) for a, b in amounts), op.option("mode") == "SYMMETRIC")
     for n, pair in zip(data.shape, attrs.pad_width, strict=True):
         if min(pair) < 0 or max(pair) > n - attrs.skipped:
             op.refuse(f"{n} elements cannot be mirrored to pad by {pair}", code="E1127")
@@ -446,12 +403,17 @@ LARGEST_PAD = 1 << 24
 """Maximum elements of a result."""
 
 
+def first_number(data: Array) -> float:
+    """The first element, a bool as 0 or 1."""
+    value = data.ravel()[0]
+    return float(value) if data.dtype.kind == "f" else int(value)
+
+
 @converter("DILATE", EVERY, "bitcast nn.pad strided_slice")
 @moves_halves
 def _dilate(op: Operator) -> Expr:
     """For each dimension: pad each element to `dilation` elements, and drop those after the last element."""
-    data = op.type(0)
-    op.require_dtype(data, MOVABLE)
+    data = op.type(0, MOVABLE)
     dilations, between = op.ints(1), op.constant(2)
     if len(dilations) != len(data.shape) or between.size != 1 or op.type(2).dtype != data.dtype:
         op.refuse(f"dilations {dilations} with {between.size} elements between do not match {data}", code="E1207")
@@ -460,16 +422,14 @@ def _dilate(op: Operator) -> Expr:
         size *= (extent - 1) * dilation + 1
         if dilation < 1 or extent < 1 or size > LARGEST_PAD:
             op.refuse(f"dilations {dilations} of {data} are not supported", code="E1122")
-    value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
-    return dilated(op, op.operand(0), dilations=dilations, value=value)
+    return dilated(op, op.operand(0), dilations=dilations, value=first_number(between))
 
 
 @converter("STABLEHLO_PAD", EVERY, "bitcast nn.pad strided_slice")
 @moves_halves
 def _stablehlo_pad(op: Operator) -> Expr:
     """Dilate each dimension, then pad it, then cut."""
-    data, between = op.type(0), op.constant(1)
-    op.require_dtype(data, MOVABLE)
+    data, between = op.type(0, MOVABLE), op.constant(1)
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     low, high, inner = ([int(n) for n in op.option(name)] for name in names)
     rank = len(data.shape)
@@ -480,7 +440,7 @@ def _stablehlo_pad(op: Operator) -> Expr:
         size *= (extent - 1) * (i + 1) + 1 + max(a, 0) + max(z, 0)
         if i < 0 or extent < 1 or (extent - 1) * (i + 1) + 1 + a + z < 1 or size > LARGEST_PAD:
             op.refuse(f"paddings {low}, {high}, {inner} of {data} are not supported", code="E1122")
-    value = float(between.ravel()[0]) if is_float(data.dtype) else int(between.ravel()[0])
+    value = first_number(between)
     result = dilated(op, op.operand(0), dilations=[i + 1 for i in inner], value=value)
     return padded_or_cut(op, result, low=low, high=high, value=value)
 
@@ -493,19 +453,17 @@ def dilated(op: Operator, data: Expr, *, dilations: Sequence[int], value: float)
             before, n, after = shape[:axis], shape[axis], shape[axis + 1 :]
             widths = [(0, 0)] * (len(shape) + 1)
             widths[axis + 1] = (0, dilation - 1)
-            padded = op.call("nn.pad", [op.reshaped(data, (*before, n, 1, *after))], PadAttrs(tuple(widths), value))
+            padded = op.call("nn.pad", [op.reshaped(data, (*before, n, 1, *after))], ops.PadAttrs(tuple(widths), value))
             positions = [range(extent) for extent in (*before, (n - 1) * dilation + 1, *after)]
             data = op.slice_of(op.reshaped(padded, (*before, n * dilation, *after)), positions)
     return data
 
 
-def padded_or_cut(
-    op: Operator, data: Expr, *, low: Sequence[int], high: Sequence[int], value: float
-) -> Expr:  # fmt: skip
+def padded_or_cut(op: Operator, data: Expr, *, low: Sequence[int], high: Sequence[int], value: float) -> Expr:
     """Elements of `value` added at the two ends of each dimension, or elements removed for negative numbers."""
     widths = tuple((max(a, 0), max(z, 0)) for a, z in zip(low, high, strict=True))
     if any(map(any, widths)):
-        data = op.call("nn.pad", [data], PadAttrs(widths, value))
+        data = op.call("nn.pad", [data], ops.PadAttrs(widths, value))
     ends = zip(tensor_type(data).shape, low, high, strict=True)
     return op.slice_of(data, [range(-min(a, 0), n + min(z, 0)) for n, a, z in ends])
 
@@ -518,14 +476,12 @@ def padded_or_cut(
 
 def _shuffled(op: Operator, data: Expr, *, split: Sequence[int], axes: Sequence[int], shape: Sequence[int]) -> Expr:
     """`data` viewed as `split`, its dimensions permuted, viewed as `shape`."""
-    moved = op.call("transpose", [op.reshaped(data, split)], TransposeAttrs(tuple(axes)))
-    return op.reshaped(moved, shape)
+    return op.reshaped(op.call("transpose", [op.reshaped(data, split)], ops.TransposeAttrs(tuple(axes))), shape)
 
 
 def _block_image(op: Operator) -> tuple[TensorType, int]:
     """The operand's type, which has 4 dimensions, and the block size."""
-    data, block = op.type(0), int(op.option("block_size"))
-    op.require_dtype(data, MOVABLE)
+    data, block = op.type(0, MOVABLE), int(op.option("block_size"))
     if len(data.shape) != 4 or block < 1:
         op.refuse(f"block size {block} does not match {data}", code="E1129")
     return data, block
@@ -555,8 +511,7 @@ def _depth_to_space(op: Operator) -> Expr:
 
 def _blocks(op: Operator) -> tuple[TensorType, list[int], Array]:
     """The operand's type, the block of each spatial dimension and their (before, after) pairs."""
-    data, blocks, pairs = op.type(0), op.ints(1), op.constant(2)
-    op.require_dtype(data, MOVABLE)
+    data, blocks, pairs = op.type(0, MOVABLE), op.ints(1), op.constant(2)
     fits = len(data.shape) > len(blocks) and pairs.shape == (len(blocks), 2) and min(blocks, default=0) >= 1
     if not fits or (pairs < 0).any():
         op.refuse(f"blocks {blocks} with {pairs.tolist()} of {data} are not supported", code="E1129")
@@ -572,7 +527,7 @@ def _space_to_batch(op: Operator) -> Expr:
     if any(map(any, width)):
         out = op.result_type()
         zero = out.quant.zero_point[0] if out.quant is not None else 0.0 if data.dtype == "float32" else 0
-        x = op.call("nn.pad", [x], PadAttrs(width, zero))
+        x = op.call("nn.pad", [x], ops.PadAttrs(width, zero))
     batch, *sizes = tensor_type(x).shape
     space, channel_pads = sizes[: len(blocks)], sizes[len(blocks) :]
     if any(n % b for n, b in zip(space, blocks, strict=True)):
@@ -581,10 +536,7 @@ def _space_to_batch(op: Operator) -> Expr:
     split = [batch, *(k for pair in zip(outer, blocks, strict=True) for k in pair), *channel_pads]
     inner_axes = [2 + 2 * i for i in range(len(blocks))]
     axes = [*inner_axes, 0, *(i - 1 for i in inner_axes), *range(1 + 2 * len(blocks), len(split))]
-    count = batch
-    for b in blocks:
-        count *= b
-    return _shuffled(op, x, split=split, axes=axes, shape=(count, *outer, *channel_pads))
+    return _shuffled(op, x, split=split, axes=axes, shape=(batch * prod(blocks), *outer, *channel_pads))
 
 
 @converter("BATCH_TO_SPACE_ND", EVERY, "transpose")
@@ -612,56 +564,51 @@ def _batch_to_space(op: Operator) -> Expr:
 @converter("BROADCAST_TO", EVERY, "broadcast_to")
 def _broadcast_to(op: Operator) -> Expr:
     """broadcast_to, or a reshape if nothing is repeated."""
-    data, shape = op.type(0), tuple(op.ints(1))
-    op.require_dtype(data, MOVABLE)
+    data, shape = op.type(0, MOVABLE), tuple(op.ints(1))
     x = op.operand(0)
     if any(n < 0 for n in shape):
         op.refuse(f"cannot broadcast to {list(shape)}", code="E1132")
     if np.prod(shape) == data.size:
         return op.reshaped(x, shape)
-    return op.call("broadcast_to", [x], BroadcastToAttrs(shape))
+    return op.call("broadcast_to", [x], ops.BroadcastToAttrs(shape))
 
 
 @converter("TILE", EVERY, "tile")
 def _tile(op: Operator) -> Expr:
     """tile, or the data unchanged if nothing is repeated."""
-    data, reps = op.type(0), tuple(op.ints(1))
-    op.require_dtype(data, MOVABLE)
+    data, reps = op.type(0, MOVABLE), tuple(op.ints(1))
     if len(reps) != len(data.shape) or any(r < 0 for r in reps):
         op.refuse(f"multiples {list(reps)} do not fit {len(data.shape)} dimensions", code="E1132")
     x = op.operand(0)
-    return x if all(r == 1 for r in reps) else op.call("tile", [x], TileAttrs(reps))
+    return x if all(r == 1 for r in reps) else op.call("tile", [x], ops.TileAttrs(reps))
 
 
 @converter("REVERSE_V2", EVERY, "reverse")
 def _reverse(op: Operator) -> Expr:
     """reverse along constant axes."""
-    data = op.type(0)
-    op.require_dtype(data, MOVABLE)
+    data = op.type(0, MOVABLE)
     axes = tuple(sorted({op.axis(a, len(data.shape)) for a in op.ints(1)}))
-    return op.call("reverse", [op.operand(0)], ReverseAttrs(axes))
+    return op.call("reverse", [op.operand(0)], ops.ReverseAttrs(axes))
 
 
 @converter("REVERSE_SEQUENCE", EVERY, "reverse_sequence")
 def _reverse_sequence(op: Operator) -> Expr:
     """reverse_sequence; the lengths may be computed at run time."""
-    data = op.type(0)
-    op.require_dtype(data, MOVABLE)
+    data = op.type(0, MOVABLE)
     op.require_dtype(op.type(1), ("int32", "int64"), what="a length")
     seq, batch = (op.axis(int(op.option(name)), len(data.shape)) for name in ("seq_dim", "batch_dim"))
     if seq == batch:
         op.refuse(f"sequences and batch are both dimension {seq}", code="E1126")
-    return op.call("reverse_sequence", op.operands(0, 1), ReverseSequenceAttrs(seq, batch))
+    return op.call("reverse_sequence", op.operands(0, 1), ops.ReverseSequenceAttrs(seq, batch))
 
 
 @converter("FILL", EVERY, "full")
 def _fill(op: Operator) -> Expr:
     """full in the shape of operand 0."""
-    value, shape = op.type(1), tuple(op.ints(0))
-    op.require_dtype(value, MOVABLE)
+    value, shape = op.type(1, MOVABLE), tuple(op.ints(0))
     if value.size != 1 or any(n < 0 for n in shape):
         op.refuse(f"cannot fill {list(shape)} with {value}", code="E1132")
-    return op.call("full", [op.reshaped(op.operand(1), (1,))], FullAttrs(shape))
+    return op.call("full", [op.reshaped(op.operand(1), (1,))], ops.FullAttrs(shape))
 
 
 # MATRIX_DIAG and MATRIX_SET_DIAG of TFLite, from `select` with a constant mask: rows on the diagonals of matrices.
@@ -670,14 +617,13 @@ def _fill(op: Operator) -> Expr:
 # Oracles: `kernels/matrix_diag.cc`, `kernels/matrix_set_diag.cc`.
 
 
-DIAGONAL_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
+DIAGONAL_TYPES = "int8 uint8 int16 int32 int64 float32"
 
 
-@converter("MATRIX_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
+@converter("MATRIX_DIAG", DIAGONAL_TYPES, "reshape select")
 def _matrix_diag(op: Operator) -> Expr:
     """[..., n] -> [..., n, n]."""
-    data = op.type(0)
-    op.require_dtype(data, DIAGONAL_TYPES)
+    data = op.type(0, DIAGONAL_TYPES.split())
     if not data.shape or not data.size:
         op.refuse(f"{data} has no rows", code="E1207")
     n = data.shape[-1]
@@ -687,11 +633,10 @@ def _matrix_diag(op: Operator) -> Expr:
     return op.call("select", [mask, rows, zeros], SelectAttrs(data.quant))
 
 
-@converter("MATRIX_SET_DIAG", "int8 uint8 int16 int32 int64 float32", "reshape select")
+@converter("MATRIX_SET_DIAG", DIAGONAL_TYPES, "reshape select")
 def _matrix_set_diag(op: Operator) -> Expr:
     """[..., r, c] with [..., min(r, c)] on its diagonals."""
-    data, diagonal = op.type(0), op.type(1)
-    op.require_dtype(data, DIAGONAL_TYPES)
+    data, diagonal = op.type(0, DIAGONAL_TYPES), op.type(1)
     op.require_dtype(diagonal, {data.dtype}, what="a diagonal")
     if len(data.shape) < 2 or diagonal.shape != (*data.shape[:-2], min(data.shape[-2:])) or not data.size:
         op.refuse(f"{diagonal} is not the diagonal of {data}", code="E1207")
@@ -714,10 +659,9 @@ UNIQUE_TYPES = "int8 uint8 int16 int32 int64 float32"
 @converter("WHERE", WHERE_TYPES, "", oracles=("litert",))
 def _where(op: Operator) -> Expr:
     """The positions of non-zero elements (as stored: quantisation is ignored), int64 [positions, dimensions]."""
-    type_, out = op.type(0), op.result_type()
-    op.require_dtype(type_, WHERE_TYPES.split())
-    op.require_dtype(out, {"int64"}, what="a result")
-    if not type_.shape:
+    shape = op.type(0, WHERE_TYPES.split()).shape
+    op.require_dtype(op.result_type(), {"int64"}, what="a result")
+    if not shape:
         op.refuse("the operand must have at least one dimension")
     return const(np.argwhere(op.constant(0) != 0).astype(np.int64), span=op.span)
 
@@ -725,9 +669,7 @@ def _where(op: Operator) -> Expr:
 @converter("UNIQUE", UNIQUE_TYPES, "", oracles=("litert",))
 def _unique(op: Operator) -> list[Expr]:
     """The distinct values in order of first occurrence, and for each element the index of its value."""
-    type_, index, span = op.type(0), op.result_type(1), op.span
-    op.require_dtype(type_, UNIQUE_TYPES.split())
-    op.require_dtype(index, {"int32", "int64"}, what="a result")
+    type_, index, span = op.type(0, UNIQUE_TYPES.split()), op.result_type(1, {"int32", "int64"}), op.span
     data = op.constant(0)
     if data.ndim != 1 or not data.size or (data != data).any():  # in the reference's map NaN equals the first value that it meets
         op.refuse("the operand must be a non-empty vector without NaN")

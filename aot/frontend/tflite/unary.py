@@ -26,22 +26,10 @@ from aot.numerics.fixed_point import (
     rounding_divide_by_pot,
     wrap_int32,
 )
+from aot.op.math import unary as math_ops
 from aot.op.math.arithmetic import BinaryAttrs, CompareAttrs, SelectAttrs
-from aot.op.math.unary import (
-    BITCASTABLE,
-    CASTABLE,
-    UNARY,
-    VECTOR,
-    BitcastAttrs,
-    CastAttrs,
-    FakeQuantAttrs,
-    UnaryAttrs,
-    bitcast_shape,
-    gelu,
-    sigmoid,
-)
+from aot.op.qnn import quantize
 from aot.op.qnn.lut import Lut16Attrs, LutAttrs, PreluAttrs, Sigmoid16Attrs, Sqrt16Attrs, populate, quantized_sqrt
-from aot.op.qnn.quantize import CODES, DEQUANTIZABLE, SOURCES, ClipAttrs, DequantizeAttrs, QuantizeAttrs, Requantize8Attrs
 from aot.relay.expr import Constant, Expr, const, tensor_type
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
@@ -50,15 +38,15 @@ from aot.support.dtype import int_range
 @converter("QUANTIZE", "int8 uint8 int16 int32 float32", "qnn.quantize")
 def _quantize(op: Operator) -> Expr:
     """qnn.quantize of float32, qnn.requantize8 of quantised values."""
-    data, out = op.type(0, ("float32", *SOURCES)), op.result_type()
-    op.require_dtype(out, SOURCES if data.dtype in ("int8", "int16") else CODES, what="a result")
+    data, out = op.type(0, ("float32", *quantize.SOURCES)), op.result_type()
+    op.require_dtype(out, quantize.SOURCES if data.dtype in ("int8", "int16") else quantize.CODES, what="a result")
     scale, zp = op.quant(out, what="the result")
     limits, x = int_range(out.dtype), op.operand(0)
     if data.dtype == "float32":
-        return op.call("qnn.quantize", [x], QuantizeAttrs(scale, zp, *limits, out.dtype))
+        return op.call("qnn.quantize", [x], quantize.QuantizeAttrs(scale, zp, *limits, out.dtype))
     scale_in, zp_in = op.quant(data, may_be_zero=True)
     multiplier, shift = op.multiplier(data.dtype, (scale_in,), (scale,))
-    return op.call("qnn.requantize8", [x], Requantize8Attrs(zp_in, multiplier, shift, zp, *limits, out.dtype, out.quant))
+    return op.call("qnn.requantize8", [x], quantize.Requantize8Attrs(zp_in, multiplier, shift, zp, *limits, out.dtype, out.quant))
 
 
 @converter("DEQUANTIZE", "int4 int8 uint8 int16 float16", "qnn.dequantize cast")
@@ -68,22 +56,22 @@ def _dequantize(op: Operator) -> Expr:
     data, x = op.type(0), op.operand(0)
     if isinstance(x, Constant):
         return replace(_dequantized(op, x), stored=x.type)
-    op.require_dtype(data, (*DEQUANTIZABLE, "float16"))
+    op.require_dtype(data, (*quantize.DEQUANTIZABLE, "float16"))
     op.require_dtype(op.result_type(), ("float32",), what="a result")
     if data.dtype == "float16":
-        return op.call("cast", [x], CastAttrs("float32"))
-    return op.call("qnn.dequantize", [x], DequantizeAttrs(*op.quant(data, may_be_zero=True)))
+        return op.call("cast", [x], math_ops.CastAttrs("float32"))
+    return op.call("qnn.dequantize", [x], quantize.DequantizeAttrs(*op.quant(data, may_be_zero=True)))
 
 
 def _dequantized(op: Operator, x: Constant) -> Constant:
     """The float32 values of float16 numbers, or of integers with one scale or one per index of an axis."""
-    op.require_dtype(x.type, (*DEQUANTIZABLE, "int4", "float16"))
+    op.require_dtype(x.type, (*quantize.DEQUANTIZABLE, "int4", "float16"))
     op.require_dtype(op.result_type(), ("float32",), what="a result")
     if x.type.dtype == "float16":
         return const(x.data.astype(np.float32), span=op.span)
     quant, shape = x.type.quant, x.type.shape
     if quant is None or not quant.is_per_channel:
-        attrs = DequantizeAttrs(*op.quant(x.type, may_be_zero=True))
+        attrs = quantize.DequantizeAttrs(*op.quant(x.type, may_be_zero=True))
         return const(attrs.evaluate(x.data, out_type=x.type.with_dtype("float32")), span=op.span)
     op.require_dtype(x.type, ("int4", "int8", "uint8"), what="data with per-channel scales")
     axis = quant.axis
@@ -96,13 +84,13 @@ def _dequantized(op: Operator, x: Constant) -> Constant:
     return const(scale * centred.astype(np.float32), span=op.span)
 
 
-def nudged(low: float, high: float, bits: int) -> FakeQuantAttrs:
+def nudged(low: float, high: float, bits: int) -> math_ops.FakeQuantAttrs:
     """The range moved so that 0 is one of the numbers; in float32 steps."""
     a, b, top = np.float32(low), np.float32(high), np.float32((1 << bits) - 1)
     scale = (b - a) / top
     zero = np.float32(0) - a / scale
     point = np.float32(np.floor(np.float64(min(max(zero, np.float32(0)), top)) + 0.5))
-    return FakeQuantAttrs(float((np.float32(0) - point) * scale), float((top - point) * scale), float(scale))
+    return math_ops.FakeQuantAttrs(float((np.float32(0) - point) * scale), float((top - point) * scale), float(scale))
 
 
 @converter("FAKE_QUANT", "float32", "fake_quant")
@@ -120,15 +108,15 @@ def _fake_quant(op: Operator) -> Expr:
 @converter("CAST", EVERY, "cast")
 def _cast(op: Operator) -> Expr:
     """cast to the declared type of the result; nothing if the operand already has it."""
-    data, out, x = op.type(0, CASTABLE), op.result_type(0, CASTABLE), op.operand(0)
-    return x if data.dtype == out.dtype else op.call("cast", [x], CastAttrs(out.dtype))
+    data, out, x = op.type(0, math_ops.CASTABLE), op.result_type(0, math_ops.CASTABLE), op.operand(0)
+    return x if data.dtype == out.dtype else op.call("cast", [x], math_ops.CastAttrs(out.dtype))
 
 
 @converter("BITCAST", "int8 uint8 int16 uint16 int32 uint32 int64 float16 float32", "bitcast")
 def _bitcast(op: Operator) -> Expr:
     """bitcast to the declared type of the result."""
-    data, dtype = op.type(0, BITCASTABLE), op.result_type(0, BITCASTABLE).dtype
-    return op.call("bitcast", [op.operand(0)], BitcastAttrs(bitcast_shape(data, dtype), dtype))
+    data, dtype = op.type(0, math_ops.BITCASTABLE), op.result_type(0, math_ops.BITCASTABLE).dtype
+    return op.call("bitcast", [op.operand(0)], math_ops.BitcastAttrs(math_ops.bitcast_shape(data, dtype), dtype))
 
 
 # DENSIFY: the zeros of a sparse constant are inserted when the constant is read, so there is nothing left to do.
@@ -187,10 +175,10 @@ def sigmoid_scaling(scale: float, shifts: tuple[int, ...]) -> tuple[int, int]:
     return int(multiplier), shift
 
 
-def convert_unary(op: Operator, name: str, attrs: UnaryAttrs | None = None) -> Expr:
+def convert_unary(op: Operator, name: str, attrs: math_ops.UnaryAttrs | None = None) -> Expr:
     """The operator `name` on plain numbers."""
-    op.require_dtype(op.type(0), UNARY[name].dtypes)
-    return op.call(name, [op.operand(0)], attrs or UnaryAttrs())
+    op.require_dtype(op.type(0), math_ops.UNARY[name].dtypes)
+    return op.call(name, [op.operand(0)], attrs or math_ops.UnaryAttrs())
 
 
 def _enter(opcode: str, types: str, through: str, convert: Converter) -> None:
@@ -211,7 +199,10 @@ for _opcode, _name, _more in (
     ("LOGICAL_NOT", "logical_not", ""),
 ):
     _enter(
-        _opcode, " ".join(UNARY[_name].dtypes) + _more, f"cast {_name}" if _more else _name, partial(convert_unary, name=_name)
+        _opcode,
+        " ".join(math_ops.UNARY[_name].dtypes) + _more,
+        f"cast {_name}" if _more else _name,
+        partial(convert_unary, name=_name),
     )
 
 
@@ -306,7 +297,7 @@ def _sigmoid16(op: Operator, codes: Codes, function: str, shifts: tuple[int, ...
 @_function("LOGISTIC", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 sigmoid", "sigmoid")
 def _logistic(op: Operator, codes: Codes) -> Expr:
     """1 / (1 + e^-x)."""
-    return _sigmoid16(op, codes, "logistic", (0,)) if codes.dtype == "int16" else real_call(op, codes, sigmoid)
+    return _sigmoid16(op, codes, "logistic", (0,)) if codes.dtype == "int16" else real_call(op, codes, math_ops.sigmoid)
 
 
 @_function("TANH", "int8 uint8 int16 float16 float32", "cast qnn.lut qnn.sigmoid16 tanh", "tanh")
@@ -372,7 +363,11 @@ def _plain_gelu(op: Operator) -> Expr:
     if op.option("approximate"):
         return convert_unary(op, "gelu_tanh")
     whole = convert_unary(op, "gelu")
-    return whole if tensor_type(whole).size % VECTOR == 0 else op.call("gelu_uneven", [op.operand(0)], UnaryAttrs())
+    return (
+        whole
+        if tensor_type(whole).size % math_ops.VECTOR == 0
+        else op.call("gelu_uneven", [op.operand(0)], math_ops.UnaryAttrs())
+    )
 
 
 @widens_halves
@@ -388,7 +383,7 @@ def _gelu(op: Operator) -> Expr | Sequence[Expr]:
         return _gelu_of_halves(op)
     if is_plain(op.type(0)):
         return _plain_gelu(op)
-    return real_call(op, real_codes(op, ("int8", "int16")), partial(gelu, approximate=bool(op.option("approximate"))))
+    return real_call(op, real_codes(op, ("int8", "int16")), partial(math_ops.gelu, approximate=bool(op.option("approximate"))))
 
 
 # --- piecewise linear functions
@@ -410,17 +405,17 @@ def _clamped(op: Operator, codes: Codes, *, low: float | None, high: float | Non
         op.refuse("no value of the result is in the activation's range", code="E1206")
     x = op.operand(0)
     if as_it_is or codes.data == codes.out:
-        return op.call("clip", [x], ClipAttrs(lo, hi))
+        return op.call("clip", [x], quantize.ClipAttrs(lo, hi))
     multiplier, shift = quantize_multiplier(codes.ratio())
     if codes.dtype == "int8":
         return table_call(op, requantize(codes.centred, multiplier, shift, zero_point=zp, lo=lo, hi=hi))
     return op.call(
-        "qnn.requantize8", [x], Requantize8Attrs(0, multiplier, shift, zp, lo, hi, codes.dtype, op.result_type().quant)
+        "qnn.requantize8", [x], quantize.Requantize8Attrs(0, multiplier, shift, zp, lo, hi, codes.dtype, op.result_type().quant)
     )
 
 
 def _plain_relu(op: Operator, *, low: float | None, high: float | None) -> Expr:
-    return convert_unary(op, "relu", UnaryAttrs(lo=low, hi=high))
+    return convert_unary(op, "relu", math_ops.UnaryAttrs(lo=low, hi=high))
 
 
 _BOUNDS: dict[str, tuple[float | None, float | None]] = {
@@ -441,9 +436,9 @@ def _abs(op: Operator, codes: Codes) -> Expr:
     lo, hi = int_range(codes.dtype)
     if codes.dtype == "int8":
         return table_call(op, requantize(np.abs(codes.centred), multiplier, shift, zero_point=codes.out[1], lo=lo, hi=hi))
-    size_of = op.call("abs", [op.call("cast", [op.operand(0)], CastAttrs("int32"))], UnaryAttrs())
+    size_of = op.call("abs", [op.call("cast", [op.operand(0)], math_ops.CastAttrs("int32"))], math_ops.UnaryAttrs())
     return op.call(
-        "qnn.requantize8", [size_of], Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", op.result_type().quant)
+        "qnn.requantize8", [size_of], quantize.Requantize8Attrs(0, multiplier, shift, 0, lo, hi, "int16", op.result_type().quant)
     )
 
 
@@ -508,7 +503,7 @@ def _prelu(op: Operator, codes: Codes) -> Expr:
 
 
 def _float_leaky(op: Operator) -> Expr:
-    return convert_unary(op, "leaky_relu", UnaryAttrs(alpha=float(op.option("alpha"))))
+    return convert_unary(op, "leaky_relu", math_ops.UnaryAttrs(alpha=float(op.option("alpha"))))
 
 
 @_function("LEAKY_RELU", "int8 uint8 int16 float32", "leaky_relu qnn.lut qnn.prelu", _float_leaky)
