@@ -37,7 +37,7 @@ from aot.frontend.tflite.view import (
     TensorView,
     stored_bytes,
     to_dense,
-)  # fmt: skip
+)
 from aot.frontend.walk import Unknowable, converting, evaluate, main_function
 from aot.ir.module import IRModule
 from aot.ir.op import Array

@@ -38,19 +38,19 @@ def _energy(op: Operator) -> Expr:
     return op.call("signal.energy", [op.operand(0)], attrs)
 
 
-def _fft_length(op: Operator, data: TensorType) -> int:
-    op.require_dtype(data, signals.RFFT_TYPES)
+def _transform(op: Operator) -> tuple[TensorType, int]:
+    """The operand's type, and the number of samples."""
+    data = op.type(0, signals.RFFT_TYPES)
     length = CustomOptions(op).integer("fft_length", 1, 1 << 30)
     if length % 2 or not 4 <= length <= signals.LONGEST or not is_supported(length // 2):
         what = f"an even number from 4 to {signals.LONGEST} without prime factors above 5"
         op.refuse(f"a transform of {length} samples is not supported; only {what}", code="E1180")
-    return length
+    return data, length
 
 
 @converter("CUSTOM:SignalRfft", "int16 int32 float32", "signal.rfft", oracle="TFLM")
 def _rfft(op: Operator) -> Expr:
-    data = op.type(0)
-    length = _fft_length(op, data)
+    data, length = _transform(op)
     if not data.shape or data.shape[-1] > length:
         op.refuse(f"{data} does not fit a transform of {length} samples", code="E1122")
     return op.call("signal.rfft", [op.operand(0)], signals.RfftAttrs(length))
@@ -58,8 +58,7 @@ def _rfft(op: Operator) -> Expr:
 
 @converter("CUSTOM:SignalIrfft", "int16 int32 float32", "signal.irfft", oracle="TFLM")
 def _irfft(op: Operator) -> Expr:
-    data = op.type(0)
-    length = _fft_length(op, data)
+    data, length = _transform(op)
     if not data.shape or data.shape[-1] != length + 2:
         op.refuse(f"{data} is not a spectrum of {length} samples, which has {length + 2} numbers", code="E1122")
     return op.call("signal.irfft", [op.operand(0)], signals.IrfftAttrs(length))
@@ -73,14 +72,10 @@ def _rfft2d(op: Operator) -> Expr:
     if len(data.shape) < 2 or len(sizes) != 2:
         op.refuse(f"{data} with {len(sizes)} sizes is not an image", code="E1207")
     height, width = sizes
-    if (
-        not signals.is_power_of_two(height)
-        or not signals.is_power_of_two(width)
-        or width < 2
-        or max(sizes) > signals.RFFT2D_LARGEST
-    ):
-        message = f"a transform of {height} x {width} points is not supported; only powers of two up to {signals.RFFT2D_LARGEST}"
-        op.refuse(message, code="E1181")
+    largest = signals.RFFT2D_LARGEST
+    if not all(map(signals.is_power_of_two, sizes)) or width < 2 or max(sizes) > largest:
+        what = f"a transform of {height} x {width} points is not supported; only powers of two up to {largest}"
+        op.refuse(what, code="E1181")
     return op.call("signal.rfft2d", [op.operand(0)], signals.Rfft2dAttrs(height, width))
 
 
