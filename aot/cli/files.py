@@ -83,24 +83,19 @@ def _replaceable(folder: Path, *, force: bool) -> Collection[str]:
     if not any(folder.iterdir()):
         return ()
     listed = read_manifest(folder / MANIFEST, SCHEMA)
-    if not force and (listed is None or not _only_as_written(folder, listed)):
+    changed = sorted(name for name, known in (listed or {}).items() if not _is_as_written(folder / name, known))
+    if not force and (listed is None or changed or _kept(folder, (*listed, MANIFEST))):
         message = f"'{folder}' exists and contains more than aot's files; --force replaces only these, -o chooses another folder"
         raise UsageError(Problem("E5004", message))
     if listed is None:
         raise UsageError(
             Problem("E5005", f"'{folder}' was not written by aot (no valid {MANIFEST}), so --force does not replace it")
         )
-    changed = sorted(name for name, known in listed.items() if not _is_as_written(folder / name, known))
     if changed:
         raise UsageError(
             *(Problem("E5041", f"'{folder / name}' was changed after aot wrote it; move it away") for name in changed)
         )
     return {*listed, MANIFEST}
-
-
-def _only_as_written(folder: Path, listed: Mapping[str, str]) -> bool:
-    """Whether a folder contains exactly the files of its manifest, unchanged."""
-    return not _kept(folder, (*listed, MANIFEST)) and all(_is_as_written(folder / name, known) for name, known in listed.items())
 
 
 def read_manifest(path: Path, schema: str) -> dict[str, str] | None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import escape
+from operator import le
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def explore(
 
 def pareto(points: Sequence[Point]) -> list[Point]:
     """The Pareto-optimal points, the fastest first."""
-    return [p for p in points if not any(_beats(q, p) for q in points)]
+    return [p for p in points if not any(q.figures != p.figures and all(map(le, q.figures, p.figures)) for q in points)]
 
 
 def fastest(points: Sequence[Point], limits: Limits) -> Point | None:
@@ -110,10 +111,6 @@ def nearest(points: Sequence[Point], limits: Limits, *, count: int = 3) -> list[
 def on_boards(points: Sequence[Point]) -> dict[str, Point | None]:
     """For every board the fastest point that fits it."""
     return {name: next((p for p in points if name in p.boards), None) for name in board_names()}
-
-
-def _beats(a: Point, b: Point) -> bool:
-    return a.figures != b.figures and all(x <= y for x, y in zip(a.figures, b.figures, strict=True))
 
 
 def _modes(options: Options, limits: Limits) -> Iterator[Trial]:

@@ -191,32 +191,24 @@ def compiled(req: common.Request, place: Board | None, out: Output, *, every: bo
 def fit_estimate(bounds: Outline, options: Options) -> list[dict[str, Any]]:
     """Per board, `fits`: "likely" if whole tensors fit, "tight" if they fit row by row, else "unlikely"."""
     from aot.micro.board import board_names, load_board
-
-    boards = [load_board(name) for name in board_names()]
-    return [{"board": b.name, "cpu": b.cpu, "fits": _verdict(bounds, options, b)} for b in boards]
-
-
-def _verdict(bounds: Outline, options: Options, board: Board) -> str:
-    if _has_room(bounds, options, board, bounds.liveness):
-        return "likely"
-    return "tight" if _has_room(bounds, options, board, bounds.streaming) else "unlikely"
-
-
-def _has_room(bounds: Outline, options: Options, board: Board, workspace: int) -> bool:
     from aot.micro.build.project import choose_places
 
-    if board.is_host:
-        return True
-    layer = {"constants": 0, "candidates": []}
-    metadata = {
-        "workspace": {"size": workspace}, "constants": {"size": bounds.weights}, "layers": [layer] * bounds.layers,
-        "io": options.io, "opt": options.opt, "state": {"size": bounds.state}, "inputs": bounds.inputs, "outputs": bounds.outputs,
-    }  # fmt: skip
-    try:
-        choose_places(board, metadata)
-    except TargetError:
-        return False
-    return True
+    def has_room(board: Board, workspace: int) -> bool:
+        metadata = {
+            "workspace": {"size": workspace}, "constants": {"size": bounds.weights}, "opt": options.opt, "io": options.io,
+            "layers": [{"constants": 0, "candidates": []}] * bounds.layers, "state": {"size": bounds.state},
+            "inputs": bounds.inputs, "outputs": bounds.outputs,
+        }  # fmt: skip
+        try:
+            return board.is_host or bool(choose_places(board, metadata))
+        except TargetError:
+            return False
+
+    rows = []
+    for board in map(load_board, board_names()):
+        fits = "likely" if has_room(board, bounds.liveness) else "tight" if has_room(board, bounds.streaming) else "unlikely"
+        rows.append({"board": board.name, "cpu": board.cpu, "fits": fits})
+    return rows
 
 
 def figures(bounds: Outline) -> dict[str, Any]:
@@ -267,32 +259,26 @@ def aot_explore(
     words = ["aot", "compile", shlex.quote(str(model)), "--board", shlex.quote(board or place.name)]
     base = " ".join([*words, *words_of(options, leave_out=VARIED)])
     front = pareto(points)
-    rows = [_point_row(p, base, best=p in front, limits=limits) for p in points]
+    rows = [
+        {
+            "options": p.words, "flash_bytes": p.flash, "ram_bytes": p.ram, "instructions": p.instructions, "pareto": p in front,
+            "fits": limits.excess(p) <= 1, "boards": list(p.boards), "command": f"{base} {p.words}",
+        }
+        for p in points
+    ]  # fmt: skip
     boards = {name: None if p is None else f"{base} {p.words}" for name, p in on_boards(points).items()}
     if html is not None:
         write_file(html, explore_page(f"{req.path.name} on {req.target}: {len(front)} of {len(points)} builds", rows, boards))
-    _show_points(out, points if out.verbose else front, boards)
+    headers, shown = ("instructions", "RAM", "flash", "options"), points if out.verbose else front
+    out.table(headers, [(f"{p.instructions:,}", f"{p.ram:,}", f"{p.flash:,}", p.words) for p in shown])
+    out.line()
+    for name in (n for n, c in boards.items() if c is None):
+        out.row("too large", f"for {name} with all options")
     chosen = _within(points, limits, base)
     if chosen is not None:
         out.row("fastest", f"within the limits: {base} {chosen.words}")
     out.result({"ok": True, "model": req.name, "target": req.target, "points": rows, "boards": boards,
                 "chosen": None if chosen is None else f"{base} {chosen.words}"})  # fmt: skip
-
-
-def _point_row(point: Point, base: str, *, best: bool, limits: Limits) -> dict[str, Any]:
-    flash, ram, instructions = point.figures
-    return {
-        "options": point.words, "flash_bytes": flash, "ram_bytes": ram, "instructions": instructions, "pareto": best,
-        "fits": limits.excess(point) <= 1, "boards": list(point.boards), "command": f"{base} {point.words}",
-    }  # fmt: skip
-
-
-def _show_points(out: Output, points: list[Point], boards: dict[str, str | None]) -> None:
-    headers = ("instructions", "RAM", "flash", "options")
-    out.table(headers, [(f"{p.instructions:,}", f"{p.ram:,}", f"{p.flash:,}", p.words) for p in points])
-    out.line()
-    for name in (n for n, c in boards.items() if c is None):
-        out.row("too large", f"for {name} with all options")
 
 
 def _within(points: list[Point], limits: Limits, base: str) -> Point | None:
@@ -358,30 +344,24 @@ def aot_tune(
         tasks = extract_tasks(req.data, find_target(req.target), name=req.name, options=req.options)
     out.row("tasks", f"{len(tasks)} workloads with {sum(len(t.choices) for t in tasks)} kernels, for {req.target}")
     with out.working(f"measuring on {place.name}"):
+        plugins = [str(p.resolve()) for p in options.plugin or ()]
         tuned = tune(
-            tasks,
-            place,
-            known=old,
-            trials=trials,
-            pool=pool,
-            plugins=[str(p.resolve()) for p in options.plugin or ()],
+            tasks, place, known=old, trials=trials, pool=pool, plugins=plugins,
             progress=lambda rs: database.save(output, [*old, *rs]),
-        )
+        )  # fmt: skip
     database.save(output, [*old, *tuned.records])
     rows = _task_rows(tasks, tuned)
-    _show_tasks(out, rows)
+    headers = ("layers", "kernels", "best count", "estimated best", "best kernel", "task")
+    out.table(headers, [(r["layers"], r["kernels"], r["count"], r["estimated_best_count"], r["best"], r["text"]) for r in rows])
+    out.line()
     out.row("measured", f"{tuned.measured} kernels on {place.name}; {len(tuned.left_out)} could not be measured")
     for result in tuned.left_out:
         out.detail(f"   {result.kernel}: {result.problem}")
     out.row("write", f"{output}: {len(database.merged([*old, *tuned.records]))} records")
     if tuned.wrong:
         texts = {t.workload: t.text for t in tasks}
-        raise VerificationError(
-            *(
-                Problem("E5500", f"{r.kernel} of this compiler gives a wrong result: {r.wrong}", texts[r.workload])
-                for r in tuned.wrong
-            )
-        )
+        wrong = [(f"{r.kernel} of this compiler gives a wrong result: {r.wrong}", texts[r.workload]) for r in tuned.wrong]
+        raise VerificationError(*(Problem("E5500", text, where) for text, where in wrong))
     out.result({"ok": True, "model": req.name, "target": req.target, "board": place.name, "output": str(output),
                 "measured": tuned.measured, "tasks": rows})  # fmt: skip
 
@@ -402,9 +382,3 @@ def _task_rows(tasks: Sequence[Task], tuned: Tuned) -> list[dict[str, Any]]:
                 "estimated_best_count": None if expected is None else expected.count,
             })  # fmt: skip
     return rows
-
-
-def _show_tasks(out: Output, rows: Sequence[dict[str, Any]]) -> None:
-    headers = ("layers", "kernels", "best count", "estimated best", "best kernel", "task")
-    out.table(headers, [(r["layers"], r["kernels"], r["count"], r["estimated_best_count"], r["best"], r["text"]) for r in rows])
-    out.line()

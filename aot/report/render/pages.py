@@ -199,7 +199,9 @@ def _fits(report: Report, findings: Sequence[Finding]) -> Card:
 
 def _fast(report: Report) -> Card:
     totals = report["totals"]
-    question, macs = "How fast is it?", f"{short(totals['macs'])} {_macs_label(totals)}"
+    question, nominal = "How fast is it?", totals["macs_nominal"]
+    macs = f"{short(totals['macs'])} multiply-accumulates"
+    macs += f", {short(nominal)} in the file" if nominal not in (None, totals["macs"]) else ""
     if totals.get("cycles") is not None:
         return Card(question, f"{short(totals['cycles'])} cycles", items=_lines(_counted(report, macs)))
     if totals["instructions"] is None:
@@ -210,7 +212,10 @@ def _fast(report: Report) -> Card:
     lines += _estimate(report, "")
     lines.append(f"slowest: {slowest_of(report['layers'])}")
     word = "instructions per push" if "pushes" in report else "instructions"
-    return Card(question, f"{short(totals['instructions'])} {word}", items=_lines(lines), terms=_over_time(report))
+    load, share = _lines([f"{word}: {text}" for word, text in over_time(report)]), report.get("load", {}).get("highest")
+    if load and share is not None:  # of a core's time, as a bar
+        load.append(Line("", share=share))
+    return Card(question, f"{short(totals['instructions'])} {word}", items=_lines(lines), terms=load)
 
 
 def _lines(texts: Sequence[str]) -> list[Line]:
@@ -224,13 +229,6 @@ def _estimate(report: Report, condition: str) -> list[str]:
     return [text + (condition if cycles is not None else "")] if text else []
 
 
-def _over_time(report: Report) -> list[Line]:
-    """The load of a push on average and at most, and the share of a core's time as a bar."""
-    terms = [Line(f"{word}: {text}") for word, text in over_time(report)]
-    share = report.get("load", {}).get("highest")
-    return [*terms, Line("", share=share)] if terms and share is not None else terms
-
-
 def _counted(report: Report, macs: str) -> list[str]:
     """Figures of a board that counts cycles: its clock, conditions, and the estimate by the core's timings."""
     totals = report["totals"]
@@ -241,12 +239,6 @@ def _counted(report: Report, macs: str) -> list[str]:
     if totals["instructions"] is not None:
         lines.append(f"{short(totals['instructions'])} instructions, {totals['cycles'] / totals['instructions']:.2f} cycles each")
     return lines
-
-
-def _macs_label(totals: Mapping[str, Any]) -> str:
-    """`multiply-accumulates`, with the number of the file's shapes if it differs."""
-    nominal = totals["macs_nominal"]
-    return "multiply-accumulates" + (f", {short(nominal)} in the file" if nominal not in (None, totals["macs"]) else "")
 
 
 def _right(report: Report) -> Card:
@@ -485,21 +477,18 @@ def flash_section(report: Report, *, prefix: str) -> list[Block]:
         drawing = Drawing(f"flash of {report['name']}: {name or 'all groups'}", flash_map(flash, model=report["name"], only=name))
         maps.append((f"{name or 'all'} {flash['groups'].get(name, flash['bytes']):,} B", drawing))
     colours = Key([(css, word) for css, word in legend("flash") if word in used])
-    title = Heading(f"Flash, {flash['bytes']:,} B")
-    return [title, colours, Zoom(f"{prefix}-f", maps), _symbols(flash), _image_sections(report)]
-
-
-def _symbols(flash: Mapping[str, Any]) -> Details:
     rows = [(s["name"], s["group"], s["file"], " ".join(map(str, s["layers"])), s["bytes"]) for s in flash["symbols"]]
-    shown = Table(("symbol", "group", "file", "layers", "bytes"), rows, "symbols", left=4)
-    return Details(f"All {len(rows)} symbols", [shown])
-
-
-def _image_sections(report: Report) -> Details:
-    rows = [(m["region"], ", ".join(m["sections"]), m["used"], m["size"]) for m in report["memory"]]
-    size = report["flash"]["size"]
-    text = Text(f"text {size['text']:,} B, data {size['data']:,} B, bss {size['bss']:,} B.", "dim")
-    return Details("Sections", [text, Table(("memory", "sections", "used, B", "size, B"), rows, "sections", left=2)])
+    symbols = Table(("symbol", "group", "file", "layers", "bytes"), rows, "symbols", left=4)
+    regions = [(m["region"], ", ".join(m["sections"]), m["used"], m["size"]) for m in report["memory"]]
+    sections = Table(("memory", "sections", "used, B", "size, B"), regions, "sections", left=2)
+    size = ", ".join(f"{name} {flash['size'][name]:,} B" for name in ("text", "data", "bss"))
+    return [
+        Heading(f"Flash, {flash['bytes']:,} B"),
+        colours,
+        Zoom(f"{prefix}-f", maps),
+        Details(f"All {len(rows)} symbols", [symbols]),
+        Details("Sections", [Text(f"{size}.", "dim"), sections]),
+    ]
 
 
 # ---- failures, differences, fingerprint
