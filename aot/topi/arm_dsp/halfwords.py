@@ -16,7 +16,7 @@ epilogue, both keep results in scratch memory, two bytes each, as the block of a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from math import prod
 
@@ -599,40 +599,36 @@ def lower_conv2d(group: Group, _target: Target, name: str, plan: tuple[FusedLaye
 
 
 def _pack(b: IRBuilder, layer: FusedLayer, io: LayerIo, words: Buffer, *, index: Expr, p: int) -> None:
-    """Pack the window of a pixel, with zeros outside the image."""
+    """Pack the window of a pixel into its places, with zeros outside the image; by words if runs begin at words."""
     attrs, (_, height, width, depth) = layer.attrs, layer.data_type.shape
     _, kh, kw, _ = layer.weight.shape
     image, y, x = window_at(b, layer, index, origin=attrs.padding[:2])
     joined = attrs.dilation[1] == 1 and not any(attrs.padding)
     length = kw * depth if joined else depth
+
+    def copy(data: Buffer | None, start: Expr, tap: Expr) -> None:
+        if depth % 2 == 0:
+            with b.for_("k", length // 2) as k:
+                value = imm(0, "uint32") if data is None else data.load("uint32", start // 2 + k)
+                b.store_as(words, "uint32", (tap // 2 + k) * PIXELS + p, value)
+            return
+        with b.for_("k", length) as k:
+            at = b.let("at", tap + k)
+            value = imm(0) if data is None else data[start + k]
+            b.store_as(words, "int16", (at >> 1) * (2 * PIXELS) + (at & 1) + 2 * p, value)
+
     with b.for_("ky", kh) as ky, b.for_("kx", 1 if joined else kw) as kx:
         row, column = b.let("row", y + ky * attrs.dilation[0]), b.let("column", x + kx * attrs.dilation[1])
         start = b.let("start", ((image * height + row) * width + column) * depth)
         tap = b.let("tap", (ky * kw + kx) * depth)
-        copy = partial(_copy, b, words, start=start, tap=tap, length=length, p=p, by_words=depth % 2 == 0)
         if not any(attrs.padding):
-            copy(io.data)
-        else:
-            inside = logical_and(logical_and(row >= 0, row < height), logical_and(column >= 0, column < width))
-            with b.if_(inside):
-                copy(io.data)
-            with b.else_():
-                copy(None)
-
-
-def _copy(
-    b: IRBuilder, words: Buffer, data: Buffer | None, *, start: Expr, tap: Expr, length: int, p: int, by_words: bool
-) -> None:
-    """Pack a run into the places of a pixel, with zeros if there is no data; by words if runs begin at words."""
-    if by_words:
-        with b.for_("k", length // 2) as k:
-            value = imm(0, "uint32") if data is None else data.load("uint32", start // 2 + k)
-            b.store_as(words, "uint32", (tap // 2 + k) * PIXELS + p, value)
-        return
-    with b.for_("k", length) as k:
-        at = b.let("at", tap + k)
-        value = imm(0) if data is None else data[start + k]
-        b.store_as(words, "int16", (at >> 1) * (2 * PIXELS) + (at & 1) + 2 * p, value)
+            copy(io.data, start, tap)
+            return
+        inside = logical_and(logical_and(row >= 0, row < height), logical_and(column >= 0, column < width))
+        with b.if_(inside):
+            copy(io.data, start, tap)
+        with b.else_():
+            copy(None, start, tap)
 
 
 register_planned("arm_dsp.conv2d_16x8", "nn.conv2d", plan_conv2d, lower_conv2d, plevel=29)

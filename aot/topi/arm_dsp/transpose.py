@@ -10,7 +10,7 @@ tensor starts earlier and moves some elements twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -25,9 +25,10 @@ from aot.tir.buffer import UNKNOWN_EXTENT, Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, Var, imm, minimum
 from aot.tir.function import FuncAttrs
-from aot.tir.intrin import BlockText, COperand, TensorIntrin
+from aot.tir.intrin import BlockText, TensorIntrin
 from aot.topi.generic.copy import Axis, Nest, plan_movement
-from aot.topi.intrin.asm_text import AsmBlock, Repeat, block_of, count_instructions
+from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
+from aot.topi.layer.planes import counted
 from aot.topi.strategy import Group, Lowered, register_planned
 
 LEAST = 64
@@ -129,29 +130,22 @@ def lower(group: Group, _target: Target, name: str, plan: Plan) -> Lowered:
 
 
 def _matrix(b: IRBuilder, plan: Plan, data: tuple[Buffer, Expr], out: tuple[Buffer, Expr]) -> None:
-    """Emit one transposition, in strips of tiles along the longer axis."""
-    form = plan.form
-    count, width = plan.counts[1], form.columns if form.along == "rows" else form.rows
-    if count <= width:
-        _strip(b, plan, data, out)
-        return
-    stride, out_stride = (1, plan.columns.out) if form.along == "rows" else (plan.rows.source, 1)
-    with b.for_("k", -(-count // width)) as k:
-        first = b.let("first", minimum(k * width, count - width) if count % width else k * width)
-        _strip(b, plan, (data[0], data[1] + first * stride), (out[0], out[1] + first * out_stride))
-
-
-def _strip(b: IRBuilder, plan: Plan, data: tuple[Buffer, Expr], out: tuple[Buffer, Expr]) -> None:
-    """Emit all tiles of a strip; a last one is aligned with the strip's end."""
-    form, strides = plan.form, (imm(plan.rows.source), imm(plan.columns.out))
-    count, step = plan.counts[0], form.step
-    steps = (plan.rows.source, 1) if form.along == "rows" else (1, plan.columns.out)
-    tiles = [(0, count // step, form)]
-    if count % step:
-        tiles.append((count - step, 1, replace(form, unroll=1)))
-    for first, some, of in tiles:
-        places = [region(t, at + first * s, dtype=form.dtype) for (t, at), s in zip((data, out), steps, strict=True)]
-        b.block(transposed(of), *places, imm(some), *strides)
+    """Emit one transposition, in strips of tiles along the longer axis; a strip's last tile is aligned with its end."""
+    form, (along, across) = plan.form, plan.counts
+    width, strides = form.columns if form.along == "rows" else form.rows, (plan.rows.source, plan.columns.out)
+    tile_step, strip_step = (strides[0], 1), (1, strides[1])
+    if form.along == "columns":
+        tile_step, strip_step = strip_step, tile_step
+    tiles = [(0, along // form.step, form)]
+    if along % form.step:
+        tiles.append((along - form.step, 1, replace(form, unroll=1)))
+    for k in counted(b, -(-across // width), "k"):
+        start = minimum(k * width, across - width) if across % width else k * width
+        first = b.let("first", start) if across > width else imm(0)
+        starts = [(t, at + first * s) for (t, at), s in zip((data, out), strip_step, strict=True)]
+        for begin, count, of in tiles:
+            places = [region(t, at + begin * s, dtype=form.dtype) for (t, at), s in zip(starts, tile_step, strict=True)]
+            b.block(transposed(of), *places, imm(count), *map(imm, strides))
 
 
 for _anchor in ("transpose", "reshape", "strided_slice"):
@@ -183,6 +177,11 @@ class Form:
     def step(self) -> int:
         """Elements from one tile to the next, along the axis on which they follow one another."""
         return self.rows if self.along == "rows" else self.columns
+
+    @property
+    def words(self) -> int:
+        """Words of a tile."""
+        return min(self.rows, self.columns)
 
     @property
     def joins(self) -> bool:
@@ -269,54 +268,43 @@ _PART_3 = [
 """Twelve bytes in d0 to d2 to columns d0, d1, d2."""
 
 
-def _places(pointer: str, stride: str, count: int) -> list[str]:
-    """Return the addresses of a tile's rows or columns."""
-    offsets = ("", f", %[{stride}]", f", %[{stride}], lsl #1", f", %[{stride}3]")
-    return [f"[%[{pointer}]{offset}]" for offset in offsets[:count]]
+_TILES = {
+    (2, 2): (_HALVES, ("x", "d1")),
+    (4, 4): (_BYTES, ("x", "y", "d2", "d3")),
+    (2, 4): (_JOIN_2, ("x", "d1")),
+    (3, 4): (_JOIN_3, ("d1", "y", "d2")),
+    (4, 2): (_PART_2, ("d0", "d1")),
+    (4, 3): (_PART_3, ("d0", "d1", "d2")),
+}
+"""By rows and columns: the rearrangement of a tile, and the registers of its results."""
 
 
-def _tile(form: Form) -> list[str]:
-    """Return one tile: loads, rearrangement, stores; both pointers advance to the next tile."""
-    words = min(form.rows, form.columns)
-    contiguous = [""] * words
-    loads = contiguous if form.parts else _places("p", "s", words)
-    stores = contiguous if form.joins else _places("o", "t", words)
-    results = {
-        (2, 2): ("x", "d1"), (4, 4): ("x", "y", "d2", "d3"), (2, 4): ("x", "d1"), (3, 4): ("d1", "y", "d2"),
-        (4, 2): ("d0", "d1"), (4, 3): ("d0", "d1", "d2"),
-    }[form.rows, form.columns]  # fmt: skip
-    moves = {
-        (2, 2): _HALVES, (4, 4): _BYTES, (2, 4): _JOIN_2, (3, 4): _JOIN_3, (4, 2): _PART_2, (4, 3): _PART_3,
-    }[form.rows, form.columns]  # fmt: skip
-    return [
-        *_moved("ldr", [f"d{i}" for i in range(words)], loads, "p", follows=form.parts or form.along == "columns", stride="s"),
-        *moves,
-        *_moved("str", results, stores, "o", follows=form.joins or form.along == "rows", stride="t"),
-    ]
+def _accesses(op: str, registers: Sequence[str], pointer: str, stride: str, *, contiguous: bool, follows: bool) -> list[str]:
+    """Return the loads or stores of a tile, which advance the pointer to the next tile.
 
-
-def _moved(op: str, registers: Sequence[str], places: list[str], pointer: str, *, follows: bool, stride: str) -> list[str]:
-    """Return loads or stores.
-
-    `follows`: the next tile's words are next to this tile's, so the access of the first word, which comes last, advances the
-    pointer; else the next tile is as many rows away as this tile has.
+    `contiguous`: all words are next to each other.  `follows`: the next tile's words are next to this tile's, so the access of
+    the first word, which comes last, advances the pointer; else the next tile is as many rows away as this tile has.
     """
     after = f"[%[{pointer}]], #4"
-    if not places[0]:
+    if contiguous:
         return [f"{op} %[{r}], {after}" for r in registers]
-    others = [f"{op} %[{r}], {p}" for r, p in zip(registers[1:], places[1:], strict=True)]
+    offsets = (f"%[{stride}]", f"%[{stride}], lsl #1", f"%[{stride}3]")
+    others = [f"{op} %[{r}], [%[{pointer}], {o}]" for r, o in zip(registers[1:], offsets, strict=False)]
     if follows:
         return [*others, f"{op} %[{registers[0]}], {after}"]
     shift = {2: 1, 4: 2}[len(registers)]
-    return [*others, f"{op} %[{registers[0]}], {places[0]}", f"add %[{pointer}], %[{pointer}], %[{stride}], lsl #{shift}"]
+    return [*others, f"{op} %[{registers[0]}], [%[{pointer}]]", f"add %[{pointer}], %[{pointer}], %[{stride}], lsl #{shift}"]
 
 
 def text(form: Form) -> list[str | Repeat]:
     """Return all instructions of the block; the first two set the flags that SEL reads."""
-    tiles = [line for _ in range(form.unroll) for line in _tile(form)]
+    moves, results = _TILES[form.rows, form.columns]
+    data = [f"d{i}" for i in range(form.words)]
+    tile = _accesses("ldr", data, "p", "s", contiguous=form.parts, follows=form.parts or form.along == "columns")
+    tile += [*moves, *_accesses("str", results, "o", "t", contiguous=form.joins, follows=form.joins or form.along == "rows")]
     flags = ["mov %[x], #0x00ff00ff", "uadd8 %[x], %[x], %[x]"] if form.dtype != "int16" else []
-    threefold = [f"add %[{s}3], %[{s}], %[{s}], lsl #1" for s in "st"] if form.rows == form.columns == 4 else []
-    return [*flags, *threefold, "1:", *tiles, f"subs %[n], %[n], #{form.unroll}", "bne 1b"]
+    threefold = [f"add %[{s}3], %[{s}], %[{s}], lsl #1" for s in "st"] if form.words == 4 else []
+    return [*flags, *threefold, "1:", *tile * form.unroll, f"subs %[n], %[n], #{form.unroll}", "bne 1b"]
 
 
 def instructions(form: Form) -> int:
@@ -325,24 +313,14 @@ def instructions(form: Form) -> int:
     return count_instructions(whole[whole.index("1:") :])
 
 
-def _emit(operands: Mapping[str, COperand], form: Form) -> BlockText:
-    words, size = min(form.rows, form.columns), 2 if form.dtype == "int16" else 1
-    data = ["x", *(["y"] if size == 1 else []), *(f"d{i}" for i in range(words))]
-    threefold = ["s3", "t3"] if words == 4 else []
-    strides = [name for name, needed in (("s", not form.parts), ("t", not form.joins)) if needed]
-    values = {"s": operands["stride"].value, "t": operands["out_stride"].value}
-    return AsmBlock(
-        [
-            f"const void *aot_p = {operands['x'].pointer};",
-            f"void *aot_o = {operands['out'].pointer};",
-            f"int32_t aot_n = {operands['count'].value};",
-            *(f"const int32_t aot_{s} = {size} * ({values[s]});" for s in strides),
-            f"uint32_t {', '.join(f'aot_{name}' for name in (*data, *threefold))};",
-        ],
-        text(form),
-        outs=[
-            *(f'[{n}] "+&r"(aot_{n})' for n in "pon"),
-            *(f'[{n}] "=&r"(aot_{n})' for n in (*data, *threefold)),
-        ],
-        ins=[f'[{s}] "r"(aot_{s})' for s in strides],
-    ).emit()
+def _emit(operands: Operands, form: Form) -> BlockText:
+    size = 2 if form.dtype == "int16" else 1
+    threefold = ["s3", "t3"] if form.words == 4 else []
+    spare = ["x", *(["y"] if size == 1 else []), *(f"d{i}" for i in range(form.words)), *threefold]
+    strides = {} if form.parts else {"s": operands["stride"].value}
+    strides |= {} if form.joins else {"t": operands["out_stride"].value}
+    before = [f"int32_t aot_n = {operands['count'].value};"]
+    before += [f"const int32_t aot_{n} = {size} * ({value});" for n, value in strides.items()]
+    after, outs = [f"uint32_t {', '.join(f'aot_{n}' for n in spare)};"], [f'[{n}] "=&r"(aot_{n})' for n in spare]
+    ins = {n: f"aot_{n}" for n in strides}
+    return asm(operands, text(form), "p=x >o=out", ins, before=before, after=after, last=['[n] "+&r"(aot_n)', *outs])
