@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from aot.ir.op import Array
 from aot.op.nn.conv import FLOAT_TRANSPOSE as TRANSPOSE
 from aot.op.nn.conv import FloatTransposeAttrs
 from aot.relay.expr import Var as Tensor
@@ -57,6 +58,7 @@ from aot.topi.arm_fpu.layer import (
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
 from aot.topi.layer.fused import PhaseAxis, phase_axes
 from aot.topi.layer.im2col import Axis, TapRange
+from aot.topi.layer.planes import block_sizes
 from aot.topi.strategy import Group, Lowered, register_planned
 
 
@@ -193,10 +195,8 @@ class PackedKernel(WindowKernel):
             for n in range(each):
                 self.b.store(self._packed, to + (k + n), value(k + n))
 
-    def instructions(self) -> tuple[int, int]:
-        instructions, cycles = super().instructions()
-        packing = self._packing()
-        return instructions + packing, cycles + packing
+    def instructions(self) -> Array:
+        return super().instructions() + self._packing()
 
     def code(self) -> int:
         return super().code() + 160
@@ -270,14 +270,12 @@ def _match_transpose(group: Group) -> FloatLayer | None:
 def lower_transpose(group: Group, _target: Target, name: str, plan: TransposePlan, *, form: str) -> Lowered:
     b = IRBuilder(name)
     io = FloatIo(b, group, plan.layer, run=2 * CHANNELS)
-    instructions = cycles = code = 0
+    price, code = np.zeros(2), 0
     for layer, spread in plan.phases:
         kernel = WindowKernel(b, group, layer, fused=form == "vmla", within=(io, spread))
         kernel.emit()
-        more, longer = kernel.instructions()
-        instructions, cycles, code = instructions + more, cycles + longer, code + kernel.code()
-    kernel_name = f"arm_fpu.conv2d_transpose_{form}"
-    return io.lowered(kernel_name, (instructions, cycles), code, phases=len(plan.phases), unroll=UNROLL)
+        price, code = price + kernel.instructions(), code + kernel.code()
+    return io.lowered(f"arm_fpu.conv2d_transpose_{form}", price, code, phases=len(plan.phases), unroll=UNROLL)
 
 
 # Depthwise convolutions with any window, stride and dilation; weights as above.
@@ -466,17 +464,13 @@ class ScalePlan:
     @property
     def counts(self) -> list[int]:
         """Channels of each block."""
-        whole, remainder = divmod(self.layer.depth, CHANNELS)
-        return [CHANNELS] * whole + [remainder] * (remainder > 0)
+        return block_sizes(self.layer.depth, CHANNELS)
 
     @property
-    def price(self) -> tuple[int, int]:
+    def price(self) -> Array:
         """Instructions and cycles."""
-        total = np.array([20, 30])
-        for count in self.counts:
-            total += sum(np.array(scale_price(form, trips)) + SCALE_AROUND for form, _, trips in self.blocks(count))
-        count, cycles = map(int, total)
-        return count, cycles
+        blocks = [(form, trips) for count in self.counts for form, _, trips in self.blocks(count)]
+        return sum((np.array(scale_price(*block)) + SCALE_AROUND for block in blocks), np.array([20, 30]))
 
 
 def plan_scale(group: Group) -> ScalePlan | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
@@ -44,16 +44,16 @@ from aot.topi.arm_fpu.layer import (
     FloatIo,
     FloatLayer,
     bias_of,
+    epilogue_instructions,
     match_float_layer,
     register_forms,
-    residual_bounds,
     supports_epilogue,
     unroll_of,
     with_relu,
 )
 from aot.topi.intrin.asm_text import Operands, Repeat, asm, block_of, count_instructions
-from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS
 from aot.topi.layer.im2col import Axis
+from aot.topi.layer.planes import block_sizes
 from aot.topi.strategy import Group, Lowered
 
 # Products of two float32 matrices, neither of them constant: two rows by eight columns, in the reference's order of addition.
@@ -200,8 +200,7 @@ class Plan:
     @property
     def counts(self) -> list[int]:
         """Columns of each block."""
-        whole, remainder = divmod(self.extents[2], CHANNELS)
-        return [CHANNELS] * whole + [remainder] * (remainder > 0)
+        return block_sizes(self.extents[2], CHANNELS)
 
     @property
     def is_packed(self) -> bool:
@@ -223,7 +222,7 @@ class Plan:
         unroll = next(u for u in (4, 3, 2, 1) if depth % u == 0)
         return ColumnsForm(count, unroll), depth // unroll, 1
 
-    def price(self, *, fused: bool) -> tuple[int, int]:
+    def price(self, *, fused: bool) -> Array:
         """Instructions and cycles."""
         m, k, _ = self.extents
         total = np.array([0.0, 0.0])
@@ -236,11 +235,8 @@ class Plan:
                 block = self.form(rows, count, fused=fused)
                 iterations = (k - block.remainder) // block.unroll if block.loop else 1
                 total += tiles * (np.array(block.instructions(runs=1, trips=iterations)) + _AROUND)
-        layer = self.layer
-        epilogue = 5 if residual_bounds(layer) is not None else EPILOGUE_INSTRUCTIONS * len(layer.epilogue)
-        total = 20 + epilogue * layer.out_type.size + prod(b.extent for b in self.batches) * (total + 12)
-        count, cycles = map(int, total)
-        return count, cycles
+        priced: Array = 20 + epilogue_instructions(self.layer) + prod(b.extent for b in self.batches) * (total + 12)
+        return priced
 
 
 def plan_matmul(group: Group) -> Plan | None:
@@ -317,17 +313,11 @@ class _Kernel:
                     self._spread(form, region(self._left, left + each * m), region(self._rows, each), m // 8, k)
                 rows = (self._rows, imm(0))
                 self.code += 40 + 4 * count_instructions(form.text())
-            for count, first, blocks in self._blocks():
-                with b.for_("n", blocks) as block:
+            counts = self.plan.counts
+            for count in dict.fromkeys(counts):
+                with b.for_("n", counts.count(count)) as block:
+                    first = CHANNELS * counts.index(count)
                     self._block(rows, right, b.let("column", block * CHANNELS + first), out, count)
-
-    def _blocks(self) -> Iterator[tuple[int, int, int]]:
-        """For each size of blocks of columns: the size, the first column, the number of blocks."""
-        whole, remainder = divmod(self.plan.extents[2], CHANNELS)
-        if whole:
-            yield CHANNELS, 0, whole
-        if remainder:
-            yield remainder, whole * CHANNELS, 1
 
     def _spread(self, form: SpreadForm, source: Any, to: Any, trips: int, step: int) -> None:
         numbers = [imm(trips)] * form.loop + [imm(step)] * (form.near is None)

@@ -6,7 +6,7 @@ are left out, and a layer without a bias gets a bias of zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import prod
@@ -53,6 +53,7 @@ from aot.topi.intrin.asm_text import Operands, asm, block_of, count_instructions
 from aot.topi.layer.elementwise import te_of
 from aot.topi.layer.fused import EPILOGUE_INSTRUCTIONS, describe
 from aot.topi.layer.im2col import Axis, TapRange
+from aot.topi.layer.planes import block_sizes, channel_blocks
 from aot.topi.strategy import Group, Lowered, Plan, register_planned
 
 DEPTHWISE = "nn.depthwise_conv2d_float"
@@ -217,6 +218,12 @@ def residual_bounds(layer: FloatLayer) -> Bounds | None:
     return None if left else bounds
 
 
+def epilogue_instructions(layer: FloatLayer) -> int:
+    """Instructions of the epilogue."""
+    each = EPILOGUE_INSTRUCTIONS * len(layer.epilogue) if residual_bounds(layer) is None else 5
+    return each * layer.out_type.size
+
+
 def _by_channel(data: Array, shape: tuple[int, ...]) -> Array | None:
     """A constant that broadcasts to `shape`, as one that broadcasts to [pixels, channels]; None if that is impossible."""
     if data.size == 1:
@@ -256,10 +263,10 @@ class FloatIo:
                 self._tensors[id(arg)] = self._ctx.constant("table", values)
         self.results = b.scratch("results", (run,), "float32") if layer.epilogue else None
 
-    def lowered(self, kernel: str, price: tuple[int, int], code: int, **schedule: int) -> Lowered:
+    def lowered(self, kernel: str, price: Sequence[float] | Array, code: int, **schedule: int) -> Lowered:
         """The finished function; `price`: instructions and cycles, `code` in bytes."""
         attrs = FuncAttrs(kernel=describe(kernel, **schedule), span=self._layer.span, macs=self._layer.macs)
-        return Lowered(self._b.finish(attrs), dict(self._ctx.constants), price[0], code, price[1])
+        return Lowered(self._b.finish(attrs), dict(self._ctx.constants), int(price[0]), code, int(price[1]))
 
     def stream(self, data: Array, dtype: str = "float32") -> Buffer:
         """Declare the packed weights and biases: float32, or words that hold some of them in a smaller form."""
@@ -531,7 +538,8 @@ class WindowKernel:
                     self._row(i, y, self._channels)
             else:
                 with b.for_("g", rows // self._together) as g:
-                    self._blocks(partial(self._unfolded, i, g * self._together))
+                    for block in self._blocks():
+                        self._unfolded(i, g * self._together, *block)
 
     def _unfolded(self, i: Expr, first: Expr, channel: Expr, offset: Expr, count: int) -> None:
         """Widen the weights of a block of channels, then compute it for some rows of an image."""
@@ -584,20 +592,15 @@ class WindowKernel:
         return Tile(x, 1, start, skipped, rows.last - rows.first, count * inner)
 
     def _channels(self, tile: Tile, pixel: Expr) -> None:
-        self._blocks(lambda channel, offset, count: self._block(tile, pixel, channel, offset, count))
+        for block in self._blocks():
+            self._block(tile, pixel, *block)
 
-    def _blocks(self, body: Callable[[Expr, Expr, int], None]) -> None:
-        """Run `body` for each block of channels: first channel, offset in the constants, number of channels."""
+    def _blocks(self) -> Iterator[tuple[Expr, Expr, int]]:
+        """The blocks of channels: first channel, offset in the constants, number of channels."""
         each = self.block
-        blocks, remainder = divmod(self.layer.channels, each)
         size = each * (1 + len(self._matrix)) if self.stored is None else self.stored.words(each)
-        if blocks == 1:
-            body(imm(0), imm(0), each)
-        elif blocks:
-            with self.b.for_("n", blocks) as n:
-                body(n * each, n * size, each)
-        if remainder:
-            body(imm(blocks * each), imm(blocks * size), remainder)
+        for n, count in channel_blocks(self.b, self.layer.channels, each, one=True):
+            yield n * each, n * size, count
 
     def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
         form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
@@ -626,15 +629,14 @@ class WindowKernel:
         scales = [region(self._params, offset + count, dtype="float32")] * bool(row.parameters)
         return [region(self._params, codes * row.per_word, dtype=row.dtype), *scales]
 
-    def instructions(self) -> tuple[int, int]:
+    def instructions(self) -> Array:
         """Estimates per call: instructions, and cycles on a Cortex-M4, where a load of N numbers takes 1 + N cycles."""
         layer = self.layer
         total = np.zeros(2)
         lines = layer.batch * layer.rows.out
         rows = sum(len(layer.rows.inside(y)) for y in range(layer.rows.out)) / layer.rows.out
         runs = float(self.runs) if self.layer.dilated else rows
-        whole, remainder = divmod(layer.channels, self.block)
-        blocks = [self.block] * whole + [remainder] * (remainder > 0)
+        blocks = block_sizes(layer.channels, self.block)
         for pixels, tiles in ((MANY, self._many), (2, self._pairs), (1, self._singles)):
             for count in blocks if tiles else ():
                 form = self.form(pixels, count)
@@ -642,14 +644,8 @@ class WindowKernel:
                 once, twice = (np.array(self.price(form, runs=r, trips=trips)) for r in (1, 2))
                 around = np.array([14, 22]) * (len(blocks) > 1)
                 total += lines * tiles * (once + (runs - 1) * (twice - once) + around)
-        total += self._unfolding()
-        total += (
-            (5 if residual_bounds(layer) is not None else EPILOGUE_INSTRUCTIONS * len(layer.epilogue)) * layer.out_type.size
-            + 14 * lines * (self._many + self._pairs + self._singles)
-            + 20
-        )
-        count, cycles = map(int, total)
-        return count, cycles
+        total += self._unfolding() + epilogue_instructions(layer) + 14 * lines * (self._many + self._pairs + self._singles) + 20
+        return total.astype(np.int64)
 
     def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
         """Instructions and cycles of a block."""
@@ -668,10 +664,9 @@ class WindowKernel:
         """Instructions for widening stored weights."""
         if self.stored is None or self._scratch is None:
             return 0
-        rows, (blocks, remainder) = len(self._matrix), divmod(self.layer.channels, CHANNELS)
-        each = {n: unfold_instructions(self.stored.row(n), rows) for n in (CHANNELS, remainder) if n}
+        blocks = [self.stored.row(n) for n in block_sizes(self.layer.channels, CHANNELS)]
         iterations = self.layer.batch * self.layer.rows.out // self._together
-        return iterations * (blocks * each[CHANNELS] + each.get(remainder, 0) * bool(remainder))
+        return iterations * sum(unfold_instructions(row, len(self._matrix)) for row in blocks)
 
     def code(self) -> int:
         """Bytes of code."""

@@ -18,6 +18,7 @@ from itertools import cycle, pairwise
 
 import numpy as np
 
+from aot.ir.op import Array
 from aot.support.dataclass import dataclass
 from aot.target.target import Target
 from aot.tir.builder import IRBuilder, region
@@ -388,11 +389,11 @@ class Plan:
         return -(-self.layer.columns.out // self.form.columns)
 
     @property
-    def price(self) -> tuple[int, int]:
+    def price(self) -> Array:
         """Instructions and cycles of the layer."""
         each = np.array(price(self.form, self.trips)) + AROUND
-        count, cycles = map(int, 30 + self.layer.batch * self.strips * (self.layer.channels * each + 12))
-        return count, cycles
+        total: Array = 30 + self.layer.batch * self.strips * (self.layer.channels * each + 12)
+        return total
 
 
 def plan(group: Group) -> Plan | None:

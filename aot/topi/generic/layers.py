@@ -23,6 +23,7 @@ from aot.tir.expr import Expr, Imm, binop, cast, imm, minimum
 from aot.topi.generic.flat import FlatKernel, register_flat
 from aot.topi.layer.fused import EVERY_KIND, FusedLayer, epilogue_instructions, lowered, match_layer, open_io, supports_epilogue
 from aot.topi.layer.im2col import TapRange, axes, is_rows
+from aot.topi.layer.planes import block_sizes, channel_blocks
 from aot.topi.layer.requant import Requant, plan_requantize
 from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 
@@ -88,10 +89,6 @@ class ChannelStream:
         self._widths = [4 if i < words else _width(a) for i, a in enumerate(self._arrays)]
         self._order = sorted(range(len(self._arrays)), key=lambda i: -self._widths[i])
         self._weights = weights
-
-    @property
-    def full_blocks(self) -> int:
-        return self.channels // self.block
 
     @property
     def remainder(self) -> int:
@@ -263,13 +260,8 @@ class Tiles:
     def blocks(self) -> Iterator[ChannelBlock]:
         """One loop over the full blocks, then the smaller last one."""
         stream, size = self.stream, self.stream.block_bytes(self.stream.block)
-        if stream.full_blocks == 1:
-            yield ChannelBlock(imm(0), stream.block, imm(0))
-        else:
-            with self.b.for_("n", stream.full_blocks) as n:
-                yield ChannelBlock(n * stream.block, stream.block, n * size)
-        if stream.remainder:
-            yield ChannelBlock(imm(stream.full_blocks * stream.block), stream.remainder, imm(stream.full_blocks * size))
+        for n, count in channel_blocks(self.b, stream.channels, stream.block, one=True):
+            yield ChannelBlock(n * stream.block, count, n * size)
 
     @contextmanager
     def sums(self, block: ChannelBlock, *pixels: tuple[Expr, ...], flat: bool = False) -> Iterator[Buffer]:
@@ -299,8 +291,7 @@ class Tiles:
 
     @property
     def block_sizes(self) -> list[int]:
-        """Channels of each block."""
-        return [self.stream.block] * self.stream.full_blocks + [self.stream.remainder] * bool(self.stream.remainder)
+        return block_sizes(self.stream.channels, self.stream.block)
 
     def finish(self, kernel: str, cost: Cost, code: int, **schedule: int) -> Lowered:
         return lowered(self._io, self.layer, kernel, cost.on(self._target, self.layer), code, **schedule)

@@ -132,14 +132,26 @@ def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
         yield n
 
 
-def channel_blocks(b: IRBuilder, channels: int, size: int, *, loop: bool = False) -> Iterator[tuple[Expr, int]]:
-    """Blocks of `size` channels as (number, channels): a loop over whole ones if there are any or `loop`, then the remainder."""
+def channel_blocks(
+    b: IRBuilder, channels: int, size: int, *, loop: bool = False, one: bool = False
+) -> Iterator[tuple[Expr, int]]:
+    """Blocks of `size` channels as (number, channels): a loop over whole ones if there are any or `loop`, then the remainder.
+
+    `one`: no loop for a single block.
+    """
     whole, remainder = divmod(channels, size)
-    if whole or loop:
+    if one and whole == 1:
+        yield imm(0), size
+    elif whole or loop:
         with b.for_("n", whole) as n:
             yield n, size
     if remainder:
         yield imm(whole), remainder
+
+
+def block_sizes(channels: int, size: int) -> list[int]:
+    """The channels of each block."""
+    return [min(size, channels - first) for first in range(0, channels, size)]
 
 
 def starts(b: IRBuilder, count: int, size: int, loop: str, name: str) -> Iterator[Expr]:
