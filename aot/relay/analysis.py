@@ -292,15 +292,18 @@ def _with_sources(loop: While, variables: set[int]) -> list[int]:
     return sorted(variables)
 
 
+def fields_of(expr: Expr) -> tuple[Expr, ...]:
+    """The fields of a tuple, or the expression itself if it is one tensor."""
+    if isinstance(expr, Tuple):
+        return expr.fields
+    if isinstance(expr.type, TensorType):
+        return (expr,)
+    return tuple(get_item(expr, i, span=expr.span) for i in range(len(expr.type.fields)))
+
+
 def results_of(func: Function) -> tuple[Expr, ...]:
     """The results of a function, as expressions."""
-    match func.body:
-        case Tuple(fields=fields):
-            return fields
-        case body if isinstance(body.type, TensorType):
-            return (body,)
-        case body:
-            return tuple(get_item(body, i, span=body.span) for i in range(len(body.type.fields)))
+    return fields_of(func.body)
 
 
 def constant_value(expr: Expr) -> Array | None:

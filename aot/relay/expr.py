@@ -414,9 +414,14 @@ def rewrite(func: Function, rule: Callable[[Expr], Expr]) -> Function:
     return replace(func, body=rebuild(func.body, lambda _old, new: rule(new)))
 
 
+def substituted(root: Expr, values: Mapping[int, Expr]) -> Expr:
+    """`root` with other expressions for some of its nodes, by their id."""
+    return rebuild(root, lambda _old, new: new, dict(values))
+
+
 def inlined(func: Function, args: Sequence[Expr]) -> Expr:
     """The body of a function with arguments substituted for its parameters."""
-    return rebuild(func.body, lambda _old, new: new, {id(p): a for p, a in zip(func.params, args, strict=True)})
+    return substituted(func.body, {id(p): a for p, a in zip(func.params, args, strict=True)})
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:

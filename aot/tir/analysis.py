@@ -277,16 +277,12 @@ def _safe_distances(func: PrimFunc, callees: tuple[tuple[str, PrimFunc], ...], l
     walker = _Walker(pairs, funcs, max(64, min(limit, _WORK // max(1, accesses))))
     trace = _Trace(pairs)
     walker.body(func.body, _Scope({}, 1), trace)
-    none = (-_FAR, -_FAR)
-    distances = {p: trace.distance.get(p, none) for p in pairs}
-    return {p: Distance(*(_whole(p, int(np.max(v)), k) for k, v in enumerate(distances[p]))) for p in watched if p in pairs}
-
-
-def _whole(pair: Pair, value: int, side: int) -> int:
-    """Limit the distance on either side to the one at which nothing overlaps."""
-    a, b = pair
-    first, second = (b, a) if side == 0 else (a, b)
-    return max(-second.nbytes, min(first.nbytes, value))
+    distances = {}
+    for a, b in (p for p in watched if p in pairs):
+        up, down = (int(np.max(v)) for v in trace.distance.get((a, b), (-_FAR, -_FAR)))
+        # at most the distance from which nothing overlaps, on either side
+        distances[a, b] = Distance(max(-a.nbytes, min(b.nbytes, up)), max(-b.nbytes, min(a.nbytes, down)))
+    return distances
 
 
 def type_based(a: Buffer, b: Buffer) -> bool:

@@ -11,7 +11,7 @@ from aot.errors import internal
 from aot.ir.op import F_INFER_TYPE, Array, Op, TypeRuleError
 from aot.ir.transform import PassContext, function_pass, register_option
 from aot.ir.type import TensorType, TupleType, Type
-from aot.relay.analysis import constant_value, live_variables, results_of, trip_count
+from aot.relay.analysis import constant_value, fields_of, live_variables, results_of, trip_count
 from aot.relay.expr import (
     Call,
     Constant,
@@ -30,6 +30,7 @@ from aot.relay.expr import (
     post_order,
     rebuild,
     rewrite,
+    substituted,
 )
 from aot.relay.interpreter import call_op
 from aot.relay.stored import inheriting
@@ -167,10 +168,10 @@ def _written_out(call: Call) -> Expr:
 
 
 def _typed(expr: Expr) -> Expr:
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op):
+    if not isinstance(expr, Call) or not expr.name:
         return expr
     try:
-        inferred = F_INFER_TYPE.get(expr.op.name)([a.type for a in expr.args], expr.attrs)
+        inferred = F_INFER_TYPE.get(expr.name)([a.type for a in expr.args], expr.attrs)
     except TypeRuleError as error:
         raise internal(f"{expr.op}: {error.message}", where=str(expr.span)) from error
     annotated = _with_note(inferred, expr.type)
@@ -220,7 +221,8 @@ def _sweep(func: Function) -> Function:
     def simplified(old: Expr, new: Expr) -> Expr:
         match new:
             case If():
-                return _branch(new)
+                value = constant_value(new.cond)  # law 1
+                return new if value is None else inlined(new.then_branch if value.reshape(()) else new.else_branch, new.args)
             case While():
                 return _loop(new, used.get(id(old), set()))
             case TupleGetItem(value=Tuple(fields=fields)):
@@ -244,22 +246,13 @@ def _used_fields(func: Function, order: Sequence[Expr]) -> dict[int, set[int]]:
     return used
 
 
-def _branch(expr: If) -> Expr:
-    """Law 1."""
-    value = constant_value(expr.cond)
-    if value is None:
-        return expr
-    return inlined(expr.then_branch if value.reshape(()) else expr.else_branch, expr.args)
-
-
 def _loop(expr: While, used: set[int]) -> Expr:
     """Laws 2 to 4."""
     count = trip_count(expr)
     if count is not None and count <= MOST_COPIES:
         values: Sequence[Expr] = expr.args
         for _ in range(count):
-            body = inlined(expr.body, values)
-            values = (body,) if isinstance(body.type, TensorType) else _fields(body)
+            values = fields_of(inlined(expr.body, values))
         return values[0] if isinstance(expr.type, TensorType) else make_tuple(values, span=expr.span)
     return _without_dead(_with_constants(expr), used)
 
@@ -267,9 +260,8 @@ def _loop(expr: While, used: set[int]) -> Expr:
 def _with_constants(expr: While) -> While:
     """Law 3; the variable itself stays, and is then dead unless its value is read."""
     results = results_of(expr.body)
-    constants = {
-        i: a for i, a in enumerate(expr.args) if isinstance(a, Constant) and results[i] is expr.body.params[i]
-    }  # fmt: skip
+    passed_on = (i for i, param in enumerate(expr.body.params) if results[i] is param)
+    constants = {i: a for i in passed_on if isinstance(a := expr.args[i], Constant)}
     cond = _bound(expr.cond, constants)
     body = _bound(expr.body, constants, keep=True)
     return expr if cond is expr.cond and body is expr.body else replace(expr, cond=cond, body=body)
@@ -279,16 +271,11 @@ def _bound(func: Function, constants: Mapping[int, Constant], *, keep: bool = Fa
     """`func` with constants for some parameters; with `keep`, results that are parameters are kept."""
     table: dict[int, Expr] = {id(func.params[i]): value for i, value in constants.items()}
     results = results_of(func)
-    if not any(id(e) in table for e in _readers(func, results, keep=keep)):
-        return func
-    new = [r if keep and id(r) in table else rebuild(r, lambda _old, new: new, dict(table)) for r in results]
-    return replace(func, body=new[0] if isinstance(func.body.type, TensorType) else make_tuple(new, span=func.body.span))
-
-
-def _readers(func: Function, results: Sequence[Expr], *, keep: bool) -> list[Expr]:
-    """The nodes that results depend on, apart from parameters that are passed on."""
     handed_on = {id(p) for p in func.params} if keep else set()
-    return [e for r in results if id(r) not in handed_on for e in post_order(r)]
+    if not any(id(e) in table for r in results if id(r) not in handed_on for e in post_order(r)):
+        return func
+    new = [r if keep and id(r) in table else substituted(r, table) for r in results]
+    return replace(func, body=new[0] if isinstance(func.body.type, TensorType) else make_tuple(new, span=func.body.span))
 
 
 def _without_dead(expr: While, used: set[int]) -> Expr:
@@ -305,10 +292,3 @@ def _without_dead(expr: While, used: set[int]) -> Expr:
     for k, i in enumerate(live):
         fields[i] = smaller if len(live) == 1 else get_item(smaller, k, span=expr.span)
     return make_tuple(fields, span=expr.span)
-
-
-def _fields(expr: Expr) -> tuple[Expr, ...]:
-    if isinstance(expr, Tuple):
-        return expr.fields
-    assert not isinstance(expr.type, TensorType)
-    return tuple(get_item(expr, i, span=expr.span) for i in range(len(expr.type.fields)))

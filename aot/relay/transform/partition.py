@@ -29,6 +29,7 @@ from aot.relay.expr import (
     post_order,
     rebuild,
     rewrite,
+    substituted,
     users,
     with_operands,
 )
@@ -564,7 +565,7 @@ def _joined(reader: Expr, inner: Expr) -> Call:
     assert isinstance(inner.op, Function)
     params = [(p, a) for p, a in zip(reader.op.params, reader.args, strict=True) if a is not inner]
     (joint,) = [p for p, a in zip(reader.op.params, reader.args, strict=True) if a is inner]
-    body = rebuild(reader.op.body, lambda _old, new: new, {id(joint): inner.op.body})
+    body = substituted(reader.op.body, {id(joint): inner.op.body})
     both = (*zip(inner.op.params, inner.args, strict=True), *params)
     names = f"{inner.op.attrs['Composite']}+{reader.op.attrs['Composite']}"
     attrs = {**reader.op.attrs, "Composite": names, "name": names}
