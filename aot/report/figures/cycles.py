@@ -152,16 +152,21 @@ def estimate_text(cpu: str, cycles: str | None) -> str:
     return "" if timing is not None else f"cycles are not estimated: no instruction timings for {plain}"
 
 
-_CONDITIONAL = re.compile(r"^(b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|hs|lo)|cbn?z|le|letp)$")
+_CONDITIONS = r"(b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|hs|lo)|cbn?z|le|letp)"
 _MULTIPLE = ("ldm", "stm", "push", "pop", "vldm", "vstm", "vpush", "vpop")
 _JUMPS = frozenset({"b", "bx", "bl", "blx", "tbb", "tbh"})
 _NO_RESULT = frozenset({"cmp", "cmn", "tst", "teq", "nop", "it", "vcmp.f32", "vcmpe.f32"})
 _DSP = re.compile(
     r"^(s|u|q|sh|uh)(add|sub|asx|sax)(8|16)?$|^[su]xta?[bh]|^pkh|^[su]sat|^sml|^smu|^smm|^sel$|^rev|^[us]bfx$|^bfi$"
 )
-_MULTIPLY = re.compile(r"^(mul|mla|mls|sm(la|lal|ls|lsl|ul|us|ua|ml|mla|mls|mul)|um(ull|lal|aal)|smull|smlal)")
 _VECTOR = re.compile(r"^(v.*\.[usifp]?(8|16|32|64)\b|v(and|orr|eor|bic|orn|mvn|psel|pnot|pst)|ldc|stc|cdp|mcr|mrc)")
 _SHIFTED = re.compile(r"\b(lsl|lsr|asr|ror)\b")
+
+
+def _named(pattern: str) -> cached_property[bool]:
+    """A property of an instruction: whether its mnemonic begins so."""
+    compiled = re.compile(pattern)
+    return cached_property(lambda self: bool(compiled.match(self.mnemonic)))
 
 
 @dataclasses.dataclass(frozen=True)  # without slots, which cached properties need
@@ -172,31 +177,12 @@ class Instruction:
     operands: str
     width: int = 2
 
-    @cached_property
-    def is_load(self) -> bool:
-        """A single load."""
-        return self.mnemonic.startswith(("ldr", "vldr")) and not self.mnemonic.startswith("ldrd")
-
-    @cached_property
-    def is_store(self) -> bool:
-        return self.mnemonic.startswith(("str", "vstr")) and not self.mnemonic.startswith("strd")
-
-    @cached_property
-    def is_multiple(self) -> bool:
-        """Moves several words."""
-        return self.mnemonic.startswith((*_MULTIPLE, "ldrd", "strd"))
-
-    @cached_property
-    def is_branch(self) -> bool:
-        return bool(_CONDITIONAL.match(self.mnemonic)) or self.mnemonic in _JUMPS
-
-    @cached_property
-    def is_conditional_branch(self) -> bool:
-        return bool(_CONDITIONAL.match(self.mnemonic))
-
-    @cached_property
-    def is_multiply(self) -> bool:
-        return bool(_MULTIPLY.match(self.mnemonic))
+    is_load = _named(r"vldr|ldr(?!d)")  # a single one
+    is_store = _named(r"vstr|str(?!d)")
+    is_multiple = _named(r"v?(ldm|stm|push|pop)|ldrd|strd")  # moves several words
+    is_branch = _named(rf"({_CONDITIONS}|b|bx|bl|blx|tbb|tbh)$")
+    is_conditional_branch = _named(rf"{_CONDITIONS}$")
+    is_multiply = _named(r"mul|mla|mls|sm(la|lal|ls|lsl|ul|us|ua|ml|mla|mls|mul)|um(ull|lal|aal)|smull|smlal")
 
     @cached_property
     def is_shifted(self) -> bool:
