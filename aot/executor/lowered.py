@@ -340,10 +340,6 @@ ALIGN = 16
 # ---- what must hold for the calls
 
 
-Filled = dict[TensorRef, list[tuple[int, int]]]
-"""For each tensor that layers write in parts: the byte ranges (first, end) written so far."""
-
-
 def check_lowered(lowered: LoweredModule) -> None:
     """Raise E9101 unless each tensor is written once, before it is read, and all calls fit their functions."""
     for problem in lowered_faults(lowered):
@@ -353,78 +349,78 @@ def check_lowered(lowered: LoweredModule) -> None:
 def lowered_faults(lowered: LoweredModule) -> Iterator[str]:
     """All faults, in the order of the calls."""
     known = {*lowered.inputs, *lowered.values, *(s.old for s in lowered.states)}
-    filled: Filled = {}
+    order = _Order(lowered)
     for state in lowered.states:
         if state.old in lowered.views:
-            _fill(lowered, state.old, filled)
-    yield from _order_faults(lowered, nested(lowered.controls, len(lowered.calls)), known, filled)
+            order.fill(state.old)
+    yield from order.faults(nested(lowered.controls, len(lowered.calls)), known)
     for i, call in enumerate(lowered.calls):
         yield from (f"layer {i} ({call.func}): {fault}" for fault in _call_faults(lowered, call))
     for tensor in (*lowered.outputs, *(s.new for s in lowered.states)):
-        if not _is_known(lowered, lowered.root(tensor), known, filled):
+        if not order.is_known(lowered.root(tensor), known):
             yield f"output {tensor.name} is never written"
 
 
-def _order_faults(
-    lowered: LoweredModule, items: Sequence[int | Nested], known: set[TensorRef], filled: Filled
-) -> Iterator[str]:  # fmt: skip
-    """Reads before writes, and second writes; afterwards `known` holds the tensors that have a value on every path."""
-    for item in items:
-        if isinstance(item, int):
-            yield from _call_order_faults(lowered, item, known, filled)
-            continue
-        is_loop = item.control.kind == "while"
-        other = set(known)
-        yield from _order_faults(lowered, item.first, known, filled)
-        condition = lowered.conditions[item.index]
-        if not _is_known(lowered, condition, known if is_loop else other, filled):
-            yield f"the condition {condition.name} is read before it is written"
-        other = set(known) if is_loop else other
-        yield from _order_faults(lowered, item.second, other, filled)
-        if not is_loop:
-            known &= other
+class _Order:
+    """Finds reads before writes, and second writes; `known` are the tensors that have a value on every path so far."""
 
+    def __init__(self, lowered: LoweredModule) -> None:
+        self.lowered = lowered
+        self.filled: dict[TensorRef, list[tuple[int, int]]] = {}
+        """For each tensor that layers write in parts: the byte ranges (first, end) written so far."""
 
-def _call_order_faults(
-    lowered: LoweredModule, i: int, known: set[TensorRef], filled: Filled
-) -> Iterator[str]:  # fmt: skip
-    call = lowered.calls[i]
-    where = f"layer {i} ({call.func})"
-    for tensor in call.inputs:
-        if not _is_known(lowered, tensor, known, filled):
-            yield f"{where} reads {tensor.name} before it is written"
-    for tensor in call.outputs:
-        root = lowered.root(tensor)
-        if (tensor in known or root in known) and root not in lowered.variables:
-            yield f"{where} writes {tensor.name} again"
-        known.add(tensor)
-        if root is not tensor:
-            _fill(lowered, tensor, filled)
-            if _is_filled(lowered, root, filled) or (root in lowered.variables and lowered.is_whole(tensor)):
-                known.add(root)
+    def faults(self, items: Sequence[int | Nested], known: set[TensorRef]) -> Iterator[str]:
+        """The faults of these calls, which may read what is in `known`; afterwards it contains what they write, too."""
+        for item in items:
+            if isinstance(item, int):
+                yield from self.call_faults(item, known)
+                continue
+            is_loop = item.control.kind == "while"
+            other = set(known)
+            yield from self.faults(item.first, known)
+            condition = self.lowered.conditions[item.index]
+            if not self.is_known(condition, known if is_loop else other):
+                yield f"the condition {condition.name} is read before it is written"
+            other = set(known) if is_loop else other
+            yield from self.faults(item.second, other)
+            if not is_loop:
+                known &= other
 
+    def call_faults(self, i: int, known: set[TensorRef]) -> Iterator[str]:
+        lowered, call = self.lowered, self.lowered.calls[i]
+        where = f"layer {i} ({call.func})"
+        for tensor in call.inputs:
+            if not self.is_known(tensor, known):
+                yield f"{where} reads {tensor.name} before it is written"
+        for tensor in call.outputs:
+            root = lowered.root(tensor)
+            if (tensor in known or root in known) and root not in lowered.variables:
+                yield f"{where} writes {tensor.name} again"
+            known.add(tensor)
+            if root is not tensor:
+                self.fill(tensor)
+                if self.is_filled(root) or (root in lowered.variables and lowered.is_whole(tensor)):
+                    known.add(root)
 
-def _is_known(lowered: LoweredModule, tensor: TensorRef, known: set[TensorRef], filled: Filled) -> bool:
-    """Whether a tensor, or a tensor that it is a view of, has its value, perhaps written in parts."""
-    shown = tensor
-    while shown not in known and shown in lowered.views:
-        shown = lowered.views[shown]
-    return shown in known or _is_filled(lowered, tensor, filled)
+    def is_known(self, tensor: TensorRef, known: set[TensorRef]) -> bool:
+        """Whether a tensor, or a tensor that it is a view of, has its value, perhaps written in parts."""
+        shown = tensor
+        while shown not in known and shown in self.lowered.views:
+            shown = self.lowered.views[shown]
+        return shown in known or self.is_filled(tensor)
 
+    def fill(self, tensor: TensorRef) -> None:
+        root, start = self.lowered.place_in_root(tensor)
+        self.filled.setdefault(root, []).append((start, start + tensor.type.nbytes))
 
-def _fill(lowered: LoweredModule, tensor: TensorRef, filled: Filled) -> None:
-    root, start = lowered.place_in_root(tensor)
-    filled.setdefault(root, []).append((start, start + tensor.type.nbytes))
-
-
-def _is_filled(lowered: LoweredModule, tensor: TensorRef, filled: Filled) -> bool:
-    """Whether every byte of a tensor has been written."""
-    root, start = lowered.place_in_root(tensor)
-    end = start + tensor.type.nbytes
-    for first, behind in sorted(filled.get(root, ())):
-        if first <= start:
-            start = max(start, behind)
-    return start >= end
+    def is_filled(self, tensor: TensorRef) -> bool:
+        """Whether every byte of a tensor has been written."""
+        root, start = self.lowered.place_in_root(tensor)
+        end = start + tensor.type.nbytes
+        for first, behind in sorted(self.filled.get(root, ())):
+            if first <= start:
+                start = max(start, behind)
+        return start >= end
 
 
 def _call_faults(lowered: LoweredModule, call: KernelCall) -> Iterator[str]:
