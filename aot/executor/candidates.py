@@ -47,18 +47,14 @@ Accepted = dict[tuple[OpImplementation, Group], bool]
 """Whether a kernel accepts a function: needed when functions are cut and again when they are lowered."""
 
 
-def accepting(group: Group, target: Target, accepted: Accepted | None = None) -> list[OpImplementation]:
+def accepting(group: Group, target: Target, accepted: Accepted | None = None) -> Iterator[OpImplementation]:
     """The kernels that accept a function, best plevel first, the generic path last.  Answers in `accepted` are reused."""
-    return list(_accepting(group, target, {} if accepted is None else accepted))
-
-
-def _accepting(group: Group, target: Target, accepted: Accepted) -> Iterator[OpImplementation]:
     external = external_impl(group.func)
     if external is not None:
         yield external
         return
-    name = str(getattr(group.anchor.op, "name", "?"))
-    for impl in implementations(name, target):
+    accepted = {} if accepted is None else accepted
+    for impl in implementations(str(getattr(group.anchor.op, "name", "?")), target):
         if (impl, group) not in accepted:
             accepted[impl, group] = impl.accepts(group, target)
         if accepted[impl, group]:
@@ -93,11 +89,11 @@ def _cut(expr: Expr, target: Target, accepted: Accepted) -> Expr:
         return expr
     if not group.followers or getattr(group.anchor.op, "name", "") not in LAYERS:
         return expr
-    if any(i.anchor != "*" for i in _accepting(group, target, accepted)):
+    if any(i.anchor != "*" for i in accepting(group, target, accepted)):
         return expr
     calls = (group.anchor, *group.followers)
     for n in range(len(calls) - 1, 0, -1):
-        if any(i.anchor != "*" and i.cuts for i in _accepting(_alone(calls[:n]), target, {})):
+        if any(i.anchor != "*" and i.cuts for i in accepting(_alone(calls[:n]), target, {})):
             return _in_parts((calls[:n], *_parts(calls[n:], target)), expr)
     return expr
 
@@ -109,7 +105,7 @@ def _parts(calls: Sequence[Call], target: Target) -> Sequence[Sequence[Call]]:
 
 
 def _plevel(calls: Sequence[Call], target: Target) -> int:
-    return max((i.plevel for i in accepting(_alone(calls), target)), default=-1)
+    return max((i.plevel for i in accepting(_alone(calls), target, {})), default=-1)
 
 
 def _alone(calls: Sequence[Call]) -> Group:
@@ -267,7 +263,7 @@ def _unmet_purpose(impl: OpImplementation, policy: SelectionConfig) -> str:
 
 def why_not(impl: OpImplementation, group: Group, target: Target, policy: SelectionConfig, *, cache: LoweringCache) -> str:
     """Why a kernel for functions with this anchor is not a candidate; empty if it is."""
-    accepted = accepting(group, target, cache.accepted)
+    accepted = list(accepting(group, target, cache.accepted))
     if impl not in accepted:
         return "an external code generator has them" if "Compiler" in group.func.attrs else "accepts(group, target) refuses them"
     if _is_left_out(impl, policy, group):
@@ -436,11 +432,11 @@ def repeated_weights(func: Function) -> frozenset[Hashable]:
 
 
 def _at_least_one(group: Group, target: Target, accepted: Accepted) -> list[OpImplementation]:
-    implementations = accepting(group, target, accepted)
-    if not implementations:
+    found = list(accepting(group, target, accepted))
+    if not found:
         name = getattr(group.anchor.op, "name", "?")
         raise UnsupportedError(Problem("E1209", f"no kernel for {name} on {target.name}", str(group.anchor.span)))
-    return implementations
+    return found
 
 
 LARGE_MATRIX = 2560

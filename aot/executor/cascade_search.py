@@ -80,15 +80,6 @@ def fill_rows(count: int, dtype: str, value: int | float) -> PrimFunc:
     return b.finish(FuncAttrs(kernel=f"generic.fill_rows(elements={count})", opt="size"))
 
 
-@dataclass(frozen=True, slots=True)
-class Cascade:
-    """`func` calls `callees` by these names; `constants` is the contents of the stream `params` for all of them."""
-
-    func: PrimFunc
-    callees: Mapping[str, PrimFunc]
-    constants: Mapping[str, Array]
-
-
 Kernels = Sequence[Lowered | None]
 """The row kernel of each node; None: the rows of the only link are copied."""
 
@@ -265,12 +256,14 @@ def fits_alignment(nest: Nest, n: int, func: PrimFunc) -> bool:
     return all(size % align == 0 and align <= ALIGN for size, align in pairs) and all(b.align <= ALIGN for b in func.scratch)
 
 
-def emit(nest: Nest, kernels: Kernels, *, name: str, span: Span = NO_SPAN, fed: bool = False) -> Cascade:
-    """The cascade from the whole external tensors to the whole tensor of the last node.
+def emit(
+    nest: Nest, kernels: Kernels, *, name: str, span: Span = NO_SPAN, fed: bool = False
+) -> tuple[Lowered, Mapping[str, PrimFunc]]:  # fmt: skip
+    """The cascade from the whole external tensors to the whole tensor of the last node, and the functions that it calls by name.
 
-    Its parameters: external_0 ..., out, params (all constants), and scratch: windows, and work for the scratch of the row
-    kernels. Empty ones are left out.  With `fed`, all work is done by its callee FEED, which receives one row of external tensor
-    0 and, as a scalar, the number of the row.
+    Its parameters: external_0 ..., out, params (the constants of all row kernels), and scratch: windows, and work for the scratch
+    of the row kernels. Empty ones are left out.  With `fed`, all work is done by its callee FEED, which receives one row of
+    external tensor 0 and, as a scalar, the number of the row.
     """
     stream, places = _stream(kernels)
     offsets, total = nest.placed()
@@ -301,7 +294,7 @@ def emit(nest: Nest, kernels: Kernels, *, name: str, span: Span = NO_SPAN, fed: 
     blocks = [node.height // node.rows for node in nest.nodes]
     macs = sum(k.func.attrs.macs * n for k, n in zip(kernels, blocks, strict=True) if k is not None)
     func = b.finish(FuncAttrs(f"cascade({names})", span, macs, "size", distances=distances(nest)))
-    return Cascade(func, main.callees, {"params": stream} if stream.size else {})
+    return Lowered(func, {"params": stream} if stream.size else {}), main.callees
 
 
 FEED = "{}_feed"
@@ -766,25 +759,20 @@ def build_cascade(lowered: LoweredModule, segment: Segment, *, fed: bool) -> tup
     kernels = [None if node.maker is None else next(row_kernels).lowered for node in stripe.nodes]
     calls = lowered.calls[segment.first : segment.last + 1]
     name, span = f"cascade_{segment.first}", calls[-1].span
-    cascade = emit(stripe, kernels, name=name, span=span, fed=fed)
-    func = cascade.func
+    lowered_cascade, callees = emit(stripe, kernels, name=name, span=span, fed=fed)
+    func = lowered_cascade.func
     candidate = Candidate(
-        func.attrs.kernel,
-        Lowered(func, cascade.constants, segment.instructions),
-        ("cascade", segment.first),
-        segment.instructions,
-        sum(c.nbytes for c in cascade.constants.values()),
-        sum({c.key: c.code for c in segment.kernels}.values()),
-        sum(b.nbytes for b in func.scratch),
-        is_cascade=True,
-    )
+        func.attrs.kernel, replace(lowered_cascade, instructions=segment.instructions), ("cascade", segment.first),
+        segment.instructions, sum(c.nbytes for c in lowered_cascade.constants.values()),
+        sum({c.key: c.code for c in segment.kernels}.values()), sum(b.nbytes for b in func.scratch), is_cascade=True,
+    )  # fmt: skip
     feed = (FEED.format(name), *stripe.arrivals()) if fed else None
     operators = dict(sorted(pair for c in calls for pair in c.operators.items()))
     call = KernelCall(
         name, stripe.externals, calls[-1].outputs, span=span, operators=operators, candidates=(candidate,),
-        callees=tuple(cascade.callees), feed=feed,
+        callees=tuple(callees), feed=feed,
     )  # fmt: skip
-    return call, {**cascade.callees, name: func}
+    return call, {**callees, name: func}
 
 
 def use_cascades(lowered: LoweredModule, search: CascadeSearch, *, most: int | None) -> LoweredModule | None:

@@ -13,7 +13,7 @@ from aot import op as operators
 from aot import topi
 from aot.executor.candidates import candidates
 from aot.executor.cascade_nest import Nest, Part, StripeConfig, make_stripe, row_form, row_variant
-from aot.executor.cascade_search import Cascade, emit, fits_alignment
+from aot.executor.cascade_search import emit, fits_alignment
 from aot.executor.config import SelectionConfig
 from aot.executor.lower_te import execution_order
 from aot.executor.lowered import TensorRef
@@ -140,7 +140,7 @@ class Built:
     """A cascade as it goes to the code generator."""
 
     chain: Nest
-    cascade: Cascade
+    cascade: Lowered
     func: PrimFunc
     callees: Mapping[str, PrimFunc]
 
@@ -164,8 +164,8 @@ def build_chain(parts: Sequence[Part], styles: Sequence[StripeConfig], *, target
         if not fitting:
             return None
         kernels.append(fitting[0].lowered)
-    cascade = emit(chain, kernels, name="cascade", fed=fed)
-    callees = {name: optimize(f) for name, f in cascade.callees.items()}
+    cascade, called = emit(chain, kernels, name="cascade", fed=fed)
+    callees = {name: optimize(f) for name, f in called.items()}
     return Built(chain, cascade, optimize(cascade.func), callees)
 
 
