@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,8 +10,7 @@ from aot.ir.op import Array, TypeRuleError
 from aot.ir.type import TensorType, Type
 from aot.numerics.elementary import IN_FLOAT32, MATH
 from aot.numerics.random import WORDS, advanced, random_bits
-from aot.op.common.operator import Index, elementwise, operator, register
-from aot.op.common.tensors import tensors_of
+from aot.op.common.operator import Index, operator
 from aot.support.dataclass import dataclass
 from aot.te.tensor import TensorFn
 from aot.tir.builder import IRBuilder
@@ -82,11 +80,70 @@ class AdvanceAttrs:
 # total.  Oracle: `kernels/random_ops.cc`, TensorFlow's `philox_random.h` and `random_distributions_utils.h`.
 
 
+FRACTION = 2.0**-23
+TWO_PI = float(np.float32(2)) * math.pi
+EPSILON = float(np.float32(1e-7))
+
+
 @dataclass(frozen=True, slots=True)
 class DistributionAttrs:
     """Elements of the result."""
 
     count: int
+
+    def infer_type(self, bits: TensorType) -> Type:
+        """uint32 [at least count, an even number] -> float32 [count]."""
+        if bits.dtype != "uint32" or len(bits.shape) != 1 or bits.size < self.count + self.count % 2 or self.count < 1:
+            raise TypeRuleError(f"{self.count} random numbers from {bits} are not valid")
+        return TensorType((self.count,), "float32")
+
+
+@operator("random.uniform", "RANDOM_UNIFORM; from 0 to 1", [("bits", "uint32 [n]", "random words")])
+class UniformAttrs(DistributionAttrs):
+    """One word per number."""
+
+    def evaluate(self, bits: Array, *, out_type: TensorType) -> Array:
+        return _uniform(bits[: self.count])
+
+    def element(self, b: IRBuilder, i: Index, bits: TensorFn, *, out_type: TensorType) -> Expr:
+        return tir_uniform(bits.at(b, i))
+
+
+def _uniform(bits: Array) -> Array:
+    return (bits & np.uint32(0x7FFFFF)).astype(np.float32) * np.float32(FRACTION)
+
+
+def tir_uniform(bits: Expr) -> Expr:
+    """The fraction given by the lower 23 bits of a uint32."""
+    return cast("float32", bits & imm(0x7FFFFF, "uint32")) * imm(FRACTION, "float32")
+
+
+@operator("random.normal", "RANDOM_STANDARD_NORMAL", [("bits", "uint32 [n]", "random words")])
+class NormalAttrs(DistributionAttrs):
+    """Two words per pair of numbers."""
+
+    def evaluate(self, bits: Array, *, out_type: TensorType) -> Array:
+        first, second = bits[0::2], bits[1::2]
+        size = np.maximum(_uniform(first), np.float32(EPSILON))
+        radius = np.sqrt(np.float32(-2) * IN_FLOAT32["log"](size))
+        angle = (_uniform(second).astype(np.float64) * TWO_PI).astype(np.float32)
+        pairs = np.stack([IN_FLOAT32["sin"](angle) * radius, IN_FLOAT32["cos"](angle) * radius], axis=1)
+        return np.asarray(pairs.reshape(-1)[: self.count], np.float32)
+
+    def element(self, b: IRBuilder, index: Index, bits: TensorFn, *, out_type: TensorType) -> Expr:
+        (i,) = index
+        pair = b.let("pair", i / 2 * 2)
+        size = b.let("size", tir_uniform(bits.at(b, (pair,))))
+        least = imm(EPSILON, "float32")
+        radius = MATH["sqrt"](imm(-2.0, "float32") * MATH["log"](select(size < least, least, size)))
+        turn = cast("float64", tir_uniform(bits.at(b, (pair + 1,)))) * imm(TWO_PI, "float64")
+        angle = b.let("angle", cast("float32", turn))
+        found = b.local("found", (1,), "float32")
+        with b.if_(equal(pair, i)):
+            b.store(found, 0, MATH["sin"](angle))
+        with b.else_():
+            b.store(found, 0, MATH["cos"](angle))
+        return found[0] * radius
 
 
 @operator(
@@ -121,73 +178,3 @@ class MultinomialAttrs:
                 sums.append(total)
             out[:] = np.searchsorted(np.array(sums), draws * total, side="right")
         return classes.astype(out_type.dtype)
-
-
-def infer_random(types: Sequence[Type], attrs: DistributionAttrs) -> Type:
-    """uint32 [at least count] -> float32 [count]; for `normal` an even number of words."""
-    (bits,) = tensors_of(types, 1)
-    if bits.dtype != "uint32" or len(bits.shape) != 1 or bits.size < attrs.count + attrs.count % 2 or attrs.count < 1:
-        raise TypeRuleError(f"{attrs.count} random numbers from {bits} are not valid")
-    return TensorType((attrs.count,), "float32")
-
-
-FRACTION = 2.0**-23
-TWO_PI = float(np.float32(2)) * math.pi
-EPSILON = float(np.float32(1e-7))
-
-
-def _uniform(bits: Array) -> Array:
-    return (bits & np.uint32(0x7FFFFF)).astype(np.float32) * np.float32(FRACTION)
-
-
-def evaluate_uniform(bits: Array, *, attrs: DistributionAttrs, out_type: TensorType) -> Array:
-    return _uniform(bits[: attrs.count])
-
-
-def evaluate_normal(bits: Array, *, attrs: DistributionAttrs, out_type: TensorType) -> Array:
-    first, second = bits[0::2], bits[1::2]
-    size = np.maximum(_uniform(first), np.float32(EPSILON))
-    radius = np.sqrt(np.float32(-2) * IN_FLOAT32["log"](size))
-    angle = (_uniform(second).astype(np.float64) * TWO_PI).astype(np.float32)
-    pairs = np.stack([IN_FLOAT32["sin"](angle) * radius, IN_FLOAT32["cos"](angle) * radius], axis=1)
-    return np.asarray(pairs.reshape(-1)[: attrs.count], np.float32)
-
-
-def element_uniform(_attrs: DistributionAttrs, b: IRBuilder, i: Index, bits: TensorFn, *, out_type: TensorType) -> Expr:
-    return tir_uniform(bits.at(b, i))
-
-
-def tir_uniform(bits: Expr) -> Expr:
-    """The fraction given by the lower 23 bits of a uint32."""
-    return cast("float32", bits & imm(0x7FFFFF, "uint32")) * imm(FRACTION, "float32")
-
-
-def element_normal(_attrs: DistributionAttrs, b: IRBuilder, index: Index, bits: TensorFn, *, out_type: TensorType) -> Expr:
-    (i,) = index
-    pair = b.let("pair", i / 2 * 2)
-    size = b.let("size", tir_uniform(bits.at(b, (pair,))))
-    least = imm(EPSILON, "float32")
-    radius = MATH["sqrt"](imm(-2.0, "float32") * MATH["log"](select(size < least, least, size)))
-    turn = cast("float64", tir_uniform(bits.at(b, (pair + 1,)))) * imm(TWO_PI, "float64")
-    angle = b.let("angle", cast("float32", turn))
-    found = b.local("found", (1,), "float32")
-    with b.if_(equal(pair, i)):
-        b.store(found, 0, MATH["sin"](angle))
-    with b.else_():
-        b.store(found, 0, MATH["cos"](angle))
-    return found[0] * radius
-
-
-for _name, _evaluate, _element, _doc in (
-    ("random.uniform", evaluate_uniform, element_uniform, "RANDOM_UNIFORM; from 0 to 1"),
-    ("random.normal", evaluate_normal, element_normal, "RANDOM_STANDARD_NORMAL"),
-):
-    register(
-        _name,
-        _doc,
-        [("bits", "uint32 [n]", "random words")],
-        attrs=DistributionAttrs,
-        infer_type=infer_random,
-        evaluate=_evaluate,
-        te=elementwise(_element),
-    )

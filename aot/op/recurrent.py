@@ -12,11 +12,10 @@ from aot.numerics.elementary import apply
 from aot.numerics.fixed_point import inverse_sqrt, multiply_by_quantized_multiplier, sigmoid16, tanh16
 from aot.op.common.layer import LANES, np_eigen_sum, np_lane_sum, tir_lane_sum
 from aot.op.common.operator import Index, operator
-from aot.op.common.te_rule import TeContext
 from aot.op.qnn.lut import Sigmoid16Attrs
 from aot.op.qnn.quantize import quantized
 from aot.support.dataclass import dataclass
-from aot.te.tensor import TensorFn, reduce_axis, tensor_fn
+from aot.te.tensor import TensorFn, reduce_axis
 from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, logical_and, select
@@ -223,27 +222,23 @@ class SvdfTimeAttrs:
         products = weight.astype(np.int64) * (filters.astype(np.int64) - self.state_zp)
         return np.asarray(products.sum(-1).reshape(units).sum(-1).astype(np.int32))
 
-    def te_rule(self, _ctx: TeContext, args: Sequence[TensorFn], out_type: TensorType) -> TensorFn:
-        state, weight = args
+    def element(self, b: IRBuilder, index: Index, state: TensorFn, weight: TensorFn, *, out_type: TensorType) -> Expr:
+        batch, unit = index
         depth = weight.shape[1]
 
-        def exact(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
-            def term(r: Expr, m: Expr) -> Expr:
-                row = unit * self.rank + r
-                value = cast("int32", state.at(b, (batch, row * depth + m))) - self.state_zp
-                return cast("uint32", cast("int32", weight.at(b, (row, m))) * value)
+        def filtered(r: Expr) -> Expr:
+            row = b.let("row", unit * self.rank + r)
+            return tir_lane_sum(b, depth, lambda m: weight.at(b, (row, m)) * state.at(b, (batch, row * depth + m)))
 
-            axes = [reduce_axis(self.rank, name="r"), reduce_axis(depth, name="m")]
-            return cast("int32", te_sum(b, axes, term, dtype="uint32"))
+        def term(r: Expr, m: Expr) -> Expr:
+            row = unit * self.rank + r
+            value = cast("int32", state.at(b, (batch, row * depth + m))) - self.state_zp
+            return cast("uint32", cast("int32", weight.at(b, (row, m))) * value)
 
-        def floating(b: IRBuilder, batch: Expr, unit: Expr) -> Expr:
-            def filtered(r: Expr) -> Expr:
-                row = b.let("row", unit * self.rank + r)
-                return tir_lane_sum(b, depth, lambda m: weight.at(b, (row, m)) * state.at(b, (batch, row * depth + m)))
-
+        if out_type.dtype == "float32":
             return tir_lane_sum(b, self.rank, filtered)
-
-        return tensor_fn(out_type.shape, out_type.dtype, floating if out_type.dtype == "float32" else exact)
+        axes = [reduce_axis(self.rank, name="r"), reduce_axis(depth, name="m")]
+        return cast("int32", te_sum(b, axes, term, dtype="uint32"))
 
 
 # nn.dense_lanes: rows times a float32 matrix in the order of the reference's recurrent kernels (`aot.op.common.layer`).

@@ -10,7 +10,7 @@ import numpy as np
 from aot.frontend.tflite.convert import Operator, converter
 from aot.numerics.random import WORDS
 from aot.op.math.unary import BitcastAttrs
-from aot.op.random import LARGEST, AdvanceAttrs, BitsAttrs, DistributionAttrs, MultinomialAttrs
+from aot.op.random import LARGEST, AdvanceAttrs, BitsAttrs, MultinomialAttrs, NormalAttrs, UniformAttrs
 from aot.op.tensor import ConcatenateAttrs
 from aot.relay.expr import Expr, const
 
@@ -75,8 +75,8 @@ def _random(op: Operator) -> Expr:
     count = prod(shape)
     blocks = -(-count // WORDS["philox"])
     words = blocks * WORDS["philox"]
-    kind = "random.uniform" if op.opcode == "RANDOM_UNIFORM" else "random.normal"
-    numbers = op.call(kind, [_drawn(op, words, blocks=blocks)], DistributionAttrs(count))
+    kind, attrs_type = ("uniform", UniformAttrs) if op.opcode == "RANDOM_UNIFORM" else ("normal", NormalAttrs)
+    numbers = op.call(f"random.{kind}", [_drawn(op, words, blocks=blocks)], attrs_type(count))
     return op.reshaped(numbers, shape)
 
 

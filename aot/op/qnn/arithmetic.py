@@ -309,16 +309,9 @@ INVERSE_OF_ZERO = -1515870788
 
 
 @operator("qnn.divide", "DIV; int8, int16, uint8, with broadcasting", PAIR, OpPattern.BROADCAST)
-class DivideAttrs(Clamped):
+class DivideAttrs(MultiplyAttrs):
     """As MultiplyAttrs; `inverts_zero`: whether a divisor of zero counts as `INVERSE_OF_ZERO`."""
 
-    input_zp: tuple[int, int]
-    multiplier: int
-    shift: int
-    zero_point: int
-    lo: int
-    hi: int
-    quant: QuantParams | None = None
     inverts_zero: bool = False
 
     def infer_type(self, a: TensorType, b: TensorType) -> Type:
