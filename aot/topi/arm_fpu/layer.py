@@ -499,8 +499,8 @@ class WindowKernel:
         """Channels that are computed together."""
         return MOST_CHANNELS if self.wide else CHANNELS
 
-    def more(self) -> list[Expr]:
-        """Further numbers that the block needs at the end."""
+    def more(self, _count: int, _blocks: int) -> list[Expr]:
+        """Further numbers that `_blocks` blocks of `_count` channels need at the end."""
         return [imm(self.layer.columns.dilation * self.layer.depth)] * self.layer.depthwise
 
     @property
@@ -602,7 +602,7 @@ class WindowKernel:
         for n, count in channel_blocks(self.b, self.layer.channels, each, one=True):
             yield n * each, n * size, count
 
-    def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
+    def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int, *, blocks: int = 1) -> None:
         form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
         at = self._spread.pixel(pixel, tile.x)
         to, step = self.io.target(at, channel, count)
@@ -615,7 +615,7 @@ class WindowKernel:
         weights = self._weights(offset, tile.skipped, count)
         bias = region(self._params, offset, dtype="float32")
         data = self.data(tile.data, channel, form)
-        self.b.block(self.intrin(form), *data, *weights, bias, to, *numbers, *self.more())
+        self.b.block(self.intrin(form), *data, *weights, bias, to, *numbers, *self.more(count, blocks))
         self.io.finish(at, channel, pixels=tile.pixels, count=count)
 
     def _weights(self, offset: Expr, skipped: Expr, count: int) -> list[Region]:

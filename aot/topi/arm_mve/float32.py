@@ -409,28 +409,16 @@ class _Depthwise(WindowKernel):
         blocks, remainder = divmod(self.layer.channels, CHANNELS)
         size = CHANNELS * (1 + len(self._matrix))
         if blocks:
-            self._vectors(tile, pixel, imm(0), imm(0), count=CHANNELS, blocks=blocks)
+            self._block(tile, pixel, imm(0), imm(0), CHANNELS, blocks=blocks)
         if remainder:
-            self._vectors(tile, pixel, imm(blocks * CHANNELS), imm(blocks * size), count=remainder, blocks=1)
+            self._block(tile, pixel, imm(blocks * CHANNELS), imm(blocks * size), remainder)
 
-    def _block(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, count: int) -> None:
-        self._vectors(tile, pixel, channel, offset, count=count, blocks=1)
+    def more(self, count: int, blocks: int) -> list[Expr]:
+        return [*super().more(count, blocks), imm(blocks), imm(count * (1 + len(self._matrix)))]
 
-    def _vectors(self, tile: Tile, pixel: Expr, channel: Expr, offset: Expr, *, count: int, blocks: int) -> None:
-        form = self._forms[tile.pixels, count] = self.form(tile.pixels, count)
+    def intrin(self, form: DotForm) -> TensorIntrin:
         assert isinstance(form, DepthwiseVectors)
-        at = self._spread.pixel(pixel, tile.x)
-        to, step = self.io.target(at, channel, count)
-        numbers: list[Expr] = [imm(step * self._spread.strides[1])] if tile.pixels == 2 else []
-        numbers += [(tile.taps - form.remainder) // form.unroll] if form.loop else []
-        if form.runs:
-            numbers += [tile.runs, self.gap(tile.taps)]
-            numbers += [(self.run - tile.taps) * count] if tile.pixels == 1 else []
-        numbers += [*self.more(), imm(blocks), imm(count * (1 + len(self._matrix)))]
-        bias = region(self._params, offset, dtype="float32")
-        data, weights = self.data(tile.data, channel, form), self._weights(offset, tile.skipped, count)
-        self.b.block(depthwise_vectors(form), *data, *weights, bias, to, *numbers)
-        self.io.finish(at, channel, pixels=tile.pixels, count=count)
+        return depthwise_vectors(form)
 
     def price(self, form: DotForm, *, runs: int, trips: float) -> tuple[float, float]:
         assert isinstance(form, DepthwiseVectors)
