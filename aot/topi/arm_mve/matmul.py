@@ -253,7 +253,7 @@ class Tile:
         for p in range(PIXELS):
             a, b, c, d = _ACCUMULATORS[CHANNELS * p : CHANNELS * (p + 1)]
             lines += [f"vmov q{p}[2], q{p}[0], {a}, {c}", f"vmov q{p}[3], q{p}[1], {b}, {d}"]
-        lines += [*self.form.vectors("r1"), "vshr.u32 q1, q0, #16"]
+        lines += [*self.form.requantise("r1", "q0", "q1"), *self.form.narrow, "vshr.u32 q1, q0, #16"]
         near = self.channels <= _NEAR
         second = f"[r7, #{self.channels}]" if near else "[r2]"
         lines += [] if near else add_to("r2", "r7", self.channels)
@@ -315,7 +315,7 @@ class Row(Tile):
             lines += [f"{form.multiply} {q}, {q}, r5" for q in ("q0", "q1")]
             lines += form.shift(("q0", "q1"), "q2", "r9")
         else:
-            lines += [*form.vector("r1", "q0"), *form.vector("r1", "q1")]
+            lines += [*form.requantise("r1", "q0"), *form.requantise("r1", "q1")]
         lines += form.narrow
         if not self.odd:
             return [*lines, "vstrb.16 q0, [r7], #8"]

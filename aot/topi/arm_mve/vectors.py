@@ -18,7 +18,6 @@ import numpy as np
 from aot.ir.op import Array
 from aot.op.qnn.quantize import RequantizeAttrs
 from aot.support.dataclass import dataclass
-from aot.support.dtype import int_range
 from aot.tir.buffer import UNKNOWN_EXTENT
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, Var, cast, clamp
@@ -54,40 +53,25 @@ class RequantForm:
     @property
     def setup(self) -> list[str]:
         """Instructions before all blocks: the zero point in q7; limits narrower than int8 in q5 and q6."""
-        lines: list[str] = []
-        for register, value, width in self._splats():
-            lines += splat(register, value, width)
-        return lines
-
-    def _splats(self) -> list[tuple[str, int, int]]:
-        low, high = int_range("int8")
-        splats = [("q7", self.zero_point, 16)] if self.zero_point else []
-        splats += [("q5", self.lo, 8)] if self.lo > low else []
-        return splats + ([("q6", self.hi, 8)] if self.hi < high else [])
+        lines = splat("q7", self.zero_point, 16) if self.zero_point else []
+        lines += splat("q5", self.lo, 8) if self.lo > -128 else []
+        return lines + (splat("q6", self.hi, 8) if self.hi < 127 else [])
 
     @property
     def field_bytes(self) -> int:
         """Bytes of a channel's numbers: bias and multiplier are words, shifts are bytes."""
         return 9 + self.left
 
-    def vectors(self, stream: str) -> list[str]:
-        """Requantise the accumulators of the same four channels in q0 and q1 to 16-bit results in q0, those of q1 in the top
-        halves.
+    def requantise(self, stream: str, *vectors: str) -> list[str]:
+        """Requantise vectors of accumulators of the same four channels to 32-bit results.
 
         Reads the numbers from the pointer in `stream`; overwrites q2 to q4.
         """
-        lines = [f"vldrw.u32 q2, [{stream}], #16", f"vldrw.u32 q3, [{stream}], #16", *_both("vadd.i32", "q2")]
-        if self.left:
-            lines += [f"vldrb.s32 q2, [{stream}, #4]", *_both("vshl.s32", "q2")]
-        lines += [f"vldrb.s32 q4, [{stream}], #{8 if self.left else 4}", *_both(self.multiply, "q3")]
-        return [*lines, *self.shift(("q0", "q1"), "q2", "q4"), *self.narrow]
-
-    def vector(self, stream: str, q: str) -> list[str]:
-        """Requantise one vector of accumulators to 32-bit results; its own numbers are read from the pointer in `stream`."""
-        lines = [f"vldrw.u32 q2, [{stream}], #16", f"vldrw.u32 q3, [{stream}], #16", f"vadd.i32 {q}, {q}, q2"]
-        lines += [f"vldrb.s32 q2, [{stream}, #4]", f"vshl.s32 {q}, {q}, q2"] if self.left else []
-        lines += [f"vldrb.s32 q4, [{stream}], #{8 if self.left else 4}", f"{self.multiply} {q}, {q}, q3"]
-        return [*lines, *self.shift((q,), "q2", "q4")]
+        lines = [f"vldrw.u32 q2, [{stream}], #16", f"vldrw.u32 q3, [{stream}], #16"]
+        lines += [f"vadd.i32 {q}, {q}, q2" for q in vectors]
+        lines += [f"vldrb.s32 q2, [{stream}, #4]", *(f"vshl.s32 {q}, {q}, q2" for q in vectors)] if self.left else []
+        lines += [f"vldrb.s32 q4, [{stream}], #{8 if self.left else 4}", *(f"{self.multiply} {q}, {q}, q3" for q in vectors)]
+        return lines + self.shift(vectors, "q2", "q4")
 
     @property
     def multiply(self) -> str:
@@ -103,16 +87,10 @@ class RequantForm:
 
     @property
     def narrow(self) -> list[str]:
-        """Narrow q0 and q1 to bytes 0 and 2 of the words of q0."""
-        return ["vqmovnb.s32 q0, q0", "vqmovnt.s32 q0, q1", *self.bytes("q0")]
-
-    def bytes(self, register: str) -> list[str]:
-        """Narrow eight 16-bit results to the even bytes of a vector; add the zero point and apply the limits."""
-        lines = [f"vqadd.s16 {register}, {register}, q7"] if self.zero_point else []
-        lines.append(f"vqmovnb.s16 {register}, {register}")
-        names = {name for name, *_ in self._splats()}
-        lines += [f"vmax.s8 {register}, {register}, q5"] if "q5" in names else []
-        return lines + ([f"vmin.s8 {register}, {register}, q6"] if "q6" in names else [])
+        """Narrow q0 and q1 to bytes 0 and 2 of the words of q0; add the zero point and apply the limits."""
+        lines = ["vqmovnb.s32 q0, q0", "vqmovnt.s32 q0, q1", *["vqadd.s16 q0, q0, q7"] * bool(self.zero_point)]
+        lines += ["vqmovnb.s16 q0, q0", *["vmax.s8 q0, q0, q5"] * (self.lo > -128)]
+        return lines + ["vmin.s8 q0, q0, q6"] * (self.hi < 127)
 
     def meaning(self, b: IRBuilder, acc: Expr, numbers: tuple[Expr, Expr, Expr]) -> Expr:
         """The result of an accumulator; `numbers`: bias, multiplier, shift."""
@@ -120,10 +98,6 @@ class RequantForm:
         step = REQUANTIZE_DOUBLE if self.rounding == "double" else REQUANTIZE_SINGLE
         total = b.let("total", cast("int32", cast("uint32", acc) + cast("uint32", bias)))
         return clamp(step(total, multiplier, shift) + self.zero_point, self.lo, self.hi)
-
-
-def _both(instruction: str, operand: str) -> list[str]:
-    return [f"{instruction} {q}, {q}, {operand}" for q in ("q0", "q1")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,26 +216,21 @@ def plain_layer(group: Group, target: Target) -> FusedLayer | None:
     return layer
 
 
-def _plan(group: Group, target: Target, *, packed: bool, other: bool = False) -> StripPlanes | None:
-    """Return the orientation with fewer instructions, or the `other` one."""
+def _plan(group: Group, target: Target, *, packed: bool = False, other: bool = False, bands: bool = False) -> StripPlanes | None:
+    """Return the orientation with fewer instructions, or the `other` one.
+
+    `bands`: rows of the image in SMALL_BANDS bands (or as many as possible) of all channels, of less than the image.
+    """
     layer = match_layer(group, wide=not packed)
     if layer is None or not is_supported(layer, target):
         return None
     plans = _plans(layer, plan_numbers(layer, target, packed=packed), target, packed=packed)
-    return next(iter(sorted(plans, key=lambda p: p.channel_cost)[other:]), None)
-
-
-def _plan_bands(group: Group, target: Target) -> StripPlanes | None:
-    """Return SMALL_BANDS bands (or as many as possible) of all channels; None if a band would be one row or the image."""
-    layer = match_layer(group, wide=True)
-    if layer is None or not is_supported(layer, target):
-        return None
-    plans = _plans(layer, plan_numbers(layer, target, packed=False), target)
+    if not bands:
+        return next(iter(sorted(plans, key=lambda p: p.channel_cost)[other:]), None)
     if not plans or plans[0].swapped:
         return None
-    rows = plans[0].rows
-    band = min(plans[0].band, -(-rows.out // SMALL_BANDS))
-    return replace(plans[0], band=band, bands_first=True) if band < rows.out else None
+    band = min(plans[0].band, -(-plans[0].rows.out // SMALL_BANDS))
+    return replace(plans[0], band=band, bands_first=True) if band < plans[0].rows.out else None
 
 
 def _plan_16x8(group: Group, target: Target) -> StripPlanes | None:
@@ -370,9 +365,9 @@ def _copy_row(b: IRBuilder, plan: StripPlanes, data: Buffer, plane: Buffer, row:
 
 
 _register = partial(register_planned, anchor="nn.depthwise_conv2d")
-_register("arm_dsp.depthwise", plan=partial(_plan, packed=False), lower=_lower, plevel=30)
+_register("arm_dsp.depthwise", plan=_plan, lower=_lower, plevel=30)
 _register("arm_dsp.depthwise_w8", plan=partial(_plan, packed=True), lower=_lower, plevel=28)
-_register("arm_dsp.depthwise_bands", plan=_plan_bands, lower=_lower, plevel=9, small=True)
+_register("arm_dsp.depthwise_bands", plan=partial(_plan, bands=True), lower=_lower, plevel=9, small=True)
 _register("arm_dsp.depthwise_16x8", plan=_plan_16x8, lower=_lower, plevel=30)
-_other = partial(_plan, packed=False, other=True)
-_register("arm_dsp.depthwise_turned", plan=_other, lower=partial(_lower, turned=True), plevel=5, for_records=True)
+_other, _turned = partial(_plan, other=True), partial(_lower, turned=True)
+_register("arm_dsp.depthwise_turned", plan=_other, lower=_turned, plevel=5, for_records=True)
