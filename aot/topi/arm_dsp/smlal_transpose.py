@@ -11,6 +11,7 @@ uses its part of the packed words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from math import prod
 
 import numpy as np
@@ -22,7 +23,6 @@ from aot.target.target import Target
 from aot.tir.buffer import Buffer
 from aot.tir.builder import IRBuilder, region
 from aot.tir.expr import Expr, imm, logical_and, minimum
-from aot.tir.function import FuncAttrs
 from aot.tir.stmt import ForKind
 from aot.topi.arm_dsp.smlal import (
     CHANNELS,
@@ -42,7 +42,7 @@ from aot.topi.arm_dsp.smlal import (
     short_form,
     smlal_chain,
 )
-from aot.topi.layer.fused import TRANSPOSE, FusedLayer, LayerIo, PhaseAxis, describe, open_io, sub_pixels, table_of
+from aot.topi.layer.fused import TRANSPOSE, FusedLayer, LayerIo, PhaseAxis, lowered, open_io, sub_pixels, table_of
 from aot.topi.layer.im2col import TapLoop, TapSource, border_groups
 from aot.topi.layer.requant import channel_params
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -195,15 +195,14 @@ def lower(group: Group, target: Target, name: str, plan: Plan) -> Lowered:
         source.pack(first)
         pixels = [_Pixel.of(b, plan, first + p) for p in range(PIXELS)]
         for phase, stream, numbers in zip(plan.phases, streams, params, strict=True):
-            _emit(b, io, _Results(plan, phase, pixels), stream, numbers, source.words)
-    kernel = describe("arm_dsp.conv2d_transpose_chain", phases=len(plan.phases))
-    func = b.finish(FuncAttrs(kernel=kernel, span=whole.span, macs=whole.macs))
+            _emit_phase(io, plan, phase, stream, (numbers, source.words), pixels)
     epilogue = 2 * whole.out_type.size * bool(whole.epilogue)
     partial = sum(2 * PIXELS * whole.channels for p in plan.phases if p.layer.out_type.shape != window.out_type.shape)
     blocks = sum((s.blocks + bool(s.remainder)) * s.instructions() for s in streams) + partial
     each = blocks + 8 * taps + 80 + 20 * window.weight.shape[1]
     instructions = tiles * each + 7 * taps * border_groups(window, PIXELS) + epilogue
-    return Lowered(func, io.constants, instructions, code=690 + sum(s.code() for s in streams))
+    code = 690 + sum(stream.code() for stream in streams)
+    return lowered(io, whole, "arm_dsp.conv2d_transpose_chain", instructions, code, phases=len(plan.phases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,57 +223,30 @@ class _Pixel:
         return cls(line, column, b.let("at", at))
 
 
-@dataclass(frozen=True, slots=True)
-class _Results:
-    """Where the results of a phase go, for one tile."""
-
-    plan: Plan
-    phase: Phase
-    pixels: Sequence[_Pixel]
-
-    def at(self, pixel: _Pixel, channel: Expr) -> Expr:
-        (y, x), whole = self.phase.remainder, self.plan.layer.out_type.shape
-        return pixel.at + channel + (y * whole[2] + x) * whole[3]
-
-    @property
-    def whole(self) -> bool:
-        """Whether every pixel of every tile has a result in this phase."""
-        return self.phase.layer.out_type.shape == self.plan.window.out_type.shape
-
-    def inside(self, pixel: _Pixel) -> Expr:
-        _, rows, columns, _ = self.phase.layer.out_type.shape
-        return logical_and(pixel.line < rows, pixel.column < columns)
-
-
-def _emit(b: IRBuilder, io: LayerIo, results: _Results, stream: PhaseStream, params: Buffer, words: Buffer) -> None:
-    """Emit the channels of one phase of a tile."""
-    if results.whole:
-        _channels(b, io, results, stream, params, words, [])
-        return
-    inside = [b.let("inside", results.inside(p)) for p in results.pixels]
-    with b.if_(results.pixels[0].line < results.phase.layer.out_type.shape[1]):  # not below the last row
-        _channels(b, io, results, stream, params, words, inside)
-
-
-def _channels(
-    b: IRBuilder, io: LayerIo, results: _Results, stream: PhaseStream, params: Buffer, words: Buffer, inside: Sequence[Expr]
+def _emit_phase(
+    io: LayerIo, plan: Plan, phase: Phase, stream: PhaseStream, buffers: tuple[Buffer, Buffer], pixels: Sequence[_Pixel]
 ) -> None:
-    """Emit the blocks of channels; `inside`: whether each pixel of the tile has a result, empty if all have."""
-    for n, count in stream.each_block(b):
-        lanes = stream.sums(b, params, words, n)
-        for j in range(count):
-            bias = b.let("bias", stream.number(params, stream.base(n), 0, j))
-            numbers = channel_params(stream.requant, stream.requant_loads(params, stream.base(n), j))
-            sums = [scaled_sum(lanes[j][p], stream.scale, bias) for p in range(PIXELS)]
-            values = [stream.requant.emit_scaled(b, s, numbers) for s in sums]
-            places = [(results.at(pixel, n * CHANNELS + j),) for pixel in results.pixels]
-            if not inside:
-                io.store_all(places, values)
-                continue
-            for place, value, here in zip(places, io.finished(places, values), inside, strict=True):
-                value = b.let("value", value)
-                with b.if_(here):
-                    b.store(io.out, place, value)
+    """Emit the channels of one phase of a tile; `buffers`: constants and packed words."""
+    b, (params, words), ((y, x), shape) = io.ctx.builder, buffers, (phase.remainder, plan.layer.out_type.shape)
+    _, rows, columns, _ = phase.layer.out_type.shape
+    whole = phase.layer.out_type.shape == plan.window.out_type.shape  # every pixel of every tile has a result
+    inside = [] if whole else [b.let("inside", logical_and(p.line < rows, p.column < columns)) for p in pixels]
+    with nullcontext() if whole else b.if_(pixels[0].line < rows):  # not below the last row
+        for n, count in stream.each_block(b):
+            lanes = stream.sums(b, params, words, n)
+            for j in range(count):
+                bias = b.let("bias", stream.number(params, stream.base(n), 0, j))
+                numbers = channel_params(stream.requant, stream.requant_loads(params, stream.base(n), j))
+                sums = [scaled_sum(lanes[j][p], stream.scale, bias) for p in range(PIXELS)]
+                values = [stream.requant.emit_scaled(b, s, numbers) for s in sums]
+                places = [(pixel.at + (n * CHANNELS + j) + (y * shape[2] + x) * shape[3],) for pixel in pixels]
+                if whole:
+                    io.store_all(places, values)
+                    continue
+                for place, value, here in zip(places, io.finished(places, values), inside, strict=True):
+                    value = b.let("value", value)
+                    with b.if_(here):
+                        b.store(io.out, place, value)
 
 
 register_planned("arm_dsp.conv2d_transpose_chain", TRANSPOSE, plan, lower, plevel=20)
