@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from math import gcd, prod
 from typing import cast as typed
 
@@ -265,7 +266,7 @@ class _Kernel:
         return te_of(self._ctx, call, args, (tensor_type(call).size,))
 
     def _source_tensor(self, source: _Source) -> TensorFn:
-        if not isinstance(source.node, Call) or _is_elementwise_only(source.node):
+        if not isinstance(source.node, Call) or not any(map(_is_movement, post_order(source.node))):
             return self._node_tensor(source.node)
         argument = tensor_type(source.node.args[0])
         if source.of:
@@ -280,6 +281,7 @@ class _Kernel:
         core = self._movement.epilogue[0] if self._movement.epilogue else None
         inner = next(a for a in core.args if isinstance(a, Call)) if core is not None else self._group.result
         type_ = tensor_type(inner)
+        self._dtype = type_.dtype
         current = TensorFn((type_.size,), type_.dtype, lambda _b, _i: self._value)
         for call in self._movement.epilogue:
             args = [current if isinstance(a, Call) else self._node_tensor(a) for a in call.args]
@@ -295,14 +297,13 @@ class _Kernel:
         move = self._mover(nest, unit, factor)
         inner = Axis(nest.inner.count // factor, nest.inner.out, nest.inner.source)
 
-        def run(axes: tuple[Axis, ...], out: Scalar, start: Scalar) -> None:
-            if not axes:
-                self._run(inner, out, start, move)
-                return
-            with self._b.for_("i", axes[0].count) as i:
-                run(axes[1:], out + i * (axes[0].out // factor), start + i * (axes[0].source // factor))
-
-        run(nest.axes[:-1], imm(nest.out // factor), imm(nest.start // factor))
+        out: Scalar = imm(nest.out // factor)
+        start: Scalar = imm(nest.start // factor)
+        with ExitStack() as loops:
+            for axis in nest.axes[:-1]:
+                i = loops.enter_context(self._b.for_("i", axis.count))
+                out, start = out + i * (axis.out // factor), start + i * (axis.source // factor)
+            self._run(inner, out, start, move)
         looped = 0 if inner.count <= MAX_STRAIGHT else 4 + 3 * inner.count // UNROLL
         return prod(a.count for a in nest.axes[:-1]) * (inner.count * self._cost(nest) + looped + 6)
 
@@ -356,16 +357,8 @@ class _Kernel:
         if nest.source:
             self._value = self._values[nest.source - 1].at(self._b, (start,))
         else:
-            dtype = self._final.dtype if not self._movement.epilogue else self._core_dtype()
-            self._value = imm(float(nest.fill) if is_float(dtype) else nest.fill, dtype)
+            self._value = imm(float(nest.fill) if is_float(self._dtype) else nest.fill, self._dtype)
         return self._final.at(self._b, (out,))
-
-    def _core_dtype(self) -> str:
-        return tensor_type(next(a for a in self._movement.epilogue[0].args if isinstance(a, Call))).dtype
-
-
-def _is_elementwise_only(node: Expr) -> bool:
-    return not any(_is_movement(e) for e in post_order(node))
 
 
 def _pattern(value: int, unit: int, factor: int) -> int:
@@ -417,13 +410,6 @@ class Nest:
     @property
     def inner(self) -> Axis:
         return self.axes[-1]
-
-    @property
-    def size(self) -> int:
-        size = 1
-        for axis in self.axes:
-            size *= axis.count
-        return size
 
 
 def codes_of(source: int, shape: tuple[int, ...]) -> Codes:
