@@ -188,7 +188,6 @@ class ScatterNdAttrs:
 # must be constant; for SEGMENT_SUM it follows from the ids, which ascend from 0 without a gap and must be constant
 # themselves.  Oracles: `reference_ops::UnsortedSegmentRef`, `reference_ops::SegmentSum`.
 
-
 SEGMENT_TYPES = ("int32", "float32")
 
 
@@ -425,7 +424,6 @@ def _dims_misfit(fields: dict[str, tuple[tuple[int, ...], int]]) -> str:
 # one element along `inserted_dims`.  Elements outside are dropped.  A subgraph of at most one operator says how elements are
 # combined; the reference looks only at that operator's name.  Oracle: `kernels/stablehlo_scatter.cc`.
 
-
 KINDS = {
     (): "update",
     ("STABLEHLO_ADD",): "add",
@@ -573,7 +571,6 @@ def _found(key: int, keys: list[int]) -> int:
 # by the sum of its weights, or by the root of the sum of their squares, whenever the next entry has another place, and after the
 # last entry.  Entries with an invalid id or place are dropped (the reference reports an error, or is undefined).  Oracle:
 # `kernels/embedding_lookup_sparse.cc`.
-
 
 COMBINERS = ("SUM", "MEAN", "SQRTN")
 

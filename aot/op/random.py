@@ -21,7 +21,6 @@ from aot.tir.expr import Expr, cast, equal, imm, select
 # Oracles: `PhiloxRandom` of TensorFlow's library, from which the operators of `distributions.py` draw, and, for
 # STABLEHLO_RNG_BIT_GENERATOR, `kernels/rng_bit_generator.cc` with `rng_util.cc`.
 
-
 LARGEST = 1 << 24
 """Words drawn at a time."""
 
@@ -78,7 +77,6 @@ class AdvanceAttrs:
 # fraction.  normal: the Box-Muller transform turns two words into two numbers, in float32.  multinomial: the sum of exp(logit -
 # largest) up to each class in double precision, and the first class whose sum exceeds a fraction (52 bits of two words) of the
 # total.  Oracle: `kernels/random_ops.cc`, TensorFlow's `philox_random.h` and `random_distributions_utils.h`.
-
 
 FRACTION = 2.0**-23
 TWO_PI = float(np.float32(2)) * math.pi

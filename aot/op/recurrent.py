@@ -59,7 +59,6 @@ class Sequences:
 # reproduced: hybrid and time-major, it walks the sequence once per step; batch-major, the backward half ignores its auxiliary
 # data.
 
-
 Results = tuple[Array, Array, Array]
 RNN = "nn.rnn"
 _F = np.float32
@@ -150,7 +149,6 @@ def activated(x: Array, activation: str) -> Array:
 #   acc[b, u] = sum over r, m of weight[u * rank + r, m] * state[b, u * rank + r, m]
 # Integers give int32 sums; float32 is summed in four lanes (`aot.op.common.layer`), first over m, then over r.
 # Oracles: `reference_ops::EvalIntegerSVDF`, `EvalFloatSVDF`.
-
 
 MEMORY, TIME = "nn.svdf_memory", "nn.svdf_time"
 
@@ -245,7 +243,6 @@ class SvdfTimeAttrs:
 #
 # out[m, o] = lanes over k of weight[o, k] * data[m, k].  Oracle: `tensor_utils::MatrixBatchVectorMultiplyAccumulate` of float.
 
-
 DENSE_LANES = "nn.dense_lanes"
 
 
@@ -291,7 +288,6 @@ class DenseLanes:
 # The sigmoid of a gate is Eigen's for vectors of four, except for the unaligned elements before and after them in the reference's
 # scratch memory, where gates follow one another.
 # Oracles: `EvalFloat`, `EvalHybrid` of `lstm_eval.cc`.
-
 
 LSTM_FLOAT = "nn.lstm"
 
@@ -488,7 +484,6 @@ def float_normalized(x: Array) -> Array:
 #
 # Gates have 12 fractional bits.  `activation` "fixed": gemmlowp's functions (LiteRT); "table": those of int16 LOGISTIC and TANH
 # (TFLM).  Oracles: `LstmStepInteger8x8_16` of `lstm_eval.cc`; TFLM's `lstm_eval.h`.
-
 
 LSTM_INTEGER = "qnn.lstm"
 Scale = tuple[int, int]
@@ -730,7 +725,6 @@ def peephole_of(attrs: LstmAttrs, gate: int) -> int:
 # The sum is rounded twice, halves upwards both times: in the doubling high multiply and in the shift.
 #
 # Oracle: `optimized_ops::LstmCell`, which LiteRT runs with any resolver; the file's `LstmCell<4>` for uint8.
-
 
 LSTM_BASIC = "nn.lstm_basic"
 DATA_ZP = 128

@@ -28,7 +28,6 @@ from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, maxi
 # Floats are added in memory order, as in the reference; integers wrap; an average of integers is truncated towards zero.
 # For quantised values see mean, qnn.sum and qnn.prod.  Oracles: `reference_ops::ReduceGeneric`, `Mean`.
 
-
 NUMBERS = ("int32", "int64", "float32")
 ORDERED = ("int8", "uint8", "int16", *NUMBERS)
 
@@ -162,7 +161,6 @@ for _opcode, (_kind, _dtypes) in OPERATORS.items():
 # Oracle: `reference_ops::QuantizedMeanOrSum` with the parameters of `reduce.cc`; for SUM of int8 and int16, which TFLite's
 # reference does not compute correctly, TFLM's `reduce_common.cc`.
 
-
 MEAN_CODES = ("int8", "uint8", "int16")
 
 
@@ -202,7 +200,6 @@ class MeanAttrs(Rescaled, Reduced):
 #
 # p = x0; p = rescale(p * x1); ... in memory order; out = clamp(zp + rescale(p)), x = q - zp_in.  Every rescale is the 64-bit
 # MultiplyByQuantizedMultiplier, with a 16-bit multiplier, by scale_in / scale^(1/n).  Oracle: `QuantizedReduceProd`.
-
 
 PROD_CODES = ("int8", "int16")
 
@@ -266,7 +263,6 @@ def _rescaled(x: Int64, attrs: ProdAttrs) -> Int64:
 # form with the pairwise minimum of ARMv7, which lets a NaN through, so that it differs from other axes and from
 # AArch64 (a comment there calls it a limitation); its result, which depends on the lane of the NaN, is not reproduced.
 
-
 _ARG = "one constant axis; a NaN is ignored (with a limit, see its file)"
 
 
@@ -327,7 +323,6 @@ def _first_extreme(data: Array, attrs: ArgReduceAttrs) -> Array:
 #
 # Oracle: `reference_ops::CumSum`: inclusive or exclusive (the sum of the preceding elements), from either end.  For int8 values
 # TFLM's, as TensorFlow Lite has none: every sum is rescaled like those of qnn.add_n and also starts with the value 0.
-
 
 CUMSUM_TYPES = ("int32", "int64", "float32")
 
@@ -401,7 +396,6 @@ class TopKAttrs:
 # STABLEHLO_REDUCE_WINDOW first inserts the given value, a constant there, between and around the elements, or removes some, and
 # names the reduction by a subgraph of one operator; the reference looks only at that operator's name.  Oracle:
 # `kernels/stablehlo_reduce_window.cc`.
-
 
 WINDOWED_TYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "float32")
 KINDS = ("ADD", "MUL", "MINIMUM", "MAXIMUM", "ALL", "ANY")

@@ -149,7 +149,6 @@ def largest_magnitude(data: Array) -> int:
 # padded with zeros.  In fixed point the spectrum is divided by n on the way; in float32 the inverse divides by n.
 # Oracle: TFLM's `signal/micro/kernels/rfft.cc` and `irfft.cc`, which run KISS FFT (`aot.numerics.kissfft`).
 
-
 RFFT_TYPES = ("int16", "int32", "float32")
 LONGEST = 1 << 14
 """Maximum number of samples; positions are stored in 16 bits."""
@@ -210,7 +209,6 @@ def _check(data: TensorType, n: int) -> None:
 #
 # [..., h, w] -> complex64 [..., height, width / 2 + 1]; images are cropped or padded with zeros.  Sizes are powers of two.
 # Oracle: `kernels/rfft2d.cc`, which runs Ooura's transforms (`aot.numerics.split_radix`).
-
 
 RFFT2D_LARGEST = 1 << 16
 """Maximum points of one transform; positions are stored in 16 bits."""
@@ -290,7 +288,6 @@ class FilterBankAttrs:
 #
 # log2 has 16 fractional bits, from a table of 128 steps of log2(1 + x) - x with linear interpolation.
 # Oracle: TFLM's `signal/src/log.cc` and `filter_bank_log.cc`.
-
 
 ONE = 1 << 16
 STEP = ONE // 128
@@ -443,7 +440,6 @@ class SubtractNoiseAttrs(NoiseAttrs):
 # The gain is interpolated by parabolas between powers of two of the noise, from a table of 4 numbers each (3 are used).
 # Oracle: TFLM's `signal/src/pcan_argc_fixed.cc`.
 
-
 TABLE = 4 * 32 - 6 + 3
 """Entries of the gain table that 32-bit noise can reach."""
 
@@ -504,7 +500,6 @@ def shrink(x: int) -> int:
 # Each frame is added to the remainder of earlier frames; `step` samples are then finished.  The others are a state.
 # Oracle: TFLM's `signal/src/overlap_add.cc`.
 
-
 OVERLAP_TYPES = ("int16", "float32")
 
 
@@ -554,7 +549,6 @@ class OverlapAddAttrs:
 # Frames of `window` samples, one every `stride`, are weighted by a periodic Hann window and padded to a power of two; the
 # result is the squared magnitude of each bin, or its root in float32.  Oracle: `kernels/audio_spectrogram.cc`,
 # `internal/spectrogram.cc`.
-
 
 SPECTROGRAM_LARGEST = 1 << 16
 
@@ -611,7 +605,6 @@ def hann(length: int) -> Array:
 # and a cosine transform.  The rate may be known only at run time; if the triangles then exceed the spectrogram the result
 # is 0, as in the reference, and also for a rate below 1, which the reference refuses.
 # Oracle: `kernels/mfcc.cc`, `internal/mfcc_mel_filterbank.cc`, `internal/mfcc_dct.cc`.
-
 
 FLOOR = 1e-12
 MOST_CHANNELS = 1 << 14

@@ -24,7 +24,6 @@ from aot.tir.expr import Expr, cast, imm, select
 # Positions and weights are computed here in the reference's way; a position that its rounding puts after the last row or
 # column counts as the last.
 
-
 FIXED_POINT = ("int8", "int16")
 RESIZABLE = (*FIXED_POINT, "uint8", "float32")
 ONE = 1 << 10
@@ -297,7 +296,6 @@ def pop(heap: list[Candidate]) -> Candidate:
 # slices, `topk` and `take`.  Results beyond the number of detections are 0 (the reference does not write them).
 # Oracle: `kernels/detection_postprocess.cc`, its fast form; there is none for the regular one (`use_regular_nms`).
 
-
 CODES = ("uint8", "int8")
 BOX_TYPES = (*CODES, "float32")
 
@@ -403,7 +401,6 @@ def overlap(box: Array, others: Array) -> Array:
 # keypoint of a better person count as 0.  Results beyond the number of persons are 0 (the original does not write them).  Equal
 # persons stay in the order in which they were found, as in the original up to 16 of them; beyond, its sort leaves their order
 # open. Oracle: the algorithm of libcoral's `posenet_decoder.cc`; the installed LiteRT has no kernel for it.
-
 
 KEYPOINTS = 17
 EDGES = 16
@@ -581,7 +578,6 @@ def _near(a: Array, b: Array, attrs: DecodePosesAttrs) -> Array:
 # belongs to the person whose keypoints are nearest by the sum of squares (the first of equal ones).  Without any person all cells
 # belong to the first one, as in the original.  Results beyond the found persons are 0 (the original does not write them).
 # Oracle: as in vision.decode_poses.
-
 
 MASK_REFINEMENTS = 2
 CELLS = 33

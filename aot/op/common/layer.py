@@ -19,7 +19,6 @@ from aot.tir.expr import Expr, imm, logical_and, maximum, minimum, select
 
 # Sliding windows: TFLite's SAME and VALID padding, and the part of a window inside the image.
 
-
 Padding = tuple[int, int, int, int]
 """(top, left, bottom, right)"""
 
@@ -124,7 +123,6 @@ def window_axes(b: IRBuilder, y: Expr, x: Expr, *, image: Sequence[int], attrs: 
 #
 # Products are rounded before they are added.  Source: `neon_tensor_utils.cc`, which x86 also runs, through SSE.
 
-
 LANES = 4
 
 
@@ -218,7 +216,6 @@ def tir_eigen_sum(b: IRBuilder, size: int, term: Callable[[Expr], Expr], *, sing
 #
 # The products of one result are added one after the other in float32, rows before columns before channels, then the bias; so the
 # results equal the reference's bit by bit, which matters if they are quantised next.
-
 
 _LARGEST = float(np.finfo(np.float32).max)
 FLOAT_ACTIVATIONS: dict[str, tuple[float, float]] = {

@@ -59,7 +59,6 @@ class Rescaled(Clamped):
 
 # Shared by operators that move data: element types, constant operands, axes.
 
-
 MOVABLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32")
 """Element types of operators that move data: bytes are copied, whatever they mean."""
 

@@ -25,7 +25,6 @@ from aot.tir.expr import Expr, binop, cast, clamp, equal, imm, logical_and, mini
 # `FloorDiv`, `FloorMod`, `MaximumMinimumBroadcastSlow`, `EvalSquaredDifference`, `EvalLogicalOr` ...  (`floor_mod` of
 # floats: fmod with the sign of the divisor.)
 
-
 NUMBERS = ("float32", "int32", "int64")
 BITS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 ANY = (*NUMBERS, "int8", "uint8", "int16", "uint32")
@@ -289,7 +288,6 @@ for _name, _binary in BINARY.items():
 # rounding; int16 only for EQUAL and NOT_EQUAL (and in TFLM for GREATER): LiteRT's LESS and similar compare int16 values without
 # rescaling.  Oracles: `reference_ops::BroadcastComparison4DSlowImpl`, `ComparisonWithScaling` with the parameters of
 # `comparisons.cc`.
-
 
 COMPARABLE = ("float32", "int32", "int64", "int16", "int8", "uint8", "bool")
 LEFT_SHIFT = 8

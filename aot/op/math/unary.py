@@ -266,7 +266,6 @@ for _name, _unary in UNARY.items():
 # element's position does not matter; this one is not element-wise, and is not fused with anything.
 # There is no te rule: `aot.topi.generic.elementwise` lowers it.  Oracle: `reference_ops::Gelu`.
 
-
 VECTOR = 4
 """float32 elements per vector in the reference."""
 
@@ -337,7 +336,6 @@ for _opcode, _part in zip(COMPLEX_PARTS, (_magnitude, np.real, np.imag), strict=
 #
 # out = the number of boundaries <= x, compared in float32; NaN comes after all.  Oracle: `kernels/bucketize.cc`.
 
-
 BUCKETIZED = ("int32", "int64", "float32")
 
 
@@ -374,7 +372,6 @@ class BucketizeAttrs:
 # Integers keep their low bits, a float is truncated towards zero and saturates (NaN gives the upper bound), non-zero is true.
 # Conversions from and to float16 go through float32.
 # Oracle: `kernels/cast.cc`.
-
 
 CASTABLE = MOVABLE
 
@@ -432,7 +429,6 @@ def _float_limits(dtype: str) -> tuple[float, float]:
 #
 # If the sizes differ, the last dimension is split or joined: int16[3] is int8[3, 2].
 # Oracle: `bitcast.cc`, which copies the bytes.
-
 
 BITCASTABLE = tuple(d for d in MOVABLE if d != "bool")
 BETWEEN = (*BITCASTABLE, "uint64")

@@ -171,6 +171,11 @@ class BiasAdd:
 
 
 CONV2D_FLOAT, DEPTHWISE_FLOAT = "nn.conv2d_float", "nn.depthwise_conv2d_float"
+FLOAT_OPERANDS = [
+    ("data", "float32 [N, H, W, I]", "the image"),
+    ("weight", "float32 [O, KH, KW, I]", "one filter for each output channel"),
+    ("bias?", "float32 [O]", "what is added to each output channel"),
+]
 
 
 # nn.conv2d_float: CONV_2D of TFLite on float32, also grouped.
@@ -180,11 +185,7 @@ CONV2D_FLOAT, DEPTHWISE_FLOAT = "nn.conv2d_float", "nn.depthwise_conv2d_float"
 @operator(
     CONV2D_FLOAT,
     "CONV_2D; float32, also in groups",
-    [
-        ("data", "float32 [N, H, W, I]", "the image"),
-        ("weight", "float32 [O, KH, KW, I]", "one filter for each output channel"),
-        ("bias?", "float32 [O]", "what is added to each output channel"),
-    ],
+    FLOAT_OPERANDS,
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
 class Conv2DFloatAttrs(FloatWindow):
@@ -207,9 +208,8 @@ class Conv2DFloatAttrs(FloatWindow):
         products = (under[..., first + i] * weight[:, ky, kx, i] for ky, kx, under in taps for i in range(depth))
         return np_layer(products, bias, attrs=self, out_type=out_type)
 
-    def element(
-        self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *bias: TensorFn, out_type: TensorType
-    ) -> Expr:
+    def element(self, b: IRBuilder, index: Index, *args: TensorFn, out_type: TensorType) -> Expr:
+        data, weight, *bias = args
         channels, *kernel, depth = weight.shape
         each = channels * depth // data.shape[3]  # output channels of a group
         o = index[3]
@@ -253,9 +253,8 @@ class DepthwiseConv2DFloatAttrs(FloatWindow):
         products = (np.repeat(under, multiplier, axis=3) * weight[0, ky, kx] for ky, kx, under in taps)
         return np_layer(products, bias, attrs=self, out_type=out_type)
 
-    def element(
-        self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *bias: TensorFn, out_type: TensorType
-    ) -> Expr:
+    def element(self, b: IRBuilder, index: Index, *args: TensorFn, out_type: TensorType) -> Expr:
+        data, weight, *bias = args
         o, multiplier = index[3], weight.shape[3] // data.shape[3]
 
         def product(ky: Expr, kx: Expr) -> Expr:
@@ -415,11 +414,7 @@ class FloatTransposed(Transposed):
 @operator(
     FLOAT_TRANSPOSE,
     "TRANSPOSE_CONV, Convolution2DTransposeBias; float32",
-    [
-        ("data", "float32 [N, H, W, I]", "the image"),
-        ("weight", "float32 [O, KH, KW, I]", "one filter for each output channel"),
-        ("bias?", "float32 [O]", "what is added to each output channel"),
-    ],
+    FLOAT_OPERANDS,
     OpPattern.OUT_ELEMWISE_FUSABLE,
 )
 class FloatTransposeAttrs(FloatTransposed):
@@ -437,9 +432,8 @@ class FloatTransposeAttrs(FloatTransposed):
         first, last = (bias, ()) if self.bias_first else ((), bias)
         return np_layer(products, last, attrs=self.clamp, out_type=out_type, first=first)
 
-    def element(
-        self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *bias: TensorFn, out_type: TensorType
-    ) -> Expr:
+    def element(self, b: IRBuilder, index: Index, *args: TensorFn, out_type: TensorType) -> Expr:
+        data, weight, *bias = args
         axes, factors = self.reads(b, index, data, weight)
 
         def product(*at: Expr) -> Expr:
@@ -502,17 +496,8 @@ class HybridTransposeAttrs(FloatTransposed):
 
         return np_layer(self.products(data, weight, pixels), bias, attrs=self.clamp, out_type=out_type)
 
-    def element(
-        self,
-        b: IRBuilder,
-        index: Index,
-        data: TensorFn,
-        params: TensorFn,
-        weight: TensorFn,
-        scales: TensorFn,
-        *bias: TensorFn,
-        out_type: TensorType,
-    ) -> Expr:
+    def element(self, b: IRBuilder, index: Index, *args: TensorFn, out_type: TensorType) -> Expr:
+        data, params, weight, scales, *bias = args
         axes, factors = self.reads(b, index, data, weight)
         of_weight = b.let("of_weight", scales.at(b, (index[3] if scales.shape[0] > 1 else imm(0),)))
         of_image = b.let("of_image", params.at(b, (index[0], imm(0))))
@@ -531,7 +516,6 @@ _DTYPES = ["int16", "float32", "int8", "float32", "float32"]
 #
 # Sums run in the reference's order: over the window and the input channels, or, transposed, over the input positions and channels
 # that contribute to a result.  Oracles: `reference_ops::Conv3D`, `reference_ops::Conv3DTranspose`.
-
 
 Triple = tuple[int, int, int]
 

@@ -89,9 +89,8 @@ class DenseFloatAttrs(Bounds):
         products = (data[:, k, None] * weight[:, k] for k in range(weight.shape[1]))
         return np_layer(products, bias, attrs=self, out_type=out_type)
 
-    def element(
-        self, b: IRBuilder, index: Index, data: TensorFn, weight: TensorFn, *bias: TensorFn, out_type: TensorType
-    ) -> Expr:
+    def element(self, b: IRBuilder, index: Index, *args: TensorFn, out_type: TensorType) -> Expr:
+        data, weight, *bias = args
         m, o = index
         axes = [reduce_axis(weight.shape[1], name="k")]
         return tir_layer(b, axes, lambda k: data.at(b, (m, k)) * weight.at(b, (o, k)), bias=bias, channel=o, attrs=self)
@@ -102,7 +101,6 @@ class DenseFloatAttrs(Bounds):
 # The data is quantised row by row (qnn.dynamic_quantize, asymmetric).  With a_b the sum of quantised values times weights and w_b
 # the sum of weights of block b: out = (sum of a_b * scale_b - zp * sum of w_b * scale_b) * data_scale + bias, all in float32 in
 # this order.  Oracle: `EvalBlockwise4Bit` of `kernels/fully_connected.cc`, which omits a fused activation.
-
 
 BLOCKWISE = "qnn.dense_blockwise"
 MOST = 1 << 12

@@ -152,7 +152,6 @@ register(
 # The number of the tap, counted by rows of the whole window, plus 0.1, as float32; 0.1 if no element is above the lowest number.
 # Oracle: MediaPipe's `max_pool_argmax.cc`; the maxima themselves are those of MAX_POOL_2D.
 
-
 ARGMAX = "mediapipe.argmax"
 _REST = float(np.float32(0.1))
 
@@ -201,7 +200,6 @@ register(
 # `indices` are tap numbers as counted by MaxPoolingWithArgmax2D, rounded down; windows do not overlap.  An element whose index
 # is outside its window, which the oracle writes elsewhere or beyond the image, is dropped.
 # Oracle: MediaPipe's `max_unpooling.cc`.
-
 
 UNPOOLING = "mediapipe.unpool"
 

@@ -45,7 +45,6 @@ from aot.tir.expr import Expr, cast, clamp, equal, imm, maximum, select
 # For int8 the loop nest uses `(A*a + B*b + C) >> k` in 32 bits instead if such numbers give the same result for all
 # 65,536 pairs: `linear_form` searches for them and keeps only what it has checked on every pair.
 
-
 CODES = ("int8", "int16")
 PAIR = [("a", "int8, int16", "the left operand"), ("b", "as a", "the right operand; shapes broadcast")]
 ADD_LEFT_SHIFT = {"int8": 20, "int16": 15}
@@ -214,7 +213,6 @@ def add_attrs(
 # TensorFlow Lite has none: out = clamp(zp + rescale(sum << 19)) in 32 bits that wrap, with the sum starting at the
 # quantised value 0, not at the zero point, as in TFLM: x = q - zp_in, sum = -zp_in + x0 + x1 + ...
 
-
 SUM_SHIFT = 19
 """Bits by which a sum of quantised values is scaled up before it is rescaled: 20, minus one for the operands' factor 1/2."""
 
@@ -300,7 +298,6 @@ class MultiplyAttrs(Rescaled):
 # results are far from the quotient, and the same for the negative shifts of very large multipliers.  A division by zero, an error
 # in the reference, gives the zero point, or, with TFLM as the oracle, the result of its arithmetic: a product with
 # `INVERSE_OF_ZERO`.
-
 
 BITS = {"int8": 8, "int16": 16}
 """Bits of a centred value."""
@@ -395,7 +392,6 @@ def _tir_quotient(b: IRBuilder, x: Expr, y: Expr, *, attrs: DivideAttrs, bits: i
 # d = rescale_a((a - zp_a) << n) - rescale_b((b - zp_b) << n); out = clamp(zp + rescale(d * d)), double rounding; n is 7 for
 # int8 and 0 for int16.  Oracle: `SquaredDifference` of `squared_difference.cc`, TFLM's for int16, which TensorFlow Lite
 # does not have.
-
 
 DIFFERENCE_LEFT_SHIFT = {"int8": 7, "int16": 0}
 """Bits by which the operands are scaled up before they are rescaled."""

@@ -106,7 +106,6 @@ def _from_table(ctx: TeContext, data: TensorFn, values: Array) -> TensorFn:
 # sigmoid over [0, 10.6], 256 values of 16 bits.  Oracle: `reference_integer_ops::Logistic` and `Tanh` with the parameters of
 # `activations.cc`.
 
-
 STEPS = 512
 Real = Callable[[Array], Array]
 
@@ -258,7 +257,6 @@ def tir_sigmoid16(b: IRBuilder, x: Expr, table: TensorFn, attrs: Sigmoid16Attrs)
 # `elementwise.cc` computes every root separately.  A root beyond an int32 becomes the lowest number (`aot.numerics.ties`).
 # Negative numbers, which the reference reports as errors, count as 0.
 
-
 TOO_LARGE = 2.0**31
 
 
@@ -343,7 +341,6 @@ class PreluAttrs(Clamped):
 # qnn.steps: float32 to int8 by comparisons: the result of a chain of functions that ends in QUANTIZE.
 #
 # `relay/transform/fold_to_table.py` finds the steps, so that the result equals the chain's for every float.
-
 
 Floats = npt.NDArray[np.float32]
 

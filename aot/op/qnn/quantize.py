@@ -203,7 +203,6 @@ def _numbers(ctx: TeContext, name: str, values: Sequence[int], dtype: str) -> Ca
 # `reference_ops::AffineQuantize`.  Between quantisations: q = clamp(zp + rescale(q_in - zp_in)) with double rounding.  Oracle:
 # `reference_ops::Requantize`; the loop nest uses the 32-bit form of `aot.numerics.linear` if there is one.
 
-
 CODES = ("int8", "uint8", "int16")
 SOURCES = (*CODES, "int32")
 
@@ -311,7 +310,6 @@ def _within(low: Imm, high: Imm) -> Imm:
 # out = scale * (q - zero_point).  The reference multiplies in double and rounds to float32; a float32 product is the same number,
 # since a 24-bit scale times a 9-bit or 16-bit integer is exact before that one rounding.  Oracle: `reference_ops::Dequantize`.
 
-
 DEQUANTIZABLE = ("int8", "uint8", "int16")
 
 
@@ -360,7 +358,6 @@ class DequantizeAttrs:
 #
 # Infinite data and NaN have no defined result in the reference; here they follow the same rule.  Oracles:
 # `NeonSymmetricQuantizeFloats`, `NeonAsymmetricQuantizeFloats` (x86 also runs them).
-
 
 RANGE, PARAMS, QUANTIZE = "qnn.dynamic_range", "qnn.dynamic_params", "qnn.dynamic_quantize"
 
@@ -591,7 +588,6 @@ def integer_type(asymmetric: bool) -> str:
 # everything else asymmetrically.  Oracles: `EvalHybridDense`, `HybridConv`, `HybridConvPerChannel`,
 # `DepthwiseConvHybridPerChannel`.
 
-
 HYBRID = "qnn.hybrid_output"
 
 
@@ -633,9 +629,8 @@ class HybridOutputAttrs:
             value = value + (bias[0].reshape(-1) if bias else np.float32(0))
         return np_bounded(np.asarray(value, np.float32), self.lo, self.hi)
 
-    def element(
-        self, b: IRBuilder, i: Index, acc: TensorFn, params: TensorFn, scales: TensorFn, *bias: TensorFn, out_type: TensorType
-    ) -> Expr:
+    def element(self, b: IRBuilder, i: Index, *args: TensorFn, out_type: TensorType) -> Expr:
+        acc, params, scales, *bias = args
         total = cast("float32", acc.at(b, i))
         weight_scale = scales.at(b, (i[-1] if scales.shape[0] > 1 else imm(0),))
         data_scale = params.at(b, (i[0], imm(0)))

@@ -41,7 +41,6 @@ from aot.tir.expr import Expr, cast, imm, maximum, minimum
 #
 # There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
 
-
 ACCUMULATION_INTEGER_BITS = 12
 
 
@@ -92,7 +91,6 @@ def exp_table(attrs: SoftmaxAttrs) -> Int64:
 # `activations.cc`.  TFLM computes the tables in single precision and the scale in double, TensorFlow Lite the other way round.
 #
 # There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
-
 
 RANGE = 65535
 KINDS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
@@ -148,7 +146,6 @@ def reciprocal_table(kind: str) -> tuple[int, ...]:
 # `log_x_for_x_greater_than_or_equal_to_1` of `kernels/internal/common.h`; legacy uint8 is shifted to int8.
 #
 # There is no te rule: the row's maximum and sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
-
 
 LOG_ACCUMULATION_BITS = 12
 INPUT_INTEGER_BITS = 5
@@ -241,7 +238,6 @@ def _leading_zeros(x: Int64) -> Int64:
 # multiplies by 128 before the rounding, whereas int8 rounds first.
 #
 # There is no te rule: the row's sum must be computed once per row.  `aot.topi.generic.softmax` lowers it.
-
 
 OUTPUT_BITS = 7
 """The result has scale 2^-7 and zero point 0."""
