@@ -394,9 +394,11 @@ def lower_direct(group: Group, target: Target, name: str, *, kernel: str) -> Low
     shape, align = (prod(layer.data_type.shape),), 1 if in_place else data_align(layer)
     io = open_io(b, group, layer, data_shape=shape, out_shape=(rows, layer.channels), data_align=align)
     params = io.constant("params", stream.data(), "int32")
-    window = None if in_place else _Window(b, io, layer)
+    window = None if in_place else b.scratch("window", (depth,), "int8", align=TAPS)
     with nullcontext(imm(0)) if rows == 1 and kernel == "dense_w8_direct" else b.for_("m", rows) as m:
-        data, row = (io.data, m * depth) if window is None else (window.fill(m), imm(0))
+        data, row = (io.data, m * depth) if window is None else (window, imm(0))
+        if window is not None:
+            _copy_window(b, layer, io.data, window, m)
         for n, count in stream.each_block(b):
             start = stream.start(n)
             acc = stream.accumulators(b, params, start, count)
@@ -421,23 +423,14 @@ def _direct_costs(stream: PackedWeights, plan: QuadPlan, *, remainder: bool) -> 
     return total + (6 if len(stream.counts) > 1 else -1), 20 + code  # -1: without a loop over blocks
 
 
-class _Window:
-    """Copies the bytes of a pixel's window, padding included, one run of consecutive bytes after another."""
-
-    def __init__(self, b: IRBuilder, io: LayerIo, layer: FusedLayer) -> None:
-        self._b, self._layer, self._runs = b, layer, WindowRuns(layer)
-        self._window: Buffer = b.scratch("window", (int(layer.weight[0].size),), "int8", align=TAPS)
-        self._bytes = RunBytes(b, layer, io.data, self._window)
-
-    def fill(self, index: Expr) -> Buffer:
-        """Copy the window of output pixel number `index`."""
-        b, attrs, runs = self._b, self._layer.attrs, self._runs
-        image, y, x = window_at(b, self._layer, index, origin=attrs.padding[:2])
-        with b.for_("ky", runs.rows) as ky, b.for_("kx", runs.columns) as kx:
-            row = b.let("row", y + ky * attrs.dilation[0])
-            column = b.let("column", x + kx * attrs.dilation[1])
-            self._bytes.copy(b.let("at", (ky * runs.columns + kx) * runs.length), (image, row, column))
-        return self._window
+def _copy_window(b: IRBuilder, layer: FusedLayer, data: Buffer, window: Buffer, index: Expr) -> None:
+    """Copy the bytes of output pixel number `index`'s window, padding included, one run of consecutive bytes after another."""
+    attrs, runs, copier = layer.attrs, WindowRuns(layer), RunBytes(b, layer, data, window)
+    image, y, x = window_at(b, layer, index, origin=attrs.padding[:2])
+    with b.for_("ky", runs.rows) as ky, b.for_("kx", runs.columns) as kx:
+        row = b.let("row", y + ky * attrs.dilation[0])
+        column = b.let("column", x + kx * attrs.dilation[1])
+        copier.copy(b.let("at", (ky * runs.columns + kx) * runs.length), (image, row, column))
 
 
 _lower_rows, _lower_windows = partial(lower_direct, kernel="dense_w8_direct"), partial(lower_direct, kernel="conv2d_w8_direct")

@@ -570,17 +570,9 @@ class Weights:
         return arrange(weights, runs, plan, taps=self.form.taps)
 
     def pack_run(
-        self,
-        b: IRBuilder,
-        source: tuple[Buffer, Expr],
-        length: int,
-        *,
-        words: Region,
-        sums: Region | None = None,
-        pixels: int = 1,
-        total: int = 0,
-        unroll: int = 4,
-    ) -> None:
+        self, b: IRBuilder, source: tuple[Buffer, Expr], length: int, *, words: Region, sums: Region | None = None,
+        pixels: int = 1, total: int = 0, unroll: int = 4,
+    ) -> None:  # fmt: skip
         """Pack `length` bytes from (buffer, start) on into the quads from `words` on, in the order of run_taps.
 
         Quads beyond them, up to `total`, become zero.  `unroll`: most quads per iteration.
@@ -640,19 +632,9 @@ class PackedWeights:
     """
 
     def __init__(
-        self,
-        weights: Array,
-        bias: Array,
-        requant: Requant,
-        *,
-        block: int,
-        whole: bool = False,
-        common: bool = False,
-        lead: Sequence[int] = (),
-        form: WordForm = BYTES,
-        split_weights: bool = False,
-        segments: int = 0,
-    ) -> None:
+        self, weights: Array, bias: Array, requant: Requant, *, block: int, whole: bool = False, common: bool = False,
+        lead: Sequence[int] = (), form: WordForm = BYTES, split_weights: bool = False, segments: int = 0,
+    ) -> None:  # fmt: skip
         self.channels, taps = (int(n) for n in weights.shape)
         self.quads, self._form = taps // form.taps, form
         self.block = block if whole else min(block, self.channels)

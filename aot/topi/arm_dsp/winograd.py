@@ -94,9 +94,7 @@ F4 = Winograd(4, ((6, 0, 0), (-1, -1, -1), (-1, 1, -1), (1, 2, 4), (1, -2, 4), (
 def transform_numbers(b: IRBuilder, x: Sequence[Expr]) -> list[Expr]:
     """Return B^T x for m = 4 and six values modulo 2^32 (uint32), using shifted operands."""
 
-    def let(value: Expr) -> Expr:
-        return b.let("t", value)
-
+    let = partial(b.let, "t")
     even, odd = let(x[4] - x[2] * 4), let(x[3] - x[1] * 4)
     near, step = let(x[4] - x[2]), let(x[3] - x[1])
     first, last = let(x[0] - x[2]), let(x[5] - x[3])
@@ -123,20 +121,12 @@ def transform_input(b: IRBuilder, form: Winograd, x: Sequence[Expr]) -> list[Exp
         return [sub(x[0], x[2]), add(x[1], x[2]), sub(x[2], x[1]), sub(x[1], x[3])]
     x1, x2 = add(x[1], x[1]), add(x[2], x[2])
     even, odd = sub(x[4], add(x2, x2)), sub(x[3], add(x1, x1))  # x4 - 4 x2, x3 - 4 x1
-    near = sub(x[4], x[2])
-    step = sub(x[3], x[1])
+    near, step = sub(x[4], x[2]), sub(x[3], x[1])
     step = add(step, step)
     first = sub(x[0], x[2])
-    first = add(first, first)
-    last = sub(x[5], x[3])
-    return [
-        add(add(first, first), near),
-        add(even, odd),
-        sub(even, odd),
-        add(near, step),
-        sub(near, step),
-        sub(last, add(step, step)),
-    ]
+    first, last = add(first, first), sub(x[5], x[3])
+    sums = [add(add(first, first), near), add(even, odd), sub(even, odd)]
+    return [*sums, add(near, step), sub(near, step), sub(last, add(step, step))]
 
 
 def slide_input(b: IRBuilder, x: Sequence[Expr]) -> list[tuple[int, Expr]]:
@@ -149,9 +139,7 @@ def slide_input(b: IRBuilder, x: Sequence[Expr]) -> list[tuple[int, Expr]]:
 def transform_output(b: IRBuilder, form: Winograd, m: Sequence[Expr]) -> list[Expr]:
     """Return A^T m for n values modulo 2^32 (uint32); row i lacks the factor row_factor[i]."""
 
-    def let(value: Expr) -> Expr:
-        return b.let("t", value)
-
+    let = partial(b.let, "t")
     if form.m == 2:
         return [let(m[0] + m[1] + m[2]), let(m[1] - m[2] - m[3])]
     s12, d12 = let(m[1] + m[2]), let(m[1] - m[2])
