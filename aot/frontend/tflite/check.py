@@ -103,17 +103,18 @@ def needs_elements(op: OperatorView) -> bool:
     return op.opcode in _NEEDS_ELEMENTS
 
 
+def _named(graph: SubgraphView, index: int) -> str:
+    return f'tensor {index} "{printable(graph.tensors[index].name)}"'
+
+
 def _check_elements(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """Data, weights and results of layers have at least one element."""
     if not needs_elements(op):
         return
-    for index in (*op.inputs[:1], *op.outputs):
-        tensor = graph.tensors[index]
-        if 0 in tensor.shape and not tensor.is_open:
-            problems.add("E1121", f'tensor {index} "{printable(tensor.name)}" has no elements', op.where)
-    for index in op.inputs[1:]:
-        if index != ABSENT and 0 in graph.tensors[index].shape and op.opcode != "MEAN":
-            problems.add("E1121", f'tensor {index} "{printable(graph.tensors[index].name)}" has no elements', op.where)
+    data = [i for i in (*op.inputs[:1], *op.outputs) if not graph.tensors[i].is_open]
+    for index in (*data, *(i for i in op.inputs[1:] if i != ABSENT and op.opcode != "MEAN")):
+        if 0 in graph.tensors[index].shape:
+            problems.add("E1121", f"{_named(graph, index)} has no elements", op.where)
 
 
 def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
@@ -137,51 +138,39 @@ def check_operator(op: OperatorView, graph: SubgraphView, problems: Problems) ->
     if not sound:
         return
     _check_elements(op, graph, problems)
-    match op.opcode:
-        case "SQUEEZE":
-            _check_squeeze(op, graph, problems)
-        case "SVDF":
-            _check_svdf_state(op, graph, problems)
-        case "UNIDIRECTIONAL_SEQUENCE_LSTM":
-            _check_lstm_state(op, graph, problems)
+    if op.opcode in _MORE:
+        _MORE[op.opcode](op, graph, problems)
 
 
 def _shape(op: OperatorView, graph: SubgraphView, position: int) -> tuple[int, ...]:
     return graph.tensors[op.inputs[position]].shape
 
 
-def _is_open(op: OperatorView, graph: SubgraphView, position: int) -> bool:
-    return graph.tensors[op.inputs[position]].is_open
-
-
 def _check_squeeze(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
-    if _is_open(op, graph, 0):
+    if graph.tensors[op.inputs[0]].is_open:
         return
     shape = _shape(op, graph, 0)
     for dim in op.option("squeeze_dims"):
-        if not -len(shape) <= dim < len(shape):
-            problems.add(
-                "E1115", f"dimension {dim} of shape {list(shape)} is named in squeeze_dims, but does not exist", op.where
-            )
-        elif shape[dim] != 1:
-            problems.add("E1115", f"dimension {dim} of shape {list(shape)} is named in squeeze_dims, but is not 1", op.where)
+        exists = -len(shape) <= dim < len(shape)
+        if not exists or shape[dim] != 1:
+            fault = "is not 1" if exists else "does not exist"
+            problems.add("E1115", f"dimension {dim} of shape {list(shape)} is named in squeeze_dims, but {fault}", op.where)
 
 
 def _check_svdf_state(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """State [batch, filters * memory] for time weights [filters, memory]."""
-    if _is_open(op, graph, 0):
+    if graph.tensors[op.inputs[0]].is_open:
         return
     data, time, state = (_shape(op, graph, i) for i in (0, 2, 4))
     if len(data) != 2 or len(time) != 2:
         problems.add("E1114", f"data {list(data)} and time weights {list(time)} must have 2 dimensions", op.where)
-    elif state != (data[0], time[0] * time[1]):
-        needed = [data[0], time[0] * time[1]]
-        problems.add("E1114", f"the state is {list(state)}, the weights need {needed}", op.where)
+    elif state != (needed := (data[0], time[0] * time[1])):
+        problems.add("E1114", f"the state is {list(state)}, the weights need {list(needed)}", op.where)
 
 
 def _check_lstm_state(op: OperatorView, graph: SubgraphView, problems: Problems) -> None:
     """Output state [batch, outputs] and cell state [batch, cells]; recurrent weights of the output gate are [cells, outputs]."""
-    if any(op.inputs[i] == ABSENT for i in (0, 8, 18, 19)) or _is_open(op, graph, 0):
+    if any(op.inputs[i] == ABSENT for i in (0, 8, 18, 19)) or graph.tensors[op.inputs[0]].is_open:
         return
     data, weights = _shape(op, graph, 0), _shape(op, graph, 8)
     if len(data) not in (2, 3) or len(weights) != 2:
@@ -192,6 +181,9 @@ def _check_lstm_state(op: OperatorView, graph: SubgraphView, problems: Problems)
         state = _shape(op, graph, position)
         if prod(state) != batch * extent:
             problems.add("E1114", f"the {what} is {list(state)}, the weights need {[batch, extent]}", op.where)
+
+
+_MORE = {"SQUEEZE": _check_squeeze, "SVDF": _check_svdf_state, "UNIDIRECTIONAL_SEQUENCE_LSTM": _check_lstm_state}
 
 
 MAX_TOTAL_BYTES = 1 << 30
@@ -483,8 +475,7 @@ def _check_order(graph: SubgraphView, problems: Problems) -> None:
         for position, index in enumerate(op.inputs):
             if index == ABSENT or index in inputs or _has_value(tensors[index]):
                 continue
-            by = writer.get(index)
-            name = f'tensor {index} "{printable(tensors[index].name)}"'
+            by, name = writer.get(index), _named(graph, index)
             if by is None:
                 problems.add("E1106", f"input {position}, {name}, has no data and nothing produces it", op.where)
             elif by >= op.index:
@@ -565,13 +556,10 @@ def _check_sparse_use(graph: SubgraphView, problems: Problems) -> None:
 
 def called_subgraphs(op: OperatorView) -> tuple[int, ...]:
     """Indices of the subgraphs that an operator runs (WHILE, IF, CALL_ONCE ...), as stored in the file."""
-    indices: list[int] = []
-    for name, value in op.options.items():
-        if name.endswith("subgraph_index") or (name == "subgraph" and op.opcode == "CALL"):
-            indices.append(value)
-        elif name in ("branch_subgraph_indices", "called_computations"):
-            indices.extend(value)
-    return tuple(indices)
+    single = [
+        v for name, v in op.options.items() if name.endswith("subgraph_index") or (name == "subgraph" and op.opcode == "CALL")
+    ]
+    return (*single, *op.options.get("branch_subgraph_indices", ()), *op.options.get("called_computations", ()))
 
 
 def _check_calls(view: ModelView, problems: Problems) -> None:
@@ -660,10 +648,9 @@ def check_shapes(graph: SubgraphView, problems: Problems) -> None:
         present = [i for i in op.inputs if i != ABSENT]
         culprits = [] if _picks(op, graph) else [i for i in _shape_operands(op) if i not in static]
         if culprits:
-            name = printable(graph.tensors[culprits[0]].name)
             reason = "data" if op.opcode in _DATA_DEPENDENT else "value"
-            message = f'the shape of its result depends on the {reason} of tensor {culprits[0]} "{name}" at run time'
-            problems.add("E1213", message, op.where)
+            culprit = _named(graph, culprits[0])
+            problems.add("E1213", f"the shape of its result depends on the {reason} of {culprit} at run time", op.where)
         if culprits or unknown.intersection(present):
             unknown.update(op.outputs)
         if op.opcode not in _NEVER_STATIC and present and static.issuperset(present):
@@ -688,8 +675,7 @@ def _check_integers(op: OperatorView, graph: SubgraphView, problems: Problems) -
     for index in _shape_operands(op):
         dtype = graph.tensors[index].dtype
         if not dtype.startswith(("int", "uint")):
-            name = printable(graph.tensors[index].name)
-            problems.add("E1121", f'tensor {index} "{name}" must hold integers, not {dtype}', op.where)
+            problems.add("E1121", f"{_named(graph, index)} must hold integers, not {dtype}", op.where)
 
 
 def _shape_operands(op: OperatorView) -> list[int]:

@@ -462,7 +462,8 @@ class CustomOptions:
         except FlexbufferError as error:
             op.refuse(f"its options cannot be read: {error}", code="E1116")
 
-    def _get(self, name: str, default: Scalar | None) -> Scalar:
+    def get(self, name: str, default: Scalar | None = None) -> Scalar:
+        """A number of any kind."""
         value = self._found.get(name, default)
         if value is None:
             self._op.refuse(f"its options lack {name}", code="E1116")
@@ -470,18 +471,18 @@ class CustomOptions:
 
     def integer(self, name: str, low: int, high: int, *, default: int | None = None) -> int:
         """A whole number from `low` to `high`."""
-        value = self._get(name, default)
+        value = self.get(name, default)
         if int(value) != value or not low <= value <= high:
             self._op.refuse(f"its option {name} is {value}, not a number from {low} to {high}", code="E1122")
         return int(value)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
         """True or false."""
-        return bool(self._get(name, default))
+        return bool(self.get(name, default))
 
     def real(self, name: str, *, default: float | None = None) -> float:
         """A number."""
-        return float(self._get(name, default))
+        return float(self.get(name, default))
 
 
 PADDING_NAMES = {1: "SAME", 2: "VALID"}

@@ -373,13 +373,12 @@ def _plain(record: Record, table: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for field in schema.tables()[table]:
         value = record[field.name]
-        match field.kind:
-            case "vector":
-                value = tuple(bytes(value)) if isinstance(value, memoryview) else _ints(value)
-            case "string":
-                value = _text(value)
-            case "bytes":
-                value = value or b""
+        if field.kind == "vector":
+            value = tuple(bytes(value)) if isinstance(value, memoryview) else _ints(value)
+        elif field.kind == "string":
+            value = _text(value)
+        elif field.kind == "bytes":
+            value = value or b""
         result[field.name] = value
     return result
 

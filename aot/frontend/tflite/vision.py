@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from aot.frontend.tflite.convert import EVERY, CustomOptions, Operator, converter
-from aot.frontend.tflite.flatbuffer import FlexbufferError, Scalar, read_map
 from aot.numerics.fixed_point import round_half_away
 from aot.op import vision as images
 from aot.op.common.tensors import MOVABLE
@@ -148,28 +147,13 @@ class _DetectionOptions:
 
 
 def _detection_options(op: Operator) -> _DetectionOptions:
-    try:
-        entries = read_map(op.view.custom_options)
-    except FlexbufferError as error:
-        op.refuse(f"its options cannot be read: {error}", code="E1116")
-
-    def get(name: str, default: Scalar | None = None) -> Scalar:
-        value = entries.get(name, default)
-        if value is None:
-            op.refuse(f"its options lack {name}", code="E1116")
-        return value
-
-    if get("use_regular_nms", default=False):
+    said = CustomOptions(op)
+    if said.flag("use_regular_nms", default=False):
         op.refuse("use_regular_nms is not supported; convert the model with the fast non-maximum suppression")
-    scales = tuple(float(get(f"{c}_scale")) for c in "yxhw")
-    options = _DetectionOptions(
-        int(get("max_detections")),
-        int(get("max_classes_per_detection")),
-        int(get("num_classes")),
-        float(get("nms_score_threshold")),
-        float(get("nms_iou_threshold")),
-        (scales[0], scales[1], scales[2], scales[3]),
-    )
+    scales = tuple(said.real(f"{c}_scale") for c in "yxhw")
+    most, classes, number = (int(said.get(n)) for n in ("max_detections", "max_classes_per_detection", "num_classes"))
+    score, iou = said.real("nms_score_threshold"), said.real("nms_iou_threshold")
+    options = _DetectionOptions(most, classes, number, score, iou, (scales[0], scales[1], scales[2], scales[3]))
     if min(scales) <= 0 or options.max_detections < 1 or not 1 <= options.max_classes <= options.num_classes:
         op.refuse(f"its options contradict each other: {options}", code="E1122")
     return options
