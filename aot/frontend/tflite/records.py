@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import schema
@@ -35,6 +36,16 @@ def decode_model(reader: Reader, problems: Problems) -> Record | None:
         problems.add(error.code, error.message)
         return None
     return None if faults.report(reader.size, len(record["buffers"] or ())) else record
+
+
+def text(value: bytes | None) -> str:
+    """A string of the file; empty if it is absent."""
+    return "" if value is None else value.decode("utf-8", errors="replace")
+
+
+def ints(value: npt.NDArray[Any] | None) -> tuple[int, ...]:
+    """A vector of integers of the file; empty if it is absent."""
+    return () if value is None else tuple(value.tolist())
 
 
 @cache

@@ -18,7 +18,7 @@ from aot.frontend.problems import Problems
 from aot.frontend.tflite import check, schema
 from aot.frontend.tflite.flatbuffer import Reader
 from aot.frontend.tflite.graph import GraphWalk
-from aot.frontend.tflite.records import Record, decode_model, encode_model
+from aot.frontend.tflite.records import Record, decode_model, encode_model, ints, text
 from aot.frontend.tflite.tensor_lists import has_lists, open_batch, without_lists
 from aot.frontend.tflite.view import ABSENT, SubgraphView, TensorView, parse
 from aot.support.dataclass import dataclass
@@ -73,7 +73,7 @@ def _made_for_one_shape(error: AotError, before: Record, wanted: Mapping[int, Sh
         return error
     tensors = before["subgraphs"][0]["tensors"]
     chosen = ", ".join(
-        f"{list(shape)} for {printable(_text(tensors[i]['name']))}, which has {list(_shape(tensors[i]))}"
+        f"{list(shape)} for {printable(text(tensors[i]['name']))}, which has {list(ints(tensors[i]['shape']))}"
         for i, shape in wanted.items()
     )
     first = broken[0]
@@ -113,7 +113,7 @@ def _chosen_graph(record: Record, choice: Choice) -> int:
         if not 0 <= index < count:
             raise _refuse(f"--subgraph {index}: the model has {count} (0 to {count - 1})")
         return index
-    signatures = {_text(s["signature_key"]): int(s["subgraph_index"]) for s in record["signature_defs"] or ()}
+    signatures = {text(s["signature_key"]): int(s["subgraph_index"]) for s in record["signature_defs"] or ()}
     if choice.signature not in signatures:
         names, near = ", ".join(map(printable, signatures)) or "none", did_you_mean(choice.signature, signatures)
         raise _refuse(f"--signature {choice.signature}{near}: the model's signatures are: {names}")
@@ -123,10 +123,6 @@ def _chosen_graph(record: Record, choice: Choice) -> int:
     if not 0 <= index < count:
         raise _refuse(f"--signature {choice.signature} names subgraph {index}, which does not exist")
     return index
-
-
-def _text(value: bytes | None) -> str:
-    return "" if value is None else value.decode("utf-8", errors="replace")
 
 
 def _with_graph_first(record: Record, chosen: int) -> Record:
@@ -160,20 +156,16 @@ def _renumbered(operator: Record, number: Mapping[int, int]) -> Record:
 # --- the shapes
 
 
-def _shape(tensor: Record, key: str = "shape") -> Shape:
-    return () if tensor[key] is None else tuple(map(int, tensor[key]))
-
-
 def _input_shapes(graph: Record, record: Record, choice: Choice) -> dict[int, Shape]:
     """Tensor index -> chosen shape, for inputs with a chosen shape; -1 for a dimension that stays open."""
-    inputs = [] if graph["inputs"] is None else [int(i) for i in graph["inputs"]]
+    inputs = ints(graph["inputs"])
     tensors = graph["tensors"] or ()
     if any(not 0 <= i < len(tensors) for i in inputs):
         return {}  # the checks report it
-    names = {_text(tensors[i]["name"]): i for i in inputs}
+    names = {text(tensors[i]["name"]): i for i in inputs}
     for signature in record["signature_defs"] or ():
         if signature["subgraph_index"] == 0:
-            names |= {_text(m["name"]): m["tensor_index"] for m in signature["inputs"] or () if m["tensor_index"] in inputs}
+            names |= {text(m["name"]): m["tensor_index"] for m in signature["inputs"] or () if m["tensor_index"] in inputs}
     chosen = _batched(tensors, inputs, choice.batch)
     for name, shape in choice.shapes:
         if name not in names:
@@ -191,7 +183,7 @@ def _batched(tensors: Sequence[Record], inputs: Sequence[int], batch: int | None
         raise _refuse(f"--batch {batch}: the batch must be at least 1")
     shapes = {}
     for i in inputs:
-        shape, signature = _shape(tensors[i]), _shape(tensors[i], "shape_signature")
+        shape, signature = ints(tensors[i]["shape"]), ints(tensors[i]["shape_signature"])
         if shape and (_is_dynamic(tensors[i], 0) or shape[0] == batch):
             said = signature if len(signature) == len(shape) else shape
             others = zip(shape[1:], said[1:], strict=True)
@@ -203,12 +195,12 @@ def _batched(tensors: Sequence[Record], inputs: Sequence[int], batch: int | None
 
 def _is_dynamic(tensor: Record, axis: int) -> bool:
     """Whether a dimension is -1 or undeclared: converters before 2020 wrote no signatures."""
-    shape, signature = _shape(tensor), _shape(tensor, "shape_signature")
+    shape, signature = ints(tensor["shape"]), ints(tensor["shape_signature"])
     return shape[axis] < 0 or len(signature) != len(shape) or signature[axis] < 0
 
 
 def _check_shape(tensor: Record, name: str, shape: Shape) -> None:
-    own = _shape(tensor)
+    own = ints(tensor["shape"])
     if len(shape) != len(own):
         raise _refuse(f"--shape {name}: {len(shape)} dimensions, but the input has {len(own)}")
     if any(n < 1 for n in shape):
@@ -221,7 +213,7 @@ def _check_shape(tensor: Record, name: str, shape: Shape) -> None:
 def _with_shapes(record: Record, shapes: Mapping[int, Shape], *, opened: bool) -> Record:
     """The record with other shapes in its first graph; with `opened`, all computed tensors become open."""
     graph = record["subgraphs"][0]
-    computed = {int(i) for op in graph["operators"] or () for i in (() if op["outputs"] is None else op["outputs"])}
+    computed = {i for op in graph["operators"] or () for i in ints(op["outputs"])}
     tensors = []
     for i, tensor in enumerate(graph["tensors"]):
         changed: dict[str, Any] = {}
@@ -230,7 +222,7 @@ def _with_shapes(record: Record, shapes: Mapping[int, Shape], *, opened: bool) -
             shape = np.array([abs(n) for n in shapes[i]], np.int32)
             changed = {"shape": shape, "shape_signature": signature, "has_rank": True}
         elif opened and i in computed:
-            shape = np.array([max(n, 1) for n in _shape(tensor)], np.int32)
+            shape = np.array([max(n, 1) for n in ints(tensor["shape"])], np.int32)
             changed = {"shape": shape, "shape_signature": np.full(shape.size, -1, np.int32), "has_rank": False}
         tensors.append({**tensor, **changed})
     return {**record, "subgraphs": ({**graph, "tensors": tuple(tensors)}, *record["subgraphs"][1:])}
@@ -292,7 +284,7 @@ def extract(model: bytes, operators: Collection[int], output: int) -> Extract:
 
 
 def _inputs(operator: Record) -> list[int]:
-    return [] if operator["inputs"] is None else [t for t in operator["inputs"].tolist() if t != ABSENT]
+    return [t for t in ints(operator["inputs"]) if t != ABSENT]
 
 
 def _needed(operators: tuple[Record, ...], wanted: Collection[int], output: int) -> list[int]:

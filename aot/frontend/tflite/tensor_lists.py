@@ -18,7 +18,7 @@ import numpy.typing as npt
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import schema
 from aot.frontend.tflite.flatbuffer import Reader
-from aot.frontend.tflite.records import Record, decode_model, default_record, encode_model
+from aot.frontend.tflite.records import Record, decode_model, default_record, encode_model, ints
 from aot.frontend.tflite.view import MAX_RANK, MAX_TENSOR_BYTES, ModelView, OperatorView, TensorView, parse, stored_bytes
 from aot.support.dataclass import dataclass
 from aot.support.text import printable
@@ -122,7 +122,7 @@ def _with_own_lists(record: Record, view: ModelView) -> Record:
     for number, graph in enumerate(record["subgraphs"]):
         tensors, operators, copies = [*(graph["tensors"] or ())], [], dict[int, list[int]]()
         for op in graph["operators"] or ():
-            inputs, outputs = _numbers(op["inputs"]), _numbers(op["outputs"])
+            inputs, outputs = ints(op["inputs"]), ints(op["outputs"])
             renamed = np.array([copies[i].pop() if copies.get(i) else i for i in inputs], np.int32)
             operators.append({**op, "inputs": renamed})
             if len(outputs) == 1 and (number, outputs[0]) in shared and 0 <= outputs[0] < len(tensors):
@@ -132,10 +132,6 @@ def _with_own_lists(record: Record, view: ModelView) -> Record:
                     tensors.append(tensors[outputs[0]])
         graphs.append({**graph, "tensors": tuple(tensors), "operators": tuple(operators)})
     return {**record, "subgraphs": tuple(graphs)}
-
-
-def _numbers(value: npt.NDArray[np.int32] | None) -> list[int]:
-    return [] if value is None else [int(i) for i in value]
 
 
 class _Finder:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from aot.frontend.problems import Problems
 from aot.frontend.tflite import schema
 from aot.frontend.tflite.flatbuffer import CutShort, FlatbufferError, Reader
-from aot.frontend.tflite.records import Record, decode_model, default_record
+from aot.frontend.tflite.records import Record, decode_model, default_record, ints, text
 from aot.support.dataclass import dataclass
 from aot.support.dtype import int_range
 from aot.support.text import printable
@@ -267,18 +267,18 @@ class _Builder:
         return memoryview(b"")
 
     def _subgraph(self, index: int, record: Record) -> SubgraphView:
-        name = _text(record["name"])
+        name = text(record["name"])
         suffix = f' of subgraph {index} "{printable(name)}"' if index else ""
         tensors = tuple(self._tensor(i, r, suffix) for i, r in enumerate(record["tensors"] or ()))
         operators = tuple(self._operator(i, r, tensors=tensors, suffix=suffix) for i, r in enumerate(record["operators"] or ()))
-        return SubgraphView(index, name, _ints(record["inputs"]), _ints(record["outputs"]), tensors, operators)
+        return SubgraphView(index, name, ints(record["inputs"]), ints(record["outputs"]), tensors, operators)
 
     def _tensor(self, index: int, record: Record, suffix: str) -> TensorView:
-        name = _text(record["name"])
+        name = text(record["name"])
         where = f'tensor {index} "{printable(name)}"{suffix}'
-        written = _ints(record["shape"])
+        written = ints(record["shape"])
         shape = tuple(1 if n == -1 else n for n in written)
-        signature, dtype = _ints(record["shape_signature"]) or written, record["type"].lower()
+        signature, dtype = ints(record["shape_signature"]) or written, record["type"].lower()
         raw = self._bytes_of(record["buffer"], where)
         sparsity = None if record["sparsity"] is None else _sparsity(record["sparsity"])
         data = self._data(record["buffer"], dtype, raw=raw, shape=shape, sparse=sparsity is not None)
@@ -316,7 +316,7 @@ class _Builder:
         return self.unpacked[key]
 
     def _operator(self, index: int, record: Record, *, tensors: tuple[TensorView, ...], suffix: str) -> OperatorView:
-        outputs = _ints(record["outputs"])
+        outputs = ints(record["outputs"])
         first = outputs[0] if outputs and 0 <= outputs[0] < len(tensors) else None
         opcode, version, custom = self._opcode(record["opcode_index"], f"op {index}{suffix}")
         label = f"CUSTOM:{printable(custom)}" if opcode == "CUSTOM" else opcode
@@ -329,7 +329,7 @@ class _Builder:
             block = self._block(*place, what="its custom options", where=where)
             self.reader.charge(len(block))
             blob = bytes(block)
-        inputs, between = _ints(record["inputs"]), _ints(record["intermediates"])
+        inputs, between = ints(record["inputs"]), ints(record["intermediates"])
         return OperatorView(index, opcode, version, custom, inputs, outputs, between, options, blob, where)
 
     def _opcode(self, index: int, where: str) -> tuple[str, int, str]:
@@ -346,7 +346,7 @@ class _Builder:
             self.problems.add("E1010", f"operator code {index} has the unknown number {number}", where)
             return "UNKNOWN", 1, ""
         name = names[number] if number < len(names) else f"BUILTIN_{number}"
-        return name, code["version"], _text(code["custom_code"])
+        return name, code["version"], text(code["custom_code"])
 
     def _options(self, record: Record, opcode: str, where: str) -> dict[str, Any]:
         """An operator's options; the defaults if the file has none."""
@@ -360,23 +360,15 @@ class _Builder:
         return _plain(options[1], options[0])
 
 
-def _text(value: bytes | None) -> str:
-    return "" if value is None else value.decode("utf-8", errors="replace")
-
-
-def _ints(value: npt.NDArray[Any] | None) -> tuple[int, ...]:
-    return () if value is None else tuple(value.tolist())
-
-
 def _plain(record: Record, table: str) -> dict[str, Any]:
     """Options as plain Python values; absent vectors and strings are empty."""
     result: dict[str, Any] = {}
     for field in schema.tables()[table]:
         value = record[field.name]
         if field.kind == "vector":
-            value = tuple(bytes(value)) if isinstance(value, memoryview) else _ints(value)
+            value = tuple(bytes(value)) if isinstance(value, memoryview) else ints(value)
         elif field.kind == "string":
-            value = _text(value)
+            value = text(value)
         elif field.kind == "bytes":
             value = value or b""
         result[field.name] = value
@@ -385,9 +377,9 @@ def _plain(record: Record, table: str) -> dict[str, Any]:
 
 def _signature(record: Record) -> SignatureView:
     def names(maps: tuple[Record, ...] | None) -> tuple[tuple[str, int], ...]:
-        return tuple((_text(m["name"]), m["tensor_index"]) for m in maps or ())
+        return tuple((text(m["name"]), m["tensor_index"]) for m in maps or ())
 
-    key = _text(record["signature_key"])
+    key = text(record["signature_key"])
     return SignatureView(key, record["subgraph_index"], names(record["inputs"]), names(record["outputs"]))
 
 
@@ -400,7 +392,7 @@ def _quant(record: Record | None, dtype: str, shape: tuple[int, ...]) -> QuantVi
     block = None
     if member in ("BlockwiseQuantization", "MultiAxisQuantization"):
         kind = "blockwise" if member == "BlockwiseQuantization" else "multi_axis"
-        dims = _ints(details["block_shape" if kind == "blockwise" else "quantized_dimensions"])
+        dims = ints(details["block_shape" if kind == "blockwise" else "quantized_dimensions"])
         block = BlockView(kind, details["scales"], details["zero_points"], details["block_size"], dims)
     scales = np.array(() if record["scale"] is None else record["scale"], np.float32)
     if not scales.size and block is None and member != "CustomQuantization":
@@ -418,7 +410,7 @@ def _sparsity(record: Record) -> SparsityView:
         SparseDim(d["format"], d["dense_size"], _indices(d["array_segments"]), _indices(d["array_indices"]))
         for d in record["dim_metadata"] or ()
     )
-    return SparsityView(_ints(record["traversal_order"]), _ints(record["block_map"]), dims)
+    return SparsityView(ints(record["traversal_order"]), ints(record["block_map"]), dims)
 
 
 def _indices(union: tuple[str, Record] | None) -> npt.NDArray[np.int64]:
