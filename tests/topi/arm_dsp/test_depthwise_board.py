@@ -19,7 +19,7 @@ from tests.topi.layers import Layer, build, check, data_for
 from tests.topi.oncore import run_on
 
 OTHERS = ("arm_dsp.depthwise_16x8", "arm_dsp.depthwise_window")
-"""For data of 16 bits and for one position: drawn in tests/topi/arm_dsp/test_int16x8.py and test_streaming.py."""
+"""For data of 16 bits and for one position: drawn in test_halfwords_int16x8.py and test_halfwords_streaming.py."""
 
 ARM = [i for i in implementations("nn.depthwise_conv2d") if i.name.startswith("arm_dsp.") and i.name not in OTHERS]
 TARGETS = {"mps2-an385": "cortex-m3", "mps2-an386": "cortex-m4", "mps2-an500": "cortex-m7", "mps2-an505": "cortex-m33"}

@@ -1,4 +1,4 @@
-"""ADD of four bytes at a time against the operator's meaning; behind layers: tests/topi/arm_dsp/test_epilogue.py."""
+"""ADD of four bytes at a time against the operator's meaning; behind layers: test_epilogue.py."""
 
 from __future__ import annotations
 
