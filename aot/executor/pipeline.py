@@ -9,8 +9,8 @@ from aot.errors import InternalError, Problem
 from aot.executor.candidates import FusedModule
 from aot.executor.lower_main import TirModule, aot_lower_main
 from aot.executor.lower_te import cut_groups, lower_te
-from aot.executor.lowered import KernelCall, LoweredModule, lowered_faults
-from aot.executor.plan_memory import plan_memory, slide_windows, spread_pools
+from aot.executor.lowered import LoweredModule, lowered_faults
+from aot.executor.plan_memory import plan_memory, slide_windows, spread_pools, with_shared_functions
 from aot.executor.select_kernels import select_kernels
 from aot.executor.storage_map import Planned, StorageInfo
 from aot.ir.module import IRModule, M, of_phase
@@ -18,13 +18,12 @@ from aot.ir.op import F_IS_VIEW, Op
 from aot.ir.transform import PassContext, Sequential, module_pass
 from aot.relay.expr import Call, Function, post_order
 from aot.support.dtype import itemsize
-from aot.support.names import NameSupply
 from aot.tir.expr import Imm
 from aot.tir.function import PrimFunc
-from aot.tir.functor import Callees, has_calls, walk, with_callees
+from aot.tir.functor import has_calls, walk
 from aot.tir.intrin import BUILTINS
 from aot.tir.stmt import CallPrim, Region
-from aot.tir.transform import merge_functions, pipeline
+from aot.tir.transform import pipeline
 from aot.tir.verify import verify
 
 __all__ = [
@@ -47,35 +46,10 @@ def share_functions(lowered: LoweredModule, _context: PassContext) -> LoweredMod
     """
     if not lowered.config.mode.shares_functions:
         return lowered
-    calls = list(lowered.calls)
-    functions = lowered.prim_funcs
-    supply = NameSupply(functions)
-    plain = [(i, "") for i, c in enumerate(calls) if not c.callees]
-    inner = [(i, name) for i, c in enumerate(calls) for name in c.callees if not has_calls(functions[name])]
-    places = sorted(plain + inner)
-    callees: Callees = {}
-    for members, merged in merge_functions([functions[name or calls[i].func] for i, name in places]):
-        if len(members) == 1:
-            continue
-        i, name = places[members[0]]
-        shared = supply.fresh(f"{name or calls[i].func}_shared")
-        functions[shared] = merged.func
-        for (i, name), scalars in zip((places[m] for m in members), merged.scalars, strict=True):
-            if name:
-                added = merged.func.scalars[len(functions[name].scalars) :]  # its own scalars are operands already
-                callees[name] = shared, tuple(Imm(v, var.dtype) for v, var in zip(scalars, added, strict=True))
-            else:
-                calls[i] = replace(calls[i], shared=shared, scalars=calls[i].scalars + scalars)
-    calls = [_renamed(call, functions, callees) if call.callees else call for call in calls]
-    return replace(lowered, functions=functions).with_calls(calls)
-
-
-def _renamed(call: KernelCall, functions: dict[str, PrimFunc], callees: Callees) -> KernelCall:
-    """A cascade's call once its functions call the shared ones."""
-    for name in (*call.callees, call.func):
-        if has_calls(functions[name]):
-            functions[name] = with_callees(functions[name], callees)
-    return replace(call, callees=tuple(dict.fromkeys(callees[n][0] if n in callees else n for n in call.callees)))
+    functions, calls = lowered.prim_funcs, list(enumerate(lowered.calls))
+    plain = [(i, "") for i, c in calls if not c.callees]
+    inner = [(i, name) for i, c in calls for name in c.callees if not has_calls(functions[name])]
+    return with_shared_functions(lowered, sorted(plain + inner))
 
 
 # ---- the passes over loop nests, run on a module of all functions of a model

@@ -16,7 +16,7 @@ import numpy as np
 from aot.errors import InternalError, Problem, UsageError, internal
 from aot.executor.cascade_nest import row_form
 from aot.executor.config import SLIDE_SHARE
-from aot.executor.copy_elision import fits_offset, moves_of, reads_before_writes, with_copies, without_call
+from aot.executor.copy_elision import L, fits_offset, moves_of, reads_before_writes, with_copies, without_call
 from aot.executor.lower_te import execution_order
 from aot.executor.lowered import KernelCall, LoweredModule, State, TensorRef
 from aot.executor.storage_map import (
@@ -29,7 +29,6 @@ from aot.executor.storage_map import (
     make_layout,
     plan_lowered,
 )
-from aot.ir.module import BaseFunc
 from aot.ir.op import F_IS_VIEW, Array, Op
 from aot.ir.transform import PassContext, module_pass
 from aot.ir.type import TensorType, TupleType, Type
@@ -42,7 +41,9 @@ from aot.relay.state import input_vars, state_vars
 from aot.support.dataclass import dataclass
 from aot.support.dtype import itemsize
 from aot.support.names import NameSupply
-from aot.tir.function import Move, PrimFunc, Shift
+from aot.tir.expr import Imm
+from aot.tir.function import Move, Shift
+from aot.tir.functor import Callees, has_calls, with_callees
 from aot.tir.transform import merge_functions
 
 # ---- the state laid out again, so that windows can advance in it (aot/memory/circular_state.py)
@@ -317,21 +318,40 @@ def _with_rests(planned: Planned, shifted: Sequence[ShiftedState]) -> Planned:
         call = KernelCall(func.name, one.call.inputs[1:], one.call.outputs, span=one.call.span, operators=one.call.operators)
         calls[calls.index(one.call)] = call
         states[states.index(one.state)] = replace(one.state, fresh=one.shift.fresh)
+    planned = replace(planned, functions=functions, states=tuple(states), calls=tuple(calls))
     if planned.config.mode.shares_functions:
-        made = [calls.index(c) for c in calls if c.outputs in {one.call.outputs for one in shifted}]
-        _share(calls, made, functions=functions, names=names)
-    return replace(planned, functions=functions, states=tuple(states)).with_calls(calls)
+        rests = {one.call.outputs for one in shifted}
+        planned = with_shared_functions(planned, [(i, "") for i, c in enumerate(calls) if c.outputs in rests])
+    return planned.with_calls(planned.calls)
 
 
-def _share(calls: list[KernelCall], numbers: Sequence[int], *, functions: dict[str, BaseFunc], names: NameSupply) -> None:
-    """Let calls that differ only in numbers share one function, as `share_functions` does before memory is planned."""
-    own = [functions[calls[i].func] for i in numbers]
-    for members, merged in merge_functions([f for f in own if isinstance(f, PrimFunc)]):
-        if len(members) > 1:
-            shared = names.fresh(f"{calls[numbers[members[0]]].func}_shared")
-            functions[shared] = merged.func
-            for m, scalars in zip(members, merged.scalars, strict=True):
-                calls[numbers[m]] = replace(calls[numbers[m]], shared=shared, scalars=scalars)
+def with_shared_functions(lowered: L, places: Sequence[tuple[int, str]]) -> L:
+    """Let functions that differ only in numbers be one.
+
+    `places`: the number of the call that each function belongs to, and its name if the call only leads to it (`callees`).
+    """
+    calls, functions = list(lowered.calls), lowered.prim_funcs
+    supply = NameSupply(functions)
+    callees: Callees = {}
+    for members, merged in merge_functions([functions[name or calls[i].func] for i, name in places]):
+        if len(members) == 1:
+            continue
+        i, name = places[members[0]]
+        shared = supply.fresh(f"{name or calls[i].func}_shared")
+        functions[shared] = merged.func
+        for (i, name), scalars in zip((places[m] for m in members), merged.scalars, strict=True):
+            if name:
+                added = merged.func.scalars[len(functions[name].scalars) :]  # its own scalars are operands already
+                callees[name] = shared, tuple(Imm(v, var.dtype) for v, var in zip(scalars, added, strict=True))
+            else:
+                calls[i] = replace(calls[i], shared=shared, scalars=calls[i].scalars + scalars)
+    for i, call in enumerate(calls):  # a cascade calls the shared functions
+        for name in (*call.callees, call.func) if call.callees else ():
+            if has_calls(functions[name]):
+                functions[name] = with_callees(functions[name], callees)
+        names = dict.fromkeys(callees[n][0] if n in callees else n for n in call.callees)
+        calls[i] = replace(call, callees=tuple(names)) if call.callees else call
+    return replace(lowered, functions=functions).with_calls(calls)
 
 
 # ---- windows of the state that overlap: the new rows of one use bytes that another no longer needs

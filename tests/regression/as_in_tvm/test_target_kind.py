@@ -10,7 +10,7 @@ import pytest
 
 import aot
 from aot.errors import UsageError
-from aot.ir import global_func
+from aot.ir import op
 from aot.ir.module import IRModule
 from aot.runtime.functions import Module
 from aot.target import Target, TargetOption, register_target_kind
@@ -39,7 +39,7 @@ class Listing(Module):
 @pytest.fixture(autouse=True)
 def kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "_KINDS", dict(targets._KINDS))
-    monkeypatch.setattr(global_func, "_FUNCTIONS", dict(global_func._FUNCTIONS))
+    monkeypatch.setattr(op, "_FUNCTIONS", dict(op._FUNCTIONS))
     options = {"num-cores": TargetOption(int, 1, "cores"), "fast": TargetOption(bool, False), "note": "any text"}
     register_target_kind("listing", options=options, codegen=Listing)
 
