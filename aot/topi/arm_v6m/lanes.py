@@ -212,9 +212,9 @@ TAP = 2 + 2 * WORDS
 _UNROLL = 8
 
 
-def tap_loop(taps: int) -> TapLoop:
-    """Straight-line code for few taps, else loop bodies of eight."""
-    return TapLoop(0, taps) if taps <= 2 * _UNROLL else TapLoop(_UNROLL, taps % _UNROLL)
+def tap_loop(taps: int, unroll: int = _UNROLL, straight: int = 2 * _UNROLL) -> TapLoop:
+    """Straight-line code for up to `straight` taps, else loop bodies of `unroll`."""
+    return TapLoop(0, taps) if taps <= straight else TapLoop(unroll, taps % unroll)
 
 
 @cache
@@ -331,9 +331,7 @@ UNROLL = 12
 """Taps in the body of the loop: as many as a conditional branch can jump over."""
 
 
-def word_loop(taps: int) -> TapLoop:
-    """Straight-line code for few taps."""
-    return TapLoop(0, taps) if taps < 2 * UNROLL else TapLoop(UNROLL, taps % UNROLL)
+word_loop = partial(tap_loop, unroll=UNROLL, straight=2 * UNROLL - 1)
 
 
 @cache

@@ -123,6 +123,28 @@ class Planes:
         return lambda x: cast("int32", data.load("int8", start + x * self.columns.data_step))
 
 
+def word(low: Expr, high: Expr, bits: int) -> Expr:
+    """A word of two pixels, 2^bits apart."""
+    return low + high * (1 << bits)
+
+
+def word_rows(
+    b: IRBuilder, plan: Planes, data: Buffer, bits: int, copy: Callable[[Buffer, Expr, Callable[[Expr], Expr]], None]
+) -> tuple[Buffer, CopyRow]:
+    """A plane of words of two pixels, filled with padding, and what copies a row.
+
+    `copy(plane, first word of the row, pixel by its number)` emits the copying of pixels.
+    """
+    plane, pad = b.scratch("plane", (plan.lines * plan.pitch,), "int32"), imm(plan.layer.attrs.pad_value)
+    with b.for_("i", plane.size) as i:
+        b.store(plane, i, word(pad, pad, bits))
+
+    def row(at: Expr, start: Expr | None) -> None:
+        copy(plane, b.let("d", at * plan.pitch), plan.pixels(data, start))
+
+    return plane, row
+
+
 def counted(b: IRBuilder, count: int, name: str) -> Iterator[Expr]:
     """The variable of a loop; 0 without a loop if the count is 1."""
     if count == 1:
@@ -418,14 +440,7 @@ def _lower(group: Group, _target: Target, name: str, plan: LanePlanes) -> Lowere
     weights = io.constant("weights", packed, "int8")
     start: Array = (layer.bias - plan.requant.base) * (1 + (1 << BITS))
     numbers = Numbers(b, io, start, plan.requant.form)
-    plane = b.scratch("plane", (plan.lines * plan.pitch,), "int32")
-    pad = imm(layer.attrs.pad_value)
-    with b.for_("i", plane.size) as i:
-        b.store(plane, i, _word(pad, pad))
-
-    def row(at: Expr, start: Expr | None) -> None:
-        _copy_row(b, plan, plane, b.let("d", at * plan.pitch), plan.pixels(io.data, start))
-
+    plane, row = word_rows(b, plan, io.data, BITS, partial(_copy_row, b, plan))
     for channel, out in plan.results(b, row, name_channel=True):
         _band(b, plan, io, plane, weights=weights, numbers=numbers, channel=channel, at=b.let("o", out))
     form = {"rows": plan.shape[0], "columns": plan.shape[1], "band": plan.band}
@@ -464,10 +479,6 @@ def _band(
                     io.store((place,), plan.requant.form.emit(b, sums[p], requant_params))
 
 
-def _word(low: Expr, high: Expr) -> Expr:
-    return low + high * (1 << BITS)
-
-
 def _copy_row(b: IRBuilder, plan: LanePlanes, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
     """Store the words of a row that hold pixels of the image; the first and last ones may also hold a border pixel."""
     columns, pad = plan.columns, imm(plan.layer.attrs.pad_value)
@@ -475,8 +486,8 @@ def _copy_row(b: IRBuilder, plan: LanePlanes, plane: Buffer, target: Expr, pixel
     low, high = min(before, plan.pitch), min(max(end - stride, before), plan.pitch)
 
     def one(i: int) -> None:
-        pair = [pixel(imm(at - before)) if before <= at < end else pad for at in (i, i + stride)]
-        b.store(plane, target + i, _word(*pair))
+        low_pixel, high_pixel = (pixel(imm(at - before)) if before <= at < end else pad for at in (i, i + stride))
+        b.store(plane, target + i, word(low_pixel, high_pixel, BITS))
 
     for i in range(max(0, before - stride), low):
         one(i)
@@ -485,7 +496,7 @@ def _copy_row(b: IRBuilder, plan: LanePlanes, plane: Buffer, target: Expr, pixel
     for p in counted(b, count // unroll, "p") if count > 0 else ():
         values = [b.let("v", pixel(p * unroll + (low - before + u))) for u in range(unroll + stride)]
         for u in range(unroll):
-            b.store(plane, target + (p * unroll + (low + u)), _word(values[u], values[u + stride]))
+            b.store(plane, target + (p * unroll + (low + u)), word(values[u], values[u + stride], BITS))
     for i in range(max(low, high), min(end, plan.pitch)):
         one(i)
 

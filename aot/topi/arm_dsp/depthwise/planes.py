@@ -37,6 +37,17 @@ from aot.topi.layer.planes import Planes, Strips, band_height, cut, each_strip, 
 from aot.topi.layer.requant import HighMultiply, plan_high_multiply, plan_uniform
 from aot.topi.strategy import Group, Lowered, register_planned
 
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Weights [KH, KW, O] and bias, scaled by each channel's power of two, and the requantisation."""
+
+    weight: Array
+    bias: Array
+    requant: HighMultiply
+    rounding: blocks.RequantForm
+
+
 COMMON_SHIFTS = (11, 12, 10, 13, 9, 14, 8, 15, 7, 16, 6, 17, 5, 18, 19, 20, 4, 3)
 """Final shifts in order of preference: layers with the same shift share their code."""
 PACKED_SCALE = 8
@@ -55,16 +66,6 @@ MAX_REACH = 3500
 """Most bytes of the plane's rows that one result row reads."""
 UNROLLED_COPY = 12
 """Most pixels that are copied without a loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Weights [KH, KW, O] and bias, scaled by each channel's power of two, and the requantisation."""
-
-    weight: Array
-    bias: Array
-    requant: HighMultiply
-    rounding: blocks.RequantForm
 
 
 def plan_numbers(layer: FusedLayer, target: Target, *, packed: bool, scale: int = PACKED_SCALE) -> Numbers | None:

@@ -32,7 +32,7 @@ weight, scaled so that all channels can have the same shift.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import product
 from math import prod
 
@@ -284,14 +284,7 @@ def _lower_chain(group: Group, _target: Target, name: str, plan: ChainPlanes) ->
     io = open_flat(b, group, layer)
     data = _stream(plan)
     params = io.constant("params", data.reshape(-1), "int32")
-    plane = b.scratch("plane", (plan.lines * plan.pitch,), "int32")
-    pad = imm(layer.attrs.pad_value)
-    with b.for_("i", plane.size) as i:
-        b.store(plane, i, _word(pad, pad))
-
-    def row(at: Expr, start: Expr | None) -> None:
-        _copy_row(b, plan, plane, b.let("d", at * plan.pitch), plan.pixels(io.data, start))
-
+    plane, row = planes.word_rows(b, plan, io.data, LANE_BITS, partial(_copy_row, b, plan))
     for channel, out in plan.results(b, row):
         start = b.let("o", out)
         weights = region(params, b.let("w", channel * data.shape[1]))
@@ -302,10 +295,6 @@ def _lower_chain(group: Group, _target: Target, name: str, plan: ChainPlanes) ->
     code = sum(_Chains(plan.strip(n)).code_bytes() for n in widths) + (320 if plan.bands > 1 else 160)
     cost = layer.data_type.shape[0] * layer.channels * plan.cost + 3 * plane.size
     return lowered(io, layer, "arm_dsp.depthwise_chain", cost, code, band=plan.band, columns=max(widths))
-
-
-def _word(low: Expr, high: Expr) -> Expr:
-    return low + high * (1 << LANE_BITS)
 
 
 def _copy_row(b: IRBuilder, plan: ChainPlanes, plane: Buffer, target: Expr, pixel: Callable[[Expr], Expr]) -> None:
@@ -319,7 +308,7 @@ def _copy_row(b: IRBuilder, plan: ChainPlanes, plane: Buffer, target: Expr, pixe
             low, high = (
                 pixel(first + (c - columns.start)) if c in columns else imm(plan.layer.attrs.pad_value) for c in (i, i + stride)
             )
-            b.store(plane, at + i, _word(low, high))
+            b.store(plane, at + i, planes.word(low, high, LANE_BITS))
 
     if not count:
         return
@@ -393,11 +382,6 @@ planes.register_lanes(M3, lacks="dsp", plevel=25)
 
 # ---- depthwise_line ----
 
-MAX_OUTPUTS = 5
-"""Most sums, and bytes, in registers, besides a weight and two pointers."""
-MAX_OFFSET, MAX_STEP = 4095, 255
-"""Largest offset of LDRSB, and of LDRSB with pointer update."""
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -421,6 +405,12 @@ class Line:
         """Instructions of `mla_line`."""
         moves = self.bytes_read if self.far and self.step > MAX_STEP else 0
         return self.taps * (1 + self.outputs) + self.bytes_read + moves
+
+
+MAX_OUTPUTS = 5
+"""Most sums, and bytes, in registers, besides a weight and two pointers."""
+MAX_OFFSET, MAX_STEP = 4095, 255
+"""Largest offset of LDRSB, and of LDRSB with pointer update."""
 
 
 @cache
@@ -458,11 +448,6 @@ def _emit_line(operands: Operands, line: Line) -> BlockText:
     return asm(operands, text, "xp=x *w", ins, kind="+", acc="a", temporaries=temporaries)
 
 
-MAX_TAPS = 32
-PLAIN_SCALE = 2
-"""Bits by which sums are scaled without a common shift; from this value on the product needs no rounding."""
-
-
 @dataclass(frozen=True, slots=True)
 class LinePlan:
     """`along` is the axis of the window, `across` the other axis; `outputs` per block."""
@@ -492,6 +477,11 @@ class LinePlan:
         line = self.along.out // self.outputs * self.block_cost(self.outputs) + 10
         line += self.block_cost(self.remainder) if self.remainder else 0
         return self.layer.out_type.shape[0] * self.layer.channels * (self.across.out * line + 14)
+
+
+MAX_TAPS = 32
+PLAIN_SCALE = 2
+"""Bits by which sums are scaled without a common shift; from this value on the product needs no rounding."""
 
 
 def _plan_line(group: Group, target: Target) -> LinePlan | None:
