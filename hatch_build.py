@@ -20,9 +20,9 @@ class ManualPages(BuildHookInterface):
             return
         sys.path.insert(0, self.root)
         import typer.main
-        from aot.cli.verbs.man import pages
 
         from aot.cli.app import make_app
+        from aot.cli.verbs.about import pages
 
         self.folder = Path(tempfile.mkdtemp())
         for name, text in pages(typer.main.get_command(make_app())).items():

@@ -97,7 +97,7 @@ _LAYERS: tuple[tuple[str, str], ...] = (
 
 _ALLOWED = {name: frozenset(below.split()) for name, below in _LAYERS}
 _TOP = ("report", "testing", "cli", "")
-_BASE_OF_TOPI = frozenset({"kernel_index", "loading", "strategy", "intrin", "layer"})
+_BASE_OF_TOPI = frozenset({"kernel_index", "loading", "prose", "strategy", "intrin", "layer"})
 _BASE_OF_TARGET = frozenset({"target", "cpu"})
 
 
