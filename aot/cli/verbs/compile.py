@@ -502,6 +502,13 @@ def pick(modules: Mapping[str, IRModule], after: str | None, form: str | None) -
     raise UsageError(Problem("E5009", f"there are no {form} functions after {after or 'any pass'}"))
 
 
+def _check_form(form: str | None, stop_after: str | None) -> None:
+    if form not in (None, "relay", "tir", "c"):
+        raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
+    if form == "c" and stop_after is not None:
+        raise UsageError(Problem("E5009", "--stop-after stops before C is generated; choose --format relay or tir"))
+
+
 @verb(leave_out=("quiet", "verbose"))
 def aot_dump(
     model: opts.ModelPath,
@@ -534,10 +541,7 @@ def aot_dump(
             modules.pop(info.name, None)
             modules[info.name] = module
 
-    if form not in (None, "relay", "tir", "c"):
-        raise UsageError(Problem("E5009", f"--format {form}: choose one of relay, tir, c"))
-    if form == "c" and stop_after is not None:
-        raise UsageError(Problem("E5009", "--stop-after stops before C is generated; choose --format relay or tir"))
+    _check_form(form, stop_after)
     files = None if folder is None else DumpIR(new_folder(folder))
     stop = None if stop_after is None else Stop(stop_after)
     ran: list[str] = []
