@@ -20,9 +20,8 @@ from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, cast, logical_and, select
 
+
 # The axes of a sequence: time, batch, and the data of each step.
-
-
 @dataclass(frozen=True, slots=True)
 class Sequences:
     """Data of shape [T, B, I] (`time_major`) or [B, T, I]."""

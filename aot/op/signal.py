@@ -366,8 +366,6 @@ def rounded_root(x: int) -> int:
 # estimate' = (signal << bits) * smoothing + estimate * (1 - smoothing) in fixed point, with separate factors for odd-numbered
 # channels; at least a given part of the signal remains.  The estimate is a state and a result.  Oracle: TFLM's
 # `signal/src/filter_bank_spectral_subtraction.cc`.
-
-
 @dataclass(frozen=True, slots=True)
 class NoiseAttrs:
     """(smoothing, 1 - smoothing) of even and of odd channels, the least remaining part, all with `bits` fractional bits; bits by

@@ -73,26 +73,23 @@ def _divisor(b: IRBuilder, x: Expr, y: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    if is_float(x.dtype):
-        return x / y
-    dtype = x.dtype
-    x, y, usable = _divisor(b, x, y)
-    other = select(equal(y, 0), imm(0, x.dtype), _negated(x))
-    return cast(dtype, select(usable, x / y, other))
-
-
-def _negated(x: Expr) -> Expr:
-    return cast(x.dtype, imm(0, "uint64") - cast("uint64", x)) if x.dtype == "int64" else x
+    return x / y if is_float(x.dtype) else _quotient(b, x, y, floor=False)
 
 
 def _floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:
-    if is_float(x.dtype):
-        return _float_floor_div(b, x, y)
+    return _float_floor_div(b, x, y) if is_float(x.dtype) else _quotient(b, x, y, floor=True)
+
+
+def _quotient(b: IRBuilder, x: Expr, y: Expr, *, floor: bool) -> Expr:
+    """The quotient of integers, towards zero or `floor`; 0 if the divisor is 0."""
     dtype = x.dtype
     x, y, usable = _divisor(b, x, y)
-    opposite = binop("!=", x < 0, y < 0)
-    down = select(logical_and(binop("!=", x % y, 0), opposite), imm(1, x.dtype), imm(0, x.dtype))
-    return cast(dtype, select(usable, x / y - down, select(equal(y, 0), imm(0, x.dtype), _negated(x))))
+    value = x / y
+    if floor:
+        opposite = binop("!=", x < 0, y < 0)
+        value = value - select(logical_and(binop("!=", x % y, 0), opposite), imm(1, x.dtype), imm(0, x.dtype))
+    negated = cast(x.dtype, imm(0, "uint64") - cast("uint64", x)) if x.dtype == "int64" else x
+    return cast(dtype, select(usable, value, select(equal(y, 0), imm(0, x.dtype), negated)))
 
 
 def _float_floor_div(b: IRBuilder, x: Expr, y: Expr) -> Expr:

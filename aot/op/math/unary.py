@@ -21,12 +21,11 @@ from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, binop, cast, imm, select
 
+
 # abs, negative, sqrt, exp, ...: functions of one tensor of plain numbers (float32; some on integers, logical_not on bool).
 #
 # Elementary functions have the bits of the C library that the reference runs with (`elementary`).  Oracles: `elementwise.cc`,
 # `neg.cc`, `reference_ops::Floor`, `Ceil`, `Round` (halves to even), `Elu`, `HardSwish`, `Gelu`, `LeakyRelu`, `Logistic`.
-
-
 @dataclass(frozen=True, slots=True)
 class UnaryAttrs:
     """`alpha` of leaky_relu; [lo, hi] of relu (None: no bound)."""
@@ -303,8 +302,6 @@ register(
 #
 # The absolute value is the root of the sum of the squares in double precision, rounded once; infinite if a part is, even
 # with a NaN.  Oracle: `kernels/complex_support.cc`; its `std::abs` is glibc's hypotf.
-
-
 def infer_complex(types: Sequence[Type], _attrs: None) -> Type:
     """complex64 -> float32 of the same shape."""
     (data,) = tensors_of(types, 1)

@@ -18,13 +18,12 @@ from aot.te.tensor import sum as te_sum
 from aot.tir.builder import IRBuilder
 from aot.tir.expr import Expr, as_expr, cast, clamp, imm, logical_and, maximum, select
 
+
 # nn.avg_pool2d: AVERAGE_POOL_2D of TFLite on int8, int16, uint8 and float32.
 #
 # The mean of the window's elements inside the image, rounded to the nearest with halves away from zero, then clamped.
 # Oracles: `reference_integer_ops::AveragePool`, `reference_ops::AveragePool` (uint8, on the unshifted quantised values: shifted
 # to int8, halves would round the other way).  Floats are added in the order of the window, then divided.
-
-
 def evaluate_avg_pool2d(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
     wide = np.float32 if is_float(out_type.dtype) else np.int64
     total, count = np.zeros(out_type.shape, wide), np.zeros((1, *out_type.shape[1:3], 1), np.int64)
@@ -52,18 +51,6 @@ def element_avg_pool2d(attrs: PoolAttrs, b: IRBuilder, index: Index, data: Tenso
     half = n_window / 2
     mean = select(acc > 0, acc + half, acc - half) / n_window
     return cast(out_type.dtype, clamp(mean, attrs.lo, attrs.hi))
-
-
-register(
-    "nn.avg_pool2d",
-    "AVERAGE_POOL_2D; int8, int16, uint8, float32",
-    [("data", "int8, int16, float32 [N, H, W, C]", "the image")],
-    OpPattern.OUT_ELEMWISE_FUSABLE,
-    attrs=PoolAttrs,
-    infer_type=infer_pool,
-    evaluate=evaluate_avg_pool2d,
-    te=elementwise(element_avg_pool2d),
-)
 
 
 # nn.avg_of_sums: nn.avg_pool2d's results from the sums of its windows.
@@ -107,8 +94,6 @@ class AvgOfSumsAttrs(Clamped):
 #
 # The largest of the window's elements inside the image, then clamped (integers only).
 # Oracle: `reference_integer_ops::MaxPool` and `reference_ops::MaxPool`.
-
-
 def evaluate_max_pool2d(data: Array, *, attrs: PoolAttrs, out_type: TensorType) -> Array:
     start = lowest(out_type.dtype)
     result = np.full(out_type.shape, start, data.dtype)
@@ -133,18 +118,6 @@ def element_max_pool2d(attrs: PoolAttrs, b: IRBuilder, index: Index, data: Tenso
         return best
     low, high = int_range(out_type.dtype)
     return cast(out_type.dtype, best if (attrs.lo, attrs.hi) == (low, high) else clamp(best, attrs.lo, attrs.hi))
-
-
-register(
-    "nn.max_pool2d",
-    "MAX_POOL_2D; int8, int16, uint8, float32",
-    [("data", "int8, int16, float32 [N, H, W, C]", "the image")],
-    OpPattern.OUT_ELEMWISE_FUSABLE,
-    attrs=PoolAttrs,
-    infer_type=infer_pool,
-    evaluate=evaluate_max_pool2d,
-    te=elementwise(element_max_pool2d),
-)
 
 
 # mediapipe.argmax: the position of a maximum pool's largest element in its window, as MaxPoolingWithArgmax2D counts.
@@ -183,16 +156,35 @@ def element_argmax(attrs: PoolAttrs, b: IRBuilder, index: Index, data: TensorFn,
     return cast("float32", where[0]) + imm(_REST, "float32")
 
 
-register(
-    ARGMAX,
-    "MaxPoolingWithArgmax2D of MediaPipe: the places of the maxima",
-    [("data", "float32 [N, H, W, C]", "the image")],
-    OpPattern.OUT_ELEMWISE_FUSABLE,
-    attrs=PoolAttrs,
-    infer_type=infer_pool,
-    evaluate=evaluate_argmax,
-    te=elementwise(element_argmax),
-)
+_TYPES = "int8, int16, float32"
+
+for _name, _types, _doc, _evaluate, _element in (
+    (
+        "nn.avg_pool2d",
+        "int8, int16, float32",
+        "AVERAGE_POOL_2D; int8, int16, uint8, float32",
+        evaluate_avg_pool2d,
+        element_avg_pool2d,
+    ),
+    (
+        "nn.max_pool2d",
+        "int8, int16, float32",
+        "MAX_POOL_2D; int8, int16, uint8, float32",
+        evaluate_max_pool2d,
+        element_max_pool2d,
+    ),
+    (ARGMAX, "float32", "MaxPoolingWithArgmax2D of MediaPipe: the places of the maxima", evaluate_argmax, element_argmax),
+):
+    register(
+        _name,
+        _doc,
+        [("data", f"{_types} [N, H, W, C]", "the image")],
+        OpPattern.OUT_ELEMWISE_FUSABLE,
+        attrs=PoolAttrs,
+        infer_type=infer_pool,
+        evaluate=_evaluate,
+        te=elementwise(_element),
+    )
 
 
 # mediapipe.unpool: MaxUnpooling2D, which puts each element back where a maximum pool found it, with zeros elsewhere.

@@ -559,8 +559,6 @@ def _position(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
 
 
 # One float32 vector quantised at run time, as hybrid recurrent layers need it at each step.
-
-
 def quantized(x: Array, *, asymmetric: bool) -> tuple[Array, np.float32]:
     """A vector as integers without zero point, and its scale."""
     row = x[None]
