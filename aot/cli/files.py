@@ -244,9 +244,9 @@ def model_name(path: Path, name: str | None) -> str:
     """The prefix of all C symbols: `name` (E5003 if it is not valid), or one derived from the file's name."""
     if name is None:
         return model_identifier(path.stem)
-    proposal = model_identifier(name)
-    if proposal != name:
-        raise UsageError(Problem("E5003", f"'{printable(name)}' {_name_fault(name)}; use '{proposal}', for example"))
+    valid = model_identifier(name)
+    if valid != name:
+        raise UsageError(Problem("E5003", f"'{printable(name)}' {_name_fault(name)}; use '{valid}', for example"))
     return name
 
 

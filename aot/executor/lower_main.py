@@ -308,12 +308,12 @@ def main_functions(
         Buffer("state", (layout.state_size,), "uint8", "state", STATE_ALIGN) if lowered.states else None,
     )
     state = () if buffers.state is None else (buffers.state,)
-    write, in_arena = _Statements(buffers, layout), layout.io == "arena"
+    write, in_slots = _Statements(buffers, layout), layout.io == "arena"
     body: list[Stmt] = []
     if layout.rings is not None:
         at = write.region(StorageInfo("state", offset=layout.rings.counter), COUNTER)
         body.append(Let(TURN, Load(at.buffer, (at.index,), COUNTER)))
-    for i, tensor in enumerate(lowered.inputs if in_arena else ()):
+    for i, tensor in enumerate(lowered.inputs if in_slots else ()):
         body += write.copy(StorageInfo("input", index=i), layout.places[tensor], tensor.type.nbytes)
     calls = [write.call(layer, i, functions[layer.function]) for i, layer in enumerate(layers)]
     decided = [write.region(place, "bool") for place in layout.conditions]
@@ -321,7 +321,7 @@ def main_functions(
     sizes = [t.type.nbytes for t in lowered.outputs]
     for place, k in layout.copies:
         body += write.copy(place, layout.output_slots[k], sizes[k], MOVE)
-    for k, slot in enumerate(layout.output_slots if in_arena else ()):
+    for k, slot in enumerate(layout.output_slots if in_slots else ()):
         body += write.copy(slot, StorageInfo("output", index=k), sizes[k])
     for back in layout.write_backs:
         body += write.copy(back.source, back.target, back.size, MOVE)
