@@ -266,9 +266,8 @@ def operator_rows() -> list[dict[str, Any]]:
     topi.load_all()
     rows = []
     for name in sorted(CONVERTERS):
-        convert = getattr(CONVERTERS[name], "func", CONVERTERS[name])  # a partial's own module is functools
-        module, support = convert.__module__, SUPPORT[name]
-        doc = (convert.__doc__ or sys.modules[module].__doc__ or "").strip()
+        module, support = CONVERTERS[name].__module__, SUPPORT[name]
+        doc = (CONVERTERS[name].__doc__ or sys.modules[module].__doc__ or "").strip()
         rows.append({
             "operator": name, "types": list(support.types), "kernels": _kernel_classes(support.through),
             "oracles": list(support.oracles), "oracle": support.oracle, "file": module.replace(".", "/") + ".py",

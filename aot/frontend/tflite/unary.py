@@ -181,6 +181,13 @@ def convert_unary(op: Operator, name: str, attrs: math_ops.UnaryAttrs | None = N
     return op.call(name, [op.operand(0)], attrs or math_ops.UnaryAttrs())
 
 
+def _converter_of(name: str) -> Converter:
+    def convert(op: Operator) -> Expr:
+        return convert_unary(op, name)
+
+    return convert
+
+
 def _enter(opcode: str, types: str, through: str, convert: Converter) -> None:
     """Register the converter, extended to quantised uint8 and to float16 if `types` name them."""
     extended = legacy_uint8(convert) if "uint8" in types.split() else convert
@@ -198,12 +205,8 @@ for _opcode, _name, _more in (
     ("ROUND", "rint", ""),
     ("LOGICAL_NOT", "logical_not", ""),
 ):
-    _enter(
-        _opcode,
-        " ".join(math_ops.UNARY[_name].dtypes) + _more,
-        f"cast {_name}" if _more else _name,
-        partial(convert_unary, name=_name),
-    )
+    _types = " ".join(math_ops.UNARY[_name].dtypes) + _more
+    _enter(_opcode, _types, f"cast {_name}" if _more else _name, _converter_of(_name))
 
 
 # Converters of functions of one tensor that exist for quantised values too: by number (float32), by table (8 bits), by
