@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from aot.support.dataclass import dataclass
-from aot.support.dtype import itemsize
+from aot.support.dtype import Typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +31,12 @@ def per_tensor(scale: float, zero_point: int) -> QuantParams:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(Typed):
     """Shape (static), element type and, for quantised values, the quantisation parameters."""
 
     shape: tuple[int, ...]
     dtype: str
     quant: QuantParams | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * itemsize(self.dtype)
 
     def with_dtype(self, dtype: str, quant: QuantParams | None = None) -> TensorType:
         return TensorType(self.shape, dtype, quant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import prod
 
 import numpy as np
 
@@ -68,6 +69,23 @@ def ctype(dtype: str) -> str:
 def itemsize(dtype: str) -> int:
     """Size of one element in bytes (int4: 1, unpacked)."""
     return _NUMPY[dtype].itemsize
+
+
+class Typed:
+    """A base of records with a shape and an element type."""
+
+    __slots__ = ()
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * itemsize(self.dtype)
 
 
 @cache

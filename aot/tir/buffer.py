@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Literal
 
 from aot.support.dataclass import dataclass
-from aot.support.dtype import itemsize
+from aot.support.dtype import Typed
 from aot.tir.expr import Expr, IntoExpr, Load, as_expr
 
 Scope = Literal["param", "const", "arena", "state", "local"]
@@ -16,7 +15,7 @@ UNKNOWN_EXTENT = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Buffer:
+class Buffer(Typed):
     """Typed memory.
 
     `param`: a tensor passed in; `const`: a packed stream in flash; `arena`: planned scratch; `state`: memory that keeps its
@@ -36,14 +35,6 @@ class Buffer:
     @property
     def is_sized(self) -> bool:
         return self.shape != (UNKNOWN_EXTENT,)
-
-    @property
-    def size(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * itemsize(self.dtype)
 
     def __getitem__(self, indices: IntoExpr | tuple[IntoExpr, ...]) -> Load:
         return Load(self, as_indices(indices), self.dtype)

@@ -43,7 +43,6 @@ from aot.topi.layer.fused import (
     match_for,
     open_io,
     sub_pixels,
-    table_of,
 )
 from aot.topi.layer.im2col import is_rows
 from aot.topi.layer.requant import HighMultiply, Requant, plan_high_multiply, plan_requantize
@@ -364,7 +363,7 @@ class PhasesPlan:
 def plan_transpose(group: Group, target: Target) -> PhasesPlan | None:
     """Accept one or two channels, at most a table as epilogue, and rows that are not too long."""
     whole = sub_pixels(group) if target.has("dsp") else None
-    if whole is None or whole.layer.channels > MOST_CHANNELS or (whole.layer.epilogue and table_of(whole.layer) is None):
+    if whole is None or whole.layer.channels > MOST_CHANNELS:
         return None
     zp, depth = whole.layer.attrs.input_zp, whole.layer.data_type.shape[3]
     ring = Ring.of(whole.window, zp) if depth <= MOST_STEP else None

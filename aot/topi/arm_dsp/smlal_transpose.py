@@ -42,7 +42,7 @@ from aot.topi.arm_dsp.smlal import (
     short_form,
     smlal_chain,
 )
-from aot.topi.layer.fused import TRANSPOSE, FusedLayer, LayerIo, PhaseAxis, lowered, open_io, sub_pixels, table_of
+from aot.topi.layer.fused import TRANSPOSE, FusedLayer, LayerIo, SubPixelLayer, SubPixels, lowered, open_io, sub_pixels
 from aot.topi.layer.im2col import TapLoop, TapSource, border_groups
 from aot.topi.layer.requant import channel_params
 from aot.topi.strategy import Group, Lowered, register_planned
@@ -139,52 +139,30 @@ class PhaseStream(ChainStream):
         return 60 + block * (1 + bool(self.remainder))
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """One pair of remainders (rows, columns), the convolution that computes its results, and its taps among the packed ones."""
-
-    remainder: tuple[int, int]
-    layer: FusedLayer
-    runs: Runs
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The whole layer as a FusedLayer, its phases, and the convolution whose window covers what any phase reads."""
-
-    layer: FusedLayer
-    phases: tuple[Phase, ...]
-    window: FusedLayer
-
-
-def plan(group: Group, target: Target) -> Plan | None:
+def plan(group: Group, target: Target) -> SubPixelLayer | None:
     """Accept int8, one image, sums within int32, at most a table as epilogue, and the short requantisation in every phase."""
     whole = sub_pixels(group) if target.has("thumb2") else None
-    if whole is None or (whole.layer.epilogue and table_of(whole.layer) is None) or whole.rows.out * whole.columns.out < PIXELS:
+    if whole is None or whole.rows.out * whole.columns.out < PIXELS:
         return None
-    if any(short_form(phase.layer, target) is None for phase in whole.phases):
-        return None
-    depth = whole.layer.data_type.shape[3]
-    phases = (Phase(p.remainder, p.layer, _runs(p.rows, p.columns, whole.rows, whole.columns, depth)) for p in whole.phases)
-    return Plan(whole.layer, tuple(phases), whole.window)
+    return whole if all(short_form(phase.layer, target) is not None for phase in whole.phases) else None
 
 
-def _runs(rows: PhaseAxis, columns: PhaseAxis, all_rows: PhaseAxis, all_columns: PhaseAxis, depth: int) -> Runs:
+def _runs(whole: SubPixelLayer, phase: SubPixels) -> Runs:
     """Return where the taps of a phase are among the taps of the whole window."""
-    width = len(all_columns.taps)
-    start = ((all_rows.before - rows.before) * width + all_columns.before - columns.before) * depth
-    lines, length = len(rows.taps), len(columns.taps)
+    depth, width = whole.layer.data_type.shape[3], len(whole.columns.taps)
+    start = ((whole.rows.before - phase.rows.before) * width + whole.columns.before - phase.columns.before) * depth
+    lines, length = len(phase.rows.taps), len(phase.columns.taps)
     if length == width:
         lines, length = 1, lines * length
     return Runs(start, lines, length * depth, width * depth)
 
 
-def lower(group: Group, target: Target, name: str, plan: Plan) -> Lowered:
+def lower(group: Group, target: Target, name: str, plan: SubPixelLayer) -> Lowered:
     """Emit the loops: tiles of three pixels, phases, blocks of channels."""
     whole, window = plan.layer, plan.window
     b = IRBuilder(name)
     io = open_io(b, group, whole, data_shape=(whole.data_type.size,), out_shape=(whole.out_type.size,))
-    streams = [PhaseStream(phase.layer, target, phase.runs) for phase in plan.phases]
+    streams = [PhaseStream(phase.layer, target, _runs(plan, phase)) for phase in plan.phases]
     params = [io.constant("params", stream.data(), "int32") for stream in streams]
     taps = max(window.weight[0].size, *(stream.end for stream in streams))
     source = TapSource(b, window, io, taps, TRIPLE, split=True)
@@ -193,11 +171,11 @@ def lower(group: Group, target: Target, name: str, plan: Plan) -> Lowered:
     with b.for_("t", tiles) as t:
         first = t * PIXELS if rows % PIXELS == 0 else b.let("pixel", minimum(t * PIXELS, rows - PIXELS))
         source.pack(first)
-        pixels = [_Pixel.of(b, plan, first + p) for p in range(PIXELS)]
+        pixels = [_Pixel.of(b, whole, window, first + p) for p in range(PIXELS)]
         for phase, stream, numbers in zip(plan.phases, streams, params, strict=True):
             _emit_phase(io, plan, phase, stream, (numbers, source.words), pixels)
     epilogue = 2 * whole.out_type.size * bool(whole.epilogue)
-    partial = sum(2 * PIXELS * whole.channels for p in plan.phases if p.layer.out_type.shape != window.out_type.shape)
+    partial = sum(2 * PIXELS * whole.channels for p in plan.phases if not _covers(plan, p))
     blocks = sum((s.blocks + bool(s.remainder)) * s.instructions() for s in streams) + partial
     each = blocks + 8 * taps + 80 + 20 * window.weight.shape[1]
     instructions = tiles * each + 7 * taps * border_groups(window, PIXELS) + epilogue
@@ -214,22 +192,31 @@ class _Pixel:
     at: Expr
 
     @classmethod
-    def of(cls, b: IRBuilder, plan: Plan, number: Expr) -> _Pixel:
+    def of(cls, b: IRBuilder, whole: FusedLayer, window: FusedLayer, number: Expr) -> _Pixel:
         index = b.let("index", number)
-        line = b.let("line", index // plan.window.out_type.shape[2])
-        column = b.let("column", index - line * plan.window.out_type.shape[2])
-        attrs: Conv2DTransposeAttrs = plan.layer.attrs
-        at = (line * (attrs.strides[0] * attrs.size[1]) + column * attrs.strides[1]) * plan.layer.channels
+        line = b.let("line", index // window.out_type.shape[2])
+        column = b.let("column", index - line * window.out_type.shape[2])
+        attrs: Conv2DTransposeAttrs = whole.attrs
+        at = (line * (attrs.strides[0] * attrs.size[1]) + column * attrs.strides[1]) * whole.channels
         return cls(line, column, b.let("at", at))
 
 
+def _covers(plan: SubPixelLayer, phase: SubPixels) -> bool:
+    """Whether every pixel of every tile has a result in the phase."""
+    return (phase.rows.out, phase.columns.out) == (plan.rows.out, plan.columns.out)
+
+
 def _emit_phase(
-    io: LayerIo, plan: Plan, phase: Phase, stream: PhaseStream, buffers: tuple[Buffer, Buffer], pixels: Sequence[_Pixel]
+    io: LayerIo,
+    plan: SubPixelLayer,
+    phase: SubPixels,
+    stream: PhaseStream,
+    buffers: tuple[Buffer, Buffer],
+    pixels: Sequence[_Pixel],
 ) -> None:
     """Emit the channels of one phase of a tile; `buffers`: constants and packed words."""
     b, (params, words), ((y, x), shape) = io.ctx.builder, buffers, (phase.remainder, plan.layer.out_type.shape)
-    _, rows, columns, _ = phase.layer.out_type.shape
-    whole = phase.layer.out_type.shape == plan.window.out_type.shape  # every pixel of every tile has a result
+    rows, columns, whole = phase.rows.out, phase.columns.out, _covers(plan, phase)
     inside = [] if whole else [b.let("inside", logical_and(p.line < rows, p.column < columns)) for p in pixels]
     with nullcontext() if whole else b.if_(pixels[0].line < rows):  # not below the last row
         for n, count in stream.each_block(b):

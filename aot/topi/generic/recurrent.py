@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from aot.ir.type import TensorType
 from aot.numerics.elementary import MATH
@@ -48,6 +48,15 @@ from aot.topi.strategy import Group, Lowered, OpImplementation, register_impl
 def copied(b: IRBuilder, source: Buffer, target: Buffer) -> None:
     """Copy a state to the result in which it is kept."""
     fill(b, target, lambda i: source[i])
+
+
+def each_step(b: IRBuilder, batches: int, steps: int, *states: tuple[Buffer, Buffer]) -> Iterator[tuple[Expr, Expr]]:
+    """The loops over batches and steps, after each state (initial value, result) is copied to the result in which it is kept."""
+    for source, target in states:
+        copied(b, source, target)
+    for batch in counted(b, batches, "batch"):
+        for t in counted(b, steps, "t"):
+            yield batch, t
 
 
 def place_of(b: IRBuilder, sizes: Sequences, batch: Expr, t: Expr, *, backward: bool) -> Expr:
@@ -140,11 +149,9 @@ class LstmFloatKernel:
 
     def lower(self) -> Cost:
         b, sizes = self.b, self.sizes
-        copied(b, self.first_output, self.output)
-        copied(b, self.first_cell, self.cell)
-        for batch in counted(b, sizes.batch, "batch"):
-            for t in counted(b, sizes.steps, "t"):
-                self._step(batch, place_of(b, sizes, batch, t, backward=self.attrs.backward))
+        states = (self.first_output, self.output), (self.first_cell, self.cell)
+        for batch, t in each_step(b, sizes.batch, sizes.steps, *states):
+            self._step(batch, place_of(b, sizes, batch, t, backward=self.attrs.backward))
         step = self.attrs.gates * self.cells * (sizes.depth + self.outputs + self.extra)
         step += self.outputs * self.cells * self.attrs.projection
         return Cost(macs=sizes.steps * sizes.batch * step)
@@ -399,14 +406,11 @@ class LstmKernel:
     # ---- the sequence
 
     def lower(self) -> Lowered:
-        b, s = self.b, self.sizes
-        copied(b, self.first_output, self.output)
-        copied(b, self.first_cell, self.cell)
-        for batch in counted(b, s.outer, "batch"):
-            for t in counted(b, s.steps, "t"):
-                self.step(self._place(batch, t))
+        states = (self.first_output, self.output), (self.first_cell, self.cell)
+        for batch, t in each_step(self.b, self.sizes.outer, self.sizes.steps, *states):
+            self.step(self._place(batch, t))
         attrs = FuncAttrs(kernel=self.kind, span=self.span, macs=self.macs())
-        return Lowered(b.finish(attrs), dict(self.ctx.constants), instructions=self.instructions())
+        return Lowered(self.b.finish(attrs), dict(self.ctx.constants), instructions=self.instructions())
 
     def instructions(self) -> int:
         """Instructions per call (estimate from counts under QEMU)."""

@@ -456,11 +456,11 @@ class SubPixelLayer:
 
 
 def sub_pixels(group: Group) -> SubPixelLayer | None:
-    """The phases of an int8 layer with one image and sums that fit int32, if each phase has taps and at least one result per
-    datum.
+    """The phases of an int8 layer with one image, sums that fit int32, and at most a table as epilogue, if each phase has taps
+    and at least one result per datum.
     """
     whole = _match(group)
-    if whole is None:
+    if whole is None or (whole.epilogue and table_of(whole) is None):
         return None
     attrs: Conv2DTransposeAttrs = whole.attrs
     _, height, width, _ = whole.data_type.shape
