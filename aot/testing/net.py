@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -80,6 +80,14 @@ class Layer:
         return quant_of_range(float(stable(self.values.min())), float(stable(self.values.max())))
 
 
+class WindowOptions(TypedDict, total=False):
+    """The keyword arguments of `Net.conv2d` and `Net.depthwise`, by default (1, 1), SAME and NONE."""
+
+    strides: Sequence[int]
+    padding: Padding
+    activation: Activation
+
+
 def _clamp(x: np.ndarray, activation: Activation) -> np.ndarray:
     low, high = CLAMP[activation]
     return np.clip(x, low, high) if activation != "NONE" else x
@@ -99,36 +107,24 @@ class Net:
         self.layers.append(Layer(op, inputs, values, name=name, **more))
         return self.layers[-1]
 
-    def conv2d(
-        self,
-        x: Layer,
-        w: np.ndarray,
-        b: np.ndarray,
-        *,
-        strides: Sequence[int] = (1, 1),
-        padding: Padding = "SAME",
-        activation: Activation = "NONE",
-    ) -> Layer:
+    def conv2d(self, x: Layer, w: np.ndarray, b: np.ndarray, **window: Unpack[WindowOptions]) -> Layer:
         """CONV_2D with weights OHWI and one bias per filter."""
-        values = _clamp(conv2d(x.values, w, strides=strides, padding=padding) + b, activation)
-        options = _window_options(strides, padding, activation)
-        return self._add("CONV_2D", (x,), values, weights=w, bias=b, options=options)
+        return self._window("CONV_2D", x, w, b, **window)
 
-    def depthwise(
-        self,
-        x: Layer,
-        w: np.ndarray,
-        b: np.ndarray,
-        *,
-        strides: Sequence[int] = (1, 1),
-        padding: Padding = "SAME",
-        activation: Activation = "NONE",
-    ) -> Layer:
+    def depthwise(self, x: Layer, w: np.ndarray, b: np.ndarray, **window: Unpack[WindowOptions]) -> Layer:
         """DEPTHWISE_CONV_2D with weights 1HWC; C is a multiple of the input's channels."""
-        values = _clamp(depthwise(x.values, w, strides=strides, padding=padding) + b, activation)
+        return self._window("DEPTHWISE_CONV_2D", x, w, b, **window)
+
+    def _window(
+        self, op: str, x: Layer, w: np.ndarray, b: np.ndarray, *, strides: Sequence[int] = (1, 1), padding: Padding = "SAME",
+        activation: Activation = "NONE",
+    ) -> Layer:  # fmt: skip
+        evaluate = conv2d if op == "CONV_2D" else depthwise
+        values = _clamp(evaluate(x.values, w, strides=strides, padding=padding) + b, activation)
         options = _window_options(strides, padding, activation)
-        options["depth_multiplier"] = w.shape[3] // x.values.shape[3]
-        return self._add("DEPTHWISE_CONV_2D", (x,), values, weights=w, bias=b, options=options)
+        if op == "DEPTHWISE_CONV_2D":
+            options["depth_multiplier"] = w.shape[3] // x.values.shape[3]
+        return self._add(op, (x,), values, weights=w, bias=b, options=options)
 
     def dense(self, x: Layer, w: np.ndarray, b: np.ndarray, *, activation: Activation = "NONE") -> Layer:
         """FULLY_CONNECTED with weights OI on a two-dimensional input."""
